@@ -1,0 +1,13 @@
+"""Who we are (R1): the only file that a new version of the contract's identity touches."""
+
+from typing import Final
+
+#: The contract this code targets, so that attestations can be compared (contract, section 10).
+SPEC_VERSION: Final = "walsh-research-compliance/v1"
+#: Sent on every request, to the letter.
+USER_AGENT: Final = "Mozilla/5.0 (compatible; Walsh-Research/1.0; +https://wal.sh/bot/)"
+#: The product token that robots.txt groups are matched against, case-insensitively.
+UA_TOKEN: Final = "Walsh-Research"  # noqa: S105 - a robots.txt product token, no secret
+POLICY_URL: Final = "https://wal.sh/bot/"
+BLOCKLIST_URL: Final = "https://wal.sh/.well-known/walsh-research/blocklist.json"
+BLOCKLIST_SCHEMA_URL: Final = "https://wal.sh/.well-known/walsh-research/blocklist.schema.json"

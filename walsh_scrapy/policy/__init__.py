@@ -1,0 +1,1 @@
+"""Pure decisions: what the contract asks, with time, randomness and bytes as arguments."""
