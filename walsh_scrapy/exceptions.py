@@ -1,0 +1,47 @@
+"""Why a request ended without a page: each is an ``IgnoreRequest`` that says which rule spoke."""
+
+from __future__ import annotations
+
+import logging
+from typing import NoReturn
+
+from scrapy.exceptions import IgnoreRequest
+
+
+class Denied(IgnoreRequest):
+    """A gate said no; ``gate`` is its name in stats and summary, ``reason`` a sentence."""
+
+    def __init__(self, gate: str, reason: str) -> None:
+        super().__init__(reason)
+        self.gate = gate
+        self.reason = reason
+
+
+class RequestDeferred(IgnoreRequest):
+    """The host may not be asked within ``WALSH_MAX_WAIT``; a later run goes on (ruling 7).
+
+    ``until`` is the earliest time in epoch seconds.
+    """
+
+    def __init__(self, until: float, reason: str) -> None:
+        super().__init__(reason)
+        self.until = until
+
+
+class NotModified(IgnoreRequest):
+    """The server answered 304 to our validators: no new data (R7)."""
+
+
+class Unwanted(IgnoreRequest):
+    """The headers show that the body is nothing we read, so it was not downloaded (R6, R9)."""
+
+
+def refuse_to_start(error: Exception, *, log_file: str | None) -> NoReturn:
+    """End the process with one line, before anything was sent.
+
+    Scrapy shows a traceback for every exception raised while it starts; ``SystemExit`` passes.
+    Where the log goes to a file, as under Scrapyd, the line is written there too.
+    """
+    if log_file:
+        logging.getLogger("walsh_scrapy").critical("%s", error)
+    raise SystemExit(f"walsh-scrapy: {error}") from None

@@ -1,0 +1,121 @@
+"""The database behind a crawl: opened with care, written in short transactions."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import create_engine, event, insert, select
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.pool import StaticPool
+
+from walsh_scrapy.state import tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy import Connection, Engine
+
+
+class StateError(RuntimeError):
+    """The state cannot be used: which database, why, and what to do."""
+
+
+class Database:
+    """One connection to the state, with its tables in place.
+
+    Raises StateError for a database that cannot be reached, is damaged, or was written by another
+    version; what is there is never overwritten.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._engine = _engine(url)
+        try:
+            self._prepare()
+        except DBAPIError as error:
+            self.close()
+            raise StateError(
+                f"{self} cannot be used as state: {error.orig}; if the file is damaged, put a "
+                "backup in its place or move it away to begin anew"
+            ) from error
+        except StateError:
+            self.close()
+            raise
+
+    def __str__(self) -> str:
+        return self._engine.url.render_as_string(hide_password=True)
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """Give a connection inside one transaction: all of it is kept, or nothing."""
+        with self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Give a connection for reading, which keeps no writer waiting."""
+        with self._engine.connect().execution_options(read_only=True) as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Let go of the database; what was committed stays."""
+        self._engine.dispose()
+
+    def _prepare(self) -> None:
+        with self.write() as connection:
+            if connection.dialect.has_table(connection, tables.schema_version.name):
+                self._check_version(connection)
+                return
+            tables.metadata.create_all(connection)
+            connection.execute(insert(tables.schema_version), {"version": tables.SCHEMA_VERSION})
+
+    def _check_version(self, connection: Connection) -> None:
+        found = connection.scalars(select(tables.schema_version.c.version)).all()
+        if found != [tables.SCHEMA_VERSION]:
+            raise StateError(
+                f"{self} has schema version {found}, this walsh-scrapy knows "
+                f"{tables.SCHEMA_VERSION}; use the version that wrote it, or another database"
+            )
+
+
+def _engine(url: str) -> Engine:
+    try:
+        engine = create_engine(url, **_arguments(url))
+    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:
+        raise StateError(
+            f"WALSH_STATE_URL is {url!r}, which opens no database ({error}); write "
+            "sqlite:////absolute/path.sqlite3 or postgresql+psycopg://user@host/database"
+        ) from error
+    if engine.dialect.name == "sqlite":
+        _make_folder(engine.url.database)
+        event.listen(engine, "connect", _tune_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _arguments(url: str) -> dict[str, Any]:
+    # An asyncio crawl has one thread; one connection kept open saves its set-up on every write.
+    return {"poolclass": StaticPool} if url.startswith("sqlite") else {"pool_pre_ping": True}
+
+
+def _make_folder(path: str | None) -> None:
+    if path and path != ":memory:":
+        try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StateError(f"the folder of {path} cannot be made: {error.strerror}") from error
+
+
+def _tune_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - a DBAPI connection
+    # Transactions are begun by us, below: the driver's own begin would take its lock too late.
+    connection.isolation_level = None
+    for pragma in ("busy_timeout=10000", "journal_mode=WAL", "synchronous=NORMAL"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # Taking the write lock at once means that what a transaction reads is still so when it writes.
+    read_only = connection.get_execution_options().get("read_only", False)
+    connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")

@@ -1,0 +1,44 @@
+"""The robots.txt files at hand, one for each scheme, host and port (R2, ruling 5)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING
+
+from sqlalchemy import select, update
+
+from walsh_scrapy.policy.availability import RobotsCopy
+from walsh_scrapy.state.tables import robots
+from walsh_scrapy.state.upsert import upsert
+
+if TYPE_CHECKING:
+    from walsh_scrapy.state.database import Database
+
+_COLUMNS = tuple(robots.c[field.name] for field in fields(RobotsCopy))
+
+
+class RobotsStore:
+    """Keeps what was last read, so that a day's runs ask for it once."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def find(self, origin: str) -> RobotsCopy | None:
+        """Return the copy kept for an origin, however old."""
+        with self._database.read() as connection:
+            row = connection.execute(
+                select(*_COLUMNS).where(robots.c.origin == origin)
+            ).one_or_none()
+        return None if row is None else RobotsCopy(*row)
+
+    def keep(self, origin: str, copy: RobotsCopy) -> None:
+        """Keep what is known of an origin's robots.txt from now on."""
+        with self._database.write() as connection:
+            upsert(connection, robots, {"origin": origin, **asdict(copy)})
+
+    def set_awaited(self, origin: str, *, awaited: bool) -> None:
+        """Note that a request waits for its turn under this copy, or was sent (ruling 7)."""
+        with self._database.write() as connection:
+            connection.execute(
+                update(robots).where(robots.c.origin == origin).values(awaited=awaited)
+            )

@@ -1,0 +1,103 @@
+"""What outlives a run, as tables. Times are epoch seconds, durations seconds."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+#: Raised by one with every change below; an unknown one is refused, never guessed at.
+SCHEMA_VERSION = 1
+
+metadata = MetaData()
+
+schema_version = Table("schema_version", metadata, Column("version", Integer, primary_key=True))
+
+hosts = Table(
+    "hosts",
+    metadata,
+    Column("host", String(255), primary_key=True),
+    Column("ended", Double),
+    Column("interval", Double, nullable=False, default=0.0),
+    Column("hold_since", Double, nullable=False, default=0.0),
+    Column("hold_until", Double, nullable=False, default=0.0),
+    Column("lease_since", Double, nullable=False, default=0.0),
+    Column("lease_until", Double, nullable=False, default=0.0),
+    Column("strikes", Integer, nullable=False, default=0),
+    Column("struck_at", Double, nullable=False, default=0.0),
+    # Every change counts up: an update names the revision it read, so two holders cannot both win.
+    Column("revision", BigInteger, nullable=False, default=0),
+)
+
+robots = Table(
+    "robots",
+    metadata,
+    Column("origin", String(512), primary_key=True),
+    Column("fetched_at", Double, nullable=False),
+    Column("status", Integer),
+    Column("body", LargeBinary),
+    Column("failing_since", Double),
+    Column("awaited", Boolean, nullable=False, default=False),
+)
+
+blocklist = Table(
+    "blocklist",
+    metadata,
+    Column("url", String(2048), primary_key=True),
+    Column("body", LargeBinary),
+    Column("etag", LargeBinary),
+    Column("last_modified", LargeBinary),
+    Column("checked_at", Double, nullable=False),
+)
+
+sources = Table(
+    "sources",
+    metadata,
+    Column("url", String(4096), primary_key=True),
+    Column("kind", String(16), nullable=False),
+    Column("fetched_at", Double),
+    Column("due_at", Double, nullable=False, default=0.0),
+    Column("outcome", String(32), nullable=False),
+    Column("detail", Text, nullable=False, default=""),
+    Column("failures", Integer, nullable=False, default=0),
+    # Validators vouch for one URL only, and are never sent to another (ruling 17).
+    Column("validator_url", String(4096)),
+    Column("etag", LargeBinary),
+    Column("last_modified", LargeBinary),
+)
+
+entries = Table(
+    "entries",
+    metadata,
+    Column("key", String(64), primary_key=True),
+    Column("source", String(4096), ForeignKey("sources.url"), nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("first_seen", Double, nullable=False),
+    Column("item", Text, nullable=False),
+    Index("entries_by_time", "first_seen"),
+)
+
+requests = Table(
+    "requests",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("sent_at", Double, nullable=False),
+    Column("host", String(255), nullable=False),
+    Column("url", Text, nullable=False),
+    Column("gates", Text, nullable=False),
+    Column("status", Integer),
+    Column("seconds", Double, nullable=False),
+    Column("error", Text, nullable=False, default=""),
+    Index("requests_by_time", "sent_at"),
+)
