@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from scrapy.exceptions import IgnoreRequest
+from scrapy.spidermiddlewares.httperror import HttpError
+
+if TYPE_CHECKING:
+    from scrapy.http import Response
 
 
 class Denied(IgnoreRequest):
@@ -31,9 +35,17 @@ class RequestDeferred(IgnoreRequest):
 class NotModified(IgnoreRequest):
     """The server answered 304 to our validators: no new data (R7)."""
 
+    def __init__(self, response: Response) -> None:
+        super().__init__("304 Not Modified")
+        self.response = response
 
-class Unwanted(IgnoreRequest):
-    """The headers show that the body is nothing we read, so it was not downloaded (R6, R9)."""
+
+def reason_of(error: BaseException | None) -> str:
+    """Say in one line why a request failed, as an operator would put it."""
+    if isinstance(error, HttpError):
+        return f"the server answered {error.response.status}"
+    lines = str(error).splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}" if lines[0] else type(error).__name__
 
 
 def refuse_to_start(error: Exception, *, log_file: str | None) -> NoReturn:

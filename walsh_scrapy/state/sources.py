@@ -13,7 +13,13 @@ from walsh_scrapy.state.upsert import insert_new, upsert
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sqlalchemy import Connection
+
     from walsh_scrapy.state.database import Database
+
+
+#: Keys looked up at once; databases bound the parameters of a statement.
+IN_ONE_QUESTION = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +43,7 @@ class EntryRecord:
     """One entry as it was first seen; ``item`` is the exported item as JSON."""
 
     key: str
+    full_key: str
     source: str
     kind: str
     first_seen: float
@@ -71,12 +78,25 @@ class SourceStore:
         """
         with self._database.write() as connection:
             upsert(connection, sources, asdict(record))
-            return insert_new(connection, entries, [asdict(entry) for entry in found])
+            known = _known(connection, found)
+            fresh = [entry for entry in found if known.isdisjoint((entry.key, entry.full_key))]
+            return insert_new(connection, entries, [asdict(entry) for entry in fresh])
 
     def count_entries(self) -> int:
         """Return how many entries were ever seen."""
         with self._database.read() as connection:
             return connection.scalar(select(func.count()).select_from(entries)) or 0
+
+
+def _known(connection: Connection, found: Sequence[EntryRecord]) -> frozenset[str]:
+    """Return which keys of these entries were seen before, under either name."""
+    known: set[str] = set()
+    wanted = sorted({key for entry in found for key in (entry.key, entry.full_key)})
+    for start in range(0, len(wanted), IN_ONE_QUESTION):
+        some = wanted[start : start + IN_ONE_QUESTION]
+        for column in (entries.c.key, entries.c.full_key):
+            known.update(connection.scalars(select(column).where(column.in_(some))))
+    return frozenset(known)
 
 
 def _record(row: Sequence[object]) -> SourceRecord:

@@ -81,6 +81,8 @@ entries = Table(
     "entries",
     metadata,
     Column("key", String(64), primary_key=True),
+    # The key the entry has where others share its page: by either it is known again (ruling 19).
+    Column("full_key", String(64), nullable=False, index=True),
     Column("source", String(4096), ForeignKey("sources.url"), nullable=False),
     Column("kind", String(16), nullable=False),
     Column("first_seen", Double, nullable=False),

@@ -1,0 +1,36 @@
+"""``scrapy crawl feeds``: RSS, Atom and JSON feeds, their metadata only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from walsh_scrapy.items import EntryItem
+from walsh_scrapy.metadata.feeds import parse_feed
+from walsh_scrapy.spider import SourcesSpider
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scrapy.http import Response
+
+    from walsh_scrapy.sources import Kind, Source
+
+
+class FeedsSpider(SourcesSpider):
+    """Turns each feed into one item an entry."""
+
+    name = "feeds"
+    kind: ClassVar[Kind] = "feed"
+    accept: ClassVar[str] = (
+        "application/atom+xml, application/rss+xml, application/feed+json, application/rdf+xml, "
+        "application/xml;q=0.9, text/xml;q=0.9, application/json;q=0.8, */*;q=0.1"
+    )
+
+    def parse(self, response: Response, source: Source) -> Iterator[EntryItem]:
+        """Read the entries of a feed. Raises NotAFeed for what is none."""
+        content_type = (response.headers.get("Content-Type") or b"").decode("latin-1")
+        feed = parse_feed(
+            response.body, url=response.url, content_type=content_type, source=source.url
+        )
+        for entry in feed.entries:
+            yield EntryItem.of_feed(entry, feed=feed, source=source.url)

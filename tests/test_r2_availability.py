@@ -1,0 +1,91 @@
+"""R2, RFC 9309 2.3.1, ruling 12: what a robots.txt that did or did not arrive means."""
+
+import pytest
+
+from walsh_scrapy.policy.availability import (
+    ALLOW_ALL,
+    DISALLOW_ALL,
+    PHASE_LAST_GOOD,
+    PHASE_REFUSE,
+    UNREACHABLE_TTL,
+    RobotsCopy,
+    meaning_of,
+    updated,
+)
+
+DAY = 86_400.0
+GOOD = b"User-agent: *\nDisallow: /private\n"
+
+
+@pytest.mark.parametrize(
+    ("status", "hops", "has_location", "meaning"),
+    [
+        (200, 0, False, "good"),
+        (206, 5, False, "good"),
+        (301, 0, True, "redirect"),
+        (308, 4, True, "redirect"),
+        (302, 5, True, "unavailable"),  # the sixth hop is not followed
+        (301, 0, False, "unavailable"),
+        (304, 0, False, "unavailable"),
+        (400, 0, False, "unavailable"),
+        (401, 0, False, "unavailable"),
+        (403, 0, False, "unavailable"),
+        (404, 0, False, "unavailable"),
+        (410, 0, False, "unavailable"),
+        (429, 0, False, "unreachable"),
+        (500, 0, False, "unreachable"),
+        (503, 3, False, "unreachable"),
+        (599, 0, False, "unreachable"),
+        (None, 0, False, "unreachable"),
+    ],
+)
+def test_by_status(status, hops, has_location, meaning):
+    assert meaning_of(status, hops, has_location=has_location) == meaning
+
+
+@pytest.mark.parametrize("policy", ["allow", "disallow", "phased"])
+def test_what_arrived_is_obeyed_under_every_policy(policy):
+    copy = updated(None, 0.0, 200, "good", GOOD)
+    assert copy.rules_body(policy, now=10.0) == GOOD
+    missing = updated(copy, 20.0, 404, "unavailable", b"<html>gone</html>")
+    assert missing.rules_body(policy, now=30.0) == ALLOW_ALL
+
+
+@pytest.mark.parametrize("policy", ["allow", "disallow"])
+def test_after_a_failure_the_last_good_copy_decides_however_old(policy):
+    copy = updated(updated(None, 0.0, 200, "good", GOOD), 300 * DAY, 503, "unreachable", b"")
+    assert copy.rules_body(policy, now=400 * DAY) == GOOD
+
+
+@pytest.mark.parametrize(
+    ("policy", "body"), [("allow", ALLOW_ALL), ("disallow", DISALLOW_ALL), ("phased", DISALLOW_ALL)]
+)
+def test_where_there_never_was_a_good_copy_the_policy_decides(policy, body):
+    copy = updated(None, 0.0, None, "unreachable", b"")
+    assert copy.rules_body(policy, now=60.0) == body
+
+
+def test_the_three_phases():
+    good = updated(None, 0.0, 200, "good", GOOD)
+    failing = updated(good, 1000.0, 500, "unreachable", b"")
+    assert failing.rules_body("phased", 1000.0 + PHASE_REFUSE - 1) == DISALLOW_ALL
+    again = updated(failing, 50_000.0, 503, "unreachable", b"")
+    assert again.failing_since == 1000.0, "the phases count from the first failure"
+    assert again.rules_body("phased", 1000.0 + PHASE_REFUSE) == GOOD
+    assert again.rules_body("phased", 1000.0 + PHASE_LAST_GOOD) == ALLOW_ALL
+    silent = updated(again, 60_000.0, None, "unreachable", b"")
+    assert silent.rules_body("phased", 1000.0 + PHASE_LAST_GOOD) == DISALLOW_ALL
+
+
+def test_a_copy_is_used_for_its_time_and_a_failure_for_less():
+    copy = updated(None, 1000.0, 200, "good", GOOD)
+    assert copy.is_usable(1000.0 + DAY - 1, ttl=DAY)
+    assert not copy.is_usable(1000.0 + DAY, ttl=DAY)
+    assert not copy.is_usable(999.0, ttl=DAY), "a clock that jumped back proves nothing"
+    failed = updated(copy, 1000.0, 503, "unreachable", b"")
+    assert not failed.is_usable(1000.0 + UNREACHABLE_TTL, ttl=DAY)
+
+
+def test_a_copy_that_makes_a_request_wait_stays_until_it_was_sent():
+    waiting = RobotsCopy(0.0, 200, GOOD, awaited=True)
+    assert waiting.is_usable(2 * DAY, ttl=DAY)

@@ -1,0 +1,129 @@
+"""Which request goes next: ready hosts only, none behind another's wait (ruling 6)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from walsh_scrapy.policy.frontier import Frontier, Rank
+
+
+def drain(frontier, now=0.0):
+    return [item for _, item in iter(lambda: frontier.pop(now), None)]
+
+
+def test_an_unseen_host_is_ready_at_once():
+    frontier = Frontier()
+    frontier.push("a.example", "a1")
+    assert frontier.pop(0.0) == ("a.example", "a1")
+    assert frontier.pop(0.0) is None
+    assert len(frontier) == 0
+
+
+def test_a_host_that_waits_keeps_no_other_waiting():
+    frontier = Frontier()
+    frontier.push("a.example", "a1")
+    frontier.push("b.example", "b1")
+    frontier.wait("a.example", 5.0)
+    assert drain(frontier, 4.9) == ["b1"]
+    assert frontier.next_at() == 5.0
+    assert drain(frontier, 5.0) == ["a1"]
+    assert frontier.next_at() is None
+
+
+def test_the_host_with_most_paced_work_left_goes_first():
+    frontier = Frontier()
+    frontier.push("few.example", "few")
+    for number in range(3):
+        frontier.push("many.example", f"many{number}")
+    frontier.push("slow.example", "slow")
+    frontier.wait("slow.example", 0.0, interval=10.0)
+    assert frontier.pop(0.0) == ("slow.example", "slow")
+    assert frontier.pop(0.0) == ("many.example", "many0")
+    assert frontier.pop(0.0) == ("many.example", "many1")
+
+
+def test_of_one_host_ranks_then_priorities_then_age_decide():
+    frontier = Frontier()
+    frontier.push("a.example", "old")
+    frontier.push("a.example", "new")
+    frontier.push("a.example", "urgent", priority=5)
+    frontier.push("a.example", "robots", Rank.ROBOTS)
+    frontier.push("a.example", "list", Rank.OPERATOR)
+    assert drain(frontier) == ["robots", "list", "urgent", "old", "new"]
+
+
+def test_a_restricted_host_hands_out_only_what_its_targets_wait_for():
+    frontier = Frontier()
+    frontier.push("a.example", "target")
+    frontier.push("b.example", "other")
+    frontier.restrict(Rank.ROBOTS, "a.example")
+    assert drain(frontier) == ["other"]
+    frontier.push("a.example", "robots", Rank.ROBOTS)
+    assert drain(frontier) == ["robots"]
+    frontier.restrict(Rank.TARGET, "a.example")
+    assert drain(frontier) == ["target"]
+
+
+def test_a_restriction_of_all_hosts_lets_the_operators_documents_through():
+    frontier = Frontier()
+    for host in ("a.example", "b.example"):
+        frontier.push(host, f"target of {host}")
+    frontier.restrict(Rank.OPERATOR)
+    assert drain(frontier) == []
+    assert len(frontier) == 2
+    frontier.push("operator.example", "list", Rank.OPERATOR)
+    assert drain(frontier) == ["list"]
+    frontier.restrict(Rank.TARGET)
+    assert sorted(drain(frontier)) == ["target of a.example", "target of b.example"]
+
+
+hosts = st.sampled_from(["a", "b", "c", "d"])
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("push"), hosts, st.sampled_from(list(Rank))),
+        st.tuples(st.just("wait"), hosts, st.floats(0, 60)),
+        st.tuples(st.just("restrict"), st.one_of(hosts, st.none()), st.sampled_from(list(Rank))),
+        st.tuples(st.just("pop"), st.floats(0, 10), st.none()),
+    ),
+    max_size=60,
+)
+
+
+@given(steps)
+def test_it_never_hands_out_too_soon_and_never_withholds_what_is_ready(steps):
+    frontier, waiting, ready_at, allowed, now = Frontier(), [], {}, {}, 0.0
+    for number, (step, first, second) in enumerate(steps):
+        if step == "push":
+            frontier.push(first, number, second)
+            waiting.append((first, number, second))
+        elif step == "wait":
+            frontier.wait(first, second)
+            ready_at[first] = second
+        elif step == "restrict":
+            frontier.restrict(second, first)
+            allowed[first] = second
+        else:
+            now += first
+            may_go = [
+                (host, item)
+                for host, item, rank in waiting
+                if ready_at.get(host, 0.0) <= now
+                and rank <= min(allowed.get(host, Rank.TARGET), allowed.get(None, Rank.TARGET))
+            ]
+            popped = frontier.pop(now)
+            if popped is None:
+                # A host offers its lowest rank: what stands behind a closed one waits with it.
+                assert not may_go
+            else:
+                assert popped in may_go
+                waiting = [entry for entry in waiting if entry[:2] != popped]
+        assert len(frontier) == len(waiting)
+
+
+def test_a_host_is_forgotten_by_no_sequence_of_waits():
+    frontier = Frontier()
+    frontier.push("a.example", 1)
+    for moment in (5.0, 3.0, 8.0, 2.0):
+        frontier.wait("a.example", moment)
+    assert frontier.next_at() == pytest.approx(2.0)
+    assert drain(frontier, 2.0) == [1]

@@ -1,0 +1,81 @@
+"""R4 and R5 as decisions: when a host may be asked again. Times are made up; no clock runs."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from walsh_scrapy.policy.pacing import QUIET_SECONDS, HostTimes, spacing
+
+seconds = st.floats(min_value=0, max_value=1e6)
+
+
+def test_the_first_request_to_an_unseen_host_is_never_delayed():
+    assert HostTimes().ready_at(spacing=3600.0) <= 0.0
+
+
+@pytest.mark.parametrize(
+    ("min_interval", "crawl_delay", "factor", "latency", "wanted"),
+    [
+        (1.0, None, 1.0, 0.2, 1.0),
+        (1.0, 5.0, 1.0, 0.2, 5.0),
+        (1.0, 0.2, 1.0, 0.2, 1.0),  # a Crawl-delay below a second does not make us faster
+        (1.0, None, 1.0, 4.0, 4.0),  # a slow answer is a wish for room
+        (1.0, None, 0.0, 4.0, 1.0),
+        (3.0, 2.0, 1.0, 1.0, 3.0),
+    ],
+)
+def test_spacing_is_the_largest_of_what_is_asked(
+    min_interval, crawl_delay, factor, latency, wanted
+):
+    assert spacing(min_interval, crawl_delay, factor, latency) == wanted
+
+
+def test_spacing_counts_from_the_end_of_the_exchange():
+    times = HostTimes().leased(100.0, 65.0).released(107.5, interval=2.0)
+    assert times.ready_at(1.0) == 109.5
+    assert times.ready_at(10.0) == 117.5, "the next request may want more room than the last"
+
+
+def test_a_hold_and_the_spacing_are_two_clocks():
+    times = HostTimes().released(100.0, interval=30.0).held(100.0, 5.0)
+    assert times.ready_at(1.0) == 130.0
+    assert times.held(101.0, 60.0).ready_at(1.0) == 161.0
+    assert times.held(101.0, 60.0).held(102.0, 1.0).hold_until == 161.0, "a hold never shrinks"
+
+
+def test_a_lease_keeps_everyone_away_until_it_is_given_back_or_runs_out():
+    taken = HostTimes().leased(100.0, 65.0)
+    assert taken.ready_at(1.0) == 165.0
+    assert taken.released(101.0, 1.0).ready_at(1.0) == 102.0
+
+
+@given(st.builds(HostTimes, ended=seconds, interval=seconds), seconds, seconds)
+def test_after_a_jump_back_the_wait_is_no_longer_than_asked_and_no_shorter(times, jump, want):
+    now = times.ended - jump  # the clock says it is earlier than the last exchange
+    wait = times.rebased(now).ready_at(want) - now
+    assert wait == pytest.approx(max(times.interval, want))
+
+
+@given(seconds, seconds, seconds)
+def test_a_hold_keeps_its_length_when_the_clock_jumps_back(since, length, jump):
+    held = HostTimes().held(since, length)
+    now = since - jump
+    assert held.rebased(now).hold_until - now == pytest.approx(length)
+
+
+@given(st.builds(HostTimes, ended=seconds, interval=seconds), seconds)
+def test_a_clock_that_only_goes_forward_changes_nothing(times, later):
+    assert times.rebased(times.ended + later) == times
+
+
+def test_one_burst_counts_once():
+    first = HostTimes().struck(100.0, sent_at=99.0).held(100.0, 4.0)
+    assert first.strikes == 1
+    assert first.struck(100.5, sent_at=99.5).strikes == 1, "it was out before the hold began"
+    assert first.struck(104.5, sent_at=104.2).strikes == 2
+
+
+def test_after_half_an_hour_of_quiet_the_backoff_starts_small_again():
+    times = HostTimes().struck(100.0, 99.0).held(100.0, 60.0)
+    assert times.struck(200.0, 199.0).strikes == 2
+    assert times.struck(161.0 + QUIET_SECONDS, 161.0 + QUIET_SECONDS).strikes == 1

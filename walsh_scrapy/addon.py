@@ -1,0 +1,139 @@
+"""All gates, the scheduler and the forced settings in one line, for any Scrapy project (ruling 22).
+
+ADDONS = {"walsh_scrapy.addon.Addon": 500}
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from scrapy.exceptions import NotConfigured
+from scrapy.settings import BaseSettings
+
+from walsh_scrapy.exceptions import refuse_to_start
+from walsh_scrapy.options import BadSetting, Options
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from scrapy.crawler import Crawler
+    from scrapy.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+#: Above the command line (40): the contract's MUSTs are nobody's to set aside.
+FORCED: Final = 100
+
+GATES: Final = {
+    "walsh_scrapy.downloadermiddlewares.blocklist.BlocklistMiddleware": 10,
+    "walsh_scrapy.downloadermiddlewares.publicweb.PublicWebMiddleware": 20,
+    "walsh_scrapy.downloadermiddlewares.robots.RobotsMiddleware": 100,
+    "walsh_scrapy.downloadermiddlewares.backoff.BackoffMiddleware": 549,
+    "walsh_scrapy.downloadermiddlewares.conditional.ConditionalMiddleware": 560,
+    "walsh_scrapy.downloadermiddlewares.redirect.RedirectMiddleware": 600,
+    "walsh_scrapy.downloadermiddlewares.identity.IdentityMiddleware": 860,
+    "walsh_scrapy.downloadermiddlewares.pacing.PacingMiddleware": 890,
+    # Ours stand in the place of these.
+    "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": None,
+    "scrapy.downloadermiddlewares.redirect.RedirectMiddleware": None,
+}
+SPIDER_GATES: Final = {
+    "walsh_scrapy.spidermiddlewares.scope.ScopeMiddleware": 20,
+    "walsh_scrapy.spidermiddlewares.firstseen.FirstSeenMiddleware": 30,
+    "walsh_scrapy.spidermiddlewares.due.DueMiddleware": 40,
+}
+EXTENSIONS: Final = {
+    "walsh_scrapy.extensions.mediatypes.MediaTypes": 0,
+    "walsh_scrapy.extensions.progress.Progress": 0,
+    "walsh_scrapy.extensions.summary.Summary": 0,
+}
+#: What fetches from anywhere but the web.
+HANDLERS: Final = dict.fromkeys(("data", "file", "ftp", "s3"))
+
+#: 429 and 503 are the backoff gate's (order 549); the rest stays with Scrapy's RetryMiddleware.
+RETRIED_BY_SCRAPY: Final = [500, 502, 504, 522, 524, 408]
+MAX_BODY: Final = 15 * 1024 * 1024
+#: Seconds for one request from name look-up to last byte; a lease must outlast it.
+LONGEST_TIMEOUT: Final = 60
+
+MUSTS: Final[dict[str, Any]] = {
+    "SCHEDULER": "walsh_scrapy.scheduler.Scheduler",
+    "ROBOTSTXT_OBEY": True,
+    "COOKIES_ENABLED": False,
+    "REFERER_ENABLED": False,
+    "METAREFRESH_ENABLED": False,
+    "HTTPCACHE_ENABLED": False,
+    "TELNETCONSOLE_ENABLED": False,
+    "REMOTE_CONTROL_ENABLED": False,
+    "AUTOTHROTTLE_ENABLED": False,
+    "DOWNLOAD_DELAY": 0,  # pacing is ours: a delay within the downloader would come after it
+    "DOWNLOAD_SLOTS": {},
+    "DOWNLOAD_VERIFY_CERTIFICATES": True,
+    "RETRY_HTTP_CODES": RETRIED_BY_SCRAPY,
+}
+SERIAL: Final[dict[str, Any]] = {"CONCURRENT_REQUESTS": 1, "CONCURRENT_REQUESTS_PER_DOMAIN": 1}
+CEILINGS: Final[dict[str, int]] = {
+    "DOWNLOAD_MAXSIZE": MAX_BODY,
+    "DOWNLOAD_WARNSIZE": MAX_BODY,
+    "DOWNLOAD_TIMEOUT": LONGEST_TIMEOUT,
+}
+
+
+class Addon:
+    """Makes a Scrapy project keep the contract, whatever its settings or command line say."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Build the add-on for one crawler."""
+        return cls(crawler)
+
+    def update_settings(self, settings: Settings) -> None:
+        """Force what the contract demands, and log each value that was set otherwise.
+
+        A bad ``WALSH_`` setting ends the process with one line.
+        """
+        try:
+            options = Options.from_settings(settings)
+        except BadSetting as error:
+            refuse_to_start(error, log_file=settings["LOG_FILE"])
+        if not options.enabled:
+            raise NotConfigured("WALSH_ENABLED is False: none of the contract's gates is in force")
+        for name, value in self._musts(settings, options).items():
+            _force(settings, name, value)
+        for name, components in (
+            ("DOWNLOADER_MIDDLEWARES", GATES),
+            ("SPIDER_MIDDLEWARES", SPIDER_GATES),
+            ("EXTENSIONS", EXTENSIONS),
+            ("DOWNLOAD_HANDLERS", HANDLERS),
+        ):
+            _force_components(settings, name, components)
+
+    @staticmethod
+    def _musts(settings: Settings, options: Options) -> dict[str, Any]:
+        ceilings = {
+            name: min(settings.getint(name) or most, most) for name, most in CEILINGS.items()
+        }
+        serial = SERIAL if options.serial else {}
+        return {"USER_AGENT": options.user_agent, **MUSTS, **serial, **ceilings}
+
+
+def _force(settings: Settings, name: str, value: object) -> None:
+    given, priority = settings.get(name), settings.getpriority(name) or 0
+    if priority > 0 and str(given) != str(value):
+        logger.warning("%s=%s is set aside: the contract asks for %r", name, given, value)
+    settings.set(name, value, priority=FORCED)
+
+
+def _force_components(
+    settings: Settings, name: str, components: dict[str, int | None] | dict[str, int]
+) -> None:
+    chain = settings[name]
+    if not isinstance(chain, BaseSettings):
+        chain = BaseSettings(settings.getdict(name), priority="project")
+        settings.set(name, chain, priority=FORCED)
+    for component, order in components.items():
+        chain.set(component, order, priority=FORCED)

@@ -1,0 +1,1 @@
+"""The commands that this project adds to ``scrapy``."""

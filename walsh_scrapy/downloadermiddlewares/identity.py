@@ -1,0 +1,34 @@
+"""R1: the last hand on every request's headers leaves exactly one name, and nothing personal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from walsh_scrapy.crawl import Crawl
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+#: What would tell one visit from another, or carry a right that nobody gave us (ruling 16).
+NEVER_SENT = ("Cookie", "Cookie2", "Referer", "Authorization")
+
+
+class IdentityMiddleware:
+    """Sets the User-Agent whatever a spider, a setting or the command line says (order 860)."""
+
+    def __init__(self, user_agent: str) -> None:
+        self._user_agent = user_agent.encode("ascii")
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Speak as the crawl's own identity."""
+        return cls(Crawl.of(crawler).options.user_agent)
+
+    async def process_request(self, request: Request) -> None:
+        """Put the headers right."""
+        request.headers["User-Agent"] = self._user_agent
+        for name in NEVER_SENT:
+            request.headers.pop(name, None)

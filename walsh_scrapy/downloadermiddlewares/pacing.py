@@ -1,0 +1,106 @@
+"""R4: the last gate before the wire takes the host's lease, and gives it back with its end time."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from scrapy.utils.asyncio import sleep
+
+from walsh_scrapy import meta
+from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.exceptions import RequestDeferred
+from walsh_scrapy.policy.pacing import spacing
+from walsh_scrapy.scheduler import scheduler_of
+from walsh_scrapy.state.wirelog import Exchange
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+logger = logging.getLogger(__name__)
+
+#: A lease outlasts the request it was taken for by this much (seconds).
+LEASE_MARGIN = 5.0
+
+
+class PacingMiddleware:
+    """One request at a time to a host, none too soon, whoever else shares the state (order 890)."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._crawl = Crawl.of(crawler)
+        self._out: WeakKeyDictionary[Request, float] = WeakKeyDictionary()
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Build the gate for one crawl."""
+        return cls(crawler)
+
+    async def process_request(self, request: Request) -> Request | None:
+        """Let a request out, or send it back to wait, or defer it to a later run (ruling 7)."""
+        host = self._crawl.host(request.url)
+        while wait := self._wait_for(request, host):
+            if wait > self._crawl.options.max_wait:
+                self._defer(host, wait)
+            scheduler = scheduler_of(self._crawler)
+            if scheduler is not None and scheduler.came_from_here(request):
+                scheduler.wait(host, wait)
+                return request.replace(dont_filter=True)
+            # Fetched from within another part of Scrapy, which knows no "later".
+            await sleep(wait)
+        request.meta[meta.SENT_AT] = self._crawl.now()
+        self._out[request] = self._crawl.ticks()
+        return None
+
+    async def process_response(self, request: Request, response: Response) -> Response:
+        """Give the host back: its spacing counts from now, the end of the exchange (ruling 2)."""
+        self._release(request, response.status, "")
+        return response
+
+    async def process_exception(self, request: Request, exception: Exception) -> None:
+        """Give the host back after an exchange that failed."""
+        self._release(request, None, f"{type(exception).__name__}: {exception}"[:500])
+
+    def _wait_for(self, request: Request, host: str) -> float:
+        """Take the host's lease; return 0, or the seconds until it may be asked for again."""
+        now = self._crawl.now()
+        timeout = request.meta.get("download_timeout") or self._crawler.settings.getfloat(
+            "DOWNLOAD_TIMEOUT"
+        )
+        until = self._crawl.state.ledger.take(
+            host, now, self._spacing(request), timeout + LEASE_MARGIN
+        )
+        return max(until - now, 0.0)
+
+    def _spacing(self, request: Request, latency: float = 0.0) -> float:
+        options = self._crawl.options
+        asked = request.meta.get(meta.INTERVAL)
+        return spacing(options.min_interval, asked, options.latency_factor, latency)
+
+    def _defer(self, host: str, wait: float) -> None:
+        until = self._crawl.now() + wait
+        self._crawler.stats.inc_value("walsh/pacing/deferred")
+        when = datetime.fromtimestamp(until, UTC).isoformat(" ", "seconds")
+        raise RequestDeferred(until, f"{host} may not be asked before {when}")
+
+    def _release(self, request: Request, status: int | None, error: str) -> None:
+        taken_at = self._out.pop(request, None)
+        if taken_at is None:
+            return
+        now = self._crawl.now()
+        host = self._crawl.host(request.url)
+        latency = self._crawl.ticks() - taken_at
+        interval = self._spacing(request, latency)
+        times = self._crawl.state.ledger.release(host, now, interval)
+        if scheduler := scheduler_of(self._crawler):
+            scheduler.wait(host, times.ready_at(0.0) - now, interval)
+        gates = "; ".join(f"{gate}: {answer}" for gate, answer in meta.gates(request).items())
+        self._crawl.state.wirelog.add(
+            Exchange(now - latency, host, request.url, gates, status, latency, error)
+        )

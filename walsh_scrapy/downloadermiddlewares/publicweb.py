@@ -1,0 +1,54 @@
+"""R6: a redirect may lead a declared target elsewhere on the public web, and nowhere private."""
+
+from __future__ import annotations
+
+import asyncio
+from socket import gaierror
+from typing import TYPE_CHECKING
+from urllib.request import getproxies
+
+from walsh_scrapy.exceptions import Denied
+from walsh_scrapy.policy.networks import is_private_host, is_public
+from walsh_scrapy.policy.urls import host_of
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+
+class PublicWebMiddleware:
+    """Denies a hop from a public host to a private one, by its name or by what that resolves to.
+
+    An operator may declare hosts of an intranet; a stranger's redirect may not lead there
+    (ruling 16). Behind a proxy names are the proxy's to resolve (order 20).
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._stats = crawler.stats
+        self._resolves = not getproxies()
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Build the gate for one crawl."""
+        return cls(crawler)
+
+    async def process_request(self, request: Request) -> None:
+        """Judge a hop before anything is asked of its host, robots.txt included."""
+        hops = request.meta.get("redirect_urls")
+        host = host_of(request.url)
+        if not hops or host == host_of(hops[0]) or is_private_host(host_of(hops[0])):
+            return
+        if is_private_host(host) or await self._resolves_to_private(host):
+            self._stats.inc_value("walsh/publicweb/denied")
+            raise Denied("publicweb", f"{hops[-1]} redirects to {host}, which is not public")
+
+    async def _resolves_to_private(self, host: str) -> bool:
+        if not self._resolves:
+            return False
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(host, None)
+        except (gaierror, UnicodeError):
+            return False  # the download will fail, and say so
+        return not all(is_public(str(address[0])) for *_, address in found)

@@ -1,0 +1,33 @@
+"""R6: a redirect of a declared target is part of it, and carries nothing from hop to hop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy.downloadermiddlewares.redirect import RedirectMiddleware as ScrapyRedirectMiddleware
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+
+class RedirectMiddleware(ScrapyRedirectMiddleware):
+    """Scrapy's own, without a Referer, and with each hop in its own host's slot (order 600).
+
+    A hop goes through the scheduler and every gate again, as any request does (ruling 16).
+    """
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Build the middleware without Scrapy's search for one that would set the Referer."""
+        middleware = cls(crawler.settings)
+        middleware.crawler = crawler
+        return middleware
+
+    def handle_referer(self, request: Request, response: Response) -> None:  # noqa: ARG002
+        """Leave the Referer out, and the slot of the host that redirected."""
+        request.headers.pop("Referer", None)
+        request.meta.pop("download_slot", None)

@@ -1,0 +1,1 @@
+"""What looks on while a crawl runs, and speaks to the operator."""

@@ -1,0 +1,60 @@
+"""A long run shows how far it is (``WALSH_PROGRESS``)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from scrapy import signals
+from scrapy.exceptions import NotConfigured
+from scrapy.utils.asyncio import create_looping_call
+
+from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.report.counts import Counts
+from walsh_scrapy.scheduler import scheduler_of
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from scrapy.crawler import Crawler
+
+logger = logging.getLogger(__name__)
+
+EVERY_SECONDS = 15.0
+
+
+class Progress:
+    """Logs a line every quarter of a minute, while there is something to tell."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._said = ""
+        self._timer = create_looping_call(self._say)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Follow a crawl from its opening to its end."""
+        if Crawl.of(crawler).options.progress == "off":
+            raise NotConfigured
+        extension = cls(crawler)
+        crawler.signals.connect(extension.spider_opened, signal=signals.spider_opened)
+        crawler.signals.connect(extension.spider_closed, signal=signals.spider_closed)
+        return extension
+
+    def spider_opened(self) -> None:
+        """Begin to tell."""
+        self._timer.start(EVERY_SECONDS, now=False)
+
+    def spider_closed(self) -> None:
+        """Fall silent: the summary follows."""
+        if self._timer.running:
+            self._timer.stop()
+
+    def _say(self) -> None:
+        counts = Counts.of(self._crawler.stats.get_stats())
+        scheduler = scheduler_of(self._crawler)
+        waiting = f", {scheduler.waiting} requests wait for their hosts" if scheduler else ""
+        line = f"{counts.done} sources done, {counts.failed} failed{waiting}"
+        if line != self._said:
+            logger.info("so far: %s", line)
+        self._said = line

@@ -1,0 +1,70 @@
+"""What our parts tell each other about a request, in its ``meta``; copies and redirects keep it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from walsh_scrapy.policy.frontier import Rank
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scrapy import Request
+    from scrapy.http import Response
+    from twisted.python.failure import Failure
+
+    from walsh_scrapy.sources import Source
+
+RANK: Final = "walsh_rank"
+SOURCE: Final = "walsh_source"
+VALIDATORS: Final = "walsh_validators"
+INTERVAL: Final = "walsh_interval"
+SENT_AT: Final = "walsh_sent_at"
+ATTEMPT: Final = "walsh_attempt"
+GATES: Final = "walsh_gates"
+UNWANTED: Final = "walsh_unwanted"
+
+
+@dataclass(frozen=True, slots=True)
+class Validators:
+    """What a server said of its document: opaque bytes, for that one URL only (ruling 17)."""
+
+    url: str
+    etag: bytes | None
+    last_modified: bytes | None
+
+    @classmethod
+    def of(cls, response: Response) -> Validators:
+        """Read the validators of a response, byte for byte."""
+        headers = response.headers
+        return cls(response.url, headers.get("ETag"), headers.get("Last-Modified"))
+
+
+def asked_by(answer: Response | Failure) -> Request:
+    """Return the request behind what came of it; Scrapy sets it on both."""
+    request: Request = answer.request  # type: ignore[union-attr, assignment]
+    return request
+
+
+def rank(request: Request) -> Rank:
+    """Return what a request is for; what nobody marked is a target."""
+    found: Rank = request.meta.get(RANK, Rank.TARGET)
+    return found
+
+
+def source(request: Request) -> Source | None:
+    """Return the declared source that a request is made for, if any."""
+    found: Source | None = request.meta.get(SOURCE)
+    return found
+
+
+def note(request: Request, gate: str, answer: str) -> None:
+    """Keep a gate's answer for the wire log."""
+    request.meta[GATES] = {**gates(request), gate: answer}
+
+
+def gates(request: Request) -> Mapping[str, str]:
+    """Return what each gate answered so far."""
+    found: Mapping[str, str] = request.meta.get(GATES, {})
+    return found

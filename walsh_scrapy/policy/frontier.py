@@ -1,0 +1,124 @@
+"""Which waiting request goes next: only of a host that may be asked, none behind another's wait.
+
+Ruling 6. Times are seconds of one clock that never jumps, handed in.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from enum import IntEnum
+from itertools import count
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Rank(IntEnum):
+    """What a request is for: a lower one goes first, for others depend on its answer."""
+
+    ROBOTS = 0
+    OPERATOR = 1  #: the blocklist and its schema
+    TARGET = 2
+
+
+@dataclass(slots=True)
+class _Host(Generic[T]):
+    queue: list[tuple[int, int, int, T]] = field(default_factory=list)
+    ready_at: float = 0.0
+    interval: float = 1.0
+    open_to: int = Rank.TARGET  #: the highest rank that may be asked for now
+    turn: int = 0  #: counts the host's changes: a heap entry with an older turn is void
+
+    def work(self) -> float:
+        """Return the seconds of pacing that this host's queue will cost."""
+        return len(self.queue) * self.interval
+
+
+class Frontier(Generic[T]):
+    """Waiting requests by host, with the hosts that are ready apart from those that wait.
+
+    Each operation costs the logarithm of the number of hosts.
+    """
+
+    def __init__(self) -> None:
+        self._hosts: dict[str, _Host[T]] = {}
+        self._ready: list[tuple[float, int, int, str]] = []  # most work first, then first come
+        self._waiting: list[tuple[float, int, str]] = []  # soonest first
+        self._closed: dict[str, None] = {}  # ready, but for a rank that is not open
+        self._open_to: int = Rank.TARGET
+        self._size = 0
+        self._order = count()
+
+    def __len__(self) -> int:
+        return self._size
+
+    def push(self, host: str, item: T, rank: Rank = Rank.TARGET, priority: int = 0) -> None:
+        """Add a request; of one host, lower ranks, then higher priorities, then older ones go."""
+        record = self._hosts.setdefault(host, _Host())
+        heapq.heappush(record.queue, (rank, -priority, next(self._order), item))
+        self._size += 1
+        self._place(host, record)
+
+    def pop(self, now: float) -> tuple[str, T] | None:
+        """Take the next request that may go at ``now``, or None while every host waits."""
+        self._wake(now)
+        while self._ready:
+            _, _, turn, host = heapq.heappop(self._ready)
+            record = self._hosts.get(host)
+            if record is None or record.turn != turn:
+                continue
+            if not self._is_open(record):
+                self._closed[host] = None
+                continue
+            item = heapq.heappop(record.queue)[3]
+            self._size -= 1
+            self._place(host, record)
+            return host, item
+        return None
+
+    def wait(self, host: str, ready_at: float, interval: float | None = None) -> None:
+        """Let a host rest until ``ready_at``; ``interval`` is its spacing, for the order."""
+        record = self._hosts.setdefault(host, _Host())
+        record.ready_at = ready_at
+        if interval is not None:
+            record.interval = interval
+        self._place(host, record)
+
+    def next_at(self) -> float | None:
+        """Return when the next waiting host is ready, or None if none waits."""
+        while self._waiting:
+            ready_at, turn, host = self._waiting[0]
+            if self._hosts[host].turn == turn:
+                return ready_at
+            heapq.heappop(self._waiting)
+        return None
+
+    def restrict(self, rank: Rank, host: str | None = None) -> None:
+        """Hand out nothing above ``rank``, of one host or (None) of all, until told otherwise."""
+        if host is None:
+            self._open_to = rank
+            reopened = list(self._closed)
+        else:
+            self._hosts.setdefault(host, _Host()).open_to = rank
+            reopened = [host] if host in self._closed else []
+        for name in reopened:
+            del self._closed[name]
+            self._place(name, self._hosts[name])
+
+    def _is_open(self, record: _Host[T]) -> bool:
+        return record.queue[0][0] <= min(record.open_to, self._open_to)
+
+    def _place(self, host: str, record: _Host[T]) -> None:
+        """Put a host where its queue, its time and what is open say; older entries are void."""
+        record.turn += 1
+        self._closed.pop(host, None)
+        if record.queue:
+            heapq.heappush(self._waiting, (record.ready_at, record.turn, host))
+
+    def _wake(self, now: float) -> None:
+        while self._waiting and self._waiting[0][0] <= now:
+            _, turn, host = heapq.heappop(self._waiting)
+            record = self._hosts[host]
+            if record.turn == turn:
+                heapq.heappush(self._ready, (-record.work(), next(self._order), turn, host))

@@ -1,0 +1,1 @@
+"""What a run tells its operator: counts and tables, as text."""

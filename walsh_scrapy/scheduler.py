@@ -1,0 +1,152 @@
+"""A Scrapy scheduler that hands out only requests whose host may be asked now (R4, ruling 6)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from scrapy import signals
+from scrapy.core.scheduler import BaseScheduler
+from scrapy.utils.asyncio import CallLaterResult, call_later
+from scrapy.utils.misc import build_from_crawler, load_object
+
+from walsh_scrapy import meta
+from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.policy.frontier import Frontier, Rank
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from scrapy import Request, Spider
+    from scrapy.crawler import Crawler
+    from scrapy.dupefilters import BaseDupeFilter
+    from scrapy.http import Response
+    from twisted.internet.defer import Deferred
+    from twisted.python.failure import Failure
+
+
+class Scheduler(BaseScheduler):
+    """Keeps waiting requests by host, and sleeps exactly until the next host is due.
+
+    Requests live in memory: what a run leaves behind is still due, and the next run asks for it.
+    """
+
+    def __init__(self, crawler: Crawler, dupefilter: BaseDupeFilter) -> None:
+        self._crawler = crawler
+        self._crawl = Crawl.of(crawler)
+        self._dupefilter = dupefilter
+        self._frontier: Frontier[Request] = Frontier()
+        self._known_hosts: set[str] = set()
+        self._handed_out: WeakSet[Request] = WeakSet()
+        self._timer: CallLaterResult | None = None
+        self._closing: asyncio.Future[None] | None = None
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Build the scheduler with the project's duplicate filter."""
+        dupefilter = load_object(crawler.settings["DUPEFILTER_CLASS"])
+        scheduler = cls(crawler, build_from_crawler(dupefilter, crawler))
+        crawler.signals.connect(scheduler.spider_error, signal=signals.spider_error)
+        return scheduler
+
+    def open(self, spider: Spider) -> Deferred[None] | None:  # noqa: ARG002 - Scrapy's interface
+        """Open the duplicate filter."""
+        return self._dupefilter.open()
+
+    def close(self, reason: str) -> Deferred[None] | None:
+        """Forget the timer; requests still waiting are due in the next run."""
+        self._stop_timer()
+        return self._dupefilter.close(reason)
+
+    def has_pending_requests(self) -> bool:
+        """Tell whether any request waits, ready or not."""
+        return self.waiting > 0
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for their hosts."""
+        return len(self._frontier)
+
+    def enqueue_request(self, request: Request) -> bool:
+        """Take a request, unless the duplicate filter has seen it."""
+        if not request.dont_filter and self._dupefilter.request_seen(request):
+            if self._crawler.spider is not None:
+                self._dupefilter.log(request, self._crawler.spider)
+            return False
+        self.put_back(request)
+        return True
+
+    def next_request(self) -> Request | None:
+        """Hand out a request whose host may be asked now, or None until one may."""
+        now = self._crawl.ticks()
+        while picked := self._frontier.pop(now):
+            host, request = picked
+            if self._rests_still(host):
+                self.put_back(request)
+                continue
+            self._handed_out.add(request)
+            return request
+        self._wake_at(self._frontier.next_at(), now)
+        return None
+
+    def spider_error(self, response: Response | Failure) -> None:
+        """End the crawl when an answer that targets wait for cannot be used, as on a full disk."""
+        if meta.rank(meta.asked_by(response)) is not Rank.TARGET:
+            closing = self._crawler.engine.close_spider_async(reason="gate_failed")
+            self._closing = asyncio.ensure_future(closing)
+
+    def put_back(self, request: Request) -> None:
+        """Keep a request until its host's turn comes (again), past the duplicate filter."""
+        host = self._crawl.host(request.url)
+        self._frontier.push(host, request, meta.rank(request), request.priority)
+
+    def came_from_here(self, request: Request) -> bool:
+        """Tell whether a request was handed out by this scheduler, and may be given back to it."""
+        return request in self._handed_out
+
+    def wait(self, host: str, seconds: float, interval: float | None = None) -> bool:
+        """Let a host rest for ``seconds``; ``interval`` is its spacing. Tell whether it rests.
+
+        A rest longer than ``WALSH_MAX_WAIT`` is not slept out: the host's requests are handed out
+        at once, for the pacing gate to defer each (ruling 7).
+        """
+        self._known_hosts.add(host)
+        rests = 0.0 < seconds <= self._crawl.options.max_wait
+        self._frontier.wait(host, self._crawl.ticks() + (seconds if rests else 0.0), interval)
+        return rests
+
+    def restrict(self, rank: Rank, host: str | None = None) -> None:
+        """Hand out nothing above ``rank``, of one host or of all, until told otherwise."""
+        self._frontier.restrict(rank, host)
+        self._nudge()
+
+    def _rests_still(self, host: str) -> bool:
+        """Look a host up in the ledger when its first request is about to go out."""
+        if host in self._known_hosts:
+            return False
+        now = self._crawl.now()
+        times = self._crawl.state.ledger.times(host, now)
+        return self.wait(host, times.ready_at(self._crawl.options.min_interval) - now)
+
+    def _wake_at(self, moment: float | None, now: float) -> None:
+        self._stop_timer()
+        if moment is not None:
+            self._timer = call_later(max(0.0, moment - now), self._nudge)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _nudge(self) -> None:
+        # The one private name we need: without it the engine looks again only every five seconds.
+        slot = self._crawler.engine._slot  # noqa: SLF001
+        if slot is not None:
+            slot.nextcall.schedule()
+
+
+def scheduler_of(crawler: Crawler) -> Scheduler | None:
+    """Return the crawl's scheduler if it is ours: only then can a request be told "later"."""
+    scheduler = crawler.engine.scheduler
+    return scheduler if isinstance(scheduler, Scheduler) else None

@@ -1,0 +1,200 @@
+"""The declared targets of a crawl (R6, ruling 16): TOML, OPML, JSON or a plain list.
+
+A file is taken whole or refused with one line that names the place and the reason.
+"""
+
+import difflib
+import hashlib
+import logging
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, Literal, cast
+
+from w3lib.url import safe_url_string
+
+from walsh_scrapy.opml import OpmlError
+from walsh_scrapy.policy.durations import parse_duration
+from walsh_scrapy.policy.urls import canonical_url, origin_of, wire_url
+from walsh_scrapy.sourcefiles import Declared, UnreadableSources, reader_for
+
+Kind = Literal["feed", "llms"]
+
+_KINDS: Final = ("feed", "llms")
+_KEYS: Final = ("url", "kind", "name", "tags", "every")
+_SHARD: Final = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
+_SCHEME: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*):")
+_USER_INFO: Final = re.compile(r"[^:/\\?#]*:[/\\]*[^/\\?#]*@")
+
+_log = logging.getLogger(__name__)
+
+
+class SourcesError(ValueError):
+    """A sources file or shard that cannot be used; the message is one line for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One declared target.
+
+    `url` is spelled as Scrapy will ask for it, without fragment. `every` is how often at most,
+    None for `WALSH_MIN_REVISIT`. `page` is the site it belongs to (`htmlUrl` of an OPML file).
+    """
+
+    url: str
+    kind: Kind = "feed"
+    name: str | None = None
+    tags: tuple[str, ...] = ()
+    every: timedelta | None = None
+    page: str | None = None
+
+
+def load_sources(path: str | Path) -> tuple[Source, ...]:
+    """Read the sources of a `.toml`, `.opml`, `.xml`, `.json` or `.txt` file, in its order.
+
+    The same target twice (canonical URL and kind) is one source, the first; a warning says so
+    once. Raises SourcesError.
+    """
+    file = Path(path)
+    read = reader_for(file.suffix)
+    if read is None:
+        raise SourcesError(
+            f"{file}: sources are read from .toml, .opml, .xml, .json and .txt files; rename it"
+        )
+    body = _body(file)
+    try:
+        kept = _once(file, ((entry.where, _source(entry)) for entry in read(body)))
+    except (SourcesError, UnreadableSources, OpmlError) as error:
+        raise SourcesError(f"{file}: {error}") from None
+    if not kept:
+        raise SourcesError(f"{file}: it declares no source; add one, at least its URL")
+    return kept
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """Read `I/N`, part I of N counted from 1. Raises SourcesError."""
+    found = _SHARD.fullmatch(text.strip())
+    if not found or not 1 <= int(found[1]) <= int(found[2]):
+        raise SourcesError(
+            f"shard={text[:40]!r} is not I/N with I from 1 to N; write for example shard=1/2"
+        )
+    return int(found[1]), int(found[2])
+
+
+def in_shard(host: str, index: int, count: int) -> bool:
+    """Tell whether a host, as `host_of` spells it, belongs to part `index` (from 1) of `count`.
+
+    By its SHA-256, so every machine comes to the same answer and a host is never split.
+    """
+    digest = hashlib.sha256(host.encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest) % count == index - 1
+
+
+def _body(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        why = "there is no such file; create it or name another with -a sources=FILE"
+    except IsADirectoryError:
+        why = "this is a folder; name a file in it"
+    except (OSError, ValueError) as error:
+        why = f"it cannot be read: {getattr(error, 'strerror', None) or error}"
+    raise SourcesError(f"{file}: {why}")
+
+
+def _once(file: Path, sources: Iterable[tuple[str, Source]]) -> tuple[Source, ...]:
+    kept: dict[tuple[str, str], Source] = {}
+    again: list[str] = []
+    for where, source in sources:
+        first = kept.setdefault((source.kind, canonical_url(source.url)), source)
+        if first is not source:
+            again.append(where)
+    if again:
+        more = f" and {len(again) - 3} more" if len(again) > 3 else ""
+        shown = ", ".join(again[:3]) + more
+        _log.warning("%s: declared before and counted once: %s", file, shown)
+    return tuple(kept.values())
+
+
+def _source(declared: Declared) -> Source:
+    value = declared.value
+    try:
+        _check_keys(value)
+        return Source(
+            url=_url(value),
+            kind=_kind(value),
+            name=_name(value),
+            tags=_tags(value),
+            every=_every(value),
+            page=declared.page,
+        )
+    except SourcesError as error:
+        raise SourcesError(f"{declared.where}: {error}") from None
+
+
+def _check_keys(value: object) -> None:
+    if not isinstance(value, dict):
+        raise SourcesError("it is neither a URL nor a table with one")
+    for key in value:
+        if key not in _KEYS:
+            raise SourcesError(f"unknown key {key[:40]!r}{_meant(key, _KEYS)}")
+
+
+def _url(value: dict[str, Any]) -> str:
+    url = value.get("url")
+    if not isinstance(url, str) or not url.strip():
+        raise SourcesError("it has no URL; give it one that begins with https://")
+    if _USER_INFO.match(url):  # not shown: it holds a password
+        raise SourcesError("its URL holds a user name or password, which is never sent; remove it")
+    scheme = _SCHEME.match(url)
+    if scheme is None:
+        raise SourcesError(f"{url[:80]!r} has no scheme; begin it with https:// or http://")
+    if scheme[1].lower() not in {"http", "https"}:
+        raise SourcesError(f"{url[:80]!r} is not http or https; only those are asked for")
+    if not origin_of(url):
+        raise SourcesError(f"{url[:80]!r} names no host that can be asked; check its spelling")
+    try:
+        return safe_url_string(wire_url(url))
+    except ValueError as error:
+        raise SourcesError(f"{url[:80]!r} cannot be asked for: {error}") from None
+
+
+def _kind(value: dict[str, Any]) -> Kind:
+    kind = value.get("kind", "feed")
+    if kind not in _KINDS:
+        raise SourcesError(f"unknown kind {kind!r:.40}{_meant(kind, _KINDS)}")
+    return cast("Kind", kind)
+
+
+def _name(value: dict[str, Any]) -> str | None:
+    name = value.get("name")
+    if name is not None and not isinstance(name, str):
+        raise SourcesError("its name is no text; put it in quotes")
+    return name or None
+
+
+def _tags(value: dict[str, Any]) -> tuple[str, ...]:
+    tags = value.get("tags", [])
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        raise SourcesError('its tags are no list of texts; write tags = ["news", "tech"]')
+    return tuple(dict.fromkeys(tags))
+
+
+def _every(value: dict[str, Any]) -> timedelta | None:
+    every = value.get("every")
+    if every is None:
+        return None
+    try:
+        length = parse_duration(every) if isinstance(every, str) else None
+    except ValueError as error:
+        raise SourcesError(f"every: {error}") from None
+    if not length:
+        raise SourcesError('every is no length of time; write for example every = "P1D"')
+    return length
+
+
+def _meant(word: object, known: tuple[str, ...]) -> str:
+    near = difflib.get_close_matches(str(word)[:40].lower(), known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"

@@ -1,0 +1,76 @@
+"""What the spiders of this project have in common: they ask for declared sources, and no more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from scrapy import Request, Spider
+
+from walsh_scrapy import meta
+from walsh_scrapy.exceptions import refuse_to_start
+from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.sources import Kind, Source, SourcesError, in_shard, load_sources, parse_shard
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from typing import Self
+
+    from scrapy.crawler import Crawler
+
+
+class SourcesSpider(Spider):
+    """A spider over the sources of one kind.
+
+    Arguments (``-a NAME=VALUE``): ``sources`` names another file than ``WALSH_SOURCES``;
+    ``force=1`` asks for sources that are not due yet; ``shard=I/N`` takes part I of N of the
+    hosts; ``only=TEXT`` the sources whose URL, name or tags hold TEXT. Others are accepted, since
+    Scrapyd passes its own.
+    """
+
+    kind: ClassVar[Kind]
+    accept: ClassVar[str]
+
+    def __init__(self, *args: str, **arguments: str) -> None:
+        super().__init__(*args, **arguments)
+        self.force = str(arguments.get("force", "0")).lower() in ("1", "true", "yes", "on")
+        self.sources: tuple[Source, ...] = ()
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: str, **arguments: str) -> Self:
+        """Read the sources; what is wrong with them ends the process with one line."""
+        spider = super().from_crawler(crawler, *args, **arguments)
+        file = arguments.get("sources") or crawler.settings.get("WALSH_SOURCES", "sources.toml")
+        try:
+            spider.sources = _chosen(
+                load_sources(file),
+                cls.kind,
+                arguments.get("only", ""),
+                arguments.get("shard", "1/1"),
+            )
+        except SourcesError as error:
+            refuse_to_start(error, log_file=crawler.settings["LOG_FILE"])
+        return spider
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Ask once for each source."""
+        for source in self.sources:
+            yield Request(
+                source.url,
+                callback=self.parse,
+                headers={"Accept": self.accept},
+                cb_kwargs={"source": source},
+                meta={meta.SOURCE: source},
+                dont_filter=True,
+            )
+
+
+def _chosen(sources: tuple[Source, ...], kind: Kind, only: str, shard: str) -> tuple[Source, ...]:
+    part, parts = parse_shard(shard)
+    wanted = only.casefold()
+    return tuple(
+        source
+        for source in sources
+        if source.kind == kind
+        and any(wanted in text.casefold() for text in (source.url, source.name or "", *source.tags))
+        and in_shard(host_of(source.url), part, parts)
+    )
