@@ -1,0 +1,1 @@
+pytest_plugins = ["walsh_scrapy.testing.plugin"]

@@ -1,0 +1,357 @@
+"""A polite log passes; a log that breaks a rule is told so, by rule, host and figures."""
+
+import itertools
+import math
+from email.utils import formatdate
+
+import pytest
+
+from walsh_scrapy.identity import USER_AGENT
+from walsh_scrapy.testing.politeness import assert_polite, most_in_flight, violations
+from walsh_scrapy.testing.web import Hit
+
+WALL = 1_767_225_600.0
+ROBOTS = "/robots.txt"
+
+
+def hit(host, path, at, took=0.1, status=200, headers=(), method="GET", port=80, **answer):
+    """Return an exchange from `at` to `at + took`."""
+    return Hit(
+        started=at,
+        ended=at + took,
+        wall=WALL + at,
+        method=method,
+        scheme="http",
+        host=host,
+        port=port,
+        path=path,
+        headers=(("Host", host), ("User-Agent", USER_AGENT), *headers),
+        status=status,
+        answer=tuple((name.replace("_", "-"), value) for name, value in answer.items()),
+        complete=True,
+    )
+
+
+def log(*hits):
+    """Return robots.txt of a.example and of b.example, and then the hits."""
+    return [hit("a.example", ROBOTS, 0), hit("b.example", ROBOTS, 0.2), *hits]
+
+
+def rules(hits, **terms):
+    """Return which rules are broken."""
+    return [sentence[:2] for sentence in violations(hits, **terms)]
+
+
+POLITE = log(
+    hit("a.example", "/1", 1.2),
+    hit("b.example", "/1", 1.35),
+    hit("a.example", "/2", 2.4, status=429, Retry_After="3"),
+    hit("b.example", "/2", 2.6),
+    hit("a.example", "/2", 5.6),
+)
+
+
+class TestPolite:
+    def test_a_polite_log_passes(self):
+        assert violations(POLITE) == []
+        assert_polite(POLITE)
+
+    def test_the_order_of_the_log_does_not_matter(self):
+        assert violations(reversed(POLITE)) == []
+
+    def test_exactly_the_interval_is_enough(self):
+        assert violations([hit("a.example", ROBOTS, 0, 1), hit("a.example", "/", 2)]) == []
+
+    def test_an_unknown_term_is_refused(self):
+        with pytest.raises(TypeError, match="intervall"):
+            violations([], intervall=2)
+
+    def test_an_empty_log_proves_nothing(self):
+        assert violations([]) == []
+        with pytest.raises(AssertionError, match="empty"):
+            assert_polite([])
+
+    def test_the_error_lists_every_violation(self):
+        hits = log(hit("a.example", "/", 0.4), hit("c.example", "/x", 0.6))
+        with pytest.raises(AssertionError) as error:
+            assert_polite(hits)
+        head, scope, pacing = str(error.value).splitlines()
+        assert head == "2 time(s) a rule was broken:"
+        assert scope == (
+            "- R2: c.example: #4 GET http://c.example/x (200) came before any "
+            "http://c.example/robots.txt"
+        )
+        assert pacing == (
+            "- R4: a.example: 0.300 s from the end of #1 GET http://a.example/robots.txt (200) to "
+            "the start of #3 GET http://a.example/ (200); at least 1.000 s are asked for"
+        )
+
+
+class TestR1Identity:
+    @pytest.mark.parametrize(
+        "sent", [[], ["Scrapy/2.19"], [USER_AGENT + " "], [USER_AGENT, USER_AGENT]]
+    )
+    def test_another_user_agent(self, sent):
+        headers = tuple(("User-Agent", value) for value in sent)
+        other = Hit(0, 0.1, WALL, "GET", "http", "a.example", 80, ROBOTS, headers)
+        assert rules([other]) == ["R1"]
+
+    def test_another_bot(self):
+        assert rules(POLITE, user_agent="Other/1.0") == ["R1"] * len(POLITE)
+
+    @pytest.mark.parametrize("name", ["Cookie", "referer", "AUTHORIZATION", "Proxy-Authorization"])
+    def test_a_private_header(self, name):
+        (sentence,) = violations(log(hit("a.example", "/", 2, headers=((name, ""),))))
+        assert sentence.startswith("R1: a.example: #3 GET http://a.example/ (200) carries ")
+
+
+class TestR2Robots:
+    def test_a_page_before_its_robots(self):
+        assert rules([hit("a.example", "/", 0), hit("a.example", ROBOTS, 2)]) == ["R2"]
+
+    def test_each_port_has_its_own(self):
+        assert rules(log(hit("a.example", "/", 2, port=8080))) == ["R2"]
+
+    def test_one_sentence_an_origin(self):
+        assert rules([hit("c.example", "/", 0), hit("c.example", "/2", 2)]) == ["R2"]
+
+    def test_a_later_run_may_know_it(self):
+        assert rules([hit("a.example", "/", 0)], robots_first=False) == []
+
+    def test_the_operators_own_documents_are_exempt(self):
+        hits = [hit("op.example", "/blocklist.json", 0), hit("op.example", "/feed", 2)]
+        exempt = ["http://op.example/blocklist.json"]
+        assert rules(hits, robots_exempt=exempt) == ["R2"]
+        assert rules(hits[:1], robots_exempt=exempt) == []
+
+    def test_a_redirected_robots_may_lead_elsewhere(self):
+        hops = [
+            hit("c.example", ROBOTS, 0, status=301, Location="http://d.example/r1"),
+            hit("d.example", "/r1", 1, status=302, Location="r2"),
+            hit("d.example", "/r2", 3),
+        ]
+        assert rules(hops) == []
+        assert rules([*hops, hit("d.example", "/page", 5)]) == ["R2"]
+
+    @pytest.mark.parametrize(("ttl", "broken"), [(0, []), (9, []), (86_400, ["R2"])])
+    def test_a_kept_robots_is_not_asked_for_again(self, ttl, broken):
+        hits = [hit("a.example", ROBOTS, 0, status=404), hit("a.example", ROBOTS, 10)]
+        assert rules(hits, robots_ttl=ttl) == broken
+
+    @pytest.mark.parametrize("status", [0, 429, 503])
+    def test_a_robots_without_an_answer_is(self, status):
+        hits = [hit("a.example", ROBOTS, 0, status=status), hit("a.example", ROBOTS, 10)]
+        assert rules(hits, robots_ttl=86_400) == []
+
+    def test_denied_urls(self):
+        denied = ["http://a.example/private/", "http://b.example/"]
+        hits = log(hit("a.example", "/private/x", 2), hit("a.example", "/public", 4))
+        assert rules(hits, denied=denied) == ["R2"]
+
+
+class TestR3Blocklist:
+    @pytest.mark.parametrize(
+        ("host", "blocked"),
+        [
+            ("example.com", True),
+            ("www.example.com", True),
+            ("a.b.example.com", True),
+            ("notexample.com", False),
+            ("com", False),
+            ("example.com.evil.example", False),
+        ],
+    )
+    def test_domain_and_subdomains(self, host, blocked):
+        hits = [hit(host, ROBOTS, 0)]
+        assert rules(hits, blocked=["Example.COM."]) == ["R3"] * blocked
+
+    @pytest.mark.parametrize(("ttl", "broken"), [(0, []), (9, []), (21_600, ["R3"])])
+    def test_a_kept_blocklist_is_not_asked_for_again(self, ttl, broken):
+        hits = log(hit("a.example", "/list", 2), hit("a.example", "/list", 12))
+        exempt = ["http://a.example/list"]
+        assert rules(hits, robots_exempt=exempt, documents_ttl=ttl) == broken
+
+    def test_an_attempt_over_https_counts(self):
+        tunnel = Hit(0, 0.1, WALL, "CONNECT", "https", "example.com", 443, "", status=501)
+        assert rules([tunnel], blocked=["example.com"]) == ["R3"]
+
+
+class TestR4Pacing:
+    def test_too_soon(self):
+        (sentence,) = violations(log(hit("a.example", "/", 1.05)))
+        assert "R4: a.example: 0.950 s from the end of #1" in sentence
+
+    def test_spacing_counts_from_the_end(self):
+        assert rules([hit("a.example", ROBOTS, 0, 5), hit("a.example", "/", 5.5)]) == ["R4"]
+
+    def test_ports_share_the_spacing_of_their_host(self):
+        assert rules(log(hit("a.example", ROBOTS, 0.5, port=8080))) == ["R4"]
+
+    def test_another_interval(self):
+        assert rules(log(hit("a.example", "/", 1.5)), interval=2) == ["R4"]
+
+    def test_crawl_delay_holds_from_robots_on(self):
+        hits = log(hit("a.example", "/", 1.5), hit("b.example", "/", 2.5))
+        assert rules(hits, crawl_delays={"a.example": 2, "b.example": 2}) == ["R4"]
+
+    def test_nobody_can_know_it_before(self):
+        retried = [
+            hit("a.example", ROBOTS, 0, status=503),
+            hit("a.example", ROBOTS, 2),
+            hit("a.example", "/", 12.1),
+            hit("a.example", ROBOTS, 14.2),
+        ]
+        assert rules(retried[:3], crawl_delays={"a.example": 10}) == []
+        assert rules(retried, crawl_delays={"a.example": 10}) == ["R4"]
+
+    def test_two_at_once(self):
+        (sentence,) = violations(log(hit("a.example", "/", 2, 3), hit("b.example", "/", 4)))
+        assert "#4 GET http://b.example/ (200) began 1.000 s before #3 GET" in sentence
+
+    def test_many_hosts_at_once_where_that_is_wanted(self):
+        hits = log(hit("a.example", "/", 2, 3), hit("b.example", "/", 4))
+        assert rules(hits, serial=False) == []
+
+    def test_never_two_at_once_to_one_host(self):
+        hits = log(hit("a.example", "/", 2, 3), hit("a.example", "/2", 4))
+        assert rules(hits, serial=False) == rules(hits) == ["R4"]
+
+    def test_an_unfinished_exchange_overlaps_all_that_follow(self):
+        hits = [hit("a.example", ROBOTS, 0, math.inf), hit("b.example", ROBOTS, 5)]
+        assert rules(hits) == ["R4"]
+
+    def test_pace_by_domain(self):
+        hits = [hit("x.d.example", ROBOTS, 0), hit("y.d.example", ROBOTS, 0.5)]
+        assert rules(hits) == []
+        assert rules(hits, pace_by=lambda host: host.partition(".")[2]) == ["R4"]
+
+    def test_an_open_tunnel_is_no_exchange_of_its_own(self):
+        def tunnel(at, status):
+            return Hit(at, at + 0.1, WALL, "CONNECT", "https", "a.example", 443, "", status=status)
+
+        assert rules([tunnel(0, 200), tunnel(0.2, 200)]) == []
+        assert rules([tunnel(0, 501), tunnel(0.2, 501)]) == ["R4"]
+
+    @pytest.mark.parametrize(
+        ("spans", "most"),
+        [([], 0), ([(0, 1), (1, 1)], 1), ([(0, 3), (1, 1), (1.5, 1)], 3), ([(0, math.inf)], 1)],
+    )
+    def test_most_in_flight(self, spans, most):
+        assert most_in_flight(hit("a.example", "/", at, took) for at, took in spans) == most
+
+
+class TestR5Backoff:
+    @pytest.mark.parametrize("status", [429, 503])
+    @pytest.mark.parametrize(
+        "value",
+        [
+            "10",
+            formatdate(WALL + 12.1, usegmt=True),
+            "Thursday, 01-Jan-26 00:00:13 GMT",
+            "Thu Jan  1 00:00:13 2026",
+        ],
+    )
+    @pytest.mark.parametrize(("at", "broken"), [(11.9, ["R5"]), (13.1, [])])
+    def test_retry_after(self, status, value, at, broken):
+        busy = hit("a.example", "/", 2, status=status, Retry_After=value)
+        assert rules(log(busy, hit("a.example", "/other", at))) == broken
+
+    def test_every_hit_within_the_hold_is_told(self):
+        busy = hit("a.example", "/", 2, status=429, Retry_After="60")
+        later = [hit("a.example", "/", at) for at in (10, 20, 70)]
+        first, second = violations(log(busy, *later))
+        assert "came 52.100 s before the Retry-After: 60 of #3" in first
+        assert "#5" in second
+
+    def test_a_shorter_one_does_not_end_it(self):
+        hits = log(
+            hit("a.example", "/", 2, status=429, Retry_After="60"),
+            hit("a.example", "/", 10, status=429, Retry_After="1"),
+            hit("a.example", "/", 20),
+        )
+        assert rules(hits) == ["R5", "R5"]
+
+    @pytest.mark.parametrize(
+        ("status", "value"), [(200, "60"), (301, "60"), (429, "soon"), (429, "-1"), (429, "1.5")]
+    )
+    def test_what_is_no_hold(self, status, value):
+        busy = hit("a.example", "/", 2, status=status, Retry_After=value)
+        assert rules(log(busy, hit("a.example", "/", 5))) == []
+
+    def test_backoff_doubles(self):
+        ends = itertools.accumulate([2, 2.2, 4.2, 7.9], lambda at, gap: at + 0.1 + gap)
+        hits = log(*(hit("a.example", "/", at, status=503) for at in ends))
+        assert violations(hits) == []
+        (sentence,) = violations(hits, backoff=2)
+        assert "came 7.900 s after #5" in sentence
+        assert "its 3. failure in a row; at least 8.000 s" in sentence
+        assert violations(hits, backoff=2, backoff_max=7) == []
+
+    def test_success_ends_the_row(self):
+        statuses = [503, 200, 503, 200]
+        hits = log(*(hit("a.example", "/", 2 + 3 * n, status=s) for n, s in enumerate(statuses)))
+        assert rules(hits, backoff=2, max_retries=1) == []
+
+    def test_retries_have_an_end(self):
+        hits = log(*(hit("a.example", "/", 2 + 2 * n, status=429) for n in range(4)))
+        assert rules(hits, max_retries=3) == []
+        assert rules(hits, max_retries=2) == ["R5"]
+
+
+class TestR6Scope:
+    def test_only_reading(self):
+        hits = log(hit("a.example", "/", 2, method="POST"), hit("b.example", "/", 3, method="HEAD"))
+        assert rules(hits) == ["R6"]
+
+    def test_only_declared_targets_and_their_redirects(self):
+        hits = log(
+            hit("a.example", "/feed", 2, status=301, Location="/new#top"),
+            hit("a.example", "/new", 4),
+            hit("a.example", "/icon.png", 6),
+        )
+        (sentence,) = violations(hits, declared=["http://a.example/feed#x"])
+        assert "#5 GET http://a.example/icon.png" in sentence
+
+    def test_the_operators_own_documents_are_declared(self):
+        hits = [hit("op.example", "/list", 0)]
+        assert rules(hits, declared=[], robots_exempt=["http://op.example/list"]) == []
+
+
+class TestR7Validators:
+    FIRST = hit("a.example", "/", 2, ETag='"1"', Last_Modified="Thu")
+
+    def repeat(self, *headers, path="/"):
+        repeat = hit("a.example", path, 4, headers=headers, status=304)
+        return rules(log(self.FIRST, repeat), conditional=True)
+
+    def test_exact(self):
+        assert self.repeat(("If-None-Match", '"1"'), ("If-Modified-Since", "Thu")) == []
+
+    def test_off_until_asked_for(self):
+        assert rules(log(self.FIRST, hit("a.example", "/", 4))) == []
+
+    def test_missing(self):
+        assert self.repeat(("If-None-Match", '"1"')) == ["R7"]
+
+    def test_changed(self):
+        assert self.repeat(("If-None-Match", "1"), ("If-Modified-Since", "Thu")) == ["R7"]
+
+    def test_of_another_page(self):
+        assert self.repeat(("If-None-Match", '"1"'), path="/other") == ["R7"]
+
+    def test_a_304_replaces_them(self):
+        hits = log(
+            hit("a.example", "/", 2, ETag='"1"'),
+            hit("a.example", "/", 4, status=304, headers=[("If-None-Match", '"1"')], ETag='"2"'),
+            hit("a.example", "/", 6, headers=[("If-None-Match", '"1"')]),
+        )
+        (sentence,) = violations(hits, conditional=True)
+        assert """#5 GET http://a.example/ (200) has If-None-Match: "1"; the latest""" in sentence
+
+
+class TestR8Frequency:
+    @pytest.mark.parametrize(("status", "broken"), [(200, ["R8"]), (304, ["R8"]), (503, [])])
+    def test_revisit(self, status, broken):
+        hits = log(hit("a.example", "/", 2, status=status), hit("a.example", "/", 9))
+        assert rules(hits) == []
+        assert rules(hits, revisit=10) == broken

@@ -1,0 +1,208 @@
+"""The real `scrapy crawl` in a process of its own, in front of a loopback web.
+
+    result = run_crawl(web, sources=["http://blog.example/feed.xml"], folder=tmp_path)
+    assert result.exit_code == 0
+
+Runs that share a folder share their state in it. The process is given the web as its proxy for
+http and https, so nothing it does leaves the machine.
+"""
+
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from configparser import ConfigParser
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from walsh_scrapy.testing.hit import Hit
+from walsh_scrapy.testing.result import CrawlResult, read_items, read_stats
+from walsh_scrapy.testing.sources import SourceLike, write_sources
+from walsh_scrapy.testing.web import LoopbackWeb
+
+__all__ = ["Crawl", "CrawlResult", "find_project", "run_crawl", "start_crawl", "write_sources"]
+
+_POLL_SECONDS: Final = 0.02
+_TAIL: Final = 4000
+
+Moment = Callable[[Sequence[Hit]], bool]
+
+
+class Crawl:
+    """A crawl under way; as a context manager it does not outlive its block."""
+
+    def __init__(
+        self, web: LoopbackWeb, command: list[str], folder: Path, environment: dict[str, str]
+    ) -> None:
+        self.folder = folder  #: of this run: its items, stdout and stderr
+        self.command = command
+        self._web = web
+        self._started = time.monotonic()
+        with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
+            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, no shell
+                command, cwd=folder.parent, env=environment, stdout=out, stderr=err
+            )
+        self.pid = self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process has not ended yet."""
+        return self._process.poll() is None
+
+    def wait(self, timeout: float = 120.0) -> CrawlResult:
+        """Wait for the end; after `timeout` seconds kill the crawl and raise TimeoutError."""
+        try:
+            self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            tail = self.kill().stderr[-_TAIL:]
+            raise TimeoutError(
+                f"the crawl was killed after {timeout} s; its log:\n{tail}"
+            ) from None
+        return self._result()
+
+    def kill(self) -> CrawlResult:
+        """End the crawl at once (SIGKILL), if it has not ended, and return what is there."""
+        self._process.kill()
+        self._process.wait()
+        return self._result()
+
+    def terminate(self) -> None:
+        """Ask the crawl to end, as Ctrl-C or Scrapyd's cancel would; `wait` for it then."""
+        self._process.terminate()
+
+    def kill_when(self, moment: Moment, timeout: float = 120.0) -> CrawlResult:
+        """Kill the crawl once `moment` holds of the web's log, or return its end if none comes."""
+        deadline = time.monotonic() + timeout
+        while self.running and time.monotonic() < deadline:
+            if self._web.wait_for(lambda log: moment(self._own(log)), _POLL_SECONDS):
+                return self.kill()
+        return self.wait(max(0.0, deadline - time.monotonic()))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+    def _own(self, log: Iterable[Hit]) -> list[Hit]:
+        return [hit for hit in log if hit.started >= self._started]
+
+    def _result(self) -> CrawlResult:
+        stderr = _text(self.folder / "stderr")
+        # What a killed crawl left half done ends once the web sees its sockets close.
+        self._web.wait_for(lambda log: all(math.isfinite(hit.ended) for hit in log), 1.0)
+        return CrawlResult(
+            exit_code=self._process.returncode,
+            stdout=_text(self.folder / "stdout"),
+            stderr=stderr,
+            items=read_items(self.folder / "items.jsonl"),
+            stats=read_stats(stderr),
+            log=self._own(self._web.log),
+            seconds=time.monotonic() - self._started,
+            folder=self.folder,
+        )
+
+
+def start_crawl(
+    web: LoopbackWeb,
+    spider: str = "feeds",
+    *,
+    folder: Path,
+    sources: Iterable[SourceLike] | Path | None = None,
+    settings: Mapping[str, object] | None = None,
+    arguments: Mapping[str, object] | None = None,
+    project: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Crawl:
+    """Start `scrapy crawl` and return at once.
+
+    `project` is the folder of scrapy.cfg (default: looked for from the current folder upward).
+    Unless `settings` say otherwise the state is `folder`/walsh.sqlite3, there is no blocklist, and
+    the stats are dumped into the log, where `CrawlResult.stats` comes from.
+    """
+    root = find_project(project or Path.cwd())
+    folder.mkdir(parents=True, exist_ok=True)
+    run = Path(tempfile.mkdtemp(prefix="run-", dir=folder.resolve()))
+    given = _settings(run, sources) | dict(settings or {})
+    command = [sys.executable, "-m", "scrapy", "crawl", spider, "-O", str(run / "items.jsonl")]
+    command += [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
+    for name, value in (arguments or {}).items():
+        command += ["-a", f"{name}={value}"]
+    return Crawl(web, command, run, _environment(root) | web.environment | dict(environment or {}))
+
+
+def run_crawl(
+    web: LoopbackWeb,
+    spider: str = "feeds",
+    *,
+    folder: Path,
+    sources: Iterable[SourceLike] | Path | None = None,
+    settings: Mapping[str, object] | None = None,
+    arguments: Mapping[str, object] | None = None,
+    project: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    timeout: float = 120.0,
+    kill_when: Moment | None = None,
+) -> CrawlResult:
+    """Run `scrapy crawl` to its end, or to its SIGKILL once `kill_when` holds of its log.
+
+    The other arguments are those of `start_crawl`. Raises TimeoutError.
+    """
+    with start_crawl(
+        web,
+        spider,
+        folder=folder,
+        sources=sources,
+        settings=settings,
+        arguments=arguments,
+        project=project,
+        environment=environment,
+    ) as crawl:
+        return crawl.kill_when(kill_when, timeout) if kill_when else crawl.wait(timeout)
+
+
+def find_project(start: Path) -> Path:
+    """Return the nearest folder with a scrapy.cfg, from `start` upward; FileNotFoundError."""
+    here = start.resolve()
+    for folder in (here, *here.parents):
+        if (folder / "scrapy.cfg").is_file():
+            return folder
+    raise FileNotFoundError(f"no scrapy.cfg in {here} or above: pass project=, the folder of one")
+
+
+def _settings(run: Path, sources: Iterable[SourceLike] | Path | None) -> dict[str, object]:
+    state = run.parent / "walsh.sqlite3"
+    given: dict[str, object] = {
+        "WALSH_STATE_URL": f"sqlite:///{state}",
+        "WALSH_BLOCKLIST_URL": "",
+        "WALSH_BLOCKLIST_SCHEMA_URL": "",
+        "STATS_DUMP": True,
+    }
+    if isinstance(sources, Path):
+        given["WALSH_SOURCES"] = sources.resolve()
+    elif sources is not None:
+        given["WALSH_SOURCES"] = write_sources(run / "sources.toml", sources)
+    return given
+
+
+def _environment(project: Path) -> dict[str, str]:
+    """Return our environment as if started in `project`, whose scrapy.cfg names its settings."""
+    config = ConfigParser()
+    config.read(project / "scrapy.cfg", encoding="utf-8")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SCRAPY_")}
+    path = os.pathsep.join(filter(None, (str(project), os.environ.get("PYTHONPATH"))))
+    named = {"PYTHONPATH": path, "SCRAPY_SETTINGS_MODULE": config.get("settings", "default")}
+    return kept | named | {"PYTHONUNBUFFERED": "1"}
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")

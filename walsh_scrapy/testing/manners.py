@@ -1,0 +1,122 @@
+"""What a judge of a log asks for, and what it must know of the web that kept the log."""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from itertools import pairwise
+from typing import Final, TypedDict
+from urllib.parse import urljoin
+
+from walsh_scrapy.identity import USER_AGENT
+from walsh_scrapy.testing.hit import Hit
+
+#: Statuses that ask to come back later (R5).
+BUSY: Final = frozenset({429, 503})
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+
+
+class Terms(TypedDict, total=False):
+    """The keywords of `violations` and `assert_polite`; `Manners` explains them."""
+
+    interval: float
+    user_agent: str
+    crawl_delays: Mapping[str, float]
+    serial: bool
+    blocked: Iterable[str]
+    denied: Iterable[str]
+    declared: Collection[str] | None
+    robots_first: bool
+    robots_exempt: Collection[str]
+    robots_ttl: float
+    documents_ttl: float
+    revisit: float
+    conditional: bool
+    backoff: float
+    backoff_max: float
+    max_retries: int | None
+    pace_by: Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Manners:
+    """What the crawl has to keep. The checks that need to know more are off until told."""
+
+    interval: float = 1.0  #: seconds between the end of an exchange and the next with that host
+    user_agent: str = USER_AGENT
+    crawl_delays: Mapping[str, float] = field(default_factory=dict)  #: seconds, by host name
+    serial: bool = True  #: one request at a time; if False, one at a time for each host
+    blocked: Iterable[str] = ()  #: domains that must see no byte, their subdomains included
+    denied: Iterable[str] = ()  #: beginnings of URLs that a robots.txt keeps us from
+    declared: Collection[str] | None = None  #: the only targets; redirects of theirs are allowed
+    robots_first: bool = True  #: False for the log of a later run, which may know robots.txt
+    robots_exempt: Collection[str] = ()  #: the operator's own documents, URLs
+    robots_ttl: float = 0.0  #: seconds for which an answered robots.txt is not asked for again
+    documents_ttl: float = 0.0  #: the same for the operator's own documents
+    revisit: float = 0.0  #: seconds for which an answered page is not asked for again
+    conditional: bool = False  #: repeats carry the latest validators, byte for byte, and no others
+    backoff: float = 0.0  #: seconds after a first 429 or 503 without Retry-After, then doubled
+    backoff_max: float = 300.0
+    max_retries: int | None = None  #: of one URL, one after the other
+    pace_by: Callable[[str], str] = str  #: host name -> what the interval is counted by
+
+
+def plain_names(domains: Iterable[str]) -> frozenset[str]:
+    """Return domain names as hits carry them: lower-case, no trailing dot."""
+    return frozenset(domain.lower().rstrip(".") for domain in domains)
+
+
+def is_under(host: str, names: frozenset[str]) -> bool:
+    """Return whether the host is one of the names or below one."""
+    labels = host.split(".")
+    return any(".".join(labels[start:]) in names for start in range(len(labels)))
+
+
+def redirect_target(hit: Hit) -> str | None:
+    """Return the URL that the answer redirects to, if it does."""
+    location = hit.answered("Location")
+    if hit.status not in _REDIRECTS or location is None:
+        return None
+    return urljoin(hit.url, location).partition("#")[0]
+
+
+def robots_hits(log: Sequence[Hit]) -> set[int]:
+    """Return the places in the log that are robots.txt, hops of its redirects included."""
+    found, hops = set[int](), set[str]()
+    for place, hit in enumerate(log):
+        if hit.path == "/robots.txt" or hit.url in hops:
+            found.add(place)
+            hops |= {target} if (target := redirect_target(hit)) else set()
+    return found
+
+
+def retry_after(hit: Hit) -> float | None:
+    """Return when, on the log's clock, a Retry-After of a 429 or 503 ends."""
+    value = hit.answered("Retry-After")
+    if value is None or hit.status not in BUSY:
+        return None
+    if re.fullmatch(r"[0-9]+", value):
+        return hit.ended + int(value)
+    try:
+        date = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    if date.tzinfo is None:  # an asctime date, which is UTC as well
+        date = date.replace(tzinfo=UTC)
+    # The date is on the wall clock; the hit shows how far that is from the log's clock.
+    return hit.started + date.timestamp() - hit.wall
+
+
+def told(log: Sequence[Hit], place: int) -> str:
+    """Name a hit of the log: its number from 1, what was asked and answered."""
+    hit = log[place]
+    return f"#{place + 1} {hit.method} {hit.url} ({hit.status or 'no answer'})"
+
+
+def repeats(log: Sequence[Hit]) -> Iterator[tuple[int, int]]:
+    """Return the places of each request and the next one for the same URL."""
+    places: dict[str, list[int]] = {}
+    for place, hit in enumerate(log):
+        places.setdefault(hit.url, []).append(place)
+    return (pair for same in places.values() for pair in pairwise(same))

@@ -1,0 +1,63 @@
+"""pytest fixtures: a loopback web, a crawl in front of it, a clock that stands still.
+
+def test_blog(loopback_web, crawl):
+    web = loopback_web(Site("blog.example", pages={"/feed.xml": rss("Blog", [Post("One")])}))
+    result = crawl(web, sources=["http://blog.example/feed.xml"])
+    assert_polite(result.log)
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from walsh_scrapy.testing.clock import FakeClock
+from walsh_scrapy.testing.crawl import Crawl, CrawlResult, run_crawl, start_crawl
+from walsh_scrapy.testing.web import LoopbackWeb, Site
+
+#: Starts a web of these sites; it is closed at the end of the test.
+WebFactory = Callable[..., LoopbackWeb]
+
+
+class CrawlFactory:
+    """Runs crawls whose state is in the test's own folder; `start` returns one under way."""
+
+    def __init__(self, folder: Path, project: Path, running: ExitStack) -> None:
+        self.folder = folder
+        self._defaults: dict[str, Any] = {"folder": folder, "project": project}
+        self._running = running
+
+    def __call__(self, web: LoopbackWeb, spider: str = "feeds", **options: Any) -> CrawlResult:  # noqa: ANN401
+        """Run a crawl to its end: `walsh_scrapy.testing.crawl.run_crawl`."""
+        return run_crawl(web, spider, **self._defaults | options)
+
+    def start(self, web: LoopbackWeb, spider: str = "feeds", **options: Any) -> Crawl:  # noqa: ANN401
+        """Start a crawl, which is killed at the end of the test at the latest."""
+        crawl = start_crawl(web, spider, **self._defaults | options)
+        return self._running.enter_context(crawl)
+
+
+@pytest.fixture
+def loopback_web() -> Iterator[WebFactory]:
+    """Return a function from sites to a web that serves them."""
+    with ExitStack() as stack:
+
+        def make(*sites: Site) -> LoopbackWeb:
+            return stack.enter_context(LoopbackWeb(*sites))
+
+        yield make
+
+
+@pytest.fixture
+def crawl(tmp_path: Path, pytestconfig: pytest.Config) -> Iterator[CrawlFactory]:
+    """Return a function that runs `scrapy crawl` of the project under test, state in tmp_path."""
+    with ExitStack() as stack:
+        yield CrawlFactory(tmp_path / "crawl", pytestconfig.rootpath, stack)
+
+
+@pytest.fixture
+def fake_clock() -> FakeClock:
+    """Return a clock that stands at the beginning of 2026 until it is moved."""
+    return FakeClock()

@@ -1,0 +1,96 @@
+"""What a page of the loopback web answers, well-behaved or not."""
+
+import gzip
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TypeAlias
+
+from walsh_scrapy.testing.hit import Headers, Hit
+
+
+class Fault(Enum):
+    """How an answer can go wrong on the wire."""
+
+    RESET = "reset"  #: the connection is reset, nothing is answered
+    CLOSE = "close"  #: the connection is closed, nothing is answered
+    TRUNCATE = "truncate"  #: Content-Length is for the whole body, half of it is sent
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer.
+
+    With an `etag` or a `last_modified` it turns into a 304 for a request that echoes it exactly;
+    `If-Modified-Since` counts only where no `If-None-Match` was sent (RFC 9110, 13.1.3).
+    """
+
+    body: bytes | str = b""
+    status: int = 200
+    content_type: str | None = "text/plain; charset=utf-8"
+    headers: Mapping[str, str] | Iterable[tuple[str, str]] = field(default_factory=tuple)
+    etag: str | None = None
+    last_modified: str | None = None
+    delay: float = 0.0  #: seconds before the first byte
+    drip: float = 0.0  #: seconds over which the body is spread
+    gzip: bool = False  #: compress the body for whoever accepts it
+    fault: Fault | None = None
+
+    def to(self, hit: Hit) -> "Reply":
+        """Return the reply as this request gets it: a 304 perhaps, or compressed."""
+        if self._fresh_for(hit):
+            return replace(self, status=304, body=b"", content_type=None)
+        if self.gzip and "gzip" in (hit.header("Accept-Encoding") or ""):
+            return self._compressed()
+        return self
+
+    def content(self) -> bytes:
+        """Return the body as bytes, text in UTF-8."""
+        return self.body.encode() if isinstance(self.body, str) else self.body
+
+    def header_pairs(self) -> Headers:
+        """Return the headers of the reply, framing apart; its own `headers` win."""
+        given = self.headers.items() if isinstance(self.headers, Mapping) else self.headers
+        pairs = tuple(given)
+        fields = (
+            ("Content-Type", self.content_type),
+            ("ETag", self.etag),
+            ("Last-Modified", self.last_modified),
+        )
+        names = {name.lower() for name, _ in pairs}
+        own = ((k, v) for k, v in fields if v is not None and k.lower() not in names)
+        return (*own, *pairs)
+
+    def _fresh_for(self, hit: Hit) -> bool:
+        etag = hit.header("If-None-Match")
+        if etag is not None:
+            return etag == self.etag
+        since = hit.header("If-Modified-Since")
+        return since is not None and since == self.last_modified
+
+    def _compressed(self) -> "Reply":
+        extra = (("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"))
+        packed = gzip.compress(self.content(), mtime=0)
+        return replace(self, body=packed, headers=(*self.header_pairs(), *extra), gzip=False)
+
+
+#: What a path answers: a reply, its body, replies for successive hits (the last one repeats), or
+#: whatever a function makes of the hit. The function runs in the server's thread and must not wait.
+Page: TypeAlias = "Reply | str | bytes | Sequence[Page] | Callable[[Hit], Page]"
+
+
+def redirect(location: str, status: int = 301) -> Reply:
+    """Return a redirect to `location`, which is sent as it is."""
+    return Reply(status=status, headers={"Location": location}, content_type=None)
+
+
+def reply_of(page: Page, hit: Hit) -> Reply:
+    """Return what the page answers to this hit, the `hit.number`-th on it."""
+    while not isinstance(page, Reply):
+        if isinstance(page, str | bytes):
+            page = Reply(page)
+        elif callable(page):
+            page = page(hit)
+        else:
+            page = page[min(hit.number, len(page)) - 1]
+    return page.to(hit)

@@ -1,0 +1,159 @@
+"""The rules of the contract as a server can see them kept or broken, one function a rule.
+
+Each takes the hits in the order of their start and yields one sentence a violation.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from walsh_scrapy.testing.hit import Hit
+from walsh_scrapy.testing.manners import (
+    Manners,
+    is_under,
+    plain_names,
+    redirect_target,
+    repeats,
+    robots_hits,
+    told,
+)
+from walsh_scrapy.testing.timing import backed_off, holds_kept, one_at_a_time, spaced
+
+Rule = Callable[[Sequence[Hit], Manners], Iterator[str]]
+
+_PRIVATE: Final = ("Cookie", "Referer", "Authorization", "Proxy-Authorization")
+_VALIDATORS: Final = (("ETag", "If-None-Match"), ("Last-Modified", "If-Modified-Since"))
+
+
+def exact_user_agent(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+    """R1: every request carries the User-Agent, once and to the letter."""
+    for place, hit in enumerate(log):
+        sent = hit.header_values("User-Agent")
+        if hit.method != "CONNECT" and sent != [manners.user_agent]:
+            yield f"R1: {hit.host}: {told(log, place)} has User-Agent {sent}"
+
+
+def nothing_private(log: Sequence[Hit], _: Manners) -> Iterator[str]:
+    """R1: no request carries a cookie, where it comes from, or a password."""
+    for place, hit in enumerate(log):
+        for name in _PRIVATE:
+            if hit.header(name) is not None:
+                yield f"R1: {hit.host}: {told(log, place)} carries {name}: {hit.header(name)}"
+
+
+def robots_first(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+    """R2: the first request to a scheme, host and port is for its robots.txt."""
+    robots, known = robots_hits(log), set[str]()
+    for place, hit in enumerate(log):
+        exempt = hit.method == "CONNECT" or hit.url in manners.robots_exempt
+        if not (exempt or place in robots or hit.origin in known) and manners.robots_first:
+            yield f"R2: {hit.host}: {told(log, place)} came before any {hit.origin}/robots.txt"
+            known.add(hit.origin)
+        if hit.path == "/robots.txt":
+            known.add(hit.origin)
+
+
+def robots_cached(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+    """R2: a robots.txt that was answered, a 404 included, is kept."""
+    for earlier, later in repeats(log):
+        first, gap = log[earlier], log[later].started - log[earlier].ended
+        answered = 200 <= first.status < 500 and first.status != 429
+        if first.path == "/robots.txt" and answered and gap < manners.robots_ttl:
+            yield (
+                f"R2: {first.host}: {told(log, later)} came {gap:.3f} s after the answered "
+                f"{told(log, earlier)}; it is good for {manners.robots_ttl:.3f} s"
+            )
+
+
+def documents_cached(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+    """R3: a blocklist that was answered, and its schema, are kept for as long as they say."""
+    for earlier, later in repeats(log):
+        first, gap = log[earlier], log[later].started - log[earlier].ended
+        answered = first.status in {200, 304} and first.url in manners.robots_exempt
+        if answered and gap < manners.documents_ttl:
+            yield (
+                f"R3: {first.host}: {told(log, later)} came {gap:.3f} s after the answered "
+                f"{told(log, earlier)}; it is good for {manners.documents_ttl:.3f} s"
+            )
+
+
+def robots_obeyed(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+    """R2: nothing is asked for that a robots.txt keeps us from."""
+    denied = tuple(manners.denied)
+    for place, hit in enumerate(log):
+        if hit.url.startswith(denied) and hit.path != "/robots.txt":
+            yield f"R2: {hit.host}: {told(log, place)} is denied to us by robots.txt"
+
+
+def blocklist_kept(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+    """R3: a blocked domain and its subdomains see no byte, not even for robots.txt."""
+    names = plain_names(manners.blocked)
+    for place, hit in enumerate(log):
+        if is_under(hit.host, names):
+            yield f"R3: {hit.host}: {told(log, place)} reached a blocked domain"
+
+
+def read_only(log: Sequence[Hit], _: Manners) -> Iterator[str]:
+    """R6: a crawler reads; CONNECT is how an https URL begins."""
+    for place, hit in enumerate(log):
+        if hit.method not in {"GET", "HEAD", "CONNECT"}:
+            yield f"R6: {hit.host}: {told(log, place)} is no way to read"
+
+
+def in_scope(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+    """R6: only declared targets are asked for, where they redirect to, and robots.txt."""
+    if manners.declared is None:
+        return
+    robots, targets = robots_hits(log), {url.partition("#")[0] for url in manners.declared}
+    targets.update(manners.robots_exempt)
+    for place, hit in enumerate(log):
+        if hit.url in targets:
+            targets |= {target} if (target := redirect_target(hit)) else set()
+        elif place not in robots and hit.method != "CONNECT":
+            yield f"R6: {hit.host}: {told(log, place)} was never declared"
+
+
+def validators_echoed(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+    """R7: a repeat carries the validators of the latest answer, byte for byte, and no others."""
+    served = dict[str, Hit]()
+    for place, hit in enumerate(log if manners.conditional else ()):
+        for field, condition in _VALIDATORS:
+            known = served[hit.url].answered(field) if hit.url in served else None
+            sent = hit.header(condition)
+            if sent != known and hit.path != "/robots.txt":
+                yield (
+                    f"R7: {hit.host}: {told(log, place)} has {condition}: {sent}; "
+                    f"the latest {field} served was {known}"
+                )
+        if hit.status in {200, 304} and hit.complete:
+            served[hit.url] = hit
+
+
+def seldom(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+    """R8: a page that was answered is left alone for a while."""
+    for earlier, later in repeats(log):
+        first, gap = log[earlier], log[later].started - log[earlier].ended
+        answered = 200 <= first.status < 400 and first.path != "/robots.txt"
+        if answered and gap < manners.revisit:
+            yield (
+                f"R8: {first.host}: {told(log, later)} came {gap:.3f} s after "
+                f"{told(log, earlier)}; at most every {manners.revisit:.3f} s are asked for"
+            )
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    exact_user_agent,
+    nothing_private,
+    robots_first,
+    robots_cached,
+    robots_obeyed,
+    blocklist_kept,
+    documents_cached,
+    one_at_a_time,
+    spaced,
+    holds_kept,
+    backed_off,
+    read_only,
+    in_scope,
+    validators_echoed,
+    seldom,
+)

@@ -1,0 +1,62 @@
+"""One host of the loopback web: its robots.txt, its pages and what it asks of us."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from walsh_scrapy.testing.reply import Page, Reply
+
+_RECORD: Final = re.compile(r"^\s*(user-agent|crawl-delay)\s*:\s*([^#\s]*)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A host name, with a port where only that port is meant, and what it serves.
+
+    `robots` None is a 404. A page is looked up by path and query, then by path alone.
+    """
+
+    name: str
+    robots: "Page | None" = None
+    pages: Mapping[str, Page] = field(default_factory=dict)
+    asks: str = ""  #: one line for people: what this server asks for
+    crawl_delay: float | None = None  #: seconds for us, where the text alone does not show it
+
+    @property
+    def key(self) -> str:
+        """The name as it is matched: lower-case, no trailing dot."""
+        host, colon, port = self.name.lower().partition(":")
+        return host.rstrip(".") + colon + port
+
+    @property
+    def host(self) -> str:
+        """The name without its port: what pacing counts by."""
+        return self.key.partition(":")[0]
+
+    def page(self, path: str) -> tuple[str, Page]:
+        """Return the page for a path with query, and the key under which its hits are counted."""
+        for key in (path, path.partition("?")[0]):
+            if key in self.pages:
+                return key, self.pages[key]
+        if path == "/robots.txt" and self.robots is not None:
+            return path, self.robots
+        return path, NOT_FOUND
+
+    @property
+    def asked_delay(self) -> float | None:
+        """Seconds of Crawl-delay for us: as declared, or read from a text that has only `*`.
+
+        No more is read on purpose: a judge with a robots.txt parser would have to be judged.
+        """
+        if self.crawl_delay is not None or not isinstance(self.robots, str):
+            return self.crawl_delay
+        found = [m.groups() for line in self.robots.splitlines() if (m := _RECORD.match(line))]
+        agents = {value for name, value in found if name.lower() == "user-agent"}
+        delays = [float(value) for name, value in found if name.lower() == "crawl-delay"]
+        return max(delays, default=None) if agents == {"*"} else None
+
+
+NOT_FOUND: Final = Reply("There is no such page.\n", 404)
+NO_SUCH_HOST: Final = Reply("No site of this name is in the loopback web.\n", 502)
+NO_TUNNEL: Final = Reply("The loopback web has no certificates: http only.\n", 501)

@@ -1,0 +1,25 @@
+"""Writes the sources file of a crawl."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+#: A URL, or the fields of a `[[source]]`: url, kind, name, tags, every.
+SourceLike = str | Mapping[str, str | list[str]]
+
+
+def write_sources(path: Path, sources: Iterable[SourceLike]) -> Path:
+    """Write a sources file, TOML or, where the name ends in .txt, a plain list; return its path."""
+    entries = [{"url": source} if isinstance(source, str) else source for source in sources]
+    if path.suffix == ".txt":
+        text = "".join(f"{entry['url']}\n" for entry in entries)
+    else:
+        text = "\n".join(map(_table, entries))
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _table(entry: Mapping[str, str | list[str]]) -> str:
+    # A JSON string or list of strings is a TOML one, as long as nothing becomes a surrogate pair.
+    lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items()]
+    return "\n".join(["[[source]]", *lines, ""])

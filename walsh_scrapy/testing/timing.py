@@ -1,0 +1,91 @@
+"""R4 and R5 as a server can see them: one at a time, spaced, holds kept, retries ever rarer.
+
+Each function takes the hits in the order of their start and yields one sentence a violation.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from walsh_scrapy.testing.hit import Hit
+from walsh_scrapy.testing.manners import BUSY, Manners, repeats, retry_after, robots_hits, told
+
+
+def one_at_a_time(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+    """R4: no request begins while another is going on, with that host or with any."""
+    all_hosts = {"": list(range(len(log)))} if log else {}
+    for places in (all_hosts if manners.serial else _by_host(log, manners)).values():
+        last = places[0]
+        for place in places[1:]:
+            if (shared := log[last].ended - log[place].started) > 0:
+                yield (
+                    f"R4: {log[place].host}: {told(log, place)} began {shared:.3f} s before "
+                    f"{told(log, last)} had ended"
+                )
+            last = max(last, place, key=lambda n: log[n].ended)
+
+
+def spaced(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+    """R4: from the end of an exchange to the next with that host, max(1 s, Crawl-delay) pass."""
+    robots = robots_hits(log)
+    for places in _by_host(log, manners).values():
+        read = {place for place in places if place in robots and 200 <= log[place].status < 300}
+        last = places[0]
+        for place in places[1:]:
+            # Until robots.txt was read, nobody can know of a Crawl-delay in it.
+            unread = place in robots and not any(place > earlier for earlier in read)
+            asked = manners.crawl_delays.get(log[place].host, 0.0) if not unread else 0.0
+            yield from _too_soon(log, last, place, max(manners.interval, asked))
+            last = max(last, place, key=lambda n: log[n].ended)
+
+
+def _too_soon(log: Sequence[Hit], last: int, place: int, asked: float) -> Iterator[str]:
+    gap = log[place].started - log[last].ended
+    if 0 <= gap < asked:  # less than nothing is `one_at_a_time`'s
+        yield (
+            f"R4: {log[place].host}: {gap:.3f} s from the end of {told(log, last)} to the start of "
+            f"{told(log, place)}; at least {asked:.3f} s are asked for"
+        )
+
+
+def holds_kept(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+    """R5: after a 429 or 503 with Retry-After the whole host is left alone until then."""
+    for places in _by_host(log, manners).values():
+        until, cause = 0.0, places[0]
+        for place in places:
+            hit = log[place]
+            if log[cause].ended <= hit.started < until:
+                yield (
+                    f"R5: {hit.host}: {told(log, place)} came {until - hit.started:.3f} s before "
+                    f"the Retry-After: {log[cause].answered('Retry-After')} of "
+                    f"{told(log, cause)} had passed"
+                )
+            if (end := retry_after(hit)) is not None and end > until:
+                until, cause = end, place
+
+
+def backed_off(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+    """R5: without Retry-After each retry waits at least twice as long; and retries have an end."""
+    failures = dict[str, int]()
+    for earlier, later in repeats(log):
+        hit, retry = log[earlier], log[later]
+        count = failures[hit.url] = failures.get(hit.url, 0) + 1 if hit.status in BUSY else 0
+        wait = min(manners.backoff * 2 ** max(0, min(count, 60) - 1), manners.backoff_max)
+        gap = retry.started - hit.ended
+        if count and hit.answered("Retry-After") is None and gap < wait:
+            yield (
+                f"R5: {hit.host}: {told(log, later)} came {gap:.3f} s after {told(log, earlier)}, "
+                f"its {count}. failure in a row; at least {wait:.3f} s are asked for"
+            )
+        if manners.max_retries is not None and count > manners.max_retries:
+            yield (
+                f"R5: {hit.host}: {told(log, later)} is retry {count} in a row; "
+                f"{manners.max_retries} are allowed"
+            )
+
+
+def _by_host(log: Sequence[Hit], manners: Manners) -> dict[str, list[int]]:
+    """Return the places of each host's hits that reached it: an open tunnel is only a way."""
+    places: dict[str, list[int]] = {}
+    for place, hit in enumerate(log):
+        if not (hit.method == "CONNECT" and hit.status == 200):
+            places.setdefault(manners.pace_by(hit.host), []).append(place)
+    return places
