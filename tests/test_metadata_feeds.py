@@ -1,0 +1,470 @@
+"""Issue 2, point 10: what is read in RSS, RDF and Atom."""
+
+# ruff: noqa: RUF001 - look-alikes are what is tested
+import pytest
+
+from walsh_scrapy.metadata.feeds import parse_feed
+
+URL = "https://blog.example/dir/feed.xml"
+XHTML = "http://www.w3.org/1999/xhtml"
+
+RSS = """<?xml version="1.0"?>
+<rss version="{version}" xmlns:dc="http://purl.org/dc/elements/1.1/"
+     xmlns:atom="http://www.w3.org/2005/Atom" xmlns:media="http://search.yahoo.com/mrss/"
+     xmlns:content="http://purl.org/rss/1.0/modules/content/"
+     xmlns:sy="http://purl.org/rss/1.0/modules/syndication/">
+<channel><title>Blog</title><link>https://blog.example/</link>{body}</channel></rss>"""
+
+ATOM = """<?xml version="1.0"?>
+<feed xmlns="http://www.w3.org/2005/Atom" {attributes}><title>Blog</title>
+<author><name>Feed Author</name></author>{body}</feed>"""
+
+ATOM_03 = """<feed version="0.3" xmlns="http://purl.org/atom/ns#" xml:lang="de">
+<title>Blog</title>
+<entry><title mode="escaped" type="text/html">A &lt;i&gt;B&lt;/i&gt;</title>
+<link rel="alternate" type="text/html" href="https://blog.example/1"/><id>tag:1</id>
+<issued>2004-01-02T03:04:05+01:00</issued><modified>2004-01-03T00:00:00Z</modified></entry></feed>"""
+
+RDF = """<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+ xmlns="http://purl.org/rss/1.0/" xmlns:dc="http://purl.org/dc/elements/1.1/"
+ xmlns:syn="http://purl.org/rss/1.0/modules/syndication/">
+<channel rdf:about="https://blog.example/"><title>Blog</title><link>https://blog.example/</link>
+<dc:language>en-us</dc:language>
+<syn:updatePeriod> Hourly </syn:updatePeriod><syn:updateFrequency>6</syn:updateFrequency>
+<items><rdf:Seq><rdf:li rdf:resource="https://blog.example/1"/></rdf:Seq></items></channel>
+<item rdf:about="https://blog.example/1"><title>One</title><link>https://blog.example/1</link>
+<dc:date>2017-06-21T10:33:10-07:00</dc:date><dc:creator>Hines, P. J.</dc:creator>
+<dc:subject>Botany</dc:subject></item></rdf:RDF>"""
+
+
+def read(text, **given):
+    body = text if isinstance(text, bytes) else text.encode()
+    given = {"url": URL, "content_type": "application/xml", "source": URL} | given
+    return parse_feed(body, **given)
+
+
+def rss(body, version="2.0"):
+    return read(RSS.format(body=body, version=version))
+
+
+def item(body):
+    (entry,) = rss(f"<item>{body}</item>").entries
+    return entry
+
+
+def atom(body, attributes=""):
+    return read(ATOM.format(body=body, attributes=attributes))
+
+
+def entry(body, attributes=""):
+    (only,) = atom(f"<entry>{body}</entry>", attributes).entries
+    return only
+
+
+# --- formats
+
+
+@pytest.mark.parametrize("version", ["0.91", "0.92", "0.93", "0.94", "2.0", "2.0.1", "9"])
+def test_every_rss(version):
+    feed = rss("<item><title>One</title><link>https://blog.example/1</link></item>", version)
+    assert (feed.title, [e.url for e in feed.entries]) == ("Blog", ["https://blog.example/1"])
+
+
+def test_rss_without_version_or_declaration():
+    feed = read("<rss><channel><item><title>One</title></item></channel></rss>")
+    assert [e.title for e in feed.entries] == ["One"]
+
+
+def test_rss_090():
+    feed = read(
+        '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" '
+        'xmlns="http://my.netscape.com/rdf/simple/0.9/"><channel><title>Blog</title></channel>'
+        "<item><title>One</title><link>https://blog.example/1</link></item></rdf:RDF>"
+    )
+    assert [e.title for e in feed.entries] == ["One"]
+
+
+def test_rdf():
+    feed = read(RDF)
+    (only,) = feed.entries
+    assert (only.url, only.id) == ("https://blog.example/1",) * 2
+    assert (only.published, only.authors, only.tags) == (
+        "2017-06-21T17:33:10Z",
+        ("Hines, P. J.",),
+        ("Botany",),
+    )
+    assert (feed.language, feed.update_period, feed.update_frequency) == ("en-us", "hourly", 6)
+
+
+def test_atom_03():
+    feed = read(ATOM_03)
+    (only,) = feed.entries
+    assert (only.title, only.url, only.id, feed.language) == (
+        "A B",
+        "https://blog.example/1",
+        "tag:1",
+        "de",
+    )
+    assert (only.published, only.updated) == ("2004-01-02T02:04:05Z", "2004-01-03T00:00:00Z")
+
+
+def test_atom_10():
+    only = entry(
+        "<title>One</title><id>urn:1</id><link href='https://blog.example/1'/>"
+        "<published>2026-05-23T00:00:00+02:00</published><updated>2026-05-24T00:00:00Z</updated>"
+        "<author><name>Jo</name><email>jo@blog.example</email><uri>https://jo.example</uri></author>"
+        "<category term='a' label='A'/><category label='only a label'/><category term='a'/>"
+    )
+    assert only.title == "One"
+    assert only.url == "https://blog.example/1"
+    assert only.id == "urn:1"
+    assert (only.published, only.updated) == ("2026-05-22T22:00:00Z", "2026-05-24T00:00:00Z")
+    assert (only.authors, only.tags) == (("Jo",), ("a", "only a label"))
+
+
+def test_nothing_of_the_content_is_kept():
+    secret = "SECRET WORDS"
+    feeds = (
+        rss(
+            f"<item><description>{secret}</description><content:encoded>{secret}</content:encoded>"
+            f"<media:title>{secret}</media:title><media:description>{secret}</media:description>"
+            "<title>One</title></item>"
+        ),
+        atom(
+            f"<entry><summary>{secret}</summary><content type='xhtml'>"
+            f"<div xmlns='http://www.w3.org/1999/xhtml'><title>{secret}</title>"
+            f"<link href='https://evil.example/'/>{secret}</div></content>"
+            "<title>One</title></entry>"
+        ),
+    )
+    for feed in feeds:
+        assert secret not in repr(feed)
+        assert [(e.title, e.url) for e in feed.entries] == [("One", None)]
+
+
+# --- links
+
+
+@pytest.mark.parametrize(
+    ("link", "url"),
+    [
+        ("https://blog.example/1", "https://blog.example/1"),
+        ("  \n https://blog.example/1#p3 \n ", "https://blog.example/1#p3"),
+        ("/1", "https://blog.example/1"),
+        ("1", "https://blog.example/dir/1"),
+        ("?p=1&amp;q=2", "https://blog.example/dir/feed.xml?p=1&q=2"),
+        ("//cdn.example/1", "https://cdn.example/1"),
+        ("HTTP://Blog.Example/A", "HTTP://Blog.Example/A"),
+        ("https://blog.example/a b", "https://blog.example/a%20b"),
+        ("https://blog.example/ä", "https://blog.example/ä"),
+        ("javascript:alert(1)", None),
+        ("mailto:a@blog.example", None),
+        ("ftp://blog.example/1", None),
+        ("file:///etc/passwd", None),
+        ("data:text/html,x", None),
+        ("https://", None),
+        ("http://[bad", None),
+        ("", None),
+    ],
+)
+def test_links_lead_to_the_web_or_nowhere(link, url):
+    assert item(f"<title>One</title><link>{link}</link>").url == url
+    if '"' not in link:
+        assert entry(f'<title>One</title><link href="{link.strip()}"/>').url == url
+
+
+def test_xml_base():
+    base = 'xml:base="/posts/"'
+    only = entry("<link href='1'/><id>1</id>", base)
+    assert (only.url, only.id) == ("https://blog.example/posts/1", "1")
+    nested = atom("<entry xml:base='2026/'><link href='1'/></entry>", base)
+    assert nested.entries[0].url == "https://blog.example/posts/2026/1"
+    elsewhere = rss("<item xml:base='https://o.example/a/'><link>b</link></item>")
+    assert elsewhere.entries[0].url == "https://o.example/a/b"
+
+
+@pytest.mark.parametrize(
+    ("body", "url", "id_"),
+    [
+        ("<guid>https://g.example/1</guid>", "https://g.example/1", "https://g.example/1"),
+        ("<link/><guid>https://g.example/1</guid>", "https://g.example/1", "https://g.example/1"),
+        ("<guid isPermaLink='false'>https://g.example/1</guid>", None, "https://g.example/1"),
+        (
+            "<link/><guid isPermaLink='false'>https://g.example/1</guid>",
+            None,
+            "https://g.example/1",
+        ),
+        ("<guid>123</guid>", None, "123"),
+        ("<guid>g</guid><link>https://blog.example/1</link>", "https://blog.example/1", "g"),
+        ("<link>https://blog.example/1</link><guid>g</guid>", "https://blog.example/1", "g"),
+        (
+            "<link>mailto:x@y.example</link><guid>https://g.example/1</guid>",
+            "https://g.example/1",
+            "https://g.example/1",
+        ),
+    ],
+)
+def test_guid_is_the_link_only_as_a_permalink(body, url, id_):
+    only = item(body)
+    assert (only.url, only.id) == (url, id_)
+
+
+def test_an_atom_id_is_no_link():
+    only = entry("<id>https://blog.example/1</id>")
+    assert (only.url, only.id) == (None, "https://blog.example/1")
+
+
+def test_the_alternate_link_is_the_entry_and_pages_come_first():
+    only = entry(
+        "<link rel='self' href='/self'/><link rel='replies' type='text/html' href='/replies'/>"
+        "<link rel='enclosure' href='/sound.mp3'/>"
+        "<link rel='alternate' type='application/pdf' href='/paper.pdf'/>"
+        "<link rel='alternate' type='text/html' href='/page'/><link href='/second'/>"
+    )
+    assert only.url == "https://blog.example/page"
+    assert entry("<link rel='self' href='/self'/>").url is None
+    assert item("<enclosure url='https://blog.example/1.mp3' type='audio/mpeg'/>").url is None
+
+
+# --- strings
+
+
+@pytest.mark.parametrize(
+    ("title", "text"),
+    [
+        ("One", "One"),
+        (" \n One\t two&#160;three ", "One two three"),
+        ("&lt;b&gt;Bold&lt;/b&gt; &amp;amp; &lt;i&gt;more&lt;/i&gt;", "Bold & more"),
+        ("<![CDATA[Fish &amp; Chips &#8211; 5]]>", "Fish & Chips – 5"),
+        ("a&lt;br/&gt;b&lt;p&gt;c&lt;/p&gt;", "a b c"),
+        ("<![CDATA[<b>x</b><script>alert(1)</script>]]>", "<b>x</b><script>alert(1)</script>"),
+        ("5 &lt; 6 &amp; 7", "5 < 6 & 7"),
+        ("The &lt;b&gt; tag", "The <b> tag"),
+        ("AT&amp;T", "AT&T"),
+        ("", None),
+        (" \n ", None),
+    ],
+)
+def test_rss_titles_are_plain_text(title, text):
+    assert item(f"<title>{title}</title>").title == text
+
+
+@pytest.mark.parametrize(
+    ("title", "text"),
+    [
+        ("<title>A &lt;b&gt; &amp;amp;</title>", "A <b> &amp;"),
+        ("<title type='html'>A &lt;b&gt;B&lt;/b&gt; &amp;amp; C</title>", "A B & C"),
+        (f"<title type='xhtml'><div xmlns='{XHTML}'>A <b>B</b> C</div></title>", "A B C"),
+        ("<title type='html'>&lt;!-- x --&gt;A&lt;script&gt;x()&lt;/script&gt;B</title>", "AB"),
+    ],
+)
+def test_atom_titles_are_what_their_type_says(title, text):
+    assert entry(title).title == text
+
+
+def test_what_no_export_could_write_is_stripped():
+    text = "a\x00b\x08c\x81d\ufffee\x7ff"
+    feed = read(
+        f"<rss><channel><item><title>{text}</title><guid>{text}</guid></item></channel></rss>"
+    )
+    assert feed.entries[0].title == "abcdef"
+    assert feed.entries[0].id == "abcdef"
+
+
+def test_half_emoji_are_made_whole_and_disturb_nothing():
+    feed = rss("<item><title>&#55357;&#56832; &#xD83D; &#0; ok</title><guid>g</guid></item>")
+    assert [(e.title, e.id) for e in feed.entries] == [("\U0001f600 \ufffd \ufffd ok", "g")]
+
+
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        ("<author>jo@blog.example (Jo Doe)</author>", ("Jo Doe",)),
+        ("<author>Jo Doe &lt;jo@blog.example&gt;</author>", ("Jo Doe",)),
+        ("<author>jo@blog.example</author>", ()),
+        ("<author>mailto:jo@blog.example</author>", ()),
+        ("<author>Jo</author><dc:creator>Jo</dc:creator><author>Ann</author>", ("Jo", "Ann")),
+        ("<dc:creator><![CDATA[Tom &amp; Jerry]]></dc:creator>", ("Tom & Jerry",)),
+        ("<dc:creator>@handle</dc:creator>", ("@handle",)),
+        (f"<dc:creator>{'x' * 301}</dc:creator>", ()),
+        ("", ()),
+    ],
+)
+def test_authors_are_names_and_never_addresses(body, names):
+    assert item(body).authors == names
+
+
+def test_atom_authors_are_inherited():
+    assert entry("<title>One</title>").authors == ("Feed Author",)
+    source = "<source><author><name>Source Author</name></author></source>"
+    assert entry(source).authors == ("Source Author",)
+    own = "<author><name>jo@blog.example</name></author><author><name>Own</name></author>"
+    assert entry(own + source).authors == ("Own",)
+
+
+def test_tags():
+    body = "<category> a </category><category>a</category><category><![CDATA[R&amp;D]]></category>"
+    assert item(body + f"<category>{'x' * 301}</category><category/>").tags == ("a", "R&D")
+    many = "".join(f"<category>{number}</category>" for number in range(1000))
+    assert len(item(many).tags) == 100
+
+
+@pytest.mark.parametrize(
+    ("declared", "language"),
+    [
+        ("en-us", "en-us"),
+        ("en_US", "en-US"),
+        (" de ", "de"),
+        ("", None),
+        ("the Queen's English", None),
+        ("x" * 99, None),
+    ],
+)
+def test_language(declared, language):
+    assert rss(f"<language>{declared}</language>").language == language
+
+
+def test_a_feed_title_too_long_for_any_item_costs_no_entry():
+    long_title = f"<rss><channel><title>{'x' * 1001}</title><item><title>One</title></item>"
+    feed = read(f"{long_title}</channel></rss>")
+    assert (feed.title, len(feed.entries)) == (None, 1)
+
+
+# --- dates, as feeds carry them
+
+
+@pytest.mark.parametrize(
+    ("body", "published", "updated"),
+    [
+        ("<pubDate>Sat, 23 May 2026 02:00:00 +0200</pubDate>", "2026-05-23T00:00:00Z", None),
+        ("<dc:date>2026-05-23</dc:date>",) + ("2026-05-23T00:00:00Z",) * 2,
+        ("<pubDate>0000-00-00</pubDate>", None, None),
+        ("<pubDate></pubDate>", None, None),
+        (
+            "<pubDate>soon</pubDate><dc:date>2026-05-23T00:00:00Z</dc:date>",
+            "2026-05-23T00:00:00Z",
+            "2026-05-23T00:00:00Z",
+        ),
+    ],
+)
+def test_dates(body, published, updated):
+    only = item(body)
+    assert (only.published, only.updated) == (published, updated)
+
+
+def test_an_atom_entry_that_was_only_updated_has_no_date_of_publication():
+    only = entry("<updated>2026-05-23T00:00:00Z</updated>")
+    assert (only.published, only.updated) == (None, "2026-05-23T00:00:00Z")
+
+
+# --- when to come again (ruling 20)
+
+
+def test_hints():
+    feed = rss(
+        "<ttl> 90 </ttl><sy:updatePeriod>daily</sy:updatePeriod>"
+        "<skipHours><hour>0</hour><hour> 5 </hour><hour>24</hour><hour>25</hour><hour>x</hour>"
+        "</skipHours><skipDays><day>sunday</day><day>Saturday</day><day>Someday</day></skipDays>"
+    )
+    assert (feed.ttl, feed.update_period, feed.update_frequency) == (90.0, "daily", None)
+    assert (feed.skip_hours, feed.skip_days) == ({0, 5}, {"Sunday", "Saturday"})
+
+
+@pytest.mark.parametrize("ttl", ["", "0", "-5", "1e9", "nan", "１２０", "9" * 400, "60 minutes"])
+def test_a_ttl_that_is_no_number_is_none(ttl):
+    assert rss(f"<ttl>{ttl}</ttl>").ttl is None
+
+
+# --- encodings
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        ("<?xml version='1.0' encoding='utf-8'?>{}", "application/xml"),
+        ("{}", None),
+        ("{}", "text/xml"),
+        ("{}", "text/xml; charset=iso-8859-1"),  # said of UTF-8 by half the servers there are
+        ("<?xml version='1.0' encoding='iso-8859-1'?>{}", "application/rss+xml"),
+        ("\n\n <?xml version='1.0'?>{}", None),
+        ("\ufeff<?xml version='1.0'?>{}", None),
+        ("\ufeff\n{}", None),
+    ],
+)
+def test_utf8_is_utf8_whatever_it_is_called(body, content_type):
+    text = body.format("<rss><channel><title>Ünï 日本</title></channel></rss>")
+    assert read(text, content_type=content_type).title == "Ünï 日本"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "declared", "content_type"),
+    [
+        ("iso-8859-1", "iso-8859-1", None),
+        ("cp1252", "", None),
+        ("cp1252", "no-such-encoding", "text/xml; charset=nonsense"),
+        ("cp1252", "punycode", None),
+        ("iso-8859-2", "", "text/xml; charset=iso-8859-2"),
+        ("shift_jis", "Shift_JIS", None),
+        ("iso-2022-jp", "iso-2022-jp", None),
+        ("gb2312", "gb2312", None),
+        ("koi8-r", "KOI8-R", "application/xml"),
+        ("utf-16", "utf-16", None),
+        ("utf-16-le", "utf-16", None),
+        ("utf-32", "utf-32", None),
+    ],
+)
+def test_other_encodings(encoding, declared, content_type):
+    title = {"shift_jis": "日本", "iso-2022-jp": "日本", "gb2312": "中文", "koi8-r": "Мир"}
+    text = title.get(encoding, "üéö")
+    says = f" encoding='{declared}'" if declared else ""
+    document = f"<?xml version='1.0'{says}?><rss><channel><title>{text}</title></channel></rss>"
+    assert read(document.encode(encoding), content_type=content_type).title == text
+
+
+# --- broken documents
+
+
+def test_a_truncated_feed_gives_its_whole_entries():
+    whole = "<rss><channel><title>Blog</title>" + "".join(
+        f"<item><title>{n}</title><link>https://blog.example/{n}</link></item>" for n in range(3)
+    )
+    counts = {len(read(whole[:end]).entries) for end in range(whole.index("<item>"), len(whole))}
+    assert counts == {0, 1, 2, 3}
+    for end in range(whole.index("<item>"), len(whole)):
+        for number, only in enumerate(read(whole[:end]).entries):
+            assert (only.title, only.url) == (str(number), f"https://blog.example/{number}")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<item><title>One & only</title><guid>g</guid></item>",
+        "<item><title>One &nbsp; only</title><guid>g</guid></item>",
+        "<item><title>One</title><guid>g</guid><unclosed></item>",
+        "<item><x:y>undeclared</x:y><title>One</title><guid>g</guid></item>",
+        "<item><title>One</title><guid>g</guid></item></channel></rss><!-- --><p>ad</p>",
+    ],
+)
+def test_what_is_not_well_formed_is_read_all_the_same(body):
+    assert [e.id for e in rss(body).entries] == ["g"]
+
+
+def test_entities_of_the_document_itself():
+    feed = read('<!DOCTYPE rss [\n<!ENTITY co "Blog Inc">\n]><rss><channel><title>&co;</title>')
+    assert feed.title in {"Blog Inc", "&co;"}  # feedparser knows it in some forms only
+
+
+def test_junk_before_the_feed():
+    warning = "<br />\n<b>Warning</b>: foo() in <b>/var/www/x.php</b> on line 3<br />\n"
+    feed = read(warning + RSS.format(version="2.0", body="<item><title>One</title></item>"))
+    assert [e.title for e in feed.entries] == ["One"]
+
+
+def test_an_entry_that_says_nothing_is_still_an_entry():
+    (only,) = atom("<entry><author></author></entry>").entries
+    assert (only.url, only.title, only.id) == (None, None, None)
+    assert len(only.key) == 64
+
+
+def test_a_feed_without_entries_is_a_feed():
+    assert rss("").entries == atom("").entries == ()

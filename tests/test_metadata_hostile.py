@@ -1,0 +1,166 @@
+"""No document, however made, raises anything but NotAFeed or keeps the crawl busy for long."""
+
+import re
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
+from walsh_scrapy.metadata.links import web_url
+from walsh_scrapy.metadata.text import from_html, one_line
+
+URL = "https://blog.example/feed"
+SIZE = 200_000  # bytes; where feedparser alone is quadratic, this takes it a minute and more
+FEEDS = [
+    b"""<?xml version="1.0" encoding="utf-8"?><rss version="2.0"
+xmlns:dc="http://purl.org/dc/elements/1.1/"><channel><title>T</title><ttl>60</ttl><skipHours><hour>1
+</hour></skipHours><language>en</language><item><title>A &amp; B</title><link>https://a.example/1#x
+</link><guid isPermaLink="false">g1</guid><pubDate>Wed, 03 Jan 2018 14:11:52 GMT</pubDate>
+<dc:creator>Jo</dc:creator><category domain="d">c</category><enclosure url="https://a.example/e"/>
+<description><![CDATA[<p>x</p>]]></description></item></channel></rss>""",
+    b"""<feed xmlns="http://www.w3.org/2005/Atom" xml:lang="en" xml:base="/b/"><title type="html">
+&lt;b&gt;T&lt;/b&gt;</title><author><name>N</name><email>n@a.example</email></author><entry>
+<id>tag:a,1</id><title type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml">A <b>B</b></div>
+</title><link rel="alternate" href="1"/><updated>2026-05-23T00:00:00Z</updated><category term="c"/>
+<content type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml">x</div></content><source><title>s
+</title></source></entry></feed>""",
+    b"""{"version": "https://jsonfeed.org/version/1.1", "title": "T", "expired": false, "items": [
+{"id": 1, "url": "/1", "title": "A", "date_published": "2026-05-23T00:00:00Z", "tags": ["c"],
+"authors": [{"name": "N"}]}, {"id": "2", "author": {"name": "M"}}]}""",
+]
+
+
+def read(body, content_type=None):
+    try:
+        return parse_feed(body, url=URL, content_type=content_type, source=URL)
+    except NotAFeed as error:
+        assert re.fullmatch(r"[^\n]+\.", str(error))  # noqa: PT017 - either answer is right
+        return None
+
+
+def fill(unit, head=b"<rss><channel>", tail=b""):
+    return head + unit * (SIZE // len(unit)) + tail
+
+
+def in_item(head, unit, tail=b""):
+    return fill(unit, b"<rss><channel><item>" + head, tail + b"</item></channel></rss>")
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=300))
+def test_any_bytes(body):
+    read(body)
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=60), st.sampled_from(FEEDS), st.data())
+def test_any_bytes_in_the_middle_of_a_feed(noise, feed, data):
+    start = data.draw(st.integers(0, len(feed)))
+    end = data.draw(st.integers(start, min(len(feed), start + 30)))
+    read(feed[:start] + noise + feed[end:])
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(FEEDS[:2]), st.data())
+def test_pieces_of_a_feed_in_any_order(feed, data):
+    pieces = re.split(rb"(?=<)|(?<=>)", feed)
+    chosen = data.draw(st.lists(st.sampled_from(pieces), max_size=40))
+    for head in (b"<rss>", b"<feed xmlns='http://www.w3.org/2005/Atom'>"):
+        read(head + b"".join(chosen))
+
+
+@settings(max_examples=100)
+@given(st.sampled_from(FEEDS), st.text(max_size=40))
+def test_any_content_type(feed, content_type):
+    read(feed, content_type)
+    read(feed, f"text/xml; charset={content_type}")
+
+
+@given(st.text(max_size=60))
+def test_any_text_becomes_one_writable_line(text):
+    for line in (one_line(text), from_html(text)):
+        assert line is None or (line and line == " ".join(line.split()))
+        assert line is None or line.encode().decode() == line
+
+
+@given(st.text(max_size=40) | st.from_regex(r"https?://[^\s]{0,20}", fullmatch=True))
+def test_any_link_is_a_web_url_or_none(link):
+    url = web_url(link, URL)
+    assert url is None or re.fullmatch(r"https?://[^\s/?#]\S*", url, re.IGNORECASE)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(in_item(b"<author>", b"a", b"</author>"), id="author"),
+        pytest.param(in_item(b"<author>", b"a@a.", b"</author>"), id="addresses"),
+        pytest.param(in_item(b"<author><![CDATA[x]]>", b"&#97;", b"</author>"), id="references"),
+        pytest.param(in_item(b"<title>&lt;/b&gt;", b"&lt;!--", b"</title>"), id="comments"),
+        pytest.param(in_item(b"<title>&lt;/b&gt;", b"&lt;script&gt;", b"</title>"), id="scripts"),
+        pytest.param(in_item(b"<title>&lt;/b&gt;", b"&lt;a", b"</title>"), id="tags"),
+        pytest.param(in_item(b"<pubDate>", b"1-", b"</pubDate>"), id="dates"),
+        pytest.param(
+            b"<rss><channel><item>"
+            + b"".join(b"<category>%d</category>" % n for n in range(SIZE // 25)),
+            id="categories",
+        ),
+        pytest.param(fill(b"<a xml:base='a/'>"), id="nested-bases"),
+        pytest.param(
+            b"<rss xml:base='https://a.example/" + b"a" * SIZE + b"'>" + b"<a/>" * (SIZE // 10),
+            id="long-base",
+        ),
+        pytest.param(
+            b"<rss "
+            + b"".join(b"xmlns:a%d='u%d' " % (n, n) for n in range(SIZE // 40))
+            + b"><channel>"
+            + b"<a1:b/>" * (SIZE // 14)
+            + b"</channel></rss>",
+            id="namespaces",
+        ),
+        pytest.param(
+            b"<?xml version='1.0' encoding='punycode'?><rss>" + b"a" * SIZE + b"-" + b"a9" * SIZE,
+            id="punycode",
+        ),
+        pytest.param(b"<?xml version='1.0'?>" + b"\n" * SIZE + b"<rss/>", id="blank-prolog"),
+        pytest.param(b"<?xml version='1.0'?>" + b"\n" * 16000 + b"<rss/>", id="short-prolog"),
+        pytest.param(b"<?a ?>" * (SIZE // 6) + b"<?", id="instructions"),
+        pytest.param(b"<!DOCTYPE x [" * (SIZE // 13), id="doctypes"),
+        pytest.param(fill(b"<"), id="angles"),
+        pytest.param(fill(b"<a"), id="openings"),
+        pytest.param(fill(b"<!--"), id="unclosed-comments"),
+        pytest.param(fill(b"&#55357;"), id="halves"),
+        pytest.param(b'{"a":' * (SIZE // 5), id="nested-json"),
+        pytest.param(
+            b'<!DOCTYPE l [<!ENTITY a "aaaaaaaaaa">'
+            + b"".join(b'<!ENTITY %c "%s">' % (98 + n, b"&%c;" % (97 + n) * 10) for n in range(9))
+            + b"]><rss><channel><title>&j;</title></channel></rss>",
+            id="billion-laughs",
+        ),
+    ],
+)
+def test_hostile_documents_are_soon_done_with(body):
+    start = time.process_time()
+    feed = read(body)
+    assert time.process_time() - start < 8
+    assert len(repr(feed)) < 20 * SIZE
+
+
+def test_a_document_of_too_many_elements_is_refused_with_a_sentence(monkeypatch):
+    monkeypatch.setattr("walsh_scrapy.metadata.parsers.MOST_ELEMENTS", 1000)
+    with pytest.raises(NotAFeed, match="elements"):
+        parse_feed(fill(b"<item/>"), url=URL, content_type=None, source=URL)
+
+
+def test_json_of_too_many_objects_is_refused_with_a_sentence():
+    body = b'{"version": "https://jsonfeed.org/version/1.1", "items": [' + b'{"id":1},' * 400_000
+    with pytest.raises(NotAFeed, match="objects"):
+        parse_feed(body + b"{}]}", url=URL, content_type=None, source=URL)
+
+
+def test_an_ordinary_feed_of_15_mib_is_read():
+    item = b"<item><title>One</title><guid>%d</guid><description>%s</description></item>"
+    items = b"".join(item % (number, b"word " * 1000) for number in range(3000))
+    feed = read(b"<rss version='2.0'><channel>" + items + b"</channel></rss>")
+    assert len({entry.key for entry in feed.entries}) == 3000

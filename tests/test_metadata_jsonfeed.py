@@ -1,0 +1,169 @@
+"""JSON Feed 1.0 and 1.1, clause by clause of their specification."""
+
+import json
+
+import pytest
+
+from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
+
+URL = "https://blog.example/dir/feed.json"
+VERSION = "https://jsonfeed.org/version/1.1"
+
+
+def read(document):
+    body = document if isinstance(document, bytes) else json.dumps(document).encode()
+    return parse_feed(body, url=URL, content_type="application/feed+json", source=URL)
+
+
+def feed(*items, **top):
+    return read({"version": VERSION, "title": "Blog", "items": list(items)} | top)
+
+
+def item(**members):
+    (entry,) = feed({"id": "1"} | members).entries
+    return entry
+
+
+@pytest.mark.parametrize(
+    "version", ["https://jsonfeed.org/version/1", VERSION, "http://jsonfeed.org/version/1"]
+)
+def test_versions(version):
+    assert feed({"id": "1"}, version=version).title == "Blog"
+
+
+def test_all_members():
+    entry = item(
+        id="https://blog.example/?p=1",
+        url="/1#top",
+        external_url="https://elsewhere.example/",
+        title=" A &amp; <b>B</b>\n",
+        content_html="<p>SECRET</p>",
+        content_text="SECRET",
+        summary="SECRET",
+        image="https://blog.example/1.png",
+        date_published="2026-05-23T02:00:00+02:00",
+        date_modified="2026-05-24T00:00:00Z",
+        authors=[{"name": "Jo", "url": "https://jo.example"}, {"name": "Ann"}, {"name": "Jo"}],
+        tags=["a", " b ", "a", 5, None],
+        attachments=[{"url": "https://blog.example/1.mp3"}],
+    )
+    assert "SECRET" not in repr(entry)
+    assert entry.url == "https://blog.example/1#top"
+    assert entry.id == "https://blog.example/?p=1"
+    assert entry.title == "A &amp; <b>B</b>"  # the specification says plain text
+    assert (entry.published, entry.updated) == ("2026-05-23T00:00:00Z", "2026-05-24T00:00:00Z")
+    assert (entry.authors, entry.tags) == (("Jo", "Ann"), ("a", "b", "5"))
+
+
+def test_an_external_url_is_not_the_entry():
+    assert item(external_url="https://elsewhere.example/").url is None
+
+
+@pytest.mark.parametrize("id_", [None, "", "  ", [], {}, ...])
+def test_items_without_an_id_are_dropped(id_):
+    members = {"title": "x", "url": "https://blog.example/1"}
+    without = members if id_ is ... else members | {"id": id_}
+    assert [e.id for e in feed({"id": "1"}, without).entries] == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ("5", "5"),
+        ("0", "0"),
+        ("-7", "-7"),
+        ("1.50", "1.50"),
+        ("true", "true"),
+        pytest.param("9" * 5000, "9" * 5000, id="longer than Python reads"),
+    ],
+)
+def test_ids_of_other_types_become_strings(written, text):
+    document = f'{{"version": "{VERSION}", "items": [{{"id": {written}}}]}}'
+    assert read(document.encode()).entries[0].id == text
+
+
+def test_authors_outrank_author_and_both_are_inherited():
+    old = {"name": "Old"}
+    assert item(author=old).authors == ("Old",)
+    assert item(author=old, authors=[{"name": "New"}]).authors == ("New",)
+    assert item(author=old, authors=[]).authors == ("Old",)
+    own, heir = {"id": "1", "author": old}, {"id": "2"}
+    entries = feed(own, heir, authors=[{"name": "Feed"}], author={"name": "Not me"}).entries
+    assert [e.authors for e in entries] == [("Old",), ("Feed",)]
+    assert feed(heir, author={"name": "jo@blog.example"}).entries[0].authors == ()
+
+
+def test_expired_is_noted():
+    assert feed(expired=True).expired
+    assert not feed(expired="true").expired
+    assert not feed().expired
+
+
+def test_feed_members():
+    assert feed(language="en_US", title=None).language == "en-US"
+    assert feed(title=None).title is None
+    assert feed(title={"a": 1}).title is None
+
+
+def test_a_title_that_is_absent_is_none():
+    assert item().title is None
+    assert item(title="").title is None
+    assert item(title=["x"]).title is None
+
+
+@pytest.mark.parametrize("url", ["javascript:alert(1)", "mailto:a@b.example", {}, None, "http://["])
+def test_urls_lead_to_the_web_or_nowhere(url):
+    assert item(url=url).url is None
+
+
+def test_what_is_no_object_is_no_item():
+    assert [e.id for e in feed(1, None, "x", [], {"id": "1"}).entries] == ["1"]
+
+
+def test_a_key_given_twice_counts_once():
+    body = f'{{"version": "{VERSION}", "items": [], "items": [{{"id": "1", "id": "2"}}]}}'
+    assert [e.id for e in read(body.encode()).entries] == ["2"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "utf-16-le"])
+def test_encodings(encoding):
+    text = json.dumps({"version": VERSION, "title": "Ünï", "items": []}, ensure_ascii=False)
+    assert read(text.encode(encoding)).title == "Ünï"
+
+
+def test_bytes_that_are_no_utf8_cost_no_feed():
+    body = json.dumps({"version": VERSION, "title": "T\xfc", "items": []}, ensure_ascii=False)
+    assert read(body.encode("iso-8859-1")).title == "Tü"
+
+
+def test_half_an_emoji_is_left_out():
+    body = f'{{"version": "{VERSION}", "items": [{{"id": "1", "title": "a\\ud83d b\\u0000"}}]}}'
+    assert read(body.encode()).entries[0].title == "a b"
+
+
+@pytest.mark.parametrize(
+    ("document", "what"),
+    [
+        ({}, "JSON of another kind"),
+        ([], "JSON of another kind"),
+        ({"version": 1, "items": []}, "JSON of another kind"),
+        ({"version": "https://example.org/version/1", "items": []}, "JSON of another kind"),
+        ({"version": "https://jsonfeed.org/version/2", "items": []}, "unknown version"),
+        ({"version": VERSION}, "without its list of items"),
+        ({"version": VERSION, "items": {}}, "without its list of items"),
+        ({"rss": {"version": "2.0"}}, "RSS written as JSON"),
+        (b"{", "begins like JSON"),
+        (b"[]]", "begins like JSON"),
+        (b"{" * 99999, "begins like JSON"),
+        (b"[" * 99999, "begins like JSON"),
+        (b"[" * 999999, "objects and lists"),
+    ],
+)
+def test_other_json_is_no_feed(document, what):
+    with pytest.raises(NotAFeed, match=what):
+        read(document)
+
+
+def test_numbers_no_json_has_disturb_nothing():
+    body = f'{{"version": "{VERSION}", "x": [NaN, Infinity, 1e999], "items": [{{"id": NaN}}]}}'
+    assert [e.id for e in read(body.encode()).entries] == ["NaN"]

@@ -1,0 +1,227 @@
+"""R6 and ruling 23: an item is metadata, held to a closed schema, and every export can write it."""
+
+import copy
+import csv
+import io
+import json
+import marshal
+import pickle
+from dataclasses import fields, replace
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from itemadapter import ItemAdapter
+from jsonschema import Draft202012Validator
+from scrapy import exporters
+
+from walsh_scrapy import items
+from walsh_scrapy.items import EntryItem, InvalidItem, XmlExporter, check
+from walsh_scrapy.metadata.entries import Entry, Feed
+
+COLUMNS = [
+    *("kind", "source", "source_title", "url", "title", "id", "published", "updated"),
+    *("authors", "tags", "section", "note", "language", "first_seen"),
+]
+GOOD = EntryItem(
+    kind="feed",
+    source="https://blog.example/feed",
+    source_title="Blog",
+    url="https://blog.example/1#p3",
+    title="One, “two”\u2028& <three>",
+    id="urn:1",
+    published="2026-05-23T00:00:00Z",
+    authors=["Jo", "Ann, Jr."],
+    tags=["a"],
+    first_seen="2026-05-24T00:00:00Z",
+)
+BARE = EntryItem(kind="llms", source="https://a.example/", first_seen="2026-05-24T00:00:00Z")
+TIMES = ("published", "updated", "first_seen")
+
+
+def good(**changes):
+    return replace(GOOD, **changes)
+
+
+def export(exporter_class, *exported, **options):
+    file = io.BytesIO()
+    exporter = exporter_class(file, **options)
+    exporter.start_exporting()
+    for item in exported:
+        exporter.export_item(item)
+    exporter.finish_exporting()
+    return file.getvalue()
+
+
+# --- the schema
+
+
+def test_the_schema_is_sound_closed_and_knows_every_column():
+    Draft202012Validator.check_schema(items._SCHEMA)
+    assert items._SCHEMA["additionalProperties"] is False
+    assert items._SCHEMA["required"] == list(items._SCHEMA["properties"]) == COLUMNS
+    assert [column.name for column in fields(EntryItem)] == COLUMNS
+
+
+@pytest.mark.parametrize("item", [GOOD, BARE, good(note="n" * 2000, section="s", language="en")])
+def test_metadata_passes(item):
+    check(item)
+    check(ItemAdapter(item).asdict())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kind": "html"},
+        {"kind": ["feed"]},
+        {"kind": None},
+        {"source": None},
+        {"source": "blog.example"},
+        {"source_title": "x" * 1001},
+        {"url": "javascript:alert(1)"},
+        {"url": "https://"},
+        {"url": "https:///path"},
+        {"url": "https://blog.example/a b"},
+        {"url": "https://blog.example/\n"},
+        {"url": " https://blog.example/"},
+        {"url": "https://blog.example/" + "x" * 4096},
+        {"title": "x" * 2001},
+        {"title": 5},
+        {"id": "x" * 4097},
+        {"section": "x" * 1001},
+        {"note": "x" * 2001},
+        {"language": "x" * 65},
+        {"authors": None},
+        {"authors": "Jo"},
+        {"authors": [""]},
+        {"authors": [None]},
+        {"authors": ["x" * 301]},
+        {"authors": ["x"] * 101},
+        {"tags": ("a",)},
+        {"tags": ["x" * 301]},
+        {"first_seen": None},
+    ],
+)
+def test_what_is_no_metadata_is_refused_with_a_sentence(changes):
+    (name,) = changes
+    with pytest.raises(InvalidItem, match=rf"is refused: {name} must be .*\.$") as caught:
+        check(good(**changes))
+    assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize("name", TIMES)
+@pytest.mark.parametrize(
+    "time",
+    [
+        "2026-05-23",
+        "2026-05-23T00:00:00",
+        "2026-05-23T00:00:00+00:00",
+        "2026-05-23T00:00:00.000Z",
+        "2026-05-23T00:00:00Z\n",
+        "2026-13-23T00:00:00Z",
+        "2026-05-23T24:00:00Z",
+        "0000-00-00T00:00:00Z",
+        "-001-05-23T00:00:00Z",
+        "２０２６-05-23T00:00:00Z",  # noqa: RUF001 - a look-alike
+        1764000000,
+    ],
+)
+def test_times_are_rfc_3339_in_utc(name, time):
+    with pytest.raises(InvalidItem, match=f"{name} must be a time"):
+        check(good(**{name: time}))
+
+
+@pytest.mark.parametrize("name", ["body", "summary", "content", "description", "key", 5])
+def test_no_other_field_exists(name):
+    with pytest.raises(InvalidItem, match="fields"):
+        check(ItemAdapter(GOOD).asdict() | {name: "x"})
+    assert not hasattr(EntryItem, "body")
+
+
+def test_a_missing_field_and_things_that_are_no_items():
+    columns = ItemAdapter(GOOD).asdict()
+    del columns["note"]
+    with pytest.raises(InvalidItem, match="note"):
+        check(columns)
+    for thing in (None, "text", 5, [GOOD], b""):
+        with pytest.raises(InvalidItem, match="no item"):
+            check(thing)
+
+
+VALUES = (
+    st.none()
+    | st.integers()
+    | st.text(max_size=6)
+    | st.sampled_from(["feed", "llms", "https://a.example/", "2026-05-23T00:00:00Z", "x" * 2001])
+    | st.from_regex(r"https?://[^\s]{0,5}\s?")
+    | st.from_regex(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\n?")
+    | st.lists(st.text(max_size=3) | st.none(), max_size=3)
+    | st.just(["x"] * 101)
+)
+
+
+@given(st.dictionaries(st.sampled_from(COLUMNS), VALUES))
+def test_the_compiled_tests_and_jsonschema_always_agree(changes):
+    item = good(**changes)
+    values = {name: getattr(item, name) for name in COLUMNS}
+    compiled = all(map(lambda test, name: test(values[name]), items._TESTS, COLUMNS))
+    assert compiled is items._VALIDATOR.is_valid(values)
+
+
+def test_a_keyword_that_is_not_compiled_stops_the_import():
+    with pytest.raises(ValueError, match="format"):
+        items._compiled({"type": "string", "format": "uri"})
+
+
+# --- from a feed
+
+
+def test_an_item_of_a_feed_carries_its_keys_beside_its_columns():
+    entry = Entry("https://a.example/1", "A", "1", None, None, ("Jo",), ("t",), "k" * 64, "f" * 64)
+    item = EntryItem.of_feed(entry, feed=Feed("Blog", "en", (entry,)), source="https://a.example/")
+    assert (item.key, item.full_key) == (entry.key, entry.full_key)
+    assert list(ItemAdapter(item).asdict()) == COLUMNS
+    assert (item.kind, item.source_title, item.language) == ("feed", "Blog", "en")
+    assert (item.authors, item.tags) == (["Jo"], ["t"])
+    check(replace(item, first_seen="2026-05-24T00:00:00Z"))
+    for twin in (copy.copy(item), copy.deepcopy(item), pickle.loads(pickle.dumps(item))):
+        assert (twin, twin.key, twin.full_key) == (item, item.key, item.full_key)
+
+
+# --- exports
+
+
+def test_json_lines():
+    first, second = map(
+        json.loads, export(exporters.JsonLinesItemExporter, GOOD, BARE).splitlines()
+    )
+    assert list(first) == list(second) == COLUMNS
+    assert first == ItemAdapter(GOOD).asdict()
+    assert (second["url"], second["published"], second["authors"]) == (None, None, [])
+
+
+def test_json():
+    assert json.loads(export(exporters.JsonItemExporter, GOOD))[0] == ItemAdapter(GOOD).asdict()
+
+
+def test_csv():
+    text = export(exporters.CsvItemExporter, BARE, GOOD).decode()
+    bare, row = csv.DictReader(io.StringIO(text))
+    assert list(row) == COLUMNS
+    assert (row["url"], row["title"], row["tags"]) == (GOOD.url, GOOD.title, "a")
+    assert row["authors"] == "Jo,Ann, Jr."
+    assert (bare["title"], bare["authors"], bare["kind"]) == ("", "", "llms")
+
+
+def test_xml():
+    first, second = ET.fromstring(export(XmlExporter, GOOD, BARE))
+    assert [column.tag for column in first] == COLUMNS
+    assert first.findtext("title") == GOOD.title
+    assert [author.text for author in first.find("authors")] == GOOD.authors
+    assert second.findtext("title") == second.findtext("published") == ""
+
+
+def test_pickle_and_marshal():
+    assert pickle.loads(export(exporters.PickleItemExporter, GOOD)) == ItemAdapter(GOOD).asdict()
+    assert marshal.loads(export(exporters.MarshalItemExporter, GOOD)) == ItemAdapter(GOOD).asdict()

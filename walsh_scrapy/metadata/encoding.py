@@ -1,0 +1,54 @@
+"""Which characters the bytes of a feed are: what is valid UTF-8 is that, whatever anyone declares.
+
+Servers announce `iso-8859-1` for everything and feeds copy their first line from each other, but
+text in another encoding is hardly ever valid UTF-8 by accident.
+"""
+
+import codecs
+import json
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from w3lib.encoding import http_content_type_encoding, resolve_encoding
+
+_DECLARED: Final = re.compile(rb"\s*<\?xml[^>]{0,200}?\sencoding\s*=\s*[\"']([\w.:-]{1,40})[\"']")
+_FALLBACK: Final = "cp1252"
+# Python's own, no web page's: two of them take hours for what a feed may hold.
+_NEVER: Final = frozenset({"idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape"})
+_ESCAPE: Final = b"\x1b"  # ISO-2022 encodings are ASCII with escape sequences
+
+
+def to_utf8(body: bytes, content_type: str | None) -> bytes:
+    """Return the body in UTF-8 without a BOM; what cannot be decoded becomes U+FFFD."""
+    wide = json.detect_encoding(body[:4])  # by BOM or zero bytes: XML and JSON agree on these
+    if wide != "utf-8":
+        return body.decode(wide, "replace").encode("utf-8", "replace")
+    if _ESCAPE not in body and _is_utf8(body):
+        return body
+    for encoding in _announced(body, content_type):
+        try:
+            return body.decode(encoding).encode()
+        except UnicodeError:
+            continue
+    return body.decode(_FALLBACK, "replace").encode()
+
+
+def _is_utf8(body: bytes) -> bool:
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _announced(body: bytes, content_type: str | None) -> Iterator[str]:
+    declared = _DECLARED.match(body)
+    for name in (
+        http_content_type_encoding(content_type),
+        declared[1].decode("ascii", "ignore") if declared else None,
+        "utf-8",
+    ):
+        encoding = resolve_encoding(name) if name else None
+        if encoding and codecs.lookup(encoding).name not in _NEVER:
+            yield encoding

@@ -1,0 +1,39 @@
+"""What a feed document says of itself and of its entries: the only things a run keeps (R6)."""
+
+from dataclasses import dataclass
+
+
+class NotAFeed(Exception):
+    """What came is no feed; the message is one sentence saying what came instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry: metadata only, plain text, no content or summary (R6, ruling 23)."""
+
+    url: str | None  #: absolute, http or https; as published, so with its fragment
+    title: str | None  #: plain text on one line
+    id: str | None  #: as published
+    published: str | None  #: RFC 3339, UTC, whole seconds
+    updated: str | None  #: RFC 3339, UTC, whole seconds
+    authors: tuple[str, ...]  #: names, never e-mail addresses
+    tags: tuple[str, ...]
+    key: str = ""  #: SHA-256 in hex: the same entry has the same key (ruling 19)
+    #: The key this entry has in documents where others of another id share its page. Whoever
+    #: remembers it beside `key` never meets the entry as new when such neighbours come or go.
+    full_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """A feed document, with what it says about when to come again (R8, ruling 20)."""
+
+    title: str | None
+    language: str | None  #: a BCP 47 tag
+    entries: tuple[Entry, ...]  #: in document order
+    ttl: float | None = None  #: minutes, above 0
+    update_period: str | None = None  #: hourly, daily, weekly, monthly or yearly
+    update_frequency: int | None = None  #: fetches per period, 1 or more
+    skip_hours: frozenset[int] = frozenset()  #: 0 to 23, UTC
+    skip_days: frozenset[str] = frozenset()  #: English names, such as "Sunday"
+    expired: bool = False  #: JSON Feed: the feed says it will never be updated again
