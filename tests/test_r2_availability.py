@@ -1,14 +1,16 @@
 """R2, RFC 9309 2.3.1, ruling 12: what a robots.txt that did or did not arrive means."""
 
+from dataclasses import replace
+
 import pytest
 
 from walsh_scrapy.policy.availability import (
     ALLOW_ALL,
     DISALLOW_ALL,
+    LONGEST_WAIT,
     PHASE_LAST_GOOD,
     PHASE_REFUSE,
     UNREACHABLE_TTL,
-    RobotsCopy,
     meaning_of,
     updated,
 )
@@ -78,14 +80,17 @@ def test_the_three_phases():
 
 
 def test_a_copy_is_used_for_its_time_and_a_failure_for_less():
-    copy = updated(None, 1000.0, 200, "good", GOOD)
+    copy = replace(updated(None, 1000.0, 200, "good", GOOD), awaited=False)
     assert copy.is_usable(1000.0 + DAY - 1, ttl=DAY)
     assert not copy.is_usable(1000.0 + DAY, ttl=DAY)
     assert not copy.is_usable(999.0, ttl=DAY), "a clock that jumped back proves nothing"
-    failed = updated(copy, 1000.0, 503, "unreachable", b"")
+    failed = replace(updated(copy, 1000.0, 503, "unreachable", b""), awaited=False)
     assert not failed.is_usable(1000.0 + UNREACHABLE_TTL, ttl=DAY)
 
 
 def test_a_copy_that_makes_a_request_wait_stays_until_it_was_sent():
-    waiting = RobotsCopy(0.0, 200, GOOD, awaited=True)
-    assert waiting.is_usable(2 * DAY, ttl=DAY)
+    waiting = updated(None, 0.0, 200, "good", GOOD)
+    assert waiting.awaited
+    assert waiting.is_usable(2 * DAY, ttl=1.0)
+    assert not waiting.is_usable(LONGEST_WAIT, ttl=1.0)
+    assert updated(waiting, 5.0, None, "unreachable", b"").awaited

@@ -83,18 +83,16 @@ class RobotsMiddleware:
         return self._outside_visit_time(request, read)
 
     async def process_response(self, request: Request, response: Response) -> Response:
-        """Note that a request that had to wait for its turn was sent (ruling 7)."""
-        self._set_awaited(request, awaited=False)
+        """Let a copy grow old once the request that it made wait was sent (ruling 7)."""
+        if meta.rank(request) is not Rank.ROBOTS:
+            self._mark_used(origin_of(request.url))
         return response
-
-    async def process_exception(self, request: Request, exception: Exception) -> None:
-        """Keep the copy under which a request waits for a later run (ruling 7)."""
-        if isinstance(exception, RequestDeferred):
-            self._set_awaited(request, awaited=True)
 
     def bytes_received(self, data: bytes, request: Request) -> None:
         """Read no more of a robots.txt than counts (ruling 11)."""
         if meta.rank(request) is Rank.ROBOTS:
+            # A longer file is read as far as it counts, but what it unpacks to is bounded.
+            request.meta["download_maxsize"] = self._crawler.settings.getint("DOWNLOAD_MAXSIZE")
             received = request.meta[RECEIVED] = request.meta.get(RECEIVED, 0) + len(data)
             if received > MAX_OCTETS:
                 raise StopDownload(fail=False)
@@ -105,6 +103,7 @@ class RobotsMiddleware:
         verdict = read.rules.verdict(request.url)
         meta.note(request, "robots", "allowed" if verdict.allowed else "denied")
         if not verdict.allowed:
+            self._mark_used(origin_of(request.url))
             self._crawler.stats.inc_value("walsh/robots/denied")
             raise Denied("robots", f"line {verdict.line} of robots.txt says {verdict.rule!r}")
 
@@ -164,6 +163,7 @@ class RobotsMiddleware:
                 "dont_redirect": True,
                 "dont_retry": True,
                 "handle_httpstatus_all": True,
+                "download_maxsize": 0,
             },
         )
 
@@ -220,10 +220,8 @@ class RobotsMiddleware:
         if scheduler := scheduler_of(self._crawler):
             scheduler.restrict(Rank.TARGET, self._crawl.host(origin))
 
-    def _set_awaited(self, request: Request, *, awaited: bool) -> None:
-        origin = origin_of(request.url)
+    def _mark_used(self, origin: str) -> None:
         read = self._read.get(origin)
-        if meta.rank(request) is Rank.ROBOTS or read is None or read.copy.awaited is awaited:
-            return
-        self._crawl.state.robots.set_awaited(origin, awaited=awaited)
-        self._read[origin] = _Read(replace(read.copy, awaited=awaited), read.rules)
+        if read is not None and read.copy.awaited:
+            self._crawl.state.robots.mark_used(origin)
+            self._read[origin] = _Read(replace(read.copy, awaited=False), read.rules)

@@ -12,6 +12,8 @@ from typing import Literal
 MAX_HOPS = 5
 #: How soon a robots.txt that could not be had is asked for again.
 UNREACHABLE_TTL = 3600.0
+#: After so long even a request that waits for its turn asks for robots.txt again.
+LONGEST_WAIT = 7 * 86_400.0
 #: The three phases: refuse, then the last good copy, then as if there were none.
 PHASE_REFUSE = 12 * 3600.0
 PHASE_LAST_GOOD = 30 * 86_400.0
@@ -30,14 +32,16 @@ class RobotsCopy:
     status: int | None
     body: bytes | None = None  #: the last good copy; empty where there is none to obey
     failing_since: float | None = None  #: the first failure since that copy
-    awaited: bool = False  #: a request it made wait has not been sent yet (ruling 7)
+    awaited: bool = True  #: the request it made wait has not been sent yet (ruling 7)
 
     def is_usable(self, now: float, ttl: float) -> bool:
-        """Tell whether this copy still decides, or has to be fetched again."""
-        if self.awaited:
-            return True
+        """Tell whether this copy still decides, or has to be fetched again.
+
+        The request for whose sake it was fetched goes by it however long it has to wait, so that
+        a Crawl-delay of a day still lets one through.
+        """
         lifetime = ttl if self.failing_since is None else min(ttl, UNREACHABLE_TTL)
-        return 0 <= now - self.fetched_at < lifetime
+        return 0 <= now - self.fetched_at < (LONGEST_WAIT if self.awaited else lifetime)
 
     def rules_body(self, policy: Literal["allow", "disallow", "phased"], now: float) -> bytes:
         """Return the robots.txt to obey: the copy, the last good one, or what ``policy`` says."""
@@ -78,5 +82,5 @@ def updated(
         if known is None:
             return failed
         since = now if known.failing_since is None else known.failing_since
-        return replace(known, fetched_at=now, status=status, failing_since=since, awaited=False)
+        return replace(known, fetched_at=now, status=status, failing_since=since, awaited=True)
     return RobotsCopy(now, status, body if meaning == "good" else ALLOW_ALL)

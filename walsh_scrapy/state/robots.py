@@ -36,9 +36,9 @@ class RobotsStore:
         with self._database.write() as connection:
             upsert(connection, robots, {"origin": origin, **asdict(copy)})
 
-    def set_awaited(self, origin: str, *, awaited: bool) -> None:
-        """Note that a request waits for its turn under this copy, or was sent (ruling 7)."""
+    def mark_used(self, origin: str) -> None:
+        """Note that the request for whose sake a copy was fetched was sent (ruling 7)."""
         with self._database.write() as connection:
             connection.execute(
-                update(robots).where(robots.c.origin == origin).values(awaited=awaited)
+                update(robots).where(robots.c.origin == origin).values(awaited=False)
             )

@@ -1,0 +1,76 @@
+"""R1: the exact User-Agent on every request, and nothing that tells one visit from another."""
+
+import asyncio
+
+import pytest
+from scrapy import Request
+
+from tests.contract.conftest import LIST_URL, blocklist, feed, site
+from walsh_scrapy import identity
+from walsh_scrapy.downloadermiddlewares.identity import IdentityMiddleware
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.web import Reply, Site, redirect
+
+pytestmark = pytest.mark.usefixtures("crawl")
+
+
+def test_the_identity_is_the_contracts_to_the_letter():
+    wanted = "Mozilla/5.0 (compatible; Walsh-Research/1.0; +https://wal.sh/bot/)"
+    assert wanted == identity.USER_AGENT
+    assert identity.UA_TOKEN == "Walsh-Research"
+
+
+def test_every_request_carries_it_whatever_the_command_line_says(loopback_web, crawl):
+    setting_cookies = feed(headers={"Set-Cookie": "seen=1; Path=/"})
+    web = loopback_web(
+        Site("operator.example", pages={"/blocklist.json": blocklist("optedout.example")}),
+        site("blog.example", feed=setting_cookies, second=setting_cookies),
+        site("old.example", feed=redirect("http://new.example/feed")),
+        site("new.example"),
+        site("busy.example", feed=[Reply(status=503), feed()]),
+    )
+    result = crawl(
+        web,
+        sources=[
+            "http://blog.example/feed",
+            "http://blog.example/second",
+            "http://old.example/feed",
+            "http://busy.example/feed",
+        ],
+        settings={
+            "WALSH_BLOCKLIST_URL": LIST_URL,
+            "WALSH_BACKOFF_BASE": 0.1,
+            "USER_AGENT": "x",
+            "COOKIES_ENABLED": 1,
+            "REFERER_ENABLED": 1,
+            "HTTPAUTH_USER": "me",
+            "HTTPAUTH_DOMAIN": "blog.example",
+            "CONCURRENT_REQUESTS": 16,
+            "CONCURRENT_REQUESTS_PER_DOMAIN": 16,
+            "ROBOTSTXT_OBEY": 0,
+        },
+    )
+    assert result.exit_code == 0
+    assert len(result.log) == 12
+    assert_polite(result.log, robots_exempt=[LIST_URL])
+    assert {hit.header("User-Agent") for hit in result.log} == {identity.USER_AGENT}
+    for name in ("USER_AGENT", "CONCURRENT_REQUESTS", "ROBOTSTXT_OBEY", "COOKIES_ENABLED"):
+        assert f"{name}=" in result.stderr, "what is set aside is said"
+
+
+def test_the_gate_has_the_last_word_on_headers():
+    request = Request(
+        "http://blog.example/",
+        headers={
+            "User-Agent": "spider's own",
+            "Cookie": "a=b",
+            "Referer": "http://other.example/",
+            "Authorization": "Basic eDp5",
+            "Accept": "text/xml",
+        },
+    )
+    asyncio.run(IdentityMiddleware(identity.USER_AGENT).process_request(request))
+    assert request.headers.to_unicode_dict() == {
+        "User-Agent": identity.USER_AGENT,
+        "Accept": "text/xml",
+    }

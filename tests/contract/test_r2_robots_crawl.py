@@ -1,0 +1,126 @@
+"""R2 on the wire: robots.txt first, read as RFC 9309 says, once a day, by status (ruling 12)."""
+
+import pytest
+
+from tests.contract.conftest import feed, paths, site
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
+
+BLOCKED_HERE = "User-agent: *\nDisallow: /\n"
+
+
+def test_a_named_group_overrides_the_star_in_both_directions(loopback_web, crawl):
+    web = loopback_web(
+        site("guest.example", BLOCKED_HERE + "\nUser-agent: walsh-research\nAllow: /\n"),
+        site("barred.example", "User-agent: *\nAllow: /\n\nUser-agent: Walsh\nDisallow: /\n"),
+        site("query.example", "User-agent: *\nDisallow: /feed?private\n"),
+    )
+    result = crawl(
+        web,
+        sources=[
+            "http://guest.example/feed",
+            "http://barred.example/feed",
+            "http://query.example/feed?private=1",
+            "http://query.example/feed?public=1",
+        ],
+    )
+    assert_polite(result.log)
+    assert paths(result.log, "guest.example") == ["guest.example/robots.txt", "guest.example/feed"]
+    assert paths(result.log, "barred.example") == ["barred.example/robots.txt"]
+    assert "query.example/feed?public=1" in paths(result.log)
+    assert "query.example/feed?private=1" not in paths(result.log)
+    assert "denied            2   2 by robots" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("robots", "unreachable", "fetched"),
+    [
+        (Reply(status=404), "allow", True),
+        (Reply(BLOCKED_HERE, status=403), "disallow", True),
+        (Reply(BLOCKED_HERE, content_type="text/html"), "allow", False),
+        (Reply(status=500), "allow", True),
+        (Reply(status=500), "disallow", False),
+        (Reply(status=429), "disallow", False),
+        (Reply(fault=Fault.RESET), "allow", True),
+        (Reply(fault=Fault.RESET), "disallow", False),
+        (Reply(status=503), "phased", False),
+        ([Reply(status=503), Reply(BLOCKED_HERE)], "allow", False),
+    ],
+    ids=str,
+)
+def test_by_the_status_of_robots_txt(loopback_web, crawl, robots, unreachable, fetched):
+    web = loopback_web(site("blog.example", robots))
+    result = crawl(
+        web,
+        sources=["http://blog.example/feed"],
+        settings={
+            "WALSH_ROBOTS_UNREACHABLE": unreachable,
+            "WALSH_BACKOFF_BASE": 0.1,
+            "WALSH_MAX_RETRIES": 1,
+        },
+    )
+    assert result.exit_code == 0
+    assert ("blog.example/feed" in paths(result.log)) is fetched
+    assert_polite(result.log)
+
+
+def test_its_redirects_are_followed_five_times_and_pass_every_gate(loopback_web, crawl):
+    def chain(host, hops, last):
+        steps = {f"/r{n}": redirect(f"/r{n + 1}") for n in range(1, hops)}
+        return Site(host, redirect("/r1"), {"/feed": feed()} | steps | {f"/r{hops}": last})
+
+    rules = Reply(BLOCKED_HERE)
+    web = loopback_web(
+        chain("five.example", 5, rules),
+        chain("six.example", 6, rules),
+        Site("away.example", redirect("http://other.example/rules.txt"), {"/feed": feed()}),
+        Site("other.example", "", {"/rules.txt": rules, "/feed": feed()}),
+        Site("loop.example", redirect("/robots.txt"), {"/feed": feed()}),
+    )
+    hosts = ("five", "six", "away", "other", "loop")
+    result = crawl(web, sources=[f"http://{host}.example/feed" for host in hosts])
+    asked = paths(result.log)
+    assert "five.example/feed" not in asked, "five hops are followed, and what is there is obeyed"
+    assert "six.example/feed" in asked, "six are too many: as if there were none"
+    assert "six.example/r6" not in asked
+    assert "away.example/feed" not in asked, "rules apply to the authority that was asked first"
+    assert "other.example/feed" in asked
+    assert "loop.example/feed" in asked
+    assert_polite(result.log)
+
+
+def test_it_is_kept_a_day_for_each_port_and_used_when_the_server_fails(loopback_web, crawl, again):
+    web = loopback_web(
+        site("blog.example", [BLOCKED_HERE, ""]), Site("blog.example:8080", "", {"/feed": feed()})
+    )
+    sources = ["http://blog.example/feed", "http://blog.example:8080/feed"]
+    first = crawl(web, sources=sources)
+    assert [hit.url for hit in first.log if hit.path == "/feed"] == [
+        "http://blog.example:8080/feed"
+    ]
+    second = again(web, sources=sources)
+    assert [hit.url for hit in second.log] == ["http://blog.example:8080/feed"]
+    assert_polite(first.log + second.log)
+
+
+def test_after_its_day_it_is_read_again_and_if_that_fails_the_last_good_copy_counts(
+    loopback_web, crawl, again
+):
+    web = loopback_web(site("blog.example", [BLOCKED_HERE, Reply(status=500)]))
+    short = {"WALSH_ROBOTS_TTL": 1, "WALSH_MAX_RETRIES": 0}
+    crawl(web, sources=["http://blog.example/feed"], settings=short)
+    second = again(web, sources=["http://blog.example/feed"], settings=short)
+    assert paths(second.log) == ["blog.example/robots.txt"]
+    assert second.log[0].status == 500
+    assert "the last good copy" in second.stderr
+
+
+def test_no_more_than_500_kib_of_it_count(loopback_web, crawl):
+    padding = "# " + "x" * 1000 + "\n"
+    long = padding * 512 + BLOCKED_HERE
+    endless = BLOCKED_HERE + padding * 20_000
+    web = loopback_web(site("long.example", long), site("endless.example", endless))
+    result = crawl(web, sources=["http://long.example/feed", "http://endless.example/feed"])
+    assert "long.example/feed" in paths(result.log), "what stands behind 500 KiB is not read"
+    assert "endless.example/feed" not in paths(result.log), "what stands before is"
+    assert_polite(result.log)

@@ -1,0 +1,123 @@
+"""R3 on the wire: the operator's blocklist first, before robots.txt, and never forgotten."""
+
+import sqlite3
+
+import pytest
+
+from tests.contract.conftest import LIST_URL, blocklist, feed, paths, site
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
+
+SCHEMA_URL = "http://operator.example/schema.json"
+WITH_LIST = {"WALSH_BLOCKLIST_URL": LIST_URL, "WALSH_MAX_RETRIES": 0, "RETRY_TIMES": 0}
+SOURCES = ["http://optedout.example/feed", "http://blog.example/feed"]
+
+
+def operator(document, schema=None):
+    pages = {"/blocklist.json": document}
+    return Site("operator.example", pages=pages | ({"/schema.json": schema} if schema else {}))
+
+
+def make_stale(crawl):
+    with sqlite3.connect(crawl.folder / "walsh.sqlite3") as state:
+        state.execute("UPDATE blocklist SET checked_at = checked_at - 86400")
+    state.close()
+
+
+def test_it_comes_before_anything_else_and_a_listed_host_sees_no_byte(loopback_web, crawl):
+    web = loopback_web(
+        operator(blocklist("optedout.example")),
+        site("blog.example"),
+        site("notoptedout.example"),
+        site("optedout.example"),
+        site("www.optedout.example"),
+        site("old.example", feed=redirect("http://www.optedout.example/feed")),
+        Site("shy.example", redirect("http://optedout.example/robots.txt"), {"/feed": feed()}),
+    )
+    result = crawl(
+        web,
+        sources=[
+            *SOURCES,
+            "http://WWW.OptedOut.example:80/feed",
+            "http://optedout.example./feed",
+            "http://notoptedout.example/feed",
+            "http://old.example/feed",
+            "http://shy.example/feed",
+        ],
+        settings=WITH_LIST,
+    )
+    assert paths(result.log)[:2] == [
+        "operator.example/robots.txt",
+        "operator.example/blocklist.json",
+    ]
+    assert_polite(result.log, blocked=["optedout.example"], robots_exempt=[LIST_URL])
+    assert "notoptedout.example/feed" in paths(result.log)
+    assert "shy.example/feed" in paths(result.log)
+    assert "3 by blocklist" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Reply(status=404),
+        Reply(status=500),
+        Reply(fault=Fault.CLOSE),
+        Reply("{", content_type="application/json"),
+        blocklist(contract="another/v1"),
+        blocklist(refresh="soon"),
+    ],
+    ids=["404", "500", "no answer", "no JSON", "another contract", "bad refresh"],
+)
+def test_whatever_goes_wrong_the_last_list_stays_in_force(loopback_web, crawl, again, answer):
+    web = loopback_web(
+        operator([blocklist("optedout.example"), answer]),
+        site("blog.example"),
+        site("optedout.example"),
+    )
+    crawl(web, sources=SOURCES, settings=WITH_LIST)
+    make_stale(crawl)
+    second = again(web, sources=SOURCES, settings=WITH_LIST)
+    assert "operator.example/blocklist.json" in paths(second.log)
+    assert_polite(web.log, blocked=["optedout.example"], robots_exempt=[LIST_URL])
+    assert "blog.example/feed" in paths(second.log)
+    assert "the last good one stays in force" in second.stderr
+
+
+def test_a_first_failure_ever_means_an_empty_list_and_a_warning(loopback_web, crawl):
+    web = loopback_web(operator(Reply(status=404)), site("blog.example"), site("optedout.example"))
+    result = crawl(web, sources=SOURCES, settings=WITH_LIST)
+    assert {"blog.example/feed", "optedout.example/feed"} <= set(paths(result.log))
+    assert "there is none yet" in result.stderr
+
+
+def test_it_is_kept_for_its_own_refresh_and_revalidated_with_its_etag(loopback_web, crawl, again):
+    document = blocklist("optedout.example")
+    web = loopback_web(
+        operator(Reply(document.body, content_type="application/json", etag='W/"list,1"')),
+        site("blog.example"),
+        site("optedout.example"),
+    )
+    crawl(web, sources=SOURCES, settings=WITH_LIST)
+    fresh = again(web, sources=SOURCES, settings=WITH_LIST)
+    assert paths(fresh.log) == ["blog.example/feed"]
+    make_stale(crawl)
+    stale = again(web, sources=SOURCES, settings=WITH_LIST)
+    asked = next(hit for hit in stale.log if hit.host == "operator.example")
+    assert (asked.header("If-None-Match"), asked.status) == ('W/"list,1"', 304)
+    assert_polite(web.log, blocked=["optedout.example"], robots_exempt=[LIST_URL])
+    assert paths(again(web, sources=SOURCES, settings=WITH_LIST).log) == ["blog.example/feed"]
+
+
+def test_the_published_schema_is_consulted_and_a_broken_one_is_not(loopback_web, crawl):
+    strict = '{"$schema": "https://json-schema.org/draft/2020-12/schema", "required": ["signed"]}'
+    web = loopback_web(
+        operator(blocklist("optedout.example"), [Reply(strict), Reply('{"type": 7}')]),
+        site("blog.example"),
+        site("optedout.example"),
+    )
+    with_schema = WITH_LIST | {"WALSH_BLOCKLIST_SCHEMA_URL": SCHEMA_URL}
+    refused = crawl(web, sources=SOURCES, settings=with_schema)
+    assert "operator.example/schema.json" in paths(refused.log)
+    assert "optedout.example/feed" in paths(refused.log), "what fails validation is not adopted"
+    adopted = crawl(web, sources=SOURCES, settings=with_schema, arguments={"force": "1"})
+    assert "optedout.example/feed" not in paths(adopted.log)

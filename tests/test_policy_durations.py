@@ -1,0 +1,82 @@
+"""ISO-8601 durations from weeks to seconds, and how they are said."""
+
+# ruff: noqa: RUF001 - look-alikes are what is tested
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from walsh_scrapy.policy.durations import format_seconds, parse_duration
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        ("PT6H", timedelta(hours=6)),
+        ("P1D", timedelta(days=1)),
+        ("P1W", timedelta(weeks=1)),
+        ("P1W2DT3H", timedelta(weeks=1, days=2, hours=3)),
+        ("P1DT12H30M5S", timedelta(days=1, hours=12, minutes=30, seconds=5)),
+        ("PT0S", timedelta(0)),
+        ("PT1M", timedelta(minutes=1)),
+        ("PT0.5H", timedelta(minutes=30)),
+        ("PT1H1,5M", timedelta(hours=1, seconds=90)),
+        ("P0.5D", timedelta(hours=12)),
+        ("P0,5W", timedelta(days=3.5)),
+        ("PT007S", timedelta(seconds=7)),
+    ],
+)
+def test_durations(text, length):
+    assert parse_duration(text) == length
+
+
+REFUSED = [
+    "P", "PT", "P1DT", "1D", "T1H", "PT1", "P1M", "P1Y", "P1Y2D", "P1MT1M", "-PT1H", "PT-1H",
+    "+PT1H", "pt6h", "P1d", "PT6h", "PT1.5H30M", "P1.5DT0S", "PT1S1M", "PT.5S", "PT1.S", "PT1H1H",
+    "P1H", "PT１H", "PT1_0S", "P1DT1D", "PT1e3S", "P6H", "6h", "", " ", "PT6H ", " PT6H", "PT6H\n",
+    "PT 6H", "P99999999999W", "PT" + "9" * 5000 + "S",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_everything_else_is_refused_in_one_line(text):
+    with pytest.raises(ValueError, match=r"duration|fraction|longer") as caught:
+        parse_duration(text)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 200
+
+
+@given(st.text(alphabet="PTWDHMS0123456789.,-", max_size=20) | st.text())
+def test_any_text_gives_a_length_or_value_error(text):
+    with suppress(ValueError):
+        assert parse_duration(text) >= timedelta(0)
+
+
+@given(st.integers(0, 10**9))
+def test_whole_seconds_are_exact(seconds):
+    assert parse_duration(f"PT{seconds}S") == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0, "0 s"),
+        (0.5, "0.5 s"),
+        (1.04, "1 s"),
+        (9.96, "10 s"),
+        (59.6, "1 min"),
+        (75, "1 min 15 s"),
+        (7500, "2 h 5 min"),
+        (7260.4, "2 h 1 min"),
+        (7205, "2 h"),
+        (86400, "1 d"),
+        (90061, "1 d 1 h"),
+        (-3, "0 s"),
+        (float("nan"), "0 s"),
+        (float("inf"), "for ever"),
+    ],
+)
+def test_seconds_as_operators_read_them(seconds, said):
+    assert format_seconds(seconds) == said

@@ -1,0 +1,224 @@
+"""Rulings 5 and 19: which host a URL means, and when two URLs are the same page."""
+
+# ruff: noqa: RUF001 - look-alikes are what is tested
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tldextract import tldextract
+from w3lib.url import safe_url_string
+
+from walsh_scrapy.policy import urls
+from walsh_scrapy.policy.urls import (
+    canonical_url,
+    host_of,
+    origin_of,
+    registrable_domain,
+    robots_url,
+    wire_url,
+)
+
+# Pieces that URLs are really made of, so that examples come near the edges of the syntax.
+PIECES = st.sampled_from([
+    "http", "https", "ftp", "feed", "mailto", ":", "://", "//", "/", "\\", "?", "#", "@", "[", "]",
+    "%", "%2e", "%2f", "%25", "%61", "%C2%AD", ".", "..", "a", "A", "example.com", "EXAMPLE",
+    "127", "0x7f", "1", "80", ":80", ":443", ":65536", "::1", "user", "xn--", "bücher", "ß", "ｅ",
+    "．", "。", "℀", "❤", "\u00ad", "\u200d", "\t", "\n", " ", "-", "_", "*", "\ud800", "\x00",
+])  # fmt: skip
+URLS = st.lists(PIECES, max_size=12).map("".join) | st.text(max_size=60)
+
+HOSTS = [
+    ("http://example.com/feed", "example.com"),
+    ("http://EXAMPLE.com.:80/", "example.com"),
+    ("HTTPS://Www.Example.COM", "www.example.com"),
+    ("http://user@example.com", "example.com"),
+    ("http://user:p@ss@example.com:8080/x@y", "example.com"),
+    ("http://example.com@other.example/", "other.example"),
+    ("http://bücher.example/", "xn--bcher-kva.example"),
+    ("http://BÜCHER.example/", "xn--bcher-kva.example"),
+    ("http://XN--BCHER-KVA.example/", "xn--bcher-kva.example"),
+    ("http://faß.de/", "xn--fa-hia.de"),
+    ("http://ｅｘａｍｐｌｅ．ｃｏｍ/", "example.com"),
+    ("http://example。com/", "example.com"),
+    ("http://ex\u00adample.com/", "example.com"),
+    ("http://i❤.ws/", "xn--i-7iq.ws"),
+    ("http://ex%61mple.com/", "example.com"),
+    ("http://b%C3%BCcher.example/", "xn--bcher-kva.example"),
+    ("http:\\\\example.com\\feed", "example.com"),
+    ("http:example.com", "example.com"),
+    ("http:////example.com/", "example.com"),
+    ("http://example.com\\@other.example/", "example.com"),
+    ("ht\ttp://exam\nple.c\rom/", "example.com"),
+    (" \x00http://example.com/ \n", "example.com"),
+    ("//example.com/feed", "example.com"),
+    ("http://_dmarc.example_x.com/", "_dmarc.example_x.com"),
+    ("http://localhost:8000/", "localhost"),
+    ("http://127.0.0.1/", "127.0.0.1"),
+    ("http://2130706433/", "127.0.0.1"),
+    ("http://0x7f.1/", "127.0.0.1"),
+    ("http://0177.0.0.01./", "127.0.0.1"),
+    ("http://１２７.1/", "127.0.0.1"),
+    ("http://1.2.3.4.5/", "1.2.3.4.5"),
+    ("http://[2001:DB8::0:1]:8080/", "2001:db8::1"),
+    ("http://[fe80::1%25eth0]/", "fe80::1"),
+    ("http://example.com:99999/", "example.com"),
+    ("http://example.com:port/", "example.com"),
+    ("http://" + "\u00ad" * 400 + "example.com/", "example.com"),
+    ("http://" + "u" * 5000 + "@example.com/", "example.com"),
+    ("http://example.com:" + "0" * 5000 + "80/", "example.com"),
+    ("http://a%2fb.example/", "a%2fb.example"),
+    ("http://[bad/", ""),
+    ("http://[bad]/", ""),
+    ("http://[::1]x/", ""),
+    ("http://", ""),
+    ("http://./", ""),
+    ("http:///?q", ""),
+    ("mailto:someone@example.com", ""),
+    ("example.com/feed", ""),
+    ("/feed", ""),
+    ("", ""),
+]
+
+
+@pytest.mark.parametrize(("url", "host"), HOSTS)
+def test_host_of(url, host):
+    assert host_of(url) == host
+
+
+CANONICAL = [
+    ("http://a.example/", "http://a.example"),
+    ("http://a.example", "http://a.example"),
+    ("HTTP://A.Example/Path/", "http://a.example/Path"),
+    ("http://a.example/p#top", "http://a.example/p"),
+    ("http://a.example/p/#/route", "http://a.example/p"),
+    ("http://a.example/p//", "http://a.example/p"),
+    ("http://a.example:80/p", "http://a.example/p"),
+    ("https://a.example:443/p", "https://a.example/p"),
+    ("https://a.example:0443/p", "https://a.example/p"),
+    ("https://a.example:80/p", "https://a.example:80/p"),
+    ("http://a.example:/p", "http://a.example/p"),
+    ("http://a.example./p", "http://a.example/p"),
+    ("http://user:pw@a.example/p", "http://a.example/p"),
+    ("http://a.example/p/?q=1", "http://a.example/p/?q=1"),
+    ("http://a.example/p?q=1", "http://a.example/p?q=1"),
+    ("http://a.example?q=1", "http://a.example/?q=1"),
+    ("http://a.example/p?B=2&a=1&&x=%2f/", "http://a.example/p?B=2&a=1&&x=%2f/"),
+    ("http://a.example/p?", "http://a.example/p?"),
+    ("http://a.example/%7Eme/../x", "http://a.example/%7Eme/../x"),
+    ("http://a.example\\p\\?q\\", "http://a.example/p/?q\\"),
+    ("http://bücher.example/ü/", "http://xn--bcher-kva.example/ü"),
+    ("http://[2001:DB8::1]:80/", "http://[2001:db8::1]"),
+    ("http://[2001:db8::1]:8080/", "http://[2001:db8::1]:8080"),
+    ("http://0x7f.1:8000/", "http://127.0.0.1:8000"),
+    (" http://a.ex\nample/p \t", "http://a.example/p"),
+    ("http://a.example:99999/p/#x ", "http://a.example:99999/p/#x"),
+    ("http://a%2fb/p/", "http://a%2fb/p/"),
+    ("http://a b/p/", "http://a b/p/"),
+    ("a://\\", "a://\\"),
+    (" //a.example/p/ ", "//a.example/p/"),
+    ("urn:uuid:1234-ABCD#x", "urn:uuid:1234-ABCD#x"),
+    ("not a url/", "not a url/"),
+    ("", ""),
+]
+
+
+@pytest.mark.parametrize(("url", "canonical"), CANONICAL)
+def test_canonical_url(url, canonical):
+    assert canonical_url(url) == canonical
+
+
+ORIGINS = [
+    ("http://a.example/p", "http://a.example:80", "http://a.example/robots.txt"),
+    ("https://A.example.:443", "https://a.example:443", "https://a.example/robots.txt"),
+    ("https://u:p@a.example:8443/?q#f", "https://a.example:8443", "https://a.example:8443/robots.txt"),
+    ("http://[::1]:81/", "http://[::1]:81", "http://[::1]:81/robots.txt"),
+    ("http://[::1]/", "http://[::1]:80", "http://[::1]/robots.txt"),
+    ("http://a.example:0/", "http://a.example:0", "http://a.example:0/robots.txt"),
+    ("http://a.example:65536/", "", ""),
+    ("//a.example/", "", ""),
+    ("nothing", "", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("url", "origin", "robots"), ORIGINS)
+def test_origin_and_robots_url(url, origin, robots):
+    assert (origin_of(url), robots_url(url)) == (origin, robots)
+
+
+@pytest.mark.parametrize(
+    ("url", "wire"),
+    [
+        ("HTTP://faß.de:80/Feed/?q#f", "http://xn--fa-hia.de/Feed/?q"),
+        ("http://a.example", "http://a.example/"),
+        ("http://a.example?q", "http://a.example/?q"),
+        ("http://user:pw@a.example/p/", "http://a.example/p/"),
+        ("http:\\\\a.example\\p", "http://a.example/p"),
+        (" mailto:x ", "mailto:x"),
+    ],
+)
+def test_wire_url_is_what_is_asked_for(url, wire):
+    assert wire_url(url) == wire
+
+
+@given(URLS)
+def test_nothing_raises_and_what_is_canonical_stays_so(url):
+    canonical = canonical_url(url)
+    assert canonical_url(canonical) == canonical
+    assert wire_url(wire_url(url)) == wire_url(url)
+    assert canonical_url(wire_url(url)) == canonical
+    if origin_of(url):
+        assert host_of(canonical) == host_of(url)
+        assert origin_of(canonical) == origin_of(url) == origin_of(robots_url(url))
+    registrable_domain(host_of(url))
+
+
+@given(URLS)
+def test_a_host_means_itself_in_another_dress(url):
+    host = host_of(url)
+    if not origin_of(url):
+        return
+    dressed = f"[{host.upper()}]" if ":" in host else host.upper() + "."
+    assert host_of(f"HTTPS://someone@{dressed}:8443/x") == host
+
+
+@given(URLS)
+def test_the_short_way_to_a_host_is_the_long_way(url):
+    parsed = urls._parse(url)
+    assert host_of(url) == (parsed.authority.host if parsed else "")
+
+
+@given(URLS)
+def test_scrapy_asks_the_host_that_the_gates_judge(url):
+    wire = wire_url(url)
+    if origin_of(wire) and wire.startswith("http"):
+        with suppress(UnicodeEncodeError):  # lone surrogates, which cannot be asked for
+            assert host_of(safe_url_string(wire)) == host_of(url)
+
+
+@pytest.mark.parametrize(
+    ("host", "domain"),
+    [
+        ("www.example.com", "example.com"),
+        ("example.com", "example.com"),
+        ("a.b.example.co.uk", "example.co.uk"),
+        ("xn--bcher-kva.example.de", "example.de"),
+        ("someone.github.io", "github.io"),
+        ("co.uk", "co.uk"),
+        ("localhost", "localhost"),
+        ("blog.invalid", "blog.invalid"),
+        ("127.0.0.1", "127.0.0.1"),
+        ("2001:db8::1", "2001:db8::1"),
+        ("", ""),
+    ],
+)
+def test_registrable_domain(host, domain):
+    assert registrable_domain(host) == domain
+
+
+def test_the_suffix_list_is_the_bundled_one_and_nothing_is_written():
+    suffixes = urls._suffixes()
+    assert isinstance(suffixes, tldextract.TLDExtract)
+    assert suffixes.suffix_list_urls == ()
+    assert suffixes.fallback_to_snapshot
+    assert not suffixes._cache.enabled

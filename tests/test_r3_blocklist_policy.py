@@ -1,0 +1,397 @@
+"""R3 and ruling 14: which documents are adopted, and whom they block."""
+
+# ruff: noqa: RUF001 - look-alikes are what is tested
+import json
+import re
+import socket
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from walsh_scrapy.policy import blocklist_schema
+from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist, sound_schema
+
+CONTRACT = {
+    "contract": "walsh-research-blocklist/v1",
+    "updated": "2026-05-23T00:00:00Z",
+    "operator": "Jason Walsh",
+    "contact": "j@wal.sh",
+    "policy": "https://wal.sh/bot/",
+    "refresh": "PT6H",
+    "blocked": [{"domain": "example.com", "added": "2026-05-23", "reason": "email opt-out"}],
+}
+BUNDLED = blocklist_schema.bundled_schema()
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner),
+)
+
+
+def document(**changes):
+    changed = {key: value for key, value in (CONTRACT | changes).items() if value is not ...}
+    return json.dumps(changed).encode()
+
+
+def listing(*domains):
+    return Blocklist.parse(document(blocked=[{"domain": domain} for domain in domains]))
+
+
+def test_the_sample_of_the_contract():
+    found = Blocklist.parse(document())
+    assert found.refresh == timedelta(hours=6)
+    assert found.blocks("https://www.example.com/feed.xml") == Entry(
+        "example.com", "2026-05-23", "email opt-out"
+    )
+    assert found.blocks("https://example.org/") is None
+    assert len(found) == 1
+
+
+LISTED = [
+    "example.com",
+    "Bücher.example",
+    "XN--FA-HIA.de",
+    "UPPER.Example.",
+    "192.0.2.7",
+    "a_b.test",
+]
+LISTED += ["2001:DB8::1", "[2001:db8::2]", "deep.sub.example.net", "::ffff:192.0.2.9"]
+
+BLOCKED = [
+    ("http://example.com/", "example.com"),
+    ("https://www.example.com/feed?x#y", "example.com"),
+    ("http://a.b.c.d.e.example.com", "example.com"),
+    ("HTTP://WWW.EXAMPLE.COM.:8080/", "example.com"),
+    ("http://user:pw@example.com/", "example.com"),
+    ("http://nobody.example@example.com/", "example.com"),
+    ("http:\\\\example.com\\", "example.com"),
+    ("http://ｅxample。com/", "example.com"),
+    ("http://ex\u00adample.com/", "example.com"),
+    ("http://ex%61mple.com/", "example.com"),
+    ("http://exam\nple.com/", "example.com"),
+    ("ftp://example.com/", "example.com"),
+    ("//example.com/", "example.com"),
+    ("http://example.com:99999/", "example.com"),
+    ("http://bücher.example/", "xn--bcher-kva.example"),
+    ("http://feeds.xn--bcher-kva.example/", "xn--bcher-kva.example"),
+    ("http://faß.de/", "xn--fa-hia.de"),
+    ("http://x.upper.example/", "upper.example"),
+    ("http://192.0.2.7/", "192.0.2.7"),
+    ("http://0xc0000207/", "192.0.2.7"),
+    ("http://[::ffff:192.0.2.7]:80/", "192.0.2.7"),
+    ("http://192.0.2.9/", "192.0.2.9"),
+    ("http://[2001:0db8:0::1]/", "2001:db8::1"),
+    ("http://[2001:db8::2]/", "2001:db8::2"),
+    ("http://www.a_b.test/", "a_b.test"),
+    ("http://deep.sub.example.net/", "deep.sub.example.net"),
+]
+FREE = [
+    "http://notexample.com/",
+    "http://example.com.evil.example/",
+    "http://example.co/",
+    "http://com/",
+    "http://example.com@free.example/",
+    "http://free.example/?http://example.com/",
+    "http://sub.example.net/",
+    "http://example.net/",
+    "http://1.192.0.2.7/",
+    "http://0.2.7/",
+    "http://192.0.2.8/",
+    "http://[2001:db8::3]/",
+    "http://bucher.example/",
+    "http://fass.de/",
+    "mailto:someone@example.com",
+    "http://[bad",
+    "",
+]
+
+
+@pytest.mark.parametrize(("url", "domain"), BLOCKED)
+def test_a_listed_host_and_its_subdomains_are_blocked(url, domain):
+    entry = listing(*LISTED).blocks(url)
+    assert entry is not None
+    assert entry.domain == domain
+
+
+@pytest.mark.parametrize("url", FREE)
+def test_all_others_are_not(url):
+    assert listing(*LISTED).blocks(url) is None
+
+
+def test_without_any_list_nothing_is_blocked():
+    assert Blocklist.EMPTY.blocks("http://example.com/") is None
+    assert Blocklist.EMPTY.refresh > timedelta(0)
+    assert Blocklist.EMPTY  # a list all the same
+    assert Blocklist.parse(document(blocked=[])).blocks("http://example.com/") is None
+
+
+def test_a_domain_listed_twice_keeps_its_first_entry():
+    twice = [{"domain": "a.example", "reason": "one"}, {"domain": "A.example.", "reason": "two"}]
+    found = Blocklist.parse(document(blocked=twice)).blocks("http://a.example/")
+    assert found == Entry("a.example", "", "one")
+
+
+def test_what_later_versions_add_is_left_alone():
+    later = [{"domain": "a.example", "paths": ["/x"], "until": None}]
+    assert Blocklist.parse(document(blocked=later, signature={"alg": "x"})).blocks(
+        "http://a.example"
+    )
+
+
+@pytest.mark.parametrize("name", ["updated", "operator", "contact", "policy"])
+def test_optional_members(name):
+    assert len(Blocklist.parse(document(**{name: ...}))) == 1
+    with pytest.raises(InvalidBlocklist, match=rf"\$\.{name}: "):
+        Blocklist.parse(document(**{name: 7}))
+
+
+@pytest.mark.parametrize(
+    ("said", "used"),
+    [
+        ("PT6H", timedelta(hours=6)),
+        ("P1W", timedelta(weeks=1)),
+        ("PT1M", timedelta(minutes=1)),
+        ("PT0S", timedelta(minutes=1)),
+        ("PT0.001S", timedelta(minutes=1)),
+        ("P10W", timedelta(days=7)),
+        ("P999999D", timedelta(days=7)),
+    ],
+)
+def test_refresh_is_the_documents_own_within_reason(said, used):
+    assert Blocklist.parse(document(refresh=said)).refresh == used
+
+
+BAD_DOMAINS = [
+    "",
+    ".",
+    "..",
+    "*.example.com",
+    "*",
+    "https://example.com",
+    "example.com/",
+    "example.com/path",
+    "example.com:80",
+    "user@example.com",
+    ".example.com",
+    "example..com",
+    "example.com..",
+    "exa mple.com",
+    "example.com\n",
+    "\texample.com",
+    "example.com?",
+    "example.com#",
+    "ex%61mple.com",
+    "a,b.example",
+    "例え。。テスト",
+    "\ud800.example",
+    "℀.example",
+    "x" * 64 + ".example",
+    "ü" * 64 + ".example",
+    "a." * 130 + "example",
+    "[::1",
+    ":",
+    "1:2",
+    "[]",
+    7,
+    None,
+    ["example.com"],
+]
+
+
+@pytest.mark.parametrize("domain", BAD_DOMAINS)
+def test_one_wrong_domain_and_nothing_is_adopted(domain):
+    blocked = [{"domain": "fine.example"}, {"domain": "also.fine", "x": 1}, {"domain": domain}]
+    with pytest.raises(InvalidBlocklist, match=r"\$\.blocked\[2\]\.domain: ") as caught:
+        Blocklist.parse(document(blocked=blocked))
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"", "not JSON"),
+        (b"<html>", "not JSON"),
+        (b"{", "not JSON"),
+        (b"\xef\xbb\xbf" + document(), "BOM"),
+        (document().decode().encode("utf-16"), "UTF-8"),
+        (document().replace(b"Jason", b"Jas\xf6n"), "byte 95 is not UTF-8"),
+        (document(x=float("nan")), "NaN is no JSON value"),
+        (document(x=float("inf")), "Infinity is no JSON value"),
+        (document().replace(b'"updated"', b'"refresh"'), "'refresh' stands twice"),
+        (document().replace(b'"added"', b'"domain"'), "'domain' stands twice"),
+        (b"[" * 200_000, "nested too deeply"),
+        (b'{"x":' * 200_000, "nested too deeply"),
+        (document(x=0).replace(b'"x": 0', b'"x": ' + b"9" * 5000), "not JSON"),
+        (b"[]", r"at \$: "),
+        (b"null", r"at \$: "),
+        (b'"walsh-research-blocklist/v1"', r"at \$: "),
+        (document(contract="walsh-research-blocklist/v2"), r"\$\.contract: .*v1"),
+        (document(contract=...), "'contract' is a required property"),
+        (document(blocked=...), "'blocked' is a required property"),
+        (document(refresh=...), "'refresh' is a required property"),
+        (document(refresh="6 hours"), r"\$\.refresh: '6 hours' is no ISO-8601 duration"),
+        (document(refresh="P1M"), r"\$\.refresh: "),
+        (document(refresh=6), r"\$\.refresh: "),
+        (document(blocked={}), r"\$\.blocked: "),
+        (document(blocked=["example.com"]), r"\$\.blocked\[0\]: "),
+        (document(blocked=[{"reason": "x"}]), r"\$\.blocked\[0\]: 'domain' is a required"),
+        (document(blocked=[{"domain": "a.b", "reason": 1}]), r"\$\.blocked\[0\]\.reason: "),
+        (document(blocked=[{"domain": "a.b", "added": None}]), r"\$\.blocked\[0\]\.added: "),
+    ],
+)
+def test_what_is_not_adopted_says_where_and_why(body, why):
+    with pytest.raises(InvalidBlocklist, match=why) as caught:
+        Blocklist.parse(body)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith("the blocklist is ")
+
+
+def test_what_json_can_spell_but_no_log_can_keep_is_replaced():
+    entry = Blocklist.parse(document(blocked=[{"domain": "a.b", "reason": "\ud800ü"}]))
+    assert entry.blocks("http://a.b").reason == "?ü"
+
+
+@given(st.binary())
+def test_any_bytes_are_adopted_or_refused(body):
+    with suppress(InvalidBlocklist):
+        Blocklist.parse(body)
+
+
+@given(
+    st.fixed_dictionaries(
+        {"contract": st.just(CONTRACT["contract"]) | JSON, "refresh": st.just("PT6H") | JSON},
+        optional={"blocked": JSON | st.lists(st.fixed_dictionaries({"domain": JSON}))},
+    )
+)
+def test_any_json_is_adopted_or_refused(value):
+    with suppress(InvalidBlocklist):
+        Blocklist.parse(json.dumps(value).encode())
+
+
+DOMAINS = st.text() | st.from_regex(r"[a-zü.:*\[\]-]{0,9}")
+
+
+ENTRIES = st.fixed_dictionaries(
+    {"domain": DOMAINS | JSON}, optional={"added": JSON, "reason": JSON, "x": JSON}
+)
+
+
+@given(st.lists(ENTRIES | JSON, max_size=4))
+def test_the_glance_at_plain_entries_answers_as_the_schema_does(blocked):
+    value = CONTRACT | {"blocked": blocked}
+    exact = Draft202012Validator(BUNDLED).is_valid(value)
+    assert (blocklist_schema.fault(value, None) is None) is exact
+
+
+@given(DOMAINS, st.sampled_from(["http://{}/", "https://x.{}:8443/y", "http://u@{}"]))
+def test_whatever_domain_is_adopted_is_blocked(domain, spelled):
+    with suppress(InvalidBlocklist):
+        found = listing(domain)
+        host = next(iter(found.entries))
+        assert re.fullmatch(r"[a-z0-9_:.-]+", host)
+        assert found.blocks(f"http://[{host}]" if ":" in host else f"http://{host}")
+        if ":" not in domain and not host.replace(".", "").isdigit():
+            assert found.blocks(spelled.format(domain))
+
+
+@given(st.text())
+def test_no_url_raises(url):
+    listing(*LISTED).blocks(url)
+
+
+# The published schema
+
+STRICTER = {"$schema": BUNDLED["$schema"], "type": "object", "required": ["signature"]}
+
+
+def test_the_bundled_schema_is_sound_and_fits_the_contract():
+    Draft202012Validator.check_schema(BUNDLED)
+    assert sound_schema(json.dumps(BUNDLED).encode()) == BUNDLED
+    assert len(Blocklist.parse(document(), BUNDLED)) == 1
+
+
+def test_a_published_schema_counts_as_well():
+    with pytest.raises(InvalidBlocklist, match=r"\$: 'signature' is a required property"):
+        Blocklist.parse(document(), STRICTER)
+    assert len(Blocklist.parse(document(signature="x"), STRICTER)) == 1
+
+
+def test_the_bundled_schema_counts_whatever_the_published_one_allows():
+    with pytest.raises(InvalidBlocklist, match=r"\$\.blocked\[0\]\.domain"):
+        Blocklist.parse(document(blocked=[{"domain": "*"}]), {"type": "object"})
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        STRICTER,
+        {},
+        {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"},
+        {"$schema": "http://json-schema.org/draft-07/schema", "type": "object"},
+        {"properties": {"blocked": {"items": {"$ref": "#/$defs/e"}}}, "$defs": {"e": {}}},
+        {"$id": "https://wal.sh/s.json", "$ref": "s.json#/$defs/e", "$defs": {"e": {}}},
+    ],
+)
+def test_sound_schemas(schema):
+    assert sound_schema(json.dumps(schema).encode()) == schema
+
+
+UNSOUND = [
+    True,
+    False,
+    None,
+    [],
+    "x",
+    {"type": "nothing"},
+    {"type": 7},
+    {"properties": []},
+    {"properties": {"contract": {"pattern": "("}}},
+    {"properties": {"contract": {"pattern": "\\p{L}"}}},
+    {"$ref": "#"},
+    {"$ref": "#/$defs/none"},
+    {"$ref": "#/type", "type": "object"},
+    {"$ref": "https://elsewhere.example/schema.json"},
+    {"$ref": "file:///etc/passwd"},
+    {"$ref": "http://["},
+    {"properties": {"blocked": {"items": {"$ref": "http://127.0.0.1/x"}}}},
+    {"$schema": "https://example.com/my-own-draft"},
+    {"$schema": "http://["},
+    {"$schema": []},
+    {"$schema": None},
+]
+
+
+@pytest.mark.parametrize("schema", UNSOUND)
+def test_unsound_schemas_are_left_aside_and_nothing_is_fetched(schema, monkeypatch):
+    monkeypatch.setattr(socket, "create_connection", lambda *_, **__: pytest.fail("fetched"))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: pytest.fail("resolved"))
+    assert sound_schema(json.dumps(schema).encode()) is None
+    if isinstance(schema, dict):
+        assert len(Blocklist.parse(document(), schema)) == 1
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"\xff", b"{" * 200_000, b'{"a":1,"a":2}', b"{}x"]
+)
+def test_what_is_no_json_is_no_schema(body):
+    assert sound_schema(body) is None
+
+
+WORDS = st.sampled_from(
+    ["type", "$ref", "$id", "$schema", "properties", "items", "blocked", "#", "pattern"]
+)
+SCHEMAS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | WORDS | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=5),
+)  # fmt: skip
+
+
+@given(st.dictionaries(WORDS, SCHEMAS))
+def test_no_schema_raises(schema):
+    sound_schema(json.dumps(schema).encode())
+    with suppress(InvalidBlocklist):
+        Blocklist.parse(document(), schema)

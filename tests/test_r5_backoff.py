@@ -1,0 +1,220 @@
+"""R5 and ruling 15: Retry-After in every form, our own backoff, and which of them holds."""
+
+# ruff: noqa: RUF001 - look-alikes are what is tested
+import calendar
+import locale
+from datetime import UTC, datetime, timedelta, timezone
+from email.utils import format_datetime
+from math import isfinite
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from walsh_scrapy.policy.backoff import (
+    LONGEST_SECONDS,
+    backoff_delay,
+    hold_for,
+    parse_retry_after,
+)
+
+NOW = datetime(2026, 5, 23, 12, 0, 0, tzinfo=UTC)
+MOMENTS = st.datetimes(
+    min_value=datetime(1990, 1, 1),  # noqa: DTZ001
+    max_value=datetime(2090, 1, 1),  # noqa: DTZ001
+    timezones=st.just(UTC),
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("0", 0.0),
+        ("120", 120.0),
+        ("  7\t", 7.0),
+        ("0007", 7.0),
+        ("86400", 86400.0),
+        ("9" * 5000, LONGEST_SECONDS),
+        # the three forms of RFC 9110 5.6.7
+        ("Sat, 23 May 2026 12:01:30 GMT", 90.0),
+        ("Saturday, 23-May-26 12:01:30 GMT", 90.0),
+        ("Sat May 23 12:01:30 2026", 90.0),
+        ("Mon Jun  1 12:00:00 2026", 9 * 86400.0),
+        # and as servers write them
+        ("sat, 23 may 2026 12:01:30 gmt", 90.0),
+        ("Mon, 1 Jun 2026 12:00:00 GMT", 9 * 86400.0),
+        ("Fri, 23 May 2026 12:01:30 GMT", 90.0),  # not the right day of the week
+        ("Sat, 23-May-2026 12:01:30 GMT", 90.0),
+        ("Sat, 23 May 2026 12:00:60 GMT", 59.0),  # a leap second
+        ("Sat, 23 May 2026 11:59:59 GMT", 0.0),
+        ("Sun, 06 Nov 1994 08:49:37 GMT", 0.0),
+        ("Sunday, 06-Nov-94 08:49:37 GMT", 0.0),
+        ("Sun Nov  6 08:49:37 1994", 0.0),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", LONGEST_SECONDS),
+    ],
+)
+def test_retry_after(value, seconds):
+    assert parse_retry_after(value, NOW) == seconds
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        " ",
+        "-1",
+        "+1",
+        "1.5",
+        "1,5",
+        "120s",
+        "2 minutes",
+        "1_000",
+        "1e3",
+        "0x10",
+        "１２０",
+        "٣",
+        "120, 60",
+        "soon",
+        "2026-05-23T12:01:30Z",
+        "Sat, 23 May 2026 12:01:30",
+        "Sat, 23 May 2026 12:01:30 +0200",
+        "Sat, 23 May 2026 12:01:30 CEST",
+        "Sat, 32 May 2026 12:01:30 GMT",
+        "Sat, 23 Mai 2026 12:01:30 GMT",
+        "Sat, 23 May 2026 24:01:30 GMT",
+        "Sat, 23 May 2026 12:01:61 GMT",
+        "Sat, 23 May 0000 12:01:30 GMT",
+        "Sat, 30 Feb 2026 12:01:30 GMT",
+        "Sat, 23\u00a0May 2026 12:01:30 GMT",
+        "Sat, ２3 May 2026 12:01:30 GMT",
+    ],
+)
+def test_what_says_nothing(value):
+    assert parse_retry_after(value, NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("now", "digits", "year"),
+    [
+        (2026, "26", 2026),
+        (2026, "30", 2030),
+        (2026, "75", 2075),
+        (2026, "77", 1977),
+        (2026, "99", 1999),
+        (2099, "00", 2100),
+        (2099, "48", 2148),
+        (2099, "50", 2050),
+        (2000, "99", 1999),
+    ],
+)
+def test_two_digit_years_are_never_more_than_50_years_ahead(now, digits, year):
+    present = datetime(now, 1, 1, tzinfo=UTC)
+    found = parse_retry_after(f"Monday, 02-Feb-{digits} 00:00:00 GMT", present)
+    ahead = (datetime(year, 2, 2, tzinfo=UTC) - present).total_seconds()
+    assert found == max(0.0, ahead)
+
+
+def test_exactly_50_years_is_still_the_future():
+    assert parse_retry_after("Saturday, 23-May-76 12:00:00 GMT", NOW) == 18263 * 86400.0
+    assert parse_retry_after("Saturday, 23-May-76 12:00:01 GMT", NOW) == 0.0
+
+
+def test_the_present_may_be_told_in_any_zone():
+    there = NOW.astimezone(timezone(timedelta(hours=9)))
+    assert parse_retry_after("Sat, 23 May 2026 12:01:30 GMT", there) == 90.0
+
+
+def test_month_names_do_not_depend_on_the_language_of_the_machine(monkeypatch):
+    monkeypatch.setattr(calendar, "month_abbr", ["", *"abcdefghijkl"])
+    monkeypatch.setattr(locale, "getlocale", lambda *_: ("de_DE", "UTF-8"))
+    assert parse_retry_after("Sat, 23 May 2026 12:01:30 GMT", NOW) == 90.0
+
+
+@given(MOMENTS, MOMENTS)
+def test_every_date_in_every_form_is_its_distance(now, when):
+    when = when.replace(microsecond=0)
+    ahead = max(0.0, (when - now).total_seconds())
+    day, month, clock = format_datetime(when)[:3], format_datetime(when)[8:11], f"{when:%H:%M:%S}"
+    assert parse_retry_after(format_datetime(when, usegmt=True), now) == ahead
+    assert parse_retry_after(f"{day} {month} {when.day:2} {clock} {when.year}", now) == ahead
+    if abs(when - now) < timedelta(days=49 * 365):
+        rfc850 = f"Monday, {when.day:02}-{month}-{when.year % 100:02} {clock} GMT"
+        assert parse_retry_after(rfc850, now) == ahead
+
+
+@given(st.text() | st.from_regex(r"[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} .*"), MOMENTS)
+def test_no_text_raises(value, now):
+    found = parse_retry_after(value, now)
+    assert found is None or (isfinite(found) and 0 <= found <= LONGEST_SECONDS)
+
+
+@given(st.integers(0, 10**40))
+def test_any_number_of_seconds_is_kept(seconds):
+    assert parse_retry_after(str(seconds), NOW) == min(float(seconds), LONGEST_SECONDS)
+
+
+@pytest.mark.parametrize(("attempt", "least"), [(0, 2), (1, 4), (2, 8), (3, 16), (7, 256)])
+def test_delays_double_and_jitter_goes_upward_only(attempt, least):
+    delays = [backoff_delay(attempt, 2.0, 300.0, Random(seed)) for seed in range(200)]
+    assert min(delays) >= least
+    assert max(delays) <= min(300.0, least * 1.5)
+    assert len(set(delays)) > 50
+
+
+@given(
+    st.integers(-5, 10**6),
+    st.floats(0, 1e300, allow_subnormal=False),
+    st.floats(0, 1e300),
+    st.integers(),
+)
+def test_delays_stay_within_their_bounds(attempt, base, cap, seed):
+    delay = backoff_delay(attempt, base, cap, Random(seed))
+    assert min(base, cap) <= delay <= cap
+
+
+def test_attempt_one_million_waits_the_cap():
+    assert backoff_delay(10**6, 2.0, 300.0, Random(1)) == 300.0
+
+
+def hold(status, retry_after, attempt=1):
+    return hold_for(status, retry_after, NOW, attempt, 2.0, 300.0, Random(7))
+
+
+OURS = backoff_delay(1, 2.0, 300.0, Random(7))
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize(
+    ("retry_after", "seconds"),
+    [
+        (None, OURS),
+        ("120", 120.0),
+        ("1", 1.0),  # instead of the computed delay, shorter ones too
+        ("90000", 90000.0),  # never capped downward
+        ("Sat, 23 May 2026 12:01:30 GMT", 90.0),
+        ("0", OURS),  # does not cancel our own backoff
+        ("Sat, 23 May 2026 11:00:00 GMT", OURS),
+        ("whenever", OURS),
+        ("", OURS),
+    ],
+)
+def test_how_long_a_host_is_left_alone(status, retry_after, seconds):
+    assert hold(status, retry_after) == seconds
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after", "seconds"),
+    [
+        (200, None, 0.0),
+        (404, None, 0.0),
+        (301, "60", 60.0),
+        (200, "60", 60.0),
+        (200, "0", 0.0),
+        (500, None, OURS),
+        (502, "60", 60.0),
+        (0, None, OURS),  # no answer at all
+    ],
+)
+def test_other_statuses(status, retry_after, seconds):
+    assert hold(status, retry_after) == seconds

@@ -1,0 +1,360 @@
+"""Declared targets: every way to write them down, and one clear line for what is wrong."""
+
+import json
+import logging
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scrapy import Request
+
+from walsh_scrapy.opml import OpmlError, read_opml
+from walsh_scrapy.sourcefiles import UnreadableSources, reader_for
+from walsh_scrapy.sources import Source, SourcesError, in_shard, load_sources, parse_shard
+
+
+@pytest.fixture
+def load(tmp_path):
+    def write_and_load(name, content):
+        file = tmp_path / name
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return load_sources(file)
+
+    return write_and_load
+
+
+@pytest.fixture
+def refusal(load, tmp_path):
+    def reason(name, content):
+        with pytest.raises(SourcesError) as caught:
+            load(name, content)
+        message = str(caught.value)
+        assert "\n" not in message
+        assert message.startswith(f"{tmp_path / name}: ")
+        return message.removeprefix(f"{tmp_path / name}: ")
+
+    return reason
+
+
+TOML = """
+[[source]]
+url = "https://A.Example:443/feed.xml#top"
+
+[[source]]
+url = "http://bücher.example/ä ö"
+kind = "llms"
+name = "Bücher"
+tags = ["news", "de", "news"]
+every = "P1W"
+"""
+
+
+def test_toml(load):
+    assert load("sources.toml", TOML) == (
+        Source("https://a.example/feed.xml"),
+        Source(
+            "http://xn--bcher-kva.example/%C3%A4%20%C3%B6",
+            kind="llms",
+            name="Bücher",
+            tags=("news", "de"),
+            every=timedelta(weeks=1),
+        ),
+    )
+
+
+LIST = """\ufeff# my feeds\r
+https://a.example/feed#fragment\r
+\r
+   http://b.example   # the second
+\t# indented
+https://c.example/?q=a#b"""
+
+
+def test_plain_list(load):
+    urls = [source.url for source in load("sources.txt", LIST)]
+    assert urls == ["https://a.example/feed", "http://b.example/", "https://c.example/?q=a"]
+
+
+JSON = ["https://a.example/", {"url": "https://b.example/", "kind": "llms", "every": "PT6H"}]
+
+
+@pytest.mark.parametrize("value", [JSON, {"source": JSON}])
+def test_json(load, value):
+    assert load("sources.json", json.dumps(value)) == (
+        Source("https://a.example/"),
+        Source("https://b.example/", kind="llms", every=timedelta(hours=6)),
+    )
+
+
+OPML = """<?xml version="1.0" encoding="UTF-8"?>
+<opml version="2.0"><head><title>Mine</title></head><body>
+<outline text="Tech">
+  <outline text="Python">
+    <outline type="rss" text="Core &amp; more" title="Core" xmlUrl="https://a.example/feed"
+      htmlUrl="https://a.example/" category="/Boston/Weather,news"/>
+  </outline>
+  <outline TYPE="RSS" TEXT="Upper" XMLURL="https://b.example/feed"/>
+  <outline text="a note"/>
+</outline>
+<outline type="llms" text="Docs" xmlUrl="https://c.example/"/>
+</body></opml>"""
+
+
+@pytest.mark.parametrize("name", ["subs.opml", "subs.xml", "SUBS.OPML"])
+def test_opml(load, name):
+    assert load(name, OPML) == (
+        Source(
+            "https://a.example/feed",
+            name="Core",
+            tags=("Tech", "Python", "Boston/Weather", "news"),
+            page="https://a.example/",
+        ),
+        Source("https://b.example/feed", name="Upper", tags=("Tech",)),
+        Source("https://c.example/", kind="llms", name="Docs"),
+    )
+
+
+def outlines(attributes, before=""):
+    return f"{before}<opml><body><outline {attributes}/></body></opml>"
+
+
+PLAIN_URL, BARE_URL = (
+    'xmlUrl="https://a.example/?x=1&amp;y=2"',
+    'xmlUrl="https://a.example/?x=1&y=2"',
+)
+LATIN, UTF8, NONSENSE = (
+    f'<?xml version="1.0" encoding="{name}"?>' for name in ("iso-8859-1", "utf-8", "nonsense")
+)
+BROKEN_OPML = [
+    (outlines(f'text="a & b" {BARE_URL}'), "a & b"),
+    (outlines(f'text="a &amp; b &copy c" {PLAIN_URL}'), "a & b &copy c"),
+    (outlines(f'text="a&nbsp;b &rsquo; &unknown;" {BARE_URL}'), "a\u00a0b \u2019 &unknown;"),
+    (outlines(f'text="1 < 2" {BARE_URL}'), "1 < 2"),
+    (outlines(f'text="bell\x07&#7;" {BARE_URL}'), "bell"),
+    (outlines(f'text="top" {PLAIN_URL}', before='\ufeff\n\n<?xml version="1.0"?>'), "top"),
+    (outlines(f'text="Bücher" {PLAIN_URL}').encode("latin-1"), "Bücher"),
+    (outlines(f'text="Bücher" {PLAIN_URL}', before=LATIN).encode("latin-1"), "Bücher"),
+    (outlines(f'text="Bücher" {PLAIN_URL}', before=UTF8).encode("cp1252"), "Bücher"),
+    (outlines(f'text="Bücher" {BARE_URL}', before=NONSENSE).encode(), "Bücher"),
+    (outlines(f'text="Bücher" {PLAIN_URL}').encode("utf-16"), "Bücher"),
+]
+
+
+@pytest.mark.parametrize(("content", "name"), BROKEN_OPML)
+def test_opml_as_readers_export_it(load, content, name):
+    (source,) = load("subs.opml", content)
+    assert (source.url, source.name) == ("https://a.example/?x=1&y=2", name)
+
+
+def test_entities_are_not_expanded(refusal):
+    bomb = '<!DOCTYPE opml [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>' + OPML.partition("?>")[2]
+    assert refusal("subs.opml", bomb) == "it declares entities of its own, which are never expanded"
+    outside = '<!DOCTYPE opml [<!ENTITY a SYSTEM "file:///etc/passwd">]>' + outlines('text="&a;"')
+    assert "entities" in refusal("subs.opml", outside)
+
+
+def test_the_same_target_twice_is_one_source_said_once(load, caplog):
+    content = "https://a.example/feed\nhttps://A.example:443/feed/#x\nhttps://a.example/feed\n"
+    with caplog.at_level(logging.WARNING):
+        assert load("sources.txt", content) == (Source("https://a.example/feed"),)
+    (record,) = caplog.records
+    assert record.getMessage().endswith(": declared before and counted once: line 2, line 3")
+
+
+def test_many_repetitions_are_one_line_too(load, caplog):
+    load("sources.txt", "https://a.example/\n" * 100)
+    (record,) = caplog.records
+    assert record.getMessage().endswith("line 2, line 3, line 4 and 96 more")
+
+
+def test_a_page_is_one_source_a_kind(load, caplog):
+    page = {"url": "https://a.example/"}
+    assert len(load("sources.json", json.dumps([page, page | {"kind": "llms"}]))) == 2
+    assert not caplog.records
+
+
+def test_hosts_of_ones_own_network_may_be_declared(load):
+    urls = [source.url for source in load("s.txt", "http://127.0.0.1:8000/f\nhttp://intranet/f\n")]
+    assert urls == ["http://127.0.0.1:8000/f", "http://intranet/f"]
+
+
+def entry(**values):
+    return json.dumps([{"url": "https://a.example/"}, {"url": "https://b.example/"} | values])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("s.toml", "", "it declares no source; add one, at least its URL"),
+        ("s.toml", "source = []", "it declares no source"),
+        ("s.txt", "# nothing\n", "it declares no source"),
+        ("s.json", "[]", "it declares no source"),
+        ("s.json", "{}", "it declares no source"),
+        ("s.opml", "<opml/>", "it declares no source"),
+        ("s.csv", "https://a.example/", "sources are read from .toml, .opml, .xml, .json and .txt"),
+        ("sources", "https://a.example/", "sources are read from .toml, "),
+        ("s.toml", "[[source]\n", "it is not TOML: "),
+        ("s.toml", b"[[source]]\nname = '\xff'\n", "line 2: it is not UTF-8"),
+        ("s.toml", "x = " + "[" * 10_000, "it is not TOML: "),
+        (
+            "s.toml",
+            "[source]\nurl = 'https://a.example/'\n",
+            "its sources are no list; write [[source",
+        ),
+        ("s.toml", "[[sources]]\nurl = 'https://a.example/'\n", "unknown key 'sources' at the top"),
+        ("s.toml", "[[source]]\nname = 'x'\n", "entry 1: it has no URL"),
+        ("s.json", "[", "it is not JSON: "),
+        ("s.json", "[" * 100_000, "it is not JSON: "),
+        ("s.json", "[" + "9" * 5000 + "]", "it is not JSON: "),
+        ("s.json", '"https://a.example/"', "its sources are no list"),
+        ("s.json", "[7]", "entry 1: it is neither a URL nor a table with one"),
+        ("s.json", '["https://a.example/", ""]', "entry 2: it has no URL"),
+        ("s.json", entry(url=7), "entry 2: it has no URL; give it one that begins with https://"),
+        ("s.json", entry(kimd="feed"), "entry 2: unknown key 'kimd'; did you mean 'kind'?"),
+        (
+            "s.json",
+            entry(zzz=1),
+            "entry 2: unknown key 'zzz'; known are url, kind, name, tags, every",
+        ),
+        ("s.json", entry(page="x"), "entry 2: unknown key 'page'"),
+        ("s.json", entry(kind="feeds"), "entry 2: unknown kind 'feeds'; did you mean 'feed'?"),
+        ("s.json", entry(kind=["feed"]), "entry 2: unknown kind ['feed']"),
+        ("s.json", entry(kind=None), "entry 2: unknown kind None; known are feed, llms"),
+        ("s.json", entry(name=7), "entry 2: its name is no text; put it in quotes"),
+        ("s.json", entry(tags="news"), "entry 2: its tags are no list of texts"),
+        ("s.json", entry(tags=["a", 1]), "entry 2: its tags are no list of texts"),
+        ("s.json", entry(every="daily"), "entry 2: every: 'daily' is no ISO-8601 duration"),
+        ("s.json", entry(every="P1M"), "entry 2: every: 'P1M' is no ISO-8601 duration"),
+        ("s.json", entry(every=86400), "entry 2: every is no length of time"),
+        ("s.json", entry(every="PT0S"), "entry 2: every is no length of time"),
+        (
+            "s.txt",
+            "https://a.example/\nftp://b.example/",
+            "line 2: 'ftp://b.example/' is not http or",
+        ),
+        ("s.txt", "feed://b.example/", "line 1: 'feed://b.example/' is not http or https"),
+        ("s.txt", "file:///etc/passwd", "line 1: 'file:///etc/passwd' is not http or https"),
+        (
+            "s.txt",
+            "b.example/feed",
+            "line 1: 'b.example/feed' has no scheme; begin it with https://",
+        ),
+        ("s.txt", "//b.example/feed", "line 1: '//b.example/feed' has no scheme"),
+        ("s.txt", "https://", "line 1: 'https://' names no host that can be asked"),
+        ("s.txt", "https://b.example:99999/", "line 1: 'https://b.example:99999/' names no host"),
+        ("s.json", '["https://a b.example/"]', "entry 1: 'https://a b.example/' names no host"),
+        ("s.txt", "https://[bad/", "line 1: 'https://[bad/' names no host"),
+        ("s.txt", "https://℀.example/", "line 1: 'https://℀.example/' names no host"),
+        ("s.txt", "https://a.example/ b", "line 1: one URL a line; a comment begins with #"),
+        ("s.opml", "", "it is not XML: "),
+        ("s.opml", "<opml><body>", "it is not XML: "),
+        ("s.opml", "<rss/>", "it is no OPML, its outermost element is <rss>"),
+        ("s.xml", "<rss>&nbsp;</rss>", "it is no OPML, its outermost element is <rss>"),
+        ("s.opml", outlines('text="Dead" type="rss"'), "outline 1 ('Dead'): it has no URL"),
+        ("s.opml", outlines('xmlUrl=""'), "outline 1: it has no URL"),
+        (
+            "s.opml",
+            outlines('text="x" xmlUrl="feed:x"'),
+            "outline 1 ('x'): 'feed:x' is not http or",
+        ),
+    ],
+)
+def test_a_wrong_file_is_refused_with_place_and_reason(refusal, name, content, reason):
+    assert refusal(name, content).startswith(reason)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://me:secret@a.example/", "https:\\\\me:secret@a.example", "http:me:secret@a.b/"]
+)
+def test_credentials_are_refused_and_not_shown(refusal, url):
+    reason = refusal("s.json", json.dumps([url]))
+    assert reason.startswith("entry 1: its URL holds a user name or password")
+    assert "secret" not in reason
+
+
+def test_an_at_sign_in_the_path_is_no_credential(load):
+    (source,) = load("s.txt", "https://a.example/@someone?mail=x@y")
+    assert source.url == "https://a.example/@someone?mail=x@y"
+
+
+def test_a_missing_file_a_folder_and_an_unreadable_one(tmp_path, monkeypatch):
+    with pytest.raises(SourcesError, match=r"none\.toml: there is no such file; create it"):
+        load_sources(tmp_path / "none.toml")
+    (tmp_path / "folder.toml").mkdir()
+    with pytest.raises(SourcesError, match=r"folder\.toml: this is a folder"):
+        load_sources(str(tmp_path / "folder.toml"))
+
+    def denied(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", denied)
+    with pytest.raises(SourcesError, match=r"s\.toml: it cannot be read: Permission denied"):
+        load_sources(tmp_path / "s.toml")
+
+
+PIECES = st.sampled_from(
+    ["https", "://", "a.example", "/", "#", " ", "@", "ü", "%", "[", ":", "\\"]
+)
+URLS = st.lists(PIECES, max_size=9).map("".join) | st.text(max_size=20)
+
+
+@given(url=URLS)
+def test_a_source_has_the_url_that_scrapy_asks_for(tmp_path_factory, url):
+    file = tmp_path_factory.getbasetemp() / "property.json"
+    file.write_text(json.dumps([url]))
+    with suppress(SourcesError):
+        (source,) = load_sources(file)
+        assert Request(source.url).url == source.url
+        file.write_text(json.dumps([source.url]))
+        assert load_sources(file) == (source,)
+
+
+@given(
+    st.sampled_from([".toml", ".json", ".txt", ".opml"]), st.binary() | st.text().map(str.encode)
+)
+def test_any_bytes_are_read_or_refused(ending, body):
+    with suppress(UnreadableSources, OpmlError):
+        list(reader_for(ending)(body))
+
+
+MARKUP = st.sampled_from([
+    "<opml>", "</opml>", "<outline ", "<outline>", "/>", "</outline>", 'xmlUrl="x"', "text=", '"',
+    "'", "&", "&amp;", "&nbsp;", "&#0;", "<", ">", "<!DOCTYPE a [", "]>", "<![CDATA[", "<?xml ",
+    "\x00",
+])  # fmt: skip
+
+
+@given(st.lists(MARKUP).map("".join))
+def test_any_markup_is_read_or_refused(text):
+    with suppress(OpmlError):
+        read_opml(text.encode())
+
+
+@given(st.text(), st.integers(1, 20))
+def test_every_host_is_in_exactly_one_shard(host, count):
+    assert sum(in_shard(host, index, count) for index in range(1, count + 1)) == 1
+
+
+def test_shards_are_the_same_on_every_machine():
+    hosts = [f"host{number}.example" for number in range(1000)]
+    sizes = [sum(in_shard(host, index, 4) for host in hosts) for index in range(1, 5)]
+    assert sizes == [250, 264, 246, 240]
+    assert in_shard("example.com", 1, 1)
+
+
+@pytest.mark.parametrize(("text", "shard"), [("1/1", (1, 1)), ("2/8", (2, 8)), (" 3/3 ", (3, 3))])
+def test_parse_shard(text, shard):
+    assert parse_shard(text) == shard
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "1", "0/2", "3/2", "-1/2", "1/0", "1/2/3", "a/b", "1 / 2", "1.0/2", "9" * 5000 + "/1"],
+)
+def test_a_wrong_shard_is_refused_in_one_line(text):
+    with pytest.raises(SourcesError, match=r"is not I/N with I from 1 to N") as caught:
+        parse_shard(text)
+    assert len(str(caught.value)) < 200

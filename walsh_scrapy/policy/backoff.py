@@ -1,0 +1,105 @@
+"""Backing off when a server says so, and for as long as it says (R5, ruling 15).
+
+Delays are seconds. Randomness and the present come in as arguments.
+"""
+
+import re
+from datetime import UTC, datetime
+from random import Random
+from typing import Final
+
+#: The statuses after which a request is made again (R5).
+RETRIED_STATUSES: Final = frozenset({429, 503})
+#: The longest Retry-After there is: a number that dates can still be reckoned with (100 years).
+LONGEST_SECONDS: Final = 36_525 * 86_400.0
+
+_JITTER: Final = 0.5  # at most half as much again, and never less: an early retry is a rude one
+_SECONDS: Final = re.compile(r"[0-9]+")
+# Spelled out: strptime and the calendar module speak the language of the machine.
+_MONTHS: Final = "jan feb mar apr may jun jul aug sep oct nov dec"
+_MONTH: Final = rf"(?P<month>{_MONTHS.replace(' ', '|')})"
+_DAY: Final = r"(?P<day>[0-9]{1,2})"
+_TIME: Final = r"(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})"
+_WEEKDAY: Final = r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}"
+_HTTP_DATES: Final = (
+    # IMF-fixdate, and the obsolete form of RFC 850 with its two-digit year
+    rf"{_WEEKDAY}, {_DAY}[ -]{_MONTH}[ -](?P<year>[0-9]{{4}}|[0-9]{{2}}) {_TIME} GMT",
+    # asctime, which names no zone and means UTC
+    rf"{_WEEKDAY} {_MONTH} +{_DAY} {_TIME} (?P<year>[0-9]{{4}})",
+)
+
+
+def parse_retry_after(value: str, now: datetime) -> float | None:
+    """Return the seconds that a Retry-After header asks for, from `now` (RFC 9110 10.2.3).
+
+    `now` is an aware datetime. Takes ASCII digits and all three forms of HTTP-date (5.6.7), in
+    any language environment. A date in the past asks for 0.0; None is for what says nothing.
+    Never raises; numbers beyond `LONGEST_SECONDS` become that.
+    """
+    text = value.strip(" \t")
+    if _SECONDS.fullmatch(text):
+        return min(float(text), LONGEST_SECONDS)
+    when = _http_date(text, now.astimezone(UTC))
+    if when is None:
+        return None
+    return min(max(0.0, (when - now).total_seconds()), LONGEST_SECONDS)
+
+
+def backoff_delay(attempt: int, base: float, cap: float, random: Random) -> float:
+    """Return our own delay in seconds before retry `attempt`, which counts from 0 (R5).
+
+    `base` x 2^attempt, then up to half as much again by chance, at most `cap`.
+    """
+    doublings = min(max(attempt, 0), 1000)  # 2.0 ** 1024 would not be a number any more
+    delay: float = min(cap, base * 2.0**doublings)
+    return min(cap, delay * (1 + _JITTER * random.random()))
+
+
+def hold_for(
+    status: int,
+    retry_after: str | None,
+    now: datetime,
+    attempt: int,
+    base: float,
+    cap: float,
+    random: Random,
+) -> float:
+    """Return for how many seconds a host is left alone after a response (R5, ruling 15).
+
+    After 429, any 5xx and no answer at all (`status` 0) that is our own backoff; after other
+    statuses it is nothing. Retry-After replaces it whatever the status, and is never capped
+    downward. One that asks for no time (`0`, a past date) or says nothing leaves ours as it is.
+    """
+    asked = None if retry_after is None else parse_retry_after(retry_after, now)
+    if asked:
+        return asked
+    ours = status in {0, 429} or status >= 500
+    return backoff_delay(attempt, base, cap, random) if ours else 0.0
+
+
+def _http_date(text: str, now: datetime) -> datetime | None:
+    matches = (re.fullmatch(form, text, re.IGNORECASE | re.ASCII) for form in _HTTP_DATES)
+    found = next((match for match in matches if match), None)
+    if found is None:
+        return None
+    month = _MONTHS.split().index(found["month"].lower()) + 1
+    day, hour, minute, second = (int(found[name]) for name in ("day", "hour", "minute", "second"))
+    if second == 60:  # a leap second, which datetime does not know
+        second = 59
+    moment = (month, day, hour, minute, second)
+    year = int(found["year"])
+    if len(found["year"]) == 2:
+        year = _full_year(year, moment, now)
+    try:
+        return datetime(year, *moment, tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+def _full_year(digits: int, moment: tuple[int, ...], now: datetime) -> int:
+    """Give a two-digit year its century: never more than 50 years ahead (RFC 9110 5.6.7)."""
+    latest = (now.year + 50, now.month, now.day, now.hour, now.minute, now.second)
+    year = now.year // 100 * 100 + 100 + digits
+    while (year, *moment) > latest:
+        year -= 100
+    return year
