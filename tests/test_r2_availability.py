@@ -80,17 +80,17 @@ def test_the_three_phases():
 
 
 def test_a_copy_is_used_for_its_time_and_a_failure_for_less():
-    copy = replace(updated(None, 1000.0, 200, "good", GOOD), awaited=False)
+    copy = replace(updated(None, 1000.0, 200, "good", GOOD), unused=False)
     assert copy.is_usable(1000.0 + DAY - 1, ttl=DAY)
     assert not copy.is_usable(1000.0 + DAY, ttl=DAY)
     assert not copy.is_usable(999.0, ttl=DAY), "a clock that jumped back proves nothing"
-    failed = replace(updated(copy, 1000.0, 503, "unreachable", b""), awaited=False)
+    failed = replace(updated(copy, 1000.0, 503, "unreachable", b""), unused=False)
     assert not failed.is_usable(1000.0 + UNREACHABLE_TTL, ttl=DAY)
 
 
 def test_a_copy_that_makes_a_request_wait_stays_until_it_was_sent():
     waiting = updated(None, 0.0, 200, "good", GOOD)
-    assert waiting.awaited
+    assert waiting.unused
     assert waiting.is_usable(2 * DAY, ttl=1.0)
     assert not waiting.is_usable(LONGEST_WAIT, ttl=1.0)
-    assert updated(waiting, 5.0, None, "unreachable", b"").awaited
+    assert updated(waiting, 5.0, None, "unreachable", b"").unused

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from itertools import pairwise
 
 from tests.contract.conftest import feed, paths, site
 from walsh_scrapy.testing.politeness import assert_polite
@@ -10,7 +11,7 @@ from walsh_scrapy.testing.web import Reply
 
 def gaps(log, host):
     hits = [hit for hit in log if hit.host == host]
-    return [later.started - earlier.ended for earlier, later in zip(hits, hits[1:], strict=False)]
+    return [later.started - earlier.ended for earlier, later in pairwise(hits)]
 
 
 def test_retry_after_is_kept_in_every_form(loopback_web, crawl):

@@ -105,7 +105,7 @@ class BlocklistMiddleware:
         if isinstance(failure.value, NotModified):
             self._keep_on(failure.value.response)
         else:
-            self._keep_last(f"could not be fetched: {reason_of(failure.value)}")
+            self._keep_last(f"the blocklist could not be fetched: {reason_of(failure.value)}")
 
     def _schema_arrived(self, response: Response) -> None:
         self._crawl.state.documents.keep(self._schema_url, self._document(response))
@@ -153,7 +153,7 @@ class BlocklistMiddleware:
         """Go on with the last good list, however old, and say so (R3)."""
         has_one = self._list is not Blocklist.EMPTY
         fallback = "the last good one stays in force" if has_one else "there is none yet"
-        logger.warning("blocklist %s %s; %s", self._url, problem, fallback)
+        logger.warning("%s: %s; %s", self._url, problem, fallback)
         self._crawler.stats.inc_value("walsh/blocklist/failed")
         self._go_on(min(RETRY_SECONDS, self._list.refresh.total_seconds()))
 

@@ -222,6 +222,6 @@ class RobotsMiddleware:
 
     def _mark_used(self, origin: str) -> None:
         read = self._read.get(origin)
-        if read is not None and read.copy.awaited:
+        if read is not None and read.copy.unused:
             self._crawl.state.robots.mark_used(origin)
-            self._read[origin] = _Read(replace(read.copy, awaited=False), read.rules)
+            self._read[origin] = _Read(replace(read.copy, unused=False), read.rules)

@@ -32,7 +32,7 @@ class RobotsCopy:
     status: int | None
     body: bytes | None = None  #: the last good copy; empty where there is none to obey
     failing_since: float | None = None  #: the first failure since that copy
-    awaited: bool = True  #: the request it made wait has not been sent yet (ruling 7)
+    unused: bool = True  #: the request it made wait has not been sent yet (ruling 7)
 
     def is_usable(self, now: float, ttl: float) -> bool:
         """Tell whether this copy still decides, or has to be fetched again.
@@ -41,7 +41,7 @@ class RobotsCopy:
         a Crawl-delay of a day still lets one through.
         """
         lifetime = ttl if self.failing_since is None else min(ttl, UNREACHABLE_TTL)
-        return 0 <= now - self.fetched_at < (LONGEST_WAIT if self.awaited else lifetime)
+        return 0 <= now - self.fetched_at < (LONGEST_WAIT if self.unused else lifetime)
 
     def rules_body(self, policy: Literal["allow", "disallow", "phased"], now: float) -> bytes:
         """Return the robots.txt to obey: the copy, the last good one, or what ``policy`` says."""
@@ -82,5 +82,5 @@ def updated(
         if known is None:
             return failed
         since = now if known.failing_since is None else known.failing_since
-        return replace(known, fetched_at=now, status=status, failing_since=since, awaited=True)
+        return replace(known, fetched_at=now, status=status, failing_since=since, unused=True)
     return RobotsCopy(now, status, body if meaning == "good" else ALLOW_ALL)

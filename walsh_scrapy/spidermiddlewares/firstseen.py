@@ -7,6 +7,7 @@ import logging
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from itemadapter import ItemAdapter
 from scrapy import Request
@@ -42,6 +43,7 @@ class FirstSeenMiddleware:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._crawl = Crawl.of(crawler)
+        self._over: WeakSet[Request] = WeakSet()
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -60,7 +62,8 @@ class FirstSeenMiddleware:
         self, response: Response, result: AsyncIterator[Any]
     ) -> AsyncIterator[Any]:
         """Commit what a response gave; hand on requests, and items never seen before."""
-        source = meta.source(meta.asked_by(response))
+        request = meta.asked_by(response)
+        source = meta.source(request)
         found: list[EntryItem] = []
         try:
             async for item in result:
@@ -73,7 +76,8 @@ class FirstSeenMiddleware:
                 raise
             self._failed(source, str(error))
             return
-        if source is not None:
+        # What an errback returns comes by here as well, but it has nothing to commit.
+        if source is not None and request not in self._over:
             for item in self._commit(source, response, found):
                 yield item
 
@@ -110,6 +114,7 @@ class FirstSeenMiddleware:
         source = meta.source(request)
         if source is None:
             return
+        self._over.add(request)
         if isinstance(error, NotModified):
             self._unchanged(source, error.response)
         elif isinstance(error, Denied):

@@ -105,7 +105,10 @@ def _make_folder(path: str | None) -> None:
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StateError(f"the folder of {path} cannot be made: {error.strerror}") from error
+            raise StateError(
+                f"WALSH_STATE_URL is in the folder of {path}, which cannot be made: "
+                f"{error.strerror}"
+            ) from error
 
 
 def _tune_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - a DBAPI connection

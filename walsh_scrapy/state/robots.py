@@ -39,6 +39,4 @@ class RobotsStore:
     def mark_used(self, origin: str) -> None:
         """Note that the request for whose sake a copy was fetched was sent (ruling 7)."""
         with self._database.write() as connection:
-            connection.execute(
-                update(robots).where(robots.c.origin == origin).values(awaited=False)
-            )
+            connection.execute(update(robots).where(robots.c.origin == origin).values(unused=False))

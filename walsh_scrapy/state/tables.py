@@ -48,7 +48,7 @@ robots = Table(
     Column("status", Integer),
     Column("body", LargeBinary),
     Column("failing_since", Double),
-    Column("awaited", Boolean, nullable=False),
+    Column("unused", Boolean, nullable=False),
 )
 
 blocklist = Table(

@@ -1,0 +1,120 @@
+"""R6 and R9 on the wire: declared targets only, nothing private, no body that is no feed."""
+
+import asyncio
+
+import pytest
+from scrapy import Request
+
+from tests.contract.conftest import feed, paths, site
+from walsh_scrapy.downloadermiddlewares.publicweb import PublicWebMiddleware
+from walsh_scrapy.exceptions import Denied
+from walsh_scrapy.testing.feeds import Post, rss
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.web import Reply, Site, redirect
+
+LINKS = [Post("One", "http://blog.example/one"), Post("Two", "http://blog.example/two.png")]
+
+
+def test_no_link_is_followed_and_nothing_undeclared_is_asked_for(loopback_web, crawl):
+    page = (
+        '<link rel="alternate" href="/feed"><img src="/a.png">'
+        '<meta http-equiv="refresh" content="0;url=/b">'
+    )
+    web = loopback_web(
+        Site(
+            "blog.example",
+            pages={
+                "/feed": Reply(rss("Blog", LINKS), content_type="application/rss+xml"),
+                "/page": Reply(f"<!doctype html><html>{page}</html>", content_type="text/html"),
+            },
+        )
+    )
+    declared = ["http://blog.example/feed", "http://blog.example/page"]
+    result = crawl(web, sources=declared)
+    assert_polite(result.log, declared=declared)
+    assert sorted(paths(result.log)) == [
+        "blog.example/feed",
+        "blog.example/page",
+        "blog.example/robots.txt",
+    ]
+    assert {item["url"] for item in result.items} == {post.link for post in LINKS}
+    assert "an HTML page" in result.stderr
+
+
+def test_a_redirect_passes_every_gate_again_and_carries_nothing(loopback_web, crawl):
+    web = loopback_web(
+        site("old.example", feed=redirect("http://new.example/feed", 302)),
+        site("new.example", "User-agent: *\nDisallow: /feed\n"),
+        site("twice.example", feed=redirect("/second"), second=redirect("/third"), third=feed()),
+        site("loop.example", feed=redirect("/feed")),
+        site("ftp.example", feed=redirect("ftp://files.example/feed")),
+        site("inside.example", feed=redirect("http://127.0.0.1:9/feed")),
+        site("meta.example", feed=redirect("http://169.254.169.254/latest/meta-data/")),
+        site("same.example", feed=redirect("http://blog.example/feed")),
+        site("blog.example"),
+    )
+    hosts = ("old", "twice", "loop", "ftp", "inside", "meta", "same", "blog")
+    result = crawl(web, sources=[f"http://{host}.example/feed" for host in hosts])
+    assert result.exit_code == 0
+    assert_polite(result.log)
+    assert paths(result.log, "new.example") == ["new.example/robots.txt"]
+    assert paths(result.log, "twice.example")[-1] == "twice.example/third"
+    assert not {"127.0.0.1", "169.254.169.254", "files.example"} & {hit.host for hit in result.log}
+    assert paths(result.log).count("blog.example/feed") == 2, "no source vanishes as a duplicate"
+    stats = result.stats
+    assert stats["walsh/sources/denied/publicweb"] == 2
+    assert stats["walsh/sources/denied/robots"] == 1
+    assert stats["walsh/sources/fetched"] == 3
+    assert stats["walsh/sources/failed"] == 2
+
+
+@pytest.mark.parametrize(
+    ("hops", "url", "denied"),
+    [
+        ([], "http://10.0.0.1/", False),  # declared: an operator may crawl his intranet
+        (["http://intranet/"], "http://10.0.0.1/", False),
+        (["http://blog.example/"], "http://10.0.0.1/", True),
+        (["http://blog.example/", "http://blog.example/2"], "http://[::1]/", True),
+        (["http://blog.example/"], "http://2130706433/", True),
+        (["http://blog.example/"], "http://printer.local/", True),
+        (["http://blog.example/"], "http://blog.example/3", False),
+    ],
+)
+def test_a_public_host_may_not_redirect_to_a_private_one(hops, url, denied):
+    class Crawler:
+        class stats:  # noqa: N801
+            inc_value = staticmethod(lambda _name: None)
+
+    gate = PublicWebMiddleware(Crawler)
+    request = Request(url, meta={"redirect_urls": hops} if hops else {})
+    if denied:
+        with pytest.raises(Denied):
+            asyncio.run(gate.process_request(request))
+    else:
+        asyncio.run(gate.process_request(request))
+
+
+def test_bodies_that_can_be_no_feed_are_dropped_at_the_headers(loopback_web, crawl):
+    image = Reply(b"\x89PNG" * 4_000_000, content_type="image/png")
+    web = loopback_web(
+        site("image.example", feed=image),
+        site("empty.example", feed=Reply("", content_type="application/rss+xml")),
+        site("json.example", feed=Reply('{"a": 1}', content_type="application/json")),
+        site("octet.example", feed=Reply(rss("B", ["1"]), content_type="application/octet-stream")),
+        site("html.example", feed=Reply(rss("B", ["1"]), content_type="text/html")),
+        site("large.example", feed=Reply(b"<rss>" + b" " * 16_000_000, content_type="text/xml")),
+    )
+    hosts = ("image", "empty", "json", "octet", "html", "large")
+    result = crawl(
+        web,
+        sources=[f"http://{host}.example/feed" for host in hosts],
+        settings={"RETRY_TIMES": 0},
+    )
+    assert result.exit_code == 0
+    cut = next(hit for hit in result.log if hit.url == "http://image.example/feed")
+    assert not cut.complete
+    assert result.stats["walsh/sources/failed"] == 4
+    assert result.stats["walsh/sources/fetched"] == 2
+    failures = [line for line in result.stderr.splitlines() if " failed: " in line]
+    assert len(failures) == 4, "one line for each, and no traceback"
+    assert "Traceback" not in result.stderr

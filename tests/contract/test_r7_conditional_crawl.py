@@ -1,0 +1,146 @@
+"""R7 on the wire: validators byte for byte, 304, and every entry once (rulings 17 and 19)."""
+
+import pytest
+
+from tests.contract.conftest import feed, site
+from walsh_scrapy.testing.feeds import rss
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.web import Reply, redirect
+
+MODIFIED = "Thu, 01 Jan 2026 12:00:00 GMT"
+
+
+def sent(hit):
+    return hit.header("If-None-Match"), hit.header("If-Modified-Since")
+
+
+def feeds(result):
+    return [hit for hit in result.log if hit.path != "/robots.txt"]
+
+
+@pytest.mark.parametrize(
+    ("etag", "modified"),
+    [
+        ('"abc"', MODIFIED),
+        ('W/"weak, with a comma"', None),
+        ("unquoted", None),
+        (None, "Thu Jan  1 12:00:00 2026"),
+        ('"caf\xe9"', "yesterday"),
+    ],
+)
+def test_validators_are_echoed_exactly_and_304_is_no_new_data(
+    loopback_web, crawl, again, etag, modified
+):
+    web = loopback_web(site("blog.example", feed=feed(etag=etag, last_modified=modified)))
+    first = crawl(web, sources=["http://blog.example/feed"])
+    second = again(web, sources=["http://blog.example/feed"])
+    assert [sent(hit) for hit in feeds(first)] == [(None, None)]
+    assert [(sent(hit), hit.status) for hit in feeds(second)] == [((etag, modified), 304)]
+    assert (len(first.items), len(second.items)) == (2, 0)
+    assert second.stats["walsh/sources/unchanged"] == 1
+    assert_polite(web.log, conditional=True)
+
+
+def test_they_are_replaced_on_every_response_and_never_invented(loopback_web, crawl, again):
+    answers = [
+        feed(headers={"ETag": '"1"'}),
+        feed(headers={"ETag": '"2"'}),  # the same body under another name
+        Reply(status=304, headers={"ETag": '"3"'}),
+        feed(),  # the server forgets
+        feed(),
+    ]
+    web = loopback_web(site("blog.example", feed=answers))
+    runs = [crawl(web, sources=["http://blog.example/feed"])]
+    runs += [again(web, sources=["http://blog.example/feed"]) for _ in range(4)]
+    assert [sent(hit)[0] for run in runs for hit in feeds(run)] == [None, '"1"', '"2"', '"3"', None]
+    assert [len(run.items) for run in runs] == [2, 0, 0, 0, 0]
+
+
+def test_they_belong_to_one_url_and_do_not_travel(loopback_web, crawl, again):
+    web = loopback_web(
+        site(
+            "old.example",
+            feed=[
+                feed(etag='"old"'),
+                redirect("http://new.example/feed", 302),
+                redirect("http://new.example/feed", 302),
+            ],
+        ),
+        site("new.example", feed=feed(etag='"new"')),
+    )
+    sources = ["http://old.example/feed"]
+    crawl(web, sources=sources)
+    second, third = again(web, sources=sources), again(web, sources=sources)
+    assert [(hit.host, sent(hit)[0]) for hit in feeds(second)] == [
+        ("old.example", '"old"'),
+        ("new.example", None),
+    ]
+    assert [(hit.host, sent(hit)[0], hit.status) for hit in feeds(third)] == [
+        ("old.example", None, 302),
+        ("new.example", '"new"', 304),
+    ]
+
+
+def test_an_entry_is_new_once_whatever_its_link_looks_like(loopback_web, crawl, again):
+    def page(link):
+        item = f"<item><title>One</title><link>{link}</link><guid>1</guid></item>"
+        return Reply(
+            f'<rss version="2.0"><channel><title>B</title>{item}</channel></rss>',
+            content_type="application/rss+xml",
+        )
+
+    links = [
+        "http://Blog.example/one",
+        "http://blog.example:80/one/",
+        "http://blog.example/one#top",
+    ]
+    web = loopback_web(site("blog.example", feed=[page(link) for link in links]))
+    counts = [len(crawl(web, sources=["http://blog.example/feed"]).items)]
+    counts += [len(again(web, sources=["http://blog.example/feed"]).items) for _ in links[1:]]
+    assert counts == [1, 0, 0]
+
+
+def test_a_compressed_answer_is_asked_for_and_understood(loopback_web, crawl):
+    web = loopback_web(site("blog.example", feed=feed(gzip=True)))
+    result = crawl(web, sources=["http://blog.example/feed"])
+    hit = feeds(result)[0]
+    assert "gzip" in hit.header("Accept-Encoding")
+    assert hit.answered("Content-Encoding") == "gzip"
+    assert len(result.items) == 2
+
+
+def test_killed_at_any_moment_no_entry_is_lost_or_repeated(loopback_web, crawl):
+    """The record is the state: what a run handed out before it was killed is never new again."""
+    hosts = [f"h{number}.example" for number in range(6)]
+    web = loopback_web(
+        *(
+            site(host, feed=Reply(rss(host, ["1", "2"], f"http://{host}/"), etag='"1"'))
+            for host in hosts
+        )
+    )
+    sources = [f"http://{host}/feed" for host in hosts]
+    quick = {"DOWNLOAD_TIMEOUT": 2}
+    for count in (3, 8, 10, 11):
+        killed = crawl(
+            web,
+            sources=sources,
+            settings=quick,
+            kill_when=lambda log, count=count: len(log) >= count,
+        )
+        assert killed.exit_code in (-9, 0)
+    last = crawl(web, sources=sources, settings=quick)
+    assert last.exit_code == 0
+    assert_polite(web.log)
+    assert entries(crawl) == 12
+    forced = crawl(web, sources=sources, settings=quick, arguments={"force": "1"})
+    assert forced.items == []
+    assert {hit.status for hit in feeds(forced)} == {304}
+
+
+def entries(crawl):
+    import sqlite3
+
+    with sqlite3.connect(crawl.folder / "walsh.sqlite3") as state:
+        (count,) = state.execute("SELECT count(*) FROM entries").fetchone()
+    state.close()
+    return count

@@ -1,0 +1,54 @@
+"""R8 on the wire: a source is asked for once a day or less (ruling 20)."""
+
+from tests.contract.conftest import feed, paths, site
+from walsh_scrapy.testing.web import Reply
+
+
+def test_what_is_not_due_is_not_asked_for_and_said(loopback_web, crawl, again):
+    web = loopback_web(
+        site("blog.example"), site("gone.example", feed=Reply(status=404)), site("new.example")
+    )
+    sources = ["http://blog.example/feed", "http://gone.example/feed"]
+    crawl(web, sources=sources)
+    second = crawl(web, sources=[*sources, "http://new.example/feed"])
+    assert paths(second.log) == ["new.example/robots.txt", "new.example/feed"]
+    assert "2 sources are not due yet, the next one at 20" in second.stderr
+    assert "not due           2   next one at 20" in second.stderr
+    forced = again(web, sources=sources)
+    assert sorted(paths(forced.log)) == ["blog.example/feed", "gone.example/feed"]
+
+
+def test_the_interval_is_the_operators_and_the_sources_own_is_longer(loopback_web, crawl):
+    web = loopback_web(site("blog.example", rare=feed()))
+    sources = [
+        {"url": "http://blog.example/feed"},
+        {"url": "http://blog.example/rare", "every": "P7D"},
+    ]
+    short = {"WALSH_MIN_REVISIT": 0}
+    crawl(web, sources=sources, settings=short)
+    second = crawl(web, sources=sources, settings=short)
+    assert paths(second.log) == ["blog.example/feed"]
+
+
+def test_arguments_choose_and_unknown_ones_are_accepted(loopback_web, crawl):
+    hosts = [f"h{number}.example" for number in range(8)]
+    web = loopback_web(*map(site, hosts))
+    sources = [
+        {"url": f"http://{host}/feed", "tags": ["even"] if n % 2 == 0 else []}
+        for n, host in enumerate(hosts)
+    ]
+    asked = [
+        {
+            hit.host
+            for hit in crawl(
+                web,
+                sources=sources,
+                arguments={"shard": f"{part}/2", "force": "1", "_job": "6487ec"},
+            ).log
+        }
+        for part in (1, 2)
+    ]
+    assert asked[0] | asked[1] == set(hosts)
+    assert not asked[0] & asked[1]
+    even = crawl(web, sources=sources, arguments={"only": "even", "force": "1"})
+    assert {hit.host for hit in even.log} == set(hosts[::2])

@@ -1,0 +1,94 @@
+"""Bad input stops the start: one line that says what, where and what to do, and no request."""
+
+import sqlite3
+
+import pytest
+
+from tests.contract.conftest import site
+
+SOURCES = ["http://blog.example/feed"]
+
+
+def refused(result):
+    """The one line that a refused start leaves on the terminal."""
+    assert result.exit_code not in (0, -9)
+    assert result.log == []
+    assert "Traceback" not in result.stderr
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("walsh-scrapy: ")]
+    return line
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("missing.toml", None, ["missing.toml", "no such file"]),
+        ("s.toml", "[[source]\nurl=", ["s.toml", "line 1"]),
+        ("s.toml", "[[source]]\nname = 'x'\n", ["s.toml", "1", "no URL"]),
+        ("s.toml", "[[source]]\nurl = 'ftp://a.example/f'\n", ["s.toml", "ftp://a.example/f"]),
+        ("s.toml", "[[source]]\nurl='http://a.example/'\nkind='rss'\n", ["s.toml", "kind", "rss"]),
+        ("s.toml", "", ["s.toml", "no source"]),
+        ("s.yaml", "url: x", ["s.yaml", ".toml"]),
+    ],
+)
+def test_a_wrong_sources_file(loopback_web, crawl, tmp_path, name, text, words):
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    line = refused(crawl(loopback_web(site("blog.example")), sources=tmp_path / name))
+    assert [word for word in words if word not in line] == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "words"),
+    [
+        ("WALSH_MIN_INTERVAL", "0.1", ["from 1", "0.1"]),
+        ("WALSH_MIN_INTERVAL", "fast", ["number", "fast"]),
+        ("WALSH_ROBOTS_UNREACHABLE", "ignore", ['"allow"', "ignore"]),
+        ("WALSH_ROBOTS_TTL", "604800", ["86400"]),
+        ("WALSH_MIN_INTERVALL", "2", ["did you mean WALSH_MIN_INTERVAL?"]),
+        ("WALSH_SCOPE", "any", ["Walsh-Research identity"]),
+        ("WALSH_SERIAL", "False", ["Walsh-Research identity"]),
+        ("WALSH_USER_AGENT", "Mozilla/5.0", ["exactly", "R1"]),
+        ("WALSH_BLOCKLIST_URL", "/etc/blocklist.json", ["http or https"]),
+        ("WALSH_STATE_URL", "mysterydb://x/y", ["WALSH_STATE_URL"]),
+        ("WALSH_STATE_URL", "sqlite:////proc/nowhere/state.sqlite3", ["/proc/nowhere"]),
+    ],
+)
+def test_a_bad_setting(loopback_web, crawl, setting, value, words):
+    result = crawl(loopback_web(site("blog.example")), sources=SOURCES, settings={setting: value})
+    line = refused(result)
+    assert [word for word in [setting, *words] if word not in line] == []
+
+
+def test_a_bad_argument(loopback_web, crawl):
+    web = loopback_web(site("blog.example"))
+    line = refused(crawl(web, sources=SOURCES, arguments={"shard": "3/2"}))
+    assert "3/2" in line
+
+
+def test_a_damaged_state_is_never_overwritten(loopback_web, crawl):
+    web = loopback_web(site("blog.example"))
+    crawl.folder.mkdir(parents=True)
+    state = crawl.folder / "walsh.sqlite3"
+    state.write_bytes(b"this was a database once " * 100)
+    before = state.read_bytes()
+    line = refused(crawl(web, sources=SOURCES))
+    assert "walsh.sqlite3" in line
+    assert state.read_bytes() == before
+
+
+def test_a_state_of_another_version_is_refused(loopback_web, crawl):
+    web = loopback_web(site("blog.example"))
+    crawl(web, sources=SOURCES)
+    with sqlite3.connect(crawl.folder / "walsh.sqlite3") as state:
+        state.execute("UPDATE schema_version SET version = 99")
+    state.close()
+    web.clear()
+    line = refused(crawl(web, sources=SOURCES, arguments={"force": "1"}))
+    assert "99" in line
+
+
+def test_a_log_file_gets_the_line_as_well(loopback_web, crawl, tmp_path):
+    log = tmp_path / "job.log"
+    web = loopback_web(site("blog.example"))
+    crawl(web, sources=tmp_path / "missing.toml", settings={"LOG_FILE": log})
+    assert "missing.toml" in log.read_text()
