@@ -20,6 +20,9 @@ LOG_SHORT_NAMES = True
 STATS_DUMP = False
 LOGSTATS_INTERVAL = 0
 
+# A feed that is further away has lost its way (was: 20).
+REDIRECT_MAX_TIMES = 5
+
 FEED_EXPORT_ENCODING = "utf-8"
 # An empty field is an empty XML element, not the word None.
 FEED_EXPORTERS = {"xml": "walsh_scrapy.items.XmlExporter"}

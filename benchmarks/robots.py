@@ -1,0 +1,202 @@
+"""robots.txt: against Protego on a file of 50 KB, and the worst files of 500 KiB that we know.
+
+    python benchmarks/robots.py
+
+Goals: ratio <= 1.0; for each worst file <= 50 ms to parse and select our group, <= 5 ms a verdict
+on a URL of 2 KB, <= 20 MiB. Times are CPU time, the best of several rounds.
+"""
+
+import gc
+import tracemalloc
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
+from string import ascii_letters
+from time import process_time
+
+from protego import Protego
+
+from walsh_scrapy.policy.robots import RobotsTxt, Rules
+
+TOKEN = "Walsh-Research"
+LIMIT = 500 * 1024
+ROUNDS = 7
+
+
+def ordinary_file(size: int = 50_000) -> str:
+    """Return a file as large sites have them: a few named groups, then many rules for all."""
+    words = ("account", "basket", "search", "print", "archive", "tag", "user", "api", "media")
+    lines = ["# robots.txt", ""]
+    for bot in ("Badbot", "Otherbot", "Grabber/2.0"):
+        lines += [f"User-agent: {bot}", "Disallow: /", ""]
+    lines += ["User-agent: *", "Crawl-delay: 5", ""]
+    for number in count():
+        word = words[number % len(words)]
+        lines.append(f"Disallow: /{word}/{number}/")
+        if number % 7 == 0:
+            lines.append(f"Allow: /{word}/{number}/public")
+        if number % 11 == 0:
+            lines.append(f"Disallow: /*/{word}?id={number}")
+        if number % 23 == 0:
+            lines.append(f"Disallow: /{word}/*.{number}$")
+        if sum(map(len, lines)) + len(lines) > size:
+            return "\n".join([*lines, "Sitemap: https://example.com/sitemap.xml", ""])
+    raise AssertionError
+
+
+def urls(number: int = 1_000) -> list[str]:
+    """Return as many different URLs, some of them named by a rule."""
+    words = ("account", "blog", "search", "2024", "news", "feed", "user")
+    return [
+        f"https://example.com/{words[i % len(words)]}/{i}/item-{i}.html" + ("?id=7" * (i % 5 == 0))
+        for i in range(number)
+    ]
+
+
+def select(body: bytes) -> Rules:
+    return RobotsTxt.parse(body).rules_for(TOKEN)
+
+
+def ours(body: bytes, targets: list[str]) -> int:
+    rules = select(body)
+    return sum(rules.verdict(url).allowed for url in targets)
+
+
+def theirs(body: bytes, targets: list[str]) -> int:
+    parser = Protego.parse(body.decode())
+    return sum(parser.can_fetch(url, TOKEN) for url in targets)
+
+
+def seconds(function: Callable[[], object]) -> float:
+    gc.collect()
+    start = process_time()
+    function()
+    return process_time() - start
+
+
+def compare_with_protego() -> None:
+    """Print parse + 1,000 verdicts of both, taken in turns."""
+    body, targets = ordinary_file().encode(), urls()
+    if ours(body, targets) != theirs(body, targets):
+        raise AssertionError("the two readers do not agree on an ordinary file")
+    rounds = [
+        (seconds(partial(ours, body, targets)), seconds(partial(theirs, body, targets)))
+        for _ in range(ROUNDS)
+    ]
+    mine, peer = (min(times) for times in zip(*rounds, strict=True))
+    print(f"50 KB file, parse + 1,000 verdicts: {mine * 1e3:.2f} ms, Protego {peer * 1e3:.2f} ms")
+    print(f"ratio {mine / peer:.2f} (goal <= 1.0)\n")
+
+
+def filled(line: Callable[[int], str], head: str = "User-agent: *") -> bytes:
+    """Return 500 KiB of lines, each made from its number."""
+
+    def lines() -> Iterator[str]:
+        size = len(head)
+        yield head
+        for number in count():
+            text = line(number)
+            size += len(text) + 1
+            if size > LIMIT:
+                return
+            yield text
+
+    return "\n".join(lines()).encode("latin-1")
+
+
+def name(number: int) -> str:
+    """Return a short name of letters only, different for each number."""
+    letters = ascii_letters[number % 52]
+    while number := number // 52:
+        letters += ascii_letters[number % 52]
+    return letters
+
+
+def worst_files() -> dict[str, bytes]:
+    """Return files made to be slow to read, each for another reason."""
+    version_2 = "User-agent: *\nRobot-version: 2.0"
+    return {
+        "different rules": filled(lambda i: f"Allow:/{i:x}"),
+        "shortest rules": filled(lambda i: f"Allow {name(i)}"),
+        "rules with specials": filled(lambda i: f"Allow:/{chr(33 + i % 90)}{i:x}"),
+        "escaped rules": filled(lambda i: f"Disallow:/%41{i:x}"),
+        "escaped queries": filled(lambda i: f"Allow:/?%2F{i:x}"),
+        "rules cut in an escape": filled(lambda i: f"Allow:/{i:x}%"),
+        "anchored rules": filled(lambda i: f"Allow:/{i:x}$"),
+        "wildcard rules": filled(lambda i: f"Allow:*{i:x}"),
+        "three stars each": filled(
+            lambda i: f"Allow:*{name(i % 52)}*{name(i // 52 % 52)}*{name(i // 2704 % 52)}!"
+        ),
+        "a thousand stars each": filled(lambda i: f"Allow:{'*a' * 1_000}b{i}"),
+        "wildcards, escaped": filled(lambda i: f"Allow:/*%2F{i:x}"),
+        "wildcards, almost found": filled(lambda i: f"Allow:/*/a%2F*a/{i}"),
+        "all stars": filled(lambda i: "Disallow:" + "*" * (40 + i % 40)),
+        "one line of stars": b"User-agent: *\nDisallow: /" + b"*a" * 250_000,
+        "one endless line": b"User-agent: *\nDisallow: /" + b"a" * 510_000,
+        "%41 runs": filled(lambda i: f"Disallow:/{'%41' * 1_000}{i}"),
+        "one line of %41": b"User-agent: *\nDisallow: /" + b"%41" * 170_000,
+        "one line of %": b"User-agent: *\nAllow: /" + b"%" * 510_000,
+        "one line of $": b"User-agent: *\nAllow: /" + b"$" * 510_000,
+        "one line of no ASCII": b"User-agent: *\nAllow: /" + bytes(range(128, 256)) * 3_900,
+        "only User-agent lines": filled(lambda i: f"useragent:{name(i)}"),
+        "stacked agents x rules": filled(
+            lambda i: f"User-agent: {name(i)}" if i < 15_000 else f"Disallow: /{i:x}"
+        ),
+        "groups naming us": filled(lambda i: f"useragent:walsh\nallow:{name(i)}"),
+        "groups for all": filled(lambda i: f"useragent:*\nallow:{name(i)}"),
+        "groups of comments": filled(lambda i: f"useragent:*\ncomment:{name(i)}"),
+        "groups of version 2": filled(lambda i: f"useragent:*\nrobot-version:2\nallow:{name(i)}"),
+        "different delays": filled(lambda i: f"crawl-delay:{i}"),
+        "different rates": filled(lambda i: f"request-rate:1/{i + 1} 0000-{i % 24:02}00"),
+        "different windows": filled(lambda i: f"visit-time:{i % 24:02}{i // 24 % 60:02}-0000"),
+        "comments": filled(lambda i: f"comment:{name(i)}"),
+        "sitemaps": filled(lambda i: f"sitemap:{name(i)}"),
+        "version 2, in order": filled(lambda i: f"Allow:{name(i)}", version_2),
+        "version 2, wildcards": filled(lambda i: f"Allow:*{name(i)}", version_2),
+        "version 2, brackets": filled(lambda i: f"Allow:*[{name(i)}]?", version_2),
+        "version 2, one pattern": f"{version_2}\nAllow: /{'*a?' * 4_900}".encode(),
+        "empty lines": b"\n" * LIMIT,
+        "unknown lines": b"a:b\n" * (LIMIT // 4),
+        "blanks": b"User-agent: *\nDisallow" + b" " * 500_000,
+    }
+
+
+#: URLs of 2 KB, each slow for another kind of rules.
+LONG_URLS = (
+    "/" + "a" * 2_000,
+    "/" + ascii_letters * 38,
+    "/" + "%41" * 666,
+    "/?" + "/a" * 1_000,
+    "/" + ":" * 2_000,
+    "/" + "\u00e9" * 1_000,
+)
+
+
+def peak_mib(body: bytes) -> float:
+    tracemalloc.start()
+    rules = select(body)
+    rules.verdict(LONG_URLS[0])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak / 2**20
+
+
+def show_worst_files() -> None:
+    """Print what each of the worst files costs, and the worst of all."""
+    print(f"{'500 KiB of':26} {'parse ms':>9} {'verdict ms':>11} {'MiB':>6}")
+    costs = []
+    for title, body in worst_files().items():
+        parse = min(seconds(partial(select, body)) for _ in range(ROUNDS))
+        rules = select(body)
+        verdict = max(
+            min(seconds(partial(rules.verdict, url)) for _ in range(3)) for url in LONG_URLS
+        )
+        costs.append((parse * 1e3, verdict * 1e3, peak_mib(body)))
+        print(f"{title:26} {costs[-1][0]:9.1f} {costs[-1][1]:11.2f} {costs[-1][2]:6.1f}")
+    parse, verdict, peak = map(max, zip(*costs, strict=True))
+    print(f"{'worst (goals 50, 5, 20)':26} {parse:9.1f} {verdict:11.2f} {peak:6.1f}")
+
+
+if __name__ == "__main__":
+    compare_with_protego()
+    show_worst_files()

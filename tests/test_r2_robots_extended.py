@@ -1,0 +1,293 @@
+"""R4 and ruling 13: Crawl-delay, and the extended standard 2.0 where it is stricter."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from walsh_scrapy.policy.robots import RobotsTxt
+
+
+def rules_of(*lines):
+    return RobotsTxt.parse("\n".join(["User-agent: *", *lines]).encode()).rules_for("any")
+
+
+def at(hour, minute=0, second=0, zone=UTC):
+    return datetime(2026, 5, 23, hour, minute, second, tzinfo=zone)
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("10", 10.0),
+        ("0", 0.0),
+        ("0.5", 0.5),
+        (".5", 0.5),
+        ("5.", 5.0),
+        ("010", 10.0),
+        ("99999999999", 99999999999.0),
+        ("2 # seconds", 2.0),
+    ],
+)
+def test_a_crawl_delay_is_an_ascii_decimal(value, seconds):
+    rules = rules_of(f"Crawl-delay: {value}")
+    assert (rules.crawl_delay, rules.warnings) == (seconds, ())
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "-1",
+        "+1",
+        "1e3",
+        "1e308",
+        "nan",
+        "inf",
+        "1_000",
+        "\uff11\uff10",
+        "٣",
+        "10s",
+        "10 s",
+        "1,5",
+        ".",
+        "",
+        "9" * 400,
+        "0x10",
+        "1 2",
+    ],
+)
+def test_any_other_crawl_delay_is_ignored_with_a_warning(value):
+    rules = rules_of("Crawl-delay: 3", f"Crawl-delay: {value}")
+    assert rules.crawl_delay == 3
+    ((line, sentence),) = rules.warnings
+    assert line == 3
+    assert "ignored" in sentence
+
+
+@pytest.mark.parametrize("values", [(1, 10), (10, 1)])
+def test_of_several_crawl_delays_the_largest_counts(values):
+    assert rules_of(*(f"Crawl-delay: {value}" for value in values)).crawl_delay == 10
+
+
+@pytest.mark.parametrize("key", ["crawl-delay:", "Crawl delay:", "CRAWLDELAY :", "Crawl-delay"])
+def test_slips_in_crawl_delay_count(key):
+    assert rules_of(f"{key} 7").crawl_delay == 7
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["0600-0845", "06:00-08:45", "0600 0845", "6:00 - 8:45", "600 845", "06:00 08:45 UTC"],
+)
+@pytest.mark.parametrize(
+    ("now", "opening"),
+    [
+        (at(5, 59, 59), at(6)),
+        (at(6), at(6)),
+        (at(7, 12, 3), at(7, 12, 3)),
+        (at(8, 45, 59), at(8, 45, 59)),
+        (at(8, 46), at(6) + timedelta(days=1)),
+        (at(23, 59), at(6) + timedelta(days=1)),
+    ],
+)
+def test_a_visit_time_includes_the_minutes_it_names(value, now, opening):
+    assert rules_of(f"Visit-time: {value}").opens(now) == opening
+
+
+@pytest.mark.parametrize(
+    ("now", "opening"),
+    [
+        (at(22), at(22)),
+        (at(0), at(0)),
+        (at(3, 0, 30), at(3, 0, 30)),
+        (at(3, 1), at(22)),
+        (at(21, 59), at(22)),
+    ],
+)
+def test_a_visit_time_may_cross_midnight(now, opening):
+    assert rules_of("Visit-time: 2200-0300").opens(now) == opening
+
+
+@pytest.mark.parametrize(
+    ("now", "opening"),
+    [
+        (at(1), at(1)),
+        (at(3), at(12)),
+        (at(12, 30), at(12, 30)),
+        (at(14), at(1) + timedelta(days=1)),
+    ],
+)
+def test_several_visit_times_are_alternatives(now, opening):
+    assert rules_of("Visit-time: 1200-1259", "Visit-time: 0100-0159").opens(now) == opening
+
+
+def test_visit_times_are_utc_whatever_zone_is_asked_in():
+    zone = timezone(timedelta(hours=-5))
+    opening = rules_of("Visit-time: 0600-0845").opens(at(0, 30, 5, zone))
+    assert (opening, opening.tzinfo) == (at(1, zone=zone), zone)
+
+
+def test_a_site_without_visit_time_is_always_open():
+    assert rules_of("Crawl-delay: 1").opens(at(4, 5, 6)) == at(4, 5, 6)
+
+
+def test_24_00_is_the_end_of_the_day():
+    assert rules_of("Visit-time: 0600-2400").opens(at(23, 59, 59)) == at(23, 59, 59)
+    assert rules_of("Visit-time: 0600-24:00").opens(at(0)) == at(6)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "0600",
+        "2400-0600",
+        "0660-0700",
+        "2500-2600",
+        "\uff10\uff16\uff10\uff10-0845",
+        "06-08",
+        "0600-0845-0900",
+        "06:00am-08:45am",
+        "0600-0845 EST",
+        "-0600-0845",
+    ],
+)
+def test_a_malformed_visit_time_is_ignored_with_a_warning(value):
+    rules = rules_of(f"Visit-time: {value}")
+    assert rules.opens(at(3)) == at(3)
+    assert [line for line, _ in rules.warnings] == [2]
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("10/60", 6.0),
+        ("10/10m", 60.0),
+        ("20/1h", 180.0),
+        ("100/24h", 864.0),
+        ("1/1d", 86_400.0),
+        ("1/30M", 1800.0),
+        ("1/5s", 5.0),
+        ("1 / 5", 5.0),
+        ("1/m", 60.0),
+        ("3/1", 1 / 3),
+    ],
+)
+def test_a_request_rate_is_documents_in_a_time(value, seconds):
+    rules = rules_of(f"Request-rate: {value}")
+    assert rules.interval(at(3)) == pytest.approx(seconds)
+    assert rules.crawl_delay is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "1",
+        "0/10",
+        "1/0",
+        "0/0",
+        "-1/10",
+        "1/-10",
+        "\uff11/\uff11\uff10",
+        "1/10w",
+        "1.5/10",
+        "1//10",
+        "/10",
+        "1/",
+        "1/10m 1300",
+        "1/10m 1300-2500",
+        "1/10m always",
+        "9" * 20 + "/1",
+    ],
+)
+def test_a_malformed_request_rate_is_ignored_with_a_warning(value):
+    rules = rules_of(f"Request-rate: {value}")
+    assert rules.interval(at(13, 30)) is None
+    assert [line for line, _ in rules.warnings] == [2]
+
+
+@pytest.mark.parametrize("value", ["1/10m 1300-1659", "1/10m 1300 1659", "1/10m  13:00-16:59"])
+def test_a_request_rate_may_have_a_window(value):
+    rules = rules_of(f"Request-rate: {value}")
+    seconds = [rules.interval(now) for now in (at(12, 59), at(13), at(16, 59, 59), at(17))]
+    assert seconds == [None, 600, 600, None]
+
+
+def test_of_the_rates_in_force_the_slowest_counts():
+    rules = rules_of("Request-rate: 1/10", "Request-rate: 1/20", "Request-rate: 1/5 0000-0559")
+    assert (rules.interval(at(3)), rules.interval(at(12))) == (20, 20)
+    rules = rules_of("Request-rate: 1/10", "Request-rate: 1/60 0000-0559")
+    assert (rules.interval(at(3)), rules.interval(at(12))) == (60, 10)
+
+
+def test_comments_are_kept_in_order_without_control_characters():
+    rules = rules_of("Comment: mind the gap # or not", "comment: \x1b[31mgrüß dich\x07", "Comment:")
+    assert rules.comments == ("mind the gap", "[31mgrüß dich", "")
+
+
+def allowed(url, *lines):
+    return rules_of("Robot-version: 2.0", *lines).verdict(url).allowed
+
+
+@pytest.mark.parametrize(
+    ("lines", "url", "expected"),
+    [
+        (["Allow: *.html", "Disallow: *"], "/a.html", True),
+        (["Allow: *.html", "Disallow: *"], "/a/b.html", True),
+        (["Allow: *.html", "Disallow: *"], "/a.html?b", False),
+        (["Disallow: *", "Allow: *.html"], "/a.html", False),
+        (["Allow: /docs/public*", "Disallow: /docs*"], "/docs/public/a", True),
+        (["Disallow: /docs*", "Allow: /docs/public*"], "/docs/public/a", False),
+        (["Allow: /docs*", "Disallow: /docs/private*"], "/docs/private/a", False),
+        (["Allow: /public", "Disallow: *"], "/public", True),
+        (["Allow: /public", "Disallow: *"], "/public/a", False),
+        (["Disallow: /private"], "/private/a", False),
+        (["Allow: /a?c", "Disallow: /*"], "/abc", False),
+        (["Disallow: /a?c"], "/abc", False),
+        (["Disallow: /a?c"], "/a/c", False),
+        (["Disallow: /a?c"], "/abbc", True),
+        (["Disallow: *[0-9].html"], "/a7.html", False),
+        (["Disallow: *[!0-9].html"], "/a7.html", True),
+        (["Disallow: *[^0-9].html"], "/ax.html", False),
+        (["Disallow: /[]]"], "/]", False),
+        (["Disallow: /[ab"], "/[ab", False),
+        (["Disallow: /%61?"], "/a%C3", False),
+        (["Disallow: /a$"], "/a$", False),
+        (["Allow: /a*"], "/b", True),
+        (["Disallow:"], "/b", True),
+        (["Disallow: /"], "/robots.txt", True),
+    ],
+)
+def test_version_2_is_read_in_order_with_shell_patterns_too(lines, url, expected):
+    assert allowed(url, *lines) is expected
+
+
+@pytest.mark.parametrize("version", ["2.0", "2", "2.1", "2.0.0", "2.0.0 2.0"])
+def test_version_2_in_every_spelling(version):
+    lines = ["Disallow: *", "Allow: *.html"]
+    assert not rules_of(f"Robot-version: {version}", *lines).verdict("/a.html").allowed
+    assert not rules_of(*lines, f"Robot-version: {version}").verdict("/a.html").allowed
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.0.0", "", "20", "3.0", "x"])
+def test_any_other_version_is_the_rfc_alone(version):
+    lines = [f"Robot-version: {version}", "Disallow: *", "Allow: *.html"]
+    assert rules_of(*lines).verdict("/a.html").allowed
+
+
+def test_only_the_groups_that_declare_version_2_are_read_in_order():
+    text = (
+        "User-agent: us\nDisallow: /a*\nAllow: /a/b\n"
+        "User-agent: us\nRobot-version: 2.0\nDisallow: /c*\nAllow: /c/d\n"
+    )
+    rules = RobotsTxt.parse(text.encode()).rules_for("us")
+    assert rules.verdict("/a/b").allowed
+    assert not rules.verdict("/c/d").allowed
+    assert (rules.verdict("/c/d").rule, rules.verdict("/c/d").line) == ("Disallow: /c*", 6)
+
+
+def test_an_ordered_reading_too_costly_denies_and_says_so():
+    many = rules_of("Robot-version: 2.0", *(f"Allow: /{number}" for number in range(2_001)))
+    assert many.verdict("/x").undecided
+    long = rules_of("Robot-version: 2.0", "Allow: /" + "*a?" * 5_000, "Disallow: /b")
+    assert long.verdict("/" + "a" * 2_000).undecided
+    assert not long.verdict("/" + "a" * 2_000).allowed
