@@ -23,8 +23,7 @@ def test_every_export_has_the_same_columns(loopback_web, crawl, tmp_path):
         "jsonl": [json.loads(line) for line in files["jsonl"].read_text().splitlines()],
         "csv": list(csv.DictReader(files["csv"].read_text().splitlines())),
         "xml": [
-            {field.tag: field.text for field in item}
-            for item in ET.parse(files["xml"]).getroot()
+            {field.tag: field.text for field in item} for item in ET.parse(files["xml"]).getroot()
         ],
     }
     for suffix, items in read.items():

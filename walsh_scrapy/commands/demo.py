@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from scrapy.commands import ScrapyCommand
 
+from walsh_scrapy.report.counts import Counts
+
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
@@ -56,7 +58,7 @@ class Command(ScrapyCommand):
             runs = [_crawl(web, Path(folder), sources, number, console) for number in (1, 2)]
             terms: Terms = {**DEMO_TERMS, "crawl_delays": web.crawl_delays}
             broken = violations(web.log, **terms)
-        broken += [f"a crawl ended with {run.exit_code}" for run in runs if run.exit_code]
+        broken += [problem for run in runs for problem in _unfinished(run, len(sources))]
         console.print(demo_table(sites, [run.log for run in runs]))
         console.print(entries_table([run.items for run in runs]))
         for sentence in broken:
@@ -87,3 +89,10 @@ def _crawl(
     requests, entries = len(result.log), len(result.items)
     console.print(f"  {requests} requests, {entries} new entries, {result.seconds:.0f} s")
     return result
+
+
+def _unfinished(run: CrawlResult, sources: int) -> list[str]:
+    """Say what a log cannot show: a run that failed, or a source nobody asked for."""
+    done = Counts.of(run.stats).done
+    problems = [f"a run ended with exit status {run.exit_code}"] if run.exit_code else []
+    return problems + [f"{done} of {sources} sources came to an end"] * (done != sources)

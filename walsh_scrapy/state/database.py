@@ -114,7 +114,12 @@ def _make_folder(path: str | None) -> None:
 def _tune_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - a DBAPI connection
     # Transactions are begun by us, below: the driver's own begin would take its lock too late.
     connection.isolation_level = None
-    for pragma in ("busy_timeout=10000", "journal_mode=WAL", "synchronous=NORMAL"):
+    for pragma in (
+        "busy_timeout=10000",
+        "journal_mode=WAL",
+        "synchronous=NORMAL",
+        "foreign_keys=ON",
+    ):
         connection.execute(f"PRAGMA {pragma}").close()
 
 

@@ -1,0 +1,52 @@
+"""`scrapy demo` shows the main job in under two minutes, and fails if any rule is broken."""
+
+import subprocess
+import sys
+
+import pytest
+
+from walsh_scrapy.commands.demo import Command
+from walsh_scrapy.report.demo import told
+from walsh_scrapy.testing import politeness
+from walsh_scrapy.testing.demoweb import SOURCES, demo_web
+
+
+@pytest.fixture(scope="module")
+def demo(pytestconfig):
+    return subprocess.run(
+        [sys.executable, "-m", "scrapy", "demo"],
+        cwd=pytestconfig.rootpath,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_it_breaks_no_rule_and_says_so(demo):
+    assert demo.returncode == 0, demo.stdout + demo.stderr
+    assert "No rule was broken." in demo.stdout
+    assert "Traceback" not in demo.stderr
+
+
+def test_it_shows_every_host_and_what_it_saw(demo):
+    sites, _ = demo_web()
+    assert len(sites) >= 12
+    for site in sites:
+        assert f" {site.host} " in demo.stdout
+    for shown in ("no byte sent", "429", "503", "301", "304", "Crawl-delay: 2", "HTML"):
+        assert shown in demo.stdout
+    assert "http://blog.example/feed.xml" in demo.stdout
+
+
+def test_a_broken_rule_or_a_lost_source_is_exit_status_1(monkeypatch, capsys):
+    monkeypatch.setattr(politeness, "violations", lambda *_args, **_terms: ["R9: invented"])
+    monkeypatch.setattr("walsh_scrapy.testing.demoweb.SOURCES", SOURCES[:1])
+    command = Command()
+    command.run([], None)
+    assert command.exitcode == 1
+    assert "R9: invented" in capsys.readouterr().out
+
+
+def test_a_host_that_saw_nothing_is_said_to_have_seen_nothing():
+    assert told([]) == "no byte sent"

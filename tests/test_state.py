@@ -1,0 +1,220 @@
+"""The state: the same answers on SQLite and PostgreSQL, all of a change or nothing of it."""
+
+import contextlib
+import uuid
+
+import pytest
+from sqlalchemy import create_engine, insert, select, text
+from sqlalchemy.exc import IntegrityError, OperationalError
+
+from walsh_scrapy.policy.availability import RobotsCopy
+from walsh_scrapy.policy.pacing import HostTimes
+from walsh_scrapy.state import State, StateError
+from walsh_scrapy.state.database import Database
+from walsh_scrapy.state.documents import Document
+from walsh_scrapy.state.sources import EntryRecord, SourceRecord
+from walsh_scrapy.state.tables import requests
+from walsh_scrapy.state.wirelog import KEEP_SECONDS, Exchange
+
+SERVER = "postgresql+psycopg://postgres@127.0.0.1:5432/test"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path):
+    """The URL of an empty database of each kind."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'folder' / 'state.sqlite3'}"
+        return
+    name = f"walsh_{uuid.uuid4().hex}"
+    server = create_engine(
+        SERVER, isolation_level="AUTOCOMMIT", connect_args={"connect_timeout": 2}
+    )
+    try:
+        with server.connect() as connection:
+            connection.execute(text(f"CREATE DATABASE {name}"))
+    except OperationalError:
+        server.dispose()
+        pytest.skip("there is no PostgreSQL at 127.0.0.1:5432")
+    yield SERVER.rsplit("/", 1)[0] + f"/{name}"
+    with server.connect() as connection:
+        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+    server.dispose()
+
+
+@pytest.fixture
+def opened(url):
+    """Open the same database as often as wanted, as several processes would."""
+    with contextlib.ExitStack() as stack:
+
+        def once():
+            return stack.enter_context(contextlib.closing(State(url)))
+
+        yield once
+
+
+@pytest.fixture
+def state(opened):
+    return opened()
+
+
+def test_a_host_goes_to_one_of_two_who_want_it(opened):
+    ours, theirs = opened().ledger, opened().ledger
+    assert ours.take("a.example", now=100.0, spacing=1.0, lease=65.0) == 0.0
+    assert theirs.take("a.example", now=100.5, spacing=1.0, lease=65.0) == 165.0
+    ours.release("a.example", now=102.0, interval=3.0)
+    assert theirs.take("a.example", now=103.0, spacing=1.0, lease=65.0) == 105.0
+    assert theirs.take("a.example", now=105.0, spacing=1.0, lease=65.0) == 0.0
+    assert ours.take("b.example", now=105.0, spacing=1.0, lease=65.0) == 0.0
+
+
+def test_a_dead_holders_lease_runs_out(opened):
+    ours, theirs = opened().ledger, opened().ledger
+    ours.take("a.example", now=100.0, spacing=1.0, lease=65.0)
+    assert theirs.take("a.example", now=165.0, spacing=1.0, lease=65.0) == 0.0
+
+
+def test_a_hold_is_seen_by_everyone_and_outlives_a_lease(opened):
+    ours, theirs = opened().ledger, opened().ledger
+    ours.take("a.example", 100.0, 1.0, 65.0)
+    ours.release("a.example", 101.0, 1.0)
+    ours.change("a.example", 101.0, lambda times: times.struck(101.0, 100.0).held(101.0, 30.0))
+    times = theirs.times("a.example", 102.0)
+    assert (times.strikes, times.hold_until) == (1, 131.0)
+    assert theirs.take("a.example", 130.9, 1.0, 65.0) == 131.0
+
+
+def test_a_change_that_lost_the_race_is_decided_anew(opened):
+    ours, theirs = opened().ledger, opened().ledger
+    ours.release("a.example", 100.0, 1.0)
+    seen = []
+
+    def decide(times):
+        seen.append(times.interval)
+        return times.widened(times.interval + 1.0)
+
+    assert ours.change("a.example", 100.0, decide).interval == 2.0
+    assert theirs.change("a.example", 100.0, decide).interval == 3.0
+    assert seen == [1.0, 2.0]
+
+
+def test_after_a_jump_back_the_ledger_counts_from_now(state):
+    state.ledger.release("a.example", now=10_000.0, interval=5.0)
+    assert state.ledger.take("a.example", 6_400.0, 1.0, 65.0) == 6_405.0
+    assert state.ledger.take("a.example", 6_404.0, 1.0, 65.0) == 6_405.0, "it is noted once"
+    assert state.ledger.take("a.example", 6_405.0, 1.0, 65.0) == 0.0
+
+
+def test_an_unseen_host_has_empty_times_and_reading_writes_nothing(state):
+    assert state.ledger.times("a.example", 100.0) == HostTimes()
+
+
+def test_robots_copies_and_documents_come_back_as_they_were(state):
+    copy = RobotsCopy(100.0, 503, b"User-agent: *\n\xff", failing_since=99.0, unused=True)
+    state.robots.keep("https://a.example:443", copy)
+    assert state.robots.find("https://a.example:443") == copy
+    assert state.robots.find("http://a.example:80") is None
+    state.robots.mark_used("https://a.example:443")
+    assert not state.robots.find("https://a.example:443").unused
+    document = Document(b"{}", b'W/"\xe9"', None, 100.0)
+    state.documents.keep("https://operator.example/list.json", document)
+    assert state.documents.find("https://operator.example/list.json") == document
+
+
+def entry(key, full_key=None, source="http://a.example/feed"):
+    return EntryRecord(key, full_key or f"full {key}", source, "feed", 100.0, '{"title": "…"}')
+
+
+def test_entries_are_new_once_under_either_key(state):
+    source = SourceRecord(url="http://a.example/feed", kind="feed")
+    assert state.sources.commit(source, [entry("1"), entry("2"), entry("1")]) == {"1", "2"}
+    assert state.sources.commit(source, [entry("2"), entry("3")]) == {"3"}
+    assert state.sources.commit(source, [entry("full 1", "x")]) == set()
+    assert state.sources.commit(source, [entry("new", "3")]) == set()
+    assert state.sources.count_entries() == 3
+
+
+def test_a_thousand_entries_at_once(state):
+    source = SourceRecord(url="http://a.example/feed", kind="feed")
+    many = [entry(str(number)) for number in range(1500)]
+    assert len(state.sources.commit(source, many)) == 1500
+    assert state.sources.commit(source, many) == set()
+
+
+def test_validators_and_entries_stand_or_fall_together(url):
+    with contextlib.closing(State(url)) as state:
+        broken = entry("2", source="http://nowhere.example/")  # no such source: refused
+        with pytest.raises(IntegrityError):
+            state.sources.commit(
+                SourceRecord(url="http://a.example/feed", kind="feed", etag=b'"1"'),
+                [entry("1"), broken],
+            )
+        assert state.sources.find("http://a.example/feed") is None
+        assert state.sources.count_entries() == 0
+
+
+def test_a_source_comes_back_as_it_was(state):
+    record = SourceRecord(
+        url="http://a.example/feed",
+        kind="feed",
+        fetched_at=100.0,
+        due_at=200.0,
+        outcome="failed",
+        detail="the server answered 500",
+        failures=3,
+        validator_url="http://b.example/feed",
+        etag=b'"\xff"',
+        last_modified=b"yesterday",
+    )
+    state.sources.commit(record)
+    assert state.sources.find(record.url) == record
+    assert state.sources.find("http://other.example/") is None
+
+
+def test_the_wire_log_keeps_thirty_days(url):
+    with contextlib.closing(State(url)) as state:
+        for sent_at in (100.0, 200.0):
+            state.wirelog.add(Exchange(sent_at, "a.example", "http://a.example/", "", 200, 0.1))
+        state.wirelog.prune(now=150.0 + KEEP_SECONDS)
+    with contextlib.closing(Database(url)) as database, database.read() as connection:
+        assert connection.scalars(select(requests.c.sent_at)).all() == [200.0]
+
+
+def test_what_is_committed_survives_the_process(url):
+    with contextlib.closing(State(url)) as state:
+        state.sources.commit(SourceRecord(url="http://a.example/", kind="feed"))
+    with contextlib.closing(State(url)) as state:
+        assert state.sources.find("http://a.example/") is not None
+
+
+def test_a_transaction_that_fails_leaves_nothing(url):
+    def fail(database):
+        row = {"sent_at": 1.0, "host": "a", "url": "a", "gates": "", "seconds": 0}
+        with database.write() as connection:
+            connection.execute(insert(requests), row)
+            raise RuntimeError
+
+    with contextlib.closing(Database(url)) as database:
+        with pytest.raises(RuntimeError):
+            fail(database)
+        with database.read() as connection:
+            assert connection.scalars(select(requests.c.id)).all() == []
+
+
+@pytest.mark.parametrize(
+    ("url", "word"),
+    [
+        ("nonsense", "WALSH_STATE_URL"),
+        ("mysterydb://host/db", "WALSH_STATE_URL"),
+        ("postgresql+psycopg://postgres@127.0.0.1:1/none", "cannot be used"),
+        ("sqlite:////proc/nowhere/state.sqlite3", "WALSH_STATE_URL"),
+    ],
+)
+def test_what_cannot_be_opened_is_refused_in_one_sentence(url, word):
+    with pytest.raises(StateError, match=word):
+        State(url)
+
+
+def test_a_password_is_never_shown():
+    with pytest.raises(StateError) as refused:
+        State("postgresql+psycopg://me:secret@127.0.0.1:1/none")
+    assert "secret" not in str(refused.value)
