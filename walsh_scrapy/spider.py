@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from scrapy import Request, Spider
+from scrapy.utils.conf import build_component_list
+from scrapy.utils.misc import load_object
 
 from walsh_scrapy import meta
+from walsh_scrapy.addon import Addon
 from walsh_scrapy.exceptions import refuse_to_start
+from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.sources import Kind, Source, SourcesError, in_shard, load_sources, parse_shard
 
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from scrapy.crawler import Crawler
+    from scrapy.settings import BaseSettings
 
 
 class SourcesSpider(Spider):
@@ -41,13 +46,14 @@ class SourcesSpider(Spider):
         spider = super().from_crawler(crawler, *args, **arguments)
         file = arguments.get("sources") or crawler.settings.get("WALSH_SOURCES", "sources.toml")
         try:
+            _check_gates(crawler.settings)
             spider.sources = _chosen(
                 load_sources(file),
                 cls.kind,
                 arguments.get("only", ""),
                 arguments.get("shard", "1/1"),
             )
-        except SourcesError as error:
+        except (BadSetting, SourcesError) as error:
             refuse_to_start(error, log_file=crawler.settings["LOG_FILE"])
         return spider
 
@@ -62,6 +68,16 @@ class SourcesSpider(Spider):
                 meta={meta.SOURCE: source},
                 dont_filter=True,
             )
+
+
+def _check_gates(settings: BaseSettings) -> None:
+    """Refuse to run without the add-on: these spiders speak under the contract's identity."""
+    addons = (load_object(path) for path in build_component_list(settings["ADDONS"]))
+    if Addon not in addons or not Options.from_settings(settings).enabled:
+        raise BadSetting(
+            "the gates are switched off by ADDONS or WALSH_ENABLED, and the spiders of this "
+            'project do not run without them; set ADDONS = {"walsh_scrapy.addon.Addon": 500}'
+        )
 
 
 def _chosen(sources: tuple[Source, ...], kind: Kind, only: str, shard: str) -> tuple[Source, ...]:

@@ -49,6 +49,8 @@ def test_a_wrong_sources_file(loopback_web, crawl, tmp_path, name, text, words):
         ("WALSH_SERIAL", "False", ["Walsh-Research identity"]),
         ("WALSH_USER_AGENT", "Mozilla/5.0", ["exactly", "R1"]),
         ("WALSH_BLOCKLIST_URL", "/etc/blocklist.json", ["http or https"]),
+        ("ADDONS", "{}", ["walsh_scrapy.addon.Addon"]),
+        ("WALSH_ENABLED", "0", ["ADDONS"]),
         ("WALSH_STATE_URL", "mysterydb://x/y", ["WALSH_STATE_URL"]),
         ("WALSH_STATE_URL", "sqlite:////proc/nowhere/state.sqlite3", ["/proc/nowhere"]),
     ],
