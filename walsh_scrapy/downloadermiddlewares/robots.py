@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
 from scrapy import Request, signals
 from scrapy.exceptions import StopDownload
-from scrapy.utils.datatypes import LocalCache
 
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import Denied, RequestDeferred
-from walsh_scrapy.policy.availability import Meaning, RobotsCopy, meaning_of, updated
+from walsh_scrapy.policy.availability import Meaning, meaning_of
 from walsh_scrapy.policy.durations import format_seconds
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.robots import RobotsTxt, Rules
 from walsh_scrapy.policy.robotslines import MAX_OCTETS
 from walsh_scrapy.policy.urls import origin_of, robots_url
+from walsh_scrapy.robotsfiles import RobotsFile, RobotsFiles
 from walsh_scrapy.scheduler import scheduler_of
 
 if TYPE_CHECKING:
@@ -35,18 +32,6 @@ logger = logging.getLogger(__name__)
 #: In the meta of a request for robots.txt: the scheme, host and port whose rules it will bring.
 ORIGIN = "walsh_robots_origin"
 RECEIVED = "walsh_robots_received"
-#: Parsed files kept in memory at once; the state has the others.
-KEPT_RULES = 2000
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    copy: RobotsCopy
-    rules: Rules
-
-    def interval(self, now: float) -> float:
-        asked = (self.rules.crawl_delay, self.rules.interval(datetime.fromtimestamp(now, UTC)))
-        return max((seconds for seconds in asked if seconds is not None), default=0.0)
 
 
 class RobotsMiddleware:
@@ -59,7 +44,7 @@ class RobotsMiddleware:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._crawl = Crawl.of(crawler)
-        self._read: LocalCache[str, _Read] = LocalCache(KEPT_RULES)
+        self._files = RobotsFiles(self._crawl)
         self._deferred: dict[str, RequestDeferred] = {}
 
     @classmethod
@@ -74,18 +59,18 @@ class RobotsMiddleware:
         if meta.rank(request) is Rank.ROBOTS:
             return None
         origin = origin_of(request.url)
-        read = self._usable(origin)
-        if read is None:
+        file = self._files.at_hand(origin)
+        if file is None:
             if origin in self._deferred:
                 raise self._deferred[origin]
             return self._send_for(origin, request)
-        self._judge(request, read)
-        return self._outside_visit_time(request, read)
+        self._judge(request, origin, file)
+        return self._outside_visit_time(request, file)
 
     async def process_response(self, request: Request, response: Response) -> Response:
-        """Let a copy grow old once the request that it made wait was sent (ruling 7)."""
+        """Note that the request for whose sake a robots.txt was fetched has been sent."""
         if meta.rank(request) is not Rank.ROBOTS:
-            self._mark_used(origin_of(request.url))
+            self._files.mark_used(origin_of(request.url))
         return response
 
     def bytes_received(self, data: bytes, request: Request) -> None:
@@ -97,21 +82,19 @@ class RobotsMiddleware:
             if received > MAX_OCTETS:
                 raise StopDownload(fail=False)
 
-    def _judge(self, request: Request, read: _Read) -> None:
-        now = self._crawl.now()
-        request.meta[meta.INTERVAL] = read.interval(now)
-        verdict = read.rules.verdict(request.url)
+    def _judge(self, request: Request, origin: str, file: RobotsFile) -> None:
+        request.meta[meta.INTERVAL] = file.interval(self._crawl.now())
+        verdict = file.rules.verdict(request.url)
         meta.note(request, "robots", "allowed" if verdict.allowed else "denied")
         if not verdict.allowed:
-            self._mark_used(origin_of(request.url))
+            self._files.mark_used(origin)
             self._crawler.stats.inc_value("walsh/robots/denied")
-            raise Denied("robots", f"line {verdict.line} of robots.txt says {verdict.rule!r}")
+            raise Denied("robots", file.why(verdict))
 
-    def _outside_visit_time(self, request: Request, read: _Read) -> Request | None:
+    def _outside_visit_time(self, request: Request, file: RobotsFile) -> Request | None:
         """Send a request back to wait for the host's next opening, if it is closed now."""
         now = self._crawl.now()
-        at = datetime.fromtimestamp(now, UTC)
-        wait = (read.rules.opens(at) - at).total_seconds()
+        wait = file.closed_for(now)
         if wait <= 0:
             return None
         host = self._crawl.host(request.url)
@@ -123,29 +106,11 @@ class RobotsMiddleware:
             scheduler.wait(host, wait)
         return request.replace(dont_filter=True)
 
-    def _usable(self, origin: str) -> _Read | None:
-        """Return the rules at hand for an origin, if they may still be used."""
-        now, ttl = self._crawl.now(), self._crawl.options.robots_ttl
-        if (read := self._read.get(origin)) is None:
-            copy = self._crawl.state.robots.find(origin)
-            if copy is None or not copy.is_usable(now, ttl):
-                return None
-            read = self._remember(origin, copy, now)
-        return read if read.copy.is_usable(now, ttl) else None
-
-    def _remember(self, origin: str, copy: RobotsCopy, now: float) -> _Read:
-        body = copy.rules_body(self._crawl.options.robots_unreachable, now)
-        rules = RobotsTxt.parse(body).rules_for(self._crawl.options.ua_token)
-        for line, warning in rules.warnings:
-            logger.info("%s/robots.txt line %d: %s", origin, line, warning)
-        self._read[origin] = read = _Read(copy, rules)
-        return read
-
     def _send_for(self, origin: str, request: Request) -> Request:
         """Set a target aside until its host's robots.txt was read; return the request for that."""
         if scheduler := scheduler_of(self._crawler):
             scheduler.put_back(request)
-            scheduler.restrict(Rank.ROBOTS, self._crawl.host(request.url))
+            scheduler.restrict(Rank.ROBOTS, self._crawl.host(origin))
         return self._request(robots_url(request.url), origin, ())
 
     def _request(self, url: str, origin: str, hops: tuple[str, ...]) -> Request:
@@ -193,35 +158,17 @@ class RobotsMiddleware:
             self._settle(origin, None, "unreachable", b"")
 
     def _settle(self, origin: str, status: int | None, meaning: Meaning, body: bytes) -> None:
-        """Keep what came of a request for robots.txt, and let the host's targets go on."""
-        now = self._crawl.now()
-        store = self._crawl.state.robots
-        copy = updated(store.find(origin), now, status, meaning, body)
-        store.keep(origin, copy)
+        """Let the host's targets go on by what came, at the spacing that it asks for."""
         self._crawler.stats.inc_value(f"walsh/robots/{meaning}")
-        if meaning == "unreachable":
-            logger.warning(
-                "%s/robots.txt could not be read (%s); going by %s",
-                origin,
-                status or "no answer",
-                "the last good copy" if copy.body is not None else "WALSH_ROBOTS_UNREACHABLE",
-            )
-        self._widen(origin, self._remember(origin, copy, now).interval(now), now)
-        self._go_on(origin)
-
-    def _widen(self, origin: str, interval: float, now: float) -> None:
-        """Let the spacing that the file asks for hold from the file itself on."""
+        file = self._files.settle(origin, status, meaning, body)
+        now = self._crawl.now()
+        interval = file.interval(now)
         host = self._crawl.host(origin)
         times = self._crawl.state.ledger.change(host, now, lambda known: known.widened(interval))
         if scheduler := scheduler_of(self._crawler):
             scheduler.wait(host, times.ready_at(0.0) - now, times.interval)
+        self._go_on(origin)
 
     def _go_on(self, origin: str) -> None:
         if scheduler := scheduler_of(self._crawler):
             scheduler.restrict(Rank.TARGET, self._crawl.host(origin))
-
-    def _mark_used(self, origin: str) -> None:
-        read = self._read.get(origin)
-        if read is not None and read.copy.unused:
-            self._crawl.state.robots.mark_used(origin)
-            self._read[origin] = _Read(replace(read.copy, unused=False), read.rules)

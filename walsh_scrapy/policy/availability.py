@@ -21,6 +21,7 @@ PHASE_LAST_GOOD = 30 * 86_400.0
 ALLOW_ALL = b""
 DISALLOW_ALL = b"User-agent: *\nDisallow: /\n"
 
+Policy = Literal["allow", "disallow", "phased"]
 Meaning = Literal["good", "redirect", "unavailable", "unreachable"]
 
 
@@ -43,7 +44,11 @@ class RobotsCopy:
         lifetime = ttl if self.failing_since is None else min(ttl, UNREACHABLE_TTL)
         return 0 <= now - self.fetched_at < (LONGEST_WAIT if self.unused else lifetime)
 
-    def rules_body(self, policy: Literal["allow", "disallow", "phased"], now: float) -> bytes:
+    def is_stand_in(self, policy: Policy, now: float) -> bool:
+        """Tell whether ``rules_body`` is what ``policy`` says, for want of a file to obey."""
+        return self.failing_since is not None and self.rules_body(policy, now) is not self.body
+
+    def rules_body(self, policy: Policy, now: float) -> bytes:
         """Return the robots.txt to obey: the copy, the last good one, or what ``policy`` says."""
         if self.failing_since is None:
             return self.body or ALLOW_ALL
