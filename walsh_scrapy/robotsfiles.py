@@ -42,8 +42,11 @@ class RobotsFile:
 
     def interval(self, now: float) -> float:
         """Return the seconds that Crawl-delay and Request-rate ask for at an epoch second."""
-        asked = (self.rules.crawl_delay, self.rules.interval(datetime.fromtimestamp(now, UTC)))
-        return max((seconds for seconds in asked if seconds is not None), default=0.0)
+        return max(self.rules.crawl_delay or 0.0, self.rate(now) or 0.0)
+
+    def rate(self, now: float) -> float | None:
+        """Return the seconds a request that Request-rate asks for at an epoch second."""
+        return self.rules.interval(datetime.fromtimestamp(now, UTC))
 
     def closed_for(self, now: float) -> float:
         """Return the seconds until Visit-time lets us in; 0 while it does."""
@@ -66,7 +69,7 @@ class RobotsFiles:
             copy = self._store.find(origin)
             if copy is None or not copy.is_usable(now, ttl):
                 return None
-            file = self._read(origin, copy, now)
+            file = self.read(origin, copy, now)
         return file if file.copy.is_usable(now, ttl) else None
 
     def settle(self, origin: str, status: int | None, meaning: Meaning, body: bytes) -> RobotsFile:
@@ -81,7 +84,7 @@ class RobotsFiles:
                 status or "no answer",
                 "the last good copy" if copy.body is not None else "WALSH_ROBOTS_UNREACHABLE",
             )
-        return self._read(origin, copy, now)
+        return self.read(origin, copy, now)
 
     def mark_used(self, origin: str) -> None:
         """Let a copy grow old, now that the request which it made wait was sent (ruling 7)."""
@@ -90,7 +93,8 @@ class RobotsFiles:
             self._store.mark_used(origin)
             self._files[origin] = replace(file, copy=replace(file.copy, unused=False))
 
-    def _read(self, origin: str, copy: RobotsCopy, now: float) -> RobotsFile:
+    def read(self, origin: str, copy: RobotsCopy, now: float) -> RobotsFile:
+        """Parse a copy, and go by it from now on."""
         options = self._crawl.options
         policy = options.robots_unreachable
         body = copy.rules_body(policy, now)

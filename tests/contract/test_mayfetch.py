@@ -1,0 +1,146 @@
+"""`scrapy mayfetch`: every gate's answer and why, by the same gates and slots as a crawl."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.contract.conftest import LIST_URL, blocklist, paths, site
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.web import Reply, Site
+
+ROBOTS = "User-agent: *\nDisallow: /private/ # ours\nAllow: /private/open\nCrawl-delay: 2\n"
+
+
+@pytest.fixture
+def ask(tmp_path, pytestconfig):
+    """Run `scrapy mayfetch` in front of a web, with a state of its own."""
+
+    def run(web, *arguments, stdin=None, **settings):
+        given = {
+            "WALSH_STATE_URL": f"sqlite:///{tmp_path / 'state.sqlite3'}",
+            "WALSH_BLOCKLIST_URL": "",
+            "WALSH_BLOCKLIST_SCHEMA_URL": "",
+        } | settings
+        options = [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
+        return subprocess.run(
+            [sys.executable, "-m", "scrapy", "mayfetch", *arguments, *options],
+            cwd=pytestconfig.rootpath,
+            env=os.environ | (web.environment if web else {}),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return run
+
+
+def test_it_says_which_line_decides_and_fetches_only_what_it_must_read(loopback_web, ask):
+    web = loopback_web(
+        site("blog.example", ROBOTS),
+        site("optedout.example"),
+        Site("operator.example", pages={"/blocklist.json": blocklist("optedout.example")}),
+    )
+    urls = [
+        "http://blog.example/private/page",
+        "http://blog.example/private/open/page",
+        "http://blog.example/feed",
+        "http://www.optedout.example/feed",
+    ]
+    result = ask(web, *urls, "--json", WALSH_BLOCKLIST_URL=LIST_URL)
+    assert result.returncode == 1, result.stderr
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [answer["allowed"] for answer in answers] == [False, True, True, False]
+    assert [answer["gate"] for answer in answers] == ["robots", None, None, "blocklist"]
+    private, opened, _, optedout = answers
+    assert (private["robots"]["rule"], private["robots"]["line"]) == ("Disallow: /private/", 2)
+    assert (opened["robots"]["rule"], opened["robots"]["line"]) == ("Allow: /private/open", 3)
+    assert (private["robots"]["group"], private["robots"]["group_lines"]) == ("*", [1])
+    assert (private["robots"]["status"], private["robots"]["crawl_delay"]) == (200, 2.0)
+    assert private["interval"] == 2.0
+    assert private["next_request_at"] > 0
+    assert optedout["robots"] is None
+    assert sorted(paths(web.log)) == [
+        "blog.example/robots.txt",
+        "operator.example/blocklist.json",
+        "operator.example/robots.txt",
+    ]
+    assert_polite(web.log, blocked=["optedout.example"], robots_exempt=[LIST_URL])
+
+
+def test_the_second_time_it_asks_nobody(loopback_web, ask):
+    web = loopback_web(site("blog.example", ROBOTS))
+    assert ask(web, "http://blog.example/feed").returncode == 0
+    assert ask(web, "http://blog.example/feed").returncode == 0
+    assert paths(web.log) == ["blog.example/robots.txt"]
+
+
+def test_offline_it_answers_from_the_state_or_not_at_all(loopback_web, ask):
+    web = loopback_web(site("blog.example", ROBOTS))
+    unknown = ask(web, "--offline", "http://blog.example/feed")
+    assert unknown.returncode == 2
+    assert "cannot say" in unknown.stdout
+    ask(web, "http://blog.example/feed")
+    known = ask(web, "--offline", "http://blog.example/feed")
+    assert known.returncode == 0
+    assert "blog.example:80/robots.txt, 200, " in known.stdout
+    assert len(web.log) == 1
+
+
+def test_a_file_can_be_tried_before_it_is_deployed(ask, tmp_path):
+    file = tmp_path / "robots.txt"
+    file.write_text(ROBOTS + "Comment: be brief\nCrawl-delay: soon\n")
+    denied = ask(None, "--robots", str(file), "https://blog.example/private/")
+    assert denied.returncode == 1
+    for said in ("line 2 ", "Disallow: /private/", "be brief", "line 6", "every 2 s"):
+        assert said in denied.stdout
+    piped = ask(None, "--robots", "-", "https://blog.example/feed", stdin=ROBOTS)
+    assert piped.returncode == 0
+
+
+def test_without_a_usable_file_it_says_what_stands_in_for_it(loopback_web, ask):
+    web = loopback_web(site("blog.example", Reply(status=500)))
+    result = ask(
+        web,
+        "http://blog.example/feed",
+        WALSH_MAX_RETRIES=0,
+        WALSH_ROBOTS_UNREACHABLE="disallow",
+    )
+    assert result.returncode == 1
+    assert "robots.txt answered 500, and WALSH_ROBOTS_UNREACHABLE decides" in result.stdout
+
+
+def test_a_host_on_hold_is_not_waited_for(loopback_web, ask):
+    busy = Reply(status=429, headers={"Retry-After": "3600"})
+    web = loopback_web(site("busy.example", busy))
+    result = ask(web, "http://busy.example/feed")
+    assert result.returncode == 2
+    assert "on hold until 20" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "which URL?"),
+        (["--robots", "/nowhere/robots.txt", "http://a.example/"], "/nowhere/robots.txt"),
+        (["-s", "WALSH_MIN_INTERVAL=0", "--offline", "http://a.example/"], "WALSH_MIN_INTERVAL"),
+    ],
+)
+def test_a_wrong_call_is_one_line(ask, arguments, words):
+    result = ask(None, *arguments)
+    assert result.returncode == 2
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("online", [True, False])
+def test_what_is_no_url_is_no_crash(loopback_web, ask, online):
+    options = [] if online else ["--offline"]
+    result = ask(loopback_web(), *options, "mailto:me@example.com", "http://[bad", "//x")
+    assert result.returncode == 2
+    assert result.stdout.count("cannot say") == 3
+    assert "Traceback" not in result.stderr

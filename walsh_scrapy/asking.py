@@ -1,0 +1,49 @@
+"""Asks every gate about URLs without fetching them: what ``scrapy mayfetch`` runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scrapy import Request, Spider
+from scrapy.exceptions import IgnoreRequest
+
+from walsh_scrapy import meta
+from walsh_scrapy.policy.frontier import Rank
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from twisted.python.failure import Failure
+
+
+class AskedMiddleware:
+    """Ends a target once blocklist and robots.txt have answered (after 100, before the rest)."""
+
+    async def process_request(self, request: Request) -> None:
+        """Let only through what the gates themselves have to read."""
+        if meta.rank(request) is Rank.TARGET:
+            raise IgnoreRequest("asked, not fetched")
+
+
+class AskingSpider(Spider):
+    """Sends URLs to the gates; what they read for it is in the state afterwards.
+
+    The URLs are the operator's question, no declared targets: nothing of them is fetched.
+    """
+
+    name = "asking"
+    custom_settings = {"DOWNLOADER_MIDDLEWARES": {AskedMiddleware: 110}}  # noqa: RUF012
+
+    def __init__(self, urls: Iterable[str] = (), **arguments: Any) -> None:  # noqa: ANN401
+        super().__init__(**arguments)
+        self._urls = tuple(urls)
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Give each URL to the gates directly: as a start request it would have to be declared."""
+        for url in self._urls:
+            self.crawler.engine.crawl(Request(url, errback=self._answered, dont_filter=True))
+        for nothing in tuple[Any, ...]():
+            yield nothing
+
+    def _answered(self, failure: Failure) -> None:
+        """Leave the answer to the state."""
