@@ -1,6 +1,6 @@
 """robots.txt: against Protego on a file of 50 KB, and the worst files of 500 KiB that we know.
 
-    python benchmarks/robots.py
+    python -m benchmarks.robots
 
 Goals: ratio <= 1.0; for each worst file <= 50 ms to parse and select our group, <= 5 ms a verdict
 on a URL of 2 KB, <= 20 MiB. Times are CPU time, the best of several rounds.

@@ -1,5 +1,7 @@
 """R2 on the wire: robots.txt first, read as RFC 9309 says, once a day, by status (ruling 12)."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from tests.contract.conftest import feed, paths, site
@@ -124,3 +126,46 @@ def test_no_more_than_500_kib_of_it_count(loopback_web, crawl):
     assert "long.example/feed" in paths(result.log), "what stands behind 500 KiB is not read"
     assert "endless.example/feed" not in paths(result.log), "what stands before is"
     assert_polite(result.log)
+
+
+def test_visit_time_keeps_a_host_for_its_hours_and_comments_are_shown(loopback_web, crawl):
+    def hours(first, last):
+        now = datetime.now(UTC)
+        window = "-".join(f"{now + timedelta(hours=hour):%H%M}" for hour in (first, last))
+        return f"User-agent: *\nComment: we sleep at times\nVisit-time: {window}\n"
+
+    web = loopback_web(
+        site("closed.example", hours(2, 3)), site("open.example", hours(-1, 1)), site("a.example")
+    )
+    hosts = ("closed", "open", "a")
+    result = crawl(web, sources=[f"http://{host}.example/feed" for host in hosts])
+    assert_polite(result.log)
+    assert paths(result.log, "closed.example") == ["closed.example/robots.txt"]
+    assert "open.example/feed" in paths(result.log)
+    assert "closed.example asks to be visited at other times; it rests 1 h" in result.stderr
+    assert "deferred          1" in result.stderr
+    assert "http://closed.example:80/robots.txt says: we sleep at times" in result.stderr
+    again = crawl(web, sources=["http://closed.example/feed"])
+    assert again.log == []
+
+
+def test_a_host_that_opens_soon_is_waited_for(loopback_web, crawl):
+    def opens_soon(_hit):
+        # The next minute begins within 60 seconds; until then the host is closed.
+        soon = datetime.now(UTC) + timedelta(minutes=1)
+        return f"User-agent: *\nVisit-time: {soon:%H%M}-{soon + timedelta(hours=1):%H%M}\n"
+
+    web = loopback_web(site("soon.example", opens_soon))
+    result = crawl(web, sources=["http://soon.example/feed"])
+    robots, page = result.log
+    opening = datetime.fromtimestamp(robots.wall, UTC).replace(second=0, microsecond=0)
+    assert page.wall >= (opening + timedelta(minutes=1)).timestamp()
+    assert len(result.items) == 2
+
+
+def test_request_rate_is_a_spacing_like_any_other(loopback_web, crawl):
+    robots = "User-agent: *\nRequest-rate: 1/1s\nRequest-rate: 20/1m\n"
+    web = loopback_web(site("rate.example", robots, other=feed()))
+    result = crawl(web, sources=["http://rate.example/feed", "http://rate.example/other"])
+    assert len(result.log) == 3
+    assert_polite(result.log, crawl_delays={"rate.example": 3.0})

@@ -46,6 +46,7 @@ class RobotsMiddleware:
         self._crawl = Crawl.of(crawler)
         self._files = RobotsFiles(self._crawl)
         self._deferred: dict[str, RequestDeferred] = {}
+        self._comments: dict[str, tuple[str, ...]] = {}
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -161,6 +162,9 @@ class RobotsMiddleware:
         """Let the host's targets go on by what came, at the spacing that it asks for."""
         self._crawler.stats.inc_value(f"walsh/robots/{meaning}")
         file = self._files.settle(origin, status, meaning, body)
+        if file.rules.comments:
+            self._comments[origin] = file.rules.comments
+            self._crawler.stats.set_value("walsh/robots/comments", self._comments)
         now = self._crawl.now()
         interval = file.interval(now)
         host = self._crawl.host(origin)

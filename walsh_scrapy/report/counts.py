@@ -26,6 +26,7 @@ class Counts:
     next_due: float | None
     new_entries: int
     known_entries: int
+    comments: Mapping[str, tuple[str, ...]]  #: what robots.txt files tell us, by origin
 
     @classmethod
     def of(cls, stats: Mapping[str, Any]) -> Counts:
@@ -45,6 +46,7 @@ class Counts:
             next_due=stats.get("walsh/sources/next_due"),
             new_entries=stats.get("walsh/entries/new", 0),
             known_entries=stats.get("walsh/entries/known", 0),
+            comments=stats.get("walsh/robots/comments", {}),
         )
 
     @property
@@ -65,10 +67,15 @@ class Counts:
             ("not due", self.not_due, _first("next one at", self.next_due)),
             ("new entries", self.new_entries, f"{self.known_entries} known before"),
         )
-        return [
+        lines = [
             f"{name:<12}{count:>7}{'   ' + remark if remark and count else ''}"
             for name, count, remark in rows
             if count or name in ("fetched", "new entries")
+        ]
+        return lines + [
+            f"{origin}/robots.txt says: {comment}"
+            for origin, comments in self.comments.items()
+            for comment in comments
         ]
 
 
