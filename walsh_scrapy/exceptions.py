@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NoReturn
 from scrapy.exceptions import IgnoreRequest
 from scrapy.spidermiddlewares.httperror import HttpError
 
+from walsh_scrapy.metadata.entries import NotAFeed
+
 if TYPE_CHECKING:
     from scrapy.http import Response
 
@@ -44,6 +46,8 @@ def reason_of(error: BaseException | None) -> str:
     """Say in one line why a request failed, as an operator would put it."""
     if isinstance(error, HttpError):
         return f"the server answered {error.response.status}"
+    if isinstance(error, NotAFeed):
+        return str(error)
     lines = str(error).splitlines() or [""]
     return f"{type(error).__name__}: {lines[0]}" if lines[0] else type(error).__name__
 

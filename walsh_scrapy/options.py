@@ -26,6 +26,7 @@ Progress: TypeAlias = Literal["auto", "off"]
 
 PREFIX = "WALSH_"
 DAY_SECONDS = 86_400
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,3})?|inf", re.IGNORECASE)
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
@@ -152,10 +153,9 @@ class _Reader:
     ) -> float:
         value = self._raw(name, default)
         bounds = f"from {low:g} to {high:g}" if high < math.inf else f"of at least {low:g}"
-        try:
+        number = math.nan
+        if isinstance(value, int | float) or _DECIMAL.fullmatch(str(value).strip()):
             number = float(cast("str | float", value))
-        except (TypeError, ValueError):
-            number = math.nan
         if not low <= number <= high or (whole and number != int(number)):
             raise _bad(name, value, f"a {'whole ' if whole else ''}number {bounds}")
         return number

@@ -71,10 +71,11 @@ class FirstSeenMiddleware:
                     found.append(item)
                 else:
                     yield item
-        except NotAFeed as error:
-            if source is None:
+        except Exception as error:
+            if source is not None:
+                self._failed(source, reason_of(error))
+            if source is None or not isinstance(error, NotAFeed):
                 raise
-            self._failed(source, str(error))
             return
         # What an errback returns comes by here as well, but it has nothing to commit.
         if source is not None and request not in self._over:

@@ -56,9 +56,11 @@ class ScopeMiddleware:
 
     def _is_declared(self, request: Request) -> bool:
         source = meta.source(request)
-        if not self._declared_only or (source and request.url in declared_urls(source)):
+        if not self._declared_only:
             return True
-        logger.warning("%s is no declared target, so it is not asked for (R6)", request.url)
+        if source and request.url in declared_urls(source) and request.method == "GET":
+            return True
+        logger.warning("%s is no declared target, so it is not asked for (R6)", request)
         self._crawler.stats.inc_value("walsh/scope/dropped")
         return False
 
