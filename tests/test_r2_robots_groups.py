@@ -105,7 +105,7 @@ def test_without_a_group_for_us_everything_is_allowed():
 
 
 def test_rules_before_any_user_agent_are_in_no_group():
-    # RFC 9309 2.2.2 wants them ignored; seeds/001 gives them to "*", and the RFC outranks it.
+    # RFC 9309 2.2.2 wants them ignored; others give them to "*", and the RFC outranks it.
     assert allowed("Disallow: /\nUser-agent: *\nDisallow: /y\n")
 
 

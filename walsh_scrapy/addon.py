@@ -67,7 +67,6 @@ MUSTS: Final[dict[str, Any]] = {
     "TELNETCONSOLE_ENABLED": False,
     "REMOTE_CONTROL_ENABLED": False,
     "AUTOTHROTTLE_ENABLED": False,
-    "DOWNLOAD_DELAY": 0,  # pacing is ours: a delay within the downloader would come after it
     "DOWNLOAD_SLOTS": {},
     "DOWNLOAD_VERIFY_CERTIFICATES": True,
     "RETRY_HTTP_CODES": RETRIED_BY_SCRAPY,
@@ -102,6 +101,10 @@ class Addon:
             refuse_to_start(error, log_file=settings["LOG_FILE"])
         if not options.enabled:
             raise NotConfigured("WALSH_ENABLED is False: none of the contract's gates is in force")
+        # A DOWNLOAD_DELAY is kept, as the spacing of our own pacing: within the downloader it would
+        # come after that, with the host's lease already taken.
+        settings.set("WALSH_MIN_INTERVAL", options.min_interval, priority=FORCED)
+        settings.set("DOWNLOAD_DELAY", 0, priority=FORCED)
         for name, value in self._musts(settings, options).items():
             _force(settings, name, value)
         for name, components in (

@@ -84,3 +84,10 @@ def test_one_host_that_never_answers_keeps_no_other_from_being_asked(loopback_we
     asked = paths(result.log)
     assert asked.index("blog.example/feed") < len(asked) - 2
     assert_polite(result.log)
+
+
+def test_a_download_delay_is_kept_as_spacing(loopback_web, crawl):
+    web = loopback_web(site("blog.example"))
+    result = crawl(web, sources=["http://blog.example/feed"], settings={"DOWNLOAD_DELAY": 2.5})
+    assert len(result.log) == 2
+    assert_polite(result.log, interval=2.5)

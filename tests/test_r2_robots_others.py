@@ -1,7 +1,7 @@
 """R2: the tables of cases of the documents the project grows from.
 
-seeds/001 reads group names as any part of our token and gives rules without a group to "*"; both
-are outranked (ruling 8, RFC 9309 2.2.2). Its worked examples hold under the RFC. seeds/003 matches
+webcanon.robots reads group names as any part of our token, and gives rules without a group to "*";
+both are outranked (ruling 8, RFC 9309 2.2.2). Its worked examples hold under the RFC. Ladon matches
 full URLs with their query, per origin: the first is here, the second is the robots gate's.
 """
 

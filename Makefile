@@ -1,0 +1,52 @@
+# Everything runs in a virtual environment of its own, made once from requirements.txt.
+#   make demo PYTHON=python3.12     another interpreter
+#   make test VENV=elsewhere        another place for the environment
+
+PYTHON ?= python3
+VENV ?= .venv
+INSTALLED := $(VENV)/.installed
+
+# The demo and the tests measure pauses, so they never run beside each other, under -j neither.
+.NOTPARALLEL:
+.PHONY: help demo test check clean
+
+help:
+	@echo "make demo    crawl a web on this machine twice, and judge the crawl by its servers' log"
+	@echo "make test    run all tests"
+	@echo "make check   lint, format, types, and who may import whom"
+	@echo "make clean   remove $(VENV) and caches; the state in .scrapy stays"
+
+demo: $(INSTALLED)
+	$(VENV)/bin/scrapy demo
+
+test: $(INSTALLED)
+	$(VENV)/bin/python -m pytest
+
+check: $(INSTALLED)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+$(INSTALLED): requirements.txt
+	@command -v "$(PYTHON)" >/dev/null || { \
+	  echo "$(PYTHON) is not on this machine: install Python 3.11 or later" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "$$("$(PYTHON)" --version 2>&1) is too old: walsh-scrapy needs 3.11 or later;" \
+	    "name another one with PYTHON=..." >&2; exit 1; }
+	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "$(PYTHON) comes without venv and pip: install them (on Debian: python3-venv)" >&2; \
+	  exit 1; }
+	@echo "making $(VENV) and installing requirements.txt into it, once ..."
+	@"$(PYTHON)" -m venv "$(VENV)"
+	@$(VENV)/bin/pip install -qq --disable-pip-version-check -r requirements.txt || { \
+	  echo "that failed; to see more: $(VENV)/bin/pip install -r requirements.txt" >&2; exit 1; }
+	@touch $@
+
+clean:
+	@if [ -f "$(VENV)/pyvenv.cfg" ]; then echo "removing $(VENV)"; rm -rf "$(VENV)"; fi
+	@echo "removing caches and build output"
+	@rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	  .import_linter_cache
+	@find walsh_scrapy spiders tests benchmarks -name __pycache__ -type d -prune \
+	  -exec rm -rf {} + 2>/dev/null || true
