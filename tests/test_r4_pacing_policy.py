@@ -31,7 +31,7 @@ def test_spacing_is_the_largest_of_what_is_asked(
 
 
 def test_spacing_counts_from_the_end_of_the_exchange():
-    times = HostTimes().leased(100.0, 65.0).released(107.5, interval=2.0)
+    times = HostTimes().leased(100.0, 60.0).released(107.5, interval=2.0)
     assert times.ready_at(1.0) == 109.5
     assert times.ready_at(10.0) == 117.5, "the next request may want more room than the last"
 
@@ -44,9 +44,16 @@ def test_a_hold_and_the_spacing_are_two_clocks():
 
 
 def test_a_lease_keeps_everyone_away_until_it_is_given_back_or_runs_out():
-    taken = HostTimes().leased(100.0, 65.0)
+    taken = HostTimes().leased(100.0, 60.0)
     assert taken.ready_at(1.0) == 165.0
     assert taken.released(101.0, 1.0).ready_at(1.0) == 102.0
+
+
+def test_a_lease_nobody_gave_back_counts_as_the_longest_exchange_it_can_have_been():
+    slow = HostTimes().released(0.0, interval=100.0).leased(100.0, 60.0)
+    assert slow.ready_at(1.0) == 260.0, "a Crawl-delay counts from the end that may have been"
+    assert slow.look_again_at(110.0, 1.0) == 111.0, "but the holder may be quick"
+    assert slow.look_again_at(170.0, 1.0) == 260.0, "and a dead one gives nothing back"
 
 
 @given(st.builds(HostTimes, ended=seconds, interval=seconds), seconds, seconds)

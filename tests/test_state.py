@@ -59,28 +59,28 @@ def state(opened):
 
 def test_a_host_goes_to_one_of_two_who_want_it(opened):
     ours, theirs = opened().ledger, opened().ledger
-    assert ours.take("a.example", now=100.0, spacing=1.0, lease=65.0) == 0.0
-    assert theirs.take("a.example", now=100.5, spacing=1.0, lease=65.0) == 165.0
+    assert ours.take("a.example", now=100.0, spacing=1.0, timeout=60.0) == 0.0
+    assert theirs.take("a.example", now=100.5, spacing=1.0, timeout=60.0) == 101.5
     ours.release("a.example", now=102.0, interval=3.0)
-    assert theirs.take("a.example", now=103.0, spacing=1.0, lease=65.0) == 105.0
-    assert theirs.take("a.example", now=105.0, spacing=1.0, lease=65.0) == 0.0
-    assert ours.take("b.example", now=105.0, spacing=1.0, lease=65.0) == 0.0
+    assert theirs.take("a.example", now=103.0, spacing=1.0, timeout=60.0) == 105.0
+    assert theirs.take("a.example", now=105.0, spacing=1.0, timeout=60.0) == 0.0
+    assert ours.take("b.example", now=105.0, spacing=1.0, timeout=60.0) == 0.0
 
 
 def test_a_dead_holders_lease_runs_out(opened):
     ours, theirs = opened().ledger, opened().ledger
-    ours.take("a.example", now=100.0, spacing=1.0, lease=65.0)
-    assert theirs.take("a.example", now=165.0, spacing=1.0, lease=65.0) == 0.0
+    ours.take("a.example", now=100.0, spacing=1.0, timeout=60.0)
+    assert theirs.take("a.example", now=165.0, spacing=1.0, timeout=60.0) == 0.0
 
 
 def test_a_hold_is_seen_by_everyone_and_outlives_a_lease(opened):
     ours, theirs = opened().ledger, opened().ledger
-    ours.take("a.example", 100.0, 1.0, 65.0)
+    ours.take("a.example", 100.0, 1.0, 60.0)
     ours.release("a.example", 101.0, 1.0)
     ours.change("a.example", 101.0, lambda times: times.struck(101.0, 100.0).held(101.0, 30.0))
     times = theirs.times("a.example", 102.0)
     assert (times.strikes, times.hold_until) == (1, 131.0)
-    assert theirs.take("a.example", 130.9, 1.0, 65.0) == 131.0
+    assert theirs.take("a.example", 130.9, 1.0, 60.0) == 131.0
 
 
 def test_a_change_that_lost_the_race_is_decided_anew(opened):
@@ -99,9 +99,9 @@ def test_a_change_that_lost_the_race_is_decided_anew(opened):
 
 def test_after_a_jump_back_the_ledger_counts_from_now(state):
     state.ledger.release("a.example", now=10_000.0, interval=5.0)
-    assert state.ledger.take("a.example", 6_400.0, 1.0, 65.0) == 6_405.0
-    assert state.ledger.take("a.example", 6_404.0, 1.0, 65.0) == 6_405.0, "it is noted once"
-    assert state.ledger.take("a.example", 6_405.0, 1.0, 65.0) == 0.0
+    assert state.ledger.take("a.example", 6_400.0, 1.0, 60.0) == 6_405.0
+    assert state.ledger.take("a.example", 6_404.0, 1.0, 60.0) == 6_405.0, "it is noted once"
+    assert state.ledger.take("a.example", 6_405.0, 1.0, 60.0) == 0.0
 
 
 def test_an_unseen_host_has_empty_times_and_reading_writes_nothing(state):

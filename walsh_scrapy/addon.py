@@ -6,13 +6,14 @@ ADDONS = {"walsh_scrapy.addon.Addon": 500}
 from __future__ import annotations
 
 import logging
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy.exceptions import NotConfigured
 from scrapy.settings import BaseSettings
 
 from walsh_scrapy.exceptions import refuse_to_start
-from walsh_scrapy.options import BadSetting, Options
+from walsh_scrapy.options import BadSetting, Options, number_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -97,6 +98,7 @@ class Addon:
         """
         try:
             options = Options.from_settings(settings)
+            musts = self._musts(settings, options)
         except BadSetting as error:
             refuse_to_start(error, log_file=settings["LOG_FILE"])
         if not options.enabled:
@@ -105,7 +107,7 @@ class Addon:
         # come after that, with the host's lease already taken.
         settings.set("WALSH_MIN_INTERVAL", options.min_interval, priority=FORCED)
         settings.set("DOWNLOAD_DELAY", 0, priority=FORCED)
-        for name, value in self._musts(settings, options).items():
+        for name, value in musts.items():
             _force(settings, name, value)
         for name, components in (
             ("DOWNLOADER_MIDDLEWARES", GATES),
@@ -117,11 +119,16 @@ class Addon:
 
     @staticmethod
     def _musts(settings: Settings, options: Options) -> dict[str, Any]:
-        ceilings = {
-            name: min(settings.getint(name) or most, most) for name, most in CEILINGS.items()
-        }
+        ceilings = {name: _at_most(settings, name, most) for name, most in CEILINGS.items()}
         serial = SERIAL if options.serial else {}
         return {"USER_AGENT": options.user_agent, **MUSTS, **serial, **ceilings}
+
+
+def _at_most(settings: Settings, name: str, most: float) -> float:
+    """Return a setting of Scrapy's, held to a ceiling; 0, no limit there, is the most here."""
+    given = number_of(settings, name, most, low=0.0, high=math.inf)
+    number = min(given or most, most)
+    return int(number) if number == int(number) else number
 
 
 def _force(settings: Settings, name: str, value: object) -> None:

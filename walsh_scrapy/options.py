@@ -7,7 +7,7 @@ import math
 import re
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from scrapy.exceptions import NotConfigured
@@ -84,7 +84,7 @@ class Options:
             # An operator who asked Scrapy for a longer delay means this one.
             min_interval=max(
                 read.number("MIN_INTERVAL", 1.0, low=1.0, high=DAY_SECONDS),
-                settings.getfloat("DOWNLOAD_DELAY"),
+                number_of(settings, "DOWNLOAD_DELAY", 0.0, low=0.0, high=DAY_SECONDS),
             ),
             serial=_ours_alone(ours, "SERIAL", read.flag("SERIAL", default=True), fixed=True),
             scope=_ours_alone(
@@ -124,7 +124,7 @@ class _Reader:
     def text(self, name: str, default: str) -> str:
         value = self._raw(name, default)
         if not isinstance(value, str) or any(ord(character) < 32 for character in value):
-            raise _bad(name, value, "a line of text")
+            raise _bad(PREFIX + name, value, "a line of text")
         return value.strip()
 
     def url(self, name: str, default: str) -> str:
@@ -132,13 +132,13 @@ class _Reader:
         if value:
             parts = urlsplit(value)
             if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise _bad(name, value, "an http or https URL, or empty for none")
+                raise _bad(PREFIX + name, value, "an http or https URL, or empty for none")
         return value
 
     def flag(self, name: str, *, default: bool) -> bool:
         value = str(self._raw(name, default)).strip().lower()
         if value not in _TRUE + _FALSE:
-            raise _bad(name, value, "True or False")
+            raise _bad(PREFIX + name, value, "True or False")
         return value in _TRUE
 
     def choice(self, name: str, default: _T, choices: tuple[_T, ...]) -> _T:
@@ -146,25 +146,40 @@ class _Reader:
         for choice in choices:
             if value == choice:
                 return choice
-        raise _bad(name, value, " or ".join(f'"{choice}"' for choice in choices))
+        raise _bad(PREFIX + name, value, " or ".join(f'"{choice}"' for choice in choices))
 
     def number(
         self, name: str, default: float, *, low: float, high: float, whole: bool = False
     ) -> float:
-        value = self._raw(name, default)
-        bounds = f"from {low:g} to {high:g}" if high < math.inf else f"of at least {low:g}"
-        number = math.nan
-        if isinstance(value, int | float) or _DECIMAL.fullmatch(str(value).strip()):
-            number = float(cast("str | float", value))
-        if not low <= number <= high or (whole and number != int(number)):
-            raise _bad(name, value, f"a {'whole ' if whole else ''}number {bounds}")
-        return number
+        return number_of(self._settings, PREFIX + name, default, low=low, high=high, whole=whole)
+
+
+def number_of(
+    settings: BaseSettings,
+    name: str,
+    default: float,
+    *,
+    low: float,
+    high: float,
+    whole: bool = False,
+) -> float:
+    """Read a number of any Scrapy setting. Raises BadSetting for what is none, or out of bounds."""
+    value = settings.get(name)
+    if value is None:
+        return default
+    bounds = f"from {low:g} to {high:g}" if high < math.inf else f"of at least {low:g}"
+    number = math.nan
+    if isinstance(value, int | float) or _DECIMAL.fullmatch(str(value).strip()):
+        number = float(value)
+    if not low <= number <= high or (whole and number != int(number)):
+        raise _bad(name, value, f"a {'whole ' if whole else ''}number {bounds}")
+    return number
 
 
 def _ours_alone(ours: bool, name: str, value: _T, *, fixed: _T) -> _T:
     if ours and value != fixed:
         raise _bad(
-            name,
+            PREFIX + name,
             value,
             f"{fixed!r} under the Walsh-Research identity; a bot with its own "
             f"{PREFIX}USER_AGENT and {PREFIX}UA_TOKEN may choose",
@@ -177,11 +192,17 @@ def _is_ours(user_agent: str, ua_token: str) -> bool:
     if (user_agent, ua_token) == (identity.USER_AGENT, identity.UA_TOKEN):
         return True
     if not re.fullmatch(r"[A-Za-z_-]+", ua_token):
-        raise _bad("UA_TOKEN", ua_token, "a product token of letters, '_' and '-' (RFC 9309 2.2.1)")
+        raise _bad(
+            PREFIX + "UA_TOKEN",
+            ua_token,
+            "a product token of letters, '_' and '-' (RFC 9309 2.2.1)",
+        )
     if ua_token.lower() == identity.UA_TOKEN.lower():
-        raise _bad("USER_AGENT", user_agent, f"exactly {identity.USER_AGENT!r} (R1)")
+        raise _bad(PREFIX + "USER_AGENT", user_agent, f"exactly {identity.USER_AGENT!r} (R1)")
     if identity.UA_TOKEN.lower() in user_agent.lower() or ua_token not in user_agent:
-        raise _bad("USER_AGENT", user_agent, f"a line that holds your own token {ua_token!r}")
+        raise _bad(
+            PREFIX + "USER_AGENT", user_agent, f"a line that holds your own token {ua_token!r}"
+        )
     return False
 
 
@@ -203,4 +224,4 @@ def _default_state_url() -> str:
 
 
 def _bad(name: str, value: object, wanted: str) -> BadSetting:
-    return BadSetting(f"{PREFIX}{name} is {value!r}, but has to be {wanted}")
+    return BadSetting(f"{name} is {value!r}, but has to be {wanted}")

@@ -72,6 +72,16 @@ class RobotsFiles:
             file = self.read(origin, copy, now)
         return file if file.copy.is_usable(now, ttl) else None
 
+    def known_interval(self, origin: str) -> float:
+        """Return the spacing that an origin's file asks for, in force or out of date."""
+        now = self._crawl.now()
+        if (file := self._files.get(origin)) is None:
+            copy = self._store.find(origin)
+            if copy is None:
+                return 0.0
+            file = self.read(origin, copy, now)
+        return file.interval(now)
+
     def settle(self, origin: str, status: int | None, meaning: Meaning, body: bytes) -> RobotsFile:
         """Keep what came of a request for robots.txt, and return what decides from now on."""
         now = self._crawl.now()

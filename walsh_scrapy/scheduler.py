@@ -127,7 +127,7 @@ class Scheduler(BaseScheduler):
             return False
         now = self._crawl.now()
         times = self._crawl.state.ledger.times(host, now)
-        return self.wait(host, times.ready_at(self._crawl.options.min_interval) - now)
+        return self.wait(host, times.look_again_at(now, self._crawl.options.min_interval) - now)
 
     def _wake_at(self, moment: float | None, now: float) -> None:
         self._stop_timer()

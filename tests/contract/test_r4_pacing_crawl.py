@@ -4,7 +4,7 @@ import sqlite3
 
 from tests.contract.conftest import feed, paths, site
 from walsh_scrapy.testing.politeness import assert_polite
-from walsh_scrapy.testing.web import Reply
+from walsh_scrapy.testing.web import Reply, Site, redirect
 
 
 def test_twenty_hosts_take_seconds_and_not_the_sum_of_their_waits(loopback_web, crawl):
@@ -91,3 +91,51 @@ def test_a_download_delay_is_kept_as_spacing(loopback_web, crawl):
     result = crawl(web, sources=["http://blog.example/feed"], settings={"DOWNLOAD_DELAY": 2.5})
     assert len(result.log) == 2
     assert_polite(result.log, interval=2.5)
+
+
+def test_a_crawl_that_was_killed_is_waited_for_as_if_it_had_gone_on(loopback_web, crawl):
+    """Nobody saw the end of its request, so the spacing counts from the latest it can have had."""
+    web = loopback_web(
+        site("slow.example", "User-agent: *\nCrawl-delay: 4\n", feed=feed(delay=1.0))
+    )
+    sources, quick = ["http://slow.example/feed"], {"DOWNLOAD_TIMEOUT": 2}
+    crawl(web, sources=sources, settings=quick, kill_when=lambda log: len(log) == 2)
+    last = crawl(web, sources=sources, settings=quick)
+    assert len(last.items) == 2
+    assert_polite(web.log, crawl_delays={"slow.example": 4.0})
+
+
+def test_two_crawls_on_one_state_pace_each_other_and_lose_no_time(loopback_web, crawl):
+    hosts = [f"h{number}.example" for number in range(4)]
+    web = loopback_web(*(site(host, other=feed(host=host, delay=0.3)) for host in hosts))
+    running = [
+        crawl.start(web, sources=[f"http://{host}/{page}" for host in hosts])
+        for page in ("feed", "other")
+    ]
+    results = [each.wait() for each in running]
+    assert [result.exit_code for result in results] == [0, 0]
+    assert [result.stats["walsh/sources/fetched"] for result in results] == [4, 4]
+    assert_polite(web.log, serial=False)
+    assert max(result.seconds for result in results) < 30
+
+
+def test_a_crawl_delay_holds_for_robots_txt_itself_once_it_is_known(loopback_web, crawl):
+    to_shared = redirect("http://shared.example/robots.txt")
+    web = loopback_web(
+        site("shared.example", "User-agent: *\nCrawl-delay: 3\n"),
+        Site("one.example", to_shared, {"/feed": feed()}),
+        Site("two.example", to_shared, {"/feed": feed()}),
+    )
+    hosts = ("shared", "one", "two")
+    result = crawl(web, sources=[f"http://{host}.example/feed" for host in hosts])
+    asked = [hit.path for hit in result.log if hit.host == "shared.example"]
+    assert sorted(asked) == ["/feed", "/robots.txt", "/robots.txt", "/robots.txt"]
+    assert_polite(result.log, crawl_delays={"shared.example": 3.0})
+
+
+def test_an_answer_dropped_at_its_headers_still_counts_by_its_status(loopback_web, crawl):
+    busy = Reply("a,b", 429, content_type="text/csv", headers={"Retry-After": "3"})
+    web = loopback_web(site("busy.example", feed=[busy, feed()]))
+    result = crawl(web, sources=["http://busy.example/feed"])
+    assert len(result.items) == 2
+    assert_polite(result.log)

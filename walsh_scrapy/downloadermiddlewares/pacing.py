@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: A lease outlasts the request it was taken for by this much (seconds).
-LEASE_MARGIN = 5.0
-
 
 class PacingMiddleware:
     """One request at a time to a host, none too soon, whoever else shares the state (order 890)."""
@@ -73,9 +70,7 @@ class PacingMiddleware:
         timeout = request.meta.get("download_timeout") or self._crawler.settings.getfloat(
             "DOWNLOAD_TIMEOUT"
         )
-        until = self._crawl.state.ledger.take(
-            host, now, self._spacing(request), timeout + LEASE_MARGIN
-        )
+        until = self._crawl.state.ledger.take(host, now, self._spacing(request), timeout)
         return max(until - now, 0.0)
 
     def _spacing(self, request: Request, latency: float = 0.0) -> float:

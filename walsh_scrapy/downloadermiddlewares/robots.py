@@ -57,9 +57,11 @@ class RobotsMiddleware:
 
     async def process_request(self, request: Request) -> Request | None:
         """Decide by the host's robots.txt, or send for it."""
-        if meta.rank(request) is Rank.ROBOTS:
-            return None
         origin = origin_of(request.url)
+        if meta.rank(request) is Rank.ROBOTS:
+            # A Crawl-delay holds for robots.txt too, once the host has told us of it.
+            request.meta[meta.INTERVAL] = self._files.known_interval(origin)
+            return None
         file = self._files.at_hand(origin)
         if file is None:
             if origin in self._deferred:

@@ -33,4 +33,5 @@ class MediaTypes:
         content_type = (headers.get("Content-Type") or b"").decode("latin-1")
         if meta.source(request) and not may_be_feed(content_type):
             request.meta[meta.UNWANTED] = content_type
-            raise StopDownload
+            # The response goes on without its body: its status may mean something to a gate.
+            raise StopDownload(fail=False)

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+#: A lease outlasts the longest request it can have been taken for by this much.
+LEASE_MARGIN = 5.0
+#: How often a host that another process holds is looked at again: it may be given back early.
+LOOK_AGAIN = 1.0
 #: After so long without a 429 or 503, the backoff of a host starts small again.
 QUIET_SECONDS = 1800.0
 
@@ -27,10 +31,18 @@ class HostTimes:
     def ready_at(self, spacing: float) -> float:
         """Return the first moment at which a request that wants ``spacing`` may go out.
 
-        A host never seen is ready at once (R4: the first request MUST NOT be delayed).
+        A host never seen is ready at once (R4: the first request MUST NOT be delayed). A lease
+        that nobody gave back counts as an exchange that lasted as long as it could.
         """
-        spaced = 0.0 if self.ended is None else self.ended + max(self.interval, spacing)
+        room = max(self.interval, spacing)
+        ends = (self.ended, self.lease_until - LEASE_MARGIN if self.lease_since else None)
+        spaced = max((end + room for end in ends if end is not None), default=0.0)
         return max(spaced, self.hold_until, self.lease_until)
+
+    def look_again_at(self, now: float, spacing: float) -> float:
+        """Return when to ask for the host again: when it is ready, or may have been given back."""
+        ready_at = self.ready_at(spacing)
+        return min(ready_at, now + LOOK_AGAIN) if self.lease_until > now else ready_at
 
     def rebased(self, now: float) -> HostTimes:
         """Return this line as a clock that jumped back reads it.
@@ -50,9 +62,9 @@ class HostTimes:
             lease_until=self.lease_until - lease_ahead,
         )
 
-    def leased(self, now: float, seconds: float) -> HostTimes:
-        """Return this line with the host taken for one request."""
-        return replace(self, lease_since=now, lease_until=now + seconds)
+    def leased(self, now: float, timeout: float) -> HostTimes:
+        """Return this line with the host taken for one request of at most ``timeout`` seconds."""
+        return replace(self, lease_since=now, lease_until=now + timeout + LEASE_MARGIN)
 
     def released(self, ended: float, interval: float) -> HostTimes:
         """Return this line after the exchange: spacing counts from its end (ruling 2)."""

@@ -73,7 +73,7 @@ class FirstSeenMiddleware:
                     yield item
         except Exception as error:
             if source is not None:
-                self._failed(source, reason_of(error))
+                self._failed(source, _unwanted(request) or reason_of(error))
             if source is None or not isinstance(error, NotAFeed):
                 raise
             return
@@ -122,8 +122,6 @@ class FirstSeenMiddleware:
             self._denied(source, error)
         elif isinstance(error, RequestDeferred):
             self._deferred(source, error)
-        elif media_type := request.meta.get(meta.UNWANTED):
-            self._failed(source, f"{media_type} is no feed, so its body was left alone")
         else:
             self._failed(source, reason_of(error))
 
@@ -176,6 +174,11 @@ class FirstSeenMiddleware:
 
     def _count(self, outcome: str) -> None:
         self._crawler.stats.inc_value(f"walsh/sources/{outcome}")
+
+
+def _unwanted(request: Request) -> str | None:
+    media_type = request.meta.get(meta.UNWANTED)
+    return f"{media_type} is no feed, so its body was left alone" if media_type else None
 
 
 def _record(item: EntryItem, source_url: str, now: float) -> EntryRecord:

@@ -36,18 +36,18 @@ class Ledger:
         with self._database.read() as connection:
             return _find(connection, host)[0].rebased(now)
 
-    def take(self, host: str, now: float, spacing: float, lease: float) -> float:
-        """Lease a host for one request, for at most ``lease`` seconds.
+    def take(self, host: str, now: float, spacing: float, timeout: float) -> float:
+        """Lease a host for one request, which lasts at most ``timeout`` seconds.
 
-        Return 0 when the host is ours now, else the epoch second from which it may be asked.
+        Return 0 when the host is ours now, else the epoch second at which to ask again.
         """
         wait_until = 0.0
 
         def leased(times: HostTimes) -> HostTimes:
             nonlocal wait_until
-            ready_at = times.ready_at(spacing)
-            wait_until = ready_at if ready_at > now else 0.0
-            return times if wait_until else times.leased(now, lease)
+            is_ready = times.ready_at(spacing) <= now
+            wait_until = 0.0 if is_ready else times.look_again_at(now, spacing)
+            return times.leased(now, timeout) if is_ready else times
 
         self.change(host, now, leased)
         return wait_until
