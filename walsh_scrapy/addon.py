@@ -16,6 +16,7 @@ from walsh_scrapy.exceptions import refuse_to_start
 from walsh_scrapy.options import BadSetting, Options, number_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Self
 
     from scrapy.crawler import Crawler
@@ -28,6 +29,7 @@ FORCED: Final = 100
 
 GATES: Final = {
     "walsh_scrapy.downloadermiddlewares.blocklist.BlocklistMiddleware": 10,
+    "walsh_scrapy.spidermiddlewares.scope.ScopeMiddleware": 15,
     "walsh_scrapy.downloadermiddlewares.publicweb.PublicWebMiddleware": 20,
     "walsh_scrapy.downloadermiddlewares.robots.RobotsMiddleware": 100,
     "walsh_scrapy.downloadermiddlewares.backoff.BackoffMiddleware": 549,
@@ -49,8 +51,15 @@ EXTENSIONS: Final = {
     "walsh_scrapy.extensions.progress.Progress": 0,
     "walsh_scrapy.extensions.summary.Summary": 0,
 }
-#: What fetches from anywhere but the web.
-HANDLERS: Final = dict.fromkeys(("data", "file", "ftp", "s3"))
+#: Only the web, and each request once.
+HANDLERS: Final = {
+    "http": "walsh_scrapy.downloadhandler.DownloadHandler",
+    "https": "walsh_scrapy.downloadhandler.DownloadHandler",
+    "data": None,
+    "file": None,
+    "ftp": None,
+    "s3": None,
+}
 
 #: 429 and 503 are the backoff gate's (order 549); the rest stays with Scrapy's RetryMiddleware.
 RETRIED_BY_SCRAPY: Final = [500, 502, 504, 522, 524, 408]
@@ -139,7 +148,7 @@ def _force(settings: Settings, name: str, value: object) -> None:
 
 
 def _force_components(
-    settings: Settings, name: str, components: dict[str, int | None] | dict[str, int]
+    settings: Settings, name: str, components: Mapping[str, int | str | None]
 ) -> None:
     chain = settings[name]
     if not isinstance(chain, BaseSettings):

@@ -9,6 +9,7 @@ from scrapy.exceptions import IgnoreRequest
 
 from walsh_scrapy import meta
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.sources import Source
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -28,7 +29,7 @@ class AskedMiddleware:
 class AskingSpider(Spider):
     """Sends URLs to the gates; what they read for it is in the state afterwards.
 
-    The URLs are the operator's question, no declared targets: nothing of them is fetched.
+    The URLs stand where a crawl has its declared targets, but nothing of them is fetched.
     """
 
     name = "asking"
@@ -36,14 +37,12 @@ class AskingSpider(Spider):
 
     def __init__(self, urls: Iterable[str] = (), **arguments: Any) -> None:  # noqa: ANN401
         super().__init__(**arguments)
-        self._urls = tuple(urls)
+        self.sources = tuple(map(Source, urls))
 
     async def start(self) -> AsyncIterator[Any]:
-        """Give each URL to the gates directly: as a start request it would have to be declared."""
-        for url in self._urls:
-            self.crawler.engine.crawl(Request(url, errback=self._answered, dont_filter=True))
-        for nothing in tuple[Any, ...]():
-            yield nothing
+        """Give each URL to the gates."""
+        for source in self.sources:
+            yield Request(source.url, errback=self._answered, dont_filter=True)
 
     def _answered(self, failure: Failure) -> None:
         """Leave the answer to the state."""

@@ -34,6 +34,17 @@ class RequestDeferred(IgnoreRequest):
         self.until = until
 
 
+class NotDue(IgnoreRequest):
+    """Another crawl on the same state asked for this source in the meantime (R8).
+
+    ``due_at`` is when it is due again, in epoch seconds.
+    """
+
+    def __init__(self, due_at: float) -> None:
+        super().__init__("another crawl has just asked for it")
+        self.due_at = due_at
+
+
 class NotModified(IgnoreRequest):
     """The server answered 304 to our validators: no new data (R7)."""
 

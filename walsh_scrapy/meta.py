@@ -38,7 +38,8 @@ class Validators:
     def of(cls, response: Response) -> Validators:
         """Read the validators of a response, byte for byte."""
         headers = response.headers
-        return cls(response.url, headers.get("ETag"), headers.get("Last-Modified"))
+        etag, last_modified = headers.get("ETag"), headers.get("Last-Modified")
+        return cls(response.url, etag or None, last_modified or None)
 
 
 def asked_by(answer: Response | Failure) -> Request:

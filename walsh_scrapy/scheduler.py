@@ -13,6 +13,7 @@ from scrapy.utils.misc import build_from_crawler, load_object
 
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.frontier import Frontier, Rank
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class Scheduler(BaseScheduler):
         return None
 
     def spider_error(self, response: Response | Failure) -> None:
-        """End the crawl when an answer that targets wait for cannot be used, as on a full disk."""
+        """End the crawl when an answer that targets wait for cannot be kept, as on a full disk."""
         if meta.rank(meta.asked_by(response)) is not Rank.TARGET:
             closing = self._crawler.engine.close_spider_async(reason="gate_failed")
             self._closing = asyncio.ensure_future(closing)
@@ -100,6 +101,18 @@ class Scheduler(BaseScheduler):
         """Keep a request until its host's turn comes (again), past the duplicate filter."""
         host = self._crawl.host(request.url)
         self._frontier.push(host, request, meta.rank(request), request.priority)
+
+    def set_aside(self, request: Request, rank: Rank, host: str | None = None) -> None:
+        """Keep a request until what it depends on was read, and let only that through till then.
+
+        Raises Denied for a request made past the scheduler, by ``engine.download_async``: it
+        knows no "later", and what it depends on could not be asked for while it waits.
+        """
+        if not self.came_from_here(request):
+            what = "robots.txt" if rank is Rank.ROBOTS else "the blocklist"
+            raise Denied("scheduler", f"{request.url} was asked for before {what} could be read")
+        self.put_back(request)
+        self.restrict(rank, host)
 
     def came_from_here(self, request: Request) -> bool:
         """Tell whether a request was handed out by this scheduler, and may be given back to it."""

@@ -20,6 +20,14 @@ LOG_SHORT_NAMES = True
 STATS_DUMP = False
 LOGSTATS_INTERVAL = 0
 
+# A host that keeps us hanging keeps every other waiting (was: 180, and two more tries).
+DOWNLOAD_TIMEOUT = 30
+RETRY_EXCEPTIONS = [
+    "scrapy.exceptions.CannotResolveHostError",
+    "scrapy.exceptions.DownloadConnectionRefusedError",
+    "scrapy.exceptions.DownloadFailedError",
+    "scrapy.exceptions.ResponseDataLossError",
+]
 # A feed that is further away has lost its way (was: 20).
 REDIRECT_MAX_TIMES = 5
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Literal, cast
+from urllib.parse import urljoin
 
 from w3lib.url import safe_url_string
 
@@ -49,6 +50,13 @@ class Source:
     tags: tuple[str, ...] = ()
     every: timedelta | None = None
     page: str | None = None
+
+
+def declared_urls(source: Source) -> tuple[str, ...]:
+    """Return what a source declares: its URL; without a feed also its host's llms.txt."""
+    if source.kind == "llms":
+        return source.url, urljoin(source.url, "/llms.txt")
+    return (source.url,)
 
 
 def load_sources(path: str | Path) -> tuple[Source, ...]:

@@ -91,6 +91,20 @@ def test_its_redirects_are_followed_five_times_and_pass_every_gate(loopback_web,
     assert_polite(result.log)
 
 
+@pytest.mark.parametrize(
+    "location",
+    ["http://[bad", "http://b.example:99999/robots.txt", "ftp://b.example/", "", "http://", "\\"],
+)
+def test_a_redirect_to_nowhere_is_as_if_there_were_none(loopback_web, crawl, location):
+    web = loopback_web(
+        Site("odd.example", redirect(location), {"/feed": feed()}), site("blog.example")
+    )
+    hosts = ("odd", "blog")
+    result = crawl(web, sources=[f"http://{host}.example/feed" for host in hosts])
+    assert result.stats["walsh/sources/fetched"] == 2
+    assert_polite(result.log)
+
+
 def test_it_is_kept_a_day_for_each_port_and_used_when_the_server_fails(loopback_web, crawl, again):
     web = loopback_web(
         site("blog.example", [BLOCKED_HERE, ""]), Site("blog.example:8080", "", {"/feed": feed()})

@@ -90,6 +90,19 @@ def test_a_first_failure_ever_means_an_empty_list_and_a_warning(loopback_web, cr
     assert "there is none yet" in result.stderr
 
 
+def test_the_list_itself_is_not_followed_to_a_listed_host(loopback_web, crawl, again):
+    web = loopback_web(
+        operator([blocklist("optedout.example"), redirect("http://optedout.example/list.json")]),
+        site("blog.example"),
+        Site("optedout.example", "", {"/list.json": blocklist(), "/feed": feed()}),
+    )
+    crawl(web, sources=SOURCES, settings=WITH_LIST)
+    make_stale(crawl)
+    second = again(web, sources=SOURCES, settings=WITH_LIST)
+    assert "the last good one stays in force" in second.stderr
+    assert_polite(web.log, blocked=["optedout.example"], robots_exempt=[LIST_URL])
+
+
 def test_it_is_kept_for_its_own_refresh_and_revalidated_with_its_etag(loopback_web, crawl, again):
     document = blocklist("optedout.example")
     web = loopback_web(

@@ -4,7 +4,7 @@ import sqlite3
 
 from tests.contract.conftest import feed, paths, site
 from walsh_scrapy.testing.politeness import assert_polite
-from walsh_scrapy.testing.web import Reply, Site, redirect
+from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
 
 
 def test_twenty_hosts_take_seconds_and_not_the_sum_of_their_waits(loopback_web, crawl):
@@ -86,6 +86,27 @@ def test_one_host_that_never_answers_keeps_no_other_from_being_asked(loopback_we
     assert_polite(result.log)
 
 
+def test_no_request_is_repeated_behind_the_scheduler(loopback_web, crawl):
+    """A connection that was kept open and breaks is a failure, not a second request at once."""
+    web = loopback_web(
+        site("reset.example", feed=Reply(fault=Fault.RESET)),
+        site("close.example", feed=Reply(fault=Fault.CLOSE)),
+    )
+    result = crawl(web, sources=["http://reset.example/feed", "http://close.example/feed"])
+    assert_polite(result.log)
+    assert len([hit for hit in result.log if hit.path == "/feed"]) == 6, "two tries more for each"
+
+
+def test_a_crawl_delay_beyond_the_calendar_is_left_to_a_later_run(loopback_web, crawl):
+    web = loopback_web(
+        site("never.example", "User-agent: *\nCrawl-delay: 1000000000000\n"),
+        site("rate.example", "User-agent: *\nRequest-rate: 1/999999999999999d\n"),
+    )
+    result = crawl(web, sources=["http://never.example/feed", "http://rate.example/feed"])
+    assert result.stats["walsh/sources/deferred"] == 2
+    assert "a time beyond the calendar" in result.stderr
+
+
 def test_a_download_delay_is_kept_as_spacing(loopback_web, crawl):
     web = loopback_web(site("blog.example"))
     result = crawl(web, sources=["http://blog.example/feed"], settings={"DOWNLOAD_DELAY": 2.5})
@@ -115,6 +136,7 @@ def test_two_crawls_on_one_state_pace_each_other_and_lose_no_time(loopback_web, 
     results = [each.wait() for each in running]
     assert [result.exit_code for result in results] == [0, 0]
     assert [result.stats["walsh/sources/fetched"] for result in results] == [4, 4]
+    assert len([hit for hit in web.log if hit.path == "/robots.txt"]) <= 8
     assert_polite(web.log, serial=False)
     assert max(result.seconds for result in results) < 30
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.contract.conftest import feed, site
-from walsh_scrapy.testing.feeds import rss
+from walsh_scrapy.testing.feeds import Post, rss
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, redirect
 
@@ -98,6 +98,28 @@ def test_an_entry_is_new_once_whatever_its_link_looks_like(loopback_web, crawl, 
     counts = [len(crawl(web, sources=["http://blog.example/feed"]).items)]
     counts += [len(again(web, sources=["http://blog.example/feed"]).items) for _ in links[1:]]
     assert counts == [1, 0, 0]
+
+
+def test_an_entry_written_twice_in_one_document_is_handed_out_once(loopback_web, crawl):
+    twice = rss(
+        "B", [Post("One", "http://blog.example/1"), Post("Again", "http://blog.example/1/")]
+    )
+    web = loopback_web(site("blog.example", feed=Reply(twice, content_type="application/rss+xml")))
+    result = crawl(web, sources=["http://blog.example/feed"])
+    assert [item["title"] for item in result.items] == ["One"]
+    assert "new entries       1   0 known before" in result.stderr
+
+
+def test_a_304_nobody_asked_for_and_empty_validators_are_not_taken_up(loopback_web, crawl, again):
+    web = loopback_web(
+        site("odd.example", feed=Reply(status=304)),
+        site("empty.example", feed=feed(headers={"ETag": "", "Last-Modified": ""})),
+    )
+    sources = ["http://odd.example/feed", "http://empty.example/feed"]
+    first = crawl(web, sources=sources)
+    assert first.stats["walsh/sources/failed"] == 1
+    second = again(web, sources=sources)
+    assert {sent(hit) for hit in feeds(second)} == {(None, None)}
 
 
 def test_a_compressed_answer_is_asked_for_and_understood(loopback_web, crawl):

@@ -7,7 +7,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from scrapy.exceptions import IgnoreRequest
+from scrapy.exceptions import DownloadTimeoutError, IgnoreRequest
 
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
@@ -47,7 +47,8 @@ class BackoffMiddleware:
         is_robots = meta.rank(request) is Rank.ROBOTS
         if status in RETRIED_STATUSES or (is_robots and status >= 500):
             retry_after = response.headers.get("Retry-After")
-            return self._later(request, status, retry_after, f"answered {status}") or response
+            most = self._crawl.options.max_retries
+            return self._later(request, status, retry_after, f"answered {status}", most) or response
         self._failing.pop(self._crawl.host(request.url), None)
         return response
 
@@ -55,16 +56,17 @@ class BackoffMiddleware:
         """Hold the host when its robots.txt got no answer at all."""
         if meta.rank(request) is not Rank.ROBOTS or isinstance(exception, IgnoreRequest):
             return None
-        return self._later(request, 0, None, f"gave no answer ({type(exception).__name__})")
+        # A host that keeps us hanging does so again: once more, and the others get their turn.
+        most = 1 if isinstance(exception, DownloadTimeoutError) else self._crawl.options.max_retries
+        return self._later(request, 0, None, f"gave no answer ({type(exception).__name__})", most)
 
     def _later(
-        self, request: Request, status: int, retry_after: bytes | None, what: str
+        self, request: Request, status: int, retry_after: bytes | None, what: str, most: int
     ) -> Request | None:
         host = self._crawl.host(request.url)
         seconds = self._hold(request, host, status, retry_after)
         self._failing[host] += 1
         attempt = request.meta.get(meta.ATTEMPT, 0) + 1
-        most = self._crawl.options.max_retries
         if attempt > most or self._failing[host] > most:
             logger.warning("%s %s; giving up after %d tries", request.url, what, attempt)
             self._crawler.stats.inc_value("walsh/backoff/gave_up")

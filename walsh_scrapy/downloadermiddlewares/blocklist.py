@@ -47,7 +47,8 @@ class BlocklistMiddleware:
     async def process_request(self, request: Request) -> Request | None:
         """Deny a listed host, or send for the list first."""
         rank = meta.rank(request)
-        if not self._url or rank is Rank.OPERATOR:
+        is_the_list = rank is Rank.OPERATOR and not request.meta.get("redirect_urls")
+        if not self._url or is_the_list:
             return None
         # A request for robots.txt is made for a target that passed here, with the list at hand.
         if rank is Rank.TARGET and self._list.is_due:
@@ -60,8 +61,7 @@ class BlocklistMiddleware:
 
     def _send_for_list(self, request: Request) -> Request:
         if scheduler := scheduler_of(self._crawler):
-            scheduler.put_back(request)
-            scheduler.restrict(Rank.OPERATOR)
+            scheduler.set_aside(request, Rank.OPERATOR)
         return self._request(self._url, self._list_arrived, self._list_failed)
 
     def _request(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from walsh_scrapy import meta
-from walsh_scrapy.exceptions import NotModified
+from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.exceptions import NotDue, NotModified
 
 if TYPE_CHECKING:
     from typing import Self
@@ -14,34 +15,55 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+    from walsh_scrapy.sources import Source
+
+_HEADERS = ("If-None-Match", "If-Modified-Since")
+
 
 class ConditionalMiddleware:
-    """Echoes validators to the one URL they vouch for (order 560, ruling 17)."""
+    """Echoes validators to the one URL they vouch for (order 560, ruling 17).
+
+    What is known of a source is read just before it is asked for: another crawl on the same state
+    may have been there in the meantime, and then it is not due any more (R8).
+    """
 
     def __init__(self, crawler: Crawler) -> None:
-        self._stats = crawler.stats
+        self._crawler = crawler
+        self._crawl = Crawl.of(crawler)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Count in the crawler's stats."""
+        """Build the gate for one crawl."""
         return cls(crawler)
 
     async def process_request(self, request: Request) -> None:
         """Send what is known of this very URL, and no validator that came along a redirect."""
+        source = meta.source(request)
+        if source is not None and meta.VALIDATORS not in request.meta:
+            request.meta[meta.VALIDATORS] = self._known(source)
         known: meta.Validators | None = request.meta.get(meta.VALIDATORS)
-        same_url = known is not None and known.url == request.url
-        _set(request, "If-None-Match", known.etag if known and same_url else None)
-        _set(request, "If-Modified-Since", known.last_modified if known and same_url else None)
+        values = (known.etag, known.last_modified) if known and known.url == request.url else ()
+        for name in _HEADERS:
+            request.headers.pop(name, None)
+        for name, value in zip(_HEADERS, values, strict=False):
+            if value is not None:
+                request.headers[name] = value
 
     async def process_response(self, request: Request, response: Response) -> Response:
-        """Turn 304 into ``NotModified``, for whoever made the request."""
-        if response.status == 304 and request.meta.get(meta.VALIDATORS):
-            self._stats.inc_value("walsh/conditional/not_modified")
+        """Turn the 304 that was asked for into ``NotModified``, for whoever made the request."""
+        if response.status == 304 and any(name in request.headers for name in _HEADERS):
+            self._crawler.stats.inc_value("walsh/conditional/not_modified")
             raise NotModified(response)
         return response
 
-
-def _set(request: Request, name: str, value: bytes | None) -> None:
-    request.headers.pop(name, None)
-    if value is not None:
-        request.headers[name] = value
+    def _known(self, source: Source) -> meta.Validators | None:
+        """Return what an earlier visit left; raise NotDue if that was a moment ago."""
+        record = self._crawl.state.sources.find(source.url)
+        if record is None:
+            return None
+        forced = getattr(self._crawler.spider, "force", False)
+        if not forced and record.due_at > self._crawl.now():
+            raise NotDue(record.due_at)
+        if record.validator_url is None:
+            return None
+        return meta.Validators(record.validator_url, record.etag, record.last_modified)

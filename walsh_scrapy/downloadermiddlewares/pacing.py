@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -12,6 +11,7 @@ from scrapy.utils.asyncio import sleep
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import RequestDeferred
+from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.pacing import spacing
 from walsh_scrapy.scheduler import scheduler_of
 from walsh_scrapy.state.wirelog import Exchange
@@ -81,8 +81,7 @@ class PacingMiddleware:
     def _defer(self, host: str, wait: float) -> None:
         until = self._crawl.now() + wait
         self._crawler.stats.inc_value("walsh/pacing/deferred")
-        when = datetime.fromtimestamp(until, UTC).isoformat(" ", "seconds")
-        raise RequestDeferred(until, f"{host} may not be asked before {when}")
+        raise RequestDeferred(until, f"{host} may not be asked before {format_moment(until)}")
 
     def _release(self, request: Request, status: int | None, error: str) -> None:
         taken_at = self._out.pop(request, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from socket import gaierror
 from typing import TYPE_CHECKING
-from urllib.request import getproxies
+from urllib.request import getproxies, proxy_bypass
 
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.networks import is_private_host, is_public
@@ -27,7 +27,7 @@ class PublicWebMiddleware:
 
     def __init__(self, crawler: Crawler) -> None:
         self._stats = crawler.stats
-        self._resolves = not getproxies()
+        self._proxies = getproxies()
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -40,12 +40,12 @@ class PublicWebMiddleware:
         host = host_of(request.url)
         if not hops or host == host_of(hops[0]) or is_private_host(host_of(hops[0])):
             return
-        if is_private_host(host) or await self._resolves_to_private(host):
+        if is_private_host(host) or await self._resolves_to_private(host, request.url):
             self._stats.inc_value("walsh/publicweb/denied")
             raise Denied("publicweb", f"{hops[-1]} redirects to {host}, which is not public")
 
-    async def _resolves_to_private(self, host: str) -> bool:
-        if not self._resolves:
+    async def _resolves_to_private(self, host: str, url: str) -> bool:
+        if url.partition(":")[0] in self._proxies and not proxy_bypass(host):
             return False
         try:
             found = await asyncio.get_running_loop().getaddrinfo(host, None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING
-from urllib.parse import urljoin
 
 from scrapy import Request, signals
 from scrapy.exceptions import StopDownload
@@ -16,7 +15,7 @@ from walsh_scrapy.policy.availability import Meaning, meaning_of
 from walsh_scrapy.policy.durations import format_seconds
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.robotslines import MAX_OCTETS
-from walsh_scrapy.policy.urls import origin_of, robots_url
+from walsh_scrapy.policy.urls import followed, origin_of, robots_url
 from walsh_scrapy.robotsfiles import RobotsFile, RobotsFiles
 from walsh_scrapy.scheduler import scheduler_of
 
@@ -112,8 +111,7 @@ class RobotsMiddleware:
     def _send_for(self, origin: str, request: Request) -> Request:
         """Set a target aside until its host's robots.txt was read; return the request for that."""
         if scheduler := scheduler_of(self._crawler):
-            scheduler.put_back(request)
-            scheduler.restrict(Rank.ROBOTS, self._crawl.host(origin))
+            scheduler.set_aside(request, Rank.ROBOTS, self._crawl.host(origin))
         return self._request(robots_url(request.url), origin, ())
 
     def _request(self, url: str, origin: str, hops: tuple[str, ...]) -> Request:
@@ -141,8 +139,7 @@ class RobotsMiddleware:
         location = response.headers.get("Location")
         meaning = meaning_of(response.status, len(hops), has_location=location is not None)
         if meaning == "redirect" and location is not None:
-            target = urljoin(response.url, location.decode("latin-1"))
-            if target.startswith(("http://", "https://")):
+            if target := followed(response.url, location):
                 hop = self._request(target, request.meta[ORIGIN], (*hops, request.url))
                 self._crawler.engine.crawl(hop)
                 return

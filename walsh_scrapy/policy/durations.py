@@ -1,7 +1,7 @@
 """Lengths of time as documents spell them and as operators read them (R3 `refresh`, sources)."""
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 _NUMBER: Final = r"([0-9]+(?:[.,][0-9]+)?)"
@@ -53,3 +53,11 @@ def format_seconds(seconds: float) -> str:
             break
         left %= size
     return " ".join(said[:2])
+
+
+def format_moment(epoch_seconds: float) -> str:
+    """Say a time for operators, in UTC: `2026-05-23 06:00:00 UTC`; one beyond the calendar so."""
+    try:
+        return datetime.fromtimestamp(epoch_seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):
+        return "a time beyond the calendar"

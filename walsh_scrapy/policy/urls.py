@@ -8,10 +8,11 @@ import re
 from functools import lru_cache
 from ipaddress import IPv6Address
 from typing import Final, NamedTuple
-from urllib.parse import unquote
+from urllib.parse import unquote, urljoin
 
 import idna
 from tldextract import TLDExtract
+from w3lib.url import safe_url_string
 
 from walsh_scrapy.policy.networks import parse_ip, parse_ipv4
 
@@ -109,6 +110,18 @@ def robots_url(url: str) -> str:
     if parsed is None or not parsed.authority.netloc:
         return ""
     return f"{parsed.scheme}://{parsed.authority.netloc}/robots.txt"
+
+
+def followed(url: str, location: bytes) -> str | None:
+    """Return the http or https URL that a Location header of ``url`` leads to, as it is asked for.
+
+    None where it leads nowhere that can be asked. Never raises.
+    """
+    try:
+        target = safe_url_string(wire_url(urljoin(url, location.decode("latin-1"))))
+    except ValueError:
+        return None
+    return target if origin_of(target).startswith(("http://", "https://")) else None
 
 
 @lru_cache(maxsize=4096)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+
+from walsh_scrapy.policy.durations import format_moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +23,7 @@ class Counts:
     deferred: int
     deferred_until: float | None
     failed: int
+    due: int
     not_due: int
     next_due: float | None
     new_entries: int
@@ -42,6 +44,7 @@ class Counts:
             deferred=stats.get("walsh/sources/deferred", 0),
             deferred_until=stats.get("walsh/sources/deferred_until"),
             failed=stats.get("walsh/sources/failed", 0),
+            due=stats.get("walsh/sources/due", 0),
             not_due=stats.get("walsh/sources/not_due", 0),
             next_due=stats.get("walsh/sources/next_due"),
             new_entries=stats.get("walsh/entries/new", 0),
@@ -64,6 +67,7 @@ class Counts:
             ("denied", sum(self.denied.values()), gates),
             ("deferred", self.deferred, _first("first one possible at", self.deferred_until)),
             ("failed", self.failed, "each with its reason above" if self.failed else ""),
+            ("not reached", max(self.due - self.done, 0), "the run ended before their turn"),
             ("not due", self.not_due, _first("next one at", self.next_due)),
             ("new entries", self.new_entries, f"{self.known_entries} known before"),
         )
@@ -79,13 +83,5 @@ class Counts:
         ]
 
 
-def moment(epoch_seconds: float) -> str:
-    """Say a time for an operator, in UTC; one beyond the calendar as such."""
-    try:
-        return datetime.fromtimestamp(epoch_seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, ValueError, OSError):
-        return "a time beyond the calendar"
-
-
 def _first(words: str, epoch_seconds: float | None) -> str:
-    return "" if epoch_seconds is None else f"{words} {moment(epoch_seconds)}"
+    return "" if epoch_seconds is None else f"{words} {format_moment(epoch_seconds)}"

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from walsh_scrapy.blocklists import OperatorList
 from walsh_scrapy.policy.availability import RobotsCopy
-from walsh_scrapy.policy.durations import format_seconds
+from walsh_scrapy.policy.durations import format_moment, format_seconds
 from walsh_scrapy.policy.pacing import spacing
 from walsh_scrapy.policy.urls import origin_of
-from walsh_scrapy.report.counts import moment
 from walsh_scrapy.robotsfiles import RobotsFile, RobotsFiles
 
 if TYPE_CHECKING:
@@ -67,8 +66,12 @@ class Answer:
         else:
             yield f"  robots     {'not asked for' if self.gate == 'blocklist' else self.why}"
         wait = self.next_request_at - now
-        when = "now" if wait <= 0 else f"in {format_seconds(wait)}, {moment(self.next_request_at)}"
-        hold = f"; on hold until {moment(self.hold_until)}" if self.hold_until else ""
+        when = (
+            "now"
+            if wait <= 0
+            else f"in {format_seconds(wait)}, {format_moment(self.next_request_at)}"
+        )
+        hold = f"; on hold until {format_moment(self.hold_until)}" if self.hold_until else ""
         yield f"  pacing     one request every {format_seconds(self.interval)}{hold}; next {when}"
 
 

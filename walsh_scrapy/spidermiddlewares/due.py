@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
 
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.policy.durations import format_moment
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class DueMiddleware:
-    """Lets a source's first request in when its time has come, with the validators it left.
+    """Lets a source's first request in when its time has come.
 
     ``-a force=1`` sets the waiting aside, and no other gate (ruling 20).
     """
@@ -38,31 +38,23 @@ class DueMiddleware:
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Hand on what is due, and say how much is not."""
         force = getattr(self._crawler.spider, "force", False)
-        now, waiting = self._crawl.now(), list[float]()
+        known = {} if force else self._crawl.state.sources.due_times()
+        now, waiting, due = self._crawl.now(), list[float](), 0
         async for item in start:
-            due_at = self._prepare(item) if isinstance(item, Request) else 0.0
-            if force or due_at <= now:
-                yield item
-            else:
+            source = meta.source(item) if isinstance(item, Request) else None
+            due_at = known.get(source.url, 0.0) if source else 0.0
+            if due_at > now:
                 waiting.append(due_at)
+            else:
+                due += source is not None
+                self._crawler.stats.set_value("walsh/sources/due", due)
+                yield item
         self._say(waiting)
 
-    def _prepare(self, request: Request) -> float:
-        """Give a request what an earlier visit left for it, and return when it is due."""
-        source = meta.source(request)
-        known = self._crawl.state.sources.find(source.url) if source else None
-        if known is None:
-            return 0.0
-        if known.validator_url:
-            request.meta[meta.VALIDATORS] = meta.Validators(
-                known.validator_url, known.etag, known.last_modified
-            )
-        return known.due_at
-
     def _say(self, waiting: list[float]) -> None:
-        stats = self._crawler.stats
-        stats.set_value("walsh/sources/not_due", len(waiting))
-        if waiting:
-            stats.set_value("walsh/sources/next_due", min(waiting))
-            when = datetime.fromtimestamp(min(waiting), UTC).isoformat(" ", "seconds")
-            logger.info("%d sources are not due yet, the next one at %s", len(waiting), when)
+        if not waiting:
+            return
+        self._crawler.stats.inc_value("walsh/sources/not_due", len(waiting))
+        self._crawler.stats.min_value("walsh/sources/next_due", min(waiting))
+        when = format_moment(min(waiting))
+        logger.info("%d sources are not due yet, the next one at %s", len(waiting), when)

@@ -14,7 +14,7 @@ from scrapy import Request
 
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
-from walsh_scrapy.exceptions import Denied, NotModified, RequestDeferred, reason_of
+from walsh_scrapy.exceptions import Denied, NotDue, NotModified, RequestDeferred, reason_of
 from walsh_scrapy.items import EntryItem, InvalidItem, check
 from walsh_scrapy.metadata.feeds import NotAFeed
 from walsh_scrapy.policy.freshness import due_again
@@ -44,6 +44,8 @@ class FirstSeenMiddleware:
         self._crawler = crawler
         self._crawl = Crawl.of(crawler)
         self._over: WeakSet[Request] = WeakSet()
+        # Under the contract's identity no item leaves that is more than metadata (ruling 23).
+        self._closed = self._crawl.options.is_walsh_research
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -65,22 +67,27 @@ class FirstSeenMiddleware:
         request = meta.asked_by(response)
         source = meta.source(request)
         found: list[EntryItem] = []
-        try:
-            async for item in result:
-                if source is not None and isinstance(item, EntryItem):
-                    found.append(item)
-                else:
-                    yield item
-        except Exception as error:
-            if source is not None:
-                self._failed(source, _unwanted(request) or reason_of(error))
-            if source is None or not isinstance(error, NotAFeed):
-                raise
-            return
-        # What an errback returns comes by here as well, but it has nothing to commit.
+        async for item in result:
+            if source is not None and isinstance(item, EntryItem):
+                found.append(item)
+            elif isinstance(item, Request) or not self._closed or _is_valid(item):
+                yield item
+        # What an errback returns comes by here as well, and so does an end in an error.
         if source is not None and request not in self._over:
             for item in self._commit(source, response, found):
                 yield item
+
+    def process_spider_exception(
+        self, response: Response, exception: Exception
+    ) -> tuple[()] | None:
+        """Record that a response could not be read; what is no feed is no error of the spider."""
+        request = meta.asked_by(response)
+        source = meta.source(request)
+        if source is None or request in self._over:
+            return None
+        self._over.add(request)
+        self._failed(source, _unwanted(request) or reason_of(exception))
+        return () if isinstance(exception, NotAFeed) else None
 
     def _commit(
         self, source: Source, response: Response, found: list[EntryItem]
@@ -89,7 +96,8 @@ class FirstSeenMiddleware:
         seen = datetime.fromtimestamp(int(now), UTC).isoformat().replace("+00:00", "Z")
         for item in found:
             item.first_seen = seen
-        valid = [item for item in found if _is_valid(item)]
+        # The same entry written twice in one document is one entry, the first.
+        valid = list({item.key: item for item in reversed(found) if _is_valid(item)}.values())[::-1]
         validators = meta.Validators.of(response)
         new = self._crawl.state.sources.commit(
             SourceRecord(
@@ -120,6 +128,10 @@ class FirstSeenMiddleware:
             self._unchanged(source, error.response)
         elif isinstance(error, Denied):
             self._denied(source, error)
+        elif isinstance(error, NotDue):
+            self._count("not_due")
+            self._crawler.stats.inc_value("walsh/sources/due", -1)
+            self._crawler.stats.min_value("walsh/sources/next_due", error.due_at)
         elif isinstance(error, RequestDeferred):
             self._deferred(source, error)
         else:
@@ -186,10 +198,10 @@ def _record(item: EntryItem, source_url: str, now: float) -> EntryRecord:
     return EntryRecord(item.key, item.full_key, source_url, item.kind, now, exported)
 
 
-def _is_valid(item: EntryItem) -> bool:
+def _is_valid(item: object) -> bool:
     try:
         check(item)
     except InvalidItem as error:
-        logger.warning("an entry of %s is left out: %s", item.source, error)
+        logger.warning("an item is left out: %s", error)
         return False
     return True

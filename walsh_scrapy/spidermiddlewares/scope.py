@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urljoin
 
 from scrapy import Request
 
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.exceptions import Denied
+from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.sources import declared_urls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -18,15 +21,15 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from walsh_scrapy.sources import Source
-
 logger = logging.getLogger(__name__)
 
 
 class ScopeMiddleware:
-    """Drops every request that is not for a URL its source declares (ruling 16).
+    """Drops every request that is not for a URL its spider's sources declare (ruling 16).
 
-    A bot of another identity may follow links, with ``WALSH_SCOPE = "any"`` (ruling 24).
+    Between spider and engine it drops them with a line; as a gate before the wire it denies what
+    came past the spider, by ``engine.crawl`` or ``engine.download_async``. A bot of another
+    identity may follow links, with ``WALSH_SCOPE = "any"`` (ruling 24).
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -38,10 +41,15 @@ class ScopeMiddleware:
         """Build the gate for one crawl."""
         return cls(crawler)
 
+    async def process_request(self, request: Request) -> None:
+        """Deny what nobody declared; a redirect of a declared target is part of it."""
+        if meta.rank(request) is Rank.TARGET and not self._is_declared(request):
+            raise Denied("scope", f"{request.url} is no declared target (R6)")
+
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Let declared targets in."""
         async for item in start:
-            if not isinstance(item, Request) or self._is_declared(item):
+            if not isinstance(item, Request) or self._lets_pass(item):
                 yield item
 
     async def process_spider_output(
@@ -51,22 +59,23 @@ class ScopeMiddleware:
     ) -> AsyncIterator[Any]:
         """Let items out, and of requests those that stay within what was declared."""
         async for item in result:
-            if not isinstance(item, Request) or self._is_declared(item):
+            if not isinstance(item, Request) or self._lets_pass(item):
                 yield item
 
+    @cached_property
+    def _declared(self) -> frozenset[str]:
+        sources = getattr(self._crawler.spider, "sources", ())
+        return frozenset(url for source in sources for url in declared_urls(source))
+
     def _is_declared(self, request: Request) -> bool:
-        source = meta.source(request)
         if not self._declared_only:
             return True
-        if source and request.url in declared_urls(source) and request.method == "GET":
+        first = request.meta.get("redirect_urls") or [request.url]
+        return request.method == "GET" and first[0] in self._declared
+
+    def _lets_pass(self, request: Request) -> bool:
+        if self._is_declared(request):
             return True
         logger.warning("%s is no declared target, so it is not asked for (R6)", request)
         self._crawler.stats.inc_value("walsh/scope/dropped")
         return False
-
-
-def declared_urls(source: Source) -> frozenset[str]:
-    """Return what a source declares; a feed-less one its page and its host's llms.txt."""
-    if source.kind == "llms":
-        return frozenset({source.url, urljoin(source.url, "/llms.txt")})
-    return frozenset({source.url})

@@ -78,7 +78,10 @@ def redirect_target(hit: Hit) -> str | None:
     location = hit.answered("Location")
     if hit.status not in _REDIRECTS or location is None:
         return None
-    return urljoin(hit.url, location).partition("#")[0]
+    try:
+        return urljoin(hit.url, location).partition("#")[0]
+    except ValueError:  # it leads nowhere
+        return None
 
 
 def robots_hits(log: Sequence[Hit]) -> set[int]:

@@ -1,0 +1,116 @@
+"""What politeness costs in CPU: a crawl of hosts with nothing to wait for, against plain Scrapy.
+
+    python -m benchmarks.overhead [HOSTS]
+
+The peer is a Scrapy project of a few lines with ROBOTSTXT_OBEY and a feedparser spider, as many
+people have it, one request at a time. Both crawl the same loopback web. Goals: CPU per target at
+most the peer's; a revisit that is all 304 at most half of the first run.
+"""
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from walsh_scrapy.testing.crawl import find_project, run_crawl
+from walsh_scrapy.testing.feeds import rss
+from walsh_scrapy.testing.web import LoopbackWeb, Reply, Site
+
+PEER = """
+import io
+from pathlib import Path
+
+import feedparser
+import scrapy
+
+
+class FeedsSpider(scrapy.Spider):
+    name = "feeds"
+    custom_settings = {
+        "ROBOTSTXT_OBEY": True,
+        "CONCURRENT_REQUESTS": 1,
+        "LOG_LEVEL": "INFO",
+        "USER_AGENT": "Peer/1.0",
+    }
+
+    async def start(self):
+        for url in Path("urls.txt").read_text().split():
+            yield scrapy.Request(url)
+
+    def parse(self, response):
+        parsed = feedparser.parse(
+            io.BytesIO(response.body),
+            response_headers={"content-location": response.url},
+        )
+        for entry in parsed.entries:
+            yield {
+                "source": response.url,
+                "title": entry.get("title"),
+                "url": entry.get("link"),
+                "id": entry.get("id"),
+                "published": entry.get("published"),
+            }
+"""
+POSTS = [f"Post number {number}" for number in range(20)]
+
+
+def main(hosts: int) -> None:
+    """Crawl with the peer, with ours, and with ours again; print CPU per target and ratios."""
+    pages = {
+        f"h{number}.example": Reply(
+            rss(f"Blog {number}", POSTS, f"http://h{number}.example/"),
+            content_type="application/rss+xml",
+            etag='"1"',
+        )
+        for number in range(hosts)
+    }
+    sites = [Site(host, "User-agent: *\n", {"/feed": page}) for host, page in pages.items()]
+    urls = [f"http://{host}/feed" for host in pages]
+    with LoopbackWeb(*sites) as web, tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        peer = _cpu(lambda: _run_peer(web, folder, urls)) / hosts
+        ours = _cpu(lambda: _run_ours(web, folder, urls)) / hosts
+        again = _cpu(lambda: _run_ours(web, folder, urls, force="1")) / hosts
+    print(f"CPU per target over {hosts} hosts, one feed of {len(POSTS)} entries each")
+    print(f"plain Scrapy  {peer * 1e3:6.2f} ms")
+    print(f"walsh-scrapy  {ours * 1e3:6.2f} ms   ratio {ours / peer:.2f} (goal: 1.0 at most)")
+    print(f"revisit, 304  {again * 1e3:6.2f} ms   ratio {again / ours:.2f} (goal: 0.5 at most)")
+
+
+def _cpu(run: Callable[[], None]) -> float:
+    """Return the CPU seconds, user and system, that the processes started by ``run`` took."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    run()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def _run_ours(web: LoopbackWeb, folder: Path, urls: list[str], **arguments: str) -> None:
+    project = find_project(Path(__file__).parent)
+    result = run_crawl(
+        web, folder=folder / "ours", project=project, sources=urls, arguments=arguments, timeout=900
+    )
+    _check(result.exit_code, len(result.items), 0 if arguments else len(urls) * len(POSTS))
+
+
+def _run_peer(web: LoopbackWeb, folder: Path, urls: list[str]) -> None:
+    (folder / "peer.py").write_text(PEER)
+    (folder / "urls.txt").write_text("\n".join(urls))
+    command = [sys.executable, "-m", "scrapy", "runspider", "peer.py", "-O", "items.jsonl"]
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ | web.environment, capture_output=True, check=False
+    )
+    with (folder / "items.jsonl").open() as items:
+        _check(done.returncode, sum(1 for _ in items), len(urls) * len(POSTS))
+
+
+def _check(exit_code: int, items: int, wanted: int) -> None:
+    if (exit_code, items) != (0, wanted):
+        raise SystemExit(f"a crawl ended with {exit_code} and {items} items instead of {wanted}")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 2000)
