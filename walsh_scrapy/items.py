@@ -46,6 +46,10 @@ class EntryItem(_Keyed):
     language: str | None = None
     first_seen: str | None = None  #: RFC 3339, UTC; set when the state has seen the entry
 
+    def exported(self) -> dict[str, object]:
+        """Return the columns and their values, as every export has them."""
+        return dict(zip(_NAMES, _values(self), strict=True))
+
     @classmethod
     def of_feed(cls, entry: Entry, *, feed: Feed, source: str) -> Self:
         """Return the item of a feed's entry; `source` is the declared URL of the feed."""
@@ -83,9 +87,9 @@ def check(item: object) -> None:
     if type(item) is EntryItem:
         if all(test(value) for test, value in zip(_TESTS, _values(item), strict=True)):
             return
-        values: dict[str, object] = dict(zip(_NAMES, _values(item), strict=True))
+        values = item.exported()
     elif ItemAdapter.is_item(item):
-        values = ItemAdapter(item).asdict()
+        values = dict(ItemAdapter(item).asdict())
     else:
         raise InvalidItem(f"A spider returned {type(item).__name__}, which is no item.")
     error = next(_VALIDATOR.iter_errors(values), None)

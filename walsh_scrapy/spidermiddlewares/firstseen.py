@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from itemadapter import ItemAdapter
 from scrapy import Request
 
 from walsh_scrapy import meta
@@ -94,10 +93,11 @@ class FirstSeenMiddleware:
     ) -> list[EntryItem]:
         now = self._crawl.now()
         seen = datetime.fromtimestamp(int(now), UTC).isoformat().replace("+00:00", "Z")
+        valid: dict[str, EntryItem] = {}
         for item in found:
             item.first_seen = seen
-        # The same entry written twice in one document is one entry, the first.
-        valid = list({item.key: item for item in reversed(found) if _is_valid(item)}.values())[::-1]
+            if _is_valid(item):
+                valid.setdefault(item.key, item)  # written twice in one document, it is one entry
         validators = meta.Validators.of(response)
         new = self._crawl.state.sources.commit(
             SourceRecord(
@@ -110,12 +110,12 @@ class FirstSeenMiddleware:
                 etag=validators.etag,
                 last_modified=validators.last_modified,
             ),
-            [_record(item, source.url, now) for item in valid],
+            [_record(item, source.url, now) for item in valid.values()],
         )
         self._count("fetched")
         self._crawler.stats.inc_value("walsh/entries/known", len(valid) - len(new))
         self._crawler.stats.inc_value("walsh/entries/new", len(new))
-        return [item for item in valid if item.key in new]
+        return [item for key, item in valid.items() if key in new]
 
     def _ended(self, failure: Failure) -> None:
         """Record what became of a request that brought no page."""
@@ -194,7 +194,7 @@ def _unwanted(request: Request) -> str | None:
 
 
 def _record(item: EntryItem, source_url: str, now: float) -> EntryRecord:
-    exported = json.dumps(ItemAdapter(item).asdict(), ensure_ascii=False)
+    exported = json.dumps(item.exported(), ensure_ascii=False)
     return EntryRecord(item.key, item.full_key, source_url, item.kind, now, exported)
 
 
