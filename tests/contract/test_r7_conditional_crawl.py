@@ -101,13 +101,12 @@ def test_an_entry_is_new_once_whatever_its_link_looks_like(loopback_web, crawl, 
 
 
 def test_an_entry_written_twice_in_one_document_is_handed_out_once(loopback_web, crawl):
-    twice = rss(
-        "B", [Post("One", "http://blog.example/1"), Post("Again", "http://blog.example/1/")]
-    )
+    posts = [("One", "/1"), ("Two", "/2"), ("One again", "/1/"), ("Three", "/3")]
+    twice = rss("B", [Post(title, f"http://blog.example{path}") for title, path in posts])
     web = loopback_web(site("blog.example", feed=Reply(twice, content_type="application/rss+xml")))
     result = crawl(web, sources=["http://blog.example/feed"])
-    assert [item["title"] for item in result.items] == ["One"]
-    assert "new entries       1   0 known before" in result.stderr
+    assert [item["title"] for item in result.items] == ["One", "Two", "Three"]
+    assert "new entries       3   0 known before" in result.stderr
 
 
 def test_a_304_nobody_asked_for_and_empty_validators_are_not_taken_up(loopback_web, crawl, again):
