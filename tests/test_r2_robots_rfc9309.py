@@ -233,3 +233,16 @@ def test_many_rules_are_matched_as_few_are():
         False,
         True,
     ]
+
+
+@pytest.mark.parametrize("key", ["Disallowed", "disallows", "Dissallowed", "DISALLOWING"])
+def test_letters_behind_a_key_are_a_slip_that_counts(key):
+    rules = RobotsTxt.parse(f"User-agents: *\n{key}: /a\nAllowed: /a/b\n".encode()).rules_for("x")
+    assert not rules.verdict("/a/c").allowed
+    assert rules.verdict("/a/b").allowed
+
+
+@pytest.mark.parametrize("key", ["Disallow-all", "Noindex", "No-disallow", "Disallow2"])
+def test_another_key_is_another_record(key):
+    rules = RobotsTxt.parse(f"User-agent: *\n{key}: /a\n".encode()).rules_for("x")
+    assert rules.verdict("/a").allowed

@@ -2,6 +2,7 @@
 
 import contextlib
 import uuid
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import create_engine, insert, select, text
@@ -16,6 +17,7 @@ from walsh_scrapy.state.sources import EntryRecord, SourceRecord
 from walsh_scrapy.state.tables import requests
 from walsh_scrapy.state.wirelog import KEEP_SECONDS, Exchange
 
+EXCHANGE = Exchange(100.0, "a.example", "http://a.example/", "robots: allowed", 200, 0.1)
 SERVER = "postgresql+psycopg://postgres@127.0.0.1:5432/test"
 
 
@@ -61,7 +63,7 @@ def test_a_host_goes_to_one_of_two_who_want_it(opened):
     ours, theirs = opened().ledger, opened().ledger
     assert ours.take("a.example", now=100.0, spacing=1.0, timeout=60.0) == 0.0
     assert theirs.take("a.example", now=100.5, spacing=1.0, timeout=60.0) == 101.5
-    ours.release("a.example", now=102.0, interval=3.0)
+    ours.release("a.example", now=102.0, interval=3.0, exchange=EXCHANGE)
     assert theirs.take("a.example", now=103.0, spacing=1.0, timeout=60.0) == 105.0
     assert theirs.take("a.example", now=105.0, spacing=1.0, timeout=60.0) == 0.0
     assert ours.take("b.example", now=105.0, spacing=1.0, timeout=60.0) == 0.0
@@ -76,7 +78,7 @@ def test_a_dead_holders_lease_runs_out(opened):
 def test_a_hold_is_seen_by_everyone_and_outlives_a_lease(opened):
     ours, theirs = opened().ledger, opened().ledger
     ours.take("a.example", 100.0, 1.0, 60.0)
-    ours.release("a.example", 101.0, 1.0)
+    ours.release("a.example", 101.0, 1.0, EXCHANGE)
     ours.change("a.example", 101.0, lambda times: times.struck(101.0, 100.0).held(101.0, 30.0))
     times = theirs.times("a.example", 102.0)
     assert (times.strikes, times.hold_until) == (1, 131.0)
@@ -85,7 +87,7 @@ def test_a_hold_is_seen_by_everyone_and_outlives_a_lease(opened):
 
 def test_a_change_that_lost_the_race_is_decided_anew(opened):
     ours, theirs = opened().ledger, opened().ledger
-    ours.release("a.example", 100.0, 1.0)
+    ours.release("a.example", 100.0, 1.0, EXCHANGE)
     seen = []
 
     def decide(times):
@@ -97,8 +99,18 @@ def test_a_change_that_lost_the_race_is_decided_anew(opened):
     assert seen == [1.0, 2.0]
 
 
+def test_what_another_process_wrote_is_seen_although_a_line_is_remembered(opened):
+    ours, theirs = opened().ledger, opened().ledger
+    assert ours.take("a.example", 100.0, 1.0, 60.0) == 0.0
+    assert theirs.take("a.example", 101.0, 1.0, 60.0) == 102.0
+    ours.release("a.example", 101.5, 1.0, EXCHANGE)
+    assert theirs.take("a.example", 102.0, 1.0, 60.0) == 102.5
+    assert theirs.take("a.example", 102.5, 1.0, 60.0) == 0.0
+    assert ours.take("a.example", 103.0, 1.0, 60.0) == 104.0, "ours remembered a free host"
+
+
 def test_after_a_jump_back_the_ledger_counts_from_now(state):
-    state.ledger.release("a.example", now=10_000.0, interval=5.0)
+    state.ledger.release("a.example", 10_000.0, 5.0, EXCHANGE)
     assert state.ledger.take("a.example", 6_400.0, 1.0, 60.0) == 6_405.0
     assert state.ledger.take("a.example", 6_404.0, 1.0, 60.0) == 6_405.0, "it is noted once"
     assert state.ledger.take("a.example", 6_405.0, 1.0, 60.0) == 0.0
@@ -173,7 +185,7 @@ def test_a_source_comes_back_as_it_was(state):
 def test_the_wire_log_keeps_thirty_days(url):
     with contextlib.closing(State(url)) as state:
         for sent_at in (100.0, 200.0):
-            state.wirelog.add(Exchange(sent_at, "a.example", "http://a.example/", "", 200, 0.1))
+            state.ledger.release("a.example", sent_at, 1.0, replace(EXCHANGE, sent_at=sent_at))
         state.wirelog.prune(now=150.0 + KEEP_SECONDS)
     with contextlib.closing(Database(url)) as database, database.read() as connection:
         assert connection.scalars(select(requests.c.sent_at)).all() == [200.0]

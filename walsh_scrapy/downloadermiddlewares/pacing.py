@@ -91,10 +91,8 @@ class PacingMiddleware:
         host = self._crawl.host(request.url)
         latency = self._crawl.ticks() - taken_at
         interval = self._spacing(request, latency)
-        times = self._crawl.state.ledger.release(host, now, interval)
+        gates = "; ".join(f"{gate}: {answer}" for gate, answer in meta.gates(request).items())
+        exchange = Exchange(now - latency, host, request.url, gates, status, latency, error)
+        times = self._crawl.state.ledger.release(host, now, interval, exchange)
         if scheduler := scheduler_of(self._crawler):
             scheduler.wait(host, times.ready_at(0.0) - now, interval)
-        gates = "; ".join(f"{gate}: {answer}" for gate, answer in meta.gates(request).items())
-        self._crawl.state.wirelog.add(
-            Exchange(now - latency, host, request.url, gates, status, latency, error)
-        )

@@ -166,11 +166,14 @@ class RobotsMiddleware:
             self._crawler.stats.set_value("walsh/robots/comments", self._comments)
         now = self._crawl.now()
         interval = file.interval(now)
-        host = self._crawl.host(origin)
+        if interval > self._crawl.options.min_interval:
+            self._widen(self._crawl.host(origin), now, interval)
+        self._go_on(origin)
+
+    def _widen(self, host: str, now: float, interval: float) -> None:
         times = self._crawl.state.ledger.change(host, now, lambda known: known.widened(interval))
         if scheduler := scheduler_of(self._crawler):
             scheduler.wait(host, times.ready_at(0.0) - now, times.interval)
-        self._go_on(origin)
 
     def _go_on(self, origin: str) -> None:
         if scheduler := scheduler_of(self._crawler):

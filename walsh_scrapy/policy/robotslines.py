@@ -26,15 +26,16 @@ def _record(key: str, value: str) -> re.Pattern[str]:
     return re.compile(rf"\n{_BLANK}*+{key}{_SEPARATOR}{value}", re.IGNORECASE | re.ASCII)
 
 
-# The slips in the keys are those that Google's parser accepts.
+# The slips in the keys are those that Google's parser accepts; it also takes a key for one of these
+# that goes on with letters (`disallowed`, `user-agents`).
 _DISALLOW: Final = "disallow|dissallow|dissalow|disalow|diasllow|disallaw"
 _OTHERS: Final = (
     "(?=[crv])(crawl[- ]?delay|request[- ]?rate|visit[- ]?time|robot[- ]?version|comment)"
 )
 _VALUE: Final = r"([^\n#]*+)"
 # Ruling 8: the value ends at the first character that no product token has; "*" stands alone.
-_AGENT: Final = _record("user[- ]?agent", r"(\*(?![^ \t\v\f#\n])|[a-z_-]*+)[^\n]*+")
-_RULE: Final = _record(f"(?:(allow)|(?=d)(?:{_DISALLOW}))", _VALUE)
+_AGENT: Final = _record("user[- ]?agent[a-z]*+", r"(\*(?![^ \t\v\f#\n])|[a-z_-]*+)[^\n]*+")
+_RULE: Final = _record(f"(?:(allow)|(?=d)(?:{_DISALLOW}))[a-z]*+", _VALUE)
 _OTHER: Final = _record(_OTHERS, _VALUE)
 _SITEMAP: Final = _record("(?:sitemaps?|site-map)", _VALUE)
 _TOKEN: Final = re.compile(r"([A-Za-z_-]+)\S*")

@@ -34,7 +34,7 @@ _STARS: Final = re.compile(r"\*{2,}")
 # Up to this many different octets, replacing one after the other is the faster way.
 _FEW: Final = 8
 #: A rule's path as it is compared, and its rank: twice its octets, one more for Allow. Octets are
-#: counted as the site wrote them, save that escapes of unreserved characters count one.
+#: counted with what is no ASCII encoded, and with escapes of unreserved characters as one.
 Pattern = tuple[str, int]
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
-from typing import TYPE_CHECKING
+from collections import OrderedDict
+from dataclasses import fields
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.state.tables import hosts
+from walsh_scrapy.state.wirelog import Exchange, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +21,24 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.state.database import Database
 
-_COLUMNS = (*(hosts.c[field.name] for field in fields(HostTimes)), hosts.c.revision)
+_NAMES: Final = tuple(field.name for field in fields(HostTimes))
+_values: Final = attrgetter(*_NAMES)
+_FIND: Final = select(*(hosts.c[name] for name in _NAMES), hosts.c.revision).where(
+    hosts.c.host == bindparam("key")
+)
+_INSERT: Final = insert(hosts)
+_UPDATE: Final = (
+    update(hosts)
+    .where(hosts.c.host == bindparam("key"), hosts.c.revision == bindparam("seen"))
+    .values({name: bindparam(name) for name in (*_NAMES, "revision")})
+)
+#: Lines remembered between two changes: most change again within the same second.
+REMEMBERED = 10_000
+
+
+class _Line(NamedTuple):
+    times: HostTimes
+    revision: int | None  #: None for a host the ledger does not have yet
 
 
 class Ledger:
@@ -30,11 +50,12 @@ class Ledger:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._lines: OrderedDict[str, _Line] = OrderedDict()
 
     def times(self, host: str, now: float) -> HostTimes:
         """Return what the ledger knows of a host; a host never asked has empty times."""
         with self._database.read() as connection:
-            return _find(connection, host)[0].rebased(now)
+            return self._remember(host, _find(connection, host)).rebased(now)
 
     def take(self, host: str, now: float, spacing: float, timeout: float) -> float:
         """Lease a host for one request, which lasts at most ``timeout`` seconds.
@@ -52,37 +73,62 @@ class Ledger:
         self.change(host, now, leased)
         return wait_until
 
-    def release(self, host: str, now: float, interval: float) -> HostTimes:
-        """Give a host back at the end of an exchange; ``interval`` is its spacing from now on."""
-        return self.change(host, now, lambda times: times.released(now, interval))
+    def release(self, host: str, now: float, interval: float, exchange: Exchange) -> HostTimes:
+        """Give a host back at the end of an exchange, and log that in the same transaction.
 
-    def change(self, host: str, now: float, decide: Callable[[HostTimes], HostTimes]) -> HostTimes:
-        """Let a decision of ``policy`` rewrite a host's line, and return the new line."""
+        ``interval`` is the host's spacing from now on.
+        """
+        return self.change(host, now, lambda times: times.released(now, interval), exchange)
+
+    def change(
+        self,
+        host: str,
+        now: float,
+        decide: Callable[[HostTimes], HostTimes],
+        exchange: Exchange | None = None,
+    ) -> HostTimes:
+        """Let a decision of ``policy`` rewrite a host's line, and return the new line.
+
+        ``decide`` may be called again, on what another process has written in the meantime.
+        """
+        remembered = self._lines.get(host)
         while True:
             with self._database.write() as connection:
-                known, revision = _find(connection, host)
-                wanted = decide(known.rebased(now))
-                if wanted == known or _replace(connection, host, wanted, revision):
-                    return wanted
+                line = remembered or _find(connection, host)
+                wanted = decide(line.times.rebased(now))
+                if wanted == line.times and not remembered:
+                    return self._remember(host, line)
+                # A decision to leave all as it is has to be made on what is there now.
+                written = wanted != line.times and _replace(connection, host, wanted, line.revision)
+                if written:
+                    if exchange is not None:
+                        note(connection, exchange)
+                    revision = 0 if line.revision is None else line.revision + 1
+                    return self._remember(host, _Line(wanted, revision))
+            remembered = None
+
+    def _remember(self, host: str, line: _Line) -> HostTimes:
+        self._lines[host] = line
+        self._lines.move_to_end(host)
+        if len(self._lines) > REMEMBERED:
+            self._lines.popitem(last=False)
+        return line.times
 
 
-def _find(connection: Connection, host: str) -> tuple[HostTimes, int | None]:
-    row = connection.execute(select(*_COLUMNS).where(hosts.c.host == host)).one_or_none()
-    return (HostTimes(), None) if row is None else (HostTimes(*row[:-1]), row[-1])
+def _find(connection: Connection, host: str) -> _Line:
+    row = connection.execute(_FIND, {"key": host}).one_or_none()
+    return _Line(HostTimes(), None) if row is None else _Line(HostTimes(*row[:-1]), row[-1])
 
 
 def _replace(connection: Connection, host: str, times: HostTimes, revision: int | None) -> bool:
     """Write a line if it is still the one that was read; False where another came first."""
+    values: dict[str, Any] = dict(zip(_NAMES, _values(times), strict=True))
     if revision is None:
         try:
             with connection.begin_nested():
-                connection.execute(insert(hosts), {"host": host, **asdict(times)})
+                connection.execute(_INSERT, {"host": host, **values})
         except IntegrityError:
             return False
         return True
-    changed = connection.execute(
-        update(hosts)
-        .where(hosts.c.host == host, hosts.c.revision == revision)
-        .values(**asdict(times), revision=revision + 1)
-    )
-    return changed.rowcount == 1
+    values |= {"key": host, "seen": revision, "revision": revision + 1}
+    return connection.execute(_UPDATE, values).rowcount == 1

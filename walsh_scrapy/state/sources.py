@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, or_, select
 
 from walsh_scrapy.state.tables import entries, sources
 from walsh_scrapy.state.upsert import insert_new, upsert
@@ -50,6 +50,12 @@ class EntryRecord:
     item: str
 
 
+_KNOWN = select(entries.c.key, entries.c.full_key).where(
+    or_(
+        entries.c.key.in_(bindparam("keys", expanding=True)),
+        entries.c.full_key.in_(bindparam("keys", expanding=True)),
+    )
+)
 _COLUMNS = tuple(sources.c[field.name] for field in fields(SourceRecord))
 
 
@@ -93,9 +99,9 @@ def _known(connection: Connection, found: Sequence[EntryRecord]) -> frozenset[st
     known: set[str] = set()
     wanted = sorted({key for entry in found for key in (entry.key, entry.full_key)})
     for start in range(0, len(wanted), IN_ONE_QUESTION):
-        some = wanted[start : start + IN_ONE_QUESTION]
-        for column in (entries.c.key, entries.c.full_key):
-            known.update(connection.scalars(select(column).where(column.in_(some))))
+        some = {"keys": wanted[start : start + IN_ONE_QUESTION]}
+        for found_keys in connection.execute(_KNOWN, some):
+            known.update(found_keys)
     return frozenset(known)
 
 

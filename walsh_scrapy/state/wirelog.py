@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import delete, insert
 
 from walsh_scrapy.state.tables import requests
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from walsh_scrapy.state.database import Database
 
 KEEP_SECONDS = 30 * 86_400.0
+_INSERT: Final = insert(requests)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +31,16 @@ class Exchange:
     error: str = ""
 
 
+def note(connection: Connection, exchange: Exchange) -> None:
+    """Write one exchange into the log, so that a site owner's question can be answered."""
+    connection.execute(_INSERT, asdict(exchange))
+
+
 class WireLog:
-    """Writes what was sent, so that an operator can answer a site owner's question."""
+    """The log as a whole."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-
-    def add(self, exchange: Exchange) -> None:
-        """Note one exchange."""
-        with self._database.write() as connection:
-            connection.execute(insert(requests), asdict(exchange))
 
     def prune(self, now: float) -> None:
         """Forget what is older than 30 days."""
