@@ -31,6 +31,10 @@ RETRY_EXCEPTIONS = [
 # A feed that is further away has lost its way (was: 20).
 REDIRECT_MAX_TIMES = 5
 
+# Scrapy starts as many tasks for every response; our items are written one after the other anyway
+# (was: 100).
+CONCURRENT_ITEMS = 1
+
 FEED_EXPORT_ENCODING = "utf-8"
 # An empty field is an empty XML element, not the word None.
 FEED_EXPORTERS = {"xml": "walsh_scrapy.items.XmlExporter"}

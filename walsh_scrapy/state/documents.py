@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
+from walsh_scrapy.state.rows import row_of
 from walsh_scrapy.state.tables import blocklist
 from walsh_scrapy.state.upsert import upsert
 
@@ -42,4 +43,4 @@ class DocumentStore:
     def keep(self, url: str, document: Document) -> None:
         """Put ``document`` in the place of what was known of ``url``."""
         with self._database.write() as connection:
-            upsert(connection, blocklist, {"url": url, **asdict(document)})
+            upsert(connection, blocklist, {"url": url, **row_of(document)})

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import fields
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from walsh_scrapy.policy.pacing import HostTimes
+from walsh_scrapy.state.rows import row_of
 from walsh_scrapy.state.tables import hosts
 from walsh_scrapy.state.wirelog import Exchange, note
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.database import Database
 
 _NAMES: Final = tuple(field.name for field in fields(HostTimes))
-_values: Final = attrgetter(*_NAMES)
+
 _FIND: Final = select(*(hosts.c[name] for name in _NAMES), hosts.c.revision).where(
     hosts.c.host == bindparam("key")
 )
@@ -122,7 +122,7 @@ def _find(connection: Connection, host: str) -> _Line:
 
 def _replace(connection: Connection, host: str, times: HostTimes, revision: int | None) -> bool:
     """Write a line if it is still the one that was read; False where another came first."""
-    values: dict[str, Any] = dict(zip(_NAMES, _values(times), strict=True))
+    values = row_of(times)
     if revision is None:
         try:
             with connection.begin_nested():

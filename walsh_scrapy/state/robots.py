@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from sqlalchemy import select, update
 
 from walsh_scrapy.policy.availability import RobotsCopy
+from walsh_scrapy.state.rows import row_of
 from walsh_scrapy.state.tables import robots
 from walsh_scrapy.state.upsert import upsert
 
@@ -34,7 +35,7 @@ class RobotsStore:
     def keep(self, origin: str, copy: RobotsCopy) -> None:
         """Keep what is known of an origin's robots.txt from now on."""
         with self._database.write() as connection:
-            upsert(connection, robots, {"origin": origin, **asdict(copy)})
+            upsert(connection, robots, {"origin": origin, **row_of(copy)})
 
     def mark_used(self, origin: str) -> None:
         """Note that the request for whose sake a copy was fetched was sent (ruling 7)."""

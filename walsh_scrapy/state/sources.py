@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from sqlalchemy import bindparam, func, or_, select
 
+from walsh_scrapy.state.rows import row_of
 from walsh_scrapy.state.tables import entries, sources
 from walsh_scrapy.state.upsert import insert_new, upsert
 
@@ -83,10 +84,10 @@ class SourceStore:
         loses no entry and repeats none (ruling 17).
         """
         with self._database.write() as connection:
-            upsert(connection, sources, asdict(record))
+            upsert(connection, sources, row_of(record))
             known = _known(connection, found)
             fresh = [entry for entry in found if known.isdisjoint((entry.key, entry.full_key))]
-            return insert_new(connection, entries, [asdict(entry) for entry in fresh])
+            return insert_new(connection, entries, [row_of(entry) for entry in fresh])
 
     def count_entries(self) -> int:
         """Return how many entries were ever seen."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.dialects import postgresql, sqlite
@@ -12,18 +13,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Table
 
 
-def _insert(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
-    if connection.dialect.name == "postgresql":
-        return postgresql.insert(table)
-    return sqlite.insert(table)
-
-
 def upsert(connection: Connection, table: Table, row: Mapping[str, Any]) -> None:
     """Write ``row``; where its primary key exists, the given columns are replaced."""
-    keys = [column.name for column in table.primary_key]
-    statement = _insert(connection, table).values(**row)
-    changes = {name: statement.excluded[name] for name in row if name not in keys}
-    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changes))
+    connection.execute(_upsert(connection.dialect.name, table, tuple(row)), row)
 
 
 def insert_new(
@@ -32,6 +24,24 @@ def insert_new(
     """Write the rows whose primary key is new, and return these keys."""
     if not rows:
         return frozenset()
+    return frozenset(connection.scalars(_insert_new(connection.dialect.name, table), rows))
+
+
+@cache
+def _upsert(
+    dialect: str, table: Table, names: tuple[str, ...]
+) -> postgresql.Insert | sqlite.Insert:
+    keys = [column.name for column in table.primary_key]
+    statement = _insert(dialect, table)
+    changes = {name: statement.excluded[name] for name in names if name not in keys}
+    return statement.on_conflict_do_update(index_elements=keys, set_=changes)
+
+
+@cache
+def _insert_new(dialect: str, table: Table) -> Any:  # noqa: ANN401 - a statement with RETURNING
     (key,) = table.primary_key
-    statement = _insert(connection, table).on_conflict_do_nothing().returning(key)
-    return frozenset(connection.scalars(statement, rows))
+    return _insert(dialect, table).on_conflict_do_nothing().returning(key)
+
+
+def _insert(dialect: str, table: Table) -> postgresql.Insert | sqlite.Insert:
+    return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import delete, insert
 
+from walsh_scrapy.state.rows import row_of
 from walsh_scrapy.state.tables import requests
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Exchange:
 
 def note(connection: Connection, exchange: Exchange) -> None:
     """Write one exchange into the log, so that a site owner's question can be answered."""
-    connection.execute(_INSERT, asdict(exchange))
+    connection.execute(_INSERT, row_of(exchange))
 
 
 class WireLog:
