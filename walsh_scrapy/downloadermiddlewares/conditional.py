@@ -39,7 +39,7 @@ class ConditionalMiddleware:
     async def process_request(self, request: Request) -> None:
         """Send what is known of this very URL, and no validator that came along a redirect."""
         source = meta.source(request)
-        if source is not None and meta.VALIDATORS not in request.meta:
+        if source is not None and not request.meta.get("redirect_urls"):
             request.meta[meta.VALIDATORS] = self._known(source)
         known: meta.Validators | None = request.meta.get(meta.VALIDATORS)
         values = (known.etag, known.last_modified) if known and known.url == request.url else ()
