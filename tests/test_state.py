@@ -125,7 +125,7 @@ def test_robots_copies_and_documents_come_back_as_they_were(state):
     state.robots.keep("https://a.example:443", copy)
     assert state.robots.find("https://a.example:443") == copy
     assert state.robots.find("http://a.example:80") is None
-    state.robots.mark_used("https://a.example:443")
+    state.robots.set_unused("https://a.example:443", unused=False)
     assert not state.robots.find("https://a.example:443").unused
     document = Document(b"{}", b'W/"\xe9"', None, 100.0)
     state.documents.keep("https://operator.example/list.json", document)

@@ -9,6 +9,7 @@ from scrapy.exceptions import IgnoreRequest
 
 from walsh_scrapy import meta
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.urls import wire_url
 from walsh_scrapy.sources import Source
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class AskingSpider(Spider):
 
     def __init__(self, urls: Iterable[str] = (), **arguments: Any) -> None:  # noqa: ANN401
         super().__init__(**arguments)
-        self.sources = tuple(map(Source, urls))
+        self.sources = tuple(Source(Request(wire_url(url)).url) for url in urls)
 
     async def start(self) -> AsyncIterator[Any]:
         """Give each URL to the gates."""

@@ -61,16 +61,16 @@ class RobotsFiles:
         self._crawl = crawl
         self._store = crawl.state.robots
         self._files: LocalCache[str, RobotsFile] = LocalCache(KEPT_RULES)
+        self._waited_for: set[str] = set()  # fetched in this run, for a request not sent yet
 
     def at_hand(self, origin: str) -> RobotsFile | None:
         """Return the file of an origin if it still decides, None if it has to be fetched."""
         now, ttl = self._crawl.now(), self._crawl.options.robots_ttl
-        if (file := self._files.get(origin)) is None:
-            copy = self._store.find(origin)
-            if copy is None or not copy.is_usable(now, ttl):
-                return None
-            file = self.read(origin, copy, now)
-        return file if file.copy.is_usable(now, ttl) else None
+        file = self._files.get(origin)
+        copy = self._store.find(origin) if file is None else file.copy
+        if copy is None or not (origin in self._waited_for or copy.is_usable(now, ttl)):
+            return None
+        return file or self.read(origin, copy, now)
 
     def known_interval(self, origin: str) -> float:
         """Return the spacing that an origin's file asks for, in force or out of date."""
@@ -87,6 +87,7 @@ class RobotsFiles:
         now = self._crawl.now()
         copy = updated(self._store.find(origin), now, status, meaning, body)
         self._store.keep(origin, copy)
+        self._waited_for.add(origin)
         if meaning == "unreachable":
             logger.warning(
                 "%s/robots.txt could not be read (%s); going by %s",
@@ -98,10 +99,21 @@ class RobotsFiles:
 
     def mark_used(self, origin: str) -> None:
         """Let a copy grow old, now that the request which it made wait was sent (ruling 7)."""
+        self._waited_for.discard(origin)
+        self._set_unused(origin, unused=False)
+
+    def keep_for_later(self, origin: str) -> None:
+        """Let the request that a copy makes wait go by it in a later run (ruling 7)."""
+        self._set_unused(origin, unused=True)
+
+    def _set_unused(self, origin: str, *, unused: bool) -> None:
         file = self._files.get(origin)
-        if file is not None and file.copy.unused:
-            self._store.mark_used(origin)
-            self._files[origin] = replace(file, copy=replace(file.copy, unused=False))
+        copy = self._store.find(origin) if file is None else file.copy
+        if copy is None or copy.unused is unused:
+            return
+        self._store.set_unused(origin, unused=unused)
+        if file is not None:
+            self._files[origin] = replace(file, copy=replace(copy, unused=unused))
 
     def read(self, origin: str, copy: RobotsCopy, now: float) -> RobotsFile:
         """Parse a copy, and go by it from now on."""

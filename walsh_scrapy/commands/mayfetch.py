@@ -69,15 +69,16 @@ class Command(ScrapyCommand):
 
         if not args:
             raise UsageError("which URL? Example: scrapy mayfetch https://blog.example/feed.xml")
-        robots = _read(opts.robots) if opts.robots else None
-        if robots is None and not opts.offline:
-            self._ask(args)
+        robots = None if opts.robots is None else _read(opts.robots)
         try:
             options = Options.from_settings(self.settings or Settings())
             crawl = Crawl(options, State(options.state_url))
         except (BadSetting, StateError) as error:
             raise UsageError(str(error)) from None
-        explainer = Explainer(crawl, robots)
+        asked = robots is None and not opts.offline
+        if asked:
+            self._ask(args)
+        explainer = Explainer(crawl, robots, asked=asked)
         answers = [explainer.explain(url) for url in args]
         now = crawl.now()
         for answer in answers:
@@ -88,10 +89,10 @@ class Command(ScrapyCommand):
 
     def _ask(self, urls: list[str]) -> None:
         from walsh_scrapy.asking import AskingSpider
-        from walsh_scrapy.policy.urls import origin_of
+        from walsh_scrapy.report.mayfetch import is_web
 
         if self.crawler_process is not None:
-            self.crawler_process.crawl(AskingSpider, urls=[url for url in urls if origin_of(url)])
+            self.crawler_process.crawl(AskingSpider, urls=[url for url in urls if is_web(url)])
             self.crawler_process.start()
 
 

@@ -52,6 +52,9 @@ class RobotsMiddleware:
         """Build the gate for one crawl."""
         gate = cls(crawler)
         crawler.signals.connect(gate.bytes_received, signal=signals.bytes_received)
+        crawler.signals.connect(
+            gate.request_reached_downloader, signal=signals.request_reached_downloader
+        )
         return gate
 
     async def process_request(self, request: Request) -> Request | None:
@@ -66,14 +69,19 @@ class RobotsMiddleware:
             if origin in self._deferred:
                 raise self._deferred[origin]
             return self._send_for(origin, request)
+        self._tell(origin, file)
         self._judge(request, origin, file)
         return self._outside_visit_time(request, file)
 
-    async def process_response(self, request: Request, response: Response) -> Response:
-        """Note that the request for whose sake a robots.txt was fetched has been sent."""
+    async def process_exception(self, request: Request, exception: Exception) -> None:
+        """Keep the copy that makes a request wait for a later run."""
+        if isinstance(exception, RequestDeferred) and meta.rank(request) is not Rank.ROBOTS:
+            self._files.keep_for_later(origin_of(request.url))
+
+    def request_reached_downloader(self, request: Request) -> None:
+        """Note that the request for whose sake a robots.txt was fetched is sent."""
         if meta.rank(request) is not Rank.ROBOTS:
             self._files.mark_used(origin_of(request.url))
-        return response
 
     def bytes_received(self, data: bytes, request: Request) -> None:
         """Read no more of a robots.txt than counts (ruling 11)."""
@@ -83,6 +91,12 @@ class RobotsMiddleware:
             received = request.meta[RECEIVED] = request.meta.get(RECEIVED, 0) + len(data)
             if received > MAX_OCTETS:
                 raise StopDownload(fail=False)
+
+    def _tell(self, origin: str, file: RobotsFile) -> None:
+        """Keep what a site says to us in Comment lines, for the summary."""
+        if file.rules.comments and origin not in self._comments:
+            self._comments[origin] = file.rules.comments
+            self._crawler.stats.set_value("walsh/robots/comments", self._comments)
 
     def _judge(self, request: Request, origin: str, file: RobotsFile) -> None:
         request.meta[meta.INTERVAL] = file.interval(self._crawl.now())
@@ -161,9 +175,6 @@ class RobotsMiddleware:
         """Let the host's targets go on by what came, at the spacing that it asks for."""
         self._crawler.stats.inc_value(f"walsh/robots/{meaning}")
         file = self._files.settle(origin, status, meaning, body)
-        if file.rules.comments:
-            self._comments[origin] = file.rules.comments
-            self._crawler.stats.set_value("walsh/robots/comments", self._comments)
         now = self._crawl.now()
         interval = file.interval(now)
         if interval > self._crawl.options.min_interval:

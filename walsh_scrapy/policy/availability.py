@@ -33,16 +33,19 @@ class RobotsCopy:
     status: int | None
     body: bytes | None = None  #: the last good copy; empty where there is none to obey
     failing_since: float | None = None  #: the first failure since that copy
-    unused: bool = True  #: the request it made wait has not been sent yet (ruling 7)
+    unused: bool = False  #: a request that it made wait was left to a later run (ruling 7)
 
     def is_usable(self, now: float, ttl: float) -> bool:
         """Tell whether this copy still decides, or has to be fetched again.
 
-        The request for whose sake it was fetched goes by it however long it has to wait, so that
-        a Crawl-delay of a day still lets one through.
+        A request that was left to a later run goes by the copy that made it wait, so that a
+        Crawl-delay of a day still lets one through.
         """
-        lifetime = ttl if self.failing_since is None else min(ttl, UNREACHABLE_TTL)
-        return 0 <= now - self.fetched_at < (LONGEST_WAIT if self.unused else lifetime)
+        if self.failing_since is not None:
+            lifetime = min(ttl, UNREACHABLE_TTL)
+        else:
+            lifetime = LONGEST_WAIT if self.unused else ttl
+        return 0 <= now - self.fetched_at < lifetime
 
     def is_stand_in(self, policy: Policy, now: float) -> bool:
         """Tell whether ``rules_body`` is what ``policy`` says, for want of a file to obey."""
@@ -87,5 +90,5 @@ def updated(
         if known is None:
             return failed
         since = now if known.failing_since is None else known.failing_since
-        return replace(known, fetched_at=now, status=status, failing_since=since, unused=True)
+        return replace(known, fetched_at=now, status=status, failing_since=since, unused=False)
     return RobotsCopy(now, status, body if meaning == "good" else ALLOW_ALL)

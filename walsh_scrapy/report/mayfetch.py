@@ -78,11 +78,13 @@ class Answer:
 class Explainer:
     """Answers from the state alone; ``robots`` is a file to try in the place of every host's."""
 
-    def __init__(self, crawl: Crawl, robots: bytes | None = None) -> None:
+    def __init__(self, crawl: Crawl, robots: bytes | None = None, *, asked: bool = False) -> None:
         self._crawl = crawl
         self._list = OperatorList(crawl)
         self._files = RobotsFiles(crawl)
         self._robots = robots
+        # Where the list was asked for just now, a crawl would go on with the last one as well.
+        self._must_ask = self._list.is_due and robots is None and not asked
 
     def explain(self, url: str) -> Answer:
         """Return what each gate says of ``url`` now."""
@@ -117,11 +119,11 @@ class Explainer:
     def _decide(
         self, url: str, origin: str, file: RobotsFile | None
     ) -> tuple[bool | None, str | None, str]:
-        if not origin:
+        if not is_web(url):
             return None, "url", "this is no http or https URL with a host"
         if self._list.blocks(url):
             return False, "blocklist", self._blocklist(url)
-        if self._list.is_due and self._robots is None:
+        if self._must_ask:
             return None, "blocklist", self._blocklist(url)
         if file is None:
             return None, "robots", f"the robots.txt of {origin} has not been read in its time"
@@ -135,7 +137,14 @@ class Explainer:
             return f"{entry.domain} opted out on {entry.added or 'an unknown day'}: {entry.reason}"
         if not self._list.is_due:
             return "not listed"
-        return "not asked for" if self._robots else "the list has to be asked for anew"
+        if self._must_ask:
+            return "the list has to be asked for anew"
+        return "not asked for" if self._robots is not None else "not in the last list there was"
+
+
+def is_web(url: str) -> bool:
+    """Tell whether a URL is one that a crawl could ask for (ruling 16)."""
+    return origin_of(url).startswith(("http://", "https://"))
 
 
 def _robots_answer(

@@ -38,15 +38,19 @@ class DueMiddleware:
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Hand on what is due, and say how much is not."""
         force = getattr(self._crawler.spider, "force", False)
-        known = {} if force else self._crawl.state.sources.due_times()
+        known = self._crawl.state.sources.due_times()
         now, waiting, due = self._crawl.now(), list[float](), 0
         async for item in start:
             source = meta.source(item) if isinstance(item, Request) else None
             due_at = known.get(source.url, 0.0) if source else 0.0
-            if due_at > now:
+            if due_at > now and not force:
                 waiting.append(due_at)
             else:
                 due += source is not None
+                if isinstance(item, Request):
+                    # Of one host, who has waited longest goes first: a host that lets in one
+                    # request a day would otherwise give it to the same source for ever.
+                    item.priority += int(now - due_at)
                 self._crawler.stats.set_value("walsh/sources/due", due)
                 yield item
         self._say(waiting)

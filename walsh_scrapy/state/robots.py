@@ -37,7 +37,9 @@ class RobotsStore:
         with self._database.write() as connection:
             upsert(connection, robots, {"origin": origin, **row_of(copy)})
 
-    def mark_used(self, origin: str) -> None:
-        """Note that the request for whose sake a copy was fetched was sent (ruling 7)."""
+    def set_unused(self, origin: str, *, unused: bool) -> None:
+        """Note that a request goes by this copy in a later run, or that it was sent (ruling 7)."""
         with self._database.write() as connection:
-            connection.execute(update(robots).where(robots.c.origin == origin).values(unused=False))
+            connection.execute(
+                update(robots).where(robots.c.origin == origin).values(unused=unused)
+            )
