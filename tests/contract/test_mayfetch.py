@@ -144,3 +144,26 @@ def test_what_is_no_url_is_no_crash(loopback_web, ask, online):
     assert result.returncode == 2
     assert result.stdout.count("cannot say") == 3
     assert "Traceback" not in result.stderr
+
+
+def test_only_the_web_is_asked_for_and_every_spelling_of_it(loopback_web, ask):
+    web = loopback_web(site("blog.example", ROBOTS), site("xn--bcher-kva.example"))
+    ftp = ask(web, "ftp://blog.example/feed")
+    assert ftp.returncode == 2
+    assert web.log == []
+    urls = [
+        "http://Blog.example/a b",
+        "http://b\u00fccher.example/\u00e4",
+        "http://blog.example/%7ex|y#z",
+    ]
+    assert ask(web, *urls).returncode == 0
+    assert len(web.log) == 2
+
+
+def test_it_goes_on_with_the_last_list_where_a_crawl_would(loopback_web, ask):
+    web = loopback_web(
+        site("blog.example"), Site("operator.example", pages={"/blocklist.json": Reply(status=404)})
+    )
+    result = ask(web, "http://blog.example/feed", WALSH_BLOCKLIST_URL=LIST_URL)
+    assert result.returncode == 0
+    assert "not in the last list there was" in result.stdout

@@ -1,5 +1,6 @@
 """R2 on the wire: robots.txt first, read as RFC 9309 says, once a day, by status (ruling 12)."""
 
+import sqlite3
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -183,3 +184,46 @@ def test_request_rate_is_a_spacing_like_any_other(loopback_web, crawl):
     result = crawl(web, sources=["http://rate.example/feed", "http://rate.example/other"])
     assert len(result.log) == 3
     assert_polite(result.log, crawl_delays={"rate.example": 3.0})
+
+
+def a_day_later(crawl):
+    """Move all that the state remembers a day into the past."""
+    with sqlite3.connect(crawl.folder / "walsh.sqlite3") as state:
+        for change in (
+            "UPDATE robots SET fetched_at = fetched_at - 86400",
+            "UPDATE robots SET failing_since = failing_since - 86400",
+            "UPDATE hosts SET ended = ended - 86400, hold_until = hold_until - 86400",
+            "UPDATE sources SET fetched_at = fetched_at - 86400, due_at = due_at - 86400",
+        ):
+            state.execute(change)
+    state.close()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [feed(etag='"1"'), redirect("http://other.example/feed", 302), Reply(fault=Fault.RESET)],
+    ids=["304", "redirect", "no answer"],
+)
+def test_whatever_a_target_answers_robots_txt_is_read_again_after_its_day(
+    loopback_web, crawl, answer
+):
+    web = loopback_web(site("blog.example", ["", BLOCKED_HERE], feed=answer), site("other.example"))
+    options = {
+        "sources": ["http://blog.example/feed"],
+        "settings": {"RETRY_TIMES": 0, "WALSH_MIN_REVISIT": 3600},
+    }
+    assert "blog.example/feed" in paths(crawl(web, **options).log)
+    a_day_later(crawl)
+    assert paths(crawl(web, **options).log) == ["blog.example/robots.txt"]
+
+
+def test_a_crawl_delay_of_a_day_lets_every_source_have_its_turn(loopback_web, crawl):
+    web = loopback_web(
+        site("slow.example", "User-agent: *\nCrawl-delay: 86400\n", a=feed(), b=feed(), c=feed())
+    )
+    sources = [f"http://slow.example/{page}" for page in "abc"]
+    for _day in range(8):
+        crawl(web, sources=sources)
+        a_day_later(crawl)
+    asked = [path for path in paths(web.log) if not path.endswith("robots.txt")]
+    assert set(asked) == {f"slow.example/{page}" for page in "abc"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
@@ -36,24 +37,27 @@ class DueMiddleware:
         return cls(crawler)
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Hand on what is due, and say how much is not."""
+        """Hand on what is due, who waited longest first, and say how much is not.
+
+        A host that lets in one request a day would otherwise give it to the same source for ever.
+        """
         force = getattr(self._crawler.spider, "force", False)
         known = self._crawl.state.sources.due_times()
-        now, waiting, due = self._crawl.now(), list[float](), 0
+        now, due, waiting = self._crawl.now(), list[tuple[float, Request]](), list[float]()
         async for item in start:
             source = meta.source(item) if isinstance(item, Request) else None
-            due_at = known.get(source.url, 0.0) if source else 0.0
-            if due_at > now and not force:
-                waiting.append(due_at)
-            else:
-                due += source is not None
-                if isinstance(item, Request):
-                    # Of one host, who has waited longest goes first: a host that lets in one
-                    # request a day would otherwise give it to the same source for ever.
-                    item.priority += int(now - due_at)
-                self._crawler.stats.set_value("walsh/sources/due", due)
+            if source is None:
                 yield item
+                continue
+            due_at = known.get(source.url, 0.0)
+            if force or due_at <= now:
+                due.append((due_at, item))
+            else:
+                waiting.append(due_at)
+        self._crawler.stats.set_value("walsh/sources/due", len(due))
         self._say(waiting)
+        for _, request in sorted(due, key=itemgetter(0)):
+            yield request
 
     def _say(self, waiting: list[float]) -> None:
         if not waiting:
