@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,10 @@ class StateError(RuntimeError):
 
 
 class Database:
-    """One connection to the state, with its tables in place.
+    """The state, open for one thread: a connection to write by, one to read by, tables in place.
+
+    Both are kept: to take one from a pool for each of a target's ten questions costs more than
+    the answers.
 
     Raises StateError for a database that cannot be reached, is damaged, or was written by another
     version; what is there is never overwritten.
@@ -32,7 +35,12 @@ class Database:
     def __init__(self, url: str) -> None:
         self.url = url
         self._engine = _engine(url)
+        self._open = ExitStack()
+        self._open.callback(self._engine.dispose)
         try:
+            self._writer = self._open.enter_context(self._engine.connect())
+            self._reader = self._open.enter_context(self._engine.connect())
+            self._reader.execution_options(isolation_level="AUTOCOMMIT")
             self._prepare()
         except DBAPIError as error:
             self.close()
@@ -50,18 +58,18 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """Give a connection inside one transaction: all of it is kept, or nothing."""
-        with self._engine.begin() as connection:
-            yield connection
+        with self._writer.begin():
+            yield self._writer
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Give a connection for reading, which keeps no writer waiting."""
-        with self._engine.connect().execution_options(read_only=True) as connection:
-            yield connection
+        """Give a connection on which each statement stands for itself, and no writer waits."""
+        with self._reader.begin():
+            yield self._reader
 
     def close(self) -> None:
         """Let go of the database; what was committed stays."""
-        self._engine.dispose()
+        self._open.close()
 
     def _prepare(self) -> None:
         with self.write() as connection:
@@ -125,5 +133,5 @@ def _tune_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - a 
 
 def _begin_sqlite(connection: Connection) -> None:
     # Taking the write lock at once means that what a transaction reads is still so when it writes.
-    read_only = connection.get_execution_options().get("read_only", False)
-    connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+    if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+        connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -6,12 +6,12 @@ from collections import OrderedDict
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from sqlalchemy import bindparam, insert, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import bindparam, select, update
 
 from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.state.rows import row_of
 from walsh_scrapy.state.tables import hosts
+from walsh_scrapy.state.upsert import insert_if_new
 from walsh_scrapy.state.wirelog import Exchange, note
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ _NAMES: Final = tuple(field.name for field in fields(HostTimes))
 _FIND: Final = select(*(hosts.c[name] for name in _NAMES), hosts.c.revision).where(
     hosts.c.host == bindparam("key")
 )
-_INSERT: Final = insert(hosts)
 _UPDATE: Final = (
     update(hosts)
     .where(hosts.c.host == bindparam("key"), hosts.c.revision == bindparam("seen"))
@@ -124,11 +123,6 @@ def _replace(connection: Connection, host: str, times: HostTimes, revision: int 
     """Write a line if it is still the one that was read; False where another came first."""
     values = row_of(times)
     if revision is None:
-        try:
-            with connection.begin_nested():
-                connection.execute(_INSERT, {"host": host, **values})
-        except IntegrityError:
-            return False
-        return True
+        return insert_if_new(connection, hosts, {"host": host, **values})
     values |= {"key": host, "seen": revision, "revision": revision + 1}
     return connection.execute(_UPDATE, values).rowcount == 1

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, select, update
 
 from walsh_scrapy.policy.availability import RobotsCopy
 from walsh_scrapy.state.rows import row_of
@@ -15,7 +15,8 @@ from walsh_scrapy.state.upsert import upsert
 if TYPE_CHECKING:
     from walsh_scrapy.state.database import Database
 
-_COLUMNS = tuple(robots.c[field.name] for field in fields(RobotsCopy))
+_COLUMNS: Final = tuple(robots.c[field.name] for field in fields(RobotsCopy))
+_FIND: Final = select(*_COLUMNS).where(robots.c.origin == bindparam("key"))
 
 
 class RobotsStore:
@@ -27,9 +28,7 @@ class RobotsStore:
     def find(self, origin: str) -> RobotsCopy | None:
         """Return the copy kept for an origin, however old."""
         with self._database.read() as connection:
-            row = connection.execute(
-                select(*_COLUMNS).where(robots.c.origin == origin)
-            ).one_or_none()
+            row = connection.execute(_FIND, {"key": origin}).one_or_none()
         return None if row is None else RobotsCopy(*row)
 
     def keep(self, origin: str, copy: RobotsCopy) -> None:

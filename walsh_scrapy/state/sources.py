@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import bindparam, func, or_, select
 
@@ -51,13 +51,14 @@ class EntryRecord:
     item: str
 
 
-_KNOWN = select(entries.c.key, entries.c.full_key).where(
+_KNOWN: Final = select(entries.c.key, entries.c.full_key).where(
     or_(
         entries.c.key.in_(bindparam("keys", expanding=True)),
         entries.c.full_key.in_(bindparam("keys", expanding=True)),
     )
 )
-_COLUMNS = tuple(sources.c[field.name] for field in fields(SourceRecord))
+_COLUMNS: Final = tuple(sources.c[field.name] for field in fields(SourceRecord))
+_FIND: Final = select(*_COLUMNS).where(sources.c.url == bindparam("key"))
 
 
 class SourceStore:
@@ -69,7 +70,7 @@ class SourceStore:
     def find(self, url: str) -> SourceRecord | None:
         """Return what is known of a source, or None if it was never tried."""
         with self._database.read() as connection:
-            row = connection.execute(select(*_COLUMNS).where(sources.c.url == url)).one_or_none()
+            row = connection.execute(_FIND, {"key": url}).one_or_none()
         return None if row is None else _record(row)
 
     def due_times(self) -> dict[str, float]:

@@ -18,6 +18,11 @@ def upsert(connection: Connection, table: Table, row: Mapping[str, Any]) -> None
     connection.execute(_upsert(connection.dialect.name, table, tuple(row)), row)
 
 
+def insert_if_new(connection: Connection, table: Table, row: Mapping[str, Any]) -> bool:
+    """Write ``row`` if its primary key is new, and tell whether it was."""
+    return connection.execute(_insert_if_new(connection.dialect.name, table), row).rowcount == 1
+
+
 def insert_new(
     connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
 ) -> frozenset[str]:
@@ -38,9 +43,15 @@ def _upsert(
 
 
 @cache
+def _insert_if_new(dialect: str, table: Table) -> postgresql.Insert | sqlite.Insert:
+    statement = _insert(dialect, table).on_conflict_do_nothing()
+    return statement.execution_options(preserve_rowcount=True)
+
+
+@cache
 def _insert_new(dialect: str, table: Table) -> Any:  # noqa: ANN401 - a statement with RETURNING
     (key,) = table.primary_key
-    return _insert(dialect, table).on_conflict_do_nothing().returning(key)
+    return _insert_if_new(dialect, table).returning(key)
 
 
 def _insert(dialect: str, table: Table) -> postgresql.Insert | sqlite.Insert:
