@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walsh_scrapy.policy.frontier import Frontier, Rank
+from walsh_scrapy.policy.frontier import Frontier, Rank, in_turn
 
 
 def drain(frontier, now=0.0):
@@ -75,6 +75,80 @@ def test_a_restriction_of_all_hosts_lets_the_operators_documents_through():
     assert drain(frontier) == ["list"]
     frontier.restrict(Rank.TARGET)
     assert sorted(drain(frontier)) == ["target of a.example", "target of b.example"]
+
+
+def test_spacings_known_from_earlier_count_before_a_host_was_asked():
+    frontier = Frontier({"slow.example": 10.0})
+    for number in range(3):
+        frontier.push("many.example", f"many{number}")
+    frontier.push("slow.example", "slow")
+    assert drain(frontier)[0] == "slow"
+
+
+def test_a_run_begins_with_most_work_and_with_who_waited_longest():
+    waiting = [
+        ("few.example", 5.0, "f"),
+        ("many.example", 9.0, "m-late"),
+        ("old.example", 1.0, "o"),
+        ("many.example", 7.0, "m-early"),
+        ("slow.example", 9.0, "s"),
+    ]
+    order = in_turn(waiting, {"slow.example": 10.0})
+    assert order == ["s", "m-early", "m-late", "o", "f"]
+
+
+def test_hosts_that_could_go_out_are_counted_and_those_that_wait_are_not():
+    frontier = Frontier()
+    for host in ("a", "b", "c"):
+        frontier.push(host, f"{host}1")
+        frontier.push(host, f"{host}2")
+    frontier.wait("c", 5.0)
+    assert frontier.awake(0.0) == 2
+    frontier.pop(0.0)
+    frontier.wait("a", 3.0)
+    assert frontier.awake(0.0) == 1
+    assert frontier.awake(4.0) == 2
+    assert frontier.awake(5.0) == 3
+
+
+def test_a_host_whose_requests_are_closed_counts_as_one_that_could_go_out():
+    """Else a crawl would take in all sources while the blocklist is fetched."""
+    frontier = Frontier()
+    frontier.push("a", "a1")
+    frontier.restrict(Rank.OPERATOR)
+    assert frontier.pop(0.0) is None
+    assert frontier.awake(0.0) == 1
+    frontier.restrict(Rank.TARGET)
+    assert drain(frontier) == ["a1"]
+    assert frontier.awake(0.0) == 0
+
+
+def crawled(visits, intervals, room):
+    """Play a serial crawl, fed in turn while fewer hosts than ``room`` could go out."""
+    frontier, done, now = Frontier(intervals), [], 0.0
+    feed = in_turn(visits, intervals)
+    while feed or len(frontier):
+        while feed and frontier.awake(now) < room:
+            frontier.push(feed[0][0], feed.pop(0))
+        if picked := frontier.pop(now):
+            done.append(picked[1])
+            now += 0.02
+            frontier.wait(picked[0], now + intervals[picked[0]], intervals[picked[0]])
+        else:
+            now = frontier.next_at()
+    return now, done
+
+
+@given(st.lists(st.tuples(st.integers(1, 8), st.sampled_from([1.0, 2.0, 5.0])), max_size=40))
+def test_a_crawl_fed_as_it_has_room_takes_no_longer_than_one_that_knows_everything(plan):
+    intervals = {f"h{host}": interval for host, (_, interval) in enumerate(plan)}
+    visits = [
+        (f"h{host}", 0.0, (f"h{host}", n)) for host, (m, _) in enumerate(plan) for n in range(m)
+    ]
+    took, done = crawled(visits, intervals, room=1)
+    at_best, all_done = crawled(visits, intervals, room=len(visits) + 1)
+    assert took <= at_best * 1.01
+    assert sorted(done) == sorted(all_done) == sorted(visit[2] for visit in visits)
 
 
 hosts = st.sampled_from(["a", "b", "c", "d"])

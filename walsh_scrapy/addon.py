@@ -44,7 +44,7 @@ GATES: Final = {
 SPIDER_GATES: Final = {
     "walsh_scrapy.spidermiddlewares.scope.ScopeMiddleware": 20,
     "walsh_scrapy.spidermiddlewares.firstseen.FirstSeenMiddleware": 30,
-    "walsh_scrapy.spidermiddlewares.due.DueMiddleware": 40,
+    "walsh_scrapy.spidermiddlewares.room.RoomMiddleware": 40,
 }
 EXTENSIONS: Final = {
     "walsh_scrapy.extensions.mediatypes.MediaTypes": 0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -15,6 +16,8 @@ from walsh_scrapy.policy.urls import host_of, registrable_domain
 from walsh_scrapy.state import State, StateError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from scrapy.crawler import Crawler
 
 
@@ -45,6 +48,11 @@ class Crawl:
         """Return what a request to ``url`` is paced by: host, or registrable domain (ruling 5)."""
         host = host_of(url)
         return registrable_domain(host) if self.options.pace_by == "domain" else host
+
+    @cached_property
+    def intervals(self) -> Mapping[str, float]:
+        """The spacing of each host that was seen to want more than the least, in seconds."""
+        return self.state.ledger.intervals(above=self.options.min_interval)
 
     @staticmethod
     def now() -> float:

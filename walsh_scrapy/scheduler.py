@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
 
+#: Hosts with a request ready to go out, above which a spider's next start request waits: far more
+#: than are asked at once, and few enough to be kept in a few megabytes.
+ENOUGH = 2000
+
+
 class Scheduler(BaseScheduler):
     """Keeps waiting requests by host, and sleeps exactly until the next host is due.
 
@@ -37,8 +42,8 @@ class Scheduler(BaseScheduler):
         self._crawler = crawler
         self._crawl = Crawl.of(crawler)
         self._dupefilter = dupefilter
-        self._frontier: Frontier[Request] = Frontier()
-        self._known_hosts: set[str] = set()
+        self._frontier: Frontier[Request] = Frontier(self._crawl.intervals)
+        self._room = asyncio.Event()
         self._handed_out: WeakSet[Request] = WeakSet()
         self._timer: CallLaterResult | None = None
         self._closing: asyncio.Future[None] | None = None
@@ -78,18 +83,24 @@ class Scheduler(BaseScheduler):
         self.put_back(request)
         return True
 
+    async def room(self) -> None:
+        """Wait until so few requests could go out that one more start request is of use."""
+        await asyncio.sleep(0)  # whoever starts with thousands lets answers in between
+        while self._frontier.awake(self._crawl.ticks()) >= ENOUGH:
+            self._room.clear()
+            await self._room.wait()
+
     def next_request(self) -> Request | None:
         """Hand out a request whose host may be asked now, or None until one may."""
         now = self._crawl.ticks()
-        while picked := self._frontier.pop(now):
-            host, request = picked
-            if self._rests_still(host):
-                self.put_back(request)
-                continue
-            self._handed_out.add(request)
-            return request
-        self._wake_at(self._frontier.next_at(), now)
-        return None
+        picked = self._frontier.pop(now)
+        if self._frontier.awake(now) < ENOUGH:
+            self._room.set()
+        if picked is None:
+            self._wake_at(self._frontier.next_at(), now)
+            return None
+        self._handed_out.add(picked[1])
+        return picked[1]
 
     def spider_error(self, response: Response | Failure) -> None:
         """End the crawl when an answer that targets wait for cannot be kept, as on a full disk."""
@@ -124,7 +135,6 @@ class Scheduler(BaseScheduler):
         A rest longer than ``WALSH_MAX_WAIT`` is not slept out: the host's requests are handed out
         at once, for the pacing gate to defer each (ruling 7).
         """
-        self._known_hosts.add(host)
         rests = 0.0 < seconds <= self._crawl.options.max_wait
         self._frontier.wait(host, self._crawl.ticks() + (seconds if rests else 0.0), interval)
         return rests
@@ -133,14 +143,6 @@ class Scheduler(BaseScheduler):
         """Hand out nothing above ``rank``, of one host or of all, until told otherwise."""
         self._frontier.restrict(rank, host)
         self._nudge()
-
-    def _rests_still(self, host: str) -> bool:
-        """Look a host up in the ledger when its first request is about to go out."""
-        if host in self._known_hosts:
-            return False
-        now = self._crawl.now()
-        times = self._crawl.state.ledger.times(host, now)
-        return self.wait(host, times.look_again_at(now, self._crawl.options.min_interval) - now)
 
     def _wake_at(self, moment: float | None, now: float) -> None:
         self._stop_timer()

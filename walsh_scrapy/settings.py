@@ -12,10 +12,25 @@ COMMANDS_MODULE = "walsh_scrapy.commands"
 
 ADDONS = {"walsh_scrapy.addon.Addon": 500}
 
+# These have nothing left to do behind our gates, and a share in what each request and item costs.
+DOWNLOADER_MIDDLEWARES = {
+    "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware": None,  # scope knows the targets
+    "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware": None,  # identity sends none
+    "scrapy.downloadermiddlewares.useragent.UserAgentMiddleware": None,  # identity sets it
+}
+SPIDER_MIDDLEWARES = {
+    # It would drop a declared target with a long URL, with no word to whoever declared it.
+    "scrapy.spidermiddlewares.urllength.UrlLengthMiddleware": None,
+    # No links are followed.
+    "scrapy.spidermiddlewares.depth.DepthMiddleware": None,
+    "scrapy.spidermiddlewares.metacopy.MetaCopyDetectionMiddleware": None,
+}
+
 # Every line that an operator may want at two in the morning, and no more (was: DEBUG).
 LOG_LEVEL = "INFO"
 LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 LOG_SHORT_NAMES = True
+LOG_FORMATTER = "walsh_scrapy.logformatter.QuietLogFormatter"
 # The summary says what a run did; Scrapy's own numbers stay available with -s STATS_DUMP=1.
 STATS_DUMP = False
 LOGSTATS_INTERVAL = 0
@@ -34,6 +49,8 @@ REDIRECT_MAX_TIMES = 5
 # Scrapy starts as many tasks for every response; our items are written one after the other anyway
 # (was: 100).
 CONCURRENT_ITEMS = 1
+# Ours returns none; Scrapy reads the source of every callback to find that out (was: True).
+WARN_ON_GENERATOR_RETURN_VALUE = False
 
 FEED_EXPORT_ENCODING = "utf-8"
 # An empty field is an empty XML element, not the word None.

@@ -10,6 +10,7 @@ from scrapy.utils.misc import load_object
 
 from walsh_scrapy import meta
 from walsh_scrapy.addon import Addon
+from walsh_scrapy.agenda import agenda
 from walsh_scrapy.exceptions import refuse_to_start
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.urls import host_of
@@ -58,8 +59,8 @@ class SourcesSpider(Spider):
         return spider
 
     async def start(self) -> AsyncIterator[Any]:
-        """Ask once for each source."""
-        for source in self.sources:
+        """Ask once for each source that is due."""
+        for source in agenda(self.crawler, self.sources, force=self.force):
             yield Request(
                 source.url,
                 callback=self.parse,

@@ -9,7 +9,11 @@ import heapq
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import count
-from typing import Generic, TypeVar
+from operator import itemgetter
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 T = TypeVar("T")
 
@@ -29,6 +33,7 @@ class _Host(Generic[T]):
     interval: float = 1.0
     open_to: int = Rank.TARGET  #: the highest rank that may be asked for now
     turn: int = 0  #: counts the host's changes: a heap entry with an older turn is void
+    is_awake: bool = False  #: its time has come; only a closed rank may keep it still
 
     def work(self) -> float:
         """Return the seconds of pacing that this host's queue will cost."""
@@ -38,16 +43,19 @@ class _Host(Generic[T]):
 class Frontier(Generic[T]):
     """Waiting requests by host, with the hosts that are ready apart from those that wait.
 
-    Each operation costs the logarithm of the number of hosts.
+    Each operation costs the logarithm of the number of hosts. ``intervals`` are the spacings of
+    hosts known from earlier; a host that is not among them is taken to want a second.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, intervals: Mapping[str, float] | None = None) -> None:
+        self._intervals = intervals or {}
         self._hosts: dict[str, _Host[T]] = {}
         self._ready: list[tuple[float, int, int, str]] = []  # most work first, then first come
         self._waiting: list[tuple[float, int, str]] = []  # soonest first
         self._closed: dict[str, None] = {}  # ready, but for a rank that is not open
         self._open_to: int = Rank.TARGET
         self._size = 0
+        self._awake = 0
         self._order = count()
 
     def __len__(self) -> int:
@@ -55,7 +63,7 @@ class Frontier(Generic[T]):
 
     def push(self, host: str, item: T, rank: Rank = Rank.TARGET, priority: int = 0) -> None:
         """Add a request; of one host, lower ranks, then higher priorities, then older ones go."""
-        record = self._hosts.setdefault(host, _Host())
+        record = self._host(host)
         heapq.heappush(record.queue, (rank, -priority, next(self._order), item))
         self._size += 1
         self._place(host, record)
@@ -79,11 +87,16 @@ class Frontier(Generic[T]):
 
     def wait(self, host: str, ready_at: float, interval: float | None = None) -> None:
         """Let a host rest until ``ready_at``; ``interval`` is its spacing, for the order."""
-        record = self._hosts.setdefault(host, _Host())
+        record = self._host(host)
         record.ready_at = ready_at
         if interval is not None:
             record.interval = interval
         self._place(host, record)
+
+    def awake(self, now: float) -> int:
+        """Return how many hosts have a request whose time has come."""
+        self._wake(now)
+        return self._awake
 
     def next_at(self) -> float | None:
         """Return when the next waiting host is ready, or None if none waits."""
@@ -100,11 +113,16 @@ class Frontier(Generic[T]):
             self._open_to = rank
             reopened = list(self._closed)
         else:
-            self._hosts.setdefault(host, _Host()).open_to = rank
+            self._host(host).open_to = rank
             reopened = [host] if host in self._closed else []
         for name in reopened:
             del self._closed[name]
             self._place(name, self._hosts[name])
+
+    def _host(self, name: str) -> _Host[T]:
+        if name not in self._hosts:
+            self._hosts[name] = _Host(interval=self._intervals.get(name, 1.0))
+        return self._hosts[name]
 
     def _is_open(self, record: _Host[T]) -> bool:
         return record.queue[0][0] <= min(record.open_to, self._open_to)
@@ -112,6 +130,8 @@ class Frontier(Generic[T]):
     def _place(self, host: str, record: _Host[T]) -> None:
         """Put a host where its queue, its time and what is open say; older entries are void."""
         record.turn += 1
+        self._awake -= record.is_awake
+        record.is_awake = False
         self._closed.pop(host, None)
         if record.queue:
             heapq.heappush(self._waiting, (record.ready_at, record.turn, host))
@@ -121,4 +141,27 @@ class Frontier(Generic[T]):
             _, turn, host = heapq.heappop(self._waiting)
             record = self._hosts[host]
             if record.turn == turn:
+                record.is_awake = True
+                self._awake += 1
                 heapq.heappush(self._ready, (-record.work(), next(self._order), turn, host))
+
+
+def in_turn(waiting: Iterable[tuple[str, float, T]], intervals: Mapping[str, float]) -> list[T]:
+    """Order what a run begins with, given as host, moment since when it is due, and item.
+
+    The host with most paced work goes first, with all it has: a frontier that is fed in this
+    order, as it has room, needs no longer than one that knew everything from the start. Of one host
+    whoever waited longest goes first: if it lets us in once a day, all of its sources get their
+    turn.
+    """
+    hosts: dict[str, list[tuple[float, T]]] = {}
+    for host, since, item in waiting:
+        hosts.setdefault(host, []).append((since, item))
+    for queue in hosts.values():
+        queue.sort(key=itemgetter(0))
+
+    def turn(host: str) -> tuple[float, float]:
+        queue = hosts[host]
+        return -len(queue) * intervals.get(host, 1.0), queue[0][0]
+
+    return [item for host in sorted(hosts, key=turn) for _, item in hosts[host]]

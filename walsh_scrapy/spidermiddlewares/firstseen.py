@@ -55,9 +55,8 @@ class FirstSeenMiddleware:
         """See to it that no request of a source ends without a word."""
         async for item in start:
             if isinstance(item, Request) and meta.source(item):
-                yield item.replace(errback=self._ended)
-            else:
-                yield item
+                item.errback = self._ended
+            yield item
 
     async def process_spider_output(
         self, response: Response, result: AsyncIterator[Any]

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
 
+#: How long to wait for another process's transaction before that counts as an error.
+LOCKED_SECONDS = 10.0
+
+
 class StateError(RuntimeError):
     """The state cannot be used: which database, why, and what to do."""
 
@@ -40,7 +44,8 @@ class Database:
         try:
             self._writer = self._open.enter_context(self._engine.connect())
             self._reader = self._open.enter_context(self._engine.connect())
-            self._reader.execution_options(isolation_level="AUTOCOMMIT")
+            if self._engine.dialect.name != "sqlite":  # whose statements need no transaction
+                self._reader.execution_options(isolation_level="AUTOCOMMIT")
             self._prepare()
         except DBAPIError as error:
             self.close()
@@ -57,7 +62,10 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """Give a connection inside one transaction: all of it is kept, or nothing."""
+        """Give a connection inside one transaction: all of it is kept, or nothing.
+
+        What it reads after its first write no other process can change until its end.
+        """
         with self._writer.begin():
             yield self._writer
 
@@ -73,6 +81,8 @@ class Database:
 
     def _prepare(self) -> None:
         with self.write() as connection:
+            if connection.dialect.name == "sqlite":  # of two that make the tables, one comes first
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
             if connection.dialect.has_table(connection, tables.schema_version.name):
                 self._check_version(connection)
                 return
@@ -99,13 +109,16 @@ def _engine(url: str) -> Engine:
     if engine.dialect.name == "sqlite":
         _make_folder(engine.url.database)
         event.listen(engine, "connect", _tune_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
 def _arguments(url: str) -> dict[str, Any]:
-    # An asyncio crawl has one thread; one connection kept open saves its set-up on every write.
-    return {"poolclass": StaticPool} if url.startswith("sqlite") else {"pool_pre_ping": True}
+    if not url.startswith("sqlite"):
+        return {}
+    # The first write of a transaction takes the lock at once, so that its reads stay true; who
+    # reads before that, as the ledger may, writes by compare-and-set.
+    immediate = {"isolation_level": "IMMEDIATE", "timeout": LOCKED_SECONDS}
+    return {"poolclass": StaticPool, "connect_args": immediate}
 
 
 def _make_folder(path: str | None) -> None:
@@ -120,18 +133,5 @@ def _make_folder(path: str | None) -> None:
 
 
 def _tune_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - a DBAPI connection
-    # Transactions are begun by us, below: the driver's own begin would take its lock too late.
-    connection.isolation_level = None
-    for pragma in (
-        "busy_timeout=10000",
-        "journal_mode=WAL",
-        "synchronous=NORMAL",
-        "foreign_keys=ON",
-    ):
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}").close()
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    # Taking the write lock at once means that what a transaction reads is still so when it writes.
-    if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
-        connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -51,6 +51,12 @@ class Ledger:
         self._database = database
         self._lines: OrderedDict[str, _Line] = OrderedDict()
 
+    def intervals(self, above: float) -> dict[str, float]:
+        """Return the spacing of each host that wants more than ``above`` seconds."""
+        wide = select(hosts.c.host, hosts.c.interval).where(hosts.c.interval > above)
+        with self._database.read() as connection:
+            return dict(connection.execute(wide).tuples().all())
+
     def times(self, host: str, now: float) -> HostTimes:
         """Return what the ledger knows of a host; a host never asked has empty times."""
         with self._database.read() as connection:
