@@ -32,7 +32,7 @@ class QuietLogFormatter(LogFormatter):
         names = logging.getLevelNamesMapping()
         return cls(names.get(str(level).upper()) or int(level))
 
-    def crawled(   # type: ignore[override]  # None is Scrapy's word for no line
+    def crawled(  # type: ignore[override]  # None is Scrapy's word for no line
         self, request: Request, response: Response, spider: Spider
     ) -> LogFormatterResult | None:
         """Say which page came."""

@@ -55,7 +55,7 @@ class Ledger:
         """Return the spacing of each host that wants more than ``above`` seconds."""
         wide = select(hosts.c.host, hosts.c.interval).where(hosts.c.interval > above)
         with self._database.read() as connection:
-            return dict(connection.execute(wide).tuples().all())
+            return dict(connection.execute(wide).all())
 
     def times(self, host: str, now: float) -> HostTimes:
         """Return what the ledger knows of a host; a host never asked has empty times."""

@@ -76,7 +76,7 @@ class SourceStore:
     def due_times(self) -> dict[str, float]:
         """Return for every source ever tried when it is due again."""
         with self._database.read() as connection:
-            return dict(connection.execute(select(sources.c.url, sources.c.due_at)).tuples().all())
+            return dict(connection.execute(select(sources.c.url, sources.c.due_at)).all())
 
     def commit(self, record: SourceRecord, found: Sequence[EntryRecord] = ()) -> frozenset[str]:
         """Write a source's outcome and its entries, both or neither; return the new keys.
