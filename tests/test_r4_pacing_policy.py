@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walsh_scrapy.policy.pacing import QUIET_SECONDS, HostTimes, spacing
+from walsh_scrapy.policy.pacing import LEASE_MARGIN, QUIET_SECONDS, HostTimes, spacing
 
 #: What a float of this size can tell apart; times of day are no finer.
 MICROSECOND = 1e-6
@@ -71,6 +71,33 @@ def test_a_hold_keeps_its_length_when_the_clock_jumps_back(since, length, jump):
     held = HostTimes().held(since, length)
     now = since - jump
     assert held.rebased(now).hold_until - now == pytest.approx(length, abs=MICROSECOND)
+
+
+ASKED_AT = 100_000.0
+
+
+@pytest.mark.parametrize("back", [0.5, 2.0, 3600.0, 90_000.0])
+@pytest.mark.parametrize("passed", [0.0, 1.0, 4.0])
+@pytest.mark.parametrize(
+    ("times", "asked"),
+    [
+        (HostTimes().released(ASKED_AT, interval=5.0), 5.0),
+        (HostTimes().held(ASKED_AT, 60.0), 60.0),
+        (HostTimes().released(ASKED_AT, interval=5.0).held(ASKED_AT, 60.0), 60.0),
+        (HostTimes().released(ASKED_AT, interval=90.0).held(ASKED_AT, 60.0), 90.0),
+        (HostTimes().leased(ASKED_AT, timeout=20.0), 20.0 + LEASE_MARGIN),
+        (HostTimes(interval=30.0).leased(ASKED_AT, timeout=20.0), 50.0),
+        (HostTimes().held(ASKED_AT, 60.0).leased(ASKED_AT, timeout=20.0), 60.0),
+    ],
+    ids=["spacing", "hold", "hold longer", "spacing longer", "lease", "wide lease", "hold, lease"],
+)
+def test_no_jump_back_makes_a_wait_longer_than_asked_nor_a_second_shorter(
+    times, asked, passed, back
+):
+    """By true time: some of the wait has passed when the clock jumps back, and the rest is due."""
+    now = ASKED_AT + passed - back
+    wait = times.rebased(now).ready_at(1.0) - now
+    assert asked - passed <= wait <= asked
 
 
 @given(st.builds(HostTimes, ended=seconds, interval=seconds), seconds)

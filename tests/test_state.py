@@ -1,11 +1,12 @@
 """The state: the same answers on SQLite and PostgreSQL, all of a change or nothing of it."""
 
 import contextlib
+import sqlite3
 import uuid
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import create_engine, insert, select, text
+from sqlalchemy import create_engine, insert, inspect, select, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from walsh_scrapy.policy.availability import RobotsCopy
@@ -14,7 +15,7 @@ from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.documents import Document
 from walsh_scrapy.state.sources import EntryRecord, SourceRecord
-from walsh_scrapy.state.tables import requests
+from walsh_scrapy.state.tables import SCHEMA_VERSION, requests, schema_version
 from walsh_scrapy.state.wirelog import KEEP_SECONDS, Exchange
 
 EXCHANGE = Exchange(100.0, "a.example", "http://a.example/", "robots: allowed", 200, 0.1)
@@ -43,13 +44,27 @@ def url(request, tmp_path):
     server.dispose()
 
 
+class Clock:
+    """Shows what it is set to; it can be set back."""
+
+    at = 100.0
+
+    def __call__(self):
+        return self.at
+
+
 @pytest.fixture
-def opened(url):
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def opened(url, clock):
     """Open the same database as often as wanted, as several processes would."""
     with contextlib.ExitStack() as stack:
 
         def once():
-            return stack.enter_context(contextlib.closing(State(url)))
+            return stack.enter_context(contextlib.closing(State(url, clock)))
 
         yield once
 
@@ -59,65 +74,99 @@ def state(opened):
     return opened()
 
 
-def test_a_host_goes_to_one_of_two_who_want_it(opened):
+def test_a_host_goes_to_one_of_two_who_want_it(opened, clock):
     ours, theirs = opened().ledger, opened().ledger
-    assert ours.take("a.example", now=100.0, spacing=1.0, timeout=60.0) == 0.0
-    assert theirs.take("a.example", now=100.5, spacing=1.0, timeout=60.0) == 101.5
-    ours.release("a.example", now=102.0, interval=3.0, exchange=EXCHANGE)
-    assert theirs.take("a.example", now=103.0, spacing=1.0, timeout=60.0) == 105.0
-    assert theirs.take("a.example", now=105.0, spacing=1.0, timeout=60.0) == 0.0
-    assert ours.take("b.example", now=105.0, spacing=1.0, timeout=60.0) == 0.0
+    assert ours.take("a.example", spacing=1.0, timeout=60.0) == 0.0
+    clock.at = 100.5
+    assert theirs.take("a.example", spacing=1.0, timeout=60.0) == 1.0
+    clock.at = 102.0
+    assert ours.release("a.example", interval=3.0, exchange=EXCHANGE).rest == 3.0
+    clock.at = 103.0
+    assert theirs.take("a.example", spacing=1.0, timeout=60.0) == 2.0
+    clock.at = 105.0
+    assert theirs.take("a.example", spacing=1.0, timeout=60.0) == 0.0
+    assert ours.take("b.example", spacing=1.0, timeout=60.0) == 0.0
 
 
-def test_a_dead_holders_lease_runs_out(opened):
+def test_a_dead_holders_lease_runs_out(opened, clock):
     ours, theirs = opened().ledger, opened().ledger
-    ours.take("a.example", now=100.0, spacing=1.0, timeout=60.0)
-    assert theirs.take("a.example", now=165.0, spacing=1.0, timeout=60.0) == 0.0
+    ours.take("a.example", spacing=1.0, timeout=60.0)
+    clock.at = 165.0
+    assert theirs.take("a.example", spacing=1.0, timeout=60.0) == 0.0
 
 
-def test_a_hold_is_seen_by_everyone_and_outlives_a_lease(opened):
+def test_a_hold_is_seen_by_everyone_and_outlives_a_lease(opened, clock):
     ours, theirs = opened().ledger, opened().ledger
-    ours.take("a.example", 100.0, 1.0, 60.0)
-    ours.release("a.example", 101.0, 1.0, EXCHANGE)
-    ours.change("a.example", 101.0, lambda times: times.struck(101.0, 100.0).held(101.0, 30.0))
-    times = theirs.times("a.example", 102.0)
+    ours.take("a.example", 1.0, 60.0)
+    clock.at = 101.0
+    ours.release("a.example", 1.0, EXCHANGE)
+    ours.change("a.example", lambda times, now: times.struck(now, 100.0).held(now, 30.0))
+    clock.at = 121.0
+    times = theirs.find("a.example").times
     assert (times.strikes, times.hold_until) == (1, 131.0)
-    assert theirs.take("a.example", 130.9, 1.0, 60.0) == 131.0
+    assert theirs.take("a.example", 1.0, 60.0) == 10.0
 
 
 def test_a_change_that_lost_the_race_is_decided_anew(opened):
     ours, theirs = opened().ledger, opened().ledger
-    ours.release("a.example", 100.0, 1.0, EXCHANGE)
+    ours.release("a.example", 1.0, EXCHANGE)
     seen = []
 
-    def decide(times):
+    def decide(times, _now):
         seen.append(times.interval)
         return times.widened(times.interval + 1.0)
 
-    assert ours.change("a.example", 100.0, decide).interval == 2.0
-    assert theirs.change("a.example", 100.0, decide).interval == 3.0
+    assert ours.change("a.example", decide).times.interval == 2.0
+    assert theirs.change("a.example", decide).times.interval == 3.0
     assert seen == [1.0, 2.0]
 
 
-def test_what_another_process_wrote_is_seen_although_a_line_is_remembered(opened):
+def test_what_another_process_wrote_is_seen_although_a_line_is_remembered(opened, clock):
     ours, theirs = opened().ledger, opened().ledger
-    assert ours.take("a.example", 100.0, 1.0, 60.0) == 0.0
-    assert theirs.take("a.example", 101.0, 1.0, 60.0) == 102.0
-    ours.release("a.example", 101.5, 1.0, EXCHANGE)
-    assert theirs.take("a.example", 102.0, 1.0, 60.0) == 102.5
-    assert theirs.take("a.example", 102.5, 1.0, 60.0) == 0.0
-    assert ours.take("a.example", 103.0, 1.0, 60.0) == 104.0, "ours remembered a free host"
+    assert ours.take("a.example", 1.0, 60.0) == 0.0
+    clock.at = 101.0
+    assert theirs.take("a.example", 1.0, 60.0) == 1.0
+    clock.at = 101.5
+    ours.release("a.example", 1.0, EXCHANGE)
+    clock.at = 102.0
+    assert theirs.take("a.example", 1.0, 60.0) == 0.5
+    clock.at = 102.5
+    assert theirs.take("a.example", 1.0, 60.0) == 0.0
+    clock.at = 103.0
+    assert ours.take("a.example", 1.0, 60.0) == 1.0, "ours remembered a free host"
 
 
-def test_after_a_jump_back_the_ledger_counts_from_now(state):
-    state.ledger.release("a.example", 10_000.0, 5.0, EXCHANGE)
-    assert state.ledger.take("a.example", 6_400.0, 1.0, 60.0) == 6_405.0
-    assert state.ledger.take("a.example", 6_404.0, 1.0, 60.0) == 6_405.0, "it is noted once"
-    assert state.ledger.take("a.example", 6_405.0, 1.0, 60.0) == 0.0
+def test_what_others_wrote_while_one_waited_for_the_lock_is_no_jump_of_the_clock(tmp_path):
+    """Nobody can write between the moment that is noted and the note."""
+    path = tmp_path / "state.sqlite3"
+    with contextlib.closing(sqlite3.connect(path, timeout=0.0)) as other:
+        read = []
+
+        def clock():
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                other.execute("BEGIN IMMEDIATE")
+            return read.append(None) or 100.0
+
+        with contextlib.closing(State(f"sqlite:///{path}", clock)) as state:
+            state.ledger.take("a.example", 1.0, 60.0)
+            state.ledger.release("a.example", 1.0, EXCHANGE)
+            state.ledger.change("a.example", lambda times, now: times.held(now, 9.0))
+    assert len(read) == 3
+
+
+def test_after_a_jump_back_the_ledger_counts_from_now(state, clock):
+    clock.at = 10_000.0
+    state.ledger.release("a.example", 5.0, EXCHANGE)
+    clock.at = 6_400.0
+    assert state.ledger.take("a.example", 1.0, 60.0) == 5.0
+    clock.at = 6_404.0
+    assert state.ledger.take("a.example", 1.0, 60.0) == 1.0, "it is noted once"
+    clock.at = 6_405.0
+    assert state.ledger.take("a.example", 1.0, 60.0) == 0.0
 
 
 def test_an_unseen_host_has_empty_times_and_reading_writes_nothing(state):
-    assert state.ledger.times("a.example", 100.0) == HostTimes()
+    assert state.ledger.find("a.example").times == HostTimes()
 
 
 def test_robots_copies_and_documents_come_back_as_they_were(state):
@@ -182,10 +231,32 @@ def test_a_source_comes_back_as_it_was(state):
     assert state.sources.find("http://other.example/") is None
 
 
+def test_a_state_of_the_first_version_is_brought_up_to_date_and_loses_nothing(url):
+    added = [
+        "status", "wished_interval", "skip_hours", "skip_days", "moved_to", "moved_since",
+        "move_settled",
+    ]  # fmt: skip
+    record = SourceRecord(url="http://a.example/", kind="feed", outcome="fetched", failures=2)
+    with contextlib.closing(State(url)) as state:
+        state.sources.commit(record)
+    with contextlib.closing(Database(url)) as database, database.write() as connection:
+        connection.execute(text("DROP INDEX entries_by_source"))
+        for name in added:
+            connection.execute(text(f"ALTER TABLE sources DROP COLUMN {name}"))
+        connection.execute(text("UPDATE schema_version SET version = 1"))
+    for _ in range(2):
+        with contextlib.closing(State(url)) as state:
+            assert state.sources.find(record.url) == record
+    with contextlib.closing(Database(url)) as database, database.read() as connection:
+        assert connection.scalar(select(schema_version.c.version)) == SCHEMA_VERSION
+        indexes = inspect(connection).get_indexes("entries")
+        assert "entries_by_source" in [index["name"] for index in indexes]
+
+
 def test_the_wire_log_keeps_thirty_days(url):
     with contextlib.closing(State(url)) as state:
         for sent_at in (100.0, 200.0):
-            state.ledger.release("a.example", sent_at, 1.0, replace(EXCHANGE, sent_at=sent_at))
+            state.ledger.release("a.example", 1.0, replace(EXCHANGE, sent_at=sent_at))
         state.wirelog.prune(now=150.0 + KEEP_SECONDS)
     with contextlib.closing(Database(url)) as database, database.read() as connection:
         assert connection.scalars(select(requests.c.sent_at)).all() == [200.0]

@@ -38,7 +38,7 @@ class Crawl:
         if crawler not in _crawls:
             try:
                 options = Options.from_settings(crawler.settings)
-                _crawls[crawler] = cls(options, State(options.state_url))
+                _crawls[crawler] = cls(options, State(options.state_url, cls.now))
             except (BadSetting, StateError) as error:
                 refuse_to_start(error, log_file=crawler.settings["LOG_FILE"])
             crawler.signals.connect(_crawls[crawler].close, signal=signals.engine_stopped)

@@ -114,33 +114,6 @@ def test_a_download_delay_is_kept_as_spacing(loopback_web, crawl):
     assert_polite(result.log, interval=2.5)
 
 
-def test_a_crawl_that_was_killed_is_waited_for_as_if_it_had_gone_on(loopback_web, crawl):
-    """Nobody saw the end of its request, so the spacing counts from the latest it can have had."""
-    web = loopback_web(
-        site("slow.example", "User-agent: *\nCrawl-delay: 4\n", feed=feed(delay=1.0))
-    )
-    sources, quick = ["http://slow.example/feed"], {"DOWNLOAD_TIMEOUT": 2}
-    crawl(web, sources=sources, settings=quick, kill_when=lambda log: len(log) == 2)
-    last = crawl(web, sources=sources, settings=quick)
-    assert len(last.items) == 2
-    assert_polite(web.log, crawl_delays={"slow.example": 4.0})
-
-
-def test_two_crawls_on_one_state_pace_each_other_and_lose_no_time(loopback_web, crawl):
-    hosts = [f"h{number}.example" for number in range(4)]
-    web = loopback_web(*(site(host, other=feed(host=host, delay=0.3)) for host in hosts))
-    running = [
-        crawl.start(web, sources=[f"http://{host}/{page}" for host in hosts])
-        for page in ("feed", "other")
-    ]
-    results = [each.wait() for each in running]
-    assert [result.exit_code for result in results] == [0, 0]
-    assert [result.stats["walsh/sources/fetched"] for result in results] == [4, 4]
-    assert len([hit for hit in web.log if hit.path == "/robots.txt"]) <= 8
-    assert_polite(web.log, serial=False)
-    assert max(result.seconds for result in results) < 30
-
-
 def test_a_crawl_delay_holds_for_robots_txt_itself_once_it_is_known(loopback_web, crawl):
     to_shared = redirect("http://shared.example/robots.txt")
     web = loopback_web(

@@ -77,12 +77,10 @@ class BackoffMiddleware:
 
     def _hold(self, request: Request, host: str, status: int, retry_after: bytes | None) -> float:
         """Lay a hold on the host in the ledger, and return its seconds."""
-        now = self._crawl.now()
         options = self._crawl.options
-        sent_at = request.meta.get(meta.SENT_AT, now)
 
-        def decide(times: HostTimes) -> HostTimes:
-            struck = times.struck(now, sent_at)
+        def decide(times: HostTimes, now: float) -> HostTimes:
+            struck = times.struck(now, request.meta.get(meta.SENT_AT, now))
             seconds = hold_for(
                 status,
                 None if retry_after is None else retry_after.decode("latin-1"),
@@ -94,7 +92,7 @@ class BackoffMiddleware:
             )
             return struck.held(now, seconds)
 
-        times = self._crawl.state.ledger.change(host, now, decide)
+        standing = self._crawl.state.ledger.change(host, decide)
         if scheduler := scheduler_of(self._crawler):
-            scheduler.wait(host, times.ready_at(0.0) - now)
-        return times.hold_until - now
+            scheduler.wait(host, standing.rest)
+        return standing.times.hold_until - standing.now

@@ -66,12 +66,10 @@ class PacingMiddleware:
 
     def _wait_for(self, request: Request, host: str) -> float:
         """Take the host's lease; return 0, or the seconds until it may be asked for again."""
-        now = self._crawl.now()
         timeout = request.meta.get("download_timeout") or self._crawler.settings.getfloat(
             "DOWNLOAD_TIMEOUT"
         )
-        until = self._crawl.state.ledger.take(host, now, self._spacing(request), timeout)
-        return max(until - now, 0.0)
+        return self._crawl.state.ledger.take(host, self._spacing(request), timeout)
 
     def _spacing(self, request: Request, latency: float = 0.0) -> float:
         options = self._crawl.options
@@ -87,12 +85,12 @@ class PacingMiddleware:
         taken_at = self._out.pop(request, None)
         if taken_at is None:
             return
-        now = self._crawl.now()
         host = self._crawl.host(request.url)
         latency = self._crawl.ticks() - taken_at
         interval = self._spacing(request, latency)
         gates = "; ".join(f"{gate}: {answer}" for gate, answer in meta.gates(request).items())
-        exchange = Exchange(now - latency, host, request.url, gates, status, latency, error)
-        times = self._crawl.state.ledger.release(host, now, interval, exchange)
+        sent_at = self._crawl.now() - latency
+        exchange = Exchange(sent_at, host, request.url, gates, status, latency, error)
+        standing = self._crawl.state.ledger.release(host, interval, exchange)
         if scheduler := scheduler_of(self._crawler):
-            scheduler.wait(host, times.ready_at(0.0) - now, interval)
+            scheduler.wait(host, standing.rest, interval)

@@ -115,7 +115,7 @@ class RobotsMiddleware:
             return None
         host = self._crawl.host(request.url)
         logger.info("%s asks to be visited at other times; it rests %s", host, format_seconds(wait))
-        self._crawl.state.ledger.change(host, now, lambda times: times.held(now, wait))
+        self._crawl.state.ledger.change(host, lambda times, at: times.held(at, wait))
         if wait > self._crawl.options.max_wait:
             raise RequestDeferred(now + wait, f"{host} opens in {format_seconds(wait)}")
         if scheduler := scheduler_of(self._crawler):
@@ -178,13 +178,14 @@ class RobotsMiddleware:
         now = self._crawl.now()
         interval = file.interval(now)
         if interval > self._crawl.options.min_interval:
-            self._widen(self._crawl.host(origin), now, interval)
+            self._widen(self._crawl.host(origin), interval)
         self._go_on(origin)
 
-    def _widen(self, host: str, now: float, interval: float) -> None:
-        times = self._crawl.state.ledger.change(host, now, lambda known: known.widened(interval))
+    def _widen(self, host: str, interval: float) -> None:
+        ledger = self._crawl.state.ledger
+        standing = ledger.change(host, lambda times, _now: times.widened(interval))
         if scheduler := scheduler_of(self._crawler):
-            scheduler.wait(host, times.ready_at(0.0) - now, times.interval)
+            scheduler.wait(host, standing.rest, standing.times.interval)
 
     def _go_on(self, origin: str) -> None:
         if scheduler := scheduler_of(self._crawler):

@@ -4,9 +4,11 @@ Delays are seconds. Randomness and the present come in as arguments.
 """
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from random import Random
 from typing import Final
+
+from walsh_scrapy.policy.httpdates import parse_http_date
 
 #: The statuses after which a request is made again (R5).
 RETRIED_STATUSES: Final = frozenset({429, 503})
@@ -15,18 +17,6 @@ LONGEST_SECONDS: Final = 36_525 * 86_400.0
 
 _JITTER: Final = 0.5  # at most half as much again, and never less: an early retry is a rude one
 _SECONDS: Final = re.compile(r"[0-9]+")
-# Spelled out: strptime and the calendar module speak the language of the machine.
-_MONTHS: Final = "jan feb mar apr may jun jul aug sep oct nov dec"
-_MONTH: Final = rf"(?P<month>{_MONTHS.replace(' ', '|')})"
-_DAY: Final = r"(?P<day>[0-9]{1,2})"
-_TIME: Final = r"(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})"
-_WEEKDAY: Final = r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}"
-_HTTP_DATES: Final = (
-    # IMF-fixdate, and the obsolete form of RFC 850 with its two-digit year
-    rf"{_WEEKDAY}, {_DAY}[ -]{_MONTH}[ -](?P<year>[0-9]{{4}}|[0-9]{{2}}) {_TIME} GMT",
-    # asctime, which names no zone and means UTC
-    rf"{_WEEKDAY} {_MONTH} +{_DAY} {_TIME} (?P<year>[0-9]{{4}})",
-)
 
 
 def parse_retry_after(value: str, now: datetime) -> float | None:
@@ -39,7 +29,7 @@ def parse_retry_after(value: str, now: datetime) -> float | None:
     text = value.strip(" \t")
     if _SECONDS.fullmatch(text):
         return min(float(text), LONGEST_SECONDS)
-    when = _http_date(text, now.astimezone(UTC))
+    when = parse_http_date(text, now)
     if when is None:
         return None
     return min(max(0.0, (when - now).total_seconds()), LONGEST_SECONDS)
@@ -75,31 +65,3 @@ def hold_for(
         return asked
     ours = status in {0, 429} or status >= 500
     return backoff_delay(attempt, base, cap, random) if ours else 0.0
-
-
-def _http_date(text: str, now: datetime) -> datetime | None:
-    matches = (re.fullmatch(form, text, re.IGNORECASE | re.ASCII) for form in _HTTP_DATES)
-    found = next((match for match in matches if match), None)
-    if found is None:
-        return None
-    month = _MONTHS.split().index(found["month"].lower()) + 1
-    day, hour, minute, second = (int(found[name]) for name in ("day", "hour", "minute", "second"))
-    if second == 60:  # a leap second, which datetime does not know
-        second = 59
-    moment = (month, day, hour, minute, second)
-    year = int(found["year"])
-    if len(found["year"]) == 2:
-        year = _full_year(year, moment, now)
-    try:
-        return datetime(year, *moment, tzinfo=UTC)
-    except ValueError:
-        return None
-
-
-def _full_year(digits: int, moment: tuple[int, ...], now: datetime) -> int:
-    """Give a two-digit year its century: never more than 50 years ahead (RFC 9110 5.6.7)."""
-    latest = (now.year + 50, now.month, now.day, now.hour, now.minute, now.second)
-    year = now.year // 100 * 100 + 100 + digits
-    while (year, *moment) > latest:
-        year -= 100
-    return year

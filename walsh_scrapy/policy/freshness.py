@@ -2,14 +2,119 @@
 
 from __future__ import annotations
 
-#: A source is never forgotten: however often it failed, it is tried again after 30 days.
-LONGEST_REVISIT = 30 * 86_400.0
+import math
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from walsh_scrapy.policy.backoff import LONGEST_SECONDS, parse_retry_after
+from walsh_scrapy.policy.httpdates import parse_http_date
+
+if TYPE_CHECKING:
+    from walsh_scrapy.metadata.entries import Feed
+
+#: A source is never forgotten: whatever was asked, and however often it failed, it is tried again.
+LONGEST_REVISIT: Final = 30 * 86_400.0
+#: When a source is due that is gone for good (410): when the operator says so.
+NEVER: Final = math.inf
+
+_MAX_AGE: Final = re.compile(r'(?:^|[\s,])max-age\s*=\s*"?([0-9]+)', re.IGNORECASE)
+_DIGITS: Final = re.compile(r"\s*[0-9]+\s*", re.ASCII)
+_PERIODS: Final = {
+    "hourly": 3600.0,
+    "daily": 86_400.0,
+    "weekly": 7 * 86_400.0,
+    "monthly": 30 * 86_400.0,
+    "yearly": 365 * 86_400.0,
+}
+_DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
-def due_again(fetched_at: float, min_revisit: float, failures: int = 0) -> float:
-    """Return when a source may be fetched again after an attempt at ``fetched_at``.
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a feed asks of whoever comes again; it holds until the feed says otherwise."""
 
-    Each failure in a row after the first doubles the interval, up to 30 days.
+    interval: float = 0.0  #: the longer of `ttl` and `sy:updatePeriod` by `sy:updateFrequency`
+    skip_hours: frozenset[int] = frozenset()  #: 0 to 23, UTC
+    skip_days: frozenset[str] = frozenset()  #: English names, UTC
+
+    @classmethod
+    def of(cls, feed: Feed) -> Wishes:
+        """Read them from a feed document."""
+        syndicated = 0.0
+        if feed.update_period or feed.update_frequency:  # each has a default without the other
+            period = _PERIODS[feed.update_period or "daily"]
+            syndicated = period / (feed.update_frequency or 1)
+        interval = max((feed.ttl or 0.0) * 60.0, syndicated)
+        return cls(interval, feed.skip_hours, feed.skip_days)
+
+    def opens(self, at: float) -> float:
+        """Return the first moment from ``at`` that is in no hour and on no day to skip.
+
+        Whoever skips all of them asks for nothing that can be done: that is ``at`` itself.
+        """
+        moment = datetime.fromtimestamp(at, UTC)
+        if not self.skip_hours and not self.skip_days:
+            return at
+        hour = moment.replace(minute=0, second=0, microsecond=0)
+        for ahead in range(8 * 24):
+            start = hour + timedelta(hours=ahead)
+            if start.hour not in self.skip_hours and _DAYS[start.weekday()] not in self.skip_days:
+                return max(at, start.timestamp())
+        return at
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """The headers of a response, of whatever status, that say how long it will do."""
+
+    cache_control: str | None = None
+    expires: str | None = None
+    date: str | None = None
+    age: str | None = None
+    retry_after: str | None = None
+
+    def lifetime(self, now: float) -> float:
+        """Return for how many seconds from ``now`` the server asks not to be asked again.
+
+        max-age goes before Expires, and the time spent in caches counts (RFC 9111 4.2.1, 4.2.3);
+        what cannot be read asks for nothing (5.3). A Retry-After holds if it is longer.
+        """
+        at = datetime.fromtimestamp(now, UTC)
+        waits = parse_retry_after(self.retry_after, at) if self.retry_after else None
+        return max(self._fresh_for(at), waits or 0.0, 0.0)
+
+    def _fresh_for(self, now: datetime) -> float:
+        spent = _number(self.age) if self.age and _DIGITS.fullmatch(self.age) else 0.0
+        ages = _MAX_AGE.findall(self.cache_control or "")
+        if ages:
+            return max(map(_number, ages)) - spent
+        until = parse_http_date(self.expires, now) if self.expires else None
+        if until is None:
+            return 0.0
+        since = parse_http_date(self.date, now) if self.date else None
+        return (until - (since or now)).total_seconds() - spent
+
+
+def _number(digits: str) -> float:
+    return min(float(digits), LONGEST_SECONDS)
+
+
+def due_again(
+    visited_at: float,
+    least: float,
+    asked: float = 0.0,
+    failures: int = 0,
+    wishes: Wishes | None = None,
+) -> float:
+    """Return when a source may be visited again after a visit at ``visited_at``.
+
+    The longest wins of what the operator chose (``least``), what the answer ``asked`` and what the
+    feed wishes, at most 30 days unless the operator chose more. Each failure in a row after the
+    first doubles the operator's time. What falls into an hour or a day to skip waits for its end.
     """
+    wishes = wishes or Wishes()
     doublings = min(max(failures - 1, 0), 40)
-    return fetched_at + min(min_revisit * 2.0**doublings, max(LONGEST_REVISIT, min_revisit))
+    interval = max(least * 2.0**doublings, asked, wishes.interval)
+    return wishes.opens(visited_at + min(interval, max(LONGEST_REVISIT, least)))

@@ -94,7 +94,7 @@ class Explainer:
         robots = None if file is None else _robots_answer(file, origin, url, now, self._robots)
         allowed, gate, why = self._decide(url, origin, file)
         host = self._crawl.host(url)
-        times = self._crawl.state.ledger.times(host, now)
+        times = self._crawl.state.ledger.find(host).times
         asked = file.interval(now) if file else 0.0
         interval = spacing(max(self._crawl.options.min_interval, times.interval), asked)
         opens_in = file.closed_for(now) if file else 0.0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from typing import TYPE_CHECKING
+
 from walsh_scrapy.state.database import Database, StateError
 from walsh_scrapy.state.documents import DocumentStore
 from walsh_scrapy.state.hosts import Ledger
@@ -9,15 +12,21 @@ from walsh_scrapy.state.robots import RobotsStore
 from walsh_scrapy.state.sources import SourceStore
 from walsh_scrapy.state.wirelog import WireLog
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 __all__ = ["State", "StateError"]
 
 
 class State:
-    """The state database with all its questions. Raises StateError if it cannot be used."""
+    """The state database with all its questions. Raises StateError if it cannot be used.
 
-    def __init__(self, url: str) -> None:
+    ``clock`` gives the epoch seconds by which all who share the state pace themselves.
+    """
+
+    def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
         self._database = Database(url)
-        self.ledger = Ledger(self._database)
+        self.ledger = Ledger(self._database, clock)
         self.robots = RobotsStore(self._database)
         self.documents = DocumentStore(self._database)
         self.sources = SourceStore(self._database)

@@ -11,6 +11,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import StaticPool
 
 from walsh_scrapy.state import tables
+from walsh_scrapy.state.migrations import migrate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,12 +40,13 @@ class Database:
     def __init__(self, url: str) -> None:
         self.url = url
         self._engine = _engine(url)
+        self._is_sqlite = self._engine.dialect.name == "sqlite"
         self._open = ExitStack()
         self._open.callback(self._engine.dispose)
         try:
             self._writer = self._open.enter_context(self._engine.connect())
             self._reader = self._open.enter_context(self._engine.connect())
-            if self._engine.dialect.name != "sqlite":  # whose statements need no transaction
+            if not self._is_sqlite:  # where a statement on its own needs no transaction
                 self._reader.execution_options(isolation_level="AUTOCOMMIT")
             self._prepare()
         except DBAPIError as error:
@@ -64,9 +66,12 @@ class Database:
     def write(self) -> Iterator[Connection]:
         """Give a connection inside one transaction: all of it is kept, or nothing.
 
-        What it reads after its first write no other process can change until its end.
+        SQLite gives its one lock at the beginning: what is read stays true, and a moment that is
+        noted is the moment at which it is written, however long others had the lock.
         """
         with self._writer.begin():
+            if self._is_sqlite:
+                self._writer.exec_driver_sql("BEGIN IMMEDIATE")
             yield self._writer
 
     @contextmanager
@@ -81,17 +86,17 @@ class Database:
 
     def _prepare(self) -> None:
         with self.write() as connection:
-            if connection.dialect.name == "sqlite":  # of two that make the tables, one comes first
-                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            if not self._is_sqlite:  # of two that make the tables, one comes first
+                connection.exec_driver_sql("SELECT pg_advisory_xact_lock(9309)")
             if connection.dialect.has_table(connection, tables.schema_version.name):
-                self._check_version(connection)
+                self._bring_up_to_date(connection)
                 return
             tables.metadata.create_all(connection)
             connection.execute(insert(tables.schema_version), {"version": tables.SCHEMA_VERSION})
 
-    def _check_version(self, connection: Connection) -> None:
+    def _bring_up_to_date(self, connection: Connection) -> None:
         found = connection.scalars(select(tables.schema_version.c.version)).all()
-        if found != [tables.SCHEMA_VERSION]:
+        if len(found) != 1 or not migrate(connection, found[0]):
             raise StateError(
                 f"{self} has schema version {found}, this walsh-scrapy knows "
                 f"{tables.SCHEMA_VERSION}; use the version that wrote it, or another database"
@@ -102,23 +107,28 @@ def _engine(url: str) -> Engine:
     try:
         engine = create_engine(url, **_arguments(url))
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:
-        raise StateError(
-            f"WALSH_STATE_URL is {url!r}, which opens no database ({error}); write "
-            "sqlite:////absolute/path.sqlite3 or postgresql+psycopg://user@host/database"
-        ) from error
+        raise _no_state(url, error) from error
+    if engine.dialect.name not in ("sqlite", "postgresql"):
+        raise _no_state(url, f"{engine.dialect.name} is neither SQLite nor PostgreSQL")
     if engine.dialect.name == "sqlite":
         _make_folder(engine.url.database)
         event.listen(engine, "connect", _tune_sqlite)
     return engine
 
 
+def _no_state(url: str, reason: object) -> StateError:
+    return StateError(
+        f"WALSH_STATE_URL is {url!r}, which opens no database ({reason}); write "
+        "sqlite:////absolute/path.sqlite3 or postgresql+psycopg://user@host/database"
+    )
+
+
 def _arguments(url: str) -> dict[str, Any]:
     if not url.startswith("sqlite"):
         return {}
-    # The first write of a transaction takes the lock at once, so that its reads stay true; who
-    # reads before that, as the ledger may, writes by compare-and-set.
-    immediate = {"isolation_level": "IMMEDIATE", "timeout": LOCKED_SECONDS}
-    return {"poolclass": StaticPool, "connect_args": immediate}
+    # Transactions are begun by us: the driver's own begin would take the lock too late.
+    manual = {"isolation_level": None, "timeout": LOCKED_SECONDS}
+    return {"poolclass": StaticPool, "connect_args": manual}
 
 
 def _make_folder(path: str | None) -> None:

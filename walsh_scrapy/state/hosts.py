@@ -35,6 +35,18 @@ _UPDATE: Final = (
 REMEMBERED = 10_000
 
 
+class Standing(NamedTuple):
+    """A host's line, and the moment at which it was so."""
+
+    times: HostTimes
+    now: float  #: epoch seconds
+
+    @property
+    def rest(self) -> float:
+        """Seconds until the host may be asked; 0 or less if it may be."""
+        return self.times.ready_at(0.0) - self.now
+
+
 class _Line(NamedTuple):
     times: HostTimes
     revision: int | None  #: None for a host the ledger does not have yet
@@ -44,11 +56,13 @@ class Ledger:
     """Every process that shares a state paces itself by this one table.
 
     A change is a compare-and-set on the line's revision, so of two processes that want a host at
-    the same moment one gets it, on any database.
+    the same moment one gets it, on any database. ``clock`` gives epoch seconds; it is read when the
+    line has been read, since what others wrote before that would seem to lie in the future.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
         self._database = database
+        self._clock = clock
         self._lines: OrderedDict[str, _Line] = OrderedDict()
 
     def intervals(self, above: float) -> dict[str, float]:
@@ -57,59 +71,62 @@ class Ledger:
         with self._database.read() as connection:
             return dict(connection.execute(wide).all())
 
-    def times(self, host: str, now: float) -> HostTimes:
+    def find(self, host: str) -> Standing:
         """Return what the ledger knows of a host; a host never asked has empty times."""
         with self._database.read() as connection:
-            return self._remember(host, _find(connection, host)).rebased(now)
+            times = self._remember(host, _find(connection, host))
+        now = self._clock()
+        return Standing(times.rebased(now), now)
 
-    def take(self, host: str, now: float, spacing: float, timeout: float) -> float:
+    def take(self, host: str, spacing: float, timeout: float) -> float:
         """Lease a host for one request, which lasts at most ``timeout`` seconds.
 
-        Return 0 when the host is ours now, else the epoch second at which to ask again.
+        Return 0 when the host is ours now, else the seconds after which to ask again.
         """
-        wait_until = 0.0
+        wait = 0.0
 
-        def leased(times: HostTimes) -> HostTimes:
-            nonlocal wait_until
+        def leased(times: HostTimes, now: float) -> HostTimes:
+            nonlocal wait
             is_ready = times.ready_at(spacing) <= now
-            wait_until = 0.0 if is_ready else times.look_again_at(now, spacing)
+            wait = 0.0 if is_ready else times.look_again_at(now, spacing) - now
             return times.leased(now, timeout) if is_ready else times
 
-        self.change(host, now, leased)
-        return wait_until
+        self.change(host, leased)
+        return wait
 
-    def release(self, host: str, now: float, interval: float, exchange: Exchange) -> HostTimes:
+    def release(self, host: str, interval: float, exchange: Exchange) -> Standing:
         """Give a host back at the end of an exchange, and log that in the same transaction.
 
         ``interval`` is the host's spacing from now on.
         """
-        return self.change(host, now, lambda times: times.released(now, interval), exchange)
+        return self.change(host, lambda times, now: times.released(now, interval), exchange)
 
     def change(
         self,
         host: str,
-        now: float,
-        decide: Callable[[HostTimes], HostTimes],
+        decide: Callable[[HostTimes, float], HostTimes],
         exchange: Exchange | None = None,
-    ) -> HostTimes:
+    ) -> Standing:
         """Let a decision of ``policy`` rewrite a host's line, and return the new line.
 
-        ``decide`` may be called again, on what another process has written in the meantime.
+        ``decide`` is given the line and the present; it may be called again, on what another
+        process has written in the meantime.
         """
         remembered = self._lines.get(host)
         while True:
             with self._database.write() as connection:
                 line = remembered or _find(connection, host)
-                wanted = decide(line.times.rebased(now))
+                now = self._clock()
+                wanted = decide(line.times.rebased(now), now)
                 if wanted == line.times and not remembered:
-                    return self._remember(host, line)
+                    return Standing(self._remember(host, line), now)
                 # A decision to leave all as it is has to be made on what is there now.
                 written = wanted != line.times and _replace(connection, host, wanted, line.revision)
                 if written:
                     if exchange is not None:
                         note(connection, exchange)
                     revision = 0 if line.revision is None else line.revision + 1
-                    return self._remember(host, _Line(wanted, revision))
+                    return Standing(self._remember(host, _Line(wanted, revision)), now)
             remembered = None
 
     def _remember(self, host: str, line: _Line) -> HostTimes:

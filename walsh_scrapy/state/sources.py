@@ -34,6 +34,13 @@ class SourceRecord:
     outcome: str = "new"
     detail: str = ""
     failures: int = 0
+    status: int | None = None  #: of the last answer
+    wished_interval: float = 0.0  #: seconds
+    skip_hours: str = ""  #: numbers with commas between them; so are the days' names
+    skip_days: str = ""
+    moved_to: str | None = None
+    moved_since: float | None = None
+    move_settled: bool = False  #: from now on it is asked for there
     validator_url: str | None = None  #: the one URL that the validators may be sent to
     etag: bytes | None = None
     last_modified: bytes | None = None

@@ -15,10 +15,11 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    false,
 )
 
 #: Raised by one with every change below; an unknown one is refused, never guessed at.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 metadata = MetaData()
 
@@ -71,6 +72,15 @@ sources = Table(
     Column("outcome", String(32), nullable=False),
     Column("detail", Text, nullable=False, default=""),
     Column("failures", Integer, nullable=False, default=0),
+    Column("status", Integer),
+    # What the feed asked of whoever comes again: seconds; hours and days to skip, with commas.
+    Column("wished_interval", Double, nullable=False, server_default="0"),
+    Column("skip_hours", String(80), nullable=False, server_default=""),
+    Column("skip_days", String(80), nullable=False, server_default=""),
+    # Where permanent redirects led, since when, and whether it is asked for there (ruling 21).
+    Column("moved_to", String(4096)),
+    Column("moved_since", Double),
+    Column("move_settled", Boolean, nullable=False, server_default=false()),
     # Validators vouch for one URL only, and are never sent to another (ruling 17).
     Column("validator_url", String(4096)),
     Column("etag", LargeBinary),
@@ -88,6 +98,7 @@ entries = Table(
     Column("first_seen", Double, nullable=False),
     Column("item", Text, nullable=False),
     Index("entries_by_time", "first_seen"),
+    Index("entries_by_source", "source"),
 )
 
 requests = Table(

@@ -30,8 +30,9 @@ def spaced(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
         read = {place for place in places if place in robots and 200 <= log[place].status < 300}
         last = places[0]
         for place in places[1:]:
-            # Until robots.txt was read, nobody can know of a Crawl-delay in it.
-            unread = place in robots and not any(place > earlier for earlier in read)
+            # Until a host's robots.txt was read, nobody can know of a Crawl-delay in it.
+            known = any(log[n].host == log[place].host for n in read if n < place)
+            unread = place in robots and not known
             asked = manners.crawl_delays.get(log[place].host, 0.0) if not unread else 0.0
             yield from _too_soon(log, last, place, max(manners.interval, asked))
             last = max(last, place, key=lambda n: log[n].ended)

@@ -1,0 +1,57 @@
+"""R4 by registrable domain (ruling 5): what is under one roof shares one pace, and nothing else."""
+
+from tests.contract.conftest import feed, paths, site
+from walsh_scrapy.testing.politeness import assert_polite, violations
+
+HOSTS = ("a.site-one.co.uk", "b.site-one.co.uk", "c.site-two.co.uk")
+SLOW = "User-agent: *\nCrawl-delay: 2\n"
+
+
+def domain(host):
+    """The judge's own reading, good for the hosts of these tests."""
+    return host.partition(".")[2]
+
+
+def sources(*hosts):
+    return [f"http://{host}/feed" for host in hosts]
+
+
+def test_by_domain_hosts_under_one_are_never_asked_too_soon_nor_at_once(
+    loopback_web, crawl, tmp_path
+):
+    """Two crawls on one state: only the state can keep one from asking beside the other."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    a, b, c = HOSTS
+    slow = feed(delay=0.3)
+    web = loopback_web(site(a, SLOW, feed=slow), site(b, SLOW, feed=slow), site(c))
+    options = {
+        "settings": {"WALSH_PACE_BY": "domain"},
+        "environment": dict.fromkeys(("HOME", "XDG_CACHE_HOME", "TLDEXTRACT_CACHE"), str(cache)),
+    }
+    running = [crawl.start(web, sources=sources(*hosts), **options) for hosts in ((a, c), (b,))]
+    results = [each.wait() for each in running]
+
+    assert [result.exit_code for result in results] == [0, 0]
+    assert_polite(web.log, serial=False, pace_by=domain, crawl_delays=web.crawl_delays)
+    both = ("robots.txt", "feed")
+    assert sorted(paths(web.log)) == sorted(f"{host}/{page}" for host in HOSTS for page in both), (
+        "a robots.txt for each host, and nobody was asked for a list of public suffixes"
+    )
+    assert list(cache.iterdir()) == []
+
+
+def test_by_domain_other_domains_go_on_meanwhile(loopback_web, crawl):
+    web = loopback_web(*map(site, HOSTS))
+    result = crawl(web, sources=sources(*HOSTS), settings={"WALSH_PACE_BY": "domain"})
+    assert_polite(result.log, pace_by=domain)
+    asked = [domain(hit.host) for hit in result.log]
+    assert sorted(asked) == ["site-one.co.uk"] * 4 + ["site-two.co.uk"] * 2
+    assert asked[-2:] == ["site-one.co.uk"] * 2, "the other was done while this one waited"
+
+
+def test_by_host_as_it_is_by_default_they_are_not_held_to_each_other(loopback_web, crawl):
+    web = loopback_web(*map(site, HOSTS))
+    result = crawl(web, sources=sources(*HOSTS))
+    assert_polite(result.log)
+    assert violations(result.log, pace_by=domain)

@@ -1,0 +1,111 @@
+"""R4 for several processes on one state: no host ever sees that they are several, or that one died.
+
+All is read from the servers' log, but for the lease that a dead process left in the state.
+"""
+
+import sqlite3
+from contextlib import closing
+from itertools import pairwise
+
+from tests.contract.conftest import feed, paths, site
+from walsh_scrapy.policy.pacing import LEASE_MARGIN
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.web import Reply
+
+CRAWLS = ("one", "two", "three")
+TIMEOUT = 2
+#: What a host may be asked late on a machine with too much to do.
+SLACK = 3.0
+
+
+def fetched(log):
+    """The targets that were answered in full, in order, each as often as it was."""
+    complete = [hit for hit in log if hit.complete and hit.status == 200]
+    return sorted(hit.url for hit in complete if hit.path != "/robots.txt")
+
+
+def in_state(crawl, statement):
+    """Execute a statement on the state, and return the one value it asks for, if any."""
+    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state, state:
+        return (state.execute(statement).fetchone() or (None,))[0]
+
+
+def lease_of(host, crawl):
+    """Until when the state has a host leased, in epoch seconds."""
+    return in_state(crawl, f"SELECT lease_until FROM hosts WHERE host = '{host}'")
+
+
+def test_three_crawls_are_one_to_every_host_and_share_the_work(loopback_web, crawl):
+    """Each has feeds of its own on hosts of all, and on every host one that all were given."""
+    plain = [f"h{number}.example" for number in range(8)]
+    busy = [Reply(status=429, headers={"Retry-After": "2"}), feed()]
+    web = loopback_web(
+        *(site(host, **dict.fromkeys(CRAWLS, feed(delay=0.05))) for host in plain),
+        site("busy.example", feed=busy, two=feed(), three=feed()),
+        site("slow.example", "User-agent: *\nCrawl-delay: 2\n", one=feed()),
+    )
+    urls = {f"http://{each.host}{path}" for each in web.sites for path in each.pages}
+    shared = {url for url in urls if url.endswith("/feed")}
+    running = [
+        crawl.start(web, sources=sorted(shared | {url for url in urls if url.endswith(f"/{name}")}))
+        for name in CRAWLS
+    ]
+    results = [each.wait() for each in running]
+
+    assert [result.exit_code for result in results] == [0, 0, 0]
+    assert_polite(web.log, serial=False, crawl_delays=web.crawl_delays)
+    assert fetched(web.log) == sorted(urls), "each was fetched, by one of them, once"
+    assert paths(hit for hit in web.log if hit.status == 429) == ["busy.example/feed"]
+    seen = [[hit for hit in web.log if hit.path == f"/{name}"] for name in CRAWLS]
+    assert max(hits[0].ended for hits in seen) < min(hits[-1].started for hits in seen), (
+        "the three crawled at the same time"
+    )
+
+
+def test_the_host_of_a_crawl_that_was_killed_rests_for_its_lease_and_no_longer(loopback_web, crawl):
+    """It dies with a request out, of which two other crawls on the same hosts know only that."""
+    hosts = ("left.example", "other.example")
+    pages = {"two": feed(), "three": feed()}
+    web = loopback_web(
+        site("left.example", one=feed(delay=0.75 * TIMEOUT), **pages),
+        site("other.example", one=feed(), **pages),
+    )
+    options = {"settings": {"DOWNLOAD_TIMEOUT": TIMEOUT, "RETRY_TIMES": 0}}
+    running = {
+        name: crawl.start(web, sources=[f"http://{host}/{name}" for host in hosts], **options)
+        for name in CRAWLS
+    }
+    killed = running["one"].kill_when(lambda log: "left.example/one" in paths(log))
+    lease_until = lease_of("left.example", crawl)
+    results = [running[name].wait() for name in ("two", "three")]
+    last = crawl(web, sources=[f"http://{host}/one" for host in hosts], **options)
+
+    assert killed.exit_code < 0
+    assert [result.exit_code for result in (*results, last)] == [0, 0, 0]
+    assert_polite(web.log, serial=False)
+    at_left = [hit for hit in web.log if hit.host == "left.example"]
+    cut, after = next(pair for pair in pairwise(at_left) if not pair[0].complete)
+    assert cut.path == "/one"
+    assert after.wall >= lease_until
+    assert 0.0 <= cut.wall + TIMEOUT + LEASE_MARGIN - lease_until < SLACK
+    assert after.started - cut.started < TIMEOUT + LEASE_MARGIN + 1.0 + SLACK
+    assert fetched(web.log) == sorted(f"http://{host}/{name}" for host in hosts for name in CRAWLS)
+
+
+def test_a_crawl_that_was_killed_is_waited_for_as_if_it_had_gone_on(loopback_web, crawl):
+    """Nobody saw the end of its request: a Crawl-delay counts from the latest it can have had."""
+    crawl_delay = LEASE_MARGIN + 1.0
+    web = loopback_web(
+        site("slow.example", f"User-agent: *\nCrawl-delay: {crawl_delay}\n", feed=feed(delay=1.0))
+    )
+    options = {"sources": ["http://slow.example/feed"], "settings": {"DOWNLOAD_TIMEOUT": TIMEOUT}}
+    crawl(web, sources=options["sources"], settings={"WALSH_MAX_WAIT": 0})
+    in_state(crawl, "UPDATE hosts SET ended = ended - 60")
+    killed = crawl(web, **options, kill_when=lambda log: log)
+    lease_until = lease_of("slow.example", crawl)
+    last = crawl(web, **options)
+
+    assert killed.exit_code < 0
+    assert paths(web.log) == ["slow.example/robots.txt", *["slow.example/feed"] * 2]
+    assert web.log[-1].wall >= lease_until - LEASE_MARGIN + crawl_delay
+    assert len(last.items) == 2

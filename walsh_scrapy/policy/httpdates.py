@@ -1,0 +1,52 @@
+"""Dates in HTTP headers: all three forms, in any language environment (RFC 9110 5.6.7)."""
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+# Spelled out: strptime and the calendar module speak the language of the machine.
+_MONTHS: Final = "jan feb mar apr may jun jul aug sep oct nov dec"
+_MONTH: Final = rf"(?P<month>{_MONTHS.replace(' ', '|')})"
+_DAY: Final = r"(?P<day>[0-9]{1,2})"
+_TIME: Final = r"(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})"
+_WEEKDAY: Final = r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}"
+_HTTP_DATES: Final = (
+    # IMF-fixdate, and the obsolete form of RFC 850 with its two-digit year
+    rf"{_WEEKDAY}, {_DAY}[ -]{_MONTH}[ -](?P<year>[0-9]{{4}}|[0-9]{{2}}) {_TIME} GMT",
+    # asctime, which names no zone and means UTC
+    rf"{_WEEKDAY} {_MONTH} +{_DAY} {_TIME} (?P<year>[0-9]{{4}})",
+)
+
+
+def parse_http_date(text: str, now: datetime) -> datetime | None:
+    """Return the aware datetime that a header names; None for what is none of the three forms.
+
+    `now`, an aware datetime, gives a two-digit year its century. Never raises.
+    """
+    matches = (
+        re.fullmatch(form, text.strip(" \t"), re.IGNORECASE | re.ASCII) for form in _HTTP_DATES
+    )
+    found = next((match for match in matches if match), None)
+    if found is None:
+        return None
+    month = _MONTHS.split().index(found["month"].lower()) + 1
+    day, hour, minute, second = (int(found[name]) for name in ("day", "hour", "minute", "second"))
+    if second == 60:  # a leap second, which datetime does not know
+        second = 59
+    moment = (month, day, hour, minute, second)
+    year = int(found["year"])
+    if len(found["year"]) == 2:
+        year = _full_year(year, moment, now.astimezone(UTC))
+    try:
+        return datetime(year, *moment, tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+def _full_year(digits: int, moment: tuple[int, ...], now: datetime) -> int:
+    """Give a two-digit year its century: never more than 50 years ahead (RFC 9110 5.6.7)."""
+    latest = (now.year + 50, now.month, now.day, now.hour, now.minute, now.second)
+    year = now.year // 100 * 100 + 100 + digits
+    while (year, *moment) > latest:
+        year -= 100
+    return year

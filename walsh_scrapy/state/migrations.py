@@ -1,0 +1,58 @@
+"""How a state of an earlier version becomes one of this version: forward, never back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import update
+from sqlalchemy.schema import CreateColumn, CreateIndex
+
+from walsh_scrapy.state import tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sqlalchemy import Connection, Table
+
+
+def migrate(connection: Connection, found: int) -> bool:
+    """Bring a state of version ``found`` up to date, in the transaction of ``connection``.
+
+    Return False, and change nothing, for a version that this code does not know.
+    """
+    if not tables.SCHEMA_VERSION - len(_STEPS) <= found <= tables.SCHEMA_VERSION:
+        return False
+    for version in range(found, tables.SCHEMA_VERSION):
+        _STEPS[version](connection)
+        connection.execute(update(tables.schema_version).values(version=version + 1))
+    return True
+
+
+def _what_feeds_wish_and_where_they_moved(connection: Connection) -> None:
+    for name in (
+        "status",
+        "wished_interval",
+        "skip_hours",
+        "skip_days",
+        "moved_to",
+        "moved_since",
+        "move_settled",
+    ):
+        _add_column(connection, tables.sources, name)
+    _add_index(connection, tables.entries, "entries_by_source")
+
+
+def _add_column(connection: Connection, table: Table, name: str) -> None:
+    column = CreateColumn(table.c[name]).compile(dialect=connection.dialect)
+    connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {column}")
+
+
+def _add_index(connection: Connection, table: Table, name: str) -> None:
+    (index,) = (index for index in table.indexes if index.name == name)
+    connection.execute(CreateIndex(index))
+
+
+#: By the version that each step starts from.
+_STEPS: Final[Mapping[int, Callable[[Connection], None]]] = {
+    1: _what_feeds_wish_and_where_they_moved,
+}
