@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from walsh_scrapy.items import EntryItem
-from walsh_scrapy.metadata.feeds import parse_feed
+from walsh_scrapy.metadata.feeds import Feed, parse_feed
 from walsh_scrapy.spider import SourcesSpider
 
 if TYPE_CHECKING:
@@ -26,11 +26,12 @@ class FeedsSpider(SourcesSpider):
         "application/xml;q=0.9, text/xml;q=0.9, application/json;q=0.8, */*;q=0.1"
     )
 
-    def parse(self, response: Response, source: Source) -> Iterator[EntryItem]:
-        """Read the entries of a feed. Raises NotAFeed for what is none."""
+    def parse(self, response: Response, source: Source) -> Iterator[Feed | EntryItem]:
+        """Read a feed, which says when to come again, and its entries; raise NotAFeed for none."""
         content_type = (response.headers.get("Content-Type") or b"").decode("latin-1")
         feed = parse_feed(
             response.body, url=response.url, content_type=content_type, source=source.url
         )
+        yield feed
         for entry in feed.entries:
             yield EntryItem.of_feed(entry, feed=feed, source=source.url)

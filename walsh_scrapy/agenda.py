@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.policy.durations import format_moment
+from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.frontier import in_turn
 
 if TYPE_CHECKING:
@@ -19,25 +20,44 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def agenda(crawler: Crawler, sources: Iterable[Source], *, force: bool) -> list[Source]:
+class Visit(NamedTuple):
+    """A source to ask for, and the address to begin with: its own, or where it moved to."""
+
+    source: Source
+    url: str
+
+
+def agenda(crawler: Crawler, sources: Iterable[Source], *, force: bool) -> list[Visit]:
     """Return the sources that are due, in the order in which to ask, and say how many are not.
 
-    ``force`` sets the waiting aside, and no other gate (ruling 20).
+    ``force`` sets the waiting aside, and no other gate (ruling 20); what is gone (410) rests until
+    the operator says otherwise (`scrapy sources resume`).
     """
     crawl = Crawl.of(crawler)
-    now, known = crawl.now(), crawl.state.sources.due_times()
-    due: list[tuple[str, float, Source]] = []
+    now, store = crawl.now(), crawl.state.sources
+    known, peculiar = store.due_times(), store.peculiar()
+    due: list[tuple[str, float, Visit]] = []
     later: list[float] = []
     for source in sources:
-        due_at = known.get(source.url, 0.0)
-        if force or due_at <= now:
-            due.append((crawl.host(source.url), due_at, source))
+        due_at, url = known.get(source.url, 0.0), source.url
+        if record := peculiar.get(url):
+            due_at, url = record.due_from(now), record.address
+        if due_at <= now or (force and due_at < NEVER):
+            since = known.get(source.url, 0.0)
+            due.append((crawl.host(url), since, Visit(source, url)))
         else:
             later.append(due_at)
-    crawler.stats.set_value("walsh/sources/due", len(due))
-    if later:
-        crawler.stats.set_value("walsh/sources/not_due", len(later))
-        crawler.stats.set_value("walsh/sources/next_due", min(later))
-        when = format_moment(min(later))
-        logger.info("%d sources are not due yet, the next one at %s", len(later), when)
+    _say(crawler, len(due), later)
     return in_turn(due, crawl.intervals)
+
+
+def _say(crawler: Crawler, due: int, later: list[float]) -> None:
+    crawler.stats.set_value("walsh/sources/due", due)
+    waiting = [due_at for due_at in later if due_at < NEVER]
+    if resting := len(later) - len(waiting):
+        crawler.stats.set_value("walsh/sources/resting", resting)
+    if waiting:
+        crawler.stats.set_value("walsh/sources/not_due", len(waiting))
+        crawler.stats.set_value("walsh/sources/next_due", min(waiting))
+        when = format_moment(min(waiting))
+        logger.info("%d sources are not due yet, the next one at %s", len(waiting), when)

@@ -60,9 +60,9 @@ class SourcesSpider(Spider):
 
     async def start(self) -> AsyncIterator[Any]:
         """Ask once for each source that is due."""
-        for source in agenda(self.crawler, self.sources, force=self.force):
+        for source, url in agenda(self.crawler, self.sources, force=self.force):
             yield Request(
-                source.url,
+                url,
                 callback=self.parse,
                 headers={"Accept": self.accept},
                 cb_kwargs={"source": source},

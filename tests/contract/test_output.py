@@ -58,9 +58,10 @@ def test_a_feed_that_fails_disturbs_no_other_and_the_run_still_did_its_work(loop
     assert result.exit_code == 0
     assert "Traceback" not in result.stderr
     assert {item["source_title"] for item in result.items} >= {"J", "Feed"}
-    ended = [result.stats.get(f"walsh/sources/{outcome}", 0) for outcome in ("fetched", "failed")]
+    outcomes = ("fetched", "failed", "gone")
+    ended = [result.stats.get(f"walsh/sources/{outcome}", 0) for outcome in outcomes]
     assert sum(ended) == len(hosts)
-    assert "http://gone.example/feed failed: the server answered 410" in result.stderr
+    assert "http://gone.example/feed is gone (410): it rests until you say" in result.stderr
 
 
 def test_an_entry_that_breaks_the_schema_is_left_out_alone(loopback_web, crawl):

@@ -42,14 +42,19 @@ class BackoffMiddleware:
         return cls(crawler)
 
     async def process_response(self, request: Request, response: Response) -> Request | Response:
-        """Hold the host after 429 and 503; for robots.txt after every server error (ruling 12)."""
-        status = response.status
+        """Hold the host after 429 and 503; for robots.txt after every server error (ruling 12).
+
+        Whatever the error, a Retry-After holds for the whole host.
+        """
+        status, retry_after = response.status, response.headers.get("Retry-After")
         is_robots = meta.rank(request) is Rank.ROBOTS
         if status in RETRIED_STATUSES or (is_robots and status >= 500):
-            retry_after = response.headers.get("Retry-After")
             most = self._crawl.options.max_retries
             return self._later(request, status, retry_after, f"answered {status}", most) or response
-        self._failing.pop(self._crawl.host(request.url), None)
+        host = self._crawl.host(request.url)
+        self._failing.pop(host, None)
+        if status >= 400 and retry_after is not None:
+            self._hold(request, host, status, retry_after)
         return response
 
     async def process_exception(self, request: Request, exception: Exception) -> Request | None:
@@ -80,7 +85,9 @@ class BackoffMiddleware:
         options = self._crawl.options
 
         def decide(times: HostTimes, now: float) -> HostTimes:
-            struck = times.struck(now, request.meta.get(meta.SENT_AT, now))
+            refused = status in RETRIED_STATUSES or not 400 <= status < 500
+            sent_at = request.meta.get(meta.SENT_AT, now)
+            struck = times.struck(now, sent_at) if refused else times
             seconds = hold_for(
                 status,
                 None if retry_after is None else retry_after.decode("latin-1"),

@@ -61,9 +61,10 @@ class ConditionalMiddleware:
         record = self._crawl.state.sources.find(source.url)
         if record is None:
             return None
-        forced = getattr(self._crawler.spider, "force", False)
-        if not forced and record.due_at > self._crawl.now():
-            raise NotDue(record.due_at)
+        now = self._crawl.now()
+        due_at = record.due_from(now)
+        if due_at > now and not getattr(self._crawler.spider, "force", False):
+            raise NotDue(due_at)
         if record.validator_url is None:
             return None
         return meta.Validators(record.validator_url, record.etag, record.last_modified)

@@ -46,7 +46,9 @@ class Wishes:
         if feed.update_period or feed.update_frequency:  # each has a default without the other
             period = _PERIODS[feed.update_period or "daily"]
             syndicated = period / (feed.update_frequency or 1)
-        interval = max((feed.ttl or 0.0) * 60.0, syndicated)
+        # A JSON feed that has expired says that it will never change again.
+        ended = LONGEST_REVISIT if feed.expired else 0.0
+        interval = max((feed.ttl or 0.0) * 60.0, syndicated, ended)
         return cls(interval, feed.skip_hours, feed.skip_days)
 
     def opens(self, at: float) -> float:

@@ -23,6 +23,8 @@ class Counts:
     deferred: int
     deferred_until: float | None
     failed: int
+    gone: int
+    resting: int
     due: int
     not_due: int
     next_due: float | None
@@ -44,6 +46,8 @@ class Counts:
             deferred=stats.get("walsh/sources/deferred", 0),
             deferred_until=stats.get("walsh/sources/deferred_until"),
             failed=stats.get("walsh/sources/failed", 0),
+            gone=stats.get("walsh/sources/gone", 0),
+            resting=stats.get("walsh/sources/resting", 0),
             due=stats.get("walsh/sources/due", 0),
             not_due=stats.get("walsh/sources/not_due", 0),
             next_due=stats.get("walsh/sources/next_due"),
@@ -55,7 +59,7 @@ class Counts:
     @property
     def done(self) -> int:
         """How many sources came to an end in this run."""
-        ended = self.fetched + self.unchanged + self.deferred + self.failed
+        ended = self.fetched + self.unchanged + self.deferred + self.failed + self.gone
         return ended + sum(self.denied.values())
 
     def lines(self) -> list[str]:
@@ -67,8 +71,10 @@ class Counts:
             ("denied", sum(self.denied.values()), gates),
             ("deferred", self.deferred, _first("first one possible at", self.deferred_until)),
             ("failed", self.failed, "each with its reason above" if self.failed else ""),
+            ("gone", self.gone, "410: they rest until `scrapy sources resume URL`"),
             ("not reached", max(self.due - self.done, 0), "the run ended before their turn"),
             ("not due", self.not_due, _first("next one at", self.next_due)),
+            ("at rest", self.resting, "gone (410) on an earlier visit"),
             ("new entries", self.new_entries, f"{self.known_entries} known before"),
         )
         lines = [

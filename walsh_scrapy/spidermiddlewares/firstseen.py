@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from scrapy import Request
+from scrapy.spidermiddlewares.httperror import HttpError
 
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import Denied, NotDue, NotModified, RequestDeferred, reason_of
 from walsh_scrapy.items import EntryItem, InvalidItem, check
-from walsh_scrapy.metadata.feeds import NotAFeed
-from walsh_scrapy.policy.freshness import due_again
-from walsh_scrapy.state.sources import EntryRecord, SourceRecord
+from walsh_scrapy.metadata.feeds import Feed, NotAFeed
+from walsh_scrapy.policy.freshness import Wishes
+from walsh_scrapy.state.sources import EntryRecord
+from walsh_scrapy.visits import Visits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -37,11 +38,13 @@ class FirstSeenMiddleware:
 
     Entries, validators and the time of the next visit are committed together, before an item goes
     to pipelines and exports: the state is the record, an export a view of it (rulings 17, 18).
+    A source ends once: with the document that a spider does not follow up with another request.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._crawl = Crawl.of(crawler)
+        self._visits = Visits(crawler)
         self._over: WeakSet[Request] = WeakSet()
         # Under the contract's identity no item leaves that is more than metadata (ruling 23).
         self._closed = self._crawl.options.is_walsh_research
@@ -54,9 +57,7 @@ class FirstSeenMiddleware:
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """See to it that no request of a source ends without a word."""
         async for item in start:
-            if isinstance(item, Request) and meta.source(item):
-                item.errback = self._ended
-            yield item
+            yield self._watched(item)
 
     async def process_spider_output(
         self, response: Response, result: AsyncIterator[Any]
@@ -64,15 +65,20 @@ class FirstSeenMiddleware:
         """Commit what a response gave; hand on requests, and items never seen before."""
         request = meta.asked_by(response)
         source = meta.source(request)
-        found: list[EntryItem] = []
+        wishes, found, goes_on = Wishes(), list[EntryItem](), False
         async for item in result:
             if source is not None and isinstance(item, EntryItem):
                 found.append(item)
-            elif isinstance(item, Request) or not self._closed or _is_valid(item):
+            elif isinstance(item, Feed):
+                wishes = Wishes.of(item)
+            elif isinstance(item, Request):
+                goes_on |= source is not None and meta.source(item) == source
+                yield self._watched(item)
+            elif not self._closed or _is_valid(item):
                 yield item
         # What an errback returns comes by here as well, and so does an end in an error.
-        if source is not None and request not in self._over:
-            for item in self._commit(source, response, found):
+        if source is not None and not goes_on and request not in self._over:
+            for item in self._commit(source, response, wishes, found):
                 yield item
 
     def process_spider_exception(
@@ -84,11 +90,17 @@ class FirstSeenMiddleware:
         if source is None or request in self._over:
             return None
         self._over.add(request)
-        self._failed(source, _unwanted(request) or reason_of(exception))
+        reason = _unwanted(request) or reason_of(exception)
+        self._visits.failed(source, request, reason, response)
         return () if isinstance(exception, NotAFeed) else None
 
+    def _watched(self, item: Any) -> Any:  # noqa: ANN401 - requests, and whatever else
+        if isinstance(item, Request) and meta.source(item):
+            item.errback = self._ended
+        return item
+
     def _commit(
-        self, source: Source, response: Response, found: list[EntryItem]
+        self, source: Source, response: Response, wishes: Wishes, found: list[EntryItem]
     ) -> list[EntryItem]:
         now = self._crawl.now()
         seen = datetime.fromtimestamp(int(now), UTC).isoformat().replace("+00:00", "Z")
@@ -97,94 +109,39 @@ class FirstSeenMiddleware:
             item.first_seen = seen
             if _is_valid(item):
                 valid.setdefault(item.key, item)  # written twice in one document, it is one entry
-        validators = meta.Validators.of(response)
-        new = self._crawl.state.sources.commit(
-            SourceRecord(
-                url=source.url,
-                kind=source.kind,
-                fetched_at=now,
-                due_at=self._due(source, now),
-                outcome="fetched",
-                validator_url=validators.url,
-                etag=validators.etag,
-                last_modified=validators.last_modified,
-            ),
-            [_record(item, source.url, now) for item in valid.values()],
-        )
-        self._count("fetched")
+        records = [_record(item, source.url, now) for item in valid.values()]
+        new = self._visits.fetched(source, meta.asked_by(response), response, wishes, records)
         self._crawler.stats.inc_value("walsh/entries/known", len(valid) - len(new))
         self._crawler.stats.inc_value("walsh/entries/new", len(new))
         return [item for key, item in valid.items() if key in new]
 
-    def _ended(self, failure: Failure) -> None:
-        """Record what became of a request that brought no page."""
+    def _ended(self, failure: Failure) -> list[Request]:
+        """Record what became of a request that brought no page, unless there is another to ask."""
         request, error = meta.asked_by(failure), failure.value
         source = meta.source(request)
         if source is None:
-            return
+            return []
         self._over.add(request)
         if isinstance(error, NotModified):
-            self._unchanged(source, error.response)
+            self._visits.unchanged(source, request, error.response)
         elif isinstance(error, Denied):
-            self._denied(source, error)
+            self._visits.denied(source, error)
         elif isinstance(error, NotDue):
-            self._count("not_due")
+            self._crawler.stats.inc_value("walsh/sources/not_due")
             self._crawler.stats.inc_value("walsh/sources/due", -1)
             self._crawler.stats.min_value("walsh/sources/next_due", error.due_at)
         elif isinstance(error, RequestDeferred):
             self._deferred(source, error)
         else:
-            self._failed(source, reason_of(error))
-
-    def _unchanged(self, source: Source, response: Response) -> None:
-        known = self._known(source)
-        given = meta.Validators.of(response)
-        record = replace(
-            known,
-            outcome="unchanged",
-            detail="",
-            failures=0,
-            etag=given.etag or known.etag,
-            last_modified=given.last_modified or known.last_modified,
-        )
-        self._write(record, source)
-        self._count("unchanged")
-
-    def _denied(self, source: Source, error: Denied) -> None:
-        logger.info("%s is denied by %s: %s", source.url, error.gate, error.reason)
-        outcome = f"denied by {error.gate}"
-        self._write(replace(self._known(source), outcome=outcome, detail=error.reason), source)
-        self._count(f"denied/{error.gate}")
+            answer = error.response if isinstance(error, HttpError) else None
+            self._visits.failed(source, request, reason_of(error), answer)
+        return []
 
     def _deferred(self, source: Source, error: RequestDeferred) -> None:
         """Leave a source as due as it was: the next run goes on with it (ruling 7)."""
         logger.info("%s is left to a later run: %s", source.url, error)
-        self._count("deferred")
+        self._crawler.stats.inc_value("walsh/sources/deferred")
         self._crawler.stats.min_value("walsh/sources/deferred_until", error.until)
-
-    def _failed(self, source: Source, reason: str) -> None:
-        known = self._known(source)
-        logger.warning("%s failed: %s", source.url, reason)
-        failures = known.failures + 1
-        self._write(replace(known, outcome="failed", detail=reason, failures=failures), source)
-        self._count("failed")
-
-    def _write(self, record: SourceRecord, source: Source) -> None:
-        now = self._crawl.now()
-        due_at = self._due(source, now, record.failures)
-        self._crawl.state.sources.commit(replace(record, fetched_at=now, due_at=due_at))
-
-    def _known(self, source: Source) -> SourceRecord:
-        known = self._crawl.state.sources.find(source.url)
-        return known or SourceRecord(url=source.url, kind=source.kind)
-
-    def _due(self, source: Source, now: float, failures: int = 0) -> float:
-        revisit = self._crawl.options.min_revisit
-        every = source.every.total_seconds() if source.every else 0.0
-        return due_again(now, max(revisit, every), failures)
-
-    def _count(self, outcome: str) -> None:
-        self._crawler.stats.inc_value(f"walsh/sources/{outcome}")
 
 
 def _unwanted(request: Request) -> str | None:

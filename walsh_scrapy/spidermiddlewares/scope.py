@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+    from walsh_scrapy.sources import Source
+
 logger = logging.getLogger(__name__)
 
 
@@ -34,7 +37,8 @@ class ScopeMiddleware:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._declared_only = Crawl.of(crawler).options.scope == "declared"
+        self._crawl = Crawl.of(crawler)
+        self._declared_only = self._crawl.options.scope == "declared"
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -70,8 +74,17 @@ class ScopeMiddleware:
     def _is_declared(self, request: Request) -> bool:
         if not self._declared_only:
             return True
-        first = request.meta.get("redirect_urls") or [request.url]
-        return request.method == "GET" and first[0] in self._declared
+        first = (request.meta.get("redirect_urls") or [request.url])[0]
+        return request.method == "GET" and (
+            first in self._declared or self._is_where_it_moved(first, meta.source(request))
+        )
+
+    def _is_where_it_moved(self, url: str, source: Source | None) -> bool:
+        """Tell whether the state knows that a declared source is at this address now."""
+        record = self._crawl.state.sources.find(source.url) if source else None
+        if source is None or record is None or source.url not in self._declared:
+            return False
+        return url in declared_urls(replace(source, url=record.address))
 
     def _lets_pass(self, request: Request) -> bool:
         if self._is_declared(request):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import bindparam, func, or_, select
 
+from walsh_scrapy.policy.freshness import NEVER, Wishes
+from walsh_scrapy.policy.moves import Move
 from walsh_scrapy.state.rows import row_of
 from walsh_scrapy.state.tables import entries, sources
 from walsh_scrapy.state.upsert import insert_new, upsert
@@ -45,6 +47,48 @@ class SourceRecord:
     etag: bytes | None = None
     last_modified: bytes | None = None
 
+    @property
+    def wishes(self) -> Wishes:
+        """What the feed asked of whoever comes again."""
+        hours = frozenset(map(int, filter(None, self.skip_hours.split(","))))
+        return Wishes(
+            self.wished_interval, hours, frozenset(filter(None, self.skip_days.split(",")))
+        )
+
+    def due_from(self, now: float) -> float:
+        """Return the first moment from ``now`` at which the source may be asked for."""
+        return self.wishes.opens(max(self.due_at, now)) if self.due_at < NEVER else NEVER
+
+    @property
+    def address(self) -> str:
+        """Where to ask for the source: where it is declared, or where it settled."""
+        return self.moved_to if self.moved_to and self.move_settled else self.url
+
+    def wishing(self, wishes: Wishes) -> SourceRecord:
+        """Return the line with other wishes."""
+        return replace(
+            self,
+            wished_interval=wishes.interval,
+            skip_hours=",".join(map(str, sorted(wishes.skip_hours))),
+            skip_days=",".join(sorted(wishes.skip_days)),
+        )
+
+    @property
+    def move(self) -> Move | None:
+        """Where the source moved to, or seems to."""
+        if self.moved_to is None:
+            return None
+        return Move(self.moved_to, self.moved_since or 0.0, self.move_settled)
+
+    def moving(self, move: Move | None) -> SourceRecord:
+        """Return the line with another move, or none."""
+        return replace(
+            self,
+            moved_to=move.to if move else None,
+            moved_since=move.since if move else None,
+            move_settled=bool(move and move.is_settled),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class EntryRecord:
@@ -66,6 +110,9 @@ _KNOWN: Final = select(entries.c.key, entries.c.full_key).where(
 )
 _COLUMNS: Final = tuple(sources.c[field.name] for field in fields(SourceRecord))
 _FIND: Final = select(*_COLUMNS).where(sources.c.url == bindparam("key"))
+_PECULIAR: Final = select(*_COLUMNS).where(
+    or_(sources.c.skip_hours != "", sources.c.skip_days != "", sources.c.move_settled)
+)
 
 
 class SourceStore:
@@ -84,6 +131,11 @@ class SourceStore:
         """Return for every source ever tried when it is due again."""
         with self._database.read() as connection:
             return dict(connection.execute(select(sources.c.url, sources.c.due_at)).all())
+
+    def peculiar(self) -> dict[str, SourceRecord]:
+        """Return the lines of sources that skip hours or days, or are asked for elsewhere."""
+        with self._database.read() as connection:
+            return {row.url: _record(row) for row in connection.execute(_PECULIAR)}
 
     def commit(self, record: SourceRecord, found: Sequence[EntryRecord] = ()) -> frozenset[str]:
         """Write a source's outcome and its entries, both or neither; return the new keys.

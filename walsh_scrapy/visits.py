@@ -1,0 +1,164 @@
+"""What came of each visit of a source, written into its line (R7, R8; rulings 17, 20, 21)."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from walsh_scrapy import meta
+from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.policy.freshness import NEVER, Freshness, due_again
+from walsh_scrapy.policy.moves import led_to, move_of
+from walsh_scrapy.state.sources import SourceRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+    from walsh_scrapy.exceptions import Denied
+    from walsh_scrapy.policy.freshness import Wishes
+    from walsh_scrapy.sources import Source
+    from walsh_scrapy.state.sources import EntryRecord
+
+logger = logging.getLogger(__name__)
+
+GONE = 410
+
+
+class Visits:
+    """Ends the visit of a source: its outcome, its validators, and when it is due again."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawl = Crawl.of(crawler)
+        self._stats = crawler.stats
+
+    def fetched(
+        self,
+        source: Source,
+        request: Request,
+        response: Response,
+        wishes: Wishes,
+        entries: Sequence[EntryRecord],
+    ) -> frozenset[str]:
+        """Commit a document with its entries; return the keys of those never seen before."""
+        validators = meta.Validators.of(response)
+        record = replace(
+            self._known(source).wishing(wishes),
+            outcome="fetched",
+            detail="",
+            failures=0,
+            validator_url=validators.url,
+            etag=validators.etag,
+            last_modified=validators.last_modified,
+        )
+        return self._end(self._moved(record, request, response.url), source, response, entries)
+
+    def unchanged(self, source: Source, request: Request, response: Response) -> None:
+        """Go on with what is known of a document that its server says is still the newest (304)."""
+        known, given = self._known(source), meta.Validators.of(response)
+        record = replace(
+            known,
+            outcome="unchanged",
+            detail="",
+            failures=0,
+            etag=given.etag or known.etag,
+            last_modified=given.last_modified or known.last_modified,
+        )
+        self._end(self._moved(record, request, response.url), source, response)
+
+    def denied(self, source: Source, error: Denied) -> None:
+        """Note which gate denied a source, and why."""
+        logger.info("%s is denied by %s: %s", source.url, error.gate, error.reason)
+        record = replace(
+            self._known(source), outcome=f"denied by {error.gate}", detail=error.reason
+        )
+        self._end(record, source, None, count=f"denied/{error.gate}")
+
+    def failed(
+        self, source: Source, request: Request, reason: str, answer: Response | None
+    ) -> None:
+        """Note a failure; one after another, they double the time to the next visit.
+
+        What is gone for good (410) rests until the operator says otherwise. An address that a
+        source moved to is forgotten: the next visit begins at the declared one again.
+        """
+        known = self._known(source)
+        asked = _asked(request)
+        record = replace(known, outcome="failed", detail=reason, failures=known.failures + 1)
+        if answer is not None and answer.status == GONE and asked == source.url:
+            logger.warning(
+                "%s is gone (410): it rests until you say `scrapy sources resume %s`",
+                source.url,
+                source.url,
+            )
+            self._end(replace(record, outcome="gone"), source, answer)
+            return
+        logger.warning("%s failed: %s", source.url, reason)
+        if known.move_settled and asked == known.moved_to:
+            record = record.moving(None)
+        self._end(record, source, answer)
+
+    def _end(
+        self,
+        record: SourceRecord,
+        source: Source,
+        answer: Response | None,
+        entries: Sequence[EntryRecord] = (),
+        count: str | None = None,
+    ) -> frozenset[str]:
+        now = self._crawl.now()
+        self._stats.inc_value(f"walsh/sources/{count or record.outcome}")
+        record = replace(
+            record,
+            fetched_at=now,
+            status=answer.status if answer is not None else None,
+            due_at=NEVER if record.outcome == "gone" else self._due(record, source, answer, now),
+        )
+        return self._crawl.state.sources.commit(record, entries)
+
+    def _due(
+        self, record: SourceRecord, source: Source, answer: Response | None, now: float
+    ) -> float:
+        every = source.every.total_seconds() if source.every else 0.0
+        least = max(self._crawl.options.min_revisit, every)
+        asked = _freshness(answer).lifetime(now) if answer is not None else 0.0
+        return due_again(now, least, asked, record.failures, record.wishes)
+
+    def _moved(self, record: SourceRecord, request: Request, last: str) -> SourceRecord:
+        asked = _asked(request)
+        if asked not in (record.url, record.moved_to):
+            return record  # a document beside it: an llms.txt, say
+        hops = [*request.meta.get("redirect_urls", ()), last]
+        target = led_to(hops, request.meta.get("redirect_reasons", ()))
+        move = move_of(record.move, record.url, asked, target, self._crawl.now())
+        if move and move.is_settled and not record.move_settled:
+            logger.info("%s moved to %s, and is asked for there now", record.url, move.to)
+        return record.moving(move)
+
+    def _known(self, source: Source) -> SourceRecord:
+        known = self._crawl.state.sources.find(source.url)
+        return known or SourceRecord(url=source.url, kind=source.kind)
+
+
+def _asked(request: Request) -> str:
+    """Return the address with which a visit began."""
+    hops: list[str] = request.meta.get("redirect_urls") or [request.url]
+    return hops[0]
+
+
+def _freshness(response: Response) -> Freshness:
+    def header(name: str) -> str | None:
+        value = response.headers.get(name)
+        return None if value is None else value.decode("latin-1")
+
+    return Freshness(
+        cache_control=b", ".join(response.headers.getlist("Cache-Control")).decode("latin-1"),
+        expires=header("Expires"),
+        date=header("Date"),
+        age=header("Age"),
+        retry_after=header("Retry-After"),
+    )
