@@ -1,0 +1,162 @@
+"""R8 on the wire: what servers and feeds ask for is kept, whatever the operator's own time."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from tests.contract.conftest import feed, paths, site
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.web import Reply, redirect
+
+#: The operator would come at once: whoever is not asked again is not because of what it said.
+EAGER = {"WALSH_MIN_REVISIT": 0, "RETRY_TIMES": 0, "WALSH_MAX_RETRIES": 0}
+FUTURE = "Fri, 01 Jan 2100 00:00:00 GMT"
+
+
+def saying(extra):
+    """A feed with more in its channel."""
+    document = (
+        '<rss version="2.0" xmlns:sy="http://purl.org/rss/1.0/modules/syndication/"><channel>'
+        f"<title>B</title>{extra}<item><title>One</title><link>http://x.example/1</link></item>"
+        "</channel></rss>"
+    )
+    return Reply(document, content_type="application/rss+xml")
+
+
+def execute(crawl, statement):
+    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state, state:
+        return state.execute(statement).fetchall()
+
+
+def asked(result):
+    return {path.partition("/")[0] for path in paths(result.log) if path.endswith("/feed")}
+
+
+WISHING = {
+    "max-age": feed(headers={"Cache-Control": "max-age=3600"}),
+    "expires": feed(headers={"Expires": FUTURE}),
+    "not-found": Reply(status=404, headers={"Cache-Control": "max-age=3600"}),
+    "error": Reply(status=500, headers={"Cache-Control": "max-age=3600"}),
+    "unavailable": Reply(status=503, headers={"Retry-After": "3600"}),
+    "forbidden": Reply(status=403, headers={"Retry-After": "3600"}),
+    "ttl": saying("<ttl>60</ttl>"),
+    "period": saying("<sy:updatePeriod>daily</sy:updatePeriod>"),
+    "frequency": saying("<sy:updateFrequency>2</sy:updateFrequency>"),
+}
+SILENT = {
+    "silent": feed(),
+    "stale": feed(headers={"Cache-Control": "max-age=0", "Expires": FUTURE}),
+    "past": feed(headers={"Expires": "0"}),
+    "short": saying("<ttl>0</ttl>"),
+}
+
+
+def test_whoever_asked_for_time_is_left_alone_and_nobody_else(loopback_web, crawl):
+    pages = {f"{name}.example": page for name, page in (WISHING | SILENT).items()}
+    web = loopback_web(*(site(host, feed=page) for host, page in pages.items()))
+    sources = [f"http://{host}/feed" for host in pages]
+    first = crawl(web, sources=sources, settings=EAGER)
+    assert asked(first) == set(pages)
+    second = crawl(web, sources=sources, settings=EAGER)
+    assert asked(second) == {f"{name}.example" for name in SILENT}
+    assert_polite(web.log)
+
+
+def test_a_304_may_ask_for_time_too_and_the_feeds_own_wish_outlives_it(loopback_web, crawl):
+    def unchanged(**headers):
+        return Reply(status=304, headers=headers)
+
+    wishing = saying("<ttl>60</ttl>")
+    web = loopback_web(
+        site(
+            "header.example", feed=[feed(etag='"1"'), unchanged(**{"Cache-Control": "max-age=99"})]
+        ),
+        site("feed.example", feed=[Reply(wishing.body, etag='"1"'), unchanged()]),
+    )
+    sources = [f"http://{host}.example/feed" for host in ("header", "feed")]
+    crawl(web, sources=sources, settings=EAGER)
+    execute(crawl, "UPDATE sources SET due_at = 0")
+    second = crawl(web, sources=sources, settings=EAGER)
+    assert asked(second) == {"header.example", "feed.example"}
+    assert second.stats["walsh/sources/unchanged"] == 2
+    assert asked(crawl(web, sources=sources, settings=EAGER)) == set()
+
+
+def test_nobody_is_kept_waiting_for_more_than_thirty_days(loopback_web, crawl):
+    web = loopback_web(site("blog.example", feed=feed(headers={"Expires": FUTURE})))
+    crawl(web, sources=["http://blog.example/feed"])
+    ((days,),) = execute(crawl, "SELECT (due_at - fetched_at) / 86400 FROM sources")
+    assert days == 30.0
+
+
+def test_hours_and_days_to_skip_hold_whenever_the_run_is(loopback_web, crawl):
+    days = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+    web = loopback_web(
+        site("blog.example", feed=saying("<skipDays><day>Monday</day></skipDays>")),
+        site("other.example"),
+    )
+    sources = ["http://blog.example/feed", "http://other.example/feed"]
+    crawl(web, sources=sources, settings=EAGER)
+    assert execute(crawl, "SELECT skip_days FROM sources ORDER BY url") == [("Monday",), ("",)]
+    # Today and tomorrow, so that midnight makes no difference.
+    ((today,),) = execute(crawl, "SELECT CAST(strftime('%w', 'now') AS INTEGER)")
+    skipped = ",".join((days[(today - 1) % 7], days[today]))
+    execute(
+        crawl, f"UPDATE sources SET due_at = 0, skip_days = '{skipped}' WHERE url LIKE '%blog%'"
+    )
+    second = crawl(web, sources=sources, settings=EAGER)
+    assert asked(second) == {"other.example"}
+    assert "1 sources are not due yet" in second.stderr
+
+
+def test_what_is_gone_rests_until_the_operator_says_otherwise(loopback_web, crawl, again):
+    web = loopback_web(site("gone.example", feed=[Reply(status=410), feed()]), site("blog.example"))
+    sources = ["http://gone.example/feed", "http://blog.example/feed"]
+    first = crawl(web, sources=sources, settings=EAGER)
+    assert first.stats["walsh/sources/gone"] == 1
+    second = again(web, sources=sources, settings=EAGER)
+    assert asked(second) == {"blog.example"}
+    assert "at rest           1" in second.stderr
+
+
+@pytest.mark.parametrize("days", [6, 8])
+def test_a_permanent_address_is_asked_for_once_it_lasts(loopback_web, crawl, again, days):
+    web = loopback_web(
+        site("old.example", feed=redirect("http://new.example/feed", 301)),
+        site("new.example", feed=feed(etag='"new"')),
+    )
+    sources = ["http://old.example/feed"]
+    crawl(web, sources=sources)
+    execute(crawl, f"UPDATE sources SET moved_since = moved_since - {days * 86400}")
+    again(web, sources=sources)
+    third = again(web, sources=sources)
+    assert asked(third) == ({"new.example"} if days > 7 else {"old.example", "new.example"})
+    assert third.stats["walsh/sources/unchanged"] == 1
+    assert third.items == []
+
+
+def test_where_the_new_address_fails_the_declared_one_is_asked_again(loopback_web, crawl, again):
+    web = loopback_web(
+        site("old.example", feed=[redirect("http://new.example/feed", 308), feed()]),
+        site("new.example", feed=[feed(), Reply(status=404)]),
+    )
+    sources = ["http://old.example/feed"]
+    crawl(web, sources=sources)
+    execute(crawl, "UPDATE sources SET move_settled = 1")
+    second, third = again(web, sources=sources), again(web, sources=sources)
+    assert (asked(second), asked(third)) == ({"new.example"}, {"old.example"})
+    assert third.stats["walsh/sources/fetched"] == 1
+
+
+def test_failures_of_a_source_are_its_own_and_double_its_time(loopback_web, crawl, again):
+    web = loopback_web(
+        site("blog.example", bad=[Reply("<html>", content_type="text/html")] * 3 + [feed()])
+    )
+    sources = ["http://blog.example/feed", "http://blog.example/bad"]
+    days = []
+    for _ in range(4):
+        again(web, sources=sources)
+        rows = execute(crawl, "SELECT (due_at - fetched_at) / 86400 FROM sources ORDER BY url")
+        days.append(tuple(round(row[0]) for row in rows))
+    assert days == [(1, 1), (2, 1), (4, 1), (1, 1)]

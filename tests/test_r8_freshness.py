@@ -1,0 +1,122 @@
+"""When a source is due again: the longest that anybody asks for, at most 30 days (ruling 20)."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from walsh_scrapy.metadata.entries import Feed
+from walsh_scrapy.policy.freshness import (
+    LONGEST_REVISIT,
+    Freshness,
+    Wishes,
+    due_again,
+)
+
+HOUR, DAY = 3600.0, 86_400.0
+#: A Thursday at noon.
+NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC).timestamp()
+LATER = "Thu, 01 Jan 2026 14:00:00 GMT"
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, 0.0),
+        ({"cache_control": "max-age=3600"}, HOUR),
+        ({"cache_control": "public, MAX-AGE=60 , must-revalidate"}, 60.0),
+        ({"cache_control": 'max-age="120"'}, 120.0),
+        ({"cache_control": "max-age=60, max-age=600"}, 600.0),
+        ({"cache_control": "s-maxage=600"}, 0.0),
+        ({"cache_control": "no-cache"}, 0.0),
+        ({"cache_control": "max-age=-5"}, 0.0),
+        ({"cache_control": "max-age=x"}, 0.0),
+        ({"cache_control": "max-age=\uff11\uff12"}, 0.0),
+        ({"cache_control": "max-age=" + "9" * 400, "age": "9" * 400}, 0.0),
+        ({"cache_control": "max-age=3600", "age": "600"}, 3000.0),
+        ({"cache_control": "max-age=600", "age": "3600"}, 0.0),
+        ({"cache_control": "max-age=600", "age": "-1"}, 600.0),
+        ({"expires": LATER}, 2 * HOUR),
+        ({"expires": LATER, "date": "Thu, 01 Jan 2026 13:00:00 GMT"}, HOUR),
+        ({"expires": LATER, "date": "no date"}, 2 * HOUR),
+        ({"expires": LATER, "cache_control": "max-age=60"}, 60.0),
+        ({"expires": LATER, "cache_control": "public"}, 2 * HOUR),
+        ({"expires": "0"}, 0.0),
+        ({"expires": "-1"}, 0.0),
+        ({"expires": "Thu, 01 Jan 1970 00:00:00 GMT"}, 0.0),
+        ({"retry_after": "120"}, 120.0),
+        ({"retry_after": LATER, "cache_control": "max-age=60"}, 2 * HOUR),
+        ({"retry_after": "soon"}, 0.0),
+    ],
+)
+def test_headers_say_how_long_an_answer_will_do(headers, seconds):
+    assert Freshness(**headers).lifetime(NOW) == pytest.approx(seconds)
+
+
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys(Freshness.__slots__, st.text())))
+def test_whatever_headers_hold_they_ask_for_a_length_of_time(headers):
+    assert 0.0 <= Freshness(**headers).lifetime(NOW) < float("inf")
+
+
+@pytest.mark.parametrize(
+    ("feed", "seconds"),
+    [
+        ({}, 0.0),
+        ({"ttl": 60.0}, HOUR),
+        ({"update_period": "hourly"}, HOUR),
+        ({"update_period": "daily", "update_frequency": 2}, DAY / 2),
+        ({"update_frequency": 4}, DAY / 4),
+        ({"update_period": "weekly", "ttl": 60.0}, 7 * DAY),
+        ({"update_period": "hourly", "ttl": 1440.0}, DAY),
+        ({"expired": True}, LONGEST_REVISIT),
+    ],
+)
+def test_feeds_say_how_often_they_change(feed, seconds):
+    assert Wishes.of(Feed(title=None, language=None, entries=(), **feed)).interval == seconds
+
+
+@pytest.mark.parametrize(
+    ("least", "asked", "failures", "wished", "seconds"),
+    [
+        (DAY, 0.0, 0, 0.0, DAY),
+        (DAY, 3 * DAY, 0, 0.0, 3 * DAY),
+        (DAY, 3 * DAY, 0, 5 * DAY, 5 * DAY),
+        (DAY, 365 * DAY, 0, 0.0, LONGEST_REVISIT),
+        (DAY, 0.0, 0, 365 * DAY, LONGEST_REVISIT),
+        (60 * DAY, 0.0, 0, 0.0, 60 * DAY),  # the operator may come less often still
+        (DAY, 0.0, 1, 0.0, DAY),
+        (DAY, 0.0, 2, 0.0, 2 * DAY),
+        (DAY, 0.0, 5, 0.0, 16 * DAY),
+        (DAY, 0.0, 6, 0.0, LONGEST_REVISIT),
+        (DAY, 0.0, 10_000, 0.0, LONGEST_REVISIT),
+        (0.0, 0.0, 9, 0.0, 0.0),
+        (0.0, HOUR, 0, 0.0, HOUR),
+    ],
+)
+def test_the_longest_wins_and_failures_double(least, asked, failures, wished, seconds):
+    assert due_again(NOW, least, asked, failures, Wishes(wished)) == NOW + seconds
+
+
+def at(text):
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("hours", "days", "moment", "opens"),
+    [
+        ((), (), "2026-01-01T12:30", "2026-01-01T12:30"),
+        ((11, 13), (), "2026-01-01T12:30", "2026-01-01T12:30"),
+        ((12,), (), "2026-01-01T12:30", "2026-01-01T13:00"),
+        ((12, 13, 14), (), "2026-01-01T12:00", "2026-01-01T15:00"),
+        ((22, 23, 0), (), "2026-01-01T22:59:59", "2026-01-02T01:00"),
+        ((), ("Thursday",), "2026-01-01T12:30", "2026-01-02T00:00"),
+        ((0,), ("Thursday", "Friday"), "2026-01-01T12:30", "2026-01-03T01:00"),
+        # Whoever skips all of them asks for nothing that can be done.
+        (range(24), (), "2026-01-01T12:30", "2026-01-01T12:30"),
+    ],
+)
+def test_hours_and_days_to_skip_are_waited_out(hours, days, moment, opens):
+    wishes = Wishes(skip_hours=frozenset(hours), skip_days=frozenset(days))
+    assert wishes.opens(at(moment)) == at(opens)
+    assert due_again(at(moment) - DAY, DAY, wishes=wishes) == at(opens)
