@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from walsh_scrapy import meta
 from walsh_scrapy.items import EntryItem
-from walsh_scrapy.metadata.feeds import Feed, parse_feed
+from walsh_scrapy.metadata.feeds import Feed, NotAFeed, parse_feed
+from walsh_scrapy.metadata.mediatypes import may_be_feed
 from walsh_scrapy.spider import SourcesSpider
 
 if TYPE_CHECKING:
@@ -26,8 +28,12 @@ class FeedsSpider(SourcesSpider):
         "application/xml;q=0.9, text/xml;q=0.9, application/json;q=0.8, */*;q=0.1"
     )
 
+    readable = staticmethod(may_be_feed)
+
     def parse(self, response: Response, source: Source) -> Iterator[Feed | EntryItem]:
         """Read a feed, which says when to come again, and its entries; raise NotAFeed for none."""
+        if unwanted := response.meta.get(meta.UNWANTED):
+            raise NotAFeed(f"{unwanted} is no feed, so its body was left alone")
         content_type = (response.headers.get("Content-Type") or b"").decode("latin-1")
         feed = parse_feed(
             response.body, url=response.url, content_type=content_type, source=source.url

@@ -51,10 +51,10 @@ class EntryItem(_Keyed):
         return dict(zip(_NAMES, _values(self), strict=True))
 
     @classmethod
-    def of_feed(cls, entry: Entry, *, feed: Feed, source: str) -> Self:
-        """Return the item of a feed's entry; `source` is the declared URL of the feed."""
+    def of_feed(cls, entry: Entry, *, feed: Feed, source: str, kind: str = "feed") -> Self:
+        """Return the item of an entry; `source` is the declared URL, `kind` what it is read as."""
         item = cls(
-            kind="feed",
+            kind=kind,
             source=source,
             source_title=feed.title,
             url=entry.url,
@@ -64,6 +64,8 @@ class EntryItem(_Keyed):
             updated=entry.updated,
             authors=list(entry.authors),
             tags=list(entry.tags),
+            section=entry.section,
+            note=entry.note,
             language=feed.language,
         )
         item.key, item.full_key = entry.key, entry.full_key

@@ -24,6 +24,8 @@ SENT_AT: Final = "walsh_sent_at"
 ATTEMPT: Final = "walsh_attempt"
 GATES: Final = "walsh_gates"
 UNWANTED: Final = "walsh_unwanted"
+READABLE: Final = "walsh_readable"
+ANNOUNCED: Final = "walsh_announced"
 
 
 @dataclass(frozen=True, slots=True)

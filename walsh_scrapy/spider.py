@@ -17,7 +17,7 @@ from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.sources import Kind, Source, SourcesError, in_shard, load_sources, parse_shard
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from typing import Self
 
     from scrapy.crawler import Crawler
@@ -34,7 +34,12 @@ class SourcesSpider(Spider):
     """
 
     kind: ClassVar[Kind]
-    accept: ClassVar[str]
+    accept: ClassVar[str] = "*/*"
+
+    @staticmethod
+    def readable(content_type: str) -> bool:  # noqa: ARG004 - what others judge by
+        """Tell whether a body of this Content-Type is worth its bytes."""
+        return True
 
     def __init__(self, *args: str, **arguments: str) -> None:
         super().__init__(*args, **arguments)
@@ -61,14 +66,27 @@ class SourcesSpider(Spider):
     async def start(self) -> AsyncIterator[Any]:
         """Ask once for each source that is due."""
         for source, url in agenda(self.crawler, self.sources, force=self.force):
-            yield Request(
-                url,
-                callback=self.parse,
-                headers={"Accept": self.accept},
-                cb_kwargs={"source": source},
-                meta={meta.SOURCE: source},
-                dont_filter=True,
-            )
+            yield self.first_request(source, url)
+
+    def first_request(self, source: Source, url: str) -> Request:
+        """Return the request with which a visit of a source begins."""
+        return self.request(source, url, self.accept, self.readable)
+
+    def request(
+        self, source: Source, url: str, accept: str, readable: Callable[[str], bool], **more: object
+    ) -> Request:
+        """Return a request for a document of a source; what is not ``readable`` comes bodiless.
+
+        ``readable`` judges a Content-Type; ``more`` are further arguments of the callback.
+        """
+        return Request(
+            url,
+            callback=self.parse,
+            headers={"Accept": accept},
+            cb_kwargs={"source": source, **more},
+            meta={meta.SOURCE: source, meta.READABLE: readable},
+            dont_filter=True,
+        )
 
 
 def _check_gates(settings: BaseSettings) -> None:

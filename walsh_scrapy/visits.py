@@ -141,7 +141,7 @@ class Visits:
 
     def _known(self, source: Source) -> SourceRecord:
         known = self._crawl.state.sources.find(source.url)
-        return known or SourceRecord(url=source.url, kind=source.kind)
+        return replace(known or SourceRecord(url=source.url, kind=""), kind=source.kind)
 
 
 def _asked(request: Request) -> str:

@@ -42,7 +42,9 @@ def paths(log, host=None):
 def again(crawl):
     """Run once more over the same state, although nothing is due."""
 
-    def run(web, **options):
-        return crawl(web, **options, arguments={"force": "1"} | options.pop("arguments", {}))
+    def run(web, spider="feeds", **options):
+        return crawl(
+            web, spider, **options, arguments={"force": "1"} | options.pop("arguments", {})
+        )
 
     return run

@@ -30,6 +30,35 @@ def test_the_interval_is_the_operators_and_the_sources_own_is_longer(loopback_we
     assert paths(second.log) == ["blog.example/feed"]
 
 
+def test_a_changed_file_loses_nothing_of_what_is_still_in_it(loopback_web, crawl, again, tmp_path):
+    web = loopback_web(site("blog.example", feed=feed(etag='"1"')), site("new.example"))
+    crawl(web, sources=["http://blog.example/feed", "http://gone.example/feed"])
+    opml = tmp_path / "feeds.opml"
+    opml.write_text(
+        "<opml><body><outline text='Folder'><outline text='A name' category='/a/b,c' "
+        "xmlUrl='http://blog.example/feed' htmlUrl='http://blog.example/'/></outline>"
+        "<outline xmlUrl='http://new.example/feed'/></body></opml>"
+    )
+    assert paths(crawl(web, sources=opml).log) == ["new.example/robots.txt", "new.example/feed"]
+    forced = again(web, sources=opml)
+    assert {(hit.host, hit.status) for hit in forced.log} == {
+        ("blog.example", 304),
+        ("new.example", 200),
+    }
+
+
+def test_a_source_that_is_another_kind_now_is_read_anew(loopback_web, crawl, again):
+    """What a page was as a feed says nothing of it as markdown."""
+    either = [
+        feed(etag='"1"'),
+        Reply("# H\n\n- [A](/a)\n", content_type="text/markdown", etag='"1"'),
+    ]
+    web = loopback_web(site("blog.example", page=either))
+    crawl(web, sources=["http://blog.example/page"])
+    second = again(web, "llms", sources=[{"url": "http://blog.example/page", "kind": "llms"}])
+    assert [item["url"] for item in second.items] == ["http://blog.example/a"]
+
+
 def test_two_crawls_at_once_ask_for_each_source_once(loopback_web, crawl):
     pages = {f"p{number}": feed() for number in range(4)}
     web = loopback_web(site("blog.example", **pages))

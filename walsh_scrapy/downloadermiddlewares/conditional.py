@@ -65,6 +65,6 @@ class ConditionalMiddleware:
         due_at = record.due_from(now)
         if due_at > now and not getattr(self._crawler.spider, "force", False):
             raise NotDue(due_at)
-        if record.validator_url is None:
-            return None
+        if record.validator_url is None or record.kind != source.kind:
+            return None  # what a page was as a feed says nothing of it as markdown
         return meta.Validators(record.validator_url, record.etag, record.last_modified)

@@ -8,7 +8,6 @@ from scrapy import signals
 from scrapy.exceptions import StopDownload
 
 from walsh_scrapy import meta
-from walsh_scrapy.metadata.mediatypes import may_be_feed
 
 if TYPE_CHECKING:
     from typing import Self
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class MediaTypes:
-    """Stops the download of images, archives and the like before their first byte."""
+    """Stops the download of what its spider cannot read, before the first byte of its body."""
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -30,8 +29,10 @@ class MediaTypes:
 
     def headers_received(self, headers: Headers, request: Request) -> None:
         """Look at the Content-Type of a source's answer."""
+        readable = request.meta.get(meta.READABLE)
         content_type = (headers.get("Content-Type") or b"").decode("latin-1")
-        if meta.source(request) and not may_be_feed(content_type):
+        request.meta.pop(meta.UNWANTED, None)
+        if readable is not None and not readable(content_type):
             request.meta[meta.UNWANTED] = content_type
             # The response goes on without its body: its status may mean something to a gate.
             raise StopDownload(fail=False)

@@ -1,15 +1,15 @@
-"""What a feed document says of itself and of its entries: the only things a run keeps (R6)."""
+"""What a document says of itself and of its entries: the only things a run keeps (R6)."""
 
 from dataclasses import dataclass
 
 
 class NotAFeed(Exception):
-    """What came is no feed; the message is one sentence saying what came instead."""
+    """What came is no feed or page of links; the message is a sentence saying what came instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry: metadata only, plain text, no content or summary (R6, ruling 23)."""
+    """An entry of a feed, or a link: metadata only, plain text, no content (R6, ruling 23)."""
 
     url: str | None  #: absolute, http or https; as published, so with its fragment
     title: str | None  #: plain text on one line
@@ -22,11 +22,13 @@ class Entry:
     #: The key this entry has in documents where others of another id share its page. Whoever
     #: remembers it beside `key` never meets the entry as new when such neighbours come or go.
     full_key: str = ""
+    section: str | None = None  #: of a link: the heading it is under
+    note: str | None = None  #: of a link: what its list item says of it
 
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """A feed document, with what it says about when to come again (R8, ruling 20)."""
+    """A feed or a page of links, with what it says about when to come again (R8, ruling 20)."""
 
     title: str | None
     language: str | None  #: a BCP 47 tag

@@ -21,7 +21,7 @@ from walsh_scrapy.state.sources import EntryRecord
 from walsh_scrapy.visits import Visits
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from typing import Self
 
     from scrapy.crawler import Crawler
@@ -90,8 +90,7 @@ class FirstSeenMiddleware:
         if source is None or request in self._over:
             return None
         self._over.add(request)
-        reason = _unwanted(request) or reason_of(exception)
-        self._visits.failed(source, request, reason, response)
+        self._visits.failed(source, request, reason_of(exception), response)
         return () if isinstance(exception, NotAFeed) else None
 
     def _watched(self, item: Any) -> Any:  # noqa: ANN401 - requests, and whatever else
@@ -121,6 +120,8 @@ class FirstSeenMiddleware:
         source = meta.source(request)
         if source is None:
             return []
+        if other := self._instead(request, error):
+            return [self._watched(other)]
         self._over.add(request)
         if isinstance(error, NotModified):
             self._visits.unchanged(source, request, error.response)
@@ -137,16 +138,19 @@ class FirstSeenMiddleware:
             self._visits.failed(source, request, reason_of(error), answer)
         return []
 
+    def _instead(self, request: Request, error: BaseException | None) -> Request | None:
+        """Return what a spider asks for in the place of a page that robots.txt denies."""
+        if not (isinstance(error, Denied) and error.gate == "robots"):
+            return None
+        instead: Callable[[Request], Request | None] | None
+        instead = getattr(self._crawler.spider, "instead_of", None)
+        return instead(request) if instead else None
+
     def _deferred(self, source: Source, error: RequestDeferred) -> None:
         """Leave a source as due as it was: the next run goes on with it (ruling 7)."""
         logger.info("%s is left to a later run: %s", source.url, error)
         self._crawler.stats.inc_value("walsh/sources/deferred")
         self._crawler.stats.min_value("walsh/sources/deferred_until", error.until)
-
-
-def _unwanted(request: Request) -> str | None:
-    media_type = request.meta.get(meta.UNWANTED)
-    return f"{media_type} is no feed, so its body was left alone" if media_type else None
 
 
 def _record(item: EntryItem, source_url: str, now: float) -> EntryRecord:

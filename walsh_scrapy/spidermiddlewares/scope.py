@@ -12,6 +12,7 @@ from scrapy import Request
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import Denied
+from walsh_scrapy.metadata.linkheader import markdown_alternates
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.sources import declared_urls
 
@@ -57,12 +58,12 @@ class ScopeMiddleware:
                 yield item
 
     async def process_spider_output(
-        self,
-        response: Response,  # noqa: ARG002 - Scrapy's interface
-        result: AsyncIterator[Any],
+        self, response: Response, result: AsyncIterator[Any]
     ) -> AsyncIterator[Any]:
         """Let items out, and of requests those that stay within what was declared."""
         async for item in result:
+            if isinstance(item, Request) and meta.source(item):
+                item.meta[meta.ANNOUNCED] = item.url in _announced(response)
             if not isinstance(item, Request) or self._lets_pass(item):
                 yield item
 
@@ -76,7 +77,9 @@ class ScopeMiddleware:
             return True
         first = (request.meta.get("redirect_urls") or [request.url])[0]
         return request.method == "GET" and (
-            first in self._declared or self._is_where_it_moved(first, meta.source(request))
+            first in self._declared
+            or request.meta.get(meta.ANNOUNCED, False)
+            or self._is_where_it_moved(first, meta.source(request))
         )
 
     def _is_where_it_moved(self, url: str, source: Source | None) -> bool:
@@ -92,3 +95,12 @@ class ScopeMiddleware:
         logger.warning("%s is no declared target, so it is not asked for (R6)", request)
         self._crawler.stats.inc_value("walsh/scope/dropped")
         return False
+
+
+def _announced(response: Response) -> tuple[str, ...]:
+    """Return where a source's page says it is to be had as markdown: that is declared with it."""
+    source = meta.source(meta.asked_by(response))
+    if source is None or source.kind != "llms":
+        return ()
+    values = (value.decode("latin-1") for value in response.headers.getlist("Link"))
+    return markdown_alternates(values, response.url)

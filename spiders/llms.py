@@ -1,0 +1,95 @@
+"""``scrapy crawl llms``: sites without a feed, by their own markdown or llms.txt (R9)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import urljoin, urlsplit
+
+from walsh_scrapy import meta
+from walsh_scrapy.items import EntryItem
+from walsh_scrapy.metadata.entries import NotAFeed
+from walsh_scrapy.metadata.linkheader import markdown_alternates
+from walsh_scrapy.metadata.llms import parse_llms
+from walsh_scrapy.metadata.mediatypes import is_markdown, may_be_llms
+from walsh_scrapy.spider import SourcesSpider
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scrapy import Request
+    from scrapy.http import Response
+
+    from walsh_scrapy.metadata.entries import Feed
+    from walsh_scrapy.sources import Kind, Source
+
+INDEX = "/llms.txt"
+#: A page that is not to be had, or not as markdown (406), has an llms.txt in its place. 408 and 429
+#: say nothing of the page, and are not among them.
+ABSENT = [status for status in range(400, 500) if status not in (408, 429)]
+
+
+class LlmsSpider(SourcesSpider):
+    """Turns each page of markdown, or else the host's llms.txt, into one item a link.
+
+    The declared page is asked for as markdown, then what its headers announce as its markdown, then
+    ``/llms.txt``; the first that is what it should be is taken. HTML is cut off at its headers.
+    """
+
+    name = "llms"
+    kind: ClassVar[Kind] = "llms"
+    accept: ClassVar[str] = "text/markdown"
+    readable = staticmethod(is_markdown)
+
+    def first_request(self, source: Source, url: str) -> Request:
+        """Ask for the page as markdown, unless it is the llms.txt itself."""
+        if urlsplit(url).path == INDEX:
+            return self._index(source, url)
+        return self._page(source, url, urljoin(url, INDEX))
+
+    def instead_of(self, request: Request) -> Request | None:
+        """Return what to ask for in the place of a page that robots.txt denies."""
+        index = request.cb_kwargs.get("index")
+        return self._index(request.cb_kwargs["source"], index) if index else None
+
+    def parse(
+        self, response: Response, source: Source, index: str | None = None, announced: bool = False
+    ) -> Iterator[Feed | EntryItem | Request]:
+        """Read the links of a document, or ask for the next; raise NotAFeed for the last."""
+        links = self._read(response, source)
+        if links is not None:
+            yield links
+            for entry in links.entries:
+                yield EntryItem.of_feed(entry, feed=links, source=source.url, kind="llms")
+        elif index is None:
+            raise NotAFeed(f"neither its page is markdown nor {response.url} an llms.txt")
+        elif alternates := () if announced else _alternates(response):
+            yield self._page(source, alternates[0], index, announced=True)
+        else:
+            yield self._index(source, index)
+
+    def _page(self, source: Source, url: str, index: str, **more: object) -> Request:
+        request = self.request(source, url, self.accept, self.readable, index=index, **more)
+        request.meta["handle_httpstatus_list"] = ABSENT
+        return request
+
+    def _index(self, source: Source, url: str) -> Request:
+        request = self.request(source, url, "text/plain, text/markdown", may_be_llms)
+        request.meta["handle_httpstatus_list"] = ABSENT
+        return request
+
+    @staticmethod
+    def _read(response: Response, source: Source) -> Feed | None:
+        if response.status in ABSENT or meta.UNWANTED in response.meta:
+            return None
+        content_type = (response.headers.get("Content-Type") or b"").decode("latin-1")
+        try:
+            return parse_llms(
+                response.body, url=response.url, content_type=content_type, source=source.url
+            )
+        except NotAFeed:
+            return None
+
+
+def _alternates(response: Response) -> tuple[str, ...]:
+    values = (value.decode("latin-1") for value in response.headers.getlist("Link"))
+    return markdown_alternates(values, response.url)

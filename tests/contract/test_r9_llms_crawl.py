@@ -1,0 +1,172 @@
+"""R9 on the wire: markdown by content negotiation, else llms.txt, and never scraped HTML."""
+
+from itertools import count
+
+import pytest
+
+from tests.contract.conftest import paths, site
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.web import Reply, Site, redirect
+
+PAGE = (
+    "# Docs\n\n## Guide\n\n- [Start](/start.md): how to begin\n- [More](https://other.example/)\n"
+)
+INDEX = "# Site\n\n> What it is.\n\n## Pages\n\n- [One](/one): the first\n"
+HTML = "<!doctype html><html><body><a href='/scraped'>x</a>" + "<p>text</p>" * 20_000
+
+
+def markdown(body=PAGE, **more):
+    return Reply(body, content_type="text/markdown; charset=utf-8", **more)
+
+
+def text(body=INDEX, **more):
+    return Reply(body, content_type="text/plain", **more)
+
+
+def html(body=HTML, **more):
+    return Reply(body, content_type="text/html", **more)
+
+
+@pytest.fixture
+def llms(loopback_web, crawl, tmp_path):
+    """Crawl the page /docs of a host with these pages, once or more often, on a new state."""
+    folders = (tmp_path / str(number) for number in count())
+
+    def run(*, robots="", runs=1, **pages):
+        given = {f"/{name.replace('_', '.')}": page for name, page in pages.items()}
+        web = loopback_web(Site("docs.example", robots, given))
+        source = {"url": "http://docs.example/docs", "kind": "llms"}
+        options = {"sources": [source], "arguments": {"force": "1"}, "folder": next(folders)}
+        results = [crawl(web, "llms", **options) for _ in range(runs)]
+        assert_polite(web.log)
+        return results[0] if runs == 1 else results
+
+    return run
+
+
+def asked(result):
+    return [hit.path for hit in result.log if hit.path != "/robots.txt"]
+
+
+def test_a_page_that_is_markdown_when_asked_for_it_is_taken(llms):
+    result = llms(
+        docs=lambda hit: markdown() if hit.header("Accept") == "text/markdown" else html()
+    )
+    assert asked(result) == ["/docs"]
+    first, second = result.items
+    assert {**first, "first_seen": None} == {
+        "kind": "llms",
+        "source": "http://docs.example/docs",
+        "source_title": "Docs",
+        "url": "http://docs.example/start.md",
+        "title": "Start",
+        "id": None,
+        "published": None,
+        "updated": None,
+        "authors": [],
+        "tags": [],
+        "section": "Guide",
+        "note": "how to begin",
+        "language": None,
+        "first_seen": None,
+    }
+    assert second["url"] == "https://other.example/"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [html(), text(PAGE), Reply(status=404), Reply(status=406), Reply(status=410), html(status=403)],
+    ids=["html", "plain", "404", "406", "410", "403"],
+)
+def test_else_the_llms_txt_at_the_root_is(llms, page):
+    result = llms(docs=page, llms_txt=text())
+    assert asked(result) == ["/docs", "/llms.txt"]
+    assert [item["url"] for item in result.items] == ["http://docs.example/one"]
+    assert result.stats["walsh/sources/fetched"] == 1
+
+
+def test_html_is_cut_off_at_its_headers_and_never_read(llms):
+    result = llms(docs=html(HTML * 20), llms_txt=text())
+    (page,) = [hit for hit in result.log if hit.path == "/docs"]
+    assert not page.complete
+    assert not any("scraped" in str(item) for item in result.items)
+
+
+@pytest.mark.parametrize(
+    "index",
+    [html(), Reply(HTML, content_type="text/plain"), Reply(status=404), Reply(b"\0\1", 200)],
+    ids=["html", "html-as-text", "404", "binary"],
+)
+def test_who_offers_neither_is_left_out(llms, index):
+    result = llms(docs=html(), llms_txt=index)
+    assert asked(result) == ["/docs", "/llms.txt"]
+    assert result.items == []
+    assert result.stats["walsh/sources/failed"] == 1
+    assert "neither its page is markdown nor http://docs.example/llms.txt" in result.stderr
+
+
+def test_what_the_page_announces_as_its_markdown_goes_before_the_llms_txt(llms):
+    link = '</docs.md>; rel="alternate"; type="text/markdown", <https://evil.example/>; rel=next'
+    result = llms(docs=html(headers={"Link": link}), docs_md=markdown(), llms_txt=text())
+    assert asked(result) == ["/docs", "/docs.md"]
+    assert len(result.items) == 2
+
+
+def test_an_announcement_of_another_host_or_to_nothing_is_not_followed(llms):
+    link = '<http://evil.example/docs.md>; rel="alternate"; type="text/markdown"'
+    result = llms(docs=html(headers={"Link": link}), llms_txt=text())
+    assert paths(result.log) == [
+        "docs.example/robots.txt",
+        "docs.example/docs",
+        "docs.example/llms.txt",
+    ]
+    empty = '</none.md>; rel="alternate"; type="text/markdown"'
+    result = llms(docs=html(headers={"Link": empty}), llms_txt=text())
+    assert asked(result) == ["/docs", "/none.md", "/llms.txt"]
+    assert len(result.items) == 1
+
+
+def test_a_page_that_robots_txt_denies_has_its_llms_txt_still(llms):
+    result = llms(robots="User-agent: *\nDisallow: /docs\n", docs=markdown(), llms_txt=text())
+    assert asked(result) == ["/llms.txt"]
+    assert len(result.items) == 1
+    denied = llms(robots="User-agent: *\nDisallow: /\n", docs=markdown(), llms_txt=text())
+    assert asked(denied) == []
+    assert denied.stats["walsh/sources/denied/robots"] == 1
+
+
+def test_each_document_is_revalidated_at_its_own_address(llms):
+    _, second = llms(docs=markdown(etag='"page"'), runs=2)
+    assert [hit.status for hit in second.log if hit.path == "/docs"] == [304]
+    _, second = llms(docs=html(etag='"html"'), llms_txt=text(etag='"index"'), runs=2)
+    sent = [(hit.path, hit.header("If-None-Match"), hit.status) for hit in second.log]
+    assert sent == [("/docs", None, 200), ("/llms.txt", '"index"', 304)]
+    assert second.stats["walsh/sources/unchanged"] == 1
+    assert second.items == []
+
+
+def test_an_llms_txt_may_be_declared_itself_and_move(loopback_web, crawl):
+    web = loopback_web(
+        Site("docs.example", "", {"/llms.txt": redirect("/index/llms.txt", 302)}),
+        Site("docs.example", "", {"/llms.txt": text(), "/llms-full.txt": text("# all of it")}),
+    )
+    source = {"url": "http://docs.example/llms.txt", "kind": "llms"}
+    result = crawl(web, "llms", sources=[source])
+    assert asked(result) == ["/llms.txt"]
+    assert len(result.items) == 1
+
+
+def test_a_server_that_fails_is_no_reason_to_ask_for_more_of_it(llms):
+    result = llms(docs=Reply(status=500), llms_txt=text())
+    assert set(asked(result)) == {"/docs"}
+    assert result.stats["walsh/sources/failed"] == 1
+
+
+def test_the_feeds_spider_leaves_these_sources_to_the_other(loopback_web, crawl):
+    web = loopback_web(site("blog.example"), Site("docs.example", "", {"/llms.txt": text()}))
+    sources = [
+        {"url": "http://blog.example/feed"},
+        {"url": "http://docs.example/llms.txt", "kind": "llms"},
+    ]
+    assert {hit.host for hit in crawl(web, "feeds", sources=sources).log} == {"blog.example"}
+    assert {hit.host for hit in crawl(web, "llms", sources=sources).log} == {"docs.example"}
