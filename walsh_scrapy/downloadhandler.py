@@ -1,22 +1,46 @@
-"""Scrapy's HTTP handler, without the requests that Twisted would repeat behind our backs."""
+"""Scrapy's HTTP handler: each request goes out once, and to nobody who does not show who it is."""
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
+from scrapy.exceptions import DownloadFailedError
+
+from walsh_scrapy.certificates import CertificatePolicy
+from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.tlserrors import tls_error
 
 if TYPE_CHECKING:
+    from scrapy import Request
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+logger = logging.getLogger(__name__)
 
 
 class DownloadHandler(HTTP11DownloadHandler):
     """Sends a request once (ruling 1: every retry takes a slot of its host).
 
     When a connection that was kept open breaks, Twisted sends a GET again within milliseconds;
-    here it fails, and is retried by a middleware, through the scheduler and every gate.
+    here it fails, and is retried by a middleware, through the scheduler and every gate. A request
+    to a host with a bad certificate fails with ``BadCertificate``, which nobody retries.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         super().__init__(crawler)
         self._pool.retryAutomatically = False
+        policy = CertificatePolicy(self._contextFactory)
+        self._contextFactory = policy  # type: ignore[assignment]  # mypy knows no zope interfaces
+
+    async def download_request(self, request: Request) -> Response:
+        """Return the response; say it in words if TLS is what kept it from us."""
+        try:
+            return await super().download_request(request)
+        except DownloadFailedError as error:
+            trouble = tls_error(error, host_of(request.url))
+            if trouble is None:
+                raise
+            logger.info("%s: %s", request.url, trouble)
+            raise trouble from error

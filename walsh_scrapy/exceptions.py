@@ -9,6 +9,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.spidermiddlewares.httperror import HttpError
 
 from walsh_scrapy.metadata.entries import NotAFeed
+from walsh_scrapy.tlserrors import tls_error
 
 if TYPE_CHECKING:
     from scrapy.http import Response
@@ -59,6 +60,8 @@ def reason_of(error: BaseException | None) -> str:
         return f"the server answered {error.response.status}"
     if isinstance(error, NotAFeed):
         return str(error)
+    if trouble := tls_error(error):
+        return str(trouble)
     lines = str(error).splitlines() or [""]
     return f"{type(error).__name__}: {lines[0]}" if lines[0] else type(error).__name__
 

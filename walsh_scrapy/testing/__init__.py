@@ -3,9 +3,19 @@
 from walsh_scrapy.testing.clock import FakeClock
 from walsh_scrapy.testing.crawl import CrawlResult, run_crawl, start_crawl, write_sources
 from walsh_scrapy.testing.politeness import assert_polite, violations
-from walsh_scrapy.testing.web import Fault, Hit, LoopbackWeb, Reply, Site, load_log, redirect
+from walsh_scrapy.testing.web import (
+    Certificate,
+    Fault,
+    Hit,
+    LoopbackWeb,
+    Reply,
+    Site,
+    load_log,
+    redirect,
+)
 
 __all__ = [
+    "Certificate",
     "CrawlResult",
     "FakeClock",
     "Fault",

@@ -41,7 +41,9 @@ class Exchange:
         self.status = 0
         self.headers: Headers = ()
         # drain() then waits for an empty buffer: nothing counts as sent that the kernel has not.
-        writer.transport.set_write_buffer_limits(high=0)
+        # With 0, asyncio's TLS would take an empty buffer for a full one, and never end.
+        self._in_tls = writer.get_extra_info("sslcontext") is not None
+        writer.transport.set_write_buffer_limits(high=int(self._in_tls), low=0)
 
     async def send(self, page: Page, hit: Hit) -> bool:
         """Send the page's reply; return whether the connection is good for another request."""
@@ -82,6 +84,8 @@ class Exchange:
             self._publish(self)
         self._writer.write(data)
         await self._writer.drain()
+        if self._in_tls:
+            await asyncio.sleep(0)  # there, drain() gives asyncio no chance to see a client leave
 
     async def _pause(self, seconds: float) -> None:
         end = time.monotonic() + seconds

@@ -132,7 +132,8 @@ def seldom(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
     """R8: a page that was answered is left alone for a while."""
     for earlier, later in repeats(log):
         first, gap = log[earlier], log[later].started - log[earlier].ended
-        answered = 200 <= first.status < 400 and first.path != "/robots.txt"
+        page = first.method != "CONNECT" and first.path != "/robots.txt"
+        answered = page and 200 <= first.status < 400
         if answered and gap < manners.revisit:
             yield (
                 f"R8: {first.host}: {told(log, later)} came {gap:.3f} s after "

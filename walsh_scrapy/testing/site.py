@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from walsh_scrapy.testing.certificates import Certificate
 from walsh_scrapy.testing.reply import Page, Reply
 
 _RECORD: Final = re.compile(r"^\s*(user-agent|crawl-delay)\s*:\s*([^#\s]*)", re.IGNORECASE)
@@ -22,6 +23,7 @@ class Site:
     pages: Mapping[str, Page] = field(default_factory=dict)
     asks: str = ""  #: one line for people: what this server asks for
     crawl_delay: float | None = None  #: seconds for us, where the text alone does not show it
+    tls: Certificate | None = None  #: answers https URLs too, with this certificate
 
     @property
     def key(self) -> str:
@@ -59,4 +61,4 @@ class Site:
 
 NOT_FOUND: Final = Reply("There is no such page.\n", 404)
 NO_SUCH_HOST: Final = Reply("No site of this name is in the loopback web.\n", 502)
-NO_TUNNEL: Final = Reply("The loopback web has no certificates: http only.\n", 501)
+NO_TUNNEL: Final = Reply("This site has no certificate: http only.\n", 501)

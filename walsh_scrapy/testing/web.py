@@ -3,26 +3,26 @@
     with LoopbackWeb(Site("blog.example", pages={"/feed.xml": "<rss/>"})) as web:
         ...  # run a crawler with web.environment, then look at web.log
 
-Nothing but the standard library, nothing but 127.0.0.1. An `https://` URL reaches it as CONNECT,
-which is logged and refused; `_answer` is where a tunnel with certificates would branch off.
+Nothing but 127.0.0.1. An `https://` URL reaches it as CONNECT, which is logged. For a site with
+`tls` that opens a tunnel, in which the web answers as the site, certificate and all; for any other
+it is refused.
 """
 
 import asyncio
-import contextlib
 import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from walsh_scrapy.testing.exchange import Exchange
+from walsh_scrapy.testing.certificates import Certificate
+from walsh_scrapy.testing.connection import Connection
+from walsh_scrapy.testing.directory import Directory
 from walsh_scrapy.testing.hit import Hit, Log, load_log, save_log
 from walsh_scrapy.testing.reply import Fault, Page, Reply, redirect
-from walsh_scrapy.testing.site import NO_SUCH_HOST, NO_TUNNEL, Site
-from walsh_scrapy.testing.wire import MalformedRequestError, hit_of, parse_request
+from walsh_scrapy.testing.site import Site
 
 __all__ = [
+    "Certificate",
     "Fault",
     "Hit",
     "LoopbackWeb",
@@ -35,15 +35,13 @@ __all__ = [
 ]
 
 _START_SECONDS = 10.0
-_BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 class LoopbackWeb:
     """A dozen sites, or thousands, on one port; serves from `start` to `close`, in a thread."""
 
     def __init__(self, *sites: Site) -> None:
-        self._sites: dict[str, Site] = {}
-        self._counts: Counter[tuple[str, str]] = Counter()
+        self._directory = Directory()
         self._log = Log()
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
@@ -56,12 +54,12 @@ class LoopbackWeb:
 
     def add(self, *sites: Site) -> None:
         """Put sites into the web, also while it serves; one of the same name is replaced."""
-        self._sites = self._sites | {site.key: site for site in sites}
+        self._directory.add(*sites)
 
     @property
     def sites(self) -> list[Site]:
         """Every site, in the order in which they were added."""
-        return list(self._sites.values())
+        return self._directory.sites
 
     @property
     def log(self) -> list[Hit]:
@@ -84,9 +82,13 @@ class LoopbackWeb:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment variables that send everything, https too, through this web."""
+        """Environment variables that send everything, https too, through this web.
+
+        With a site that has `tls`, OpenSSL then trusts the CA of this web instead of the machine's.
+        """
         proxies = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY")
-        return dict.fromkeys(proxies, self.url) | {"no_proxy": "", "NO_PROXY": ""}
+        everything = dict.fromkeys(proxies, self.url) | {"no_proxy": "", "NO_PROXY": ""}
+        return everything | self._directory.environment
 
     def clear(self) -> None:
         """Forget the log. Pages that answer by the number of the hit go on counting."""
@@ -113,6 +115,7 @@ class LoopbackWeb:
         if self._loop and self._stop and self._thread and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join()
+        self._directory.close()
         if self._errors:
             raise self._errors.pop()
 
@@ -152,43 +155,10 @@ class LoopbackWeb:
         self._open.pop(task).transport.abort()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer the requests of one connection, one after the other."""
         try:
-            while await self._answer(reader, writer):
-                pass
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the client has left: what it got stands in the log
+            await Connection(reader, writer, self._directory, self._log).serve()
         except Exception as error:  # noqa: BLE001 - a page of the test's own: close() raises it
             self._errors.append(error)
-        finally:
-            writer.close()
-            with contextlib.suppress(ConnectionError):
-                await writer.wait_closed()
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Read one request and answer it; return whether the connection goes on."""
-        try:
-            request = parse_request(await reader.readuntil(b"\r\n\r\n"))
-            await reader.readexactly(int(request.value("content-length") or 0))
-            hit = hit_of(request, writer.get_extra_info("peername")[1])
-        except (MalformedRequestError, ValueError, asyncio.LimitOverrunError):
-            writer.write(_BAD_REQUEST)
-            return False
-        hit, page = self._page_for(hit)
-        key = self._log.open(hit)
-        exchange = Exchange(reader, writer, lambda told: self._log.close(key, _told(hit, told)))
-        goes_on = await exchange.send(page, hit)
-        return goes_on and request.keeps_alive
-
-    def _page_for(self, hit: Hit) -> tuple[Hit, Page]:
-        if hit.method == "CONNECT":
-            return hit, NO_TUNNEL
-        site = self._sites.get(f"{hit.host}:{hit.port}") or self._sites.get(hit.host)
-        if site is None:
-            return hit, NO_SUCH_HOST
-        path, page = site.page(hit.path)
-        self._counts[site.key, path] += 1
-        return replace(hit, number=self._counts[site.key, path]), page
 
 
 async def _stop_accepting(server: asyncio.Server) -> None:
@@ -201,14 +171,3 @@ async def _stop_accepting(server: asyncio.Server) -> None:
         asyncio.get_running_loop().remove_reader(listener.fileno())
     for _ in range(4):
         await asyncio.sleep(0)
-
-
-def _told(hit: Hit, exchange: Exchange) -> Hit:
-    return replace(
-        hit,
-        ended=exchange.alive,
-        complete=exchange.complete,
-        status=exchange.status,
-        answer=exchange.headers,
-        size=exchange.size,
-    )

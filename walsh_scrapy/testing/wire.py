@@ -47,9 +47,12 @@ def parse_request(head: bytes) -> Request:
     raise MalformedRequestError(f"no request line: {first!r}")
 
 
-def hit_of(request: Request, client: int) -> Hit:
-    """Return a hit that starts now, addressed as the request's target or its Host says."""
-    scheme, host, port, path = _address(request)
+def hit_of(request: Request, client: int, scheme: str = "http") -> Hit:
+    """Return a hit that starts now, addressed as the request's target or its Host says.
+
+    `scheme` is that of a target which has none of its own.
+    """
+    scheme, host, port, path = _address(request, scheme)
     now = time.monotonic()
     return Hit(
         started=now,
@@ -77,7 +80,7 @@ def render_head(status: int, headers: Headers) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
-def _address(request: Request) -> tuple[str, str, int, str]:
+def _address(request: Request, scheme: str) -> tuple[str, str, int, str]:
     """Return scheme, host, port and path. An absolute target outranks Host (RFC 9112, 3.2.2)."""
     if request.method == "CONNECT":
         return ("https", *_authority(request.target, "https"), "")
@@ -85,7 +88,7 @@ def _address(request: Request) -> tuple[str, str, int, str]:
         scheme, authority, path = absolute.groups()
         scheme = scheme.lower()
         return (scheme, *_authority(authority, scheme), path if path[:1] == "/" else f"/{path}")
-    return ("http", *_authority(request.value("host"), "http"), request.target)
+    return (scheme, *_authority(request.value("host"), scheme), request.target)
 
 
 def _authority(text: str, scheme: str) -> tuple[str, int]:

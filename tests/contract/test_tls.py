@@ -1,0 +1,165 @@
+"""Whoever does not show who it is gets no request: certificates are verified (ruling 22)."""
+
+import sqlite3
+from dataclasses import replace
+
+import pytest
+from twisted.internet.ssl import CertificateOptions
+from twisted.web.iweb import IPolicyForHTTPS
+from zope.interface import implementer
+
+from tests.contract.conftest import LIST_URL, blocklist, paths, site
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.web import Certificate, Site, redirect
+
+BAD = {
+    "expired.example": (Certificate.EXPIRED, "expired on 2025-01-01"),
+    "wrong.example": (Certificate.WRONG_NAME, "is for other.example"),
+    "nameless.example": (Certificate.NAMELESS, "is for no host at all"),
+    "stranger.example": (
+        Certificate.UNKNOWN_CA,
+        "is signed by nobody this machine trusts (Nobody's CA)",
+    ),
+    "itself.example": (
+        Certificate.SELF_SIGNED,
+        "is signed by nobody this machine trusts (itself)",
+    ),
+}
+
+
+@implementer(IPolicyForHTTPS)
+class Blind:
+    """What somebody may put in DOWNLOADER_CLIENTCONTEXTFACTORY: it asks for no certificate."""
+
+    def __init__(self, **_):
+        pass
+
+    def creatorForNetloc(self, hostname, port):  # noqa: N802 - Twisted's name
+        return CertificateOptions(verify=False)
+
+
+def secure(host, kind=Certificate.GOOD, robots="", **pages):
+    return replace(site(host, robots, **pages), tls=kind)
+
+
+def feeds(*hosts):
+    return [f"https://{host}/feed" for host in hosts]
+
+
+def in_state(result):
+    """Outcome and detail of every source, by its host."""
+    database = sqlite3.connect(result.folder.parent / "walsh.sqlite3")
+    rows = database.execute("SELECT url, outcome, detail FROM sources").fetchall()
+    database.close()
+    return {url.split("/")[2]: (outcome, detail) for url, outcome, detail in rows}
+
+
+def tunnels(result, host):
+    return [hit.status for hit in result.log if hit.method == "CONNECT" and hit.host == host]
+
+
+@pytest.fixture(params=[{}, {"DOWNLOAD_VERIFY_CERTIFICATES": False}], ids=["default", "forced"])
+def result(request, loopback_web, crawl):
+    """A crawl of one good host between bad ones, however the operator would like it."""
+    bad = [secure(host, kind) for host, (kind, _) in BAD.items()]
+    web = loopback_web(*bad, secure("good.example", robots="User-agent: *\nDisallow: /no\n"))
+    sources = feeds(*BAD, "good.example")
+    return crawl(web, sources=sources, settings=request.param)
+
+
+def test_who_shows_who_it_is_is_read_and_nobody_else(result):
+    assert result.exit_code == 0
+    good = paths([hit for hit in result.log if hit.method != "CONNECT"])
+    assert good == ["good.example/robots.txt", "good.example/feed"]
+    assert tunnels(result, "good.example") == [200]
+    assert {hit.url for hit in result.log if hit.method == "GET"} == {
+        "https://good.example/robots.txt",
+        "https://good.example/feed",
+    }
+    assert result.stats["walsh/entries/new"] == len(result.items) == 2
+    assert_polite(result.log)
+
+
+def test_a_bad_certificate_is_named_with_its_host_and_not_tried_again(result):
+    told = in_state(result)
+    assert told.pop("good.example") == ("fetched", "")
+    for host, (_, flaw) in BAD.items():
+        sentence = f"TLS: the certificate of {host} {flaw}"
+        assert told.pop(host) == ("failed", sentence)
+        assert f"WARNING https://{host}/feed failed: {sentence}\n" in result.stderr
+        # Once for robots.txt, which WALSH_ROBOTS_UNREACHABLE lets be, and once for the feed.
+        assert tunnels(result, host) == [0, 0]
+    assert told == {}
+    assert result.stats["walsh/sources/failed"] == len(BAD)
+    assert "Traceback" not in result.stderr
+
+
+def test_a_certificate_that_was_renewed_is_believed(loopback_web, crawl, again):
+    web = loopback_web(secure("blog.example", Certificate.EXPIRED))
+    first = crawl(web, sources=feeds("blog.example"))
+    web.add(secure("blog.example"))
+    second = again(web, sources=feeds("blog.example"))
+    assert in_state(second) == {"blog.example": ("fetched", "")}
+    assert (len(first.items), len(second.items)) == (0, 2)
+
+
+def test_without_the_private_ca_nobody_is_believed(loopback_web, crawl, tmp_path):
+    (tmp_path / "nobody.pem").write_bytes(b"")
+    web = loopback_web(secure("blog.example"))
+    result = crawl(
+        web,
+        sources=feeds("blog.example"),
+        environment={"SSL_CERT_FILE": str(tmp_path / "nobody.pem")},
+    )
+    _, detail = in_state(result)["blog.example"]
+    assert detail.endswith(" is signed by nobody this machine trusts (Loopback CA)")
+
+
+def test_no_context_factory_switches_verification_off(loopback_web, crawl):
+    web = loopback_web(secure("wrong.example", Certificate.WRONG_NAME))
+    settings = {"DOWNLOADER_CLIENTCONTEXTFACTORY": f"{__name__}.Blind"}
+    result = crawl(web, sources=feeds("wrong.example"), settings=settings)
+    assert "DOWNLOADER_CLIENTCONTEXTFACTORY' setting is deprecated" in result.stderr
+    assert tunnels(result, "wrong.example") == [0, 0]
+
+
+def test_a_redirect_to_a_bad_certificate_names_that_host(loopback_web, crawl):
+    web = loopback_web(
+        secure("old.example", feed=redirect("https://expired.example/feed")),
+        secure("expired.example", Certificate.EXPIRED),
+    )
+    result = crawl(web, sources=feeds("old.example"))
+    assert in_state(result) == {
+        "old.example": (
+            "failed",
+            "TLS: the certificate of expired.example expired on 2025-01-01",
+        )
+    }
+
+
+def test_robots_txt_says_why_it_could_not_be_read(loopback_web, crawl):
+    web = loopback_web(secure("expired.example", Certificate.EXPIRED))
+    result = crawl(
+        web,
+        sources=feeds("expired.example"),
+        settings={"WALSH_ROBOTS_UNREACHABLE": "disallow"},
+    )
+    assert tunnels(result, "expired.example") == [0]
+    why = "TLS: the certificate of expired.example expired on 2025-01-01"
+    assert f"INFO https://expired.example/robots.txt: {why}\n" in result.stderr
+
+
+def test_a_blocklist_from_nobody_is_no_blocklist(loopback_web, crawl):
+    url = LIST_URL.replace("http:", "https:")
+    web = loopback_web(
+        Site(
+            "operator.example",
+            pages={"/blocklist.json": blocklist("blog.example")},
+            tls=Certificate.WRONG_NAME,
+        ),
+        secure("blog.example"),
+    )
+    result = crawl(web, sources=feeds("blog.example"), settings={"WALSH_BLOCKLIST_URL": url})
+    why = "TLS: the certificate of operator.example is for other.example"
+    assert f"the blocklist could not be fetched: {why}" in result.stderr
+    assert len(result.items) == 2

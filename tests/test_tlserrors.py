@@ -1,0 +1,178 @@
+"""What keeps TLS from working is said in one line: which host, and why."""
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.hashes import SHA256
+from OpenSSL import SSL
+from OpenSSL.SSL import X509VerificationCodes as Codes
+from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError, IgnoreRequest
+from service_identity import CertificateError, VerificationError
+from service_identity.exceptions import DNSMismatch
+from service_identity.hazmat import DNS_ID
+from twisted.internet.error import ConnectionLost
+from twisted.python.failure import Failure
+from twisted.web._newclient import ResponseNeverReceived
+
+from walsh_scrapy.exceptions import reason_of
+from walsh_scrapy.testing.certificates import EXPIRED_ON, Authority, Certificate, Signer
+from walsh_scrapy.tlserrors import (
+    BadCertificate,
+    NoSecureConnection,
+    flaw_of,
+    hosts_of,
+    tls_error,
+)
+
+NOT_VALID = SSL.Error([("SSL routines", "", "certificate verify failed")])
+OLD_SERVER = SSL.Error([("a", "", "first"), ("SSL routines", "", "unsupported protocol")])
+MISMATCH = VerificationError([DNSMismatch(DNS_ID("blog.example"))])
+BAD = BadCertificate("blog.example", "expired on 2025-01-01")
+
+
+def downloaded(*reasons):
+    """An error as Scrapy's handler raises it, with what Twisted found on the way."""
+    cause = ResponseNeverReceived([Failure(reason) for reason in reasons])
+    error = DownloadFailedError(str(cause))
+    error.__cause__ = cause
+    return error
+
+
+@pytest.fixture(scope="module")
+def show():
+    authority = Authority()
+    yield lambda kind: authority.certificate("blog.example", kind)[1]
+    authority.close()
+
+
+@pytest.mark.parametrize("wrap", [lambda error: error, downloaded])
+@pytest.mark.parametrize(
+    ("error", "kind", "sentence"),
+    [
+        (BAD, BadCertificate, "TLS: the certificate of blog.example expired on 2025-01-01"),
+        (NOT_VALID, BadCertificate, "TLS: the certificate of x.example is not valid"),
+        (MISMATCH, BadCertificate, "TLS: the certificate of x.example is for another host"),
+        (
+            CertificateError("no names"),
+            BadCertificate,
+            "TLS: the certificate of x.example names no host that could be read",
+        ),
+        (
+            OLD_SERVER,
+            NoSecureConnection,
+            "TLS: no secure connection with x.example: unsupported protocol",
+        ),
+        (
+            SSL.SysCallError(-1, "Unexpected EOF\nand more"),
+            NoSecureConnection,
+            "TLS: no secure connection with x.example: -1 Unexpected EOF and more",
+        ),
+        (SSL.Error(), NoSecureConnection, "TLS: no secure connection with x.example: Error"),
+        (SSL.Error([]), NoSecureConnection, "TLS: no secure connection with x.example: []"),
+    ],
+)
+def test_what_is_behind_a_failed_download(wrap, error, kind, sentence):
+    found = tls_error(wrap(error), "x.example")
+    assert type(found) is kind
+    assert str(found) == sentence
+
+
+def test_it_is_found_among_others():
+    assert tls_error(downloaded(ConnectionLost(), BAD)) is BAD
+
+
+@pytest.mark.parametrize("error", [None, ConnectionLost(), downloaded(ConnectionLost()), OSError()])
+def test_other_troubles_are_left_alone(error):
+    assert tls_error(error) is None
+
+
+def test_a_bad_certificate_is_never_retried_and_a_broken_handshake_may_be():
+    assert isinstance(BAD, IgnoreRequest)
+    assert not isinstance(BAD, DownloadFailedError)
+    assert isinstance(tls_error(OLD_SERVER), DownloadFailedError)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (downloaded(BAD), str(BAD)),
+        (NOT_VALID, "TLS: the certificate of the server is not valid"),
+        (downloaded(OLD_SERVER), "TLS: no secure connection with the server: unsupported protocol"),
+        (DownloadTimeoutError("took 30 s\nmore"), "DownloadTimeoutError: took 30 s"),
+        (ValueError(), "ValueError"),
+        (None, "NoneType: None"),
+    ],
+)
+def test_reason_of(error, reason):
+    assert reason_of(error) == reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "is_leaf", "flaw"),
+    [
+        (Certificate.EXPIRED, Codes.ERR_CERT_HAS_EXPIRED, True, "expired on 2025-01-01"),
+        (
+            Certificate.EXPIRED,
+            Codes.ERR_CERT_HAS_EXPIRED,
+            False,
+            "is signed by blog.example, whose own certificate expired on 2025-01-01",
+        ),
+        (
+            Certificate.GOOD,
+            Codes.ERR_CERT_NOT_YET_VALID,
+            True,
+            "is valid only from 2020-01-01 on",
+        ),
+        (
+            Certificate.UNKNOWN_CA,
+            Codes.ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY,
+            True,
+            "is signed by nobody this machine trusts (Nobody's CA)",
+        ),
+        (
+            Certificate.SELF_SIGNED,
+            Codes.ERR_DEPTH_ZERO_SELF_SIGNED_CERT,
+            True,
+            "is signed by nobody this machine trusts (itself)",
+        ),
+        (
+            Certificate.SELF_SIGNED,
+            Codes.ERR_SELF_SIGNED_CERT_IN_CHAIN,
+            False,
+            "is signed by nobody this machine trusts (blog.example)",
+        ),
+        (Certificate.GOOD, Codes.ERR_INVALID_PURPOSE, True, "is not valid (invalid purpose)"),
+        (Certificate.GOOD, 9999, True, "is not valid (error 9999)"),
+    ],
+)
+def test_flaws(show, kind, code, is_leaf, flaw):
+    assert flaw_of(code, show(kind), is_leaf=is_leaf) == flaw
+
+
+@pytest.mark.parametrize(
+    ("kind", "whom"),
+    [
+        (Certificate.WRONG_NAME, "is for other.example"),
+        (Certificate.NAMELESS, "is for no host at all"),
+    ],
+)
+def test_whom_a_certificate_is_for(show, kind, whom):
+    assert hosts_of(show(kind)) == whom
+
+
+def test_a_servers_names_are_kept_short_and_on_one_line():
+    names = ["a\n\x1b[31m.example", "b" * 500, "\x00", "d.example", "e.example"]
+    owner = Signer("x\r\n\x1b[2J" + "y" * 50)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(owner.certificate.subject)
+        .issuer_name(owner.certificate.subject)
+        .public_key(owner.key.public_key())
+        .serial_number(1)
+        .not_valid_before(EXPIRED_ON)
+        .not_valid_after(EXPIRED_ON)
+        .add_extension(x509.SubjectAlternativeName(map(x509.DNSName, names)), critical=False)
+        .sign(owner.key, SHA256())
+    )
+    assert hosts_of(certificate) == f"is for a [31m.example, {'b' * 100}, ? and 2 more"
+    flaw = flaw_of(Codes.ERR_SELF_SIGNED_CERT_IN_CHAIN, certificate, is_leaf=False)
+    assert flaw == f"is signed by nobody this machine trusts (x [2J{'y' * 50})"

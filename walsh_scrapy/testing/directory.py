@@ -1,0 +1,62 @@
+"""Who is who in the loopback web: its sites by name, their pages' counts, their certificates."""
+
+import ssl
+from collections import Counter
+from dataclasses import replace
+
+from walsh_scrapy.testing.certificates import Authority
+from walsh_scrapy.testing.hit import Hit
+from walsh_scrapy.testing.reply import Page
+from walsh_scrapy.testing.site import NO_SUCH_HOST, NO_TUNNEL, Site
+
+
+class Directory:
+    """Sites may be added in one thread while another asks for them."""
+
+    def __init__(self) -> None:
+        self._sites: dict[str, Site] = {}
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._authority: Authority | None = None
+
+    @property
+    def sites(self) -> list[Site]:
+        """Every site, in the order in which they were added."""
+        return list(self._sites.values())
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What makes OpenSSL believe the good certificates, where there are any."""
+        return {"SSL_CERT_FILE": str(self._authority.file)} if self._authority else {}
+
+    def add(self, *sites: Site) -> None:
+        """Take sites in; one of the same name is replaced."""
+        if self._authority is None and any(site.tls for site in sites):
+            self._authority = Authority()
+        self._sites = self._sites | {site.key: site for site in sites}
+
+    def page_for(self, hit: Hit) -> tuple[Hit, Page]:
+        """Return what answers a hit, and the hit with its number on that page."""
+        if hit.method == "CONNECT":
+            return hit, NO_TUNNEL
+        site = self._find(hit)
+        if site is None:
+            return hit, NO_SUCH_HOST
+        path, page = site.page(hit.path)
+        self._counts[site.key, path] += 1
+        return replace(hit, number=self._counts[site.key, path]), page
+
+    def context_for(self, hit: Hit) -> ssl.SSLContext | None:
+        """Return what answers for a host within a tunnel, None if it does not speak TLS."""
+        site = self._find(hit)
+        if site is None or site.tls is None or self._authority is None:
+            return None
+        return self._authority.context(hit.host, site.tls)
+
+    def close(self) -> None:
+        """Forget the certificates."""
+        if self._authority:
+            self._authority.close()
+            self._authority = None
+
+    def _find(self, hit: Hit) -> Site | None:
+        return self._sites.get(f"{hit.host}:{hit.port}") or self._sites.get(hit.host)
