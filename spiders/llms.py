@@ -55,17 +55,22 @@ class LlmsSpider(SourcesSpider):
         self, response: Response, source: Source, index: str | None = None, announced: bool = False
     ) -> Iterator[Feed | EntryItem | Request]:
         """Read the links of a document, or ask for the next; raise NotAFeed for the last."""
-        links = self._read(response, source)
-        if links is not None:
-            yield links
-            for entry in links.entries:
-                yield EntryItem.of_feed(entry, feed=links, source=source.url, kind="llms")
-        elif index is None:
-            raise NotAFeed(f"neither its page is markdown nor {response.url} an llms.txt")
-        elif alternates := () if announced else _alternates(response):
-            yield self._page(source, alternates[0], index, announced=True)
-        else:
-            yield self._index(source, index)
+        try:
+            links = _read(response, source)
+        except NotAFeed as error:
+            if index is None:
+                raise NotAFeed(
+                    f"neither its page is markdown nor {response.url} an llms.txt: {error}"
+                ) from None
+            alternates = () if announced else _alternates(response)
+            if alternates:
+                yield self._page(source, alternates[0], index, announced=True)
+            else:
+                yield self._index(source, index)
+            return
+        yield links
+        for entry in links.entries:
+            yield EntryItem.of_feed(entry, feed=links, source=source.url, kind="llms")
 
     def _page(self, source: Source, url: str, index: str, **more: object) -> Request:
         request = self.request(source, url, self.accept, self.readable, index=index, **more)
@@ -77,17 +82,14 @@ class LlmsSpider(SourcesSpider):
         request.meta["handle_httpstatus_list"] = ABSENT
         return request
 
-    @staticmethod
-    def _read(response: Response, source: Source) -> Feed | None:
-        if response.status in ABSENT or meta.UNWANTED in response.meta:
-            return None
-        content_type = (response.headers.get("Content-Type") or b"").decode("latin-1")
-        try:
-            return parse_llms(
-                response.body, url=response.url, content_type=content_type, source=source.url
-            )
-        except NotAFeed:
-            return None
+
+def _read(response: Response, source: Source) -> Feed:
+    if response.status in ABSENT:
+        raise NotAFeed(f"the server answered {response.status}")
+    if unwanted := response.meta.get(meta.UNWANTED):
+        raise NotAFeed(f"what came is {unwanted}")
+    content_type = (response.headers.get("Content-Type") or b"").decode("latin-1")
+    return parse_llms(response.body, url=response.url, content_type=content_type, source=source.url)
 
 
 def _alternates(response: Response) -> tuple[str, ...]:

@@ -154,7 +154,7 @@ def test_nothing_of_the_content_is_kept():
         ("1", "https://blog.example/dir/1"),
         ("?p=1&amp;q=2", "https://blog.example/dir/feed.xml?p=1&q=2"),
         ("//cdn.example/1", "https://cdn.example/1"),
-        ("HTTP://Blog.Example/A", "HTTP://Blog.Example/A"),
+        ("HTTP://Blog.Example/A", "http://Blog.Example/A"),
         ("https://blog.example/a b", "https://blog.example/a%20b"),
         ("https://blog.example/ä", "https://blog.example/ä"),
         ("javascript:alert(1)", None),

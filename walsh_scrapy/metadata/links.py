@@ -17,8 +17,8 @@ def is_web(link: object) -> bool:
 def web_url(link: object, base: str) -> str | None:
     """Return the link resolved against `base`; None if it leads nowhere on the web.
 
-    Spaces inside are encoded and control characters dropped, as browsers do; the rest stays as
-    published.
+    Spaces inside are encoded, control characters dropped and the scheme is in lower case, as in
+    browsers; the rest stays as published.
     """
     if not isinstance(link, str):
         return None
@@ -30,4 +30,7 @@ def web_url(link: object, base: str) -> str | None:
         known = _WEB.match(url) and urlsplit(url).hostname
     except ValueError:
         return None
-    return _SPACE.sub(lambda space: quote(space[0]), url) if known else None
+    if not known:
+        return None
+    scheme, _, rest = _SPACE.sub(lambda space: quote(space[0]), url).partition(":")
+    return f"{scheme.lower()}:{rest}"

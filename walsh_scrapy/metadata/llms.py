@@ -20,11 +20,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from walsh_scrapy.metadata.commonmark import TooMuch
 from walsh_scrapy.metadata.encoding import to_utf8
 from walsh_scrapy.metadata.entries import Entry, Feed, NotAFeed
 from walsh_scrapy.metadata.keys import with_keys
 from walsh_scrapy.metadata.links import is_web, web_url
-from walsh_scrapy.metadata.markdown import HEADINGS, Paragraph, Span, TooMuch, paragraphs
+from walsh_scrapy.metadata.markdown import HEADINGS, Paragraph, Span, paragraphs
 from walsh_scrapy.metadata.text import one_line
 from walsh_scrapy.policy.urls import canonical_url
 
@@ -152,8 +153,7 @@ def _address(href: str | None, base: str) -> str | None:
         return None
     if "#" in url and canonical_url(url) == canonical_url(base):
         return None
-    scheme, _, rest = url.partition(":")
-    return f"{scheme.lower()}:{rest}"
+    return url
 
 
 def _note(paragraph: Paragraph) -> tuple[Span | None, str | None]:
