@@ -1,1 +1,33 @@
+"""What tests of several parts share: our own pytest plugin, and an empty database of each kind."""
+
+import uuid
+
+import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.exc import OperationalError
+
 pytest_plugins = ["walsh_scrapy.testing.plugin"]
+
+SERVER = "postgresql+psycopg://postgres@127.0.0.1:5432/test"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path):
+    """The URL of an empty database of each kind."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'folder' / 'state.sqlite3'}"
+        return
+    name = f"walsh_{uuid.uuid4().hex}"
+    server = create_engine(
+        SERVER, isolation_level="AUTOCOMMIT", connect_args={"connect_timeout": 2}
+    )
+    try:
+        with server.connect() as connection:
+            connection.execute(text(f"CREATE DATABASE {name}"))
+    except OperationalError:
+        server.dispose()
+        pytest.skip("there is no PostgreSQL at 127.0.0.1:5432")
+    yield SERVER.rsplit("/", 1)[0] + f"/{name}"
+    with server.connect() as connection:
+        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+    server.dispose()

@@ -2,12 +2,11 @@
 
 import contextlib
 import sqlite3
-import uuid
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import create_engine, insert, inspect, select, text
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy import insert, inspect, select, text
+from sqlalchemy.exc import IntegrityError
 
 from walsh_scrapy.policy.availability import RobotsCopy
 from walsh_scrapy.policy.pacing import HostTimes
@@ -19,29 +18,6 @@ from walsh_scrapy.state.tables import SCHEMA_VERSION, requests, schema_version
 from walsh_scrapy.state.wirelog import KEEP_SECONDS, Exchange
 
 EXCHANGE = Exchange(100.0, "a.example", "http://a.example/", "robots: allowed", 200, 0.1)
-SERVER = "postgresql+psycopg://postgres@127.0.0.1:5432/test"
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path):
-    """The URL of an empty database of each kind."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'folder' / 'state.sqlite3'}"
-        return
-    name = f"walsh_{uuid.uuid4().hex}"
-    server = create_engine(
-        SERVER, isolation_level="AUTOCOMMIT", connect_args={"connect_timeout": 2}
-    )
-    try:
-        with server.connect() as connection:
-            connection.execute(text(f"CREATE DATABASE {name}"))
-    except OperationalError:
-        server.dispose()
-        pytest.skip("there is no PostgreSQL at 127.0.0.1:5432")
-    yield SERVER.rsplit("/", 1)[0] + f"/{name}"
-    with server.connect() as connection:
-        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
-    server.dispose()
 
 
 class Clock:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.state.database import Database, StateError
+from walsh_scrapy.state.database import Database, StateError, exists
 from walsh_scrapy.state.documents import DocumentStore
+from walsh_scrapy.state.entries import EntryStore
 from walsh_scrapy.state.hosts import Ledger
 from walsh_scrapy.state.robots import RobotsStore
 from walsh_scrapy.state.sources import SourceStore
@@ -30,7 +31,13 @@ class State:
         self.robots = RobotsStore(self._database)
         self.documents = DocumentStore(self._database)
         self.sources = SourceStore(self._database)
+        self.entries = EntryStore(self._database)
         self.wirelog = WireLog(self._database)
+
+    @classmethod
+    def existing(cls, url: str) -> State | None:
+        """Open the state at ``url``, or return None where there never was one; make none."""
+        return cls(url) if exists(url) else None
 
     def close(self) -> None:
         """Let go of the database."""

@@ -6,9 +6,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import create_engine, event, insert, select
+from sqlalchemy import create_engine, event, insert, make_url, select
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.pool import NullPool, StaticPool
 
 from walsh_scrapy.state import tables
 from walsh_scrapy.state.migrations import migrate
@@ -51,10 +51,7 @@ class Database:
             self._prepare()
         except DBAPIError as error:
             self.close()
-            raise StateError(
-                f"{self} cannot be used as state: {error.orig}; if the file is damaged, put a "
-                "backup in its place or move it away to begin anew"
-            ) from error
+            raise _unusable(self._engine, error) from error
         except StateError:
             self.close()
             raise
@@ -80,11 +77,34 @@ class Database:
         with self._reader.begin():
             yield self._reader
 
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """Give a connection of its own on which all is read as of one moment; no writer waits.
+
+        However long that takes. Raises StateError if the database fails meanwhile.
+        """
+        engine = create_engine(self._engine.url, **_arguments(self.url) | {"poolclass": NullPool})
+        try:
+            with engine.connect() as connection:
+                if self._is_sqlite:
+                    connection.exec_driver_sql("BEGIN")
+                else:
+                    connection.execution_options(
+                        isolation_level="REPEATABLE READ", postgresql_readonly=True
+                    )
+                yield connection
+        except DBAPIError as error:
+            raise _unusable(engine, error) from error
+        finally:
+            engine.dispose()
+
     def close(self) -> None:
         """Let go of the database; what was committed stays."""
         self._open.close()
 
     def _prepare(self) -> None:
+        if self._is_up_to_date():  # as nearly always: then nobody has to wait for anybody
+            return
         with self.write() as connection:
             if not self._is_sqlite:  # of two that make the tables, one comes first
                 connection.exec_driver_sql("SELECT pg_advisory_xact_lock(9309)")
@@ -93,6 +113,13 @@ class Database:
                 return
             tables.metadata.create_all(connection)
             connection.execute(insert(tables.schema_version), {"version": tables.SCHEMA_VERSION})
+
+    def _is_up_to_date(self) -> bool:
+        with self.read() as connection:
+            if not connection.dialect.has_table(connection, tables.schema_version.name):
+                return False
+            found = connection.scalars(select(tables.schema_version.c.version)).all()
+            return list(found) == [tables.SCHEMA_VERSION]
 
     def _bring_up_to_date(self, connection: Connection) -> None:
         found = connection.scalars(select(tables.schema_version.c.version)).all()
@@ -103,17 +130,52 @@ class Database:
             )
 
 
+def exists(url: str) -> bool:
+    """Tell whether a state was ever made at ``url``; asking makes none.
+
+    Raises StateError where that cannot be told.
+    """
+    engine = _bare_engine(url)
+    path = engine.url.database
+    if engine.dialect.name == "sqlite" and not (path and Path(path).is_file()):
+        return False
+    try:
+        with engine.connect() as connection:
+            return connection.dialect.has_table(connection, tables.schema_version.name)
+    except DBAPIError as error:
+        raise _unusable(engine, error) from error
+    finally:
+        engine.dispose()
+
+
+def shown(url: str) -> str:
+    """Return a state's URL as an operator may see it, without a password."""
+    return make_url(url).render_as_string(hide_password=True)
+
+
 def _engine(url: str) -> Engine:
+    engine = _bare_engine(url)
+    if engine.dialect.name == "sqlite":
+        _make_folder(engine.url.database)
+        event.listen(engine, "connect", _tune_sqlite)
+    return engine
+
+
+def _bare_engine(url: str) -> Engine:
     try:
         engine = create_engine(url, **_arguments(url))
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:
         raise _no_state(url, error) from error
     if engine.dialect.name not in ("sqlite", "postgresql"):
         raise _no_state(url, f"{engine.dialect.name} is neither SQLite nor PostgreSQL")
-    if engine.dialect.name == "sqlite":
-        _make_folder(engine.url.database)
-        event.listen(engine, "connect", _tune_sqlite)
     return engine
+
+
+def _unusable(engine: Engine, error: DBAPIError) -> StateError:
+    return StateError(
+        f"{engine.url.render_as_string(hide_password=True)} cannot be used as state: {error.orig}; "
+        "if the file is damaged, put a backup in its place or move it away to begin anew"
+    )
 
 
 def _no_state(url: str, reason: object) -> StateError:

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import bindparam, or_, select, update
 
 from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.state.rows import row_of
@@ -30,6 +30,12 @@ _UPDATE: Final = (
     update(hosts)
     .where(hosts.c.host == bindparam("key"), hosts.c.revision == bindparam("seen"))
     .values({name: bindparam(name) for name in (*_NAMES, "revision")})
+)
+_RESTING: Final = select(*(hosts.c[name] for name in _NAMES), hosts.c.host).where(
+    or_(
+        *(hosts.c[name] > bindparam("now") for name in ("hold_until", "lease_until")),
+        hosts.c.ended + hosts.c.interval > bindparam("now"),
+    )
 )
 #: Lines remembered between two changes: most change again within the same second.
 REMEMBERED = 10_000
@@ -70,6 +76,14 @@ class Ledger:
         wide = select(hosts.c.host, hosts.c.interval).where(hosts.c.interval > above)
         with self._database.read() as connection:
             return dict(connection.execute(wide).all())
+
+    def resting(self) -> dict[str, Standing]:
+        """Return the hosts that may not be asked now: on hold, leased, or with a pause to keep."""
+        now = self._clock()
+        with self._database.read() as connection:
+            rows = connection.execute(_RESTING, {"now": now}).all()
+        lines = {row[-1]: Standing(HostTimes(*row[:-1]).rebased(now), now) for row in rows}
+        return {host: standing for host, standing in lines.items() if standing.rest > 0}
 
     def find(self, host: str) -> Standing:
         """Return what the ledger knows of a host; a host never asked has empty times."""

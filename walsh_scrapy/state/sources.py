@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import bindparam, func, or_, select
+from sqlalchemy import bindparam, delete, func, or_, select, update
 
 from walsh_scrapy.policy.freshness import NEVER, Wishes
 from walsh_scrapy.policy.moves import Move
@@ -153,6 +153,46 @@ class SourceStore:
         """Return how many entries were ever seen."""
         with self._database.read() as connection:
             return connection.scalar(select(func.count()).select_from(entries)) or 0
+
+    def all(self) -> list[SourceRecord]:
+        """Return the line of every source ever tried, declared still or not."""
+        with self._database.read() as connection:
+            return [_record(row) for row in connection.execute(select(*_COLUMNS))]
+
+    def entry_counts(self) -> dict[str, int]:
+        """Return for every source that gave any how many entries it gave."""
+        counted = select(entries.c.source, func.count()).group_by(entries.c.source)
+        with self._database.read() as connection:
+            return dict(connection.execute(counted).all())
+
+    def forget(self, url: str) -> int | None:
+        """Take back all that is known of a source, so that its next visit is its first.
+
+        Its entries stay known: they are the record. Return how many there are, None for a source
+        without a line.
+        """
+        with self._database.write() as connection:
+            line = select(sources.c.kind).where(sources.c.url == url)
+            kind = connection.scalar(line.with_for_update())
+            if kind is None:
+                return None
+            stays = select(func.count()).select_from(entries).where(entries.c.source == url)
+            count = connection.scalar(stays) or 0
+            if count:  # which name their source, so it keeps a line, an empty one
+                upsert(connection, sources, row_of(SourceRecord(url=url, kind=kind)))
+            else:
+                connection.execute(delete(sources).where(sources.c.url == url))
+            return count
+
+    def resume(self, url: str) -> bool:
+        """Make a source due that is gone or failing, and count its failures from 0 again.
+
+        Return False, and change nothing, for a source that is neither.
+        """
+        troubled = or_(sources.c.due_at == NEVER, sources.c.failures > 0)
+        line = update(sources).where(sources.c.url == url, troubled)
+        with self._database.write() as connection:
+            return connection.execute(line.values(due_at=0.0, failures=0)).rowcount == 1
 
 
 def _known(connection: Connection, found: Sequence[EntryRecord]) -> frozenset[str]:

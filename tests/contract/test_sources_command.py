@@ -1,0 +1,272 @@
+"""`scrapy sources`: what came of each source, what is due and why; forget and resume."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.contract.conftest import feed, paths, site
+from walsh_scrapy.testing.web import Reply
+
+HOSTILE = "\x1b[31mred\x07 [bold]not bold[/]"
+FIELDS = [
+    "url", "name", "kind", "tags", "declared", "fetched_at", "outcome", "status", "detail",
+    "failures", "due", "due_at", "due_rule", "due_why", "moved_to", "moved_since", "move_settled",
+    "entries", "host", "host_waits", "host_waits_until",
+]  # fmt: skip
+MOMENT = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+
+@pytest.fixture
+def scrapy_sources(tmp_path, pytestconfig):
+    """Run `scrapy sources` on the state that the crawls of this test share."""
+
+    def run(*arguments, sources=None, stdout=subprocess.PIPE, **settings):
+        file = tmp_path / "sources.txt"
+        if sources is not None:
+            file.write_text("".join(f"{source}\n" for source in sources))
+        given = {
+            "WALSH_STATE_URL": f"sqlite:///{tmp_path / 'crawl' / 'walsh.sqlite3'}",
+            "WALSH_SOURCES": file,
+        } | settings
+        options = [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
+        return subprocess.run(
+            [sys.executable, "-m", "scrapy", "sources", *options, *arguments],
+            cwd=pytestconfig.rootpath,
+            env=os.environ | {"COLUMNS": "100", "TERM": "xterm"},
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def listed(scrapy_sources):
+    """What `scrapy sources --json` says, by URL, in its order."""
+
+    def run(*arguments, **options):
+        result = scrapy_sources("--json", *arguments, **options)
+        assert result.returncode == 0, result.stderr
+        return {line["url"]: line for line in json.loads(result.stdout)}
+
+    return run
+
+
+def test_every_source_is_listed_with_what_came_of_it(loopback_web, crawl, listed, scrapy_sources):
+    moved = Reply(status=301, headers={"Location": "http://there.example/feed"})
+    web = loopback_web(
+        site("blog.example"),
+        site("slow.example", feed=feed(headers={"Cache-Control": "max-age=432000"})),
+        site("gone.example", feed=Reply(status=410)),
+        site("ill.example", feed=Reply(status=404)),
+        site("noentry.example", "User-agent: *\nDisallow: /\n"),
+        site("moved.example", feed=moved),
+        site("there.example"),
+    )
+    names = ("blog", "slow", "gone", "ill", "noentry", "moved")
+    sources = [f"http://{name}.example/feed" for name in names]
+    crawl(web, sources=sources)
+    found = listed(sources=[*sources, "http://new.example/"])
+    assert [url.split("/")[2].split(".")[0] for url in found][:4] == [
+        "gone", "ill", "noentry", "new",
+    ]  # fmt: skip
+    assert all(list(line) == FIELDS for line in found.values())
+    gone, ill, denied, new, *_ = found.values()
+    assert (gone["outcome"], gone["status"], gone["due"], gone["due_at"]) == (
+        "gone", 410, False, None,
+    )  # fmt: skip
+    assert gone["due_rule"] == "gone"
+    assert (ill["outcome"], ill["status"], ill["failures"]) == ("failed", 404, 1)
+    assert ill["detail"] == "the server answered 404"
+    assert ill["due_rule"] == "failing"
+    assert denied["outcome"] == "denied by robots"
+    assert (new["outcome"], new["fetched_at"], new["due"]) == ("new", None, True)
+    blog, slow = found[sources[0]], found[sources[1]]
+    assert (blog["outcome"], blog["entries"], blog["due_rule"]) == ("fetched", 2, "revisit")
+    assert MOMENT.fullmatch(blog["fetched_at"])
+    assert MOMENT.fullmatch(blog["due_at"])
+    assert (slow["due_rule"], slow["due_why"]) == ("server", "the server asked for 5 d")
+    there = found[sources[5]]
+    assert there["moved_to"] == "http://there.example/feed"
+    assert there["move_settled"] is False
+    assert MOMENT.fullmatch(there["moved_since"])
+    piped = scrapy_sources().stdout.splitlines()
+    assert len(piped) == 1 + 7 + 1
+    (line,) = [line for line in piped if "http://moved.example/feed" in line]
+    assert "moved to http://there.example/feed (watched since 20" in line
+    assert piped[-1] == "7 sources: 1 gone, 1 failed, 1 denied, 1 new, 1 due now"
+
+
+def test_due_is_what_the_next_run_asks_for(loopback_web, crawl, listed):
+    hosts = ("one", "two", "three")
+    pages = {f"p{number}": feed() for number in range(2)}
+    web = loopback_web(*(site(f"{host}.example", **pages) for host in hosts))
+    before = "http://one.example/feed"
+    crawl(web, sources=[before])
+    sources = [before, "http://one.example/p0"]
+    sources += [f"http://{host}.example/{page}" for host in hosts[1:] for page in pages]
+    due = listed("--due", sources=sources)
+    result = crawl(web, sources=sources)
+    asked = [path for path in paths(result.log) if not path.endswith("robots.txt")]
+    assert before not in due
+    assert sorted(due) == sorted(f"http://{path}" for path in asked)
+    assert listed("--due", sources=sources) == {}
+
+
+def test_a_host_that_must_wait_is_said_to(loopback_web, crawl, listed, scrapy_sources):
+    busy = Reply(status=429, headers={"Retry-After": "7200"})
+    web = loopback_web(site("busy.example", feed=busy))
+    sources = ["http://busy.example/feed", "http://busy.example/other"]
+    crawl(web, sources=sources[:1])
+    held = listed("--due", sources=sources)[sources[1]]
+    assert held["host_waits"] == "hold"
+    assert MOMENT.fullmatch(held["host_waits_until"])
+    assert f"host on hold until {held['host_waits_until']}" in scrapy_sources("--due").stdout
+
+
+def test_without_a_state_all_are_new_and_none_is_made(scrapy_sources, listed, tmp_path):
+    sources = ["http://a.example/feed", "http://b.example/feed"]
+    found = listed("--due", sources=sources)
+    assert list(found) == sources
+    assert "never visited" in scrapy_sources("forget", sources[0]).stdout
+    assert not (tmp_path / "crawl").exists()
+
+
+def test_what_is_no_longer_declared_is_counted_and_can_be_shown(
+    loopback_web, crawl, listed, scrapy_sources
+):
+    web = loopback_web(site("old.example"), site("blog.example"))
+    old, blog = "http://old.example/feed", "http://blog.example/feed"
+    crawl(web, sources=[old, blog])
+    result = scrapy_sources(sources=[blog])
+    assert "1 more in the state are no longer declared" in result.stdout.splitlines()[-1]
+    assert old not in result.stdout
+    as_json = scrapy_sources("--json")
+    assert "no longer declared" in as_json.stderr
+    found = listed("--all")
+    assert list(found) == [blog, old]
+    assert (found[old]["declared"], found[old]["due_rule"]) == (False, "undeclared")
+    assert found[old]["entries"] == 2
+
+
+def test_forget_begins_anew_and_knows_the_entries(loopback_web, crawl, listed, scrapy_sources):
+    tagged = feed(headers={"ETag": '"1"'})
+    web = loopback_web(site("blog.example", feed=tagged))
+    url = "http://blog.example/feed"
+    crawl(web, sources=[url])
+    said = scrapy_sources("forget", "HTTP://Blog.example:80/feed/", sources=[url])
+    assert said.returncode == 0
+    assert said.stdout == (
+        f"{url} is forgotten: its next visit is its first; the entries it gave (2) stay known\n"
+    )
+    assert listed("--due")[url]["outcome"] == "new"
+    again = crawl(web, sources=[url])
+    (hit,) = [hit for hit in again.log if hit.path == "/feed"]
+    assert "if-none-match" not in {name.lower() for name, _ in hit.headers}
+    assert again.items == []
+
+
+def test_resume_makes_due_what_is_gone_or_failing(loopback_web, crawl, listed, scrapy_sources):
+    web = loopback_web(
+        site("gone.example", feed=[Reply(status=410), feed()]),
+        site("ill.example", feed=Reply(status=404)),
+        site("blog.example"),
+    )
+    sources = [f"http://{name}.example/feed" for name in ("gone", "ill", "blog")]
+    crawl(web, sources=sources)
+    assert listed("--due", sources=sources) == {}
+    result = scrapy_sources("resume", *sources)
+    assert result.returncode == 0
+    assert result.stdout.count("is due now, with no failure counted") == 2
+    assert f"{sources[2]} is neither gone nor failing: it is due 20" in result.stdout
+    assert [line["due_rule"] for line in listed("--due").values()] == ["resumed", "resumed"]
+    second = crawl(web, sources=sources)
+    assert second.stats["walsh/sources/fetched"] == 1
+    assert listed()[sources[1]]["failures"] == 1
+
+
+@pytest.mark.parametrize("action", ["forget", "resume"])
+def test_an_unknown_url_is_one_line_with_the_nearest(scrapy_sources, action):
+    result = scrapy_sources(action, "http://blog.exmple/feed", sources=["http://blog.example/feed"])
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert result.stderr == (
+        "walsh-scrapy: http://blog.exmple/feed is no source that is declared or known; did you "
+        "mean http://blog.example/feed?\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["forget"], 2, "`forget URL`"),
+        (["drop", "http://a.example/"], 2, "`forget URL`"),
+        (["--jsn"], 2, "no option --jsn"),
+        (["-s", "WALSH_MIN_INTERVAL=0"], 1, "WALSH_MIN_INTERVAL"),
+        (["-s", "WALSH_STATE_URL=nonsense"], 1, "WALSH_STATE_URL"),
+        (["--sources", "nowhere.toml"], 1, "nowhere.toml: there is no such file"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(scrapy_sources, arguments, status, words):
+    result = scrapy_sources(*arguments, sources=["http://a.example/"])
+    assert result.returncode == status
+    assert words in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_file_without_sources_and_a_broken_one_are_refused_as_a_crawl_does(scrapy_sources):
+    empty = scrapy_sources(sources=[])
+    assert (empty.returncode, empty.stdout) == (1, "")
+    assert "it declares no source" in empty.stderr
+    broken = scrapy_sources(sources=["nonsense"])
+    assert broken.returncode == 1
+    assert len(broken.stderr.splitlines()) == 1
+
+
+def test_a_damaged_state_is_one_line_and_stays_as_it_is(scrapy_sources, tmp_path):
+    file = tmp_path / "crawl" / "walsh.sqlite3"
+    file.parent.mkdir()
+    file.write_bytes(b"no database" * 500)
+    result = scrapy_sources(sources=["http://a.example/"])
+    assert result.returncode == 1
+    assert "cannot be used as state" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert file.read_bytes() == b"no database" * 500
+
+
+def test_nothing_hostile_reaches_a_terminal(scrapy_sources, tmp_path):
+    file = tmp_path / "hostile.json"
+    file.write_text(json.dumps([{"url": "http://a.example/" + "x" * 150, "name": HOSTILE}]))
+    master, slave = pty.openpty()
+    result = scrapy_sources("--sources", str(file), stdout=slave)
+    os.close(slave)
+    with os.fdopen(master, "rb", buffering=0) as screen:
+        shown = screen.read(100_000).decode()
+    assert result.returncode == 0
+    assert "[bold]not bold[/]" in re.sub(r"\s+", " ", shown)
+    assert "\x07" not in shown
+    assert "\x1b[31mred" not in shown
+    assert r"\x1b[31mred\x07" in shown
+    piped = scrapy_sources("--sources", str(file)).stdout
+    assert "\x1b" not in piped
+    assert "http://a.example/" + "x" * 150 in piped
+
+
+def test_it_runs_beside_a_crawl(loopback_web, crawl, listed):
+    web = loopback_web(site("blog.example", feed=feed(delay=2.0)))
+    url = "http://blog.example/feed"
+    running = crawl.start(web, sources=[url])
+    web.wait_for(lambda log: any(hit.path == "/feed" for hit in log), 20.0)
+    during = listed(sources=[url])[url]
+    assert running.running
+    assert during["host_waits"] == "lease"
+    assert running.wait().exit_code == 0
+    assert listed()[url]["outcome"] == "fetched"

@@ -1,0 +1,260 @@
+"""What `scrapy sources` says of a source: when it is due and why, in what order and words."""
+
+import io
+import json
+import math
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from scrapy.settings import Settings
+
+from walsh_scrapy.options import Options
+from walsh_scrapy.policy.moments import parse_since, rfc3339
+from walsh_scrapy.report import nextvisit
+from walsh_scrapy.report.knownurls import UnknownSource, meant
+from walsh_scrapy.report.nextvisit import next_visit
+from walsh_scrapy.report.printable import columns, json_array, printable
+from walsh_scrapy.report.sourcelines import overview
+from walsh_scrapy.report.sources import sources_table, sources_text, summary
+from walsh_scrapy.report.subscriptions import export_sources
+from walsh_scrapy.sources import Source, load_sources
+from walsh_scrapy.state import State
+from walsh_scrapy.state.sources import SourceRecord
+
+DAY = 86_400.0
+NOW = datetime(2026, 5, 20, 12, 0, tzinfo=UTC).timestamp()  # a Wednesday
+URL = "http://a.example/feed"
+HOSTILE = "\x1b]0;owned\x07[bold red]x[/] \u202emoc\u2028\x9b2J"
+
+
+def record(url=URL, **fields):
+    visited = {"fetched_at": NOW - 3600, "due_at": NOW - 3600 + DAY, "outcome": "fetched"}
+    return SourceRecord(**{"url": url, "kind": "feed"} | visited | fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "rule", "why"),
+    [
+        ({"fetched_at": None, "due_at": 0.0}, "new", "not visited yet"),
+        ({}, "revisit", "every 1 d"),
+        ({"due_at": NOW - 3600 + 5 * DAY}, "server", "the server asked for 5 d"),
+        (
+            {"due_at": NOW - 3600 + 5 * DAY, "wished_interval": 5 * DAY},
+            "feed",
+            "the feed asked for 5 d",
+        ),
+        (
+            {"due_at": NOW - 3600 + 5 * DAY, "wished_interval": 2 * DAY},
+            "server",
+            "the server asked",
+        ),
+        (
+            {"due_at": NOW - 3600 + 30 * DAY, "wished_interval": 365 * DAY},
+            "feed",
+            "the feed asked for 30 d",
+        ),
+        ({"failures": 1}, "failing", "failing, again after 1 d"),
+        ({"failures": 3, "due_at": NOW - 3600 + 4 * DAY}, "failing", "failing, doubled to 4 d"),
+        ({"failures": 9, "due_at": NOW - 3600 + 30 * DAY}, "failing", "failing, doubled to 30 d"),
+        ({"failures": 2, "due_at": NOW - 3600 + 7 * DAY}, "server", "the server asked for 7 d"),
+        ({"outcome": "gone", "due_at": math.inf, "failures": 1}, "gone", "when you resume it"),
+        ({"outcome": "gone", "due_at": 0.0}, "resumed", "you resumed it"),
+        (
+            {"due_at": datetime(2026, 5, 21, 18, tzinfo=UTC).timestamp(), "skip_hours": "16,17"},
+            "skip",
+            "the feed's skipHours",
+        ),
+        ({"due_at": NOW - 60, "skip_hours": "12,13"}, "skip", "the feed's skipHours"),
+        ({"due_at": NOW - 60, "skip_days": "Wednesday"}, "skip", "the feed's skipDays"),
+    ],
+)
+def test_each_next_visit_has_its_rule(fields, rule, why):
+    found = next_visit(record(**fields), Source(URL), DAY, NOW)
+    assert found.rule == rule
+    assert found.why.startswith(why)
+    assert found.is_due == (rule in ("new", "resumed"))
+
+
+def test_what_is_declared_to_be_rare_is_so_and_what_is_due_is_due():
+    rare = next_visit(record(), Source(URL, every=timedelta(days=7)), DAY, NOW)
+    assert (rare.rule, rare.why) == ("every", "every 7 d, as declared")
+    due = next_visit(record(due_at=NOW), Source(URL), 3600.0, NOW)
+    assert (due.is_due, due.at) == (True, NOW)
+    assert not next_visit(record(due_at=0.0), None, DAY, NOW).is_due
+
+
+def test_hours_to_skip_end_with_the_moment_that_a_run_would_ask():
+    closed = next_visit(record(due_at=NOW - 60, skip_hours="12,13"), Source(URL), DAY, NOW)
+    assert rfc3339(closed.at) == "2026-05-20T14:00:00Z"
+    assert not closed.is_due
+
+
+def lines_of(records, sources=None, **settings):
+    """The lines of an overview over a state in memory."""
+    state = State("sqlite://")
+    for each in records:
+        state.sources.commit(each)
+    declared = sources or [Source(each.url) for each in records]
+    options = Options.from_settings(Settings({"WALSH_STATE_URL": "sqlite://"} | settings))
+    found = overview(declared, state, options, NOW)
+    state.close()
+    return found
+
+
+def test_trouble_comes_first():
+    found = lines_of(
+        [
+            record("http://later.example/", due_at=NOW + 9),
+            record("http://sooner.example/", due_at=NOW + 8),
+            record("http://due.example/", due_at=NOW - 1),
+            record("http://new.example/", fetched_at=None, due_at=0.0, outcome="new"),
+            record("http://denied.example/", outcome="denied by robots", failures=1),
+            record("http://ill.example/", outcome="failed", failures=1),
+            record("http://dying.example/", outcome="failed", failures=7),
+            record("http://gone.example/", outcome="gone", failures=8, due_at=math.inf),
+        ]
+    )
+    names = [line.host.removesuffix(".example") for line in found.by_trouble()]
+    assert names == ["gone", "dying", "ill", "denied", "new", "due", "sooner", "later"]
+    assert summary(found.by_trouble()) == (
+        "8 sources: 1 gone, 2 failed, 1 denied, 1 new, 2 due now"
+    )
+
+
+def test_what_is_due_comes_in_the_order_of_a_run():
+    """The host with most work first; of one host whoever waited longest; a kind at a time."""
+    declared = [
+        Source("http://one.example/llms", kind="llms"),
+        Source("http://one.example/"),
+        Source("http://two.example/new"),
+        Source("http://two.example/old"),
+        Source("http://no.example/"),
+    ]
+    records = [
+        record("http://two.example/new", due_at=NOW - 1),
+        record("http://two.example/old", due_at=NOW - 9),
+        record("http://no.example/"),
+    ]
+    urls = [line.record.url for line in lines_of(records, declared).in_turn({})]
+    assert urls == [declared[index].url for index in (3, 2, 1, 0)]
+
+
+def test_a_source_that_settled_elsewhere_waits_for_the_host_there():
+    moved = record(moved_to="http://b.example/feed", moved_since=NOW - DAY, move_settled=True)
+    (line,) = lines_of([moved]).declared
+    assert line.host == "b.example"
+    assert "moved to http://b.example/feed (asked for there)" in "".join(sources_text([line]))
+    watched = record(moved_to="http://b.example/feed", moved_since=NOW - DAY)
+    (line,) = lines_of([watched]).declared
+    assert line.host == "a.example"
+    assert "(watched since 2026-05-19T12:00:00Z)" in "".join(sources_text([line]))
+
+
+def test_what_servers_and_files_say_is_never_more_than_text():
+    found = lines_of(
+        [
+            record(
+                outcome="failed", detail=HOSTILE, failures=1, moved_to=f"http://x.example/{HOSTILE}"
+            )
+        ],
+        [Source(URL, name=HOSTILE)],
+    ).by_trouble()
+    for width in (40, 200):
+        screen = io.StringIO()
+        Console(file=screen, force_terminal=True, color_system=None, width=width).print(
+            sources_table(found)
+        )
+        shown = screen.getvalue()
+        assert "[bold" in shown or width < 200
+        assert not set(shown) & set("\x1b\x07\x9b\u202e\u2028")
+    piped = "\n".join(sources_text(found))
+    assert len(piped.splitlines()) == 2
+    assert r"\x1b]0;owned\x07[bold red]x[/] \u202emoc\u2028\x9b2J" in piped
+    written = list(json_array(line.as_dict() for line in found))
+    assert all(line.isprintable() for line in written)
+    assert json.loads("".join(written))[0]["detail"] == HOSTILE
+
+
+def test_in_a_pipe_nothing_is_cut():
+    url = f"http://a.example/{'long/' * 200}"
+    piped = list(sources_text(lines_of([record(url)]).declared))
+    assert url in piped[1]
+    assert list(columns([["a", "日本"], ["bbb", "c"]])) == ["a    日本", "bbb  c"]
+    assert (
+        printable("na\u00efve \U0001f469\u200d\U0001f52c")
+        == "na\u00efve \U0001f469\u200d\U0001f52c"
+    )
+    assert list(json_array([])) == ["[]"]
+    assert json.loads("".join(json_array([{"a": "\x7f"}, {}]))) == [{"a": "\x7f"}, {}]
+
+
+def test_a_url_means_itself_or_another_spelling_or_nothing():
+    known = ["http://a.example/feed", "http://a.example/feed/", "http://b.example/x"]
+    assert meant("http://a.example/feed", known) == known[:1]
+    assert meant("HTTP://B.example:80/x#top", known) == known[2:]
+    assert meant("http://A.example/feed", known) == known[:2]
+    with pytest.raises(UnknownSource, match=r"did you mean http://b\.example/x\?"):
+        meant("http://b.example/y", known)
+    with pytest.raises(UnknownSource, match="scrapy sources --all"):
+        meant("\x1b", known)
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-05-20", NOW - 12 * 3600),
+        ("2026-05-20T12:00:00Z", NOW),
+        ("2026-05-20t14:00:00.5+02:00", NOW + 0.5),
+        ("P7D", NOW - 7 * DAY),
+        (" PT0S ", NOW),
+    ],
+)
+def test_since_when(text, moment):
+    assert parse_since(text, NOW) == moment
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "yesterday", "2026-13-01", "2026-05-20T12:00:00", "20260520", "P1M", "-P1D", "2026-W20",
+     "2026-02-30", "9" * 400],
+)  # fmt: skip
+def test_since_what_is_no_time_is_refused_in_one_sentence(text):
+    with pytest.raises(ValueError, match="write for example"):
+        parse_since(text, NOW)
+
+
+@pytest.mark.parametrize("beyond", [math.inf, math.nan, 1e30, None])
+def test_a_moment_beyond_the_calendar_is_unknown(beyond):
+    assert rfc3339(beyond) is None
+
+
+def test_sources_survive_a_journey_through_opml(tmp_path):
+    sources = [
+        Source(URL, name='Tom & "Jerry" <x>\x00', tags=("a", "b c")),
+        Source("http://a.example/?q=1&r=<2>", kind="llms", page="http://a.example/"),
+        Source("http://a.example/odd", name="Odd", tags=("a, b", "/c/")),
+    ]
+    file = tmp_path / "sources.opml"
+    with file.open("wb") as opened:
+        assert export_sources(sources, opened, lambda _url: None) == 3
+    first, second, third = load_sources(file)
+    assert (first.url, first.name, first.tags) == (URL, 'Tom & "Jerry" <x>', ("a", "b c"))
+    assert (second.kind, second.page) == ("llms", "http://a.example/")
+    assert second.url == "http://a.example/?q=1&r=%3C2%3E"
+    assert (third.tags, third.name) == (("a, b", "/c/"), "Odd")
+
+
+def test_the_fields_of_json_and_their_rules_are_those_of_the_docs():
+    page = (Path(__file__).parent.parent / "docs" / "commands.md").read_text("utf-8")
+    table, rules = page.split("| `due_rule` | when", 1)
+    (line,) = lines_of([record()]).declared
+    fields = re.search(r"\| field \| meaning \|\n\|---\|---\|\n((?:\|.+\n)+)", table)[1]
+    assert re.findall(r"^\| `(\w+)`", fields, re.MULTILINE) == list(line.as_dict())
+    rows = re.search(r"\n((?:\|.+\n)+)\n", rules)[1]
+    named = re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in rows.splitlines()))
+    source = (Path(nextvisit.__file__)).read_text("utf-8")
+    assert [rule for rule in named if f'"{rule}"' not in source] == []
+    assert len(set(named)) == len(named) == 10

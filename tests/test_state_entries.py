@@ -1,0 +1,168 @@
+"""Reading the record beside whoever writes it, and what an operator changes of a source by hand."""
+
+import contextlib
+import math
+import sqlite3
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from walsh_scrapy.state import State, StateError
+from walsh_scrapy.state.database import Database, exists
+from walsh_scrapy.state.entries import AT_ONCE, Choice
+from walsh_scrapy.state.sources import EntryRecord, SourceRecord
+from walsh_scrapy.state.wirelog import Exchange
+
+FEED, OTHER = "http://a.example/feed", "http://b.example/"
+
+
+@pytest.fixture
+def state(url):
+    with contextlib.closing(State(url)) as state:
+        yield state
+
+
+def entry(key, source=FEED, first_seen=100.0, kind="feed"):
+    return EntryRecord(key, key, source, kind, first_seen, f'{{"title": "{key}"}}')
+
+
+def source(url=FEED, **fields):
+    return SourceRecord(**{"url": url, "kind": "feed"} | fields)
+
+
+def keys(state, **choice):
+    with state.entries.snapshot() as entries:
+        chosen = [seen.key for seen in entries.chosen(Choice(**choice))]
+        assert entries.count(Choice(**choice)) == len(chosen)
+    return chosen
+
+
+def test_entries_come_by_the_time_they_were_seen_then_by_key(state):
+    state.sources.commit(source(), [entry("c", first_seen=200.0), entry("z"), entry("b")])
+    state.sources.commit(source(OTHER), [entry("a", OTHER, 300.0, "llms"), entry("y", OTHER)])
+    assert keys(state) == ["b", "y", "z", "c", "a"]
+    assert keys(state, since=200.0) == ["c", "a"]
+    assert keys(state, sources=(OTHER,)) == ["y", "a"]
+    assert keys(state, sources=(FEED, OTHER), kind="llms") == ["a"]
+    assert keys(state, since=301.0) == []
+
+
+def test_a_snapshot_is_of_one_moment_and_keeps_no_writer_waiting(url, state):
+    many = [entry(f"{number:04}") for number in range(AT_ONCE * 2 + 1)]
+    state.sources.commit(source(), many)
+    with contextlib.closing(State(url)) as crawl, state.entries.snapshot() as entries:
+        chosen = entries.chosen(Choice())
+        first = next(chosen)
+        crawl.sources.commit(source(OTHER), [entry("9999", OTHER, 999.0)])
+        crawl.ledger.release("a.example", 1.0, Exchange(1.0, "a.example", FEED, "", 200, 0.1))
+        state.sources.resume(FEED)
+        assert [first, *chosen][-1].key == many[-1].key
+        assert entries.count(Choice()) == len(many)
+    assert len(keys(state)) == len(many) + 1
+
+
+def test_the_newest_entry_of_a_source(state):
+    state.sources.commit(source(), [entry("a", first_seen=100.0), entry("b", first_seen=200.0)])
+    with state.entries.snapshot() as entries:
+        assert entries.newest(FEED).key == "b"
+        assert entries.newest(OTHER) is None
+
+
+def test_every_line_and_how_many_entries_it_has(state):
+    records = [source(failures=2), source(OTHER, due_at=math.inf, outcome="gone")]
+    state.sources.commit(records[0], [entry("a"), entry("b")])
+    state.sources.commit(records[1])
+    assert sorted(state.sources.all(), key=lambda record: record.url) == records
+    assert state.sources.entry_counts() == {FEED: 2}
+
+
+def test_what_is_forgotten_begins_anew_and_its_entries_stay_known(state):
+    state.sources.commit(
+        source(fetched_at=1.0, etag=b"x", failures=3, moved_to=OTHER, due_at=9.0), [entry("a")]
+    )
+    state.sources.commit(source(OTHER, fetched_at=1.0))
+    assert state.sources.forget(FEED) == 1
+    assert state.sources.find(FEED) == source()
+    assert state.sources.forget(OTHER) == 0
+    assert state.sources.find(OTHER) is None
+    assert state.sources.forget(OTHER) is None
+    assert state.sources.commit(source(fetched_at=2.0), [entry("a"), entry("b")]) == {"b"}
+
+
+@pytest.mark.parametrize(
+    ("troubles", "resumed"),
+    [
+        ({"outcome": "gone", "due_at": math.inf, "failures": 1, "status": 410}, True),
+        ({"outcome": "failed", "due_at": 9e9, "failures": 4}, True),
+        ({"outcome": "fetched", "due_at": 9e9}, False),
+        ({"outcome": "denied by robots", "due_at": 9e9}, False),
+    ],
+)
+def test_only_what_is_gone_or_fails_is_resumed(state, troubles, resumed):
+    record = source(fetched_at=1.0, etag=b"x", **troubles)
+    state.sources.commit(record)
+    assert state.sources.resume(FEED) is resumed
+    found = state.sources.find(FEED)
+    assert (found.due_at, found.failures) == ((0.0, 0) if resumed else (record.due_at, 0))
+    assert (found.outcome, found.etag, found.status) == (record.outcome, b"x", record.status)
+    assert not state.sources.resume(FEED)
+    assert not state.sources.resume(OTHER)
+
+
+def test_resting_hosts_are_those_that_may_not_be_asked_now(url, fake_clock):
+    with contextlib.closing(State(url, fake_clock.now)) as state:
+        ledger, now = state.ledger, fake_clock.now()
+        done = Exchange(now, "a.example", FEED, "", 200, 0.1)
+        for host in ("held.example", "free.example", "slow.example"):
+            ledger.release(host, 500.0 if host.startswith("slow") else 1.0, done)
+        ledger.change("held.example", lambda times, now: times.held(now, 600.0))
+        ledger.take("leased.example", 1.0, 60.0)
+        fake_clock.advance(10)
+        resting = {host: standing.rest for host, standing in ledger.resting().items()}
+    assert resting == {"held.example": 590.0, "slow.example": 490.0, "leased.example": 55.0}
+
+
+def test_asking_whether_there_is_a_state_makes_none(url, tmp_path):
+    assert not exists(url)
+    assert State.existing(url) is None
+    assert list(tmp_path.iterdir()) == []
+    State(url).close()
+    assert exists(url)
+    with contextlib.closing(State.existing(url)) as state:
+        assert state.sources.all() == []
+
+
+def test_an_empty_file_is_no_state_and_a_damaged_one_is_refused(tmp_path):
+    file = tmp_path / "state.sqlite3"
+    file.touch()
+    assert not exists(f"sqlite:///{file}")
+    assert file.read_bytes() == b""
+    file.write_bytes(b"no database" * 100)
+    with pytest.raises(StateError, match=r"state\.sqlite3 cannot be used as state"):
+        exists(f"sqlite:///{file}")
+
+
+def test_a_state_is_opened_while_another_process_writes(tmp_path):
+    """Who only reads asks for no lock, so nobody waits for anybody."""
+    file = tmp_path / "state.sqlite3"
+    State(f"sqlite:///{file}").close()
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        with contextlib.closing(State(f"sqlite:///{file}")) as state:
+            assert state.sources.all() == []
+            assert keys(state) == []
+
+
+def test_what_fails_within_a_snapshot_is_said_in_one_sentence(url, state):
+    with contextlib.closing(Database(url)) as database, database.write() as connection:
+        connection.execute(text("DROP TABLE entries"))
+    with pytest.raises(StateError, match="cannot be used as state"):
+        keys(state)
+
+
+def test_a_password_is_not_in_what_is_shown(url):
+    from walsh_scrapy.state.database import shown
+
+    assert "secret" not in shown("postgresql+psycopg://me:secret@127.0.0.1:1/none")
+    assert Path(shown(url)).name == Path(url).name

@@ -1,0 +1,161 @@
+"""``scrapy export``: rebuilds from the state what any run exported, and the sources as OPML."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from scrapy.commands import ScrapyCommand
+from scrapy.settings import Settings
+
+from walsh_scrapy.commands.endings import CannotDo, one_line, wrong_call
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+
+class Command(ScrapyCommand):
+    """Writes the record, as it is at the moment of the call, into one file."""
+
+    requires_project = True
+    requires_crawler_process = False
+
+    def syntax(self) -> str:
+        """Return what follows the command's name."""
+        return "[options] -o FILE"
+
+    def short_desc(self) -> str:
+        """Return the line that ``scrapy`` lists."""
+        return "Export the entries that any run found, or the sources as OPML"
+
+    def long_desc(self) -> str:
+        """Return the text of ``--help``."""
+        return (
+            "Writes every entry in the state as the run that found it exported it, in the order "
+            "in which they were first seen; the ending of FILE chooses .jsonl (or .jl), .json, "
+            ".csv or .xml. A FILE that ends in .opml gets the declared sources instead. The file "
+            "is written whole or not at all. Exit status: 0, 1 if it cannot be done, 2 for a "
+            "wrong call. Examples: scrapy export -o entries.jsonl. "
+            "scrapy export -O week.csv --since P7D. scrapy export -o - --kind llms | jq .url"
+        )
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Add what this command takes."""
+        super().add_options(parser)
+        parser.add_argument(
+            "-o", "--output", metavar="FILE", help="a new file, or - for standard output"
+        )
+        parser.add_argument(
+            "-O", "--overwrite-output", metavar="FILE", help="the same, replacing an old file"
+        )
+        parser.add_argument(
+            "--format",
+            choices=("jsonl", "json", "csv", "xml", "opml"),
+            help="whatever the ending of FILE; without it, standard output is jsonl",
+        )
+        parser.add_argument(
+            "--since",
+            metavar="WHEN",
+            help="first seen since a date, an RFC 3339 time, or a duration ago: P7D",
+        )
+        parser.add_argument(
+            "--source",
+            metavar="URL",
+            action="append",
+            default=[],
+            help="only of this source (may be repeated)",
+        )
+        parser.add_argument("--kind", choices=("feed", "llms"), help="only of such sources")
+        parser.add_argument("--sources", metavar="FILE", help="another file than WALSH_SOURCES")
+
+    def run(self, args: list[str], opts: argparse.Namespace) -> None:
+        """Check the call, write, and say on standard error how much was written."""
+        from walsh_scrapy.options import Options
+        from walsh_scrapy.report.export import Export
+        from walsh_scrapy.report.printable import printable
+
+        if args:
+            wrong_call(f"{args[0]} is no option of export; see scrapy export --help")
+        target = _target(opts)
+        format_name, since = _format(target, opts.format), _since(opts.since)
+        if format_name == "opml" and since is not None:
+            wrong_call("--since chooses entries, and an OPML file lists sources; leave one out")
+        with one_line():
+            settings = self.settings or Settings()
+            options = Options.from_settings(settings)
+            export = Export(
+                settings=settings,
+                state_url=options.state_url,
+                sources_file=opts.sources or options.sources,
+                urls=opts.source,
+                kind=opts.kind,
+                since=since,
+            )
+            with _file(target, replace=opts.output is None) as file:
+                count = export.write(file, format_name, progress=_shows_progress(target))
+        what = "source" if format_name == "opml" else "entry"
+        many = "sources" if format_name == "opml" else "entries"
+        where = "standard output" if target == "-" else printable(target)
+        print(f"{count} {what if count == 1 else many} written to {where}", file=sys.stderr)
+
+
+def _target(opts: argparse.Namespace) -> str:
+    given = [name for name in (opts.output, opts.overwrite_output) if name]
+    if len(given) != 1:
+        wrong_call("name one file: -o FILE, or -O FILE to replace it; `-o -` is standard output")
+    return str(given[0])
+
+
+def _format(target: str, chosen: str | None) -> str:
+    from walsh_scrapy.report.entryexport import FORMATS
+    from walsh_scrapy.report.printable import printable
+
+    ending = Path(target).suffix.lower()
+    if chosen is None:
+        chosen = "jsonl" if target == "-" else FORMATS.get(ending)
+    if chosen is None:
+        wrong_call(
+            f"{printable(target)}: the ending of the file chooses {', '.join(FORMATS)}; end it in "
+            "one of them, or name the format with --format"
+        )
+    return chosen
+
+
+def _since(text: str | None) -> float | None:
+    from walsh_scrapy.policy.moments import parse_since
+
+    try:
+        return None if text is None else parse_since(text, time.time())
+    except ValueError as error:
+        wrong_call(f"--since: {error}")
+
+
+@contextmanager
+def _file(target: str, *, replace: bool) -> Iterator[IO[bytes]]:
+    from walsh_scrapy.report.atomicfile import atomic_file
+    from walsh_scrapy.report.printable import printable
+
+    if not replace and Path(target).is_file():
+        raise CannotDo(f"{printable(target)} is there already; -O replaces it")
+    try:
+        if target == "-":
+            with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as file:
+                yield file
+        else:
+            with atomic_file(Path(target)) as file:
+                yield file
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        why = error.strerror or error
+        raise CannotDo(f"{printable(target)} cannot be written: {why}") from error
+
+
+def _shows_progress(target: str) -> bool:
+    """Tell whether there is a terminal that the export itself does not go to."""
+    return sys.stderr.isatty() and not (target == "-" and sys.stdout.isatty())

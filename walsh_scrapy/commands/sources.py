@@ -1,0 +1,135 @@
+"""``scrapy sources``: every source with what came of it, what is due and why; forget and resume."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from scrapy.commands import ScrapyCommand
+from scrapy.settings import Settings
+
+from walsh_scrapy.commands.endings import one_line, wrong_call
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Sequence
+
+    from walsh_scrapy.options import Options
+    from walsh_scrapy.report.sourcelines import Overview, SourceLine
+
+_EXAMPLE = "Example: scrapy sources resume https://blog.example/feed.xml"
+
+
+class Command(ScrapyCommand):
+    """Shows the sources beside a running crawl, which it never keeps waiting."""
+
+    requires_project = True
+    requires_crawler_process = False
+
+    def syntax(self) -> str:
+        """Return what follows the command's name."""
+        return "[options] [forget URL [URL ...] | resume URL [URL ...]]"
+
+    def short_desc(self) -> str:
+        """Return the line that ``scrapy`` lists."""
+        return "List the sources: last visit, outcome, next due and why"
+
+    def long_desc(self) -> str:
+        """Return the text of ``--help``."""
+        return (
+            "Lists every declared source with what the state knows of it: last visit, outcome, "
+            "failures in a row, next due and why, where it moved, entries. Trouble comes first. "
+            "`forget URL` takes back all that is known of a source but its entries, so its next "
+            "visit is its first; `resume URL` makes one due that is gone (410) or failing. "
+            "Exit status: 0, 1 if something cannot be done, 2 for a wrong call. "
+            "Examples: scrapy sources --due. scrapy sources --json. "
+            "scrapy sources resume https://blog.example/feed.xml"
+        )
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Add what this command takes."""
+        super().add_options(parser)
+        parser.add_argument("--sources", metavar="FILE", help="another file than WALSH_SOURCES")
+        parser.add_argument("--json", action="store_true", help="print one JSON array")
+        parser.add_argument(
+            "--due", action="store_true", help="only what a run would ask for now, in its order"
+        )
+        parser.add_argument(
+            "--all", action="store_true", help="also sources that are no longer declared"
+        )
+
+    def run(self, args: list[str], opts: argparse.Namespace) -> None:
+        """List, forget or resume."""
+        from walsh_scrapy.options import Options
+
+        for word in args:
+            if word.startswith("-"):
+                wrong_call(f"there is no option {word}; see scrapy sources --help")
+        if args and (args[0] not in ("forget", "resume") or len(args) == 1):
+            wrong_call(f"after `sources` comes nothing, `forget URL` or `resume URL`. {_EXAMPLE}")
+        with one_line():
+            options = Options.from_settings(self.settings or Settings())
+            file = opts.sources or options.sources
+            if args:
+                self.exitcode = _change(args[0], args[1:], options, file)
+            else:
+                _list(options, file, opts)
+
+
+def _list(options: Options, file: str, opts: argparse.Namespace) -> None:
+    from walsh_scrapy.report.sourcelines import overview
+    from walsh_scrapy.sources import load_sources
+    from walsh_scrapy.state import State
+
+    sources = load_sources(file)
+    state = State.existing(options.state_url)
+    found = overview(sources, state, options, time.time())
+    intervals = state.ledger.intervals(above=options.min_interval) if state and opts.due else {}
+    lines = found.in_turn(intervals) if opts.due else found.by_trouble(undeclared=opts.all)
+    if opts.json:
+        from walsh_scrapy.report.printable import json_array
+
+        _print(json_array(line.as_dict() for line in lines))
+    else:
+        _show(lines, found, due=opts.due)
+    hidden = 0 if opts.all or opts.due else len(found.undeclared)
+    if hidden:
+        from walsh_scrapy.report.sources import undeclared
+
+        print(undeclared(hidden), file=sys.stderr if opts.json else sys.stdout)
+
+
+def _show(lines: Sequence[SourceLine], found: Overview, *, due: bool) -> None:
+    from rich.console import Console
+
+    from walsh_scrapy.report.sources import FRAMED, sources_table, sources_text, summary
+
+    if lines and sys.stdout.isatty() and len(lines) <= FRAMED:
+        Console().print(sources_table(lines))
+    elif lines:
+        _print(sources_text(lines))
+    print(summary(found.declared if due else lines))
+
+
+def _change(action: str, urls: list[str], options: Options, file: str) -> int:
+    """Forget or resume each URL; one that names no source is told, and the rest still done."""
+    from walsh_scrapy.report.changes import Changes
+    from walsh_scrapy.report.knownurls import UnknownSource
+    from walsh_scrapy.state import State
+
+    changes = Changes(State.existing(options.state_url), file)
+    change = changes.forget if action == "forget" else changes.resume
+    status = 0
+    for url in urls:
+        try:
+            _print(change(url))
+        except UnknownSource as error:
+            print(f"walsh-scrapy: {error}", file=sys.stderr)
+            status = 1
+    return status
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line)

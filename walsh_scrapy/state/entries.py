@@ -1,0 +1,99 @@
+"""The entries as they were first seen: the record, read as of one moment (R7, ruling 18)."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from sqlalchemy import bindparam, func, select
+
+from walsh_scrapy.state.tables import entries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy import ColumnElement, Connection
+
+    from walsh_scrapy.state.database import Database
+
+#: Rows held in memory at once, however many there are.
+AT_ONCE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which entries: all, unless something is said."""
+
+    since: float | None = None  #: epoch seconds: first seen then or later
+    sources: tuple[str, ...] = ()  #: URLs as they were declared
+    kind: str | None = None
+
+
+class Seen(NamedTuple):
+    """An entry: what it is known by, and its exported item as JSON."""
+
+    key: str
+    item: str
+
+
+class EntryStore:
+    """Reads what runs have written, beside whoever is writing more."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Snapshot]:
+        """Give the entries as they are now, whatever is written until the block ends.
+
+        Raises StateError if the database fails meanwhile.
+        """
+        with self._database.snapshot() as connection:
+            yield Snapshot(connection)
+
+
+_NEWEST: Final = (
+    select(entries.c.key, entries.c.item)
+    .where(entries.c.source == bindparam("url"))
+    .order_by(entries.c.first_seen.desc(), entries.c.key)
+    .limit(1)
+)
+
+
+class Snapshot:
+    """The entries as of one moment."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def count(self, choice: Choice) -> int:
+        """Return how many entries a choice has."""
+        counted = select(func.count()).select_from(entries).where(*_conditions(choice))
+        return self._connection.scalar(counted) or 0
+
+    def chosen(self, choice: Choice) -> Iterator[Seen]:
+        """Yield the entries of a choice, a thousand in memory at once, the earliest seen first.
+
+        Those of one response were seen at one moment; they come in the order of their keys, which
+        is the same on every database and after every restore.
+        """
+        wanted = select(entries.c.key, entries.c.item).where(*_conditions(choice))
+        ordered = wanted.order_by(entries.c.first_seen, entries.c.key)
+        rows = self._connection.execute(ordered, execution_options={"yield_per": AT_ONCE})
+        for row in rows:
+            yield Seen(*row)
+
+    def newest(self, source: str) -> Seen | None:
+        """Return an entry that was last found new at a source, or None if it gave none."""
+        row = self._connection.execute(_NEWEST, {"url": source}).one_or_none()
+        return None if row is None else Seen(*row)
+
+
+def _conditions(choice: Choice) -> Iterator[ColumnElement[bool]]:
+    if choice.since is not None:
+        yield entries.c.first_seen >= choice.since
+    if choice.sources:
+        yield entries.c.source.in_(choice.sources)
+    if choice.kind is not None:
+        yield entries.c.kind == choice.kind
