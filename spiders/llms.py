@@ -8,9 +8,9 @@ from urllib.parse import urljoin, urlsplit
 from walsh_scrapy import meta
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.entries import NotAFeed
-from walsh_scrapy.metadata.linkheader import markdown_alternates
 from walsh_scrapy.metadata.llms import parse_llms
 from walsh_scrapy.metadata.mediatypes import is_markdown, may_be_llms
+from walsh_scrapy.negotiation import ABSENT, INDEX, INDEX_PATH, MARKDOWN, announced_by
 from walsh_scrapy.spider import SourcesSpider
 
 if TYPE_CHECKING:
@@ -22,11 +22,6 @@ if TYPE_CHECKING:
     from walsh_scrapy.metadata.entries import Feed
     from walsh_scrapy.sources import Kind, Source
 
-INDEX = "/llms.txt"
-#: A page that is not to be had, or not as markdown (406), has an llms.txt in its place. 408 and 429
-#: say nothing of the page, and are not among them.
-ABSENT = [status for status in range(400, 500) if status not in (408, 429)]
-
 
 class LlmsSpider(SourcesSpider):
     """Turns each page of markdown, or else the host's llms.txt, into one item a link.
@@ -37,14 +32,14 @@ class LlmsSpider(SourcesSpider):
 
     name = "llms"
     kind: ClassVar[Kind] = "llms"
-    accept: ClassVar[str] = "text/markdown"
+    accept: ClassVar[str] = MARKDOWN
     readable = staticmethod(is_markdown)
 
     def first_request(self, source: Source, url: str) -> Request:
         """Ask for the page as markdown, unless it is the llms.txt itself."""
-        if urlsplit(url).path == INDEX:
+        if urlsplit(url).path == INDEX_PATH:
             return self._index(source, url)
-        return self._page(source, url, urljoin(url, INDEX))
+        return self._page(source, url, urljoin(url, INDEX_PATH))
 
     def instead_of(self, request: Request) -> Request | None:
         """Return what to ask for in the place of a page that robots.txt denies."""
@@ -62,7 +57,7 @@ class LlmsSpider(SourcesSpider):
                 raise NotAFeed(
                     f"neither its page is markdown nor {response.url} an llms.txt: {error}"
                 ) from None
-            alternates = () if announced else _alternates(response)
+            alternates = () if announced else announced_by(response)
             if alternates:
                 yield self._page(source, alternates[0], index, announced=True)
             else:
@@ -78,7 +73,7 @@ class LlmsSpider(SourcesSpider):
         return request
 
     def _index(self, source: Source, url: str) -> Request:
-        request = self.request(source, url, "text/plain, text/markdown", may_be_llms)
+        request = self.request(source, url, INDEX, may_be_llms)
         request.meta["handle_httpstatus_list"] = ABSENT
         return request
 
@@ -90,8 +85,3 @@ def _read(response: Response, source: Source) -> Feed:
         raise NotAFeed(f"what came is {unwanted}")
     content_type = (response.headers.get("Content-Type") or b"").decode("latin-1")
     return parse_llms(response.body, url=response.url, content_type=content_type, source=source.url)
-
-
-def _alternates(response: Response) -> tuple[str, ...]:
-    values = (value.decode("latin-1") for value in response.headers.getlist("Link"))
-    return markdown_alternates(values, response.url)

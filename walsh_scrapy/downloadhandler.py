@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
 from scrapy.exceptions import DownloadFailedError
+from scrapy.utils.asyncio import sleep
 
 from walsh_scrapy.certificates import CertificatePolicy
 from walsh_scrapy.policy.urls import host_of
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
 logger = logging.getLogger(__name__)
+
+#: Time enough for the reactor to close a connection.
+CLOSING_SECONDS = 0.02
 
 
 class DownloadHandler(HTTP11DownloadHandler):
@@ -35,12 +39,22 @@ class DownloadHandler(HTTP11DownloadHandler):
         self._contextFactory = policy  # type: ignore[assignment]  # mypy knows no zope interfaces
 
     async def download_request(self, request: Request) -> Response:
-        """Return the response; say it in words if TLS is what kept it from us."""
+        """Return the response; say it in words if TLS is what kept it from us.
+
+        A connection that we give up is closed when the reactor comes to it: only then is the
+        exchange over for the server, and for pacing (ruling 2).
+        """
+        is_closed = False
         try:
-            return await super().download_request(request)
+            response = await super().download_request(request)
+            is_closed = "download_stopped" not in response.flags
         except DownloadFailedError as error:
             trouble = tls_error(error, host_of(request.url))
             if trouble is None:
                 raise
             logger.info("%s: %s", request.url, trouble)
             raise trouble from error
+        finally:
+            if not is_closed:
+                await sleep(CLOSING_SECONDS)
+        return response

@@ -59,6 +59,28 @@ def declared_urls(source: Source) -> tuple[str, ...]:
     return (source.url,)
 
 
+def target_url(url: object) -> str:
+    """Return a URL as a source has it: spelled as Scrapy will ask for it, without fragment.
+
+    Raises SourcesError for what no crawl could ask for.
+    """
+    if not isinstance(url, str) or not url.strip():
+        raise SourcesError("it has no URL; give it one that begins with https://")
+    if _USER_INFO.match(url):  # not shown: it holds a password
+        raise SourcesError("its URL holds a user name or password, which is never sent; remove it")
+    scheme = _SCHEME.match(url)
+    if scheme is None:
+        raise SourcesError(f"{url[:80]!r} has no scheme; begin it with https:// or http://")
+    if scheme[1].lower() not in {"http", "https"}:
+        raise SourcesError(f"{url[:80]!r} is not http or https; only those are asked for")
+    if not origin_of(url):
+        raise SourcesError(f"{url[:80]!r} names no host that can be asked; check its spelling")
+    try:
+        return safe_url_string(wire_url(url))
+    except ValueError as error:
+        raise SourcesError(f"{url[:80]!r} cannot be asked for: {error}") from None
+
+
 def load_sources(path: str | Path) -> tuple[Source, ...]:
     """Read the sources of a `.toml`, `.opml`, `.xml`, `.json` or `.txt` file, in its order.
 
@@ -131,7 +153,7 @@ def _source(declared: Declared) -> Source:
     try:
         _check_keys(value)
         return Source(
-            url=_url(value),
+            url=target_url(value.get("url")),
             kind=_kind(value),
             name=_name(value),
             tags=_tags(value),
@@ -148,25 +170,6 @@ def _check_keys(value: object) -> None:
     for key in value:
         if key not in _KEYS:
             raise SourcesError(f"unknown key {key[:40]!r}{_meant(key, _KEYS)}")
-
-
-def _url(value: dict[str, Any]) -> str:
-    url = value.get("url")
-    if not isinstance(url, str) or not url.strip():
-        raise SourcesError("it has no URL; give it one that begins with https://")
-    if _USER_INFO.match(url):  # not shown: it holds a password
-        raise SourcesError("its URL holds a user name or password, which is never sent; remove it")
-    scheme = _SCHEME.match(url)
-    if scheme is None:
-        raise SourcesError(f"{url[:80]!r} has no scheme; begin it with https:// or http://")
-    if scheme[1].lower() not in {"http", "https"}:
-        raise SourcesError(f"{url[:80]!r} is not http or https; only those are asked for")
-    if not origin_of(url):
-        raise SourcesError(f"{url[:80]!r} names no host that can be asked; check its spelling")
-    try:
-        return safe_url_string(wire_url(url))
-    except ValueError as error:
-        raise SourcesError(f"{url[:80]!r} cannot be asked for: {error}") from None
 
 
 def _kind(value: dict[str, Any]) -> Kind:

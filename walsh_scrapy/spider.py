@@ -52,7 +52,7 @@ class SourcesSpider(Spider):
         spider = super().from_crawler(crawler, *args, **arguments)
         file = arguments.get("sources") or crawler.settings.get("WALSH_SOURCES", "sources.toml")
         try:
-            _check_gates(crawler.settings)
+            check_gates(crawler.settings)
             spider.sources = _chosen(
                 load_sources(file),
                 cls.kind,
@@ -89,7 +89,7 @@ class SourcesSpider(Spider):
         )
 
 
-def _check_gates(settings: BaseSettings) -> None:
+def check_gates(settings: BaseSettings) -> None:
     """Refuse to run without the add-on: these spiders speak under the contract's identity."""
     addons = (load_object(path) for path in build_component_list(settings["ADDONS"]))
     if Addon not in addons or not Options.from_settings(settings).enabled:

@@ -126,6 +126,23 @@ def test_an_announcement_of_another_host_or_to_nothing_is_not_followed(llms):
     assert len(result.items) == 1
 
 
+@pytest.mark.parametrize(
+    "target",
+    ["/llms-full.txt", "ftp://docs.example/docs.md", "/docs", "mailto:me@docs.example", "http://["],
+)
+def test_an_announcement_that_leads_nowhere_new_leaves_the_llms_txt(llms, target):
+    link = f'<{target}>; rel="alternate"; type="text/markdown"'
+    result = llms(docs=html(headers={"Link": link}), llms_txt=text())
+    assert asked(result) == ["/docs", "/llms.txt"]
+    assert result.stats["walsh/sources/fetched"] == 1
+
+
+def test_an_announced_address_with_a_space_is_asked_for_as_browsers_would(llms):
+    link = '</my docs.md>; rel="alternate"; type="text/markdown"'
+    result = llms(docs=html(headers={"Link": link}), llms_txt=text())
+    assert asked(result) == ["/docs", "/my%20docs.md", "/llms.txt"]
+
+
 def test_a_page_that_robots_txt_denies_has_its_llms_txt_still(llms):
     result = llms(robots="User-agent: *\nDisallow: /docs\n", docs=markdown(), llms_txt=text())
     assert asked(result) == ["/llms.txt"]

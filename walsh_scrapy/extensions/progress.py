@@ -54,7 +54,7 @@ class Progress:
         counts = Counts.of(self._crawler.stats.get_stats())
         scheduler = scheduler_of(self._crawler)
         waiting = f", {scheduler.waiting} requests wait for their hosts" if scheduler else ""
-        line = f"{counts.done} sources done, {counts.failed} failed{waiting}"
+        line = f"{counts.done} of {counts.due} sources done, {counts.failed} failed{waiting}"
         if line != self._said:
             logger.info("so far: %s", line)
         self._said = line

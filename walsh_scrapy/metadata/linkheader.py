@@ -3,10 +3,10 @@
 import re
 from collections.abc import Callable, Iterable
 from typing import Final
-from urllib.parse import urljoin
+from urllib.parse import urlsplit
 
 from walsh_scrapy.metadata.mediatypes import is_feed, is_markdown
-from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.urls import followed, host_of
 
 #: Characters of one header that are read: Scrapy sets headers no bound.
 _LONGEST: Final = 16_384
@@ -19,9 +19,10 @@ def markdown_alternates(values: Iterable[str], url: str) -> tuple[str, ...]:
     """Return the addresses at which `Link` headers of `url` say the page is to be had as markdown.
 
     `Link: </page.md>; rel="alternate"; type="text/markdown"`. Only those on the page's own host:
-    nobody declared another.
+    nobody declared another. Not `llms-full.txt`: that is the pages themselves (R6, R9).
     """
-    return _alternates(values, url, is_markdown)
+    found = _alternates(values, url, is_markdown)
+    return tuple(each for each in found if not urlsplit(each).path.endswith("/llms-full.txt"))
 
 
 def feed_alternates(values: Iterable[str], url: str) -> tuple[str, ...]:
@@ -37,8 +38,10 @@ def _alternates(
         for target, parameters in _links(value[:_LONGEST]):
             is_alternate = "alternate" in parameters.get("rel", "").lower().split()
             if is_alternate and is_wanted(parameters.get("type", "")):
-                found[_joined(url, target)] = None
-    return tuple(address for address in found if host_of(address) == host_of(url))
+                address = followed(url, target.encode("latin-1", "replace"))
+                if address and host_of(address) == host_of(url):
+                    found[address] = None
+    return tuple(found)
 
 
 def _links(value: str) -> Iterable[tuple[str, dict[str, str]]]:
@@ -50,10 +53,3 @@ def _links(value: str) -> Iterable[tuple[str, dict[str, str]]]:
             text = (parameter[2] or "").strip('"')
             parameters.setdefault(parameter[1].lower(), text)  # the first counts (3.3)
         yield target[1].strip(), parameters
-
-
-def _joined(url: str, target: str) -> str:
-    try:
-        return urljoin(url, target).partition("#")[0]
-    except ValueError:
-        return ""

@@ -12,7 +12,7 @@ from scrapy import Request
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import Denied
-from walsh_scrapy.metadata.linkheader import markdown_alternates
+from walsh_scrapy.negotiation import announced_by
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.sources import declared_urls
 
@@ -100,7 +100,4 @@ class ScopeMiddleware:
 def _announced(response: Response) -> tuple[str, ...]:
     """Return where a source's page says it is to be had as markdown: that is declared with it."""
     source = meta.source(meta.asked_by(response))
-    if source is None or source.kind != "llms":
-        return ()
-    values = (value.decode("latin-1") for value in response.headers.getlist("Link"))
-    return markdown_alternates(values, response.url)
+    return announced_by(response) if source is not None and source.kind == "llms" else ()

@@ -1,0 +1,312 @@
+"""`scrapy discover`: what a site offers a crawl, by the gates of a crawl, and ready to declare."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from itertools import count
+
+import pytest
+
+from tests.contract.conftest import LIST_URL, blocklist, feed, paths, site
+from walsh_scrapy.sources import Source, load_sources
+from walsh_scrapy.testing.feeds import json_feed
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.web import Reply, Site, redirect
+
+URL = "http://docs.example/"
+PAGE = "# Docs\n\n- [Start](/start): how to begin\n- [More](/more)\n"
+INDEX = "# Index\n\n- [One](/one): the first\n"
+HEAD = '<html><link rel="alternate" type="application/rss+xml" href="/hidden.xml">'
+HTML = f"<!doctype html>{HEAD}<p>text</p>"
+
+
+def markdown(body=PAGE, **more):
+    return Reply(body, content_type="text/markdown; charset=utf-8", **more)
+
+
+def html(body=HTML, **more):
+    return Reply(body, content_type="text/html; charset=utf-8", **more)
+
+
+class Discovery:
+    """One call of the command: what it said, and what the servers saw of it."""
+
+    def __init__(self, done, web, folder):
+        self.code, self.stdout, self.stderr = done.returncode, done.stdout, done.stderr
+        self.log = web.log if web else []
+        self._folder = folder
+
+    @property
+    def sources(self):
+        """The sources that it says to declare, as a crawl would read them."""
+        file = self._folder / "sources.toml"
+        file.write_text(self.stdout, "utf-8")
+        return load_sources(file)
+
+    @property
+    def asked(self):
+        return [hit.path for hit in self.log if hit.path != "/robots.txt"]
+
+    def rows(self, table):
+        """How many rows a table of the state has."""
+        with sqlite3.connect(self._folder / "state.sqlite3") as database:
+            (count,) = database.execute(f"SELECT count(*) FROM {table}").fetchone()
+        database.close()
+        return count
+
+
+@pytest.fixture
+def discover(tmp_path, pytestconfig):
+    """Run `scrapy discover` in front of a web, on a new state, and hold its log to the contract."""
+    folders = (tmp_path / str(number) for number in count())
+
+    def run(web, *arguments, blocked=(), **settings):
+        folder = next(folders)
+        folder.mkdir()
+        given = {
+            "WALSH_STATE_URL": f"sqlite:///{folder / 'state.sqlite3'}",
+            "WALSH_BLOCKLIST_URL": "",
+            "WALSH_BLOCKLIST_SCHEMA_URL": "",
+        } | settings
+        options = [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
+        done = subprocess.run(
+            [sys.executable, "-m", "scrapy", "discover", *arguments, *options],
+            cwd=pytestconfig.rootpath,
+            env=os.environ | {"PYTHONIOENCODING": "ascii"} | (web.environment if web else {}),
+            capture_output=True,
+            encoding="utf-8",
+            timeout=120,
+            check=False,
+        )
+        if web and web.log:
+            delays = web.crawl_delays
+            assert_polite(web.log, crawl_delays=delays, blocked=blocked, robots_exempt=[LIST_URL])
+        assert "Traceback" not in done.stderr
+        return Discovery(done, web, folder)
+
+    return run
+
+
+@pytest.fixture
+def docs(loopback_web, discover):
+    """Discover one host with these pages."""
+
+    def run(*arguments, robots="", url=URL, **pages):
+        given = {f"/{name.replace('_', '.')}": page for name, page in pages.items()}
+        given["/"] = given.pop("/top", Reply(status=404))
+        return discover(loopback_web(Site("docs.example", robots, given)), url, *arguments)
+
+    return run
+
+
+def test_a_site_with_an_llms_txt_is_a_line_for_the_sources_file(docs):
+    found = docs(top=html(), llms_txt=INDEX)
+    assert found.code == 0, found.stderr
+    assert found.sources == (Source(URL, "llms", "Index"),)
+    assert [line for line in found.stdout.splitlines() if not line.startswith("#")] == [
+        "[[source]]",
+        f'url = "{URL}"',
+        'kind = "llms"',
+        'name = "Index"',
+    ]
+    assert found.asked == ["/", "/llms.txt"]
+
+
+def test_html_is_cut_off_at_its_headers(docs):
+    # Nothing more is asked of the host: when exactly a cut exchange ended, its server cannot tell.
+    robots = "User-agent: *\nDisallow: /llms.txt\n"
+    found = docs(top=html(HTML * 100_000), robots=robots)
+    assert (found.code, found.asked) == (1, ["/"])
+    assert [hit.complete for hit in found.log] == [True, False]
+
+
+def test_nothing_is_made_of_html_and_one_sentence_says_so(docs):
+    links = (f'<{path}>; rel="alternate"; type="text/markdown"' for path in ("/", "/llms.txt"))
+    found = docs(top=html(headers={"Link": ", ".join(links)}))
+    assert (found.code, found.asked) == (1, ["/", "/llms.txt"])  # each once, announced or not
+    assert "hidden" not in found.stdout
+    assert "# nothing found: asked for the page as markdown or feed" in found.stdout
+    assert "HTML is not scraped" in found.stdout
+    assert all(line.startswith("#") for line in found.stdout.splitlines())
+
+
+def test_a_page_of_markdown_comes_first_and_its_llms_txt_is_shown_beside_it(docs):
+    found = docs(
+        top=lambda hit: markdown() if hit.header("Accept") == "text/markdown" else html(),
+        llms_txt=INDEX,
+    )
+    assert found.sources == (Source(URL, "llms", "Docs"),)
+    assert '# url = "http://docs.example/llms.txt"' in found.stdout
+    assert '"Docs", 2 links' in found.stdout
+    assert '"Index", 1 link\n' in found.stdout
+
+
+def test_what_the_headers_announce_is_asked_for_if_it_is_markdown_and_shown_if_a_feed(docs):
+    links = (
+        '</llms-full.txt>; rel="alternate"; type="text/markdown"',
+        '<ftp://docs.example/index.md>; rel="alternate"; type="text/markdown"',
+        '</my index.md>; rel="alternate"; type="text/markdown"',
+        '</feed.xml>; rel="alternate"; type="application/rss+xml"',
+        '<http://other.example/feed.xml>; rel="alternate"; type="application/rss+xml"',
+        '<ftp://docs.example/feed.xml>; rel="alternate"; type="application/rss+xml"',
+    )
+    found = docs(top=html(headers={"Link": ", ".join(links)}), **{"my%20index.md": markdown()})
+    assert found.sources == (Source(URL, "llms", "Docs"),)
+    assert found.asked == ["/", "/my%20index.md", "/llms.txt"]
+    assert '# url = "http://docs.example/feed.xml"' in found.stdout
+    assert "other.example" not in found.stdout
+    assert "ftp:" not in found.stdout
+
+
+@pytest.mark.parametrize("kind", ["application/rss+xml", "text/plain", None])
+def test_a_feed_ends_the_search_and_needs_no_kind(docs, kind):
+    found = docs(url=f"{URL}feed", feed=Reply(feed().body, content_type=kind), llms_txt=INDEX)
+    assert found.code == 0
+    assert found.sources == (Source(f"{URL}feed", "feed", "Feed"),)
+    assert "kind" not in found.stdout
+    assert '"Feed", 2 entries' in found.stdout
+    assert found.asked == ["/feed"]
+
+
+def test_a_server_that_has_no_markdown_is_asked_for_a_feed_once(docs):
+    def strict(hit):
+        return feed() if "application/rss+xml" in hit.header("Accept") else Reply(status=406)
+
+    found = docs(url=f"{URL}feed", feed=strict)
+    assert found.sources == (Source(f"{URL}feed", "feed", "Feed"),)
+    assert found.asked == ["/feed", "/feed"]
+    neither = docs(url=f"{URL}feed", feed=Reply(status=406))
+    assert neither.code == 1
+    assert neither.asked == ["/feed", "/feed", "/llms.txt"]
+
+
+def test_titles_can_neither_leave_their_string_nor_reach_the_terminal(docs):
+    title = (
+        'A "b" \\ \x1b[31m\x9b \u202e \u2028 \U0001f600 é\n[[source]]\nurl = "http://evil.example/"'
+    )
+    found = docs(url=f"{URL}feed", feed=Reply(json_feed(title, ["One"])))
+    (source,) = found.sources
+    assert source.url == f"{URL}feed"
+    assert source.name.startswith('A "b" \\ [31m \u202e')
+    assert "\U0001f600 é" in found.stdout
+    assert not set("\x1b\x9b\u202e\u2028") & set(found.stdout)
+    assert found.stdout.count("\n[[source]]") == 1
+
+
+def test_nothing_of_the_site_gets_into_the_state_but_what_the_gates_keep(docs):
+    found = docs(top=markdown(etag='"1"'), llms_txt=INDEX)
+    assert (found.rows("sources"), found.rows("entries")) == (0, 0)
+    assert (found.rows("hosts"), found.rows("robots"), found.rows("requests")) == (1, 1, 3)
+
+
+def test_a_page_that_robots_txt_denies_has_its_llms_txt_still(docs):
+    found = docs(robots="User-agent: *\nDisallow: /\nAllow: /llms.txt\n", llms_txt=INDEX)
+    assert found.code == 0
+    assert found.asked == ["/llms.txt"]
+    assert "line 2 of robots.txt" in found.stdout
+    assert "line 3 of robots.txt" in found.stdout
+    denied = docs(
+        robots="User-agent: *\nDisallow: /\n", llms_txt=INDEX, url="http://docs.example/b"
+    )
+    assert (denied.code, denied.asked) == (1, [])
+
+
+def test_who_opted_out_gets_no_byte(loopback_web, discover):
+    web = loopback_web(
+        Site("www.optedout.example", "", {"/llms.txt": INDEX}),
+        Site("operator.example", pages={"/blocklist.json": blocklist("optedout.example")}),
+    )
+    found = discover(
+        web,
+        "http://www.optedout.example/",
+        blocked=["optedout.example"],
+        WALSH_BLOCKLIST_URL=LIST_URL,
+    )
+    assert found.code == 1
+    assert "denied by blocklist" in found.stdout
+    assert {hit.host for hit in found.log} == {"operator.example"}
+
+
+def test_while_one_host_waits_the_others_are_asked(loopback_web, discover):
+    web = loopback_web(
+        Site("slow.example", "User-agent: *\nCrawl-delay: 3\n", {"/llms.txt": INDEX}),
+        site("blog.example"),
+        Site("none.example", ""),
+    )
+    urls = ["http://slow.example/a", "http://blog.example/feed", "http://none.example/"]
+    found = discover(web, *urls, "--json")
+    assert found.code == 1
+    order = paths(found.log)
+    assert order.index("blog.example/feed") < order.index("slow.example/a")
+    assert order.index("none.example/llms.txt") < order.index("slow.example/llms.txt")
+    slow, blog, none = json.loads(found.stdout)
+    assert [each["usable"] for each in (slow, blog, none)] == [True, True, False]
+    assert slow["source"] == {"url": urls[0], "kind": "llms", "name": "Index"}
+    assert [each["role"] for each in slow["documents"]] == ["page", "llms.txt"]
+    assert [gates["interval"] for gates in slow["gates"]] == [3.0, 3.0]
+    assert none["source"] is None
+    assert set(slow) == set(blog) == set(none)
+
+
+def test_pages_of_one_host_share_its_llms_txt(loopback_web, discover):
+    web = loopback_web(Site("docs.example", "", {"/llms.txt": INDEX}))
+    found = discover(web, URL, f"{URL}guide", f"{URL}llms.txt", URL)
+    assert found.code == 0
+    assert sorted(found.asked) == ["/", "/guide", "/llms.txt"]
+    assert found.sources == (Source(URL, "llms", "Index"),)
+    assert f"the same as {URL}, so declare one of them" in found.stdout
+
+
+def test_a_redirect_is_followed_and_said(loopback_web, discover):
+    web = loopback_web(
+        Site("docs.example", "", {"/feed": redirect("http://blog.example/feed")}),
+        site("blog.example"),
+    )
+    found = discover(web, f"{URL}feed")
+    assert found.sources == (Source(f"{URL}feed", "feed", "Feed"),)
+    assert "(by redirect, at http://blog.example/feed)" in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("robots", "page", "words"),
+    [
+        ("", Reply(status=500), "answered 500"),
+        ("", Reply(status=429, headers={"Retry-After": "7200"}), "may not be asked before"),
+        ("User-agent: *\nCrawl-delay: 86400\n", markdown(), "may not be asked before"),
+    ],
+    ids=["500", "429", "crawl-delay"],
+)
+def test_a_host_that_does_not_answer_now_is_asked_for_no_more(docs, robots, page, words):
+    found = docs(robots=robots, top=page, llms_txt=INDEX)
+    assert found.code == 2
+    assert "cannot say" in found.stdout
+    assert words in found.stdout
+    assert "/llms.txt" not in found.asked
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "which URL? Example: "),
+        (["docs.example"], "begin it with https://"),
+        ([URL, "ftp://docs.example/"], "not http or https"),
+        (["http://user:secret@docs.example/"], "password, which is never sent"),
+        (["--nosuch", URL], "--nosuch"),
+        ([URL, "-s", "WALSH_MIN_INTERVAL=0"], "WALSH_MIN_INTERVAL"),
+        ([URL, "-s", "ADDONS={}"], "the gates are switched off"),
+    ],
+)
+def test_a_wrong_call_is_one_line_and_asks_nobody(loopback_web, discover, arguments, words):
+    found = discover(loopback_web(), *arguments)
+    assert found.code == 2
+    assert words in found.stderr
+    assert "secret" not in found.stderr
+    assert found.stdout == ""
+    assert found.log == []
+
+
+def test_help_has_an_example(discover):
+    words = " ".join(discover(None, "--help").stdout.split())
+    assert "Example: scrapy discover https://docs.example/ >> sources.toml" in words

@@ -1,0 +1,115 @@
+"""``scrapy discover URL...``: what a site offers a crawl, as a line for ``sources.toml``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from scrapy.commands import ScrapyCommand
+from scrapy.settings import Settings
+
+from walsh_scrapy.commands.endings import one_line, wrong_call
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Sequence
+
+    from walsh_scrapy.crawl import Crawl
+    from walsh_scrapy.findings import Finding
+
+#: Somebody waits for the answer (seconds): a host that wants more is answered with "when".
+LONGEST_WAIT = 60
+_EXAMPLE = "Example: scrapy discover https://docs.example/"
+
+
+class Command(ScrapyCommand):
+    """Asks as a crawl would, through the same gates, and declares nothing."""
+
+    requires_project = True
+
+    def syntax(self) -> str:
+        """Return what follows the command's name."""
+        return "[options] URL [URL ...]"
+
+    def short_desc(self) -> str:
+        """Return the line that ``scrapy`` lists."""
+        return "Say what a site offers a crawl, as a line for sources.toml"
+
+    def long_desc(self) -> str:
+        """Return the text of ``--help``."""
+        return (
+            "Asks each site, through every gate and at its own pace, for four documents at most: "
+            "robots.txt, the page as markdown, what its headers announce as its markdown, "
+            "/llms.txt (five if it answers 406). A feed is known as one. HTML is not read. Prints "
+            "the source to declare as TOML, and all else as comments. Nothing is declared or kept "
+            "of the site. Exit status: 0 something found for every URL, 1 nothing for one, 2 "
+            "cannot say. Example: scrapy discover https://docs.example/ >> sources.toml"
+        )
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Add what this command takes."""
+        super().add_options(parser)
+        parser.add_argument("--json", action="store_true", help="print one JSON array")
+
+    def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
+        """Keep the log to what is worth a line beside the findings."""
+        super().process_options(args, opts)
+        if self.settings is not None:
+            self.settings.set("WALSH_MAX_WAIT", LONGEST_WAIT, priority="command")
+            if opts.loglevel is None:
+                self.settings.set("LOG_LEVEL", "WARNING", priority="cmdline")
+
+    def run(self, args: list[str], opts: argparse.Namespace) -> None:
+        """Check the call, ask, and print what was found."""
+        from walsh_scrapy.crawl import Crawl
+        from walsh_scrapy.findings import findings_for
+        from walsh_scrapy.options import BadSetting, Options
+        from walsh_scrapy.sources import SourcesError
+        from walsh_scrapy.spider import check_gates
+        from walsh_scrapy.state import State, StateError
+
+        if not args:
+            wrong_call(f"which URL? {_EXAMPLE}")
+        for word in args:
+            if word.startswith("-"):
+                wrong_call(f"there is no option {word}; see scrapy discover --help")
+        settings = self.settings or Settings()
+        with one_line():
+            try:
+                findings = findings_for(args)
+                check_gates(settings)
+                options = Options.from_settings(settings)
+                crawl = Crawl(options, State(options.state_url))
+            except (BadSetting, SourcesError, StateError) as error:
+                wrong_call(str(error))
+            self._ask(findings)
+            _print(_lines(findings, crawl, as_json=opts.json))
+        verdicts = {finding.is_usable for finding in findings}
+        self.exitcode = 1 if False in verdicts else 2 if None in verdicts else 0
+
+    def _ask(self, findings: Sequence[Finding]) -> None:
+        from walsh_scrapy.discovery import DiscoverySpider
+
+        if sys.stderr.isatty():
+            print("asking, each host at its own pace ...", file=sys.stderr)
+        if self.crawler_process is not None:
+            self.crawler_process.crawl(DiscoverySpider, findings=findings)
+            self.crawler_process.start()
+
+
+def _lines(findings: Sequence[Finding], crawl: Crawl, *, as_json: bool) -> Iterable[str]:
+    from walsh_scrapy.report.discover import all_lines, as_dict
+    from walsh_scrapy.report.mayfetch import Explainer
+    from walsh_scrapy.report.printable import json_array
+
+    explainer = Explainer(crawl, asked=True)
+    if as_json:
+        return json_array(as_dict(finding, explainer) for finding in findings)
+    return all_lines(findings, explainer, crawl.now())
+
+
+def _print(lines: Iterable[str]) -> None:
+    if not sys.stdout.isatty():  # TOML is UTF-8, wherever it goes
+        sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+    for line in lines:
+        print(line)

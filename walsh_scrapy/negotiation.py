@@ -1,0 +1,30 @@
+"""What is asked of a site without a feed, in which words, and what its answers say (R9)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from walsh_scrapy.metadata.linkheader import markdown_alternates
+
+if TYPE_CHECKING:
+    from scrapy.http import Response
+
+#: Where the index of a host is, and what a request for it accepts.
+INDEX_PATH: Final = "/llms.txt"
+INDEX: Final = "text/plain, text/markdown"
+#: What a request for a page accepts.
+MARKDOWN: Final = "text/markdown"
+#: A page that is not to be had, or not as markdown (406), has an llms.txt in its place. 408 and 429
+#: say nothing of the page, and are not among them.
+ABSENT: Final = [status for status in range(400, 500) if status not in (408, 429)]
+
+
+def links_of(response: Response) -> list[str]:
+    """Return the `Link` headers of a response."""
+    return [value.decode("latin-1") for value in response.headers.getlist("Link")]
+
+
+def announced_by(response: Response) -> tuple[str, ...]:
+    """Return where else, on its own host, a page says it is to be had as markdown."""
+    found = markdown_alternates(links_of(response), response.url)
+    return tuple(address for address in found if address != response.url)
