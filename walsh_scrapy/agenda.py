@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.frontier import in_turn
+from walsh_scrapy.policy.urls import canonical_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from scrapy.crawler import Crawler
 
@@ -38,17 +40,34 @@ def agenda(crawler: Crawler, sources: Iterable[Source], *, force: bool) -> list[
     known, peculiar = store.due_times(), store.peculiar()
     due: list[tuple[str, float, Visit]] = []
     later: list[float] = []
+    elsewhere = _Respelled(known)
     for source in sources:
-        due_at, url = known.get(source.url, 0.0), source.url
+        due_at, url = known.get(source.url), source.url
+        if due_at is None:
+            due_at = elsewhere.due_at(url)
         if record := peculiar.get(url):
             due_at, url = record.due_from(now), record.address
         if due_at <= now or (force and due_at < NEVER):
-            since = known.get(source.url, 0.0)
-            due.append((crawl.host(url), since, Visit(source, url)))
+            due.append((crawl.host(url), known.get(source.url, 0.0), Visit(source, url)))
         else:
             later.append(due_at)
     _say(crawler, len(due), later)
     return in_turn(due, crawl.intervals)
+
+
+class _Respelled:
+    """When sources are due that the state knows in another spelling: `/feed` and `/feed/`."""
+
+    def __init__(self, known: Mapping[str, float]) -> None:
+        self._known = known
+
+    def due_at(self, url: str) -> float:
+        """Return when the same source is due under another spelling; 0 if it is new."""
+        return self._by_page.get(canonical_url(url), 0.0)
+
+    @cached_property
+    def _by_page(self) -> dict[str, float]:
+        return {canonical_url(url): due_at for url, due_at in self._known.items()}
 
 
 def _say(crawler: Crawler, due: int, later: list[float]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from walsh_scrapy.metadata.linkheader import markdown_alternates
 
@@ -19,6 +20,11 @@ MARKDOWN: Final = "text/markdown"
 ABSENT: Final = [status for status in range(400, 500) if status not in (408, 429)]
 
 
+def is_dump(url: str) -> bool:
+    """Tell whether an address is that of `llms-full.txt`: the pages themselves, never asked for."""
+    return urlsplit(url).path.lower().endswith("/llms-full.txt")
+
+
 def links_of(response: Response) -> list[str]:
     """Return the `Link` headers of a response."""
     return [value.decode("latin-1") for value in response.headers.getlist("Link")]
@@ -27,4 +33,4 @@ def links_of(response: Response) -> list[str]:
 def announced_by(response: Response) -> tuple[str, ...]:
     """Return where else, on its own host, a page says it is to be had as markdown."""
     found = markdown_alternates(links_of(response), response.url)
-    return tuple(address for address in found if address != response.url)
+    return tuple(each for each in found if each != response.url and not is_dump(each))

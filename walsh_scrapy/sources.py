@@ -135,10 +135,10 @@ def _body(file: Path) -> bytes:
 
 
 def _once(file: Path, sources: Iterable[tuple[str, Source]]) -> tuple[Source, ...]:
-    kept: dict[tuple[str, str], Source] = {}
+    kept: dict[str, Source] = {}
     again: list[str] = []
     for where, source in sources:
-        first = kept.setdefault((source.kind, canonical_url(source.url)), source)
+        first = kept.setdefault(canonical_url(source.url), source)
         if first is not source:
             again.append(where)
     if again:

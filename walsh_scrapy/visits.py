@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
-from walsh_scrapy.policy.freshness import NEVER, Freshness, due_again
+from walsh_scrapy.policy.freshness import NEVER, Freshness, Wishes, due_again
 from walsh_scrapy.policy.moves import led_to, move_of
 from walsh_scrapy.state.sources import SourceRecord
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from walsh_scrapy.exceptions import Denied
-    from walsh_scrapy.policy.freshness import Wishes
+    from walsh_scrapy.metadata.entries import Feed
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state.sources import EntryRecord
 
@@ -41,19 +41,22 @@ class Visits:
         source: Source,
         request: Request,
         response: Response,
-        wishes: Wishes,
+        feed: Feed,
         entries: Sequence[EntryRecord],
     ) -> frozenset[str]:
-        """Commit a document with its entries; return the keys of those never seen before."""
+        """Commit a document with its entries; return the keys of those never seen before.
+
+        Validators vouch for all of a document: those of one that was cut off are not kept.
+        """
         validators = meta.Validators.of(response)
         record = replace(
-            self._known(source).wishing(wishes),
+            self._known(source).wishing(Wishes.of(feed)),
             outcome="fetched",
             detail="",
             failures=0,
-            validator_url=validators.url,
-            etag=validators.etag,
-            last_modified=validators.last_modified,
+            validator_url=validators.url if feed.is_whole else None,
+            etag=validators.etag if feed.is_whole else None,
+            last_modified=validators.last_modified if feed.is_whole else None,
         )
         return self._end(self._moved(record, request, response.url), source, response, entries)
 
@@ -70,11 +73,17 @@ class Visits:
         )
         self._end(self._moved(record, request, response.url), source, response)
 
+    def passed_by(self, source: Source, request: Request, response: Response) -> None:
+        """Note where a page moved that a visit only came by, on its way to another document."""
+        if request.meta.get("redirect_urls"):
+            record = self._moved(self._known(source), request, response.url)
+            self._crawl.state.sources.commit(record)
+
     def denied(self, source: Source, error: Denied) -> None:
         """Note which gate denied a source, and why."""
         logger.info("%s is denied by %s: %s", source.url, error.gate, error.reason)
         record = replace(
-            self._known(source), outcome=f"denied by {error.gate}", detail=error.reason
+            _at_home(self._known(source)), outcome=f"denied by {error.gate}", detail=error.reason
         )
         self._end(record, source, None, count=f"denied/{error.gate}")
 
@@ -83,13 +92,13 @@ class Visits:
     ) -> None:
         """Note a failure; one after another, they double the time to the next visit.
 
-        What is gone for good (410) rests until the operator says otherwise. An address that a
-        source moved to is forgotten: the next visit begins at the declared one again.
+        What is gone for good (410) rests until the operator says otherwise.
         """
         known = self._known(source)
-        asked = _asked(request)
-        record = replace(known, outcome="failed", detail=reason, failures=known.failures + 1)
-        if answer is not None and answer.status == GONE and asked == source.url:
+        record = replace(
+            _at_home(known), outcome="failed", detail=reason, failures=known.failures + 1
+        )
+        if answer is not None and answer.status == GONE and request.url == source.url:
             logger.warning(
                 "%s is gone (410): it rests until you say `scrapy sources resume %s`",
                 source.url,
@@ -98,8 +107,6 @@ class Visits:
             self._end(replace(record, outcome="gone"), source, answer)
             return
         logger.warning("%s failed: %s", source.url, reason)
-        if known.move_settled and asked == known.moved_to:
-            record = record.moving(None)
         self._end(record, source, answer)
 
     def _end(
@@ -142,6 +149,11 @@ class Visits:
     def _known(self, source: Source) -> SourceRecord:
         known = self._crawl.state.sources.find(source.url)
         return replace(known or SourceRecord(url=source.url, kind=""), kind=source.kind)
+
+
+def _at_home(record: SourceRecord) -> SourceRecord:
+    """Forget the address that a source settled at: its next visit begins at the declared one."""
+    return record.moving(None) if record.move_settled else record
 
 
 def _asked(request: Request) -> str:

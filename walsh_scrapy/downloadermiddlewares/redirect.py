@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from scrapy.downloadermiddlewares.redirect import RedirectMiddleware as ScrapyRedirectMiddleware
 
+from walsh_scrapy.policy.urls import followed
+
 if TYPE_CHECKING:
     from typing import Self
 
@@ -26,6 +28,13 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
         middleware = cls(crawler.settings)
         middleware.crawler = crawler
         return middleware
+
+    def process_response(self, request: Request, response: Response) -> Request | Response:  # type: ignore[override]
+        """Follow a redirect to its address in the spelling in which all are asked for."""
+        location = response.headers.get("Location")
+        if location is not None and (target := followed(request.url, location)):
+            response.headers["Location"] = target
+        return super().process_response(request, response)
 
     def handle_referer(self, request: Request, response: Response) -> None:  # noqa: ARG002
         """Leave the Referer out, and the slot of the host that redirected."""

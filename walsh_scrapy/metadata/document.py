@@ -28,6 +28,7 @@ Element: TypeAlias = Mapping[str, object]
 _REFERENCE: Final = re.compile(rb"&#(?:x([0-9a-fA-F]{1,8})|([0-9]{1,8}));")
 _REFERENCES: Final = re.compile(rb"(?:&#(?:x[0-9a-fA-F]{1,8}|[0-9]{1,8});)+")
 _UNKNOWN: Final = "\ufffd"
+_CLOSED: Final = re.compile(rb"</(?:\w+:)?(?:rss|feed|rdf|channel)\s*>", re.IGNORECASE)
 _OPENED: Final = re.compile(rb"<(?:item|entry)[\s>]")
 
 
@@ -39,6 +40,7 @@ class Document:
     channel: Element  #: what stands outside the entries
     entries: tuple[Element, ...]
     breaks_off: bool  #: it ends inside its last entry
+    is_whole: bool  #: it is closed: nothing of it was lost on its way
 
 
 def parse(body: bytes, *, url: str, content_type: str | None) -> Document:
@@ -59,6 +61,7 @@ def parse(body: bytes, *, url: str, content_type: str | None) -> Document:
         channel=dict(parser.feeddata),
         entries=tuple(dict(entry) for entry in parser.entries),
         breaks_off=isinstance(parser, LooseParser) and _breaks_off(body),
+        is_whole=isinstance(parser, StrictParser) or _CLOSED.search(body) is not None,
     )
 
 

@@ -38,4 +38,5 @@ class Feed:
     update_frequency: int | None = None  #: fetches per period, 1 or more
     skip_hours: frozenset[int] = frozenset()  #: 0 to 23, UTC
     skip_days: frozenset[str] = frozenset()  #: English names, such as "Sunday"
+    is_whole: bool = True  #: False for a document that was cut off on its way
     expired: bool = False  #: JSON Feed: the feed says it will never be updated again

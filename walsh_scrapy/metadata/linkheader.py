@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterable
 from typing import Final
-from urllib.parse import urlsplit
 
 from walsh_scrapy.metadata.mediatypes import is_feed, is_markdown
 from walsh_scrapy.policy.urls import followed, host_of
@@ -19,10 +18,9 @@ def markdown_alternates(values: Iterable[str], url: str) -> tuple[str, ...]:
     """Return the addresses at which `Link` headers of `url` say the page is to be had as markdown.
 
     `Link: </page.md>; rel="alternate"; type="text/markdown"`. Only those on the page's own host:
-    nobody declared another. Not `llms-full.txt`: that is the pages themselves (R6, R9).
+    nobody declared another.
     """
-    found = _alternates(values, url, is_markdown)
-    return tuple(each for each in found if not urlsplit(each).path.endswith("/llms-full.txt"))
+    return _alternates(values, url, is_markdown)
 
 
 def feed_alternates(values: Iterable[str], url: str) -> tuple[str, ...]:
@@ -45,11 +43,14 @@ def _alternates(
 
 
 def _links(value: str) -> Iterable[tuple[str, dict[str, str]]]:
-    for target in _TARGET.finditer(value):
+    """Give each target with its parameters; a `<` inside a quoted one is no target."""
+    end = 0
+    while target := _TARGET.search(value, end):
         parameters: dict[str, str] = {}
         end = target.end()
         while parameter := _PARAMETER.match(value, end):
             end = parameter.end()
             text = (parameter[2] or "").strip('"')
             parameters.setdefault(parameter[1].lower(), text)  # the first counts (3.3)
-        yield target[1].strip(), parameters
+        if "anchor" not in parameters:  # that would be a link of another page (3.2)
+            yield target[1].strip(), parameters

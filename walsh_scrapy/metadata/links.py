@@ -5,6 +5,7 @@ from typing import Final
 from urllib.parse import quote, urljoin, urlsplit
 
 _WEB: Final = re.compile(r"https?://", re.IGNORECASE)
+_USER_INFO: Final = re.compile(r"\A//[^/?#\\]*@")  # a name and a password are nobody's to keep
 _SPACE: Final = re.compile(r"\s")
 _INSIDE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
@@ -33,4 +34,4 @@ def web_url(link: object, base: str) -> str | None:
     if not known:
         return None
     scheme, _, rest = _SPACE.sub(lambda space: quote(space[0]), url).partition(":")
-    return f"{scheme.lower()}:{rest}"
+    return f"{scheme.lower()}:{_USER_INFO.sub('//', rest, count=1)}"

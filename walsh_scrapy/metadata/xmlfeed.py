@@ -27,6 +27,7 @@ def read_xml(body: bytes, *, url: str, content_type: str | None) -> Feed:
         update_frequency=hints.update_frequency(channel),
         skip_hours=hints.skip_hours(channel),
         skip_days=hints.skip_days(channel),
+        is_whole=document.is_whole,
     )
 
 

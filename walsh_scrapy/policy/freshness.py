@@ -119,4 +119,5 @@ def due_again(
     wishes = wishes or Wishes()
     doublings = min(max(failures - 1, 0), 40)
     interval = max(least * 2.0**doublings, asked, wishes.interval)
-    return wishes.opens(visited_at + min(interval, max(LONGEST_REVISIT, least)))
+    latest = visited_at + max(LONGEST_REVISIT, least)
+    return min(wishes.opens(min(visited_at + interval, latest)), latest)

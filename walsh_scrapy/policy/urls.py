@@ -118,10 +118,17 @@ def followed(url: str, location: bytes) -> str | None:
     None where it leads nowhere that can be asked. Never raises.
     """
     try:
-        target = safe_url_string(wire_url(urljoin(url, location.decode("latin-1"))))
+        target = safe_url_string(wire_url(urljoin(url, _text(location))))
     except ValueError:
         return None
     return target if origin_of(target).startswith(("http://", "https://")) else None
+
+
+def _text(header: bytes) -> str:
+    try:
+        return header.decode()
+    except UnicodeDecodeError:
+        return header.decode("latin-1")
 
 
 @lru_cache(maxsize=4096)

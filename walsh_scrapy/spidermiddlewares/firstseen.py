@@ -16,7 +16,6 @@ from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import Denied, NotDue, NotModified, RequestDeferred, reason_of
 from walsh_scrapy.items import EntryItem, InvalidItem, check
 from walsh_scrapy.metadata.feeds import Feed, NotAFeed
-from walsh_scrapy.policy.freshness import Wishes
 from walsh_scrapy.state.sources import EntryRecord
 from walsh_scrapy.visits import Visits
 
@@ -31,6 +30,10 @@ if TYPE_CHECKING:
     from walsh_scrapy.sources import Source
 
 logger = logging.getLogger(__name__)
+
+
+#: What a spider's document says of itself, if the spider does not hand it on.
+NOTHING_SAID = Feed(title=None, language=None, entries=())
 
 
 class FirstSeenMiddleware:
@@ -65,20 +68,22 @@ class FirstSeenMiddleware:
         """Commit what a response gave; hand on requests, and items never seen before."""
         request = meta.asked_by(response)
         source = meta.source(request)
-        wishes, found, goes_on = Wishes(), list[EntryItem](), False
+        feed, found, goes_on = NOTHING_SAID, list[EntryItem](), False
         async for item in result:
             if source is not None and isinstance(item, EntryItem):
                 found.append(item)
             elif isinstance(item, Feed):
-                wishes = Wishes.of(item)
+                feed = item
             elif isinstance(item, Request):
                 goes_on |= source is not None and meta.source(item) == source
                 yield self._watched(item)
             elif not self._closed or _is_valid(item):
                 yield item
+        if goes_on and source is not None:
+            self._visits.passed_by(source, request, response)
         # What an errback returns comes by here as well, and so does an end in an error.
         if source is not None and not goes_on and request not in self._over:
-            for item in self._commit(source, response, wishes, found):
+            for item in self._commit(source, response, feed, found):
                 yield item
 
     def process_spider_exception(
@@ -99,7 +104,7 @@ class FirstSeenMiddleware:
         return item
 
     def _commit(
-        self, source: Source, response: Response, wishes: Wishes, found: list[EntryItem]
+        self, source: Source, response: Response, feed: Feed, found: list[EntryItem]
     ) -> list[EntryItem]:
         now = self._crawl.now()
         seen = datetime.fromtimestamp(int(now), UTC).isoformat().replace("+00:00", "Z")
@@ -109,7 +114,7 @@ class FirstSeenMiddleware:
             if _is_valid(item):
                 valid.setdefault(item.key, item)  # written twice in one document, it is one entry
         records = [_record(item, source.url, now) for item in valid.values()]
-        new = self._visits.fetched(source, meta.asked_by(response), response, wishes, records)
+        new = self._visits.fetched(source, meta.asked_by(response), response, feed, records)
         self._crawler.stats.inc_value("walsh/entries/known", len(valid) - len(new))
         self._crawler.stats.inc_value("walsh/entries/new", len(new))
         return [item for key, item in valid.items() if key in new]

@@ -12,7 +12,7 @@ from scrapy import Request
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import Denied
-from walsh_scrapy.negotiation import announced_by
+from walsh_scrapy.negotiation import announced_by, is_dump
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.sources import declared_urls
 
@@ -50,6 +50,9 @@ class ScopeMiddleware:
         """Deny what nobody declared; a redirect of a declared target is part of it."""
         if meta.rank(request) is Rank.TARGET and not self._is_declared(request):
             raise Denied("scope", f"{request.url} is no declared target (R6)")
+        source = meta.source(request)
+        if source is not None and source.kind == "llms" and is_dump(request.url):
+            raise Denied("scope", f"{request.url} is the pages themselves, and no index (R6, R9)")
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Let declared targets in."""

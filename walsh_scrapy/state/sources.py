@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import bindparam, delete, func, or_, select, update
 
-from walsh_scrapy.policy.freshness import NEVER, Wishes
+from walsh_scrapy.policy.freshness import LONGEST_REVISIT, NEVER, Wishes
 from walsh_scrapy.policy.moves import Move
 from walsh_scrapy.state.rows import row_of
 from walsh_scrapy.state.tables import entries, sources
@@ -57,7 +57,11 @@ class SourceRecord:
 
     def due_from(self, now: float) -> float:
         """Return the first moment from ``now`` at which the source may be asked for."""
-        return self.wishes.opens(max(self.due_at, now)) if self.due_at < NEVER else NEVER
+        if self.due_at == NEVER:
+            return NEVER
+        soonest = max(self.due_at, now)
+        latest = (self.fetched_at or 0.0) + LONGEST_REVISIT
+        return min(self.wishes.opens(soonest), max(soonest, latest))
 
     @property
     def address(self) -> str:
