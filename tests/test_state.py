@@ -71,6 +71,29 @@ def test_a_dead_holders_lease_runs_out(opened, clock):
     assert theirs.take("a.example", spacing=1.0, timeout=60.0) == 0.0
 
 
+def test_who_gives_back_too_late_does_not_give_back_anothers_lease(opened, clock):
+    """As a process that was stopped for longer than its lease."""
+    stopped, ours, theirs = (opened().ledger for _ in range(3))
+    assert stopped.take("a.example", spacing=1.0, timeout=60.0) == 0.0
+    clock.at = 165.0
+    assert ours.take("a.example", spacing=1.0, timeout=60.0) == 0.0
+    clock.at = 166.0
+    stopped.release("a.example", 1.0, EXCHANGE)
+    clock.at = 170.0
+    assert theirs.take("a.example", spacing=1.0, timeout=60.0) == 1.0, "ours is out"
+    ours.release("a.example", 1.0, EXCHANGE)
+    clock.at = 171.0
+    assert theirs.take("a.example", spacing=1.0, timeout=60.0) == 0.0
+
+
+def test_a_hold_is_written_with_the_end_that_it_follows(opened, clock):
+    ours, theirs = opened().ledger, opened().ledger
+    ours.take("a.example", 1.0, 60.0)
+    clock.at = 101.0
+    ours.release("a.example", 1.0, EXCHANGE, lambda times, now: times.held(now, 30.0))
+    assert theirs.find("a.example").rest == 30.0
+
+
 def test_a_hold_is_seen_by_everyone_and_outlives_a_lease(opened, clock):
     ours, theirs = opened().ledger, opened().ledger
     ours.take("a.example", 1.0, 60.0)
@@ -219,6 +242,7 @@ def test_a_state_of_the_first_version_is_brought_up_to_date_and_loses_nothing(ur
         connection.execute(text("DROP INDEX entries_by_source"))
         for name in added:
             connection.execute(text(f"ALTER TABLE sources DROP COLUMN {name}"))
+        connection.execute(text("ALTER TABLE hosts DROP COLUMN holder"))
         connection.execute(text("UPDATE schema_version SET version = 1"))
     for _ in range(2):
         with contextlib.closing(State(url)) as state:

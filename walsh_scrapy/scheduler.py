@@ -102,9 +102,10 @@ class Scheduler(BaseScheduler):
         self._handed_out.add(picked[1])
         return picked[1]
 
-    def spider_error(self, response: Response | Failure) -> None:
+    def spider_error(self, response: Response | Failure | None) -> None:
         """End the crawl when an answer that targets wait for cannot be kept, as on a full disk."""
-        if meta.rank(meta.asked_by(response)) is not Rank.TARGET:
+        # What goes wrong in a spider's start() has no response.
+        if response is not None and meta.rank(meta.asked_by(response)) is not Rank.TARGET:
             closing = self._crawler.engine.close_spider_async(reason="gate_failed")
             self._closing = asyncio.ensure_future(closing)
 

@@ -118,14 +118,15 @@ class Visits:
         count: str | None = None,
     ) -> frozenset[str]:
         now = self._crawl.now()
-        self._stats.inc_value(f"walsh/sources/{count or record.outcome}")
         record = replace(
             record,
             fetched_at=now,
             status=answer.status if answer is not None else None,
             due_at=NEVER if record.outcome == "gone" else self._due(record, source, answer, now),
         )
-        return self._crawl.state.sources.commit(record, entries)
+        new = self._crawl.state.sources.commit(record, entries)
+        self._stats.inc_value(f"walsh/sources/{count or record.outcome}")
+        return new
 
     def _due(
         self, record: SourceRecord, source: Source, answer: Response | None, now: float

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.asyncio import sleep
 
 from walsh_scrapy import meta
@@ -13,6 +14,7 @@ from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import RequestDeferred
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.pacing import spacing
+from walsh_scrapy.refusals import hold_after
 from walsh_scrapy.scheduler import scheduler_of
 from walsh_scrapy.state.wirelog import Exchange
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
+
+    from walsh_scrapy.state.hosts import Decision
 
 logger = logging.getLogger(__name__)
 
@@ -56,13 +60,20 @@ class PacingMiddleware:
         return None
 
     async def process_response(self, request: Request, response: Response) -> Response:
-        """Give the host back: its spacing counts from now, the end of the exchange (ruling 2)."""
-        self._release(request, response.status, "")
+        """Give the host back: its spacing counts from now, the end of the exchange (ruling 2).
+
+        A hold is written with it: a crawl that dies the next moment has not forgotten it.
+        """
+        retry_after = response.headers.get("Retry-After")
+        hold = hold_after(self._crawl, request, response.status, retry_after)
+        self._release(request, response.status, "", hold)
         return response
 
     async def process_exception(self, request: Request, exception: Exception) -> None:
         """Give the host back after an exchange that failed."""
-        self._release(request, None, f"{type(exception).__name__}: {exception}"[:500])
+        ignored = isinstance(exception, IgnoreRequest)
+        hold = None if ignored else hold_after(self._crawl, request, 0)
+        self._release(request, None, f"{type(exception).__name__}: {exception}"[:500], hold)
 
     def _wait_for(self, request: Request, host: str) -> float:
         """Take the host's lease; return 0, or the seconds until it may be asked for again."""
@@ -81,7 +92,9 @@ class PacingMiddleware:
         self._crawler.stats.inc_value("walsh/pacing/deferred")
         raise RequestDeferred(until, f"{host} may not be asked before {format_moment(until)}")
 
-    def _release(self, request: Request, status: int | None, error: str) -> None:
+    def _release(
+        self, request: Request, status: int | None, error: str, hold: Decision | None
+    ) -> None:
         taken_at = self._out.pop(request, None)
         if taken_at is None:
             return
@@ -91,6 +104,8 @@ class PacingMiddleware:
         gates = "; ".join(f"{gate}: {answer}" for gate, answer in meta.gates(request).items())
         sent_at = self._crawl.now() - latency
         exchange = Exchange(sent_at, host, request.url, gates, status, latency, error)
-        standing = self._crawl.state.ledger.release(host, interval, exchange)
+        standing = self._crawl.state.ledger.release(host, interval, exchange, hold)
+        if hold:
+            request.meta[meta.HELD] = standing.times.hold_until - standing.now
         if scheduler := scheduler_of(self._crawler):
             scheduler.wait(host, standing.rest, interval)

@@ -25,6 +25,7 @@ class HostTimes:
     hold_until: float = 0.0
     lease_since: float = 0.0  #: when a process took the host for one request
     lease_until: float = 0.0
+    holder: str = ""  #: the process that took it
     strikes: int = 0  #: bursts of 429 and 503 in a row (R5)
     struck_at: float = 0.0
 
@@ -62,13 +63,23 @@ class HostTimes:
             lease_until=self.lease_until - lease_ahead,
         )
 
-    def leased(self, now: float, timeout: float) -> HostTimes:
+    def leased(self, now: float, timeout: float, holder: str = "") -> HostTimes:
         """Return this line with the host taken for one request of at most ``timeout`` seconds."""
-        return replace(self, lease_since=now, lease_until=now + timeout + LEASE_MARGIN)
+        until = now + timeout + LEASE_MARGIN
+        return replace(self, lease_since=now, lease_until=until, holder=holder)
 
-    def released(self, ended: float, interval: float) -> HostTimes:
-        """Return this line after the exchange: spacing counts from its end (ruling 2)."""
-        return replace(self, ended=ended, interval=interval, lease_since=0.0, lease_until=0.0)
+    def released(self, ended: float, interval: float, holder: str = "") -> HostTimes:
+        """Return this line after the exchange: spacing counts from its end (ruling 2).
+
+        A process that was stopped for longer than its lease may come back while another has the
+        host: it notes its end, and leaves the other's lease alone.
+        """
+        if self.holder != holder:
+            last = ended if self.ended is None else max(self.ended, ended)
+            return replace(self, ended=last, interval=max(self.interval, interval))
+        return replace(
+            self, ended=ended, interval=interval, lease_since=0.0, lease_until=0.0, holder=""
+        )
 
     def widened(self, interval: float) -> HostTimes:
         """Return this line with a spacing of at least ``interval``."""

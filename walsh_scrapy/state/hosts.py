@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import fields
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from uuid import uuid4
 
 from sqlalchemy import bindparam, or_, select, update
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from walsh_scrapy.state.database import Database
+
+#: Of ``policy``: a host's line and the present, to its new line.
+Decision: TypeAlias = "Callable[[HostTimes, float], HostTimes]"
 
 _NAMES: Final = tuple(field.name for field in fields(HostTimes))
 
@@ -69,6 +73,7 @@ class Ledger:
     def __init__(self, database: Database, clock: Callable[[], float]) -> None:
         self._database = database
         self._clock = clock
+        self._holder = uuid4().hex
         self._lines: OrderedDict[str, _Line] = OrderedDict()
 
     def intervals(self, above: float) -> dict[str, float]:
@@ -103,22 +108,29 @@ class Ledger:
             nonlocal wait
             is_ready = times.ready_at(spacing) <= now
             wait = 0.0 if is_ready else times.look_again_at(now, spacing) - now
-            return times.leased(now, timeout) if is_ready else times
+            return times.leased(now, timeout, self._holder) if is_ready else times
 
         self.change(host, leased)
         return wait
 
-    def release(self, host: str, interval: float, exchange: Exchange) -> Standing:
+    def release(
+        self, host: str, interval: float, exchange: Exchange, hold: Decision | None = None
+    ) -> Standing:
         """Give a host back at the end of an exchange, and log that in the same transaction.
 
-        ``interval`` is the host's spacing from now on.
+        ``interval`` is the host's spacing from now on; ``hold`` decides what else follows.
         """
-        return self.change(host, lambda times, now: times.released(now, interval), exchange)
+
+        def released(times: HostTimes, now: float) -> HostTimes:
+            back = times.released(now, interval, self._holder)
+            return hold(back, now) if hold else back
+
+        return self.change(host, released, exchange)
 
     def change(
         self,
         host: str,
-        decide: Callable[[HostTimes, float], HostTimes],
+        decide: Decision,
         exchange: Exchange | None = None,
     ) -> Standing:
         """Let a decision of ``policy`` rewrite a host's line, and return the new line.

@@ -28,7 +28,7 @@ def migrate(connection: Connection, found: int) -> bool:
     return True
 
 
-def _what_feeds_wish_and_where_they_moved(connection: Connection) -> None:
+def _wishes_moves_and_holders(connection: Connection) -> None:
     for name in (
         "status",
         "wished_interval",
@@ -39,6 +39,7 @@ def _what_feeds_wish_and_where_they_moved(connection: Connection) -> None:
         "move_settled",
     ):
         _add_column(connection, tables.sources, name)
+    _add_column(connection, tables.hosts, "holder")
     _add_index(connection, tables.entries, "entries_by_source")
 
 
@@ -54,5 +55,5 @@ def _add_index(connection: Connection, table: Table, name: str) -> None:
 
 #: By the version that each step starts from.
 _STEPS: Final[Mapping[int, Callable[[Connection], None]]] = {
-    1: _what_feeds_wish_and_where_they_moved,
+    1: _wishes_moves_and_holders,
 }

@@ -35,6 +35,7 @@ hosts = Table(
     Column("hold_until", Double, nullable=False, default=0.0),
     Column("lease_since", Double, nullable=False, default=0.0),
     Column("lease_until", Double, nullable=False, default=0.0),
+    Column("holder", String(32), nullable=False, server_default=""),
     Column("strikes", Integer, nullable=False, default=0),
     Column("struck_at", Double, nullable=False, default=0.0),
     # Every change counts up: an update names the revision it read, so two holders cannot both win.
