@@ -23,13 +23,12 @@ def pages(result):
     return [path for path in paths(result.log) if not path.endswith("/robots.txt")]
 
 
-@pytest.mark.parametrize("robots", ["User-agent: *\nDisallow: /\n"])
 def test_where_the_new_address_is_denied_the_declared_one_is_asked_again(
-    loopback_web, crawl, again, robots
+    loopback_web, crawl, again
 ):
     web = loopback_web(
         site("old.example", feed=[redirect("http://new.example/feed"), feed()]),
-        site("new.example", robots),
+        site("new.example", "User-agent: *\nDisallow: /\n"),
     )
     sources = ["http://old.example/feed"]
     crawl(web, sources=sources)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -16,6 +15,7 @@ from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import Denied, NotDue, NotModified, RequestDeferred, reason_of
 from walsh_scrapy.items import EntryItem, InvalidItem, check
 from walsh_scrapy.metadata.feeds import Feed, NotAFeed
+from walsh_scrapy.policy.moments import rfc3339
 from walsh_scrapy.state.sources import EntryRecord
 from walsh_scrapy.visits import Visits
 
@@ -107,7 +107,7 @@ class FirstSeenMiddleware:
         self, source: Source, response: Response, feed: Feed, found: list[EntryItem]
     ) -> list[EntryItem]:
         now = self._crawl.now()
-        seen = datetime.fromtimestamp(int(now), UTC).isoformat().replace("+00:00", "Z")
+        seen = rfc3339(now)
         valid: dict[str, EntryItem] = {}
         for item in found:
             item.first_seen = seen
