@@ -85,6 +85,36 @@ def test_spacings_known_from_earlier_count_before_a_host_was_asked():
     assert drain(frontier)[0] == "slow"
 
 
+def test_a_host_that_nothing_is_asked_of_is_forgotten_but_for_its_spacing():
+    frontier = Frontier()
+    frontier.push("slow.example", "slow1")
+    frontier.pop(0.0)
+    frontier.wait("slow.example", 10.0, interval=10.0)
+    frontier.push("many.example", "many1")
+    frontier.push("many.example", "many2")
+    frontier.pop(20.0)
+    assert set(frontier._hosts) == {"many.example"}
+    frontier.push("slow.example", "slow2")
+    assert drain(frontier, 20.0) == ["slow2", "many2"]
+
+
+def test_a_rest_is_kept_while_nothing_is_asked_of_the_host():
+    frontier = Frontier()
+    frontier.wait("a.example", 10.0)
+    assert frontier.pop(9.0) is None
+    frontier.push("a.example", "a1")
+    assert frontier.pop(9.0) is None
+    assert frontier.next_at() == 10.0
+
+
+def test_what_is_closed_stays_closed_while_nothing_is_asked_of_the_host():
+    frontier = Frontier()
+    frontier.restrict(Rank.ROBOTS, "a.example")
+    assert frontier.pop(5.0) is None
+    frontier.push("a.example", "target")
+    assert frontier.pop(5.0) is None
+
+
 def test_a_run_begins_with_most_work_and_with_who_waited_longest():
     waiting = [
         ("few.example", 5.0, "f"),

@@ -32,7 +32,7 @@ class _Host(Generic[T]):
     ready_at: float = 0.0
     interval: float = 1.0
     open_to: int = Rank.TARGET  #: the highest rank that may be asked for now
-    turn: int = 0  #: counts the host's changes: a heap entry with an older turn is void
+    turn: int = 0  #: the number of the host's last change: heap entries with others are void
     is_awake: bool = False  #: its time has come; only a closed rank may keep it still
 
     def work(self) -> float:
@@ -43,15 +43,17 @@ class _Host(Generic[T]):
 class Frontier(Generic[T]):
     """Waiting requests by host, with the hosts that are ready apart from those that wait.
 
-    Each operation costs the logarithm of the number of hosts. ``intervals`` are the spacings of
-    hosts known from earlier; a host that is not among them is taken to want a second.
+    Each operation costs the logarithm of the number of hosts, and a host that nothing more is
+    asked of is forgotten when its rest is over. ``intervals`` are the spacings of hosts known from
+    earlier; a host that is not among them is taken to want a second.
     """
 
     def __init__(self, intervals: Mapping[str, float] | None = None) -> None:
-        self._intervals = intervals or {}
+        self._intervals = dict(intervals or {})
         self._hosts: dict[str, _Host[T]] = {}
         self._ready: list[tuple[float, int, int, str]] = []  # most work first, then first come
         self._waiting: list[tuple[float, int, str]] = []  # soonest first
+        self._idle: list[tuple[float, int, str]] = []  # asked for nothing more; soonest first
         self._closed: dict[str, None] = {}  # ready, but for a rank that is not open
         self._open_to: int = Rank.TARGET
         self._size = 0
@@ -73,8 +75,8 @@ class Frontier(Generic[T]):
         self._wake(now)
         while self._ready:
             _, _, turn, host = heapq.heappop(self._ready)
-            record = self._hosts.get(host)
-            if record is None or record.turn != turn:
+            record = self._current(host, turn)
+            if record is None:
                 continue
             if not self._is_open(record):
                 self._closed[host] = None
@@ -89,8 +91,8 @@ class Frontier(Generic[T]):
         """Let a host rest until ``ready_at``; ``interval`` is its spacing, for the order."""
         record = self._host(host)
         record.ready_at = ready_at
-        if interval is not None:
-            record.interval = interval
+        if interval is not None and interval != record.interval:
+            record.interval = self._intervals[host] = interval
         self._place(host, record)
 
     def awake(self, now: float) -> int:
@@ -102,21 +104,20 @@ class Frontier(Generic[T]):
         """Return when the next waiting host is ready, or None if none waits."""
         while self._waiting:
             ready_at, turn, host = self._waiting[0]
-            if self._hosts[host].turn == turn:
+            if self._current(host, turn):
                 return ready_at
             heapq.heappop(self._waiting)
         return None
 
     def restrict(self, rank: Rank, host: str | None = None) -> None:
         """Hand out nothing above ``rank``, of one host or (None) of all, until told otherwise."""
-        if host is None:
-            self._open_to = rank
-            reopened = list(self._closed)
-        else:
-            self._host(host).open_to = rank
-            reopened = [host] if host in self._closed else []
-        for name in reopened:
-            del self._closed[name]
+        if host is not None:
+            record = self._host(host)
+            record.open_to = rank
+            self._place(host, record)
+            return
+        self._open_to = rank
+        for name in list(self._closed):
             self._place(name, self._hosts[name])
 
     def _host(self, name: str) -> _Host[T]:
@@ -129,21 +130,30 @@ class Frontier(Generic[T]):
 
     def _place(self, host: str, record: _Host[T]) -> None:
         """Put a host where its queue, its time and what is open say; older entries are void."""
-        record.turn += 1
+        record.turn = next(self._order)
         self._awake -= record.is_awake
         record.is_awake = False
         self._closed.pop(host, None)
-        if record.queue:
-            heapq.heappush(self._waiting, (record.ready_at, record.turn, host))
+        heap = self._waiting if record.queue else self._idle
+        heapq.heappush(heap, (record.ready_at, record.turn, host))
 
     def _wake(self, now: float) -> None:
         while self._waiting and self._waiting[0][0] <= now:
             _, turn, host = heapq.heappop(self._waiting)
-            record = self._hosts[host]
-            if record.turn == turn:
+            if record := self._current(host, turn):
                 record.is_awake = True
                 self._awake += 1
                 heapq.heappush(self._ready, (-record.work(), next(self._order), turn, host))
+        while self._idle and self._idle[0][0] <= now:
+            _, turn, host = heapq.heappop(self._idle)
+            record = self._current(host, turn)
+            if record and record.open_to == Rank.TARGET:
+                del self._hosts[host]
+
+    def _current(self, host: str, turn: int) -> _Host[T] | None:
+        """Return a host if nothing happened to it since a heap entry of ``turn`` was made."""
+        record = self._hosts.get(host)
+        return record if record and record.turn == turn else None
 
 
 def in_turn(waiting: Iterable[tuple[str, float, T]], intervals: Mapping[str, float]) -> list[T]:
