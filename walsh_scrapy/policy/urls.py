@@ -150,6 +150,7 @@ def _suffixes() -> TLDExtract:
     return TLDExtract(suffix_list_urls=(), cache_dir=None)
 
 
+@lru_cache(maxsize=1024)
 def _parse(url: str) -> _Url | None:
     text = url.strip(_TRIM).translate(_INSIDE)
     start = _SCHEME.match(text)

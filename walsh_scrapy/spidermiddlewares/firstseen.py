@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 #: What a spider's document says of itself, if the spider does not hand it on.
 NOTHING_SAID = Feed(title=None, language=None, entries=())
 
+_as_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: json.dumps makes one an item
+
 
 class FirstSeenMiddleware:
     """Brings every request for a source to an end in the record, whatever came of it.
@@ -159,7 +161,7 @@ class FirstSeenMiddleware:
 
 
 def _record(item: EntryItem, source_url: str, now: float) -> EntryRecord:
-    exported = json.dumps(item.exported(), ensure_ascii=False)
+    exported = _as_json(item.exported())
     return EntryRecord(item.key, item.full_key, source_url, item.kind, now, exported)
 
 
