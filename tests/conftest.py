@@ -15,8 +15,13 @@ SERVER = "postgresql+psycopg://postgres@127.0.0.1:5432/test"
 def url(request, tmp_path):
     """The URL of an empty database of each kind."""
     if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'folder' / 'state.sqlite3'}"
-        return
+        return f"sqlite:///{tmp_path / 'folder' / 'state.sqlite3'}"
+    return request.getfixturevalue("postgresql_url")
+
+
+@pytest.fixture
+def postgresql_url():
+    """The URL of an empty database on the PostgreSQL of this machine."""
     name = f"walsh_{uuid.uuid4().hex}"
     server = create_engine(
         SERVER, isolation_level="AUTOCOMMIT", connect_args={"connect_timeout": 2}

@@ -5,8 +5,9 @@ import sqlite3
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import insert, inspect, select, text
+from sqlalchemy import create_engine, insert, inspect, select, text
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.pool import NullPool
 
 from walsh_scrapy.policy.availability import RobotsCopy
 from walsh_scrapy.policy.pacing import HostTimes
@@ -243,6 +244,7 @@ def test_a_state_of_the_first_version_is_brought_up_to_date_and_loses_nothing(ur
         for name in added:
             connection.execute(text(f"ALTER TABLE sources DROP COLUMN {name}"))
         connection.execute(text("ALTER TABLE hosts DROP COLUMN holder"))
+        connection.execute(text("DROP TABLE choices"))
         connection.execute(text("UPDATE schema_version SET version = 1"))
     for _ in range(2):
         with contextlib.closing(State(url)) as state:
@@ -251,6 +253,17 @@ def test_a_state_of_the_first_version_is_brought_up_to_date_and_loses_nothing(ur
         assert connection.scalar(select(schema_version.c.version)) == SCHEMA_VERSION
         indexes = inspect(connection).get_indexes("entries")
         assert "entries_by_source" in [index["name"] for index in indexes]
+
+
+def test_a_state_of_the_second_version_gets_what_its_first_ones_lack(url):
+    with contextlib.closing(State(url)) as state:
+        state.ledger.take("a.example", spacing=1.0, timeout=60.0)
+    with contextlib.closing(Database(url)) as database, database.write() as connection:
+        connection.execute(text("ALTER TABLE hosts DROP COLUMN holder"))
+        connection.execute(text("DROP TABLE choices"))
+        connection.execute(text("UPDATE schema_version SET version = 2"))
+    with contextlib.closing(State(url)) as state:
+        assert state.ledger.take("a.example", spacing=1.0, timeout=60.0) > 0.0
 
 
 def test_the_wire_log_keeps_thirty_days(url):
@@ -301,3 +314,88 @@ def test_a_password_is_never_shown():
     with pytest.raises(StateError) as refused:
         State("postgresql+psycopg://me:secret@127.0.0.1:1/none")
     assert "secret" not in str(refused.value)
+
+
+def test_a_state_is_paced_by_another_unit_once_all_hosts_have_rested(opened, clock):
+    state = opened()
+    state.ledger.pace_by("host")
+    state.ledger.take("www.a.example", spacing=1.0, timeout=60.0)
+    refused = r"paced by host, and 1 of its hosts rest.*set WALSH_PACE_BY = 'host'"
+    with pytest.raises(StateError, match=refused):
+        opened().ledger.pace_by("domain")
+    clock.at = 101.0
+    state.ledger.release("www.a.example", 3.0, EXCHANGE, lambda times, now: times.held(now, 9.0))
+    clock.at = 109.0
+    opened().ledger.pace_by("host")
+    with pytest.raises(StateError):
+        opened().ledger.pace_by("domain")
+    clock.at = 110.5
+    opened().ledger.pace_by("domain")
+    opened().ledger.pace_by("host")
+
+
+def test_what_fails_in_use_is_told_in_a_sentence_and_raised_as_the_caller_says(tmp_path):
+    told = []
+
+    def failed(error):
+        told.append(str(error))
+        return LookupError()
+
+    path = tmp_path / "state.sqlite3"
+    with contextlib.closing(State(f"sqlite:///{path}", failed=failed)) as state:
+        with contextlib.closing(sqlite3.connect(path)) as other, other:
+            other.execute("DROP TABLE robots")
+        with pytest.raises(LookupError):
+            state.robots.find("http://a.example:80")
+    assert "no such table: robots" in told[0]
+
+
+def test_a_lost_connection_is_made_anew_and_loses_nothing(postgresql_url):
+    with contextlib.closing(State(postgresql_url)) as state:
+        assert state.ledger.take("a.example", spacing=1.0, timeout=60.0) == 0.0
+        for _ in range(2):
+            lose_connections(postgresql_url)
+            source = SourceRecord(url="http://a.example/feed", kind="feed")
+            state.sources.commit(source, [entry("1")])
+            assert state.sources.find(source.url) is not None
+        assert state.sources.count_entries() == 1
+        assert state.ledger.take("a.example", spacing=1.0, timeout=60.0) > 0.0
+
+
+def test_a_connection_lost_within_a_transaction_undoes_it_and_is_a_passing_trouble(postgresql_url):
+    told = []
+
+    def failed(error):
+        told.append(error.is_passing)
+        return LookupError()
+
+    def interrupted(database):
+        with database.write() as connection:
+            connection.execute(insert(schema_version), {"version": 99})
+            lose_connections(postgresql_url)
+            connection.execute(insert(schema_version), {"version": 100})
+
+    with contextlib.closing(Database(postgresql_url, failed)) as database:
+        with pytest.raises(LookupError):
+            interrupted(database)
+        with database.read() as connection:
+            assert connection.scalars(select(schema_version.c.version)).all() == [SCHEMA_VERSION]
+    assert told == [True]
+
+
+def test_machines_that_share_a_database_share_its_clock(postgresql_url):
+    with contextlib.closing(Database(postgresql_url)) as database, database.read() as connection:
+        wanted = connection.scalar(text("SELECT extract(epoch FROM now())"))
+        assert database.now(connection) == pytest.approx(float(wanted), abs=60.0)
+
+
+def lose_connections(url):
+    """End all other connections to a database, as its server does when it is restarted."""
+    engine = create_engine(url, poolclass=NullPool)
+    with engine.connect() as connection:
+        connection.execute(
+            text(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        )

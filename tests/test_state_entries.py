@@ -162,7 +162,7 @@ def test_what_fails_within_a_snapshot_is_said_in_one_sentence(url, state):
 
 
 def test_a_password_is_not_in_what_is_shown(url):
-    from walsh_scrapy.state.database import shown
+    from walsh_scrapy.state.engines import shown
 
     assert "secret" not in shown("postgresql+psycopg://me:secret@127.0.0.1:1/none")
     assert Path(shown(url)).name == Path(url).name

@@ -140,11 +140,13 @@ def main(folder):
 
     import walsh_scrapy.downloadhandler
     from walsh_scrapy.crawl import Crawl
+    from walsh_scrapy.state.database import Database
     from walsh_scrapy.testing.sources import write_sources
 
     plan, clock = Plan(**json.load(sys.stdin)), LeapingSelector()
     web = walsh_scrapy.downloadhandler.DownloadHandler = MadeUpWeb(plan, clock)
     Crawl.now = staticmethod(lambda: EPOCH + clock.now)
+    Database.now = lambda _self, _connection: EPOCH + clock.now
     Crawl.ticks = staticmethod(lambda: clock.now)
     settings = get_project_settings()
     state = {"WALSH_STATE_URL": f"sqlite:///{folder}/walsh.sqlite3"}

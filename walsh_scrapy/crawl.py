@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
 from functools import cached_property
 from random import Random
@@ -10,8 +12,9 @@ from weakref import WeakKeyDictionary
 
 from scrapy import signals
 
-from walsh_scrapy.exceptions import refuse_to_start
+from walsh_scrapy.exceptions import RequestDeferred, refuse_to_start
 from walsh_scrapy.options import BadSetting, Options
+from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.urls import host_of, registrable_domain
 from walsh_scrapy.state import State, StateError
 
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
+logger = logging.getLogger(__name__)
+
 
 class Crawl:
     """One for each crawler; every gate asks ``Crawl.of`` for it."""
@@ -27,7 +32,8 @@ class Crawl:
     def __init__(self, options: Options, state: State) -> None:
         self.options = options
         self.state = state
-        self.random = Random()  # noqa: S311 - jitter, no secret
+        random = Random()  # noqa: S311 - jitter, no secret
+        self.backoff = Backoff(options.backoff_base, options.backoff_max, random)
 
     @classmethod
     def of(cls, crawler: Crawler) -> Crawl:
@@ -38,7 +44,9 @@ class Crawl:
         if crawler not in _crawls:
             try:
                 options = Options.from_settings(crawler.settings)
-                _crawls[crawler] = cls(options, State(options.state_url, cls.now))
+                state = State(options.state_url, failed=_Ending(crawler).state_failed)
+                state.ledger.pace_by(options.pace_by)
+                _crawls[crawler] = cls(options, state)
             except (BadSetting, StateError) as error:
                 refuse_to_start(error, log_file=crawler.settings["LOG_FILE"])
             crawler.signals.connect(_crawls[crawler].close, signal=signals.engine_stopped)
@@ -66,8 +74,38 @@ class Crawl:
 
     def close(self) -> None:
         """Prune the wire log and let go of the state."""
-        self.state.wirelog.prune(self.now())
+        try:
+            self.state.wirelog.prune(self.now())
+        except RequestDeferred:
+            logger.debug("the wire log was not pruned: the state cannot be used")
         self.state.close()
 
 
+class _Ending:
+    """Ends a crawl whose state fails: what it does next could not be paced, nor be remembered."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._is_told = False
+
+    def state_failed(self, error: StateError) -> Exception:
+        """Return what becomes of the request in hand: it is left, uncharged, to a later run."""
+        if not (error.is_passing or self._is_told):
+            self._is_told = True
+            logger.critical("%s", error)
+            end_crawl(self._crawler, "state_failed")
+        return RequestDeferred(Crawl.now(), str(error))
+
+
+def end_crawl(crawler: Crawler, reason: str) -> None:
+    """Let a crawl end before its time; ``scrapy crawl`` then exits with 1."""
+    _endings.append(asyncio.ensure_future(crawler.engine.close_spider_async(reason=reason)))
+
+
+def ended_early() -> bool:
+    """Tell whether something went so wrong in this process that a crawl had to end."""
+    return bool(_endings)
+
+
+_endings: list[asyncio.Future[None]] = []
 _crawls: WeakKeyDictionary[Crawler, Crawl] = WeakKeyDictionary()

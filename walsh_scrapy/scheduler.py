@@ -12,7 +12,7 @@ from scrapy.utils.asyncio import CallLaterResult, call_later
 from scrapy.utils.misc import build_from_crawler, load_object
 
 from walsh_scrapy import meta
-from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.crawl import Crawl, end_crawl
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.frontier import Frontier, Rank
 
@@ -46,7 +46,6 @@ class Scheduler(BaseScheduler):
         self._room = asyncio.Event()
         self._handed_out: WeakSet[Request] = WeakSet()
         self._timer: CallLaterResult | None = None
-        self._closing: asyncio.Future[None] | None = None
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -106,8 +105,7 @@ class Scheduler(BaseScheduler):
         """End the crawl when an answer that targets wait for cannot be kept, as on a full disk."""
         # What goes wrong in a spider's start() has no response.
         if response is not None and meta.rank(meta.asked_by(response)) is not Rank.TARGET:
-            closing = self._crawler.engine.close_spider_async(reason="gate_failed")
-            self._closing = asyncio.ensure_future(closing)
+            end_crawl(self._crawler, "gate_failed")
 
     def put_back(self, request: Request) -> None:
         """Keep a request until its host's turn comes (again), past the duplicate filter."""

@@ -10,8 +10,9 @@ from scrapy.exceptions import DownloadTimeoutError, IgnoreRequest
 
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.policy.backoff import is_refusal
 from walsh_scrapy.policy.durations import format_seconds
-from walsh_scrapy.refusals import is_refusal
+from walsh_scrapy.policy.frontier import Rank
 
 if TYPE_CHECKING:
     from typing import Self
@@ -42,7 +43,7 @@ class BackoffMiddleware:
 
     async def process_response(self, request: Request, response: Response) -> Request | Response:
         """Ask again after 429 and 503; for robots.txt after every server error (ruling 12)."""
-        if is_refusal(request, response.status):
+        if _is_refusal(request, response.status):
             most = self._crawl.options.max_retries
             return self._later(request, f"answered {response.status}", most) or response
         self._failing.pop(self._crawl.host(request.url), None)
@@ -50,7 +51,7 @@ class BackoffMiddleware:
 
     async def process_exception(self, request: Request, exception: Exception) -> Request | None:
         """Ask again for a robots.txt that got no answer at all."""
-        if isinstance(exception, IgnoreRequest) or not is_refusal(request, 0):
+        if isinstance(exception, IgnoreRequest) or not _is_refusal(request, 0):
             return None
         # A host that keeps us hanging does so again: once more, and the others get their turn.
         most = 1 if isinstance(exception, DownloadTimeoutError) else self._crawl.options.max_retries
@@ -68,3 +69,7 @@ class BackoffMiddleware:
         logger.info("%s %s; %s rests %s", request.url, what, host, rest)
         self._crawler.stats.inc_value("walsh/backoff/retried")
         return request.replace(dont_filter=True, meta={**request.meta, meta.ATTEMPT: attempt})
+
+
+def _is_refusal(request: Request, status: int) -> bool:
+    return is_refusal(status, for_robots=meta.rank(request) is Rank.ROBOTS)

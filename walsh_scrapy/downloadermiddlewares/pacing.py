@@ -6,15 +6,14 @@ import logging
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.asyncio import sleep
 
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import RequestDeferred
 from walsh_scrapy.policy.durations import format_moment
+from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import spacing
-from walsh_scrapy.refusals import hold_after
 from walsh_scrapy.scheduler import scheduler_of
 from walsh_scrapy.state.wirelog import Exchange
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from walsh_scrapy.state.hosts import Decision
+    from walsh_scrapy.policy.pacing import HostTimes
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +54,6 @@ class PacingMiddleware:
                 return request.replace(dont_filter=True)
             # Fetched from within another part of Scrapy, which knows no "later".
             await sleep(wait)
-        request.meta[meta.SENT_AT] = self._crawl.now()
         self._out[request] = self._crawl.ticks()
         return None
 
@@ -65,15 +63,12 @@ class PacingMiddleware:
         A hold is written with it: a crawl that dies the next moment has not forgotten it.
         """
         retry_after = response.headers.get("Retry-After")
-        hold = hold_after(self._crawl, request, response.status, retry_after)
-        self._release(request, response.status, "", hold)
+        self._release(request, response.status, retry_after=retry_after)
         return response
 
     async def process_exception(self, request: Request, exception: Exception) -> None:
         """Give the host back after an exchange that failed."""
-        ignored = isinstance(exception, IgnoreRequest)
-        hold = None if ignored else hold_after(self._crawl, request, 0)
-        self._release(request, None, f"{type(exception).__name__}: {exception}"[:500], hold)
+        self._release(request, None, f"{type(exception).__name__}: {exception}"[:500])
 
     def _wait_for(self, request: Request, host: str) -> float:
         """Take the host's lease; return 0, or the seconds until it may be asked for again."""
@@ -93,7 +88,11 @@ class PacingMiddleware:
         raise RequestDeferred(until, f"{host} may not be asked before {format_moment(until)}")
 
     def _release(
-        self, request: Request, status: int | None, error: str, hold: Decision | None
+        self,
+        request: Request,
+        status: int | None,
+        error: str = "",
+        retry_after: bytes | None = None,
     ) -> None:
         taken_at = self._out.pop(request, None)
         if taken_at is None:
@@ -104,8 +103,18 @@ class PacingMiddleware:
         gates = "; ".join(f"{gate}: {answer}" for gate, answer in meta.gates(request).items())
         sent_at = self._crawl.now() - latency
         exchange = Exchange(sent_at, host, request.url, gates, status, latency, error)
-        standing = self._crawl.state.ledger.release(host, interval, exchange, hold)
-        if hold:
-            request.meta[meta.HELD] = standing.times.hold_until - standing.now
+
+        def held(times: HostTimes, now: float) -> HostTimes:
+            return self._crawl.backoff.after(
+                times,
+                now,
+                now - latency,
+                status or 0,
+                None if retry_after is None else retry_after.decode("latin-1"),
+                for_robots=meta.rank(request) is Rank.ROBOTS,
+            )
+
+        standing = self._crawl.state.ledger.release(host, interval, exchange, held)
+        request.meta[meta.HELD] = standing.times.hold_until - standing.now
         if scheduler := scheduler_of(self._crawler):
             scheduler.wait(host, standing.rest, interval)

@@ -163,18 +163,25 @@ class RobotsMiddleware:
     def _failed(self, failure: Failure) -> None:
         origin, error = meta.asked_by(failure).meta[ORIGIN], failure.value
         if isinstance(error, RequestDeferred):
-            self._deferred[origin] = error
-            self._go_on(origin)
+            self._put_off(origin, error)
         elif isinstance(error, Denied):  # a redirect led to where we may not ask
             logger.info("%s/robots.txt redirects to where it cannot be read: %s", origin, error)
             self._settle(origin, None, "unavailable", b"")
         else:
             self._settle(origin, None, "unreachable", b"")
 
+    def _put_off(self, origin: str, error: RequestDeferred) -> None:
+        self._deferred[origin] = error
+        self._go_on(origin)
+
     def _settle(self, origin: str, status: int | None, meaning: Meaning, body: bytes) -> None:
         """Let the host's targets go on by what came, at the spacing that it asks for."""
         self._crawler.stats.inc_value(f"walsh/robots/{meaning}")
-        file = self._files.settle(origin, status, meaning, body)
+        try:
+            file = self._files.settle(origin, status, meaning, body)
+        except RequestDeferred as error:  # the state failed
+            self._put_off(origin, error)
+            return
         now = self._crawl.now()
         interval = file.interval(now)
         if interval > self._crawl.options.min_interval:

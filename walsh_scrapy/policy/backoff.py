@@ -4,11 +4,13 @@ Delays are seconds. Randomness and the present come in as arguments.
 """
 
 import re
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from random import Random
 from typing import Final
 
 from walsh_scrapy.policy.httpdates import parse_http_date
+from walsh_scrapy.policy.pacing import HostTimes
 
 #: The statuses after which a request is made again (R5).
 RETRIED_STATUSES: Final = frozenset({429, 503})
@@ -65,3 +67,45 @@ def hold_for(
         return asked
     ours = status in {0, 429} or status >= 500
     return backoff_delay(attempt, base, cap, random) if ours else 0.0
+
+
+def is_refusal(status: int, *, for_robots: bool = False) -> bool:
+    """Tell whether an answer is asked for again: 429 and 503; for robots.txt every failure.
+
+    ``status`` is 0 where no answer came (ruling 12).
+    """
+    return status in RETRIED_STATUSES or (for_robots and (status == 0 or status >= 500))
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """What an answer does to its host's line, by ``WALSH_BACKOFF_BASE`` and ``_MAX`` (seconds)."""
+
+    base: float
+    cap: float
+    random: Random
+
+    def after(
+        self,
+        times: HostTimes,
+        now: float,
+        sent_at: float,
+        status: int,
+        retry_after: str | None = None,
+        *,
+        for_robots: bool = False,
+    ) -> HostTimes:
+        """Return a host's line after an answer that ended at ``now``, both in epoch seconds.
+
+        Whatever the error, a Retry-After holds for the whole host; only refusals and server
+        errors count as strikes.
+        """
+        refused = is_refusal(status, for_robots=for_robots)
+        if not refused and not (status >= 400 and retry_after is not None):
+            return times
+        struck = times.struck(now, sent_at) if refused or status >= 500 else times
+        at = datetime.fromtimestamp(now, UTC)
+        seconds = hold_for(
+            status, retry_after, at, struck.strikes - 1, self.base, self.cap, self.random
+        )
+        return struck.held(now, seconds)

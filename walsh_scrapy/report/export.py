@@ -14,7 +14,7 @@ from walsh_scrapy.report.knownurls import meant
 from walsh_scrapy.report.subscriptions import export_sources
 from walsh_scrapy.sources import load_sources
 from walsh_scrapy.state import State, StateError
-from walsh_scrapy.state.database import shown
+from walsh_scrapy.state.engines import shown
 from walsh_scrapy.state.entries import Choice
 
 if TYPE_CHECKING:

@@ -85,7 +85,12 @@ class FirstSeenMiddleware:
             self._visits.passed_by(source, request, response)
         # What an errback returns comes by here as well, and so does an end in an error.
         if source is not None and not goes_on and request not in self._over:
-            for item in self._commit(source, response, feed, found):
+            try:
+                new = self._commit(source, response, feed, found)
+            except RequestDeferred as error:  # the state failed
+                self._deferred(source, error)
+                return
+            for item in new:
                 yield item
 
     def process_spider_exception(
@@ -130,6 +135,13 @@ class FirstSeenMiddleware:
         if other := self._instead(request, error):
             return [self._watched(other)]
         self._over.add(request)
+        try:
+            self._end(source, request, error)
+        except RequestDeferred as deferred:
+            self._deferred(source, deferred)
+        return []
+
+    def _end(self, source: Source, request: Request, error: BaseException | None) -> None:
         if isinstance(error, NotModified):
             self._visits.unchanged(source, request, error.response)
         elif isinstance(error, Denied):
@@ -139,11 +151,10 @@ class FirstSeenMiddleware:
             self._crawler.stats.inc_value("walsh/sources/due", -1)
             self._crawler.stats.min_value("walsh/sources/next_due", error.due_at)
         elif isinstance(error, RequestDeferred):
-            self._deferred(source, error)
+            raise error
         else:
             answer = error.response if isinstance(error, HttpError) else None
             self._visits.failed(source, request, reason_of(error), answer)
-        return []
 
     def _instead(self, request: Request, error: BaseException | None) -> Request | None:
         """Return what a spider asks for in the place of a page that robots.txt denies."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.state.database import Database, StateError, exists
+from walsh_scrapy.state.database import Database, exists
 from walsh_scrapy.state.documents import DocumentStore
+from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.entries import EntryStore
 from walsh_scrapy.state.hosts import Ledger
 from walsh_scrapy.state.robots import RobotsStore
@@ -22,11 +22,17 @@ __all__ = ["State", "StateError"]
 class State:
     """The state database with all its questions. Raises StateError if it cannot be used.
 
-    ``clock`` gives the epoch seconds by which all who share the state pace themselves.
+    ``clock`` gives the epoch seconds by which all who share the state pace themselves, if not the
+    database does. ``failed`` says what to raise when the state fails while it is in use.
     """
 
-    def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
-        self._database = Database(url)
+    def __init__(
+        self,
+        url: str,
+        clock: Callable[[], float] | None = None,
+        failed: Callable[[StateError], Exception] = lambda error: error,
+    ) -> None:
+        self._database = Database(url, failed)
         self.ledger = Ledger(self._database, clock)
         self.robots = RobotsStore(self._database)
         self.documents = DocumentStore(self._database)

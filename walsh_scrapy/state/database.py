@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sqlalchemy import create_engine, event, insert, make_url, select
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
-from sqlalchemy.pool import NullPool, StaticPool
+from sqlalchemy import insert, select, text
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from walsh_scrapy.state import tables
+from walsh_scrapy.state.engines import (
+    StateError,
+    bare_engine,
+    open_engine,
+    separate_engine,
+    unusable,
+)
 from walsh_scrapy.state.migrations import migrate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection, Transaction
 
+logger = logging.getLogger(__name__)
 
-#: How long to wait for another process's transaction before that counts as an error.
-LOCKED_SECONDS = 10.0
-
-
-class StateError(RuntimeError):
-    """The state cannot be used: which database, why, and what to do."""
+#: How long a crawl stands still for a database server that went away, before that is an error.
+LOST_SECONDS = 120.0
+_LOOK_AGAIN_SECONDS = 1.0
+_CLOCK = text("SELECT extract(epoch FROM clock_timestamp())::double precision")
+#: These tell of what was to be written, not of the database.
+_FAULTS_OF_A_ROW = (IntegrityError, DataError)
 
 
 class Database:
@@ -34,13 +43,16 @@ class Database:
     the answers.
 
     Raises StateError for a database that cannot be reached, is damaged, or was written by another
-    version; what is there is never overwritten.
+    version; what is there is never overwritten. ``failed`` says what to raise for one that fails
+    later, while it is in use.
     """
 
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self._engine = _engine(url)
+    def __init__(
+        self, url: str, failed: Callable[[StateError], Exception] = lambda error: error
+    ) -> None:
+        self._engine = open_engine(url)
         self._is_sqlite = self._engine.dialect.name == "sqlite"
+        self._failed = failed
         self._open = ExitStack()
         self._open.callback(self._engine.dispose)
         try:
@@ -51,7 +63,7 @@ class Database:
             self._prepare()
         except DBAPIError as error:
             self.close()
-            raise _unusable(self._engine, error) from error
+            raise unusable(self._engine, error) from error
         except StateError:
             self.close()
             raise
@@ -66,16 +78,16 @@ class Database:
         SQLite gives its one lock at the beginning: what is read stays true, and a moment that is
         noted is the moment at which it is written, however long others had the lock.
         """
-        with self._writer.begin():
+        with self._transaction(self._writer) as connection:
             if self._is_sqlite:
-                self._writer.exec_driver_sql("BEGIN IMMEDIATE")
-            yield self._writer
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            yield connection
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Give a connection on which each statement stands for itself, and no writer waits."""
-        with self._reader.begin():
-            yield self._reader
+        with self._transaction(self._reader) as connection:
+            yield connection
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
@@ -83,7 +95,7 @@ class Database:
 
         However long that takes. Raises StateError if the database fails meanwhile.
         """
-        engine = create_engine(self._engine.url, **_arguments(self.url) | {"poolclass": NullPool})
+        engine = separate_engine(self._engine)
         try:
             with engine.connect() as connection:
                 if self._is_sqlite:
@@ -94,20 +106,66 @@ class Database:
                     )
                 yield connection
         except DBAPIError as error:
-            raise _unusable(engine, error) from error
+            raise unusable(engine, error) from error
         finally:
             engine.dispose()
+
+    def now(self, connection: Connection) -> float:
+        """Return epoch seconds by the one clock that all who share the database go by.
+
+        That is the server's own; of SQLite, which has none, the machine's.
+        """
+        return time.time() if self._is_sqlite else float(connection.scalars(_CLOCK).one())
 
     def close(self) -> None:
         """Let go of the database; what was committed stays."""
         self._open.close()
 
+    @contextmanager
+    def _transaction(self, connection: Connection) -> Iterator[Connection]:
+        try:
+            with self._begun(connection):
+                yield connection
+        except _FAULTS_OF_A_ROW:
+            raise
+        except DBAPIError as error:
+            trouble = unusable(self._engine, error)
+            trouble.is_passing = error.connection_invalidated
+            raise self._failed(trouble) from error
+
+    def _begun(self, connection: Connection) -> Transaction:
+        """Begin a transaction; if the server went away, wait for it to come back."""
+        deadline, waited = time.monotonic() + LOST_SECONDS, False
+        while True:
+            transaction = None
+            try:
+                transaction = connection.begin()
+                if not self._is_sqlite:  # which tells of a loss with the first statement only
+                    connection.exec_driver_sql("SELECT 1")
+            except DBAPIError as error:
+                if transaction is not None:
+                    transaction.close()
+                if self._is_sqlite or time.monotonic() > deadline:
+                    raise self._failed(unusable(self._engine, error)) from error
+                if not waited:
+                    reason = str(error.orig).partition("\n")[0]
+                    logger.warning("%s is lost (%s); the crawl waits for it", self, reason)
+                    waited = True
+                    continue  # most often the connection is all that was lost
+                time.sleep(_LOOK_AGAIN_SECONDS)
+            else:
+                if waited:
+                    logger.warning("%s is back, and the crawl goes on", self)
+                return transaction
+
     def _prepare(self) -> None:
         if self._is_up_to_date():  # as nearly always: then nobody has to wait for anybody
             return
-        with self.write() as connection:
-            if not self._is_sqlite:  # of two that make the tables, one comes first
-                connection.exec_driver_sql("SELECT pg_advisory_xact_lock(9309)")
+        with self._writer.begin():
+            connection = self._writer
+            # Of two that make the tables, one comes first.
+            lock = "BEGIN IMMEDIATE" if self._is_sqlite else "SELECT pg_advisory_xact_lock(9309)"
+            connection.exec_driver_sql(lock)
             if connection.dialect.has_table(connection, tables.schema_version.name):
                 self._bring_up_to_date(connection)
                 return
@@ -115,10 +173,10 @@ class Database:
             connection.execute(insert(tables.schema_version), {"version": tables.SCHEMA_VERSION})
 
     def _is_up_to_date(self) -> bool:
-        with self.read() as connection:
-            if not connection.dialect.has_table(connection, tables.schema_version.name):
+        with self._reader.begin():
+            if not self._reader.dialect.has_table(self._reader, tables.schema_version.name):
                 return False
-            found = connection.scalars(select(tables.schema_version.c.version)).all()
+            found = self._reader.scalars(select(tables.schema_version.c.version)).all()
             return list(found) == [tables.SCHEMA_VERSION]
 
     def _bring_up_to_date(self, connection: Connection) -> None:
@@ -135,7 +193,7 @@ def exists(url: str) -> bool:
 
     Raises StateError where that cannot be told.
     """
-    engine = _bare_engine(url)
+    engine = bare_engine(url)
     path = engine.url.database
     if engine.dialect.name == "sqlite" and not (path and Path(path).is_file()):
         return False
@@ -143,67 +201,6 @@ def exists(url: str) -> bool:
         with engine.connect() as connection:
             return connection.dialect.has_table(connection, tables.schema_version.name)
     except DBAPIError as error:
-        raise _unusable(engine, error) from error
+        raise unusable(engine, error) from error
     finally:
         engine.dispose()
-
-
-def shown(url: str) -> str:
-    """Return a state's URL as an operator may see it, without a password."""
-    return make_url(url).render_as_string(hide_password=True)
-
-
-def _engine(url: str) -> Engine:
-    engine = _bare_engine(url)
-    if engine.dialect.name == "sqlite":
-        _make_folder(engine.url.database)
-        event.listen(engine, "connect", _tune_sqlite)
-    return engine
-
-
-def _bare_engine(url: str) -> Engine:
-    try:
-        engine = create_engine(url, **_arguments(url))
-    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:
-        raise _no_state(url, error) from error
-    if engine.dialect.name not in ("sqlite", "postgresql"):
-        raise _no_state(url, f"{engine.dialect.name} is neither SQLite nor PostgreSQL")
-    return engine
-
-
-def _unusable(engine: Engine, error: DBAPIError) -> StateError:
-    return StateError(
-        f"{engine.url.render_as_string(hide_password=True)} cannot be used as state: {error.orig}; "
-        "if the file is damaged, put a backup in its place or move it away to begin anew"
-    )
-
-
-def _no_state(url: str, reason: object) -> StateError:
-    return StateError(
-        f"WALSH_STATE_URL is {url!r}, which opens no database ({reason}); write "
-        "sqlite:////absolute/path.sqlite3 or postgresql+psycopg://user@host/database"
-    )
-
-
-def _arguments(url: str) -> dict[str, Any]:
-    if not url.startswith("sqlite"):
-        return {}
-    # Transactions are begun by us: the driver's own begin would take the lock too late.
-    manual = {"isolation_level": None, "timeout": LOCKED_SECONDS}
-    return {"poolclass": StaticPool, "connect_args": manual}
-
-
-def _make_folder(path: str | None) -> None:
-    if path and path != ":memory:":
-        try:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StateError(
-                f"WALSH_STATE_URL is in the folder of {path}, which cannot be made: "
-                f"{error.strerror}"
-            ) from error
-
-
-def _tune_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - a DBAPI connection
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {pragma}").close()

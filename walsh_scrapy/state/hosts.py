@@ -9,10 +9,12 @@ from uuid import uuid4
 
 from sqlalchemy import bindparam, or_, select, update
 
+from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.pacing import HostTimes
+from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.rows import row_of
-from walsh_scrapy.state.tables import hosts
-from walsh_scrapy.state.upsert import insert_if_new
+from walsh_scrapy.state.tables import choices, hosts
+from walsh_scrapy.state.upsert import insert_if_new, upsert
 from walsh_scrapy.state.wirelog import Exchange, note
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ _RESTING: Final = select(*(hosts.c[name] for name in _NAMES), hosts.c.host).wher
         hosts.c.ended + hosts.c.interval > bindparam("now"),
     )
 )
+_UNIT: Final = select(choices.c.value).where(choices.c.name == "pace_by")
 #: Lines remembered between two changes: most change again within the same second.
 REMEMBERED = 10_000
 
@@ -66,11 +69,12 @@ class Ledger:
     """Every process that shares a state paces itself by this one table.
 
     A change is a compare-and-set on the line's revision, so of two processes that want a host at
-    the same moment one gets it, on any database. ``clock`` gives epoch seconds; it is read when the
-    line has been read, since what others wrote before that would seem to lie in the future.
+    the same moment one gets it, on any database. The clock is the database's, or ``clock``, which
+    gives epoch seconds; it is read when the line has been read, since what others wrote before that
+    would seem to lie in the future.
     """
 
-    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+    def __init__(self, database: Database, clock: Callable[[], float] | None = None) -> None:
         self._database = database
         self._clock = clock
         self._holder = uuid4().hex
@@ -84,8 +88,8 @@ class Ledger:
 
     def resting(self) -> dict[str, Standing]:
         """Return the hosts that may not be asked now: on hold, leased, or with a pause to keep."""
-        now = self._clock()
         with self._database.read() as connection:
+            now = self._now(connection)
             rows = connection.execute(_RESTING, {"now": now}).all()
         lines = {row[-1]: Standing(HostTimes(*row[:-1]).rebased(now), now) for row in rows}
         return {host: standing for host, standing in lines.items() if standing.rest > 0}
@@ -94,7 +98,7 @@ class Ledger:
         """Return what the ledger knows of a host; a host never asked has empty times."""
         with self._database.read() as connection:
             times = self._remember(host, _find(connection, host))
-        now = self._clock()
+            now = self._now(connection)
         return Standing(times.rebased(now), now)
 
     def take(self, host: str, spacing: float, timeout: float) -> float:
@@ -142,7 +146,7 @@ class Ledger:
         while True:
             with self._database.write() as connection:
                 line = remembered or _find(connection, host)
-                now = self._clock()
+                now = self._now(connection)
                 wanted = decide(line.times.rebased(now), now)
                 if wanted == line.times and not remembered:
                     return Standing(self._remember(host, line), now)
@@ -154,6 +158,31 @@ class Ledger:
                     revision = 0 if line.revision is None else line.revision + 1
                     return Standing(self._remember(host, _Line(wanted, revision)), now)
             remembered = None
+
+    def pace_by(self, unit: str) -> None:
+        """Pace by "host" or "domain" from now on. Raises StateError while others may pace else.
+
+        Crawls that differ in this do not see each other's leases. So a state goes over to another
+        unit once every pause and hold kept by the last one is over.
+        """
+        with self._database.read() as connection:
+            if connection.scalar(_UNIT) == unit:
+                return
+        with self._database.write() as connection:
+            found = connection.scalar(_UNIT)
+            now = self._now(connection)
+            resting = connection.execute(_RESTING, {"now": now}).all()
+            if found not in (None, unit) and resting:
+                last = max(HostTimes(*row[:-1]).ready_at(0.0) for row in resting)
+                raise StateError(
+                    f"{self._database} is paced by {found}, and {len(resting)} of its hosts rest, "
+                    f"the last until {format_moment(last)}: a crawl with WALSH_PACE_BY = {unit!r} "
+                    f"would not see that; wait, or set WALSH_PACE_BY = {found!r}"
+                )
+            upsert(connection, choices, {"name": "pace_by", "value": unit})
+
+    def _now(self, connection: Connection) -> float:
+        return self._clock() if self._clock else self._database.now(connection)
 
     def _remember(self, host: str, line: _Line) -> HostTimes:
         self._lines[host] = line

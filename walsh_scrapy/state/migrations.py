@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import update
+from sqlalchemy import inspect, update
 from sqlalchemy.schema import CreateColumn, CreateIndex
 
 from walsh_scrapy.state import tables
@@ -43,6 +43,13 @@ def _wishes_moves_and_holders(connection: Connection) -> None:
     _add_index(connection, tables.entries, "entries_by_source")
 
 
+def _choices(connection: Connection) -> None:
+    tables.choices.create(connection)
+    # The first states of version 2 were made without it.
+    if "holder" not in {column["name"] for column in inspect(connection).get_columns("hosts")}:
+        _add_column(connection, tables.hosts, "holder")
+
+
 def _add_column(connection: Connection, table: Table, name: str) -> None:
     column = CreateColumn(table.c[name]).compile(dialect=connection.dialect)
     connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {column}")
@@ -56,4 +63,5 @@ def _add_index(connection: Connection, table: Table, name: str) -> None:
 #: By the version that each step starts from.
 _STEPS: Final[Mapping[int, Callable[[Connection], None]]] = {
     1: _wishes_moves_and_holders,
+    2: _choices,
 }

@@ -19,11 +19,19 @@ from sqlalchemy import (
 )
 
 #: Raised by one with every change below; an unknown one is refused, never guessed at.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 metadata = MetaData()
 
 schema_version = Table("schema_version", metadata, Column("version", Integer, primary_key=True))
+
+# What all crawls on this state have in common: `pace_by`, the unit of the lines in `hosts`.
+choices = Table(
+    "choices",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("value", String(255), nullable=False),
+)
 
 hosts = Table(
     "hosts",

@@ -1,0 +1,69 @@
+"""What goes wrong with our own state is charged to no source, and told to the operator once."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.pool import NullPool
+
+from tests.contract.conftest import feed, paths, site
+from walsh_scrapy.testing.politeness import assert_polite
+
+
+def execute(crawl, statement):
+    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state, state:
+        return state.execute(statement).fetchall()
+
+
+@pytest.mark.parametrize("table", ["hosts", "sources"])
+def test_a_state_that_fails_ends_the_run_with_1_and_charges_no_source(loopback_web, crawl, table):
+    hosts = [f"h{number}.example" for number in range(4)]
+
+    def trouble(_hit):
+        execute(crawl, f"ALTER TABLE {table} RENAME TO lost")
+        return feed()
+
+    web = loopback_web(site(hosts[0], feed=[trouble, feed(host=hosts[0])]), *map(site, hosts[1:]))
+    urls = [f"http://{host}/feed" for host in hosts]
+    first = crawl(web, sources=urls)
+    assert first.exit_code == 1
+    critical = [line for line in first.stderr.splitlines() if " CRITICAL " in line]
+    assert len(critical) == 1
+    assert f"no such table: {table}" in critical[0]
+    assert "Traceback" not in first.stderr
+    assert " failed:" not in first.stderr
+    execute(crawl, f"ALTER TABLE lost RENAME TO {table}")
+    assert {row[0] for row in execute(crawl, "SELECT failures FROM sources")} <= {0}
+    execute(crawl, "UPDATE hosts SET lease_since = 0, lease_until = 0")
+
+    second = crawl(web, sources=urls)
+    assert second.exit_code == 0
+    sources = {item["source"] for item in first.items + second.items}
+    assert sources == set(urls), "what was not reached is still due"
+
+
+def test_a_run_goes_on_when_its_database_server_was_restarted(loopback_web, crawl, postgresql_url):
+    hosts = [f"h{number}.example" for number in range(6)]
+
+    def restart(hit):
+        engine = create_engine(postgresql_url, poolclass=NullPool)
+        with engine.connect() as connection:
+            others = (
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            connection.execute(text(others))
+        return feed(host=hit.host)
+
+    web = loopback_web(*(site(host, feed=restart) for host in hosts))
+    urls = [f"http://{host}/feed" for host in hosts]
+    result = crawl(web, sources=urls, settings={"WALSH_STATE_URL": postgresql_url})
+    assert result.exit_code == 0
+    assert_polite(result.log)
+    assert sorted(paths(result.log)) == sorted(
+        f"{host}/{page}" for host in hosts for page in ("robots.txt", "feed")
+    )
+    assert {item["source"] for item in result.items} == set(urls)
+    assert "is lost" in result.stderr
+    assert "is back" in result.stderr

@@ -1,0 +1,121 @@
+"""From ``WALSH_STATE_URL`` to a database that can be talked to, or one sentence why not."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from sqlite3 import OperationalError
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.pool import NullPool, StaticPool
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+    from sqlalchemy.exc import DBAPIError
+
+#: How long to wait for another process's transaction before that counts as an error.
+LOCKED_SECONDS = 10.0
+_TRY_AGAIN_SECONDS = 0.05
+
+
+class StateError(RuntimeError):
+    """The state cannot be used: which database, why, and what to do."""
+
+    #: Only the connection was lost: what was begun is undone, and the next transaction gets another
+    is_passing = False
+
+
+def open_engine(url: str) -> Engine:
+    """Return an engine that makes what is missing. Raises StateError."""
+    engine = bare_engine(url)
+    if engine.dialect.name == "sqlite":
+        _make_folder(engine.url.database)
+        event.listen(engine, "connect", _tune_sqlite)
+    return engine
+
+
+def bare_engine(url: str) -> Engine:
+    """Return an engine that changes nothing by being opened. Raises StateError."""
+    try:
+        engine = create_engine(url, **_arguments(url))
+    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:
+        raise _no_state(url, error) from error
+    if engine.dialect.name not in ("sqlite", "postgresql"):
+        raise _no_state(url, f"{engine.dialect.name} is neither SQLite nor PostgreSQL")
+    return engine
+
+
+def separate_engine(engine: Engine) -> Engine:
+    """Return another engine on the same database, whose connections are its own."""
+    arguments = _arguments(engine.url.drivername) | {"poolclass": NullPool}
+    return create_engine(engine.url, **arguments)
+
+
+def shown(url: str) -> str:
+    """Return a state's URL as an operator may see it, without a password."""
+    return make_url(url).render_as_string(hide_password=True)
+
+
+def unusable(engine: Engine, error: DBAPIError) -> StateError:
+    """Return what to tell an operator of a database that gave ``error``."""
+    name = engine.url.render_as_string(hide_password=True)
+    return StateError(f"{name} cannot be used as state: {error.orig}; {_remedy(engine, error)}")
+
+
+def _remedy(engine: Engine, error: DBAPIError) -> str:
+    if engine.dialect.name != "sqlite":
+        return "see that the server runs and lets us in, and start again"
+    reason = str(error.orig)
+    if "locked" in reason:
+        return f"another process had its lock for {LOCKED_SECONDS:.0f} s; end that, and start again"
+    if "full" in reason or "readonly" in reason or "disk I/O" in reason:
+        return "see that there is room, and that we may write there, and start again"
+    return "if the file is damaged, put a backup in its place or move it away to begin anew"
+
+
+def _no_state(url: str, reason: object) -> StateError:
+    return StateError(
+        f"WALSH_STATE_URL is {url!r}, which opens no database ({reason}); write "
+        "sqlite:////absolute/path.sqlite3 or postgresql+psycopg://user@host/database"
+    )
+
+
+def _arguments(url: str) -> dict[str, Any]:
+    if not url.startswith("sqlite"):
+        return {}
+    # Transactions are begun by us: the driver's own begin would take the lock too late.
+    manual = {"isolation_level": None, "timeout": LOCKED_SECONDS}
+    return {"poolclass": StaticPool, "connect_args": manual}
+
+
+def _make_folder(path: str | None) -> None:
+    if path and path != ":memory:":
+        try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StateError(
+                f"WALSH_STATE_URL is in the folder of {path}, which cannot be made: "
+                f"{error.strerror}"
+            ) from error
+
+
+def _tune_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - a DBAPI connection
+    _write_ahead(connection)
+    for pragma in ("synchronous=NORMAL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _write_ahead(connection: Any) -> None:  # noqa: ANN401 - a DBAPI connection
+    """Switch a new file to its write-ahead log; SQLite does not wait for others who do the same."""
+    deadline = time.monotonic() + LOCKED_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL").close()
+        except OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(_TRY_AGAIN_SECONDS)
+        else:
+            return
