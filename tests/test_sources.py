@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scrapy import Request
 
-from walsh_scrapy.opml import OpmlError, read_opml
+from walsh_scrapy.opml import DEEPEST, OpmlError, read_opml
 from walsh_scrapy.sourcefiles import UnreadableSources, reader_for
 from walsh_scrapy.sources import Source, SourcesError, in_shard, load_sources, parse_shard
 
@@ -140,6 +140,19 @@ BROKEN_OPML = [
     (outlines(f'text="Bücher" {PLAIN_URL}', before=UTF8).encode("cp1252"), "Bücher"),
     (outlines(f'text="Bücher" {BARE_URL}', before=NONSENSE).encode(), "Bücher"),
     (outlines(f'text="Bücher" {PLAIN_URL}').encode("utf-16"), "Bücher"),
+    (outlines(f'text="Bücher" {BARE_URL}').encode("utf-16-le"), "Bücher"),
+    (outlines(f"text='1 < 2' {BARE_URL}"), "1 < 2"),
+    (outlines(f'text="a\n  b" {BARE_URL}'), "a b"),
+    (outlines(f'text="a" text="b" {PLAIN_URL}'), "a"),
+    (outlines(f'text="say "hi" now" {PLAIN_URL}'), "say"),
+    (outlines(f'text="close"{PLAIN_URL}'), "close"),
+    (outlines("text=bare xmlUrl=https://a.example/?x=1&y=2 "), "bare"),
+    (outlines(f'text checked title="Empty" {PLAIN_URL}'), "Empty"),
+    (outlines(f'foo:bar="1" text="prefix" {PLAIN_URL}'), "prefix"),
+    (outlines(f'text="U+D800 &#xD800;" {PLAIN_URL}'), "U+D800 \ufffd"),
+    (outlines(f'text="types" {BARE_URL}', before="<!DOCTYPE opml SYSTEM 'o.dtd'>"), "types"),
+    (outlines('text="one" type="RSS" url="https://a.example/?x=1&amp;y=2"'), "one"),
+    (outlines('text="one" type="rss" xmlUrl="" url="https://a.example/?x=1&y=2"'), "one"),
 ]
 
 
@@ -149,11 +162,84 @@ def test_opml_as_readers_export_it(load, content, name):
     assert (source.url, source.name) == ("https://a.example/?x=1&y=2", name)
 
 
+A, B = '<outline xmlUrl="https://a.example/"', '<outline xmlUrl="https://b.example/"'
+FOLDER = '<outline text="F">'
+BROKEN_STRUCTURE = {
+    "directly below": f"<opml>{A}/>{B}/></opml>",
+    "no end of an outline": f"<opml><body>{A}>{B}></body></opml>",
+    "no end of a folder": f"<opml><body>{A}/>{FOLDER}{B}/></body></opml>",
+    "one end too many": f"<opml><body>{A}/></outline></outline>{B}/></body></opml>",
+    "ends in other letters": f"<OPML><Body>{A}></OUTLINE>{B}/></BODY></opml>",
+    "said twice": f'<?xml version="1.0"?><?xml version="1.0"?><opml>{A}/>{B}/></opml>',
+    "dashes in a comment": f"<opml><!-- a -- b -->{A}/>{B}/></opml>",
+    "a warning above": f"<br />\n<b>Warning</b>: x\n<?xml version='1.0'?><opml>{A}/>{B}/></opml>",
+    "more behind it": f"<opml>{A}/>{B}/></opml>\n<!-- 1 s --><p>served by x</p>",
+    "no end of the head": f"<opml><head><title>x</title><body>{A}/>{B}/></body></opml>",
+}
+
+
+@pytest.mark.parametrize("content", BROKEN_STRUCTURE.values(), ids=BROKEN_STRUCTURE)
+def test_opml_that_is_no_xml_is_read_all_the_same(load, caplog, content):
+    found = load("subs.opml", content)
+    assert [source.url for source in found] == ["https://a.example/", "https://b.example/"]
+    assert caplog.records == []
+
+
+def test_a_folder_may_look_like_a_subscription(load):
+    for attributes in ('xmlUrl=""', 'type="rss"', 'type="folder" xmlUrl=" "'):
+        folder = f'<opml><outline text="F" {attributes}>{A}/></outline></opml>'
+        assert load("subs.opml", folder) == (Source("https://a.example/", tags=("F",)),)
+
+
+def test_opml_that_was_cut_off_is_read_so_far_and_said(load, caplog):
+    (source,) = load("subs.opml", f"<opml><body>{A}/>{B[:-3]}")
+    assert source.url == "https://a.example/"
+    (record,) = caplog.records
+    assert record.getMessage().endswith(
+        "subs.opml: it has no end (</opml>), so sources may be missing; export it again"
+    )
+
+
+def test_what_an_exported_list_has_wrong_is_left_out_and_said(load, caplog):
+    content = (
+        f'<opml><body>{A}/><outline text="Dead" type="rss"/><outline xmlUrl="/feed"/>'
+        f'<outline xmlUrl="ftp://c.example/"/>{B}/></body></opml>'
+    )
+    found = load("subs.opml", content)
+    assert [source.url for source in found] == ["https://a.example/", "https://b.example/"]
+    assert [record.getMessage().partition("subs.opml: ")[2] for record in caplog.records] == [
+        "left out: outline 2 ('Dead'): it has no URL; give it one that begins with https://",
+        "left out: outline 3: '/feed' has no scheme; begin it with https:// or http://",
+        "left out: outline 4: 'ftp://c.example/' is not http or https; only those are asked for",
+    ]
+
+
+def test_an_exported_list_with_nothing_else_is_refused(refusal, caplog):
+    content = '<opml><outline xmlUrl="/a"/><outline xmlUrl="/b"/></opml>'
+    assert refusal("subs.opml", content).startswith(
+        "none of its 2 sources can be asked for; outline 1: '/a' has no scheme"
+    )
+    assert caplog.records == []
+
+
+def test_folders_that_never_end_cost_little(load):
+    deep = load("subs.opml", "<opml>" + '<outline text="x">' * 20_000 + f"{A}/></opml>")
+    assert deep == (Source("https://a.example/", tags=("x",)),)
+    nested = "".join(f'<outline text="{number}">{A}/>' for number in range(100))
+    assert len(read_opml(f"<opml>{nested}".encode()).outlines[-1].folders) == DEEPEST
+
+
 def test_entities_are_not_expanded(refusal):
     bomb = '<!DOCTYPE opml [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>' + OPML.partition("?>")[2]
     assert refusal("subs.opml", bomb) == "it declares entities of its own, which are never expanded"
     outside = '<!DOCTYPE opml [<!ENTITY a SYSTEM "file:///etc/passwd">]>' + outlines('text="&a;"')
     assert "entities" in refusal("subs.opml", outside)
+
+
+def test_what_is_declared_in_a_broken_file_means_nothing(load):
+    bomb = '<!DOCTYPE opml [<!ENTITY a SYSTEM "file:///etc/passwd"><!ENTITY b "&a;&a;">]>'
+    (source,) = load("subs.opml", "&" + bomb + outlines(f'text="&a;&b;" {PLAIN_URL}'))
+    assert source.name == "&a;&b;"
 
 
 def test_the_same_target_twice_is_one_source_said_once(load, caplog):
@@ -162,6 +248,25 @@ def test_the_same_target_twice_is_one_source_said_once(load, caplog):
         assert load("sources.txt", content) == (Source("https://a.example/feed"),)
     (record,) = caplog.records
     assert record.getMessage().endswith(": declared before and counted once: line 2, line 3")
+
+
+def test_a_source_in_several_places_has_the_tags_of_all(load):
+    content = (
+        f'<opml><outline text="News">{A} category="x"/></outline>'
+        f'<outline text="Daily">{A} text="A" htmlUrl="https://a.example/blog" category="x,y"/>'
+        "</outline></opml>"
+    )
+    assert load("subs.opml", content) == (
+        Source(
+            "https://a.example/",
+            name="A",
+            tags=("News", "x", "Daily", "y"),
+            page="https://a.example/blog",
+        ),
+    )
+    twice = [{"url": "https://a.example/", "name": name, "tags": [name]} for name in ("1", "2")]
+    (source,) = load("s.json", json.dumps(twice))
+    assert (source.name, source.tags) == ("1", ("1", "2"))
 
 
 def test_many_repetitions_are_one_line_too(load, caplog):
@@ -251,6 +356,10 @@ def entry(**values):
         ("s.txt", "https://a.example/ b", "line 1: one URL a line; a comment begins with #"),
         ("s.opml", "", "it is not XML: "),
         ("s.opml", "<opml><body>", "it is not XML: "),
+        ("s.opml", "{}", "it is not XML: "),
+        ("s.opml", "https://a.example/", "it is not XML: "),
+        ("s.opml", "<!doctype html><title>x</title><p>hi<br>", "it is no OPML, its outermost"),
+        ("s.opml", f"<html><body>{A}></html>", "it is no OPML, its outermost element is <html>"),
         ("s.opml", "<rss/>", "it is no OPML, its outermost element is <rss>"),
         ("s.xml", "<rss>&nbsp;</rss>", "it is no OPML, its outermost element is <rss>"),
         ("s.opml", outlines('text="Dead" type="rss"'), "outline 1 ('Dead'): it has no URL"),
@@ -317,7 +426,7 @@ def test_a_source_has_the_url_that_scrapy_asks_for(tmp_path_factory, url):
 )
 def test_any_bytes_are_read_or_refused(ending, body):
     with suppress(UnreadableSources, OpmlError):
-        list(reader_for(ending)(body))
+        list(reader_for(ending)(body).entries)
 
 
 MARKUP = st.sampled_from([

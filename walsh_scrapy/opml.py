@@ -1,22 +1,31 @@
 """Subscriptions as feed readers export them: OPML, well-formed or nearly so.
 
-Entities are never expanded beyond XML's and HTML's own, and nothing is fetched (defusedxml).
+No entity is expanded beyond XML's and HTML's own, and nothing is fetched: a sound file is read by
+defusedxml; another one as browsers read HTML, where nothing that is declared means anything.
 """
 
 import html
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 from xml.etree.ElementTree import ParseError
 
 from defusedxml.common import DefusedXmlException  # type: ignore[import-untyped]
 from defusedxml.ElementTree import DefusedXMLParser  # type: ignore[import-untyped]
+from lxml.etree import HTMLParser, LxmlError  # type: ignore[import-untyped]
 
-_DECLARED: Final = re.compile(rb"""^.{0,40}?encoding\s*=\s*["']([A-Za-z0-9._-]+)""", re.DOTALL)
+from walsh_scrapy.metadata.encoding import to_utf8
+
+#: Folders further in than this are no tags: whoever nests so deep files nothing.
+DEEPEST: Final = 32
+
 _ILLEGAL: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _REFERENCE: Final = re.compile(r"&(#[0-9]+;|#[xX][0-9a-fA-F]+;|[A-Za-z][A-Za-z0-9]*;)?")
 _XML_NAMES: Final = frozenset({"amp;", "lt;", "gt;", "quot;", "apos;"})
-_VALUE: Final = re.compile(r'="[^"<]*<[^"]*"')
+_BLANKS: Final = re.compile("[\t\n\r ]+")
+_ELEMENT: Final = re.compile(r"<([A-Za-z][^\s/>]{0,40})")
+_END: Final = re.compile(r"</opml\s*>", re.IGNORECASE)
 _FEED_TYPES: Final = frozenset({"rss", "atom", "feed", "llms"})
 
 
@@ -30,8 +39,19 @@ class Outline:
 
     number: int
     attributes: dict[str, str]
-    folders: tuple[str, ...]
+    folders: tuple[str, ...] = ()
     children: int = field(default=0, repr=False)
+
+    @property
+    def kind(self) -> str:
+        """Its type in lower case, "" for none."""
+        return self.attributes.get("type", "").lower()
+
+    @property
+    def url(self) -> str | None:
+        """Where its feed is: `xmlUrl`; some write `url`, which alone may be any page's."""
+        url = self.attributes.get("xmlurl")
+        return url or (self.attributes.get("url") if self.kind in _FEED_TYPES else None)
 
     @property
     def name(self) -> str | None:
@@ -45,95 +65,110 @@ class Outline:
         own = (category.strip().strip("/") for category in listed)
         return tuple(dict.fromkeys((*self.folders, *filter(None, own))))
 
+    @property
+    def is_subscription(self) -> bool:
+        """Tell it from a folder, which some give an empty `xmlUrl` or a type, and from a note."""
+        says_so = "xmlurl" in self.attributes or self.kind in _FEED_TYPES
+        return bool(self.url) or (says_so and not self.children)
 
-def read_opml(body: bytes) -> list[Outline]:
-    """Return the subscriptions of an OPML document, in its order. Raises OpmlError.
 
-    What readers are known to get wrong (a bare `&`, `&nbsp;`, control characters, a wrong
-    encoding, blank lines at the top) is mended first.
+class Opml(NamedTuple):
+    """The subscriptions of a document, in its order; it is whole unless its end is missing."""
+
+    outlines: list[Outline]
+    is_whole: bool = True
+
+
+def read_opml(body: bytes) -> Opml:
+    """Read an OPML document. Raises OpmlError.
+
+    What readers are known to get wrong is read all the same: a bare `&`, `&nbsp;`, `<` or no quotes
+    around a value, control characters, a wrong encoding, elements that never end or were never
+    begun, whatever stands before the first element or after the last.
     """
+    sound = _Collector()
     try:
-        return _parse(body)
+        parser = DefusedXMLParser(target=sound)
+        parser.feed(body)
+        parser.close()
     except DefusedXmlException as error:
         raise OpmlError("it declares entities of its own, which are never expanded") from error
-    except (ParseError, LookupError, ValueError):
-        pass
-    try:
-        return _parse(_mended(body))
-    except ParseError as error:
-        raise OpmlError(f"it is not XML: {error}") from error
-    except ValueError as error:
-        raise OpmlError(str(error)) from error
+    except (ParseError, LookupError, ValueError) as error:
+        return _mended(_text(body), error)
+    if not sound.is_opml:
+        raise OpmlError(f"it is no OPML, its outermost element is <{sound.outermost[:40]}>")
+    return Opml(sound.found)
+
+
+def _mended(text: str, flaw: Exception) -> Opml:
+    """Read what is no XML; its ``flaw`` is the reason if nothing can be read."""
+    broken = _Collector()
+    with suppress(LxmlError):
+        parser = HTMLParser(target=broken, encoding="utf-8")
+        parser.feed(_REFERENCE.sub(_reference, text).encode())
+        parser.close()
+    first = _ELEMENT.search(text)
+    if first and not broken.is_opml:
+        raise OpmlError(f"it is no OPML, its outermost element is <{first[1]}>") from flaw
+    if not broken.found:
+        raise OpmlError(f"it is not XML: {flaw}") from flaw
+    return Opml(broken.found, is_whole=_END.search(text) is not None)
 
 
 class _Collector:
-    """The parser's target: keeps subscriptions and forgets the tree."""
+    """A parser's target: keeps subscriptions and forgets the tree."""
 
     def __init__(self) -> None:
-        self.found: list[Outline] = []
+        self.outermost = ""
+        self.is_opml = False
+        self._kept: list[Outline] = []
         self._open: list[Outline] = []
-        self._root = ""
+        self._folders: list[str] = []  # of what is open, "" for what is no folder
         self._count = 0
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
-        name = tag.rpartition("}")[2].lower()
-        if not self._root:
-            self._root = name
-            if name != "opml":
-                raise OpmlError(f"it is no OPML, its outermost element is <{name[:40]}>")
-        if name == "outline":
+        name = _local(tag)
+        self.outermost = self.outermost or name
+        self.is_opml |= name == "opml"
+        if name == "outline" and self.is_opml:
             self._count += 1
-            lowered = {key.lower(): value.strip() for key, value in attributes.items()}
+            read = {
+                key.lower(): _BLANKS.sub(" ", value).strip() for key, value in attributes.items()
+            }
             if self._open:
                 self._open[-1].children += 1
-            self._open.append(Outline(self._count, lowered, self._folders()))
+            outline = Outline(self._count, read)
+            if outline.url:
+                outline.folders = tuple(filter(None, self._folders[:DEEPEST]))
+            self._open.append(outline)
+            folder = read.get("text") or read.get("title") or ""
+            self._folders.append("" if outline.url else folder)
 
     def end(self, tag: str) -> None:
-        if tag.rpartition("}")[2].lower() != "outline":
-            return
-        outline = self._open.pop()
-        declared = outline.attributes.get("type", "").lower() in _FEED_TYPES
-        if "xmlurl" in outline.attributes or (declared and not outline.children):
-            self.found.append(outline)
+        if _local(tag) == "outline" and self._open:
+            self._folders.pop()
+            outline = self._open.pop()
+            if outline.is_subscription:
+                self._kept.append(outline)
 
     def data(self, text: str) -> None:
         """Ignore text: OPML says everything in attributes."""
 
-    def close(self) -> list[Outline]:
-        return sorted(self.found, key=lambda outline: outline.number)
+    def close(self) -> None:
+        """Give nothing back: what was found is asked for by name, also after an error."""
 
-    def _folders(self) -> tuple[str, ...]:
-        folders = (each for each in self._open if "xmlurl" not in each.attributes)
-        names = (each.attributes.get("text") or each.attributes.get("title") for each in folders)
-        return tuple(name for name in names if name)
-
-
-def _parse(document: bytes | str) -> list[Outline]:
-    parser = DefusedXMLParser(target=_Collector())
-    parser.feed(document)
-    found: list[Outline] = parser.close()
-    return found
+    @property
+    def found(self) -> list[Outline]:
+        unended = (outline for outline in self._open if outline.is_subscription)
+        return sorted((*self._kept, *unended), key=lambda outline: outline.number)
 
 
-def _mended(body: bytes) -> str:
-    text = _ILLEGAL.sub("", _decoded(body))
-    text = text[max(text.find("<"), 0) :]
-    text = _VALUE.sub(lambda value: value[0].replace("<", "&lt;"), text)
-    return _REFERENCE.sub(_reference, text)
+def _local(tag: str) -> str:
+    return tag.rpartition("}")[2].lower()
 
 
-def _decoded(body: bytes) -> str:
-    declared = _DECLARED.match(body)
-    if body.startswith((b"\xff\xfe", b"\xfe\xff")):
-        encodings = ["utf-16"]
-    else:
-        encodings = ["utf-8-sig", *([declared[1].decode("ascii")] if declared else [])]
-    for encoding in encodings:
-        try:
-            return body.decode(encoding)
-        except (LookupError, ValueError):
-            continue
-    return body.decode("cp1252", errors="replace")
+def _text(body: bytes) -> str:
+    return _ILLEGAL.sub("", to_utf8(body, None).decode())
 
 
 def _reference(found: re.Match[str]) -> str:

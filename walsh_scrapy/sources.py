@@ -1,14 +1,15 @@
 """The declared targets of a crawl (R6, ruling 16): TOML, OPML, JSON or a plain list.
 
-A file is taken whole or refused with one line that names the place and the reason.
+A file is taken whole or refused with one line that names the place and the reason; of a list that a
+program exported, what cannot be asked for is left out and said.
 """
 
 import difflib
 import hashlib
 import logging
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -19,7 +20,7 @@ from w3lib.url import safe_url_string
 from walsh_scrapy.opml import OpmlError
 from walsh_scrapy.policy.durations import parse_duration
 from walsh_scrapy.policy.urls import canonical_url, origin_of, wire_url
-from walsh_scrapy.sourcefiles import Declared, UnreadableSources, reader_for
+from walsh_scrapy.sourcefiles import Declared, Reading, UnreadableSources, reader_for
 
 Kind = Literal["feed", "llms"]
 
@@ -84,8 +85,9 @@ def target_url(url: object) -> str:
 def load_sources(path: str | Path) -> tuple[Source, ...]:
     """Read the sources of a `.toml`, `.opml`, `.xml`, `.json` or `.txt` file, in its order.
 
-    The same target twice (canonical URL and kind) is one source, the first; a warning says so
-    once. Raises SourcesError.
+    The same target twice (canonical URL) is one source, as it is first declared, with the tags of
+    all its places; a warning says so once. Wrong outlines of an OPML file are left out, with a
+    warning each, unless nothing would be left. Raises SourcesError.
     """
     file = Path(path)
     read = reader_for(file.suffix)
@@ -95,11 +97,21 @@ def load_sources(path: str | Path) -> tuple[Source, ...]:
         )
     body = _body(file)
     try:
-        kept = _once(file, ((entry.where, _source(entry)) for entry in read(body)))
+        reading = read(body)
+        wrong: list[str] = []
+        kept, again = _once(_sound(reading, wrong))
     except (SourcesError, UnreadableSources, OpmlError) as error:
         raise SourcesError(f"{file}: {error}") from None
     if not kept:
-        raise SourcesError(f"{file}: it declares no source; add one, at least its URL")
+        raise SourcesError(f"{file}: {_empty(wrong)}")
+    if reading.remark:
+        _log.warning("%s: %s", file, reading.remark)
+    for reason in wrong:
+        _log.warning("%s: left out: %s", file, reason)
+    if again:
+        more = f" and {len(again) - 3} more" if len(again) > 3 else ""
+        shown = ", ".join(again[:3]) + more
+        _log.warning("%s: declared before and counted once: %s", file, shown)
     return kept
 
 
@@ -134,18 +146,46 @@ def _body(file: Path) -> bytes:
     raise SourcesError(f"{file}: {why}")
 
 
-def _once(file: Path, sources: Iterable[tuple[str, Source]]) -> tuple[Source, ...]:
+def _sound(reading: Reading, wrong: list[str]) -> Iterator[tuple[str, Source]]:
+    """Yield each source and its place; ``wrong`` gets why others of an exported list are none."""
+    for entry in reading.entries:
+        try:
+            yield entry.where, _source(entry)
+        except SourcesError as error:
+            if not reading.is_exported:
+                raise
+            wrong.append(str(error))
+
+
+def _once(found: Iterable[tuple[str, Source]]) -> tuple[tuple[Source, ...], list[str]]:
+    """Return each target once, and the places at which it is declared again."""
     kept: dict[str, Source] = {}
     again: list[str] = []
-    for where, source in sources:
-        first = kept.setdefault(canonical_url(source.url), source)
-        if first is not source:
+    for where, source in found:
+        key = canonical_url(source.url)
+        if key in kept:
             again.append(where)
-    if again:
-        more = f" and {len(again) - 3} more" if len(again) > 3 else ""
-        shown = ", ".join(again[:3]) + more
-        _log.warning("%s: declared before and counted once: %s", file, shown)
-    return tuple(kept.values())
+            kept[key] = _joined(kept[key], source)
+        else:
+            kept[key] = source
+    return tuple(kept.values()), again
+
+
+def _joined(first: Source, other: Source) -> Source:
+    return replace(
+        first,
+        name=first.name or other.name,
+        tags=tuple(dict.fromkeys((*first.tags, *other.tags))),
+        page=first.page or other.page,
+    )
+
+
+def _empty(wrong: list[str]) -> str:
+    if not wrong:
+        return "it declares no source; add one, at least its URL"
+    if len(wrong) == 1:
+        return wrong[0]
+    return f"none of its {len(wrong)} sources can be asked for; {wrong[0]}"
 
 
 def _source(declared: Declared) -> Source:
