@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 from walsh_scrapy.metadata.entries import Feed
 from walsh_scrapy.policy.freshness import (
     LONGEST_REVISIT,
+    NEVER,
+    Due,
     Freshness,
+    LastVisit,
     Wishes,
-    due_again,
+    due,
 )
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -95,7 +98,8 @@ def test_feeds_say_how_often_they_change(feed, seconds):
     ],
 )
 def test_the_longest_wins_and_failures_double(least, asked, failures, wished, seconds):
-    assert due_again(NOW, least, asked, failures, Wishes(wished)) == NOW + seconds
+    last = LastVisit(NOW, asked, failures, Wishes(wished))
+    assert due(last, least, NOW).at == NOW + seconds
 
 
 def at(text):
@@ -119,4 +123,43 @@ def at(text):
 def test_hours_and_days_to_skip_are_waited_out(hours, days, moment, opens):
     wishes = Wishes(skip_hours=frozenset(hours), skip_days=frozenset(days))
     assert wishes.opens(at(moment)) == at(opens)
-    assert due_again(at(moment) - DAY, DAY, wishes=wishes) == at(opens)
+    assert due(LastVisit(at(moment) - DAY, wishes=wishes), DAY, NOW - DAY).at == at(opens)
+    late = due(LastVisit(at(moment) - 9 * DAY, wishes=wishes), DAY, at(moment)).at
+    assert max(late, at(moment)) == at(opens)
+
+
+SKIPPING = Wishes(2 * DAY, frozenset({12}))
+
+
+@pytest.mark.parametrize(
+    ("last", "decided"),
+    [
+        (None, Due(0.0, "new")),
+        (LastVisit(NOW), Due(NOW + DAY, "operator")),
+        (LastVisit(NOW, asked=DAY, wishes=Wishes(DAY)), Due(NOW + DAY, "operator")),
+        (LastVisit(NOW, asked=2 * DAY), Due(NOW + 2 * DAY, "server")),
+        (LastVisit(NOW, asked=2 * DAY, wishes=Wishes(2 * DAY)), Due(NOW + 2 * DAY, "feed")),
+        (LastVisit(NOW, failures=1), Due(NOW + DAY, "failing")),
+        (LastVisit(NOW, failures=3), Due(NOW + 4 * DAY, "failing")),
+        (LastVisit(NOW, asked=5 * DAY, failures=3), Due(NOW + 5 * DAY, "server")),
+        (LastVisit(NOW, wishes=SKIPPING), Due(NOW + 2 * DAY + HOUR, "skip")),
+        (LastVisit(NOW - 9 * DAY, wishes=SKIPPING), Due(NOW + HOUR, "skip")),
+        (LastVisit(NOW - 40 * DAY, wishes=SKIPPING), Due(NOW - 38 * DAY, "feed")),
+        (LastVisit(NOW, DAY, 9, is_resumed=True), Due(0.0, "resumed")),
+        (LastVisit(NOW, wishes=SKIPPING, is_resumed=True), Due(NOW + HOUR, "skip")),
+        (LastVisit(NOW, is_gone=True), Due(NEVER, "gone")),
+    ],
+)
+def test_what_decides_has_a_name(last, decided):
+    assert due(last, DAY, NOW) == decided
+
+
+@pytest.mark.parametrize(
+    ("least", "asked", "seconds"),
+    [(7 * DAY, 0.0, 7 * DAY), (DAY, 0.0, DAY), (DAY, 3 * DAY, 3 * DAY), (0.0, HOUR, HOUR)],
+)
+def test_the_operators_time_counts_as_it_is_now_and_never_under_what_was_asked(
+    least, asked, seconds
+):
+    """Nothing of the time that was in force at the visit is left in what it left."""
+    assert due(LastVisit(NOW, asked), least, NOW + HOUR / 2).at == NOW + seconds

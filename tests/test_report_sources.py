@@ -31,7 +31,7 @@ HOSTILE = "\x1b]0;owned\x07[bold red]x[/] \u202emoc\u2028\x9b2J"
 
 
 def record(url=URL, **fields):
-    visited = {"fetched_at": NOW - 3600, "due_at": NOW - 3600 + DAY, "outcome": "fetched"}
+    visited = {"fetched_at": NOW - 3600, "due_at": NOW, "outcome": "fetched"}
     return SourceRecord(**{"url": url, "kind": "feed"} | visited | fields)
 
 
@@ -40,35 +40,27 @@ def record(url=URL, **fields):
     [
         ({"fetched_at": None, "due_at": 0.0}, "new", "not visited yet"),
         ({}, "revisit", "every 1 d"),
-        ({"due_at": NOW - 3600 + 5 * DAY}, "server", "the server asked for 5 d"),
+        ({"asked_interval": 5 * DAY}, "server", "the server asked for 5 d"),
         (
-            {"due_at": NOW - 3600 + 5 * DAY, "wished_interval": 5 * DAY},
+            {"asked_interval": 5 * DAY, "wished_interval": 5 * DAY},
             "feed",
             "the feed asked for 5 d",
         ),
         (
-            {"due_at": NOW - 3600 + 5 * DAY, "wished_interval": 2 * DAY},
+            {"asked_interval": 5 * DAY, "wished_interval": 2 * DAY},
             "server",
-            "the server asked",
+            "the server asked for 5 d",
         ),
-        (
-            {"due_at": NOW - 3600 + 30 * DAY, "wished_interval": 365 * DAY},
-            "feed",
-            "the feed asked for 30 d",
-        ),
+        ({"wished_interval": 365 * DAY}, "feed", "the feed asked for 30 d"),
         ({"failures": 1}, "failing", "failing, again after 1 d"),
-        ({"failures": 3, "due_at": NOW - 3600 + 4 * DAY}, "failing", "failing, doubled to 4 d"),
-        ({"failures": 9, "due_at": NOW - 3600 + 30 * DAY}, "failing", "failing, doubled to 30 d"),
-        ({"failures": 2, "due_at": NOW - 3600 + 7 * DAY}, "server", "the server asked for 7 d"),
+        ({"failures": 3}, "failing", "failing, doubled to 4 d"),
+        ({"failures": 9}, "failing", "failing, doubled to 30 d"),
+        ({"failures": 2, "asked_interval": 7 * DAY}, "server", "the server asked for 7 d"),
         ({"outcome": "gone", "due_at": math.inf, "failures": 1}, "gone", "when you resume it"),
         ({"outcome": "gone", "due_at": 0.0}, "resumed", "you resumed it"),
-        (
-            {"due_at": datetime(2026, 5, 21, 18, tzinfo=UTC).timestamp(), "skip_hours": "16,17"},
-            "skip",
-            "the feed's skipHours",
-        ),
-        ({"due_at": NOW - 60, "skip_hours": "12,13"}, "skip", "the feed's skipHours"),
-        ({"due_at": NOW - 60, "skip_days": "Wednesday"}, "skip", "the feed's skipDays"),
+        ({"skip_hours": "11,12"}, "skip", "the feed's skipHours"),
+        ({"fetched_at": NOW - 2 * DAY, "skip_hours": "12,13"}, "skip", "the feed's skipHours"),
+        ({"fetched_at": NOW - 2 * DAY, "skip_days": "Wednesday"}, "skip", "the feed's skipDays"),
     ],
 )
 def test_each_next_visit_has_its_rule(fields, rule, why):
@@ -81,13 +73,15 @@ def test_each_next_visit_has_its_rule(fields, rule, why):
 def test_what_is_declared_to_be_rare_is_so_and_what_is_due_is_due():
     rare = next_visit(record(), Source(URL, every=timedelta(days=7)), DAY, NOW)
     assert (rare.rule, rare.why) == ("every", "every 7 d, as declared")
-    due = next_visit(record(due_at=NOW), Source(URL), 3600.0, NOW)
+    due = next_visit(record(), Source(URL), 3600.0, NOW)
     assert (due.is_due, due.at) == (True, NOW)
     assert not next_visit(record(due_at=0.0), None, DAY, NOW).is_due
+    asked = next_visit(record(asked_interval=7200.0), Source(URL), 3600.0, NOW)
+    assert (asked.is_due, asked.rule, asked.at) == (False, "server", NOW + 3600)
 
 
 def test_hours_to_skip_end_with_the_moment_that_a_run_would_ask():
-    closed = next_visit(record(due_at=NOW - 60, skip_hours="12,13"), Source(URL), DAY, NOW)
+    closed = next_visit(record(skip_hours="12,13"), Source(URL), 60.0, NOW)
     assert rfc3339(closed.at) == "2026-05-20T14:00:00Z"
     assert not closed.is_due
 
@@ -107,9 +101,9 @@ def lines_of(records, sources=None, **settings):
 def test_trouble_comes_first():
     found = lines_of(
         [
-            record("http://later.example/", due_at=NOW + 9),
-            record("http://sooner.example/", due_at=NOW + 8),
-            record("http://due.example/", due_at=NOW - 1),
+            record("http://later.example/", fetched_at=NOW - DAY + 9),
+            record("http://sooner.example/", fetched_at=NOW - DAY + 8),
+            record("http://due.example/", fetched_at=NOW - DAY - 1),
             record("http://new.example/", fetched_at=None, due_at=0.0, outcome="new"),
             record("http://denied.example/", outcome="denied by robots", failures=1),
             record("http://ill.example/", outcome="failed", failures=1),
@@ -134,8 +128,8 @@ def test_what_is_due_comes_in_the_order_of_a_run():
         Source("http://no.example/"),
     ]
     records = [
-        record("http://two.example/new", due_at=NOW - 1),
-        record("http://two.example/old", due_at=NOW - 9),
+        record("http://two.example/new", fetched_at=NOW - DAY - 1),
+        record("http://two.example/old", fetched_at=NOW - DAY - 9),
         record("http://no.example/"),
     ]
     urls = [line.record.url for line in lines_of(records, declared).in_turn({})]
@@ -151,6 +145,14 @@ def test_a_source_that_settled_elsewhere_waits_for_the_host_there():
     (line,) = lines_of([watched]).declared
     assert line.host == "a.example"
     assert "(watched since 2026-05-19T12:00:00Z)" in "".join(sources_text([line]))
+
+
+def test_a_source_that_is_spelled_otherwise_now_is_one_source():
+    older = record(f"{URL}//", failures=1, fetched_at=NOW - 3 * DAY)
+    found = lines_of([older, record(f"{URL}/", failures=3)], [Source(URL)])
+    (line,) = found.declared
+    assert (line.record.url, line.record.failures) == (URL, 3)
+    assert found.undeclared == []
 
 
 def test_what_servers_and_files_say_is_never_more_than_text():

@@ -1,6 +1,7 @@
 """The state: the same answers on SQLite and PostgreSQL, all of a change or nothing of it."""
 
 import contextlib
+import math
 import sqlite3
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.documents import Document
-from walsh_scrapy.state.sources import EntryRecord, SourceRecord
+from walsh_scrapy.state.sources import EntryRecord, Known, SourceRecord
 from walsh_scrapy.state.tables import SCHEMA_VERSION, requests, schema_version
 from walsh_scrapy.state.wirelog import KEEP_SECONDS, Exchange
 
@@ -234,7 +235,7 @@ def test_a_source_comes_back_as_it_was(state):
 def test_a_state_of_the_first_version_is_brought_up_to_date_and_loses_nothing(url):
     added = [
         "status", "wished_interval", "skip_hours", "skip_days", "moved_to", "moved_since",
-        "move_settled",
+        "move_settled", "asked_interval",
     ]  # fmt: skip
     record = SourceRecord(url="http://a.example/", kind="feed", outcome="fetched", failures=2)
     with contextlib.closing(State(url)) as state:
@@ -260,10 +261,63 @@ def test_a_state_of_the_second_version_gets_what_its_first_ones_lack(url):
         state.ledger.take("a.example", spacing=1.0, timeout=60.0)
     with contextlib.closing(Database(url)) as database, database.write() as connection:
         connection.execute(text("ALTER TABLE hosts DROP COLUMN holder"))
+        connection.execute(text("ALTER TABLE sources DROP COLUMN asked_interval"))
         connection.execute(text("DROP TABLE choices"))
         connection.execute(text("UPDATE schema_version SET version = 2"))
     with contextlib.closing(State(url)) as state:
         assert state.ledger.take("a.example", spacing=1.0, timeout=60.0) > 0.0
+
+
+def test_what_the_third_version_did_not_keep_is_taken_for_a_servers_wish(url):
+    """So that nobody is asked sooner than was promised; whose time it was is known no more."""
+    times = {"waits": 300.0, "new": 0.0, "gone": math.inf}
+    with contextlib.closing(State(url)) as state:
+        for name, due_at in times.items():
+            state.sources.commit(
+                SourceRecord(url=name, kind="feed", fetched_at=100.0, due_at=due_at)
+            )
+    with contextlib.closing(Database(url)) as database, database.write() as connection:
+        connection.execute(text("ALTER TABLE sources DROP COLUMN asked_interval"))
+        connection.execute(text("UPDATE schema_version SET version = 3"))
+    with contextlib.closing(State(url)) as state:
+        asked = {record.url: record.asked_interval for record in state.sources.all()}
+    assert asked == {"waits": pytest.approx(200.0, abs=0.01), "new": 0.0, "gone": 0.0}
+
+
+def test_a_source_goes_on_under_another_spelling(state):
+    old, new = "http://a.example/feed", "http://a.example/feed/"
+    record = SourceRecord(
+        url=old, kind="feed", fetched_at=1.0, failures=2, validator_url=old, etag=b"x"
+    )
+    state.sources.commit(record, [entry("1"), entry("2")])
+    for _ in range(2):  # two runs may begin with the same file
+        state.sources.respell({old: new})
+    assert state.sources.all() == [replace(record, url=new)]
+    assert state.sources.entry_counts() == {new: 2}
+    assert state.sources.commit(replace(record, url=new), [entry("1", source=new)]) == set()
+
+
+def test_a_source_that_is_declared_where_it_moved_to_moved_no_more(state):
+    old, new = "http://a.example/feed", "http://a.example/feed/"
+    record = SourceRecord(url=old, kind="feed", moved_to=new, moved_since=1.0, move_settled=True)
+    state.sources.commit(record)
+    state.sources.respell({old: new})
+    assert state.sources.find(new).move is None
+    elsewhere = replace(record, moved_to="http://b.example/")
+    assert elsewhere.spelled(new).move == elsewhere.move
+
+
+def test_what_is_known_is_found_under_any_spelling():
+    urls = ("http://a.example/feed", "http://a.example/feed/", "http://b.example/x")
+    first, second, other = (
+        SourceRecord(url=url, kind="feed", fetched_at=float(number))
+        for number, url in enumerate(urls)
+    )
+    known = Known([first, second, other])
+    assert known.of(urls[0]) is first
+    assert known.of("http://a.example/feed//") is second, "it was visited last"
+    assert known.of("http://c.example/") is None
+    assert known.but(["http://a.example/feed"]) == [other]
 
 
 def test_the_wire_log_keeps_thirty_days(url):

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.frontier import in_turn
-from walsh_scrapy.policy.urls import canonical_url
+from walsh_scrapy.state.sources import Known, SourceRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Sequence
 
     from scrapy.crawler import Crawler
 
@@ -29,45 +28,36 @@ class Visit(NamedTuple):
     url: str
 
 
-def agenda(crawler: Crawler, sources: Iterable[Source], *, force: bool) -> list[Visit]:
+def agenda(crawler: Crawler, sources: Sequence[Source], *, force: bool) -> list[Visit]:
     """Return the sources that are due, in the order in which to ask, and say how many are not.
 
     ``force`` sets the waiting aside, and no other gate (ruling 20); what is gone (410) rests until
     the operator says otherwise (`scrapy sources resume`).
     """
     crawl = Crawl.of(crawler)
-    now, store = crawl.now(), crawl.state.sources
-    known, peculiar = store.due_times(), store.peculiar()
+    now, revisit, known = crawl.now(), crawl.options.min_revisit, _known(crawl, sources)
     due: list[tuple[str, float, Visit]] = []
     later: list[float] = []
-    elsewhere = _Respelled(known)
     for source in sources:
-        due_at, url = known.get(source.url), source.url
-        if due_at is None:
-            due_at = elsewhere.due_at(url)
-        if record := peculiar.get(url):
-            due_at, url = record.due_from(now), record.address
+        record = known.of(source.url) or SourceRecord(url=source.url, kind=source.kind)
+        due_at = record.due(source.pause(revisit), now).at
         if due_at <= now or (force and due_at < NEVER):
-            due.append((crawl.host(url), known.get(source.url, 0.0), Visit(source, url)))
+            visit = Visit(source, record.spelled(source.url).address)
+            due.append((crawl.host(visit.url), due_at, visit))
         else:
             later.append(due_at)
     _say(crawler, len(due), later)
     return in_turn(due, crawl.intervals)
 
 
-class _Respelled:
-    """When sources are due that the state knows in another spelling: `/feed` and `/feed/`."""
-
-    def __init__(self, known: Mapping[str, float]) -> None:
-        self._known = known
-
-    def due_at(self, url: str) -> float:
-        """Return when the same source is due under another spelling; 0 if it is new."""
-        return self._by_page.get(canonical_url(url), 0.0)
-
-    @cached_property
-    def _by_page(self) -> dict[str, float]:
-        return {canonical_url(url): due_at for url, due_at in self._known.items()}
+def _known(crawl: Crawl, sources: Sequence[Source]) -> Known:
+    """Return what is known of sources; what has a new spelling in the file goes on under that."""
+    known = Known(crawl.state.sources.all())
+    found = ((known.of(source.url), source.url) for source in sources)
+    spellings = {record.url: url for record, url in found if record and record.url != url}
+    if spellings:
+        crawl.state.sources.respell(spellings)
+    return known
 
 
 def _say(crawler: Crawler, due: int, later: list[float]) -> None:

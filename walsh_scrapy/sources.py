@@ -52,6 +52,10 @@ class Source:
     every: timedelta | None = None
     page: str | None = None
 
+    def pause(self, min_revisit: float) -> float:
+        """Return the seconds that the operator leaves between two visits, at least."""
+        return max(min_revisit, self.every.total_seconds() if self.every else 0.0)
+
 
 def declared_urls(source: Source) -> tuple[str, ...]:
     """Return what a source declares: its URL; without a feed also its host's llms.txt."""

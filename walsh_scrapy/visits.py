@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
-from walsh_scrapy.policy.freshness import NEVER, Freshness, Wishes, due_again
+from walsh_scrapy.policy.freshness import NEVER, Freshness, Wishes
 from walsh_scrapy.policy.moves import led_to, move_of
 from walsh_scrapy.state.sources import SourceRecord
 
@@ -118,23 +118,19 @@ class Visits:
         count: str | None = None,
     ) -> frozenset[str]:
         now = self._crawl.now()
-        record = replace(
+        visited = replace(
             record,
             fetched_at=now,
+            due_at=now,
             status=answer.status if answer is not None else None,
-            due_at=NEVER if record.outcome == "gone" else self._due(record, source, answer, now),
+            asked_interval=_freshness(answer).lifetime(now) if answer is not None else 0.0,
         )
+        least = source.pause(self._crawl.options.min_revisit)
+        due_at = NEVER if record.outcome == "gone" else visited.due(least, now).at
+        record = replace(visited, due_at=due_at)
         new = self._crawl.state.sources.commit(record, entries)
         self._stats.inc_value(f"walsh/sources/{count or record.outcome}")
         return new
-
-    def _due(
-        self, record: SourceRecord, source: Source, answer: Response | None, now: float
-    ) -> float:
-        every = source.every.total_seconds() if source.every else 0.0
-        least = max(self._crawl.options.min_revisit, every)
-        asked = _freshness(answer).lifetime(now) if answer is not None else 0.0
-        return due_again(now, least, asked, record.failures, record.wishes)
 
     def _moved(self, record: SourceRecord, request: Request, last: str) -> SourceRecord:
         asked = _asked(request)

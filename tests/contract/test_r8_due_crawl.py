@@ -1,5 +1,8 @@
 """R8 on the wire: a source is asked for once a day or less (ruling 20)."""
 
+import sqlite3
+from contextlib import closing
+
 from tests.contract.conftest import feed, paths, site
 from walsh_scrapy.testing.web import Reply
 
@@ -45,6 +48,44 @@ def test_a_changed_file_loses_nothing_of_what_is_still_in_it(loopback_web, crawl
         ("blog.example", 304),
         ("new.example", 200),
     }
+
+
+def test_a_changed_every_counts_at_once_and_what_the_server_asked_for_stays(loopback_web, crawl):
+    asking = feed(headers={"Cache-Control": "max-age=3600"})
+    web = loopback_web(site("blog.example"), site("slow.example", feed=asking))
+    hosts = ("blog.example", "slow.example")
+
+    def run(**declared):
+        sources = [{"url": f"http://{host}/feed"} | declared for host in hosts]
+        result = crawl(web, sources=sources, settings={"WALSH_MIN_REVISIT": 0})
+        return [path for path in paths(result.log) if path.endswith("/feed")]
+
+    assert sorted(run(every="P7D")) == ["blog.example/feed", "slow.example/feed"]
+    assert run(every="P7D") == []
+    assert run(every="PT0.001S") == ["blog.example/feed"]
+    assert run(every="PT1H") == []
+
+
+def test_a_source_that_is_spelled_otherwise_keeps_all_that_is_known(loopback_web, crawl, again):
+    """But validators, which are for the bytes of the URL that gave them."""
+    lone = "<item><title>One</title></item><item><guid>17</guid><title>Two</title></item>"
+    document = f'<rss version="2.0"><channel><title>B</title>{lone}</channel></rss>'
+    page = Reply(document, content_type="application/rss+xml", etag='"1"')
+    bad = Reply(status=404)
+    web = loopback_web(site("blog.example", **{"feed/": page}, feed=page, bad=bad, **{"bad/": bad}))
+    old = [f"http://blog.example/{name}" for name in ("feed", "bad")]
+    new = [f"{url}/" for url in old]
+    first = crawl(web, sources=old)
+    assert len(first.items) == 2
+    assert crawl(web, sources=new).log == []
+    second = again(web, sources=new)
+    (hit,) = [hit for hit in second.log if hit.path == "/feed/"]
+    assert (hit.status, second.items) == (200, [])
+    lines = "SELECT url, failures, validator_url FROM sources ORDER BY url"
+    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state:
+        assert state.execute(lines).fetchall() == [(new[1], 2, None), (new[0], 0, new[0])]
+    third = again(web, sources=new)
+    assert [hit.status for hit in third.log if hit.path == "/feed/"] == [304]
 
 
 def test_a_source_that_is_another_kind_now_is_read_anew(loopback_web, crawl, again):

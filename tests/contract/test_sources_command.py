@@ -157,6 +157,24 @@ def test_what_is_no_longer_declared_is_counted_and_can_be_shown(
     assert found[old]["entries"] == 2
 
 
+def test_another_spelling_or_every_is_seen_before_any_run(
+    loopback_web, crawl, listed, scrapy_sources, tmp_path
+):
+    web = loopback_web(site("blog.example"))
+    crawl(web, sources=[{"url": "http://blog.example/feed", "every": "P30D"}])
+    url = "http://blog.example/feed/"
+    found = listed("--all", sources=[url])
+    assert list(found) == [url]
+    line = found[url]
+    assert (line["outcome"], line["entries"], line["due_why"]) == ("fetched", 2, "every 1 d")
+    said = scrapy_sources("resume", url).stdout
+    when = line["due_at"].replace("T", " ").replace("Z", " UTC")
+    assert said.endswith(f"it is due {when}, as before\n")
+    rare = tmp_path / "rare.json"
+    rare.write_text(json.dumps([{"url": url, "every": "P7D"}]))
+    assert listed("--sources", str(rare))[url]["due_rule"] == "every"
+
+
 def test_forget_begins_anew_and_knows_the_entries(loopback_web, crawl, listed, scrapy_sources):
     tagged = feed(headers={"ETag": '"1"'})
     web = loopback_web(site("blog.example", feed=tagged))

@@ -118,7 +118,7 @@ def _change(action: str, urls: list[str], options: Options, file: str) -> int:
     from walsh_scrapy.report.knownurls import UnknownSource
     from walsh_scrapy.state import State
 
-    changes = Changes(State.existing(options.state_url), file)
+    changes = Changes(State.existing(options.state_url), file, options.min_revisit)
     change = changes.forget if action == "forget" else changes.resume
     status = 0
     for url in urls:

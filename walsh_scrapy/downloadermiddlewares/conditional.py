@@ -62,7 +62,7 @@ class ConditionalMiddleware:
         if record is None:
             return None
         now = self._crawl.now()
-        due_at = record.due_from(now)
+        due_at = record.due(source.pause(self._crawl.options.min_revisit), now).at
         if due_at > now and not getattr(self._crawler.spider, "force", False):
             raise NotDue(due_at)
         if record.validator_url is None or record.kind != source.kind:

@@ -34,7 +34,7 @@ def with_keys(entries: Sequence[Entry], source: str) -> tuple[Entry, ...]:
 
     def keyed(entry: Entry, page: str, spot: str) -> Entry:
         if not page:
-            lone = _sha256(_unlinked(entry, source))
+            lone = _sha256(_unlinked(entry, canonical_url(source)))
             return replace(entry, key=lone, full_key=lone)
         full = _with_id(spot, entry) if spot == page or spot in full_spots else spot
         key = full if page in full_pages else page

@@ -6,7 +6,8 @@ import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy.backoff import LONGEST_SECONDS, parse_retry_after
 from walsh_scrapy.policy.httpdates import parse_http_date
@@ -103,21 +104,52 @@ def _number(digits: str) -> float:
     return min(float(digits), LONGEST_SECONDS)
 
 
-def due_again(
-    visited_at: float,
-    least: float,
-    asked: float = 0.0,
-    failures: int = 0,
-    wishes: Wishes | None = None,
-) -> float:
-    """Return when a source may be visited again after a visit at ``visited_at``.
+@dataclass(frozen=True, slots=True)
+class LastVisit:
+    """What a visit left for the next: its moment, and whatever was asked for besides."""
 
-    The longest wins of what the operator chose (``least``), what the answer ``asked`` and what the
-    feed wishes, at most 30 days unless the operator chose more. Each failure in a row after the
-    first doubles the operator's time. What falls into an hour or a day to skip waits for its end.
+    at: float
+    asked: float = 0.0  #: seconds that its answer asked for
+    failures: int = 0  #: in a row
+    wishes: Wishes = Wishes()
+    is_gone: bool = False  #: 410
+    is_resumed: bool = False  #: the operator said so
+
+
+class Due(NamedTuple):
+    """The moment from which a source may be asked for, and what decided it, in one word."""
+
+    at: float  #: 0 for what waits for nobody, NEVER for what rests
+    rule: str  #: new gone resumed skip failing feed server operator
+
+
+def due(last: LastVisit | None, least: float, now: float) -> Due:
+    """Say when a source is due that is looked at ``now``; None was never visited.
+
+    The longest wins of what the operator chose (``least``), what the answer asked and what the feed
+    wishes, at most 30 days unless the operator chose more. Each failure in a row after the first
+    doubles the operator's time. Hours and days to skip are waited out, whenever the run is.
     """
-    wishes = wishes or Wishes()
-    doublings = min(max(failures - 1, 0), 40)
-    interval = max(least * 2.0**doublings, asked, wishes.interval)
-    latest = visited_at + max(LONGEST_REVISIT, least)
-    return min(wishes.opens(min(visited_at + interval, latest)), latest)
+    if last is None:
+        return Due(0.0, "new")
+    if last.is_gone:
+        return Due(NEVER, "gone")
+    pause, rule = _pause(last, least)
+    latest = last.at + max(LONGEST_REVISIT, least)
+    ripe = 0.0 if last.is_resumed else min(last.at + pause, latest)
+    soonest = max(ripe, now)
+    opens = min(last.wishes.opens(soonest), max(soonest, latest))
+    return Due(opens, "skip") if opens > soonest else Due(ripe, rule)
+
+
+def _pause(last: LastVisit, least: float) -> tuple[float, str]:
+    """Return the seconds between two visits and who made them so many: of equals the first."""
+    if last.is_resumed:
+        return 0.0, "resumed"
+    doublings = min(max(last.failures - 1, 0), 40)
+    return max(
+        (least * 2.0**doublings, "failing" if last.failures else "operator"),
+        (last.wishes.interval, "feed"),
+        (last.asked, "server"),
+        key=itemgetter(0),
+    )

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.policy.durations import format_moment
+from walsh_scrapy.policy.urls import canonical_url
 from walsh_scrapy.report.knownurls import UnknownSource, meant
 from walsh_scrapy.report.printable import printable
 from walsh_scrapy.sources import load_sources
@@ -13,6 +14,7 @@ from walsh_scrapy.sources import load_sources
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from walsh_scrapy.sources import Source
     from walsh_scrapy.state import State
 
 
@@ -20,12 +22,14 @@ class Changes:
     """Changes what is known of sources; each method yields a line for every source it met.
 
     A URL may be spelled as it is declared or canonically. Raises UnknownSource for one that is
-    neither in the state nor declared in ``file``, which is read only then.
+    neither in the state nor declared in ``file``, which is read only where that matters.
+    ``min_revisit`` are seconds.
     """
 
-    def __init__(self, state: State | None, file: str) -> None:
+    def __init__(self, state: State | None, file: str, min_revisit: float) -> None:
         self._state = state
         self._file = file
+        self._min_revisit = min_revisit
 
     def forget(self, url: str) -> Iterator[str]:
         """Take back what is known of a source, but its entries."""
@@ -43,20 +47,27 @@ class Changes:
             if self._state and self._state.sources.resume(each):
                 yield f"{printable(each)} is due now, with no failure counted"
                 continue
-            record = self._state.sources.find(each) if self._state else None
-            when = format_moment(record.due_at) if record and record.due_at > 0 else "now"
-            yield f"{printable(each)} is neither gone nor failing: it is due {when}, as before"
+            yield f"{printable(each)} is neither gone nor failing: it is due {self._due(each)}"
+
+    def _due(self, url: str) -> str:
+        record = self._state.sources.find(url) if self._state else None
+        if record is None or record.fetched_at is None or record.due_at <= 0.0:
+            return "now, as before"
+        source = self._declared.get(canonical_url(url))
+        least = source.pause(self._min_revisit) if source else self._min_revisit
+        return f"{format_moment(record.due(least, record.fetched_at).at)}, as before"
 
     def _meant(self, url: str) -> list[str]:
         try:
             return meant(url, self._known)
         except UnknownSource:
-            return meant(url, {**self._known, **self._declared})
+            declared = (source.url for source in self._declared.values())
+            return meant(url, {**self._known, **dict.fromkeys(declared)})
 
     @cached_property
     def _known(self) -> dict[str, None]:
-        return dict.fromkeys(self._state.sources.due_times() if self._state else ())
+        return self._state.sources.urls() if self._state else {}
 
     @cached_property
-    def _declared(self) -> dict[str, None]:
-        return dict.fromkeys(source.url for source in load_sources(self._file))
+    def _declared(self) -> dict[str, Source]:
+        return {canonical_url(source.url): source for source in load_sources(self._file)}

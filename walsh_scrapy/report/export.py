@@ -52,7 +52,7 @@ class Export:
                     f"there is no state at {shown(self.state_url)} yet: nothing was crawled, or "
                     "WALSH_STATE_URL is another"
                 )
-            known = state.sources.due_times()
+            known = state.sources.urls()
             choice = Choice(
                 since=self.since,
                 kind=self.kind,

@@ -11,10 +11,10 @@ from walsh_scrapy.policy.moments import rfc3339
 from walsh_scrapy.policy.urls import host_of, registrable_domain
 from walsh_scrapy.report.nextvisit import NextVisit, next_visit
 from walsh_scrapy.sources import Kind, Source
-from walsh_scrapy.state.sources import SourceRecord
+from walsh_scrapy.state.sources import Known, SourceRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.state import State
@@ -107,7 +107,7 @@ class Overview:
         turns: list[SourceLine] = []
         for kind in get_args(Kind):
             due = (
-                (line.host, line.record.due_at, line)
+                (line.host, line.due.at or 0.0, line)
                 for line in self.declared
                 if line.due.is_due and line.kind == kind
             )
@@ -116,14 +116,15 @@ class Overview:
 
 
 def overview(
-    sources: Iterable[Source], state: State | None, options: Options, now: float
+    sources: Sequence[Source], state: State | None, options: Options, now: float
 ) -> Overview:
     """Join what is declared with what the state knows; without a state every source is new."""
-    known = {record.url: record for record in state.sources.all()} if state else {}
+    known = Known(state.sources.all() if state else ())
     counts = state.sources.entry_counts() if state else {}
     resting = state.ledger.resting() if state else {}
 
-    def line(source: Source | None, record: SourceRecord) -> SourceLine:
+    def line(source: Source | None, found: SourceRecord) -> SourceLine:
+        record = found.spelled(source.url) if source else found
         host = host_of(record.address)
         if options.pace_by == "domain":
             host = registrable_domain(host)
@@ -131,15 +132,14 @@ def overview(
             source=source,
             record=record,
             due=next_visit(record, source, options.min_revisit, now),
-            entries=counts.get(record.url, 0),
+            entries=counts.get(found.url, 0),
             host=host,
             resting=resting.get(host),
         )
 
     declared = [
-        line(source, known.get(source.url) or SourceRecord(url=source.url, kind=source.kind))
+        line(source, known.of(source.url) or SourceRecord(url=source.url, kind=source.kind))
         for source in sources
     ]
-    for each in declared:
-        known.pop(each.record.url, None)
-    return Overview(declared, [line(None, record) for record in known.values()])
+    undeclared = known.but(source.url for source in sources)
+    return Overview(declared, [line(None, record) for record in undeclared])

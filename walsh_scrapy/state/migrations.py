@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import inspect, update
 from sqlalchemy.schema import CreateColumn, CreateIndex
 
+from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.state import tables
 
 if TYPE_CHECKING:
@@ -50,6 +51,19 @@ def _choices(connection: Connection) -> None:
         _add_column(connection, tables.hosts, "holder")
 
 
+def _what_servers_asked(connection: Connection) -> None:
+    """Take what is not known to be the operator's own time for what a server asked for.
+
+    Short of it by as much as a difference of two times of day may be off.
+    """
+    _add_column(connection, tables.sources, "asked_interval")
+    columns = tables.sources.c
+    waits = update(tables.sources).where(
+        columns.due_at > columns.fetched_at, columns.due_at != NEVER
+    )
+    connection.execute(waits.values(asked_interval=columns.due_at - columns.fetched_at - 0.001))
+
+
 def _add_column(connection: Connection, table: Table, name: str) -> None:
     column = CreateColumn(table.c[name]).compile(dialect=connection.dialect)
     connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {column}")
@@ -64,4 +78,5 @@ def _add_index(connection: Connection, table: Table, name: str) -> None:
 _STEPS: Final[Mapping[int, Callable[[Connection], None]]] = {
     1: _wishes_moves_and_holders,
     2: _choices,
+    3: _what_servers_asked,
 }

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import bindparam, delete, func, or_, select, update
 
-from walsh_scrapy.policy.freshness import LONGEST_REVISIT, NEVER, Wishes
+from walsh_scrapy.policy.freshness import NEVER, Due, LastVisit, Wishes, due
 from walsh_scrapy.policy.moves import Move
+from walsh_scrapy.policy.urls import canonical_url
 from walsh_scrapy.state.rows import row_of
 from walsh_scrapy.state.tables import entries, sources
-from walsh_scrapy.state.upsert import insert_new, upsert
+from walsh_scrapy.state.upsert import insert_if_new, insert_new, upsert
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -32,12 +34,13 @@ class SourceRecord:
     url: str
     kind: str
     fetched_at: float | None = None
-    due_at: float = 0.0
+    due_at: float = 0.0  #: as the last visit left it; NEVER if it is gone, 0 if it was resumed
     outcome: str = "new"
     detail: str = ""
     failures: int = 0
     status: int | None = None  #: of the last answer
-    wished_interval: float = 0.0  #: seconds
+    asked_interval: float = 0.0  #: seconds, by the last answer
+    wished_interval: float = 0.0  #: seconds, by the feed
     skip_hours: str = ""  #: numbers with commas between them; so are the days' names
     skip_days: str = ""
     moved_to: str | None = None
@@ -55,13 +58,19 @@ class SourceRecord:
             self.wished_interval, hours, frozenset(filter(None, self.skip_days.split(",")))
         )
 
-    def due_from(self, now: float) -> float:
-        """Return the first moment from ``now`` at which the source may be asked for."""
-        if self.due_at == NEVER:
-            return NEVER
-        soonest = max(self.due_at, now)
-        latest = (self.fetched_at or 0.0) + LONGEST_REVISIT
-        return min(self.wishes.opens(soonest), max(soonest, latest))
+    def due(self, least: float, now: float) -> Due:
+        """Say when the source may be asked for next; ``least`` is the operator's own time."""
+        if self.fetched_at is None:
+            return due(None, least, now)
+        last = LastVisit(
+            self.fetched_at,
+            self.asked_interval,
+            self.failures,
+            self.wishes,
+            is_gone=self.due_at == NEVER,
+            is_resumed=self.due_at <= 0.0,
+        )
+        return due(last, least, now)
 
     @property
     def address(self) -> str:
@@ -93,6 +102,16 @@ class SourceRecord:
             move_settled=bool(move and move.is_settled),
         )
 
+    def spelled(self, url: str) -> SourceRecord:
+        """Return the line of the same source under another spelling of its URL.
+
+        Where it moved to is no move any more once it is declared there.
+        """
+        if url == self.url:
+            return self
+        record = replace(self, url=url)
+        return record.moving(None) if record.moved_to == url else record
+
 
 @dataclass(frozen=True, slots=True)
 class EntryRecord:
@@ -114,9 +133,27 @@ _KNOWN: Final = select(entries.c.key, entries.c.full_key).where(
 )
 _COLUMNS: Final = tuple(sources.c[field.name] for field in fields(SourceRecord))
 _FIND: Final = select(*_COLUMNS).where(sources.c.url == bindparam("key"))
-_PECULIAR: Final = select(*_COLUMNS).where(
-    or_(sources.c.skip_hours != "", sources.c.skip_days != "", sources.c.move_settled)
-)
+
+
+class Known:
+    """The lines of sources by their URLs, however these are spelled: `/feed` is `/feed/`."""
+
+    def __init__(self, records: Iterable[SourceRecord]) -> None:
+        self._by_url = {record.url: record for record in records}
+
+    def of(self, url: str) -> SourceRecord | None:
+        """Return a source's line, under its URL or that of its spellings visited last."""
+        return self._by_url.get(url) or self._by_page.get(canonical_url(url))
+
+    def but(self, urls: Iterable[str]) -> list[SourceRecord]:
+        """Return the lines of all other sources."""
+        pages = set(map(canonical_url, urls))
+        return [each for url, each in self._by_url.items() if canonical_url(url) not in pages]
+
+    @cached_property
+    def _by_page(self) -> dict[str, SourceRecord]:
+        records = sorted(self._by_url.values(), key=lambda record: record.fetched_at or 0.0)
+        return {canonical_url(record.url): record for record in records}
 
 
 class SourceStore:
@@ -131,15 +168,22 @@ class SourceStore:
             row = connection.execute(_FIND, {"key": url}).one_or_none()
         return None if row is None else _record(row)
 
-    def due_times(self) -> dict[str, float]:
-        """Return for every source ever tried when it is due again."""
+    def urls(self) -> dict[str, None]:
+        """Return the URL of every source ever tried, declared still or not."""
         with self._database.read() as connection:
-            return dict(connection.execute(select(sources.c.url, sources.c.due_at)).all())
+            return dict.fromkeys(connection.scalars(select(sources.c.url)))
 
-    def peculiar(self) -> dict[str, SourceRecord]:
-        """Return the lines of sources that skip hours or days, or are asked for elsewhere."""
-        with self._database.read() as connection:
-            return {row.url: _record(row) for row in connection.execute(_PECULIAR)}
+    def respell(self, spellings: Mapping[str, str]) -> None:
+        """Let go on what is known of sources under the new spelling of each old one."""
+        with self._database.write() as connection:
+            for old, new in spellings.items():
+                row = connection.execute(_FIND.with_for_update(), {"key": old}).one_or_none()
+                if row is None:
+                    continue  # another run was faster
+                insert_if_new(connection, sources, row_of(_record(row).spelled(new)))
+                of_old = update(entries).where(entries.c.source == old)
+                connection.execute(of_old.values(source=new))
+                connection.execute(delete(sources).where(sources.c.url == old))
 
     def commit(self, record: SourceRecord, found: Sequence[EntryRecord] = ()) -> frozenset[str]:
         """Write a source's outcome and its entries, both or neither; return the new keys.

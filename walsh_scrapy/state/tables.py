@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 
 #: Raised by one with every change below; an unknown one is refused, never guessed at.
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 metadata = MetaData()
 
@@ -82,6 +82,8 @@ sources = Table(
     Column("detail", Text, nullable=False, default=""),
     Column("failures", Integer, nullable=False, default=0),
     Column("status", Integer),
+    # What the last answer asked for, in seconds: `due_at` follows from more than that.
+    Column("asked_interval", Double, nullable=False, server_default="0"),
     # What the feed asked of whoever comes again: seconds; hours and days to skip, with commas.
     Column("wished_interval", Double, nullable=False, server_default="0"),
     Column("skip_hours", String(80), nullable=False, server_default=""),
