@@ -26,6 +26,7 @@ GATES: Final = "walsh_gates"
 UNWANTED: Final = "walsh_unwanted"
 READABLE: Final = "walsh_readable"
 ANNOUNCED: Final = "walsh_announced"
+PASSED: Final = "walsh_passed"
 
 
 @dataclass(frozen=True, slots=True)

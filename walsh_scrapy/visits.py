@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
-from walsh_scrapy.policy.freshness import NEVER, Freshness, Wishes
+from walsh_scrapy.passing import Passed, freshness_of, passed_by
+from walsh_scrapy.policy.freshness import NEVER, Wishes
 from walsh_scrapy.policy.moves import led_to, move_of
 from walsh_scrapy.state.sources import SourceRecord
 
@@ -58,7 +59,8 @@ class Visits:
             etag=validators.etag if feed.is_whole else None,
             last_modified=validators.last_modified if feed.is_whole else None,
         )
-        return self._end(self._moved(record, request, response.url), source, response, entries)
+        moved = self._moved(record, request, response.url)
+        return self._end(moved, source, request, response, entries)
 
     def unchanged(self, source: Source, request: Request, response: Response) -> None:
         """Go on with what is known of a document that its server says is still the newest (304)."""
@@ -71,7 +73,7 @@ class Visits:
             etag=given.etag or known.etag,
             last_modified=given.last_modified or known.last_modified,
         )
-        self._end(self._moved(record, request, response.url), source, response)
+        self._end(self._moved(record, request, response.url), source, request, response)
 
     def passed_by(self, source: Source, request: Request, response: Response) -> None:
         """Note where a page moved that a visit only came by, on its way to another document."""
@@ -79,13 +81,13 @@ class Visits:
             record = self._moved(self._known(source), request, response.url)
             self._crawl.state.sources.commit(record)
 
-    def denied(self, source: Source, error: Denied) -> None:
+    def denied(self, source: Source, request: Request, error: Denied) -> None:
         """Note which gate denied a source, and why."""
         logger.info("%s is denied by %s: %s", source.url, error.gate, error.reason)
         record = replace(
             _at_home(self._known(source)), outcome=f"denied by {error.gate}", detail=error.reason
         )
-        self._end(record, source, None, count=f"denied/{error.gate}")
+        self._end(record, source, request, None, count=f"denied/{error.gate}")
 
     def failed(
         self, source: Source, request: Request, reason: str, answer: Response | None
@@ -104,15 +106,16 @@ class Visits:
                 source.url,
                 source.url,
             )
-            self._end(replace(record, outcome="gone"), source, answer)
+            self._end(replace(record, outcome="gone"), source, request, answer)
             return
         logger.warning("%s failed: %s", source.url, reason)
-        self._end(record, source, answer)
+        self._end(record, source, request, answer)
 
     def _end(
         self,
         record: SourceRecord,
         source: Source,
+        request: Request,
         answer: Response | None,
         entries: Sequence[EntryRecord] = (),
         count: str | None = None,
@@ -123,7 +126,7 @@ class Visits:
             fetched_at=now,
             due_at=now,
             status=answer.status if answer is not None else None,
-            asked_interval=_freshness(answer).lifetime(now) if answer is not None else 0.0,
+            asked_interval=max(0.0, _asked_until(record, request, answer, now) - now),
         )
         least = source.pause(self._crawl.options.min_revisit)
         due_at = NEVER if record.outcome == "gone" else visited.due(least, now).at
@@ -159,15 +162,16 @@ def _asked(request: Request) -> str:
     return hops[0]
 
 
-def _freshness(response: Response) -> Freshness:
-    def header(name: str) -> str | None:
-        value = response.headers.get(name)
-        return None if value is None else value.decode("latin-1")
+def _asked_until(
+    record: SourceRecord, request: Request, answer: Response | None, now: float
+) -> float:
+    """Return until when the answers of a visit ask to be left alone, each for its own address.
 
-    return Freshness(
-        cache_control=b", ".join(response.headers.getlist("Cache-Control")).decode("latin-1"),
-        expires=header("Expires"),
-        date=header("Date"),
-        age=header("Age"),
-        retry_after=header("Retry-After"),
-    )
+    The hops to an address at which a source settled are not asked again, whenever that is.
+    """
+    passed = list(passed_by(request))
+    if answer is not None:
+        passed.append(Passed(answer.url, now + freshness_of(answer).lifetime(now)))
+    places = [each.url for each in passed]
+    start = places.index(record.address) if record.address in places else 0
+    return max((each.until for each in passed[start:]), default=now)

@@ -160,3 +160,27 @@ def test_failures_of_a_source_are_its_own_and_double_its_time(loopback_web, craw
         rows = execute(crawl, "SELECT (due_at - fetched_at) / 86400 FROM sources ORDER BY url")
         days.append(tuple(round(row[0]) for row in rows))
     assert days == [(1, 1), (2, 1), (4, 1), (1, 1)]
+
+
+def test_a_redirect_may_ask_for_time_too_unless_it_is_not_asked_again(loopback_web, crawl):
+    kept = {"Cache-Control": "max-age=3600"}
+
+    def hop(status, location="/feed", headers=kept):
+        return Reply(status=status, headers={"Location": location, **headers}, content_type=None)
+
+    web = loopback_web(
+        site("moved.example", old=hop(302)),
+        site("denied.example", "User-agent: *\nDisallow: /feed\n", old=hop(302)),
+        site("broken.example", feed=Reply(status=404), old=hop(301)),
+        site("silent.example", old=hop(302, headers={})),
+        site("settled.example", old=hop(301)),
+    )
+    names = ("moved", "denied", "broken", "silent", "settled")
+    sources = [f"http://{name}.example/old" for name in names]
+    crawl(web, sources=sources, settings=EAGER)
+    execute(crawl, "UPDATE sources SET moved_since = moved_since - 864000, due_at = 0")
+    second = crawl(web, sources=sources, settings=EAGER)
+    assert "settled.example/feed" in paths(second.log)
+    third = crawl(web, sources=sources, settings=EAGER)
+    assert asked(third) == {"silent.example", "settled.example"}
+    assert "settled.example/old" not in paths(third.log)

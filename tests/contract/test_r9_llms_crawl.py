@@ -32,11 +32,12 @@ def llms(loopback_web, crawl, tmp_path):
     """Crawl the page /docs of a host with these pages, once or more often, on a new state."""
     folders = (tmp_path / str(number) for number in count())
 
-    def run(*, robots="", runs=1, **pages):
+    def run(*, robots="", runs=1, arguments={"force": "1"}, settings=None, **pages):  # noqa: B006
         given = {f"/{name.replace('_', '.')}": page for name, page in pages.items()}
         web = loopback_web(Site("docs.example", robots, given))
         source = {"url": "http://docs.example/docs", "kind": "llms"}
-        options = {"sources": [source], "arguments": {"force": "1"}, "folder": next(folders)}
+        options = {"sources": [source], "arguments": arguments, "folder": next(folders)}
+        options["settings"] = settings or {}
         results = [crawl(web, "llms", **options) for _ in range(runs)]
         assert_polite(web.log)
         return results[0] if runs == 1 else results
@@ -171,6 +172,22 @@ def test_an_llms_txt_may_be_declared_itself_and_move(loopback_web, crawl):
     result = crawl(web, "llms", sources=[source])
     assert asked(result) == ["/llms.txt"]
     assert len(result.items) == 1
+
+
+@pytest.mark.parametrize(
+    "pages",
+    [
+        {"docs": html(headers={"Cache-Control": "max-age=3600"}), "llms_txt": text()},
+        {"docs": Reply(status=404, headers={"Cache-Control": "max-age=3600"}), "llms_txt": text()},
+        {"docs": html(), "llms_txt": text(headers={"Cache-Control": "max-age=3600"})},
+        {"docs": html(headers={"Cache-Control": "max-age=3600"}), "llms_txt": Reply(status=404)},
+    ],
+    ids=["page", "no-page", "index", "neither"],
+)
+def test_what_each_answer_asks_for_is_kept_also_of_a_page_that_is_cut_off(llms, pages):
+    first, second = llms(**pages, runs=2, arguments={}, settings={"WALSH_MIN_REVISIT": 0})
+    assert asked(first) == ["/docs", "/llms.txt"]
+    assert asked(second) == []
 
 
 def test_a_server_that_fails_is_no_reason_to_ask_for_more_of_it(llms):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scrapy import Request
 from scrapy.downloadermiddlewares.redirect import RedirectMiddleware as ScrapyRedirectMiddleware
 
+from walsh_scrapy import meta
+from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.passing import go_on
 from walsh_scrapy.policy.urls import followed
 
 if TYPE_CHECKING:
     from typing import Self
 
-    from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
@@ -34,7 +37,10 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
         location = response.headers.get("Location")
         if location is not None and (target := followed(request.url, location)):
             response.headers["Location"] = target
-        return super().process_response(request, response)
+        answer = super().process_response(request, response)
+        if isinstance(answer, Request) and meta.source(request) is not None:
+            go_on(answer, request, response, Crawl.now())
+        return answer
 
     def handle_referer(self, request: Request, response: Response) -> None:  # noqa: ARG002
         """Leave the Referer out, and the slot of the host that redirected."""

@@ -15,6 +15,7 @@ from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import Denied, NotDue, NotModified, RequestDeferred, reason_of
 from walsh_scrapy.items import EntryItem, InvalidItem, check
 from walsh_scrapy.metadata.feeds import Feed, NotAFeed
+from walsh_scrapy.passing import go_on, passed_by
 from walsh_scrapy.policy.moments import rfc3339
 from walsh_scrapy.state.sources import EntryRecord
 from walsh_scrapy.visits import Visits
@@ -77,7 +78,9 @@ class FirstSeenMiddleware:
             elif isinstance(item, Feed):
                 feed = item
             elif isinstance(item, Request):
-                goes_on |= source is not None and meta.source(item) == source
+                if source is not None and meta.source(item) == source:
+                    goes_on = True
+                    go_on(item, request, response, self._crawl.now())
                 yield self._watched(item)
             elif not self._closed or _is_valid(item):
                 yield item
@@ -133,6 +136,7 @@ class FirstSeenMiddleware:
         if source is None:
             return []
         if other := self._instead(request, error):
+            other.meta[meta.PASSED] = passed_by(request)
             return [self._watched(other)]
         self._over.add(request)
         try:
@@ -145,7 +149,7 @@ class FirstSeenMiddleware:
         if isinstance(error, NotModified):
             self._visits.unchanged(source, request, error.response)
         elif isinstance(error, Denied):
-            self._visits.denied(source, error)
+            self._visits.denied(source, request, error)
         elif isinstance(error, NotDue):
             self._crawler.stats.inc_value("walsh/sources/not_due")
             self._crawler.stats.inc_value("walsh/sources/due", -1)
