@@ -10,11 +10,12 @@ from typing import Final
 
 from markdown_it import MarkdownIt
 from markdown_it.common.utils import unescapeAll
-from markdown_it.rules_block import StateBlock, html_block
+from markdown_it.rules_block import StateBlock, blockquote, html_block
 from markdown_it.rules_inline import StateInline, image
 
-MOST_TOKENS: Final = 300_000  # of 400 bytes; a link in a list takes five, `- - - ` two a character
+MOST_TOKENS: Final = 150_000  # of 400 bytes; a link in a list takes five, `- - - ` two a character
 _NESTING: Final = 20  # CommonMark's default here; a list counts twice, each level reads its lines
+_QUOTES: Final = 10  # levels above which `>` is text: each quote reads the lines once more
 _LONGEST_URL: Final = 4096
 
 _BARE_START: Final = re.compile(r"(?:^|[^a-z0-9.+-])(https?)$", re.IGNORECASE)
@@ -53,6 +54,11 @@ def _enough(state: StateBlock, _line: int, _end: int, _silent: bool) -> bool:
     """Stop before the tokens fill the memory: a block rule that is tried first and never fits."""
     check("parts", len(state.tokens), MOST_TOKENS)
     return False
+
+
+def _quote(state: StateBlock, line: int, end: int, silent: bool) -> bool:
+    """Read a quote, but not the eleventh inside others."""
+    return state.level < _QUOTES and blockquote(state, line, end, silent)
 
 
 def _html(state: StateBlock, line: int, end: int, silent: bool) -> bool:
@@ -124,8 +130,13 @@ def _parser() -> MarkdownIt:
     parser = _Markdown("commonmark", {"maxNesting": _NESTING})
     parser.core.ruler.enableOnly(["normalize", "block"])
     parser.block.ruler.before("code", "enough", _enough)
-    ends = ["paragraph", "reference", "blockquote"]  # what a block of HTML puts an end to
+    ends = [
+        "paragraph",
+        "reference",
+        "blockquote",
+    ]  # what a block of HTML or a quote puts an end to
     parser.block.ruler.at("html_block", _html, {"alt": ends})
+    parser.block.ruler.at("blockquote", _quote, {"alt": [*ends, "list"]})
     parser.inline.ruler.after("text", "bare", _bare)
     parser.inline.ruler.at("image", _image)
     return parser

@@ -3,9 +3,10 @@
 This is CommonMark as markdown-it-py reads it, and bare `https://` URLs. Code, comments and HTML are
 stepped over and never searched for links (R9). The rows of a table are lines of a paragraph.
 
-What markdown-it-py does takes time in proportion to the page, but up to 70 microseconds a line and
-a kilobyte a character. The limits keep the worst page that was found below 10 seconds and 200 MB,
-and refuse what is longer, since a part of an index would pass for the whole.
+What markdown-it-py does takes time in proportion to the page, but 80 microseconds a link, up to 70
+a line and a kilobyte a character. The limits keep the worst page that was found at about a second,
+which is what an index of 10,000 links takes as well, and refuse what is longer, since a part of an
+index would pass for the whole.
 """
 
 import re
@@ -20,8 +21,9 @@ from walsh_scrapy.metadata.commonmark import PARSER, check
 HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 
 MOST_CHARACTERS: Final = 1_000_000  # an index of 10,000 links; what is longer is a dump
-MOST_LINES: Final = 100_000  # 7 seconds, if all of them lazily go on twenty quotes
-MOST_LINKS: Final = 50_000  # and of `[` and `://`: in vain or not, each is followed to its end
+MOST_LINES: Final = 25_000  # each link and a blank line; or lines that lazily go on twenty quotes
+MOST_LINKS: Final = 15_000  # and of brackets and `://`: each is followed to its end, or in vain
+MOST_TAGS: Final = 50_000  # of HTML, and whatever else begins with `<`
 _PIECE: Final = 65_536  # characters of a paragraph that are taken apart at once
 
 _PIECES: Final = re.compile(rf".{{1,{_PIECE}}}(?:\n|\Z)|.{{1,{_PIECE}}}", re.DOTALL)
@@ -77,7 +79,8 @@ def paragraphs(text: str) -> Iterator[Paragraph]:
 def _check_size(text: str) -> None:
     check("characters", len(text), MOST_CHARACTERS)
     check("lines", max(text.count("\n"), text.count("\r")), MOST_LINES)
-    check("links", max(text.count("["), text.count("://")), MOST_LINKS)
+    check("links", max(map(text.count, ("[", "]", "://"))), MOST_LINKS)
+    check("tags", text.count("<"), MOST_TAGS)
 
 
 def _spans(tokens: Sequence[Token]) -> list[Span]:
