@@ -43,13 +43,23 @@ class LlmsSpider(SourcesSpider):
 
     def instead_of(self, request: Request) -> Request | None:
         """Return what to ask for in the place of a page that robots.txt denies."""
-        index = request.cb_kwargs.get("index")
-        return self._index(request.cb_kwargs["source"], index) if index else None
+        visit = request.cb_kwargs
+        if "index" not in visit:
+            return None
+        return self._next(visit["source"], visit["index"], visit["others"] or ())
 
     def parse(
-        self, response: Response, source: Source, index: str | None = None, announced: bool = False
+        self,
+        response: Response,
+        source: Source,
+        index: str | None = None,
+        others: tuple[str, ...] | None = None,
     ) -> Iterator[Feed | EntryItem | Request]:
-        """Read the links of a document, or ask for the next; raise NotAFeed for the last."""
+        """Read the links of a document, or ask for the next; raise NotAFeed for the last.
+
+        ``index`` is the llms.txt to end with, None if this is it; ``others`` is what the page
+        announces and was not tried yet, None if this is the page.
+        """
         try:
             links = _read(response, source)
         except NotAFeed as error:
@@ -57,18 +67,23 @@ class LlmsSpider(SourcesSpider):
                 raise NotAFeed(
                     f"neither its page is markdown nor {response.url} an llms.txt: {error}"
                 ) from None
-            alternates = () if announced else announced_by(response)
-            if alternates:
-                yield self._page(source, alternates[0], index, announced=True)
-            else:
-                yield self._index(source, index)
+            if others is None:
+                others = tuple(each for each in announced_by(response) if each != index)
+            yield self._next(source, index, others)
             return
         yield links
         for entry in links.entries:
             yield EntryItem.of_feed(entry, feed=links, source=source.url, kind="llms")
 
-    def _page(self, source: Source, url: str, index: str, **more: object) -> Request:
-        request = self.request(source, url, self.accept, self.readable, index=index, **more)
+    def _next(self, source: Source, index: str, others: tuple[str, ...]) -> Request:
+        if others:
+            return self._page(source, others[0], index, others[1:])
+        return self._index(source, index)
+
+    def _page(
+        self, source: Source, url: str, index: str, others: tuple[str, ...] | None = None
+    ) -> Request:
+        request = self.request(source, url, self.accept, self.readable, index=index, others=others)
         request.meta["handle_httpstatus_list"] = ABSENT
         return request
 

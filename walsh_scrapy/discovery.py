@@ -72,9 +72,13 @@ class DiscoverySpider(Spider):
                 yield from self._announced(response, finding)
             yield from self._index(finding)
 
-    def links_came(self, response: Response, finding: Finding, document: Document) -> None:  # noqa: ARG002
-        """Keep what a document beside the page turned out to be."""
+    def links_came(
+        self, response: Response, finding: Finding, document: Document
+    ) -> Iterator[Request]:
+        """Keep what a document beside the page turned out to be; else ask for the next."""
         _read(response, document)
+        if document.role == "announced" and document.form is None:
+            yield from self._next_announced(finding)
 
     def failed(self, failure: Failure) -> list[Request]:
         """Keep why nothing came; what robots.txt says of a page says nothing of the llms.txt."""
@@ -85,20 +89,28 @@ class DiscoverySpider(Spider):
             document.end(str(error) if later else reason_of(error), unsure=True)
             return []
         document.end(f"denied by {error.gate}: {error.reason}")
-        return list(self._index(finding)) if error.gate == "robots" else []
+        if error.gate != "robots" or document.role == "llms.txt":
+            return []
+        following = self._index if document.role == "page" else self._next_announced
+        return list(following(finding))
 
     def _page(self, finding: Finding, accept: str) -> Request:
         return self._request(self.page_came, finding, finding.page, accept, _may_be_read)
 
     def _announced(self, response: Response, finding: Finding) -> Iterator[Request]:
         asked = (finding.page.url, finding.index.url)
-        targets = [url for url in announced_by(response) if url not in asked]
-        if targets and finding.announced is None:
-            finding.announced = document = Document(targets[0], "announced")
+        targets = (url for url in announced_by(response) if url not in asked)
+        finding.announced = tuple(Document(url, "announced") for url in targets)
+        yield from self._next_announced(finding)
+
+    def _next_announced(self, finding: Finding) -> Iterator[Request]:
+        """Ask for the next document that the page announces, if there is one."""
+        document = next((each for each in finding.announced if not each.asked), None)
+        if document is not None:
             document.ask()
             request = self._request(self.links_came, finding, document, MARKDOWN, is_markdown)
             # Declared with its page, as in a crawl: the scope gate's own reading of those headers.
-            request.meta[meta.ANNOUNCED] = True
+            request.meta[meta.ANNOUNCED] = (document.url,)
             yield request
 
     def _index(self, finding: Finding) -> Iterator[Request]:

@@ -56,14 +56,14 @@ class Finding:
     url: str
     page: Document
     index: Document  #: the host's llms.txt, which other findings may share
-    announced: Document | None = None  #: what the page's headers call its markdown
+    announced: tuple[Document, ...] = ()  #: what the page's headers call its markdown
     feeds: tuple[str, ...] = field(default=())  #: what they announce as feeds; not asked for
 
     @property
     def documents(self) -> tuple[Document, ...]:
         """Return each document once, in the order in which a crawl would prefer them (R9)."""
-        given = (self.page, self.announced, self.index)
-        return tuple({each.url: each for each in given if each is not None}.values())
+        given = (self.page, *self.announced, self.index)
+        return tuple({each.url: each for each in given}.values())
 
     @property
     def offers(self) -> tuple[Document, ...]:

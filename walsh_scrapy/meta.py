@@ -45,6 +45,12 @@ class Validators:
         return cls(response.url, etag or None, last_modified or None)
 
 
+def announced(request: Request) -> tuple[str, ...]:
+    """Return what the page of a visit announced as its markdown: that is declared with it."""
+    found: tuple[str, ...] = request.meta.get(ANNOUNCED, ())
+    return found
+
+
 def asked_by(answer: Response | Failure) -> Request:
     """Return the request behind what came of it; Scrapy sets it on both."""
     request: Request = answer.request  # type: ignore[union-attr, assignment]

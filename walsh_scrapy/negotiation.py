@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -15,6 +16,8 @@ INDEX_PATH: Final = "/llms.txt"
 INDEX: Final = "text/plain, text/markdown"
 #: What a request for a page accepts.
 MARKDOWN: Final = "text/markdown"
+#: Of the addresses that a page announces so many are tried, until one answers as markdown.
+MOST_ANNOUNCED: Final = 3
 #: A page that is not to be had, or not as markdown (406), has an llms.txt in its place. 408 and 429
 #: say nothing of the page, and are not among them.
 ABSENT: Final = [status for status in range(400, 500) if status not in (408, 429)]
@@ -31,6 +34,8 @@ def links_of(response: Response) -> list[str]:
 
 
 def announced_by(response: Response) -> tuple[str, ...]:
-    """Return where else, on its own host, a page says it is to be had as markdown."""
-    found = markdown_alternates(links_of(response), response.url)
-    return tuple(each for each in found if each != response.url and not is_dump(each))
+    """Return where else, on its own server, a page says it is to be had as markdown."""
+    language = (response.headers.get("Content-Language") or b"").decode("latin-1")
+    found = markdown_alternates(links_of(response), response.url, language)
+    others = (each for each in found if each != response.url and not is_dump(each))
+    return tuple(islice(others, MOST_ANNOUNCED))

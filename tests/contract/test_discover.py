@@ -160,6 +160,16 @@ def test_what_the_headers_announce_is_asked_for_if_it_is_markdown_and_shown_if_a
     assert "ftp:" not in found.stdout
 
 
+def test_of_what_the_headers_announce_as_markdown_more_is_asked_for_until_it_is(docs):
+    names = ("none.md", "denied.md", "b.md", "never.md")
+    links = (f'</{name}>; rel="alternate"; type="text/markdown"' for name in names)
+    pages = {"b.md": markdown(), "never.md": markdown()}
+    robots = "User-agent: *\nDisallow: /denied.md\n"
+    found = docs(top=html(headers={"Link": ", ".join(links)}), robots=robots, **pages)
+    assert sorted(found.asked) == ["/", "/b.md", "/llms.txt", "/none.md"]
+    assert found.sources == (Source(URL, "llms", "Docs"),)
+
+
 @pytest.mark.parametrize("kind", ["application/rss+xml", "text/plain", None])
 def test_a_feed_ends_the_search_and_needs_no_kind(docs, kind):
     found = docs(url=f"{URL}feed", feed=Reply(feed().body, content_type=kind), llms_txt=INDEX)

@@ -127,9 +127,43 @@ def test_an_announcement_of_another_host_or_to_nothing_is_not_followed(llms):
     assert len(result.items) == 1
 
 
+def test_of_several_announcements_the_first_that_is_markdown_is_taken(llms):
+    links = ("/de.md>; hreflang=de", "/none.md>", "/denied.md>", "/docs.md>", "/more.md>")
+    link = ", ".join(f'<{each}; rel="alternate"; type="text/markdown"' for each in links)
+    robots = "User-agent: *\nDisallow: /denied.md\n"
+    pages = {"docs_md": markdown(), "de_md": markdown(), "llms_txt": text()}
+    page = html(headers={"Link": link, "Content-Language": "en"})
+    result = llms(robots=robots, docs=page, **pages)
+    assert asked(result) == ["/docs", "/none.md", "/docs.md"]
+    assert result.stats["walsh/sources/fetched"] == 1
+    german = html(headers={"Link": link, "Content-Language": "de-CH"})
+    assert asked(llms(robots=robots, docs=german, **pages)) == ["/docs", "/de.md"]
+
+
+def test_no_more_than_three_announcements_are_tried_and_none_that_they_make(llms):
+    def announcing(*names, **more):
+        links = (f'</{name}>; rel="alternate"; type="text/markdown"' for name in names)
+        return html(headers={"Link": ", ".join(links)}, **more)
+
+    result = llms(
+        docs=announcing("llms.txt", "a.md", "b.md", "c.md", "d.md"),
+        a_md=announcing("e.md"),
+        b_md=announcing("e.md", status=404),
+        llms_txt=text(),
+    )
+    assert asked(result) == ["/docs", "/a.md", "/b.md", "/llms.txt"]
+
+
 @pytest.mark.parametrize(
     "target",
-    ["/llms-full.txt", "ftp://docs.example/docs.md", "/docs", "mailto:me@docs.example", "http://["],
+    [
+        "/llms-full.txt",
+        "http://docs.example:8080/docs.md",
+        "ftp://docs.example/docs.md",
+        "/docs",
+        "mailto:me@docs.example",
+        "http://[",
+    ],
 )
 def test_an_announcement_that_leads_nowhere_new_leaves_the_llms_txt(llms, target):
     link = f'<{target}>; rel="alternate"; type="text/markdown"'

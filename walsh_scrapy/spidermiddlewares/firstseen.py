@@ -137,6 +137,7 @@ class FirstSeenMiddleware:
             return []
         if other := self._instead(request, error):
             other.meta[meta.PASSED] = passed_by(request)
+            other.meta[meta.ANNOUNCED] = meta.announced(request)
             return [self._watched(other)]
         self._over.add(request)
         try:

@@ -66,7 +66,7 @@ class ScopeMiddleware:
         """Let items out, and of requests those that stay within what was declared."""
         async for item in result:
             if isinstance(item, Request) and meta.source(item):
-                item.meta[meta.ANNOUNCED] = item.url in _announced(response)
+                item.meta[meta.ANNOUNCED] = _announced(response)
             if not isinstance(item, Request) or self._lets_pass(item):
                 yield item
 
@@ -81,7 +81,7 @@ class ScopeMiddleware:
         first = (request.meta.get("redirect_urls") or [request.url])[0]
         return request.method == "GET" and (
             first in self._declared
-            or request.meta.get(meta.ANNOUNCED, False)
+            or first in meta.announced(request)
             or self._is_where_it_moved(first, meta.source(request))
         )
 
@@ -101,6 +101,12 @@ class ScopeMiddleware:
 
 
 def _announced(response: Response) -> tuple[str, ...]:
-    """Return where a source's page says it is to be had as markdown: that is declared with it."""
-    source = meta.source(meta.asked_by(response))
-    return announced_by(response) if source is not None and source.kind == "llms" else ()
+    """Return where a source's page says it is to be had as markdown: that is declared with it.
+
+    What an announced document announces in its turn is not.
+    """
+    request = meta.asked_by(response)
+    source = meta.source(request)
+    if source is None or source.kind != "llms":
+        return ()
+    return meta.announced(request) or announced_by(response)

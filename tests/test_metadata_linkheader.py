@@ -1,0 +1,103 @@
+"""R9: what the `Link` headers of a page announce as its markdown (RFC 8288)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from walsh_scrapy.metadata.linkheader import feed_alternates, markdown_alternates
+
+PAGE = "https://docs.example/guide/"
+TYPE = "rel=alternate; type=text/markdown"
+
+
+def found(*values, url=PAGE, language=""):
+    return list(markdown_alternates(values, url, language))
+
+
+@pytest.mark.parametrize(
+    ("target", "address"),
+    [
+        ("page.md", "https://docs.example/guide/page.md"),
+        ("/page.md#part", "https://docs.example/page.md"),
+        ("//DOCS.example/page.md", "https://docs.example/page.md"),
+        ("https://docs.example:443/page.md", "https://docs.example/page.md"),
+        ("http://docs.example/page.md", "http://docs.example/page.md"),
+        ("https://docs.example:8443/page.md", None),
+        ("http://docs.example:443/page.md", None),
+        ("https://www.docs.example/page.md", None),
+        ("https://docs.example.evil.example/page.md", None),
+        ("ftp://docs.example/page.md", None),
+        ("http://[", None),
+    ],
+)
+def test_only_what_is_on_the_pages_own_server_is_announced(target, address):
+    assert found(f"<{target}>; {TYPE}") == ([address] if address else [])
+
+
+def test_a_page_on_a_port_of_its_own_announces_what_is_there():
+    value = f"</a.md>; {TYPE}, <http://docs.example/b.md>; {TYPE}"
+    assert found(value, url="http://docs.example:8080/") == ["http://docs.example:8080/a.md"]
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        'type="text/markdown"; rel="next alternate"',
+        'REL=Alternate; Type="text/markdown; charset=utf-8"',
+        'title="a, <b>; \\"c\\""; rel=alternate; type=text/x-markdown',
+    ],
+)
+def test_an_announcement_is_read_however_it_is_written(parameters):
+    assert found(f"<a>; {parameters}") == [f"{PAGE}a"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "<a>; rel=alternate",
+        "<a>; rel=alternate; type=text/html",
+        "<a>; rel=next; type=text/markdown",
+        "<a>; rel=alternate; type=text/html; type=text/markdown",
+        f"<a>; {TYPE}; anchor=/other",
+        f"a; {TYPE}",
+        "",
+    ],
+)
+def test_what_is_no_announcement(value):
+    assert found(value) == []
+
+
+@pytest.mark.parametrize(
+    ("language", "order"),
+    [
+        ("", ["none", "x", "de", "en"]),
+        ("en", ["none", "en", "x", "de"]),
+        ("DE-ch", ["de", "none", "x", "en"]),
+        ("fr, en", ["none", "x", "de", "en"]),
+    ],
+)
+def test_other_languages_come_last(language, order):
+    value = (
+        f"<de>; {TYPE}; hreflang=de-AT, <none>; {TYPE}, <en>; {TYPE}; "
+        f'hreflang="EN", <x>; {TYPE}; hreflang=x-default'
+    )
+    assert found(value, language=language) == [PAGE + name for name in order]
+
+
+def test_an_address_is_announced_once_and_as_the_best_that_is_said_of_it():
+    values = (f"<a>; {TYPE}; hreflang=de", f"<b>; {TYPE}; hreflang=de, <a>; {TYPE}")
+    assert found(*values) == [f"{PAGE}a", f"{PAGE}b"]
+
+
+def test_feeds_are_announced_alike():
+    value = (
+        "</feed>; rel=alternate; type=application/rss+xml, <a>; rel=alternate; type=text/markdown"
+    )
+    assert feed_alternates([value], PAGE) == ("https://docs.example/feed",)
+
+
+@given(st.lists(st.text(max_size=60), max_size=5), st.text(max_size=20))
+def test_whatever_headers_hold_only_the_own_server_is_named(values, language):
+    values += [f"<{value}>; {TYPE}; hreflang={language}" for value in values]
+    for address in found(*values, language=language):
+        assert address.startswith(("https://docs.example/", "http://docs.example/"))
