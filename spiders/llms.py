@@ -89,6 +89,7 @@ class LlmsSpider(SourcesSpider):
 
     def _index(self, source: Source, url: str) -> Request:
         request = self.request(source, url, INDEX, may_be_llms)
+        request.meta[meta.INDEX] = url
         request.meta["handle_httpstatus_list"] = ABSENT
         return request
 

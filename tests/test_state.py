@@ -15,6 +15,7 @@ from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.documents import Document
+from walsh_scrapy.state.indexes import IndexRecord
 from walsh_scrapy.state.sources import EntryRecord, Known, SourceRecord
 from walsh_scrapy.state.tables import SCHEMA_VERSION, requests, schema_version
 from walsh_scrapy.state.wirelog import KEEP_SECONDS, Exchange
@@ -232,6 +233,26 @@ def test_a_source_comes_back_as_it_was(state):
     assert state.sources.find("http://other.example/") is None
 
 
+def test_an_llms_txt_comes_back_as_it_was_until_it_is_forgotten(state):
+    record = SourceRecord(url="http://a.example/", kind="llms", outcome="fetched")
+    index = IndexRecord(
+        url="http://a.example/llms.txt",
+        asked_at=100.0,
+        due_at=200.0,
+        trouble="none",
+        validator_url="http://a.example/index/llms.txt",
+        etag=b'"\xff"',
+        last_modified=b"yesterday",
+    )
+    assert state.indexes.find(index.url) is None
+    state.sources.commit(record, index=index)
+    assert state.indexes.find(index.url) == index
+    state.sources.commit(record)
+    assert state.indexes.find(index.url) == index
+    state.indexes.forget(index.url)
+    assert state.indexes.find(index.url) is None
+
+
 def test_a_state_of_the_first_version_is_brought_up_to_date_and_loses_nothing(url):
     added = [
         "status", "wished_interval", "skip_hours", "skip_days", "moved_to", "moved_since",
@@ -246,10 +267,12 @@ def test_a_state_of_the_first_version_is_brought_up_to_date_and_loses_nothing(ur
             connection.execute(text(f"ALTER TABLE sources DROP COLUMN {name}"))
         connection.execute(text("ALTER TABLE hosts DROP COLUMN holder"))
         connection.execute(text("DROP TABLE choices"))
+        connection.execute(text("DROP TABLE indexes"))
         connection.execute(text("UPDATE schema_version SET version = 1"))
     for _ in range(2):
         with contextlib.closing(State(url)) as state:
             assert state.sources.find(record.url) == record
+            assert state.indexes.find(record.url) is None
     with contextlib.closing(Database(url)) as database, database.read() as connection:
         assert connection.scalar(select(schema_version.c.version)) == SCHEMA_VERSION
         indexes = inspect(connection).get_indexes("entries")

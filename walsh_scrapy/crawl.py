@@ -32,6 +32,7 @@ class Crawl:
     def __init__(self, options: Options, state: State) -> None:
         self.options = options
         self.state = state
+        self.started_at = self.now()
         random = Random()  # noqa: S311 - jitter, no secret
         self.backoff = Backoff(options.backoff_base, options.backoff_max, random)
 

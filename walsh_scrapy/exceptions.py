@@ -46,6 +46,21 @@ class NotDue(IgnoreRequest):
         self.due_at = due_at
 
 
+class AlreadyRead(IgnoreRequest):
+    """The llms.txt of a host was asked for already, on another source's account (R9).
+
+    ``asked_at`` is when, ``due_at`` when it may be asked for again, in epoch seconds; ``trouble``
+    says why it was of no use, if it was of none.
+    """
+
+    def __init__(self, url: str, asked_at: float, due_at: float, trouble: str) -> None:
+        super().__init__(f"{url} was asked for already")
+        self.url = url
+        self.asked_at = asked_at
+        self.due_at = due_at
+        self.trouble = trouble
+
+
 class NotModified(IgnoreRequest):
     """The server answered 304 to our validators: no new data (R7)."""
 

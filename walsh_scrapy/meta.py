@@ -27,6 +27,7 @@ UNWANTED: Final = "walsh_unwanted"
 READABLE: Final = "walsh_readable"
 ANNOUNCED: Final = "walsh_announced"
 PASSED: Final = "walsh_passed"
+INDEX: Final = "walsh_index"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,12 @@ class Validators:
         headers = response.headers
         etag, last_modified = headers.get("ETag"), headers.get("Last-Modified")
         return cls(response.url, etag or None, last_modified or None)
+
+
+def index(request: Request) -> str | None:
+    """Return the address of the llms.txt that a request is for, wherever redirects led it."""
+    found: str | None = request.meta.get(INDEX)
+    return found
 
 
 def announced(request: Request) -> tuple[str, ...]:

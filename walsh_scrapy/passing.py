@@ -51,3 +51,17 @@ def go_on(following: Request, request: Request, response: Response, now: float) 
     """Note on the next request of a visit what the response that led to it asks for."""
     until = now + freshness_of(response).lifetime(now)
     following.meta[meta.PASSED] = (*passed_by(request), Passed(response.url, until))
+
+
+def asked_until(request: Request, answer: Response | None, home: str, now: float) -> float:
+    """Return until when the answers of a visit ask to be left alone, in epoch seconds.
+
+    Each asks so for its own address; the hops before ``home``, where the next visit begins, are not
+    asked again, whenever that is.
+    """
+    passed = list(passed_by(request))
+    if answer is not None:
+        passed.append(Passed(answer.url, now + freshness_of(answer).lifetime(now)))
+    places = [each.url for each in passed]
+    start = places.index(home) if home in places else 0
+    return max((each.until for each in passed[start:]), default=now)

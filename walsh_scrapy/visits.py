@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
-from walsh_scrapy.passing import Passed, freshness_of, passed_by
+from walsh_scrapy.indexes import index_after, renewed, vouched
+from walsh_scrapy.passing import Passed, asked_until, passed_by
+from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import NEVER, Wishes
 from walsh_scrapy.policy.moves import led_to, move_of
 from walsh_scrapy.state.sources import SourceRecord
@@ -20,9 +22,10 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from walsh_scrapy.exceptions import Denied
+    from walsh_scrapy.exceptions import AlreadyRead, Denied
     from walsh_scrapy.metadata.entries import Feed
     from walsh_scrapy.sources import Source
+    from walsh_scrapy.state.indexes import IndexRecord
     from walsh_scrapy.state.sources import EntryRecord
 
 logger = logging.getLogger(__name__)
@@ -49,31 +52,45 @@ class Visits:
 
         Validators vouch for all of a document: those of one that was cut off are not kept.
         """
-        validators = meta.Validators.of(response)
-        record = replace(
-            self._known(source).wishing(Wishes.of(feed)),
-            outcome="fetched",
-            detail="",
-            failures=0,
-            validator_url=validators.url if feed.is_whole else None,
-            etag=validators.etag if feed.is_whole else None,
-            last_modified=validators.last_modified if feed.is_whole else None,
+        given = meta.Validators.of(response) if feed.is_whole else None
+        index = index_after(self._crawl, request, response)
+        known = self._known(source).wishing(Wishes.of(feed))
+        record = replace(known, outcome="fetched", detail="", failures=0)
+        record = vouched(record, None if index else given)
+        return self._end(
+            self._moved(record, request, response.url),
+            source,
+            request,
+            response,
+            entries,
+            index=vouched(index, given) if index else None,
         )
-        moved = self._moved(record, request, response.url)
-        return self._end(moved, source, request, response, entries)
 
     def unchanged(self, source: Source, request: Request, response: Response) -> None:
         """Go on with what is known of a document that its server says is still the newest (304)."""
-        known, given = self._known(source), meta.Validators.of(response)
+        given, index = meta.Validators.of(response), index_after(self._crawl, request, response)
+        record = replace(self._known(source), outcome="unchanged", detail="", failures=0)
+        record = vouched(record, None) if index else renewed(record, given)
+        moved = self._moved(record, request, response.url)
+        index = renewed(index, given) if index else None
+        self._end(moved, source, request, response, index=index)
+
+    def shared(self, source: Source, request: Request, known: AlreadyRead) -> None:
+        """Go by an llms.txt that was asked for on another source's account: its entries are known.
+
+        What it asks for counts for this source too.
+        """
+        request.meta[meta.PASSED] = (*passed_by(request), Passed(known.url, known.due_at))
+        if known.trouble:
+            self._fail(source, request, known.trouble, None)
+            return
         record = replace(
-            known,
+            vouched(self._known(source), None),
             outcome="unchanged",
-            detail="",
+            detail=f"{known.url} was read already, at {format_moment(known.asked_at)}",
             failures=0,
-            etag=given.etag or known.etag,
-            last_modified=given.last_modified or known.last_modified,
         )
-        self._end(self._moved(record, request, response.url), source, request, response)
+        self._end(record, source, request, None)
 
     def passed_by(self, source: Source, request: Request, response: Response) -> None:
         """Note where a page moved that a visit only came by, on its way to another document."""
@@ -96,6 +113,18 @@ class Visits:
 
         What is gone for good (410) rests until the operator says otherwise.
         """
+        self._fail(
+            source, request, reason, answer, index_after(self._crawl, request, answer, reason)
+        )
+
+    def _fail(
+        self,
+        source: Source,
+        request: Request,
+        reason: str,
+        answer: Response | None,
+        index: IndexRecord | None = None,
+    ) -> None:
         known = self._known(source)
         record = replace(
             _at_home(known), outcome="failed", detail=reason, failures=known.failures + 1
@@ -106,10 +135,10 @@ class Visits:
                 source.url,
                 source.url,
             )
-            self._end(replace(record, outcome="gone"), source, request, answer)
+            self._end(replace(record, outcome="gone"), source, request, answer, index=index)
             return
         logger.warning("%s failed: %s", source.url, reason)
-        self._end(record, source, request, answer)
+        self._end(record, source, request, answer, index=index)
 
     def _end(
         self,
@@ -119,6 +148,7 @@ class Visits:
         answer: Response | None,
         entries: Sequence[EntryRecord] = (),
         count: str | None = None,
+        index: IndexRecord | None = None,
     ) -> frozenset[str]:
         now = self._crawl.now()
         visited = replace(
@@ -126,12 +156,12 @@ class Visits:
             fetched_at=now,
             due_at=now,
             status=answer.status if answer is not None else None,
-            asked_interval=max(0.0, _asked_until(record, request, answer, now) - now),
+            asked_interval=max(0.0, asked_until(request, answer, record.address, now) - now),
         )
         least = source.pause(self._crawl.options.min_revisit)
         due_at = NEVER if record.outcome == "gone" else visited.due(least, now).at
         record = replace(visited, due_at=due_at)
-        new = self._crawl.state.sources.commit(record, entries)
+        new = self._crawl.state.sources.commit(record, entries, index)
         self._stats.inc_value(f"walsh/sources/{count or record.outcome}")
         return new
 
@@ -160,18 +190,3 @@ def _asked(request: Request) -> str:
     """Return the address with which a visit began."""
     hops: list[str] = request.meta.get("redirect_urls") or [request.url]
     return hops[0]
-
-
-def _asked_until(
-    record: SourceRecord, request: Request, answer: Response | None, now: float
-) -> float:
-    """Return until when the answers of a visit ask to be left alone, each for its own address.
-
-    The hops to an address at which a source settled are not asked again, whenever that is.
-    """
-    passed = list(passed_by(request))
-    if answer is not None:
-        passed.append(Passed(answer.url, now + freshness_of(answer).lifetime(now)))
-    places = [each.url for each in passed]
-    start = places.index(record.address) if record.address in places else 0
-    return max((each.until for each in passed[start:]), default=now)

@@ -1,5 +1,7 @@
 """R9 on the wire: markdown by content negotiation, else llms.txt, and never scraped HTML."""
 
+import sqlite3
+from contextlib import closing
 from itertools import count
 
 import pytest
@@ -238,3 +240,70 @@ def test_the_feeds_spider_leaves_these_sources_to_the_other(loopback_web, crawl)
     ]
     assert {hit.host for hit in crawl(web, "feeds", sources=sources).log} == {"blog.example"}
     assert {hit.host for hit in crawl(web, "llms", sources=sources).log} == {"docs.example"}
+
+
+@pytest.fixture
+def host(loopback_web, crawl):
+    """Crawl pages of a host that has an llms.txt; return the run, and what is known of each."""
+
+    def run(web, *names, force="0", **settings):
+        sources = [{"url": f"http://docs.example{name}", "kind": "llms"} for name in names]
+        given = {"WALSH_MIN_REVISIT": 0} | settings
+        result = crawl(web, "llms", sources=sources, settings=given, arguments={"force": force})
+        with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state:
+            rows = state.execute("SELECT url, outcome FROM sources ORDER BY url").fetchall()
+        return result, {url.removeprefix("http://docs.example"): outcome for url, outcome in rows}
+
+    def serve(**pages):
+        given = {f"/{name.replace('_', '.')}": page for name, page in pages.items()}
+        return loopback_web(Site("docs.example", "", given))
+
+    run.serve = serve
+    return run
+
+
+def test_sources_of_one_host_share_its_llms_txt_once_a_run(host):
+    web = host.serve(a=html(), b=html(), c=markdown(), llms_txt=text(etag='"index"'))
+    pages = ("/a", "/b", "/c", "/llms.txt")
+    first, known = host(web, *pages)
+    assert sorted(asked(first)) == ["/a", "/b", "/c", "/llms.txt"]
+    assert sorted(known.values()) == ["fetched", "fetched", "unchanged", "unchanged"]
+    assert len(first.items) == 3
+    assert len({item["url"] for item in first.items}) == 3
+    for force in ("0", "1"):
+        again, known = host(web, *pages, force=force)
+        index = [hit for hit in again.log if hit.path == "/llms.txt"]
+        assert [(hit.header("If-None-Match"), hit.status) for hit in index] == [('"index"', 304)]
+        assert again.stats["walsh/sources/unchanged"] == 3
+        assert again.items == []
+    assert_polite(web.log)
+
+
+def test_an_llms_txt_is_asked_for_by_its_own_freshness_whichever_page_needs_it(host):
+    fresh = text(headers={"Cache-Control": "max-age=3600"})
+    web = host.serve(a=html(), b=html(), llms_txt=fresh)
+    assert asked(host(web, "/a")[0]) == ["/a", "/llms.txt"]
+    second, known = host(web, "/a", "/b", "/llms.txt")
+    assert asked(second) == ["/b"]
+    assert known == {"/a": "fetched", "/b": "unchanged", "/llms.txt": "unchanged"}
+    assert asked(host(web, "/a", "/b", "/llms.txt")[0]) == []  # it counts for all who go by it
+    third, _ = host(web, "/b", force="1")
+    assert asked(third) == ["/b", "/llms.txt"]
+
+
+def test_an_llms_txt_that_is_none_fails_every_source_of_its_host_and_is_asked_for_once(host):
+    web = host.serve(a=html(), b=html(), llms_txt=html())
+    result, known = host(web, "/a", "/b")
+    assert sorted(asked(result)) == ["/a", "/b", "/llms.txt"]
+    assert set(known.values()) == {"failed"}
+    assert result.stderr.count("neither its page is markdown nor http://docs.example/llms.txt") == 2
+
+
+def test_the_llms_txt_of_another_port_is_another(loopback_web, crawl):
+    ports = ("", ":8080")
+    pages = {"/docs": html(), "/llms.txt": text()}
+    web = loopback_web(*(Site(f"docs.example{port}", "", pages) for port in ports))
+    sources = [{"url": f"http://docs.example{port}/docs", "kind": "llms"} for port in ports]
+    result = crawl(web, "llms", sources=sources)
+    assert asked(result).count("/llms.txt") == 2
+    assert len(result.items) == 2

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
-from walsh_scrapy.exceptions import NotDue, NotModified
+from walsh_scrapy.exceptions import AlreadyRead, NotDue, NotModified
 
 if TYPE_CHECKING:
     from typing import Self
@@ -40,7 +40,8 @@ class ConditionalMiddleware:
         """Send what is known of this very URL, and no validator that came along a redirect."""
         source = meta.source(request)
         if source is not None and not request.meta.get("redirect_urls"):
-            request.meta[meta.VALIDATORS] = self._known(source)
+            page, index = self._known(source), meta.index(request)
+            request.meta[meta.VALIDATORS] = self._known_of(index) if index else page
         known: meta.Validators | None = request.meta.get(meta.VALIDATORS)
         values = (known.etag, known.last_modified) if known and known.url == request.url else ()
         for name in _HEADERS:
@@ -63,8 +64,27 @@ class ConditionalMiddleware:
             return None
         now = self._crawl.now()
         due_at = record.due(source.pause(self._crawl.options.min_revisit), now).at
-        if due_at > now and not getattr(self._crawler.spider, "force", False):
+        if due_at > now and not self._forced:
             raise NotDue(due_at)
         if record.validator_url is None or record.kind != source.kind:
             return None  # what a page was as a feed says nothing of it as markdown
         return meta.Validators(record.validator_url, record.etag, record.last_modified)
+
+    def _known_of(self, index: str) -> meta.Validators | None:
+        """Return what was left of an llms.txt; raise AlreadyRead if it need not be asked for.
+
+        Once a run is enough for all sources of its host, by force as well.
+        """
+        record = self._crawl.state.indexes.find(index)
+        if record is None:
+            return None
+        is_fresh = record.due_at > self._crawl.now() and not self._forced
+        if is_fresh or record.asked_at >= self._crawl.started_at:
+            raise AlreadyRead(index, record.asked_at, record.due_at, record.trouble)
+        if record.validator_url is None:
+            return None
+        return meta.Validators(record.validator_url, record.etag, record.last_modified)
+
+    @property
+    def _forced(self) -> bool:
+        return getattr(self._crawler.spider, "force", False)

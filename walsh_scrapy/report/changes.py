@@ -9,7 +9,7 @@ from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.urls import canonical_url
 from walsh_scrapy.report.knownurls import UnknownSource, meant
 from walsh_scrapy.report.printable import printable
-from walsh_scrapy.sources import load_sources
+from walsh_scrapy.sources import Source, declared_urls, load_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +34,7 @@ class Changes:
     def forget(self, url: str) -> Iterator[str]:
         """Take back what is known of a source, but its entries."""
         for each in self._meant(url):
+            self._forget_index(each)
             stays = self._state.sources.forget(each) if self._state else None
             if stays is None:
                 yield f"{printable(each)} was never visited: there is nothing to forget"
@@ -45,6 +46,7 @@ class Changes:
         """Make a source due that is gone or failing."""
         for each in self._meant(url):
             if self._state and self._state.sources.resume(each):
+                self._forget_index(each)
                 yield f"{printable(each)} is due now, with no failure counted"
                 continue
             yield f"{printable(each)} is neither gone nor failing: it is due {self._due(each)}"
@@ -56,6 +58,13 @@ class Changes:
         source = self._declared.get(canonical_url(url))
         least = source.pause(self._min_revisit) if source else self._min_revisit
         return f"{format_moment(record.due(least, record.fetched_at).at)}, as before"
+
+    def _forget_index(self, url: str) -> None:
+        """Let the next visit ask for the llms.txt as well, if it comes to that."""
+        record = self._state.sources.find(url) if self._state else None
+        if self._state and record and record.kind == "llms":
+            *_, index = declared_urls(Source(url, "llms"))
+            self._state.indexes.forget(index)
 
     def _meant(self, url: str) -> list[str]:
         try:

@@ -67,7 +67,7 @@ class Counts:
         gates = ", ".join(f"{count} by {gate}" for gate, count in self.denied.items())
         rows = (
             ("fetched", self.fetched, ""),
-            ("unchanged", self.unchanged, "304 Not Modified"),
+            ("unchanged", self.unchanged, "304 Not Modified, or an llms.txt read before"),
             ("denied", sum(self.denied.values()), gates),
             ("deferred", self.deferred, _first("first one possible at", self.deferred_until)),
             ("failed", self.failed, "each with its reason above" if self.failed else ""),

@@ -12,7 +12,14 @@ from scrapy.spidermiddlewares.httperror import HttpError
 
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
-from walsh_scrapy.exceptions import Denied, NotDue, NotModified, RequestDeferred, reason_of
+from walsh_scrapy.exceptions import (
+    AlreadyRead,
+    Denied,
+    NotDue,
+    NotModified,
+    RequestDeferred,
+    reason_of,
+)
 from walsh_scrapy.items import EntryItem, InvalidItem, check
 from walsh_scrapy.metadata.feeds import Feed, NotAFeed
 from walsh_scrapy.passing import go_on, passed_by
@@ -149,6 +156,8 @@ class FirstSeenMiddleware:
     def _end(self, source: Source, request: Request, error: BaseException | None) -> None:
         if isinstance(error, NotModified):
             self._visits.unchanged(source, request, error.response)
+        elif isinstance(error, AlreadyRead):
+            self._visits.shared(source, request, error)
         elif isinstance(error, Denied):
             self._visits.denied(source, request, error)
         elif isinstance(error, NotDue):

@@ -9,6 +9,7 @@ from walsh_scrapy.state.documents import DocumentStore
 from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.entries import EntryStore
 from walsh_scrapy.state.hosts import Ledger
+from walsh_scrapy.state.indexes import IndexStore
 from walsh_scrapy.state.robots import RobotsStore
 from walsh_scrapy.state.sources import SourceStore
 from walsh_scrapy.state.wirelog import WireLog
@@ -37,6 +38,7 @@ class State:
         self.robots = RobotsStore(self._database)
         self.documents = DocumentStore(self._database)
         self.sources = SourceStore(self._database)
+        self.indexes = IndexStore(self._database)
         self.entries = EntryStore(self._database)
         self.wirelog = WireLog(self._database)
 

@@ -64,6 +64,10 @@ def _what_servers_asked(connection: Connection) -> None:
     connection.execute(waits.values(asked_interval=columns.due_at - columns.fetched_at - 0.001))
 
 
+def _indexes(connection: Connection) -> None:
+    tables.indexes.create(connection)
+
+
 def _add_column(connection: Connection, table: Table, name: str) -> None:
     column = CreateColumn(table.c[name]).compile(dialect=connection.dialect)
     connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {column}")
@@ -79,4 +83,5 @@ _STEPS: Final[Mapping[int, Callable[[Connection], None]]] = {
     1: _wishes_moves_and_holders,
     2: _choices,
     3: _what_servers_asked,
+    4: _indexes,
 }

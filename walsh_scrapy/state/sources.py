@@ -12,7 +12,7 @@ from walsh_scrapy.policy.freshness import NEVER, Due, LastVisit, Wishes, due
 from walsh_scrapy.policy.moves import Move
 from walsh_scrapy.policy.urls import canonical_url
 from walsh_scrapy.state.rows import row_of
-from walsh_scrapy.state.tables import entries, sources
+from walsh_scrapy.state.tables import entries, indexes, sources
 from walsh_scrapy.state.upsert import insert_if_new, insert_new, upsert
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from walsh_scrapy.state.database import Database
+    from walsh_scrapy.state.indexes import IndexRecord
 
 
 #: Keys looked up at once; databases bound the parameters of a statement.
@@ -185,14 +186,22 @@ class SourceStore:
                 connection.execute(of_old.values(source=new))
                 connection.execute(delete(sources).where(sources.c.url == old))
 
-    def commit(self, record: SourceRecord, found: Sequence[EntryRecord] = ()) -> frozenset[str]:
+    def commit(
+        self,
+        record: SourceRecord,
+        found: Sequence[EntryRecord] = (),
+        index: IndexRecord | None = None,
+    ) -> frozenset[str]:
         """Write a source's outcome and its entries, both or neither; return the new keys.
 
+        ``index`` is the llms.txt that was asked for on its account, if any.
         Validators and the entries they vouch for stand or fall together: a crash at any point
         loses no entry and repeats none (ruling 17).
         """
         with self._database.write() as connection:
             upsert(connection, sources, row_of(record))
+            if index is not None:
+                upsert(connection, indexes, row_of(index))
             known = _known(connection, found)
             fresh = [entry for entry in found if known.isdisjoint((entry.key, entry.full_key))]
             return insert_new(connection, entries, [row_of(entry) for entry in fresh])

@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 
 #: Raised by one with every change below; an unknown one is refused, never guessed at.
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 metadata = MetaData()
 
@@ -93,6 +93,19 @@ sources = Table(
     Column("moved_since", Double),
     Column("move_settled", Boolean, nullable=False, server_default=false()),
     # Validators vouch for one URL only, and are never sent to another (ruling 17).
+    Column("validator_url", String(4096)),
+    Column("etag", LargeBinary),
+    Column("last_modified", LargeBinary),
+)
+
+# The llms.txt of a host, asked for once for all its sources that need it (R9).
+indexes = Table(
+    "indexes",
+    metadata,
+    Column("url", String(4096), primary_key=True),
+    Column("asked_at", Double, nullable=False),
+    Column("due_at", Double, nullable=False),
+    Column("trouble", Text, nullable=False),
     Column("validator_url", String(4096)),
     Column("etag", LargeBinary),
     Column("last_modified", LargeBinary),
