@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from walsh_scrapy.metadata.linkheader import markdown_alternates
 
@@ -24,8 +24,13 @@ ABSENT: Final = [status for status in range(400, 500) if status not in (408, 429
 
 
 def is_dump(url: str) -> bool:
-    """Tell whether an address is that of `llms-full.txt`: the pages themselves, never asked for."""
-    return urlsplit(url).path.lower().endswith("/llms-full.txt")
+    """Tell whether an address is that of `llms-full.txt`: the pages themselves, never asked for.
+
+    However it is spelled: servers take percent signs, capitals, slashes at the end and parameters
+    for what they stand for, or leave them out.
+    """
+    names = unquote(urlsplit(url).path).lower().replace("\\", "/").split("/")
+    return any(name.partition(";")[0].strip(" .") == "llms-full.txt" for name in names)
 
 
 def links_of(response: Response) -> list[str]:

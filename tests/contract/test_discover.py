@@ -320,3 +320,15 @@ def test_a_wrong_call_is_one_line_and_asks_nobody(loopback_web, discover, argume
 def test_help_has_an_example(discover):
     words = " ".join(discover(None, "--help").stdout.split())
     assert "Example: scrapy discover https://docs.example/ >> sources.toml" in words
+
+
+@pytest.mark.parametrize("url", [f"{URL}LLMS%2Dfull.txt", URL, f"{URL}llms.txt"])
+def test_the_dump_of_all_pages_is_never_asked_for(loopback_web, discover, url):
+    """Neither by its name, however it is spelled, nor where a redirect leads to it (R6, R9)."""
+    way = redirect("/docs/llms-full.txt", 302)
+    dumps = dict.fromkeys(("/LLMS-full.txt", "/docs/llms-full.txt"), markdown())
+    web = loopback_web(Site("docs.example", "", dumps | {"/": html(), "/llms.txt": way}))
+    found = discover(web, url)
+    assert not [path for path in found.asked if "full" in path]
+    assert found.code == 1
+    assert "the pages themselves" in found.stdout

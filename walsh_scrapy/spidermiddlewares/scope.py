@@ -50,8 +50,7 @@ class ScopeMiddleware:
         """Deny what nobody declared; a redirect of a declared target is part of it."""
         if meta.rank(request) is Rank.TARGET and not self._is_declared(request):
             raise Denied("scope", f"{request.url} is no declared target (R6)")
-        source = meta.source(request)
-        if source is not None and source.kind == "llms" and is_dump(request.url):
+        if self._declared_only and is_dump(request.url):
             raise Denied("scope", f"{request.url} is the pages themselves, and no index (R6, R9)")
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:

@@ -1,0 +1,28 @@
+"""R9: which documents of a site without a feed are asked for, and which never."""
+
+import pytest
+
+from walsh_scrapy.negotiation import is_dump
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("llms-full.txt", True),
+        ("docs/llms-full.txt?v=2", True),
+        ("LLMS-Full.TXT", True),
+        ("llms%2Dfull.txt", True),
+        ("%6c%6Cms-full%2etxt", True),
+        ("llms-full.txt/", True),
+        ("/llms-full.txt", True),
+        ("docs%2Fllms-full.txt", True),
+        ("llms-full.txt;v=2", True),
+        ("llms-full.txt%20", True),
+        ("llms.txt", False),
+        ("llms-full.txt.html", False),
+        ("about-llms-full.txt", False),
+        ("?page=llms-full.txt", False),
+    ],
+)
+def test_the_dump_of_all_pages_is_known_however_it_is_spelled(path, expected):
+    assert is_dump(f"https://docs.example/{path}") is expected
