@@ -256,7 +256,7 @@ def test_an_llms_txt_comes_back_as_it_was_until_it_is_forgotten(state):
 def test_a_state_of_the_first_version_is_brought_up_to_date_and_loses_nothing(url):
     added = [
         "status", "wished_interval", "skip_hours", "skip_days", "moved_to", "moved_since",
-        "move_settled", "asked_interval",
+        "move_settled", "asked_interval", "move_failing_since", "onward_to", "onward_since",
     ]  # fmt: skip
     record = SourceRecord(url="http://a.example/", kind="feed", outcome="fetched", failures=2)
     with contextlib.closing(State(url)) as state:

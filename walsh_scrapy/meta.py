@@ -27,6 +27,7 @@ UNWANTED: Final = "walsh_unwanted"
 READABLE: Final = "walsh_readable"
 ANNOUNCED: Final = "walsh_announced"
 PASSED: Final = "walsh_passed"
+MOVE: Final = "walsh_move"
 INDEX: Final = "walsh_index"
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.indexes import index_after, renewed, vouched
-from walsh_scrapy.passing import Passed, asked_until, passed_by
+from walsh_scrapy.passing import Passed, asked_until, go_on, passed_by
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import NEVER, Wishes
-from walsh_scrapy.policy.moves import led_to, move_of
+from walsh_scrapy.policy.moves import after_failure, is_for_good, led_along, move_of, passing
 from walsh_scrapy.state.sources import SourceRecord
 
 if TYPE_CHECKING:
@@ -24,9 +25,13 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.exceptions import AlreadyRead, Denied
     from walsh_scrapy.metadata.entries import Feed
+    from walsh_scrapy.policy.moves import Move
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state.indexes import IndexRecord
     from walsh_scrapy.state.sources import EntryRecord
+
+#: How a visit changes what is known of a move.
+Rule = Callable[["Move | None", str, str, "Sequence[str]", float], "Move | None"]
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +59,7 @@ class Visits:
         """
         given = meta.Validators.of(response) if feed.is_whole else None
         index = index_after(self._crawl, request, response)
-        known = self._known(source).wishing(Wishes.of(feed))
+        known = self._known(source, request).wishing(Wishes.of(feed))
         record = replace(known, outcome="fetched", detail="", failures=0)
         record = vouched(record, None if index else given)
         return self._end(
@@ -69,7 +74,7 @@ class Visits:
     def unchanged(self, source: Source, request: Request, response: Response) -> None:
         """Go on with what is known of a document that its server says is still the newest (304)."""
         given, index = meta.Validators.of(response), index_after(self._crawl, request, response)
-        record = replace(self._known(source), outcome="unchanged", detail="", failures=0)
+        record = replace(self._known(source, request), outcome="unchanged", detail="", failures=0)
         record = vouched(record, None) if index else renewed(record, given)
         moved = self._moved(record, request, response.url)
         index = renewed(index, given) if index else None
@@ -85,24 +90,33 @@ class Visits:
             self._fail(source, request, known.trouble, None)
             return
         record = replace(
-            vouched(self._known(source), None),
+            vouched(self._known(source, request), None),
             outcome="unchanged",
             detail=f"{known.url} was read already, at {format_moment(known.asked_at)}",
             failures=0,
         )
         self._end(record, source, request, None)
 
-    def passed_by(self, source: Source, request: Request, response: Response) -> None:
-        """Note where a page moved that a visit only came by, on its way to another document."""
-        if request.meta.get("redirect_urls"):
-            record = self._moved(self._known(source), request, response.url)
-            self._crawl.state.sources.commit(record)
+    def goes_on(
+        self, source: Source, request: Request, response: Response, following: Request
+    ) -> None:
+        """Let the next request of a visit know what the page says that led to it.
+
+        It asks for a time to be left alone, and it may have moved; both count when the visit ends.
+        """
+        go_on(following, request, response, self._crawl.now())
+        known = self._known(source, request)
+        if response.status < 400:
+            known = self._moved(known, request, response.url, passing)
+        following.meta[meta.MOVE] = known.move
 
     def denied(self, source: Source, request: Request, error: Denied) -> None:
         """Note which gate denied a source, and why."""
         logger.info("%s is denied by %s: %s", source.url, error.gate, error.reason)
         record = replace(
-            _at_home(self._known(source)), outcome=f"denied by {error.gate}", detail=error.reason
+            self._lost(self._known(source, request), request),
+            outcome=f"denied by {error.gate}",
+            detail=error.reason,
         )
         self._end(record, source, request, None, count=f"denied/{error.gate}")
 
@@ -125,11 +139,9 @@ class Visits:
         answer: Response | None,
         index: IndexRecord | None = None,
     ) -> None:
-        known = self._known(source)
-        record = replace(
-            _at_home(known), outcome="failed", detail=reason, failures=known.failures + 1
-        )
-        if answer is not None and answer.status == GONE and request.url == source.url:
+        known = self._known(source, request)
+        record = replace(known, outcome="failed", detail=reason, failures=known.failures + 1)
+        if answer is not None and answer.status == GONE and _is_for_good(known, request):
             logger.warning(
                 "%s is gone (410): it rests until you say `scrapy sources resume %s`",
                 source.url,
@@ -138,7 +150,7 @@ class Visits:
             self._end(replace(record, outcome="gone"), source, request, answer, index=index)
             return
         logger.warning("%s failed: %s", source.url, reason)
-        self._end(record, source, request, answer, index=index)
+        self._end(self._lost(record, request), source, request, answer, index=index)
 
     def _end(
         self,
@@ -165,25 +177,37 @@ class Visits:
         self._stats.inc_value(f"walsh/sources/{count or record.outcome}")
         return new
 
-    def _moved(self, record: SourceRecord, request: Request, last: str) -> SourceRecord:
-        asked = _asked(request)
-        if asked not in (record.url, record.moved_to):
-            return record  # a document beside it: an llms.txt, say
+    def _moved(
+        self, record: SourceRecord, request: Request, last: str, rule: Rule = move_of
+    ) -> SourceRecord:
         hops = [*request.meta.get("redirect_urls", ()), last]
-        target = led_to(hops, request.meta.get("redirect_reasons", ()))
-        move = move_of(record.move, record.url, asked, target, self._crawl.now())
-        if move and move.is_settled and not record.move_settled:
+        way = led_along(hops, request.meta.get("redirect_reasons", ()))
+        move = rule(record.move, record.url, _asked(request), way, self._crawl.now())
+        if move and move.is_settled and record.address != move.to:
             logger.info("%s moved to %s, and is asked for there now", record.url, move.to)
         return record.moving(move)
 
-    def _known(self, source: Source) -> SourceRecord:
+    def _lost(self, record: SourceRecord, request: Request) -> SourceRecord:
+        """Return the line with what a visit that brought nothing does to its move."""
+        asked = _asked(request)
+        if asked not in (record.url, record.moved_to):
+            asked = record.address  # a document beside it failed: so did the visit there
+        move = after_failure(record.move, record.url, asked, self._crawl.now())
+        if move and move.is_doubted and record.move_settled:
+            logger.info("%s fails for a week: %s is asked again", move.to, record.url)
+        return record.moving(move)
+
+    def _known(self, source: Source, request: Request) -> SourceRecord:
         known = self._crawl.state.sources.find(source.url)
-        return replace(known or SourceRecord(url=source.url, kind=""), kind=source.kind)
+        record = replace(known or SourceRecord(url=source.url, kind=""), kind=source.kind)
+        # What was learned of its move on the way to this request is written with its end.
+        return record.moving(request.meta[meta.MOVE]) if meta.MOVE in request.meta else record
 
 
-def _at_home(record: SourceRecord) -> SourceRecord:
-    """Forget the address that a source settled at: its next visit begins at the declared one."""
-    return record.moving(None) if record.move_settled else record
+def _is_for_good(record: SourceRecord, request: Request) -> bool:
+    """Tell whether an answer speaks for the source itself: no temporary redirect led to it."""
+    is_its_own = _asked(request) in (record.url, record.address)
+    return is_its_own and is_for_good(request.meta.get("redirect_reasons", ()))
 
 
 def _asked(request: Request) -> str:

@@ -136,17 +136,25 @@ def test_a_permanent_address_is_asked_for_once_it_lasts(loopback_web, crawl, aga
     assert third.items == []
 
 
-def test_where_the_new_address_fails_the_declared_one_is_asked_again(loopback_web, crawl, again):
+def test_where_the_new_address_fails_for_a_week_the_declared_one_is_asked_again(
+    loopback_web, crawl, again
+):
     web = loopback_web(
         site("old.example", feed=[redirect("http://new.example/feed", 308), feed()]),
-        site("new.example", feed=[feed(), Reply(status=404)]),
+        site("new.example", feed=[feed(), Reply(status=404), Reply(status=404)]),
     )
     sources = ["http://old.example/feed"]
     crawl(web, sources=sources)
     execute(crawl, "UPDATE sources SET move_settled = 1")
-    second, third = again(web, sources=sources), again(web, sources=sources)
-    assert (asked(second), asked(third)) == ({"new.example"}, {"old.example"})
-    assert third.stats["walsh/sources/fetched"] == 1
+    second = again(web, sources=sources)
+    execute(crawl, "UPDATE sources SET move_failing_since = move_failing_since - 8 * 86400")
+    third, fourth = again(web, sources=sources), again(web, sources=sources)
+    assert [*map(asked, (second, third, fourth))] == [
+        {"new.example"},
+        {"new.example"},
+        {"old.example"},
+    ]
+    assert fourth.stats["walsh/sources/fetched"] == 1
 
 
 def test_failures_of_a_source_are_its_own_and_double_its_time(loopback_web, crawl, again):

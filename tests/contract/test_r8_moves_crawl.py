@@ -23,18 +23,46 @@ def pages(result):
     return [path for path in paths(result.log) if not path.endswith("/robots.txt")]
 
 
-def test_where_the_new_address_is_denied_the_declared_one_is_asked_again(
-    loopback_web, crawl, again
-):
+WEEK = 7 * 86_400
+
+
+def test_no_failure_forgets_a_move_and_a_week_of_them_gives_turns(loopback_web, crawl, again):
     web = loopback_web(
-        site("old.example", feed=[redirect("http://new.example/feed"), feed()]),
-        site("new.example", "User-agent: *\nDisallow: /\n"),
+        site("old.example", feed=[redirect("http://new.example/feed"), Reply(status=404)]),
+        site("new.example", feed=[feed(), *[Reply(status=500)] * 6, feed()]),
     )
     sources = ["http://old.example/feed"]
     crawl(web, sources=sources)
-    execute(crawl, "UPDATE sources SET moved_to = 'http://new.example/feed', move_settled = 1")
-    again(web, sources=sources)
-    assert pages(again(web, sources=sources)) == ["old.example/feed"]
+    execute(crawl, "UPDATE sources SET move_settled = 1")
+    asked = []
+    for _ in range(4):
+        asked.append(sorted(set(pages(again(web, sources=sources)))))
+        execute(crawl, f"UPDATE sources SET move_failing_since = move_failing_since - {WEEK}")
+    new, old = ["new.example/feed"], ["old.example/feed"]
+    assert asked == [new, new, old, new]
+    ((outcome, settled),) = execute(crawl, "SELECT outcome, move_settled FROM sources")
+    assert (outcome, settled) == ("fetched", 1)
+
+
+def test_what_is_gone_behind_permanent_redirects_rests(loopback_web, crawl, again):
+    here = {"gone": False}
+
+    def secure(hit):
+        if hit.scheme == "http":
+            return redirect("https://secure.example/feed")
+        return Reply(status=410) if here["gone"] else feed()
+
+    web = loopback_web(
+        site("old.example", feed=redirect("http://gone.example/feed")),
+        site("gone.example", feed=Reply(status=410)),
+        Site("secure.example", "", {"/feed": secure}, tls=Certificate.GOOD),
+    )
+    sources = [f"http://{host}.example/feed" for host in ("old", "secure")]
+    assert crawl(web, sources=sources).stats["walsh/sources/gone"] == 1
+    here["gone"] = True
+    second = again(web, sources=sources)
+    assert [hit.status for hit in second.log if hit.path == "/feed"] == [410]
+    assert again(web, sources=sources).log == []
 
 
 def test_a_page_that_moved_is_remembered_although_its_llms_txt_is_read(loopback_web, crawl, again):
@@ -54,8 +82,50 @@ def test_a_page_that_moved_is_remembered_although_its_llms_txt_is_read(loopback_
     execute(crawl, "UPDATE sources SET move_settled = 1")
     second = again(web, "llms", sources=[source])
     assert pages(second) == ["new.example/p", "new.example/llms.txt"]
-    third = again(web, "llms", sources=[source])
-    assert pages(third)[-1] == "old.example/llms.txt", "where it moved there is no llms.txt"
+    asked = []
+    for _ in range(3):
+        execute(crawl, f"UPDATE sources SET move_failing_since = move_failing_since - {WEEK}")
+        asked.append(pages(again(web, "llms", sources=[source]))[-1])
+    new, old = "new.example/llms.txt", "old.example/llms.txt"
+    assert asked == [new, old, old], "where it moved there is no llms.txt"
+
+
+def test_a_page_that_is_where_it_was_has_not_moved(loopback_web, crawl, again):
+    """Although what is read in its place is its llms.txt: two accidents are no lasting move."""
+    page = Reply("<html>", content_type="text/html")
+    away = redirect("http://new.example/p")
+    web = loopback_web(
+        Site("old.example", "", {"/p": [away, page, away], "/llms.txt": TEXT}),
+        Site("new.example", "", {"/p": page}),
+    )
+    sources, moved = [{"url": "http://old.example/p", "kind": "llms"}], []
+    for _ in range(3):
+        again(web, "llms", sources=sources)
+        moved += execute(crawl, "SELECT moved_to, move_settled FROM sources")
+        execute(crawl, f"UPDATE sources SET moved_since = moved_since - {WEEK}")
+    assert moved == [("http://new.example/p", 0), (None, 0), ("http://new.example/p", 0)]
+
+
+@pytest.mark.parametrize("target", ["newer", "old"])
+def test_a_page_that_moves_on_is_read_to_its_end_in_that_visit(loopback_web, crawl, again, target):
+    page = Reply("<html>", content_type="text/html")
+    web = loopback_web(
+        Site("old.example", "", {"/p": [redirect("http://new.example/p"), page]}),
+        Site("new.example", "", {"/p": [page, redirect(f"http://{target}.example/p")]}),
+        Site("newer.example", "", {"/p": page}),
+    )
+    sources = [{"url": "http://old.example/p", "kind": "llms"}]
+    again(web, "llms", sources=sources)
+    execute(
+        crawl,
+        "UPDATE sources SET move_settled = 1, onward_since = 1, "
+        "onward_to = 'http://newer.example/p'",
+    )
+    assert pages(again(web, "llms", sources=sources)) == [
+        "new.example/p",
+        f"{target}.example/p",
+        "new.example/llms.txt",
+    ]
 
 
 @pytest.mark.parametrize("declared", ["/llms-full.txt", "/docs", "/llms.txt"])

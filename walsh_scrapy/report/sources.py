@@ -106,10 +106,14 @@ def _called(line: SourceLine) -> Iterator[str]:
 
 def _remarks(line: SourceLine) -> Iterator[str]:
     record = line.record
-    if record.moved_to:
-        since = rfc3339(record.moved_since)
-        how = "asked for there" if record.move_settled else f"watched since {since}"
-        yield f"moved to {record.moved_to} ({how})"
+    if move := record.move:
+        how = "asked for there" if move.is_settled else f"watched since {rfc3339(move.since)}"
+        if move.is_doubted:
+            how = f"fails since {rfc3339(move.failing_since)}, asked for where it is declared"
+        yield f"moved to {move.to} ({how})"
+        if move.onward:
+            since = rfc3339(move.onward.since)
+            yield f"moved on to {move.onward.to} (watched since {since})"
     if waits := line.host_waits:
         yield f"{_HOST_WAITS[waits[0]]} {rfc3339(waits[1])}"
 

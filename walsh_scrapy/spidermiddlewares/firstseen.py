@@ -22,7 +22,6 @@ from walsh_scrapy.exceptions import (
 )
 from walsh_scrapy.items import EntryItem, InvalidItem, check
 from walsh_scrapy.metadata.feeds import Feed, NotAFeed
-from walsh_scrapy.passing import go_on, passed_by
 from walsh_scrapy.policy.moments import rfc3339
 from walsh_scrapy.state.sources import EntryRecord
 from walsh_scrapy.visits import Visits
@@ -87,20 +86,13 @@ class FirstSeenMiddleware:
             elif isinstance(item, Request):
                 if source is not None and meta.source(item) == source:
                     goes_on = True
-                    go_on(item, request, response, self._crawl.now())
+                    self._visits.goes_on(source, request, response, item)
                 yield self._watched(item)
             elif not self._closed or _is_valid(item):
                 yield item
-        if goes_on and source is not None:
-            self._visits.passed_by(source, request, response)
         # What an errback returns comes by here as well, and so does an end in an error.
         if source is not None and not goes_on and request not in self._over:
-            try:
-                new = self._commit(source, response, feed, found)
-            except RequestDeferred as error:  # the state failed
-                self._deferred(source, error)
-                return
-            for item in new:
+            for item in self._commit(source, response, feed, found):
                 yield item
 
     def process_spider_exception(
@@ -131,7 +123,11 @@ class FirstSeenMiddleware:
             if _is_valid(item):
                 valid.setdefault(item.key, item)  # written twice in one document, it is one entry
         records = [_record(item, source.url, now) for item in valid.values()]
-        new = self._visits.fetched(source, meta.asked_by(response), response, feed, records)
+        try:
+            new = self._visits.fetched(source, meta.asked_by(response), response, feed, records)
+        except RequestDeferred as error:  # the state failed
+            self._deferred(source, error)
+            return []
         self._crawler.stats.inc_value("walsh/entries/known", len(valid) - len(new))
         self._crawler.stats.inc_value("walsh/entries/new", len(new))
         return [item for key, item in valid.items() if key in new]
@@ -143,8 +139,11 @@ class FirstSeenMiddleware:
         if source is None:
             return []
         if other := self._instead(request, error):
-            other.meta[meta.PASSED] = passed_by(request)
-            other.meta[meta.ANNOUNCED] = meta.announced(request)
+            other.meta.update(
+                (name, request.meta[name])
+                for name in (meta.PASSED, meta.ANNOUNCED, meta.MOVE)
+                if name in request.meta
+            )
             return [self._watched(other)]
         self._over.add(request)
         try:

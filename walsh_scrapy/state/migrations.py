@@ -68,6 +68,11 @@ def _indexes(connection: Connection) -> None:
     tables.indexes.create(connection)
 
 
+def _moves_that_fail_and_lead_on(connection: Connection) -> None:
+    for name in ("move_failing_since", "onward_to", "onward_since"):
+        _add_column(connection, tables.sources, name)
+
+
 def _add_column(connection: Connection, table: Table, name: str) -> None:
     column = CreateColumn(table.c[name]).compile(dialect=connection.dialect)
     connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {column}")
@@ -84,4 +89,5 @@ _STEPS: Final[Mapping[int, Callable[[Connection], None]]] = {
     2: _choices,
     3: _what_servers_asked,
     4: _indexes,
+    5: _moves_that_fail_and_lead_on,
 }

@@ -47,6 +47,9 @@ class SourceRecord:
     moved_to: str | None = None
     moved_since: float | None = None
     move_settled: bool = False  #: from now on it is asked for there
+    move_failing_since: float | None = None
+    onward_to: str | None = None  #: where permanent redirects lead from there
+    onward_since: float | None = None
     validator_url: str | None = None  #: the one URL that the validators may be sent to
     etag: bytes | None = None
     last_modified: bytes | None = None
@@ -92,15 +95,28 @@ class SourceRecord:
         """Where the source moved to, or seems to."""
         if self.moved_to is None:
             return None
-        return Move(self.moved_to, self.moved_since or 0.0, self.move_settled)
+        onward = None
+        if self.onward_to is not None:
+            onward = Move(self.onward_to, self.onward_since or 0.0, is_settled=False)
+        return Move(
+            self.moved_to,
+            self.moved_since or 0.0,
+            self.move_settled,
+            onward,
+            self.move_failing_since,
+        )
 
     def moving(self, move: Move | None) -> SourceRecord:
         """Return the line with another move, or none."""
+        onward = move.onward if move else None
         return replace(
             self,
             moved_to=move.to if move else None,
             moved_since=move.since if move else None,
             move_settled=bool(move and move.is_settled),
+            move_failing_since=move.failing_since if move else None,
+            onward_to=onward.to if onward else None,
+            onward_since=onward.since if onward else None,
         )
 
     def spelled(self, url: str) -> SourceRecord:

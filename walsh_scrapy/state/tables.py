@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 
 #: Raised by one with every change below; an unknown one is refused, never guessed at.
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 metadata = MetaData()
 
@@ -92,6 +92,10 @@ sources = Table(
     Column("moved_to", String(4096)),
     Column("moved_since", Double),
     Column("move_settled", Boolean, nullable=False, server_default=false()),
+    # Since when visits fail there; and where it leads on from there, since when.
+    Column("move_failing_since", Double),
+    Column("onward_to", String(4096)),
+    Column("onward_since", Double),
     # Validators vouch for one URL only, and are never sent to another (ruling 17).
     Column("validator_url", String(4096)),
     Column("etag", LargeBinary),
