@@ -3,10 +3,14 @@
 import uuid
 
 import pytest
+from hypothesis import settings
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 
 pytest_plugins = ["walsh_scrapy.testing.plugin"]
+# No test is timed: on a busy machine any example may take its time.
+settings.register_profile("timeless", deadline=None)
+settings.load_profile("timeless")
 
 SERVER = "postgresql+psycopg://postgres@127.0.0.1:5432/test"
 

@@ -14,7 +14,6 @@ from walsh_scrapy.sources import Source, declared_urls, load_sources
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from walsh_scrapy.sources import Source
     from walsh_scrapy.state import State
 
 
