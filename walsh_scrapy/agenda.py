@@ -35,11 +35,11 @@ def agenda(crawler: Crawler, sources: Sequence[Source], *, force: bool) -> list[
     the operator says otherwise (`scrapy sources resume`).
     """
     crawl = Crawl.of(crawler)
-    now, revisit, known = crawl.now(), crawl.options.min_revisit, _known(crawl, sources)
+    now, revisit = crawl.now(), crawl.options.min_revisit
     due: list[tuple[str, float, Visit]] = []
     later: list[float] = []
-    for source in sources:
-        record = known.of(source.url) or SourceRecord(url=source.url, kind=source.kind)
+    for source, known in zip(sources, _known(crawl, sources), strict=True):
+        record = known or SourceRecord(url=source.url, kind=source.kind)
         due_at = record.due(source.pause(revisit), now).at
         if due_at <= now or (force and due_at < NEVER):
             visit = Visit(source, record.spelled(source.url).address)
@@ -50,14 +50,15 @@ def agenda(crawler: Crawler, sources: Sequence[Source], *, force: bool) -> list[
     return in_turn(due, crawl.intervals)
 
 
-def _known(crawl: Crawl, sources: Sequence[Source]) -> Known:
-    """Return what is known of sources; what has a new spelling in the file goes on under that."""
+def _known(crawl: Crawl, sources: Sequence[Source]) -> list[SourceRecord | None]:
+    """Return what is known of each; what has a new spelling in the file goes on under that."""
     known = Known(crawl.state.sources.all())
-    found = ((known.of(source.url), source.url) for source in sources)
+    records = [known.of(source.url) for source in sources]
+    found = zip(records, (source.url for source in sources), strict=True)
     spellings = {record.url: url for record, url in found if record and record.url != url}
     if spellings:
         crawl.state.sources.respell(spellings)
-    return known
+    return records
 
 
 def _say(crawler: Crawler, due: int, later: list[float]) -> None:

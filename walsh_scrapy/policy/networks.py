@@ -56,7 +56,7 @@ def parse_ipv4(text: str) -> IPv4Address | None:
     bytes that are left, as inet_aton and the URL standard do. None if it is no such address.
     """
     parts = text.removesuffix(".").split(".")
-    if len(parts) > 4:
+    if len(parts) > 4 or _number(parts[-1]) is None:  # as of nearly every host name
         return None
     numbers = [_number(part) for part in parts]
     *leading, last = (256**4 if number is None else number for number in numbers)

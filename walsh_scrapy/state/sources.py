@@ -160,6 +160,8 @@ class Known:
 
     def of(self, url: str) -> SourceRecord | None:
         """Return a source's line, under its URL or that of its spellings visited last."""
+        if not self._by_url:  # the first run of all: 100,000 URLs need not be read
+            return None
         return self._by_url.get(url) or self._by_page.get(canonical_url(url))
 
     def but(self, urls: Iterable[str]) -> list[SourceRecord]:
