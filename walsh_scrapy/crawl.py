@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from scrapy import signals
+from scrapy.utils.conf import closest_scrapy_cfg
 
 from walsh_scrapy.exceptions import RequestDeferred, refuse_to_start
 from walsh_scrapy.options import BadSetting, Options
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
 logger = logging.getLogger(__name__)
+
+_STRAY = (
+    "the state is %s, below the folder that this process was started in, for want of a scrapy.cfg: "
+    "another folder is another memory; set WALSH_STATE_URL to one place for all runs"
+)
 
 
 class Crawl:
@@ -48,6 +54,8 @@ class Crawl:
                 state = State(options.state_url, failed=_Ending(crawler).state_failed)
                 state.ledger.pace_by(options.pace_by)
                 _crawls[crawler] = cls(options, state)
+                if not (crawler.settings.get("WALSH_STATE_URL") or closest_scrapy_cfg()):
+                    logger.warning(_STRAY, options.state_url)
             except (BadSetting, StateError) as error:
                 refuse_to_start(error, log_file=crawler.settings["LOG_FILE"])
             crawler.signals.connect(_crawls[crawler].close, signal=signals.engine_stopped)

@@ -1,0 +1,126 @@
+"""The project on Scrapyd: an egg that works, and jobs that are one crawler to every server."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from tests.contract.conftest import feed, paths, site
+from tests.scrapyd import Scrapyd, build_checkout
+from walsh_scrapy.sources import in_shard
+from walsh_scrapy.testing.feeds import Post
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.sources import write_sources
+
+#: No blocklist, and a killed job's lease that runs out while a test waits.
+SETTINGS = {"WALSH_BLOCKLIST_URL": "", "WALSH_BLOCKLIST_SCHEMA_URL": "", "DOWNLOAD_TIMEOUT": 3}
+
+
+@pytest.fixture
+def started(tmp_path, pytestconfig):
+    """Return a function that starts a Scrapyd in front of a web and deploys the project to it."""
+    running = []
+
+    def start(web, name="scrapyd"):
+        scrapyd = Scrapyd(tmp_path / name, web).__enter__()
+        running.append(scrapyd)
+        (tmp_path / f"{name}-checkout").mkdir()
+        checkout = build_checkout(pytestconfig.rootpath, tmp_path / f"{name}-checkout", scrapyd.url)
+        told = scrapyd.deploy(checkout)
+        assert '"status": "ok"' in told, told
+        return scrapyd
+
+    yield start
+    for scrapyd in running:
+        scrapyd.__exit__()
+
+
+def _own(host):
+    """Two feeds with an entry each, beside the one at /feed that both jobs are given."""
+    pages = {name: Post(name, f"http://{host}/{name}.html") for name in ("one", "two")}
+    return {name: feed(posts=[post], host=host) for name, post in pages.items()}
+
+
+def answered(log):
+    """How often each target was answered in full."""
+    return Counter(
+        hit.url for hit in log if hit.complete and hit.status == 200 and hit.path != "/robots.txt"
+    )
+
+
+def test_two_jobs_at_once_pace_each_other(loopback_web, started, tmp_path):
+    hosts = [f"h{number}.example" for number in range(4)]
+    robots = {"h0.example": "User-agent: *\nCrawl-delay: 2\n"}
+    web = loopback_web(*(site(host, robots.get(host, ""), **_own(host)) for host in hosts))
+    scrapyd = started(web)
+    assert scrapyd.call("listspiders.json")["spiders"] == ["feeds", "llms"]
+
+    settings = SETTINGS | {"WALSH_STATE_URL": f"sqlite:///{tmp_path / 'state' / 'walsh.sqlite3'}"}
+    for name in ("one", "two"):
+        urls = [f"http://{host}/{page}" for host in hosts for page in ("feed", name)]
+        sources = write_sources(tmp_path / f"{name}.toml", urls)
+        scrapyd.schedule("feeds", name, settings, sources=sources)
+    scrapyd.wait()
+
+    assert_polite(web.log, serial=False, crawl_delays=web.crawl_delays)
+    assert answered(web.log) == dict.fromkeys(
+        (f"http://{host}/{page}" for host in hosts for page in ("feed", "one", "two")), 1
+    )
+    began = [min(h.started for h in web.log if h.path == f"/{name}") for name in ("one", "two")]
+    ended = [max(h.ended for h in web.log if h.path == f"/{name}") for name in ("one", "two")]
+    assert max(began) < min(ended), "they ran at the same time"
+    for name in ("one", "two"):
+        assert Counter(item["title"] for item in scrapyd.items(name))[name] == len(hosts)
+        assert "run finished; sources:" in scrapyd.job_log(name)
+    links = [item["url"] for job in ("one", "two") for item in scrapyd.items(job)]
+    assert len(links) == len(set(links)), "each entry once"
+
+
+def test_a_job_without_a_state_of_its_own_says_where_it_keeps_it(loopback_web, started, tmp_path):
+    """There is no scrapy.cfg beside an egg: what a job remembers lies where Scrapyd was started."""
+    web = loopback_web(site("blog.example"))
+    scrapyd = started(web)
+    sources = write_sources(tmp_path / "sources.toml", ["http://blog.example/feed"])
+    scrapyd.schedule("feeds", "bare", SETTINGS, sources=sources)
+    scrapyd.wait()
+    state = scrapyd.folder / ".scrapy" / "walsh.sqlite3"
+    assert state.exists()
+    (warning,) = (line for line in scrapyd.job_log("bare").splitlines() if "WARNING" in line)
+    assert f"the state is sqlite:///{state}" in warning
+    assert "WALSH_STATE_URL" in warning
+    scrapyd.schedule("feeds", "wrong", SETTINGS, sources=tmp_path / "none.toml")
+    scrapyd.wait()
+    assert "none.toml" in scrapyd.job_log("wrong")
+    assert paths(web.log) == ["blog.example/robots.txt", "blog.example/feed"]
+
+
+def test_two_scrapyds_share_200_hosts_and_one_takes_over(
+    loopback_web, started, tmp_path, postgresql_url
+):
+    hosts = [f"h{number}.example" for number in range(200)]
+    web = loopback_web(*(site(host) for host in hosts))
+    urls = [f"http://{host}/feed" for host in hosts]
+    sources = write_sources(tmp_path / "sources.toml", urls)
+    settings = SETTINGS | {"WALSH_STATE_URL": postgresql_url}
+    first, second = started(web, "first"), started(web, "second")
+    theirs = {host for host in hosts if in_shard(host, 2, 2)}
+
+    first.schedule("feeds", "part-1", settings, sources=sources, shard="1/2")
+    second.schedule("feeds", "part-2", settings, sources=sources, shard="2/2")
+    half = len(theirs) // 2
+    assert web.wait_for(lambda log: sum(h.path == "/feed" for h in log if h.host in theirs) >= half)
+    second.cancel("part-2", signal="KILL")
+    second.wait()
+    first.wait()
+    done = answered(web.log)
+    assert half - 1 <= sum(f"http://{host}/feed" in done for host in theirs) < len(theirs)
+    first.schedule("feeds", "takes-over", settings, sources=sources, shard="2/2")
+    first.wait()
+
+    assert_polite(web.log, serial=False)
+    done = answered(web.log)
+    assert set(done) == set(urls), "every source"
+    # The answer that came as the worker died was not committed, so it was asked for once more.
+    assert sum(done.values()) <= len(urls) + 1, "once"
+    found = [item for job in ("part-1", "takes-over") for item in first.items(job)]
+    assert len({json.dumps(item, sort_keys=True) for item in found}) == len(found)
