@@ -74,7 +74,7 @@ def _compare(hosts: int, what: str, *, full: bool) -> None:
     """Crawl with the peer, with ours, and with ours again; print CPU per target and ratios."""
     pages = {
         f"h{number}.example": Reply(
-            _feed(number, full=full), content_type="application/rss+xml", etag='"1"'
+            feed_of(number, full=full), content_type="application/rss+xml", etag='"1"'
         )
         for number in range(hosts)
     }
@@ -91,7 +91,8 @@ def _compare(hosts: int, what: str, *, full: bool) -> None:
     print(f"  revisit, 304  {again * 1e3:6.2f} ms   ratio {again / ours:.2f} (goal: 0.5 at most)")
 
 
-def _feed(number: int, *, full: bool) -> str:
+def feed_of(number: int, *, full: bool) -> str:
+    """Return a feed of 20 posts, with summaries if it is to be ``full``."""
     feed = rss(f"Blog {number}", POSTS, f"http://h{number}.example/")
     if not full:
         return feed
