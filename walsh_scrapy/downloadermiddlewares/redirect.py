@@ -10,7 +10,7 @@ from scrapy.downloadermiddlewares.redirect import RedirectMiddleware as ScrapyRe
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.passing import go_on
-from walsh_scrapy.policy.urls import followed
+from walsh_scrapy.policy.references import followed
 
 if TYPE_CHECKING:
     from typing import Self
