@@ -10,8 +10,8 @@ from sqlalchemy import text
 
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.database import Database, exists
-from walsh_scrapy.state.entries import AT_ONCE, Choice
-from walsh_scrapy.state.sources import EntryRecord, SourceRecord
+from walsh_scrapy.state.entries import AT_ONCE, Choice, EntryRecord
+from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.wirelog import Exchange
 
 FEED, OTHER = "http://a.example/feed", "http://b.example/"

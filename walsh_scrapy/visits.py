@@ -14,7 +14,7 @@ from walsh_scrapy.passing import Passed, asked_until, go_on, passed_by
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import NEVER, Wishes
 from walsh_scrapy.policy.moves import after_failure, is_for_good, led_along, move_of, passing
-from walsh_scrapy.state.sources import SourceRecord
+from walsh_scrapy.state.sourcerecord import SourceRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.metadata.entries import Feed
     from walsh_scrapy.policy.moves import Move
     from walsh_scrapy.sources import Source
+    from walsh_scrapy.state.entries import EntryRecord
     from walsh_scrapy.state.indexes import IndexRecord
-    from walsh_scrapy.state.sources import EntryRecord
 
 #: How a visit changes what is known of a move.
 Rule = Callable[["Move | None", str, str, "Sequence[str]", float], "Move | None"]

@@ -23,7 +23,7 @@ from walsh_scrapy.exceptions import (
 from walsh_scrapy.items import EntryItem, InvalidItem, check
 from walsh_scrapy.metadata.feeds import Feed, NotAFeed
 from walsh_scrapy.policy.moments import rfc3339
-from walsh_scrapy.state.sources import EntryRecord
+from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.visits import Visits
 
 if TYPE_CHECKING:
