@@ -99,5 +99,8 @@ def _read(response: Response, source: Source) -> Feed:
         raise NotAFeed(f"the server answered {response.status}")
     if unwanted := response.meta.get(meta.UNWANTED):
         raise NotAFeed(f"what came is {unwanted}")
+    body = response.body
+    if meta.DATA_LOSS in response.flags:  # of its last line, half a link would be another
+        body = body[: body.rfind(b"\n") + 1]
     content_type = (response.headers.get("Content-Type") or b"").decode("latin-1")
-    return parse_llms(response.body, url=response.url, content_type=content_type, source=source.url)
+    return parse_llms(body, url=response.url, content_type=content_type, source=source.url)

@@ -57,10 +57,14 @@ class Visits:
 
         Validators vouch for all of a document: those of one that was cut off are not kept.
         """
-        given = meta.Validators.of(response) if feed.is_whole else None
+        is_whole = feed.is_whole and meta.DATA_LOSS not in response.flags
+        given = meta.Validators.of(response) if is_whole else None
         index = index_after(self._crawl, request, response)
         known = self._known(source, request).wishing(Wishes.of(feed))
-        record = replace(known, outcome="fetched", detail="", failures=0)
+        detail = "" if is_whole else f"{response.url} was cut off on its way: not all of it came"
+        if detail:
+            logger.warning("%s: %s", source.url, detail)
+        record = replace(known, outcome="fetched", detail=detail, failures=0)
         record = vouched(record, None if index else given)
         return self._end(
             self._moved(record, request, response.url),
