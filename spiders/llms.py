@@ -10,7 +10,14 @@ from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.metadata.llms import parse_llms
 from walsh_scrapy.metadata.mediatypes import is_markdown, may_be_llms
-from walsh_scrapy.negotiation import ABSENT, INDEX, INDEX_PATH, MARKDOWN, announced_by
+from walsh_scrapy.negotiation import (
+    ABSENT,
+    INDEX,
+    INDEX_PATH,
+    MARKDOWN,
+    announced_by,
+    content_type_of,
+)
 from walsh_scrapy.spider import SourcesSpider
 
 if TYPE_CHECKING:
@@ -102,5 +109,5 @@ def _read(response: Response, source: Source) -> Feed:
     body = response.body
     if meta.DATA_LOSS in response.flags:  # of its last line, half a link would be another
         body = body[: body.rfind(b"\n") + 1]
-    content_type = (response.headers.get("Content-Type") or b"").decode("latin-1")
+    content_type = content_type_of(response.headers)
     return parse_llms(body, url=response.url, content_type=content_type, source=source.url)

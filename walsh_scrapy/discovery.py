@@ -13,7 +13,14 @@ from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
 from walsh_scrapy.metadata.linkheader import feed_alternates
 from walsh_scrapy.metadata.llms import parse_llms
 from walsh_scrapy.metadata.mediatypes import is_html, is_markdown, may_be_feed, may_be_llms
-from walsh_scrapy.negotiation import ABSENT, INDEX, MARKDOWN, announced_by, links_of
+from walsh_scrapy.negotiation import (
+    ABSENT,
+    INDEX,
+    MARKDOWN,
+    announced_by,
+    content_type_of,
+    links_of,
+)
 from walsh_scrapy.reasons import reason_of
 from walsh_scrapy.sources import Source
 
@@ -143,7 +150,7 @@ def _may_be_read(content_type: str) -> bool:
 
 def _read(response: Response, document: Document) -> None:
     """Keep what a response is: a feed, markdown, or something else."""
-    content_type = (response.headers.get("Content-Type") or b"").decode("latin-1")
+    content_type = content_type_of(response.headers)
     if response.status in ABSENT:
         document.end(f"answered {response.status}")
         return

@@ -12,6 +12,7 @@ from scrapy.downloadermiddlewares.httpcompression import HttpCompressionMiddlewa
 from walsh_scrapy import meta
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.metadata.mediatypes import may_be_llms
+from walsh_scrapy.negotiation import content_type_of
 
 try:  # whichever of each Scrapy has installed
     import brotli
@@ -53,9 +54,8 @@ class CompressionMiddleware(HttpCompressionMiddleware):
             said = codings.decode("latin-1")
             reason = f"the body of {response.url} is not {said} as announced: {error}"
             raise BadAnswer(response, reason) from error
-        content_type = (response.headers.get("Content-Type") or b"").decode("latin-1")
-        ends = _ENDS.get(codings)
-        if ends and meta.source(request) and may_be_llms(content_type) and not ends(response.body):
+        is_text = meta.source(request) and may_be_llms(content_type_of(response.headers))
+        if is_text and codings in _ENDS and not _ENDS[codings](response.body):
             answer.flags.append(meta.DATA_LOSS)
         return answer
 
