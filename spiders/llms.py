@@ -43,8 +43,8 @@ class LlmsSpider(SourcesSpider):
     readable = staticmethod(is_markdown)
 
     def first_request(self, source: Source, url: str) -> Request:
-        """Ask for the page as markdown, unless it is the llms.txt itself."""
-        if urlsplit(url).path == INDEX_PATH:
+        """Ask for the page as markdown, unless it is the llms.txt itself, wherever that moved."""
+        if INDEX_PATH in (urlsplit(source.url).path, urlsplit(url).path):
             return self._index(source, url)
         return self._page(source, url, urljoin(url, INDEX_PATH))
 

@@ -171,14 +171,14 @@ def test_a_password_is_not_in_what_is_shown(url):
 
 
 def test_whoever_resumes_or_forgets_a_page_has_every_llms_txt_of_it_asked_for_anew(state):
-    """That of the host where it moved to as well: its next visit may begin there."""
+    """That of the host where it moved to as well, or what it moved to if it is one itself."""
     old, new = "http://old.example/docs", "http://new.example/docs"
     move = {"moved_to": new, "moved_since": 1.0, "move_settled": True}
     record = SourceRecord(url=old, kind="llms", failures=1, fetched_at=2.0, due_at=9e9, **move)
-    indexes = [f"http://{host}.example/llms.txt" for host in ("old", "new")]
+    indexes = [f"http://{host}.example/llms.txt" for host in ("old", "new")] + [new]
     for action in ("resume", "forget"):
         for index in indexes:
             state.sources.commit(record, index=IndexRecord(url=index, due_at=9e9, trouble="none"))
         (line,) = getattr(Changes(state, "sources.toml", 0.0), action)(old)
         assert line.startswith(old)
-        assert [state.indexes.find(index) for index in indexes] == [None, None]
+        assert [state.indexes.find(index) for index in indexes] == [None, None, None]

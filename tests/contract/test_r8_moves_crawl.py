@@ -126,6 +126,21 @@ def test_a_page_that_moves_on_is_read_to_its_end_in_that_visit(loopback_web, cra
     ]
 
 
+def test_an_llms_txt_that_moved_is_asked_for_there_and_once(loopback_web, crawl, again):
+    """It is served as plain text, which no page is taken for."""
+    web = loopback_web(
+        Site("old.example", "", {"/llms.txt": redirect("http://new.example/index.md")}),
+        Site("new.example", "", {"/index.md": Reply(TEXT.body, etag='"1"')}),
+    )
+    sources = [{"url": "http://old.example/llms.txt", "kind": "llms"}]
+    crawl(web, "llms", sources=sources)
+    execute(crawl, "UPDATE sources SET move_settled = 1")
+    for status in (200, 304):
+        result = again(web, "llms", sources=sources)
+        assert pages(result) == ["new.example/index.md"]
+        assert [hit.status for hit in result.log if hit.path == "/index.md"] == [status]
+
+
 @pytest.mark.parametrize("declared", ["/llms-full.txt", "/docs", "/llms.txt"])
 def test_the_dump_of_all_pages_is_never_asked_for(loopback_web, crawl, declared):
     dump = {"/llms-full.txt": Reply("# all\n\n- [One](/one)\n", content_type="text/markdown")}
