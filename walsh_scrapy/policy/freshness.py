@@ -108,7 +108,7 @@ class LastVisit:
     """What a visit left for the next: its moment, and whatever was asked for besides."""
 
     at: float
-    asked: float = 0.0  #: seconds that its answer asked for
+    asked: float = 0.0  #: seconds that its answers asked for
     failures: int = 0  #: in a row
     wishes: Wishes = Wishes()
     is_gone: bool = False  #: 410
@@ -125,7 +125,7 @@ class Due(NamedTuple):
 def due(last: LastVisit | None, least: float, now: float) -> Due:
     """Say when a source is due that is looked at ``now``; None was never visited.
 
-    The longest wins of what the operator chose (``least``), what the answer asked and what the feed
+    The longest wins of what the operator chose (``least``), the answers asked for and the feed
     wishes, at most 30 days unless the operator chose more, and never more than can be reckoned
     with (100 years). Each failure in a row after the first doubles the operator's time. Hours and
     days to skip are waited out, whenever the run is, but not beyond that.

@@ -26,7 +26,7 @@ class SourceRecord:
     detail: str = ""
     failures: int = 0
     status: int | None = None  #: of the last answer
-    asked_interval: float = 0.0  #: seconds, by the last answer
+    asked_interval: float = 0.0  #: seconds, by the answers of the last visit
     wished_interval: float = 0.0  #: seconds, by the feed
     skip_hours: str = ""  #: numbers with commas between them; so are the days' names
     skip_days: str = ""
