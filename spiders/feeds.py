@@ -8,6 +8,7 @@ from walsh_scrapy import meta
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.feeds import Feed, NotAFeed, parse_feed
 from walsh_scrapy.metadata.mediatypes import may_be_feed
+from walsh_scrapy.negotiation import content_type_of
 from walsh_scrapy.spider import SourcesSpider
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class FeedsSpider(SourcesSpider):
         """Read a feed, which says when to come again, and its entries; raise NotAFeed for none."""
         if unwanted := response.meta.get(meta.UNWANTED):
             raise NotAFeed(f"{unwanted} is no feed, so its body was left alone")
-        content_type = (response.headers.get("Content-Type") or b"").decode("latin-1")
+        content_type = content_type_of(response.headers)
         feed = parse_feed(
             response.body, url=response.url, content_type=content_type, source=source.url
         )

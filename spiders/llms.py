@@ -10,7 +10,14 @@ from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.metadata.llms import parse_llms
 from walsh_scrapy.metadata.mediatypes import is_markdown, may_be_llms
-from walsh_scrapy.negotiation import ABSENT, INDEX, INDEX_PATH, MARKDOWN, announced_by
+from walsh_scrapy.negotiation import (
+    ABSENT,
+    INDEX,
+    INDEX_PATH,
+    MARKDOWN,
+    announced_by,
+    content_type_of,
+)
 from walsh_scrapy.spider import SourcesSpider
 
 if TYPE_CHECKING:
@@ -36,8 +43,8 @@ class LlmsSpider(SourcesSpider):
     readable = staticmethod(is_markdown)
 
     def first_request(self, source: Source, url: str) -> Request:
-        """Ask for the page as markdown, unless it is the llms.txt itself."""
-        if urlsplit(url).path == INDEX_PATH:
+        """Ask for the page as markdown, unless it is the llms.txt itself, wherever that moved."""
+        if INDEX_PATH in (urlsplit(source.url).path, urlsplit(url).path):
             return self._index(source, url)
         return self._page(source, url, urljoin(url, INDEX_PATH))
 
@@ -99,5 +106,8 @@ def _read(response: Response, source: Source) -> Feed:
         raise NotAFeed(f"the server answered {response.status}")
     if unwanted := response.meta.get(meta.UNWANTED):
         raise NotAFeed(f"what came is {unwanted}")
-    content_type = (response.headers.get("Content-Type") or b"").decode("latin-1")
-    return parse_llms(response.body, url=response.url, content_type=content_type, source=source.url)
+    body = response.body
+    if meta.DATA_LOSS in response.flags:  # of its last line, half a link would be another
+        body = body[: body.rfind(b"\n") + 1]
+    content_type = content_type_of(response.headers)
+    return parse_llms(body, url=response.url, content_type=content_type, source=source.url)

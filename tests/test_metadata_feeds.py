@@ -435,6 +435,32 @@ def test_a_truncated_feed_gives_its_whole_entries():
             assert (only.title, only.url) == (str(number), f"https://blog.example/{number}")
 
 
+QUOTING = "<!-- </rss> </channel> --><x><![CDATA[</channel> </rss> </rdf:RDF> </feed>]]></x>"
+
+
+@pytest.mark.parametrize(
+    ("document", "end"),
+    [
+        (RSS.format(version="2.0", body=f"<item><title>1</title>{QUOTING}</item>"), "</channel>"),
+        (ATOM.format(attributes="", body=f"<entry><id>1</id>{QUOTING}</entry>"), "</feed>"),
+        (RDF.replace("<dc:subject>", f"{QUOTING}<dc:subject>"), "</rdf:RDF>"),
+        (RDF.replace("rdf:RDF", "r:RDF").replace("xmlns:rdf", "xmlns:r"), "</r:RDF>"),
+    ],
+)
+def test_a_feed_is_whole_if_its_own_end_is_there_and_none_that_it_quotes(document, end):
+    whole = document.rindex(end) + len(end)
+    for cut in range(document.index("<title>"), len(document)):
+        assert read(document[:cut]).is_whole is (cut >= whole), document[:cut][-40:]
+    assert read(document).is_whole
+    assert read(f"{document.replace('Blog', 'A & B')}<p>ad</p>").is_whole
+
+
+def test_an_entry_that_quotes_its_own_end_may_be_cut_off():
+    cut = "<item><title>2</title><description><![CDATA[ </item> ]]></description>"
+    (only,) = read(f"<rss><channel><item><title>1</title></item>{cut}").entries
+    assert only.title == "1"
+
+
 @pytest.mark.parametrize(
     "body",
     [

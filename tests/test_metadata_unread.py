@@ -142,7 +142,7 @@ def markup():
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(CONTENT), st.sampled_from(TYPES), markup(), st.sampled_from([*ENTRIES]))
 def test_any_markup_in_content_says_nothing(name, attributes, inner, form):
     content = f"<{name} {attributes}>{inner}</{name}>"

@@ -6,13 +6,12 @@ The oracle below was written from the RFC's text, octet by octet, with none of t
 import re
 from datetime import UTC, datetime
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from walsh_scrapy.policy.robots import RobotsTxt
 
 US = "Walsh-Research"
-timeless = settings(deadline=None)
 UNRESERVED = set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 DELIMITERS = (ord("/"), ord("?"))
 
@@ -140,7 +139,6 @@ def mixed(path):
 
 
 @given(rule_lists, url_paths)
-@timeless
 def test_a_verdict_is_that_of_the_rfc(rules, url):
     assume(url != "/robots.txt")
     assume(not any(mixed(path) for _, path in rules))
@@ -148,7 +146,6 @@ def test_a_verdict_is_that_of_the_rfc(rules, url):
 
 
 @given(rule_lists, url_paths)
-@timeless
 def test_no_reading_of_a_mixed_rule_allows_more_than_as_it_is_written(rules, url):
     assume(url != "/robots.txt")
     if verdict(robots_of(rules), url).allowed:
@@ -179,7 +176,6 @@ def plainly_matches(path, url):
 
 
 @given(half_paths, st.lists(st.sampled_from(["/", "a", "%2F", "%20", "%C3"]), max_size=6))
-@timeless
 def test_half_an_escape_denies_what_begins_so_and_allows_no_more(path, pieces):
     url = "/" + "".join(pieces)
     if plainly_matches(path, url.encode()):
@@ -189,7 +185,6 @@ def test_half_an_escape_denies_what_begins_so_and_allows_no_more(path, pieces):
 
 
 @given(rule_lists, url_paths)
-@timeless
 def test_the_reason_is_a_rule_that_matches_and_says_so(rules, url):
     answer = verdict(robots_of(rules), url)
     if answer.line is None:
@@ -260,7 +255,6 @@ def everything(body, token, urls, at):
 
 
 @given(st.binary(max_size=400) | lines.map(b"\n".join), tokens, st.text(max_size=30), moments)
-@timeless
 def test_nothing_raises(body, token, url, at):
     everything(body, token, [url, f"/{url}", f"http://{url}", f"http://h/{url}"], at)
     rules = RobotsTxt.parse(body).rules_for(token)
@@ -272,7 +266,6 @@ def test_nothing_raises(body, token, url, at):
 
 
 @given(lines, st.sampled_from([b"\r", b"\r\n"]), url_paths, moments)
-@timeless
 def test_line_endings_and_a_byte_order_mark_change_nothing(lines, ending, url, at):
     plain = everything(b"\n".join([b"", *lines]), US, [url], at)
     assert everything(ending.join([b"", *lines]), US, [url], at) == plain
@@ -280,7 +273,6 @@ def test_line_endings_and_a_byte_order_mark_change_nothing(lines, ending, url, a
 
 
 @given(lines, st.integers(0, 12), st.binary(max_size=20), url_paths, moments)
-@timeless
 def test_a_comment_changes_nothing(lines, place, comment, url, at):
     comment = b"#" + re.sub(rb"[\r\n]", b"", comment)
     plain = everything(b"\n".join([b"", *lines]), US, [url], at)
@@ -291,7 +283,6 @@ def test_a_comment_changes_nothing(lines, place, comment, url, at):
 
 
 @given(rule_lists, url_paths)
-@timeless
 def test_version_2_is_never_more_permissive_than_the_rfc(rules, url):
     newer = robots_of(rules).replace(b"User-agent: *", b"User-agent: *\nRobot-version: 2.0")
     assert verdict(newer, url).allowed <= verdict(robots_of(rules), url).allowed

@@ -123,5 +123,5 @@ class LedgerMachine(RuleBasedStateMachine):
             assert standing.rest <= 100.0 + TIMEOUT + LEASE_MARGIN
 
 
-LedgerMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+LedgerMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=50)
 TestLedger = LedgerMachine.TestCase

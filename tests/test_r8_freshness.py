@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walsh_scrapy.metadata.entries import Feed
+from walsh_scrapy.policy.backoff import LONGEST_SECONDS
 from walsh_scrapy.policy.freshness import (
     LONGEST_REVISIT,
     NEVER,
@@ -88,6 +89,7 @@ def test_feeds_say_how_often_they_change(feed, seconds):
         (DAY, 365 * DAY, 0, 0.0, LONGEST_REVISIT),
         (DAY, 0.0, 0, 365 * DAY, LONGEST_REVISIT),
         (60 * DAY, 0.0, 0, 0.0, 60 * DAY),  # the operator may come less often still
+        (9e12, 0.0, 0, 0.0, LONGEST_SECONDS),  # `every = "P100000000D"`, beyond all calendars
         (DAY, 0.0, 1, 0.0, DAY),
         (DAY, 0.0, 2, 0.0, 2 * DAY),
         (DAY, 0.0, 5, 0.0, 16 * DAY),
@@ -163,3 +165,26 @@ def test_the_operators_time_counts_as_it_is_now_and_never_under_what_was_asked(
 ):
     """Nothing of the time that was in force at the visit is left in what it left."""
     assert due(LastVisit(NOW, asked), least, NOW + HOUR / 2).at == NOW + seconds
+
+
+SECONDS = st.floats(0.0, 400 * DAY) | st.floats(0.0, 1e13)
+SKIPS = st.builds(
+    Wishes,
+    SECONDS,
+    st.frozensets(st.integers(0, 23)),
+    st.frozensets(st.sampled_from(["Monday", "Tuesday", "Wednesday", "Thursday", "Friday"])),
+)
+VISITS = st.builds(LastVisit, st.just(NOW), SECONDS, st.integers(0, 60), SKIPS)
+
+
+@given(VISITS, SECONDS, st.floats(0.0, 500 * DAY))
+def test_the_next_visit_is_never_too_early_and_comes_in_the_end(last, least, waited):
+    """Whatever is to be skipped: not before all the time that was asked for, and by 30 days."""
+    now = NOW + waited
+    latest = NOW + max(LONGEST_REVISIT, min(least, LONGEST_SECONDS))
+    found = due(last, least, now)
+    assert min(NOW + max(least, last.asked, last.wishes.interval), latest) <= found.at
+    assert found.at <= max(now, latest)
+    if found.at <= now < latest:
+        assert last.wishes.opens(now) == now
+    assert due(last, least, found.at).at <= found.at, "it is due when it was said to be"

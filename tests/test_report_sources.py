@@ -22,7 +22,7 @@ from walsh_scrapy.report.sources import sources_table, sources_text, summary
 from walsh_scrapy.report.subscriptions import export_sources
 from walsh_scrapy.sources import Source, load_sources
 from walsh_scrapy.state import State
-from walsh_scrapy.state.sources import SourceRecord
+from walsh_scrapy.state.sourcerecord import SourceRecord
 
 DAY = 86_400.0
 NOW = datetime(2026, 5, 20, 12, 0, tzinfo=UTC).timestamp()  # a Wednesday

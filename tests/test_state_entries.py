@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from walsh_scrapy.report.changes import Changes
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.database import Database, exists
-from walsh_scrapy.state.entries import AT_ONCE, Choice
-from walsh_scrapy.state.sources import EntryRecord, SourceRecord
+from walsh_scrapy.state.entries import AT_ONCE, Choice, EntryRecord
+from walsh_scrapy.state.indexes import IndexRecord
+from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.wirelog import Exchange
 
 FEED, OTHER = "http://a.example/feed", "http://b.example/"
@@ -166,3 +168,17 @@ def test_a_password_is_not_in_what_is_shown(url):
 
     assert "secret" not in shown("postgresql+psycopg://me:secret@127.0.0.1:1/none")
     assert Path(shown(url)).name == Path(url).name
+
+
+def test_whoever_resumes_or_forgets_a_page_has_every_llms_txt_of_it_asked_for_anew(state):
+    """That of the host where it moved to as well, or what it moved to if it is one itself."""
+    old, new = "http://old.example/docs", "http://new.example/docs"
+    move = {"moved_to": new, "moved_since": 1.0, "move_settled": True}
+    record = SourceRecord(url=old, kind="llms", failures=1, fetched_at=2.0, due_at=9e9, **move)
+    indexes = [f"http://{host}.example/llms.txt" for host in ("old", "new")] + [new]
+    for action in ("resume", "forget"):
+        for index in indexes:
+            state.sources.commit(record, index=IndexRecord(url=index, due_at=9e9, trouble="none"))
+        (line,) = getattr(Changes(state, "sources.toml", 0.0), action)(old)
+        assert line.startswith(old)
+        assert [state.indexes.find(index) for index in indexes] == [None, None, None]

@@ -5,7 +5,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
 from OpenSSL import SSL
 from OpenSSL.SSL import X509VerificationCodes as Codes
-from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError, IgnoreRequest
+from scrapy.exceptions import DownloadFailedError, IgnoreRequest
 from service_identity import CertificateError, VerificationError
 from service_identity.exceptions import DNSMismatch
 from service_identity.hazmat import DNS_ID
@@ -13,7 +13,6 @@ from twisted.internet.error import ConnectionLost
 from twisted.python.failure import Failure
 from twisted.web._newclient import ResponseNeverReceived
 
-from walsh_scrapy.exceptions import reason_of
 from walsh_scrapy.testing.certificates import EXPIRED_ON, Authority, Certificate, Signer
 from walsh_scrapy.tlserrors import (
     BadCertificate,
@@ -89,21 +88,6 @@ def test_a_bad_certificate_is_never_retried_and_a_broken_handshake_may_be():
     assert isinstance(BAD, IgnoreRequest)
     assert not isinstance(BAD, DownloadFailedError)
     assert isinstance(tls_error(OLD_SERVER), DownloadFailedError)
-
-
-@pytest.mark.parametrize(
-    ("error", "reason"),
-    [
-        (downloaded(BAD), str(BAD)),
-        (NOT_VALID, "TLS: the certificate of the server is not valid"),
-        (downloaded(OLD_SERVER), "TLS: no secure connection with the server: unsupported protocol"),
-        (DownloadTimeoutError("took 30 s\nmore"), "DownloadTimeoutError: took 30 s"),
-        (ValueError(), "ValueError"),
-        (None, "NoneType: None"),
-    ],
-)
-def test_reason_of(error, reason):
-    assert reason_of(error) == reason
 
 
 @pytest.mark.parametrize(

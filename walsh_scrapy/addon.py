@@ -34,12 +34,14 @@ GATES: Final = {
     "walsh_scrapy.downloadermiddlewares.robots.RobotsMiddleware": 100,
     "walsh_scrapy.downloadermiddlewares.backoff.BackoffMiddleware": 549,
     "walsh_scrapy.downloadermiddlewares.conditional.ConditionalMiddleware": 560,
+    "walsh_scrapy.downloadermiddlewares.compression.CompressionMiddleware": 590,
     "walsh_scrapy.downloadermiddlewares.redirect.RedirectMiddleware": 600,
     "walsh_scrapy.downloadermiddlewares.identity.IdentityMiddleware": 860,
     "walsh_scrapy.downloadermiddlewares.pacing.PacingMiddleware": 890,
     # Ours stand in the place of these.
     "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": None,
     "scrapy.downloadermiddlewares.redirect.RedirectMiddleware": None,
+    "scrapy.downloadermiddlewares.httpcompression.HttpCompressionMiddleware": None,
 }
 SPIDER_GATES: Final = {
     "walsh_scrapy.spidermiddlewares.scope.ScopeMiddleware": 20,

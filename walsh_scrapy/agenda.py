@@ -9,7 +9,7 @@ from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.frontier import in_turn
-from walsh_scrapy.state.sources import Known, SourceRecord
+from walsh_scrapy.state.sourcerecord import Known, SourceRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,13 +7,21 @@ from typing import TYPE_CHECKING, Any, Final
 from scrapy import Request, Spider
 
 from walsh_scrapy import meta
-from walsh_scrapy.exceptions import Denied, RequestDeferred, reason_of
+from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.findings import Document, Finding, Form
 from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
 from walsh_scrapy.metadata.linkheader import feed_alternates
 from walsh_scrapy.metadata.llms import parse_llms
 from walsh_scrapy.metadata.mediatypes import is_html, is_markdown, may_be_feed, may_be_llms
-from walsh_scrapy.negotiation import ABSENT, INDEX, MARKDOWN, announced_by, links_of
+from walsh_scrapy.negotiation import (
+    ABSENT,
+    INDEX,
+    MARKDOWN,
+    announced_by,
+    content_type_of,
+    links_of,
+)
+from walsh_scrapy.reasons import reason_of
 from walsh_scrapy.sources import Source
 
 if TYPE_CHECKING:
@@ -86,7 +94,7 @@ class DiscoverySpider(Spider):
         finding, document = request.cb_kwargs["finding"], request.cb_kwargs["document"]
         if not isinstance(error, Denied):
             later = isinstance(error, RequestDeferred)
-            document.end(str(error) if later else reason_of(error), unsure=True)
+            document.end(str(error) if later else reason_of(error, request.url), unsure=True)
             return []
         document.end(f"denied by {error.gate}: {error.reason}")
         if error.gate != "robots" or document.role == "llms.txt":
@@ -142,7 +150,7 @@ def _may_be_read(content_type: str) -> bool:
 
 def _read(response: Response, document: Document) -> None:
     """Keep what a response is: a feed, markdown, or something else."""
-    content_type = (response.headers.get("Content-Type") or b"").decode("latin-1")
+    content_type = content_type_of(response.headers)
     if response.status in ABSENT:
         document.end(f"answered {response.status}")
         return

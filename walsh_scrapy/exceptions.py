@@ -6,10 +6,6 @@ import logging
 from typing import TYPE_CHECKING, NoReturn
 
 from scrapy.exceptions import IgnoreRequest
-from scrapy.spidermiddlewares.httperror import HttpError
-
-from walsh_scrapy.metadata.entries import NotAFeed
-from walsh_scrapy.tlserrors import tls_error
 
 if TYPE_CHECKING:
     from scrapy.http import Response
@@ -69,16 +65,12 @@ class NotModified(IgnoreRequest):
         self.response = response
 
 
-def reason_of(error: BaseException | None) -> str:
-    """Say in one line why a request failed, as an operator would put it."""
-    if isinstance(error, HttpError):
-        return f"the server answered {error.response.status}"
-    if isinstance(error, NotAFeed):
-        return str(error)
-    if trouble := tls_error(error):
-        return str(trouble)
-    lines = str(error).splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0]}" if lines[0] else type(error).__name__
+class BadAnswer(IgnoreRequest):
+    """An answer came and is of no use; its status and what it asks for count all the same."""
+
+    def __init__(self, response: Response, reason: str) -> None:
+        super().__init__(reason)
+        self.response = response
 
 
 def refuse_to_start(error: Exception, *, log_file: str | None) -> NoReturn:

@@ -61,9 +61,12 @@ class Finding:
 
     @property
     def documents(self) -> tuple[Document, ...]:
-        """Return each document once, in the order in which a crawl would prefer them (R9)."""
-        given = (self.page, *self.announced, self.index)
-        return tuple({each.url: each for each in given}.values())
+        """Return each document once, in the order in which a crawl would prefer them (R9).
+
+        Beside a feed there is none: an llms.txt is for sites without one.
+        """
+        beside = () if self.page.form == "feed" else (*self.announced, self.index)
+        return tuple({each.url: each for each in (self.page, *beside)}.values())
 
     @property
     def offers(self) -> tuple[Document, ...]:

@@ -9,7 +9,7 @@ from walsh_scrapy import meta
 from walsh_scrapy.passing import freshness_of, passed_by
 from walsh_scrapy.policy.freshness import LastVisit, due
 from walsh_scrapy.state.indexes import IndexRecord
-from walsh_scrapy.state.sources import SourceRecord
+from walsh_scrapy.state.sourcerecord import SourceRecord
 
 if TYPE_CHECKING:
     from scrapy import Request

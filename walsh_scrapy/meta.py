@@ -30,6 +30,9 @@ PASSED: Final = "walsh_passed"
 MOVE: Final = "walsh_move"
 INDEX: Final = "walsh_index"
 
+#: Scrapy's flag of a response whose body is not all there.
+DATA_LOSS: Final = "dataloss"
+
 
 @dataclass(frozen=True, slots=True)
 class Validators:

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 from walsh_scrapy.metadata.linkheader import markdown_alternates
 
 if TYPE_CHECKING:
-    from scrapy.http import Response
+    from scrapy.http import Headers, Response
 
 #: Where the index of a host is, and what a request for it accepts.
 INDEX_PATH: Final = "/llms.txt"
@@ -31,6 +31,11 @@ def is_dump(url: str) -> bool:
     """
     names = unquote(urlsplit(url).path).lower().replace("\\", "/").split("/")
     return any(name.partition(";")[0].strip(" .") == "llms-full.txt" for name in names)
+
+
+def content_type_of(headers: Headers) -> str:
+    """Return the Content-Type of an answer; empty if it has none."""
+    return (headers.get("Content-Type") or b"").decode("latin-1")
 
 
 def links_of(response: Response) -> list[str]:

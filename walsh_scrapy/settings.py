@@ -43,6 +43,8 @@ RETRY_EXCEPTIONS = [
     "scrapy.exceptions.DownloadFailedError",
     "scrapy.exceptions.ResponseDataLossError",
 ]
+# What fails says so itself, in one line (was: ERROR).
+RETRY_GIVE_UP_LOG_LEVEL = "DEBUG"
 # A feed that is further away has lost its way (was: 20).
 REDIRECT_MAX_TIMES = 5
 

@@ -58,7 +58,7 @@ def tls_error(
     error: BaseException | None, host: str = "the server"
 ) -> BadCertificate | NoSecureConnection | None:
     """Return what an error with ``host`` comes down to if TLS is behind it, else None."""
-    for cause in _causes(error):
+    for cause in causes(error):
         match cause:
             case BadCertificate() | NoSecureConnection():
                 return cause
@@ -108,14 +108,17 @@ def hosts_of(certificate: x509.Certificate) -> str:
     return f"is for {told}{more}" if hosts else "is for no host at all"
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Return an error and those it comes from; Twisted keeps a list of them in one error."""
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and those it comes from, the first last.
+
+    Twisted keeps a list of them in one error.
+    """
     if error is None:
         return
     yield error
     for failure in getattr(error, "reasons", ()):
-        yield from _causes(failure.value)
-    yield from _causes(error.__cause__)
+        yield from causes(failure.value)
+    yield from causes(error.__cause__)
 
 
 def _reason(error: SSL.Error) -> str:

@@ -14,7 +14,7 @@ from walsh_scrapy.passing import Passed, asked_until, go_on, passed_by
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import NEVER, Wishes
 from walsh_scrapy.policy.moves import after_failure, is_for_good, led_along, move_of, passing
-from walsh_scrapy.state.sources import SourceRecord
+from walsh_scrapy.state.sourcerecord import SourceRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.metadata.entries import Feed
     from walsh_scrapy.policy.moves import Move
     from walsh_scrapy.sources import Source
+    from walsh_scrapy.state.entries import EntryRecord
     from walsh_scrapy.state.indexes import IndexRecord
-    from walsh_scrapy.state.sources import EntryRecord
 
 #: How a visit changes what is known of a move.
 Rule = Callable[["Move | None", str, str, "Sequence[str]", float], "Move | None"]
@@ -57,10 +57,14 @@ class Visits:
 
         Validators vouch for all of a document: those of one that was cut off are not kept.
         """
-        given = meta.Validators.of(response) if feed.is_whole else None
+        is_whole = feed.is_whole and meta.DATA_LOSS not in response.flags
+        given = meta.Validators.of(response) if is_whole else None
         index = index_after(self._crawl, request, response)
         known = self._known(source, request).wishing(Wishes.of(feed))
-        record = replace(known, outcome="fetched", detail="", failures=0)
+        detail = "" if is_whole else f"{response.url} was cut off on its way: not all of it came"
+        if detail:
+            logger.warning("%s: %s", source.url, detail)
+        record = replace(known, outcome="fetched", detail=detail, failures=0)
         record = vouched(record, None if index else given)
         return self._end(
             self._moved(record, request, response.url),

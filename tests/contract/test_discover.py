@@ -5,6 +5,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from collections import Counter
 from itertools import count
 
 import pytest
@@ -267,6 +268,23 @@ def test_pages_of_one_host_share_its_llms_txt(loopback_web, discover):
     assert sorted(found.asked) == ["/", "/guide", "/llms.txt"]
     assert found.sources == (Source(URL, "llms", "Index"),)
     assert f"the same as {URL}, so declare one of them" in found.stdout
+
+
+def test_a_crawl_reads_what_is_offered_and_beside_a_feed_no_llms_txt_is(
+    loopback_web, discover, crawl, tmp_path
+):
+    pages = {"/": html(), "/guide": markdown(), "/feed": feed(), "/llms.txt": INDEX}
+    web = loopback_web(Site("docs.example", "", pages))
+    found = discover(web, f"{URL}feed", URL, f"{URL}guide")
+    of_feed, of_page, of_guide = found.stdout.split("\n\n")
+    assert "llms" not in of_feed
+    assert "or this instead" not in of_page
+    assert "or this instead, its llms.txt" in of_guide
+    file = tmp_path / "offered.toml"
+    file.write_text(found.stdout, "utf-8")
+    runs = [crawl(web, spider, sources=file) for spider in ("feeds", "llms")]
+    counts = Counter((item["kind"], item["source"]) for run in runs for item in run.items)
+    assert counts == {("feed", f"{URL}feed"): 2, ("llms", URL): 1, ("llms", f"{URL}guide"): 2}
 
 
 def test_a_redirect_is_followed_and_said(loopback_web, discover):

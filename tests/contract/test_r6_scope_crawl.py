@@ -51,12 +51,14 @@ def test_a_redirect_passes_every_gate_again_and_carries_nothing(loopback_web, cr
         site("inside.example", feed=redirect("http://127.0.0.1:9/feed")),
         site("meta.example", feed=redirect("http://169.254.169.254/latest/meta-data/")),
         site("same.example", feed=redirect("http://blog.example/feed")),
-        site("blog.example"),
+        site("bytes.example", feed=redirect("/caf\xe9"), **{"caf%E9": feed()}),
+        site("slashes.example", feed=redirect(r"http:\\blog.example\x", 302)),
+        site("blog.example", x=feed()),
     )
-    hosts = ("old", "twice", "loop", "ftp", "inside", "meta", "same", "blog")
+    hosts = ["old", "twice", "loop", "ftp", "inside", "meta", "same", "bytes", "slashes", "blog"]
     result = crawl(web, sources=[f"http://{host}.example/feed" for host in hosts])
     assert result.exit_code == 0
-    assert_polite(result.log)
+    assert_polite(result.log, declared=[f"http://{host}.example/feed" for host in hosts])
     assert paths(result.log, "new.example") == ["new.example/robots.txt"]
     assert paths(result.log, "twice.example")[-1] == "twice.example/third"
     assert not {"127.0.0.1", "169.254.169.254", "files.example"} & {hit.host for hit in result.log}
@@ -64,8 +66,11 @@ def test_a_redirect_passes_every_gate_again_and_carries_nothing(loopback_web, cr
     stats = result.stats
     assert stats["walsh/sources/denied/publicweb"] == 2
     assert stats["walsh/sources/denied/robots"] == 1
-    assert stats["walsh/sources/fetched"] == 3
+    assert stats["walsh/sources/fetched"] == 5
     assert stats["walsh/sources/failed"] == 2
+    assert paths(result.log, "bytes.example")[-1] == "bytes.example/caf%E9"
+    assert "blog.example/x" in paths(result.log), "where browsers would go"
+    assert paths(result.log, "loop.example")[1:] == ["loop.example/feed"]
 
 
 @pytest.mark.parametrize(

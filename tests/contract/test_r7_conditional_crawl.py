@@ -2,6 +2,8 @@
 
 import gzip
 import sys
+import zlib
+from random import random
 
 import brotli
 import pytest
@@ -146,6 +148,54 @@ def test_a_compressed_answer_is_asked_for_and_understood(loopback_web, crawl, co
     (hit,) = feeds(result)
     assert coding in hit.header("Accept-Encoding").replace(",", " ").split()
     assert len(result.items) == 2
+
+
+def raw_deflate(body):
+    stream = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return stream.compress(body) + stream.flush()
+
+
+CODINGS = {
+    "gzip": ("gzip", gzip.compress),
+    "zlib": ("deflate", zlib.compress),
+    "raw": ("deflate", raw_deflate),
+    "br": ("br", brotli.compress),
+    "zstd": ("zstd", zstd.compress),
+}
+
+
+@pytest.mark.parametrize("kind", ["feed", "llms"])
+def test_validators_of_a_document_that_was_cut_off_are_not_kept(loopback_web, crawl, again, kind):
+    """Else a 304 would keep the missing entries from us for as long as the ETag stands."""
+    names = [f"{n} {random()} {random()}" for n in range(2000)]  # more than a block of any coding
+    if kind == "feed":
+        document, content_type = rss("B", names, "http://x.example/"), "application/rss+xml"
+    else:
+        links = (f"- [{name}](http://x.example/{name.replace(' ', '/')})" for name in names)
+        document, content_type = "\n".join(("# B", *links)), "text/markdown"
+
+    def answers(coding, compress):
+        packed = compress(document.encode())
+        more = {
+            "content_type": content_type,
+            "etag": '"1"',
+            "headers": {"Content-Encoding": coding},
+        }
+        return [Reply(packed[: len(packed) * 4 // 5], **more), Reply(packed, **more)]
+
+    pages = {name: answers(*how) for name, how in CODINGS.items()}
+    web = loopback_web(*(site(f"{name}.example", feed=page) for name, page in pages.items()))
+    sources = [{"url": f"http://{name}.example/feed", "kind": kind} for name in pages]
+    spider = "llms" if kind == "llms" else "feeds"
+    first, second, third = (again(web, spider, sources=sources) for _ in range(3))
+    assert first.stats["walsh/sources/fetched"] == second.stats["walsh/sources/fetched"] == 5
+    assert {sent(hit)[0] for hit in feeds(second)} == {None}
+    assert third.stats["walsh/sources/unchanged"] == 5
+    assert 0 < len(first.items) < 2000
+    assert len(first.items) + len(second.items) == 2000
+    for name in pages:
+        assert f"http://{name}.example/feed was cut off on its way: not all of it" in first.stderr
+    assert "cut off" not in second.stderr
 
 
 def test_nothing_tells_one_visit_from_another(loopback_web, crawl, again):

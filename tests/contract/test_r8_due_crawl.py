@@ -71,21 +71,35 @@ def test_a_source_that_is_spelled_otherwise_keeps_all_that_is_known(loopback_web
     lone = "<item><title>One</title></item><item><guid>17</guid><title>Two</title></item>"
     document = f'<rss version="2.0"><channel><title>B</title>{lone}</channel></rss>'
     page = Reply(document, content_type="application/rss+xml", etag='"1"')
-    bad = Reply(status=404)
-    web = loopback_web(site("blog.example", **{"feed/": page}, feed=page, bad=bad, **{"bad/": bad}))
-    old = [f"http://blog.example/{name}" for name in ("feed", "bad")]
+    bad, gone = Reply(status=404), [Reply(status=410), feed()]
+    pages = {"feed": page, "bad": bad, "gone": gone}
+    slashed = {f"{name}/": page for name, page in pages.items()}
+    web = loopback_web(site("blog.example", **pages, **slashed))
+    old = [f"http://blog.example/{name}" for name in pages]
     new = [f"{url}/" for url in old]
     first = crawl(web, sources=old)
     assert len(first.items) == 2
     assert crawl(web, sources=new).log == []
+    assert listed(crawl) == [("bad/", 1, None), ("feed/", 0, old[0]), ("gone/", 1, None)]
     second = again(web, sources=new)
-    (hit,) = [hit for hit in second.log if hit.path == "/feed/"]
-    assert (hit.status, second.items) == (200, [])
-    lines = "SELECT url, failures, validator_url FROM sources ORDER BY url"
-    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state:
-        assert state.execute(lines).fetchall() == [(new[1], 2, None), (new[0], 0, new[0])]
+    assert {(hit.path, hit.status) for hit in second.log} == {("/bad/", 404), ("/feed/", 200)}
+    assert second.items == []
+    assert listed(crawl) == [("bad/", 2, None), ("feed/", 0, new[0]), ("gone/", 1, None)]
     third = again(web, sources=new)
     assert [hit.status for hit in third.log if hit.path == "/feed/"] == [304]
+    # Nor if two files spell it in two ways and take turns, with nobody asked before it is due.
+    for spelled in (old, new, old):
+        assert crawl(web, sources=spelled).log == []
+    fourth = again(web, sources=old)
+    assert sorted(hit.path for hit in fourth.log) == ["/bad", "/feed"]
+    assert fourth.items == []
+    assert listed(crawl) == [("bad", 4, None), ("feed", 0, old[0]), ("gone", 1, None)]
+
+
+def listed(crawl):
+    lines = "SELECT substr(url, 21), failures, validator_url FROM sources ORDER BY url"
+    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state:
+        return state.execute(lines).fetchall()
 
 
 def test_a_source_that_is_another_kind_now_is_read_anew(loopback_web, crawl, again):

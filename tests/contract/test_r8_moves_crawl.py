@@ -1,6 +1,5 @@
 """R8, R9 on the wire: what a visit comes by, and where it goes back to (ruling 21)."""
 
-import gzip
 import sqlite3
 from contextlib import closing
 
@@ -8,7 +7,6 @@ import pytest
 
 from tests.contract.conftest import feed, paths, site
 from walsh_scrapy.testing.certificates import Certificate
-from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.web import Reply, Site, redirect
 
 TEXT = Reply("# S\n\n- [One](/one)\n", content_type="text/plain")
@@ -128,6 +126,21 @@ def test_a_page_that_moves_on_is_read_to_its_end_in_that_visit(loopback_web, cra
     ]
 
 
+def test_an_llms_txt_that_moved_is_asked_for_there_and_once(loopback_web, crawl, again):
+    """It is served as plain text, which no page is taken for."""
+    web = loopback_web(
+        Site("old.example", "", {"/llms.txt": redirect("http://new.example/index.md")}),
+        Site("new.example", "", {"/index.md": Reply(TEXT.body, etag='"1"')}),
+    )
+    sources = [{"url": "http://old.example/llms.txt", "kind": "llms"}]
+    crawl(web, "llms", sources=sources)
+    execute(crawl, "UPDATE sources SET move_settled = 1")
+    for status in (200, 304):
+        result = again(web, "llms", sources=sources)
+        assert pages(result) == ["new.example/index.md"]
+        assert [hit.status for hit in result.log if hit.path == "/index.md"] == [status]
+
+
 @pytest.mark.parametrize("declared", ["/llms-full.txt", "/docs", "/llms.txt"])
 def test_the_dump_of_all_pages_is_never_asked_for(loopback_web, crawl, declared):
     dump = {"/llms-full.txt": Reply("# all\n\n- [One](/one)\n", content_type="text/markdown")}
@@ -161,19 +174,6 @@ def test_what_a_temporary_redirect_leads_to_may_be_gone_but_not_the_source(loopb
     )
     result = crawl(web, sources=["http://old.example/feed"])
     assert result.stats["walsh/sources/failed"] == 1
-
-
-def test_validators_of_a_document_that_was_cut_off_are_not_kept(loopback_web, crawl, again):
-    """Else a 304 would keep the missing entries from us for as long as the ETag stands."""
-    whole = rss("B", [f"Post {number}" for number in range(200)], "http://blog.example/")
-    packed = gzip.compress(whole.encode())
-    headers = {"Content-Encoding": "gzip"}
-    cut = Reply(packed[: len(packed) // 2], etag='"1"', headers=headers)
-    web = loopback_web(site("blog.example", feed=[cut, Reply(packed, etag='"1"', headers=headers)]))
-    sources = ["http://blog.example/feed"]
-    first, second = crawl(web, sources=sources), again(web, sources=sources)
-    assert 0 < len(first.items) < 200
-    assert len(first.items) + len(second.items) == 200
 
 
 def test_https_with_its_port_spelled_out_is_a_plain_step_to_https(loopback_web, crawl, again):

@@ -85,7 +85,7 @@ def test_every_source_is_listed_with_what_came_of_it(loopback_web, crawl, listed
     )  # fmt: skip
     assert gone["due_rule"] == "gone"
     assert (ill["outcome"], ill["status"], ill["failures"]) == ("failed", 404, 1)
-    assert ill["detail"] == "the server answered 404"
+    assert ill["detail"] == "ill.example answered 404"
     assert ill["due_rule"] == "failing"
     assert denied["outcome"] == "denied by robots"
     assert (new["outcome"], new["fetched_at"], new["due"]) == ("new", None, True)

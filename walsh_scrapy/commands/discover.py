@@ -38,12 +38,13 @@ class Command(ScrapyCommand):
     def long_desc(self) -> str:
         """Return the text of ``--help``."""
         return (
-            "Asks each site, through every gate and at its own pace, for four documents at most: "
-            "robots.txt, the page as markdown, what its headers announce as its markdown, "
-            "/llms.txt (five if it answers 406). A feed is known as one. HTML is not read. Prints "
-            "the source to declare as TOML, and all else as comments. Nothing is declared or kept "
-            "of the site. Exit status: 0 something found for every URL, 1 nothing for one, 2 "
-            "cannot say. Example: scrapy discover https://docs.example/ >> sources.toml"
+            "Asks each site, through every gate and at its own pace, for robots.txt, the page as "
+            "markdown (and as a feed if it answers 406), what its headers announce as its markdown "
+            "(three at most, until one is) and /llms.txt. A feed is known as one, and ends the "
+            "search. HTML is not read. Prints the source to declare as TOML, and all else as "
+            "comments. Nothing is declared or kept of the site. Exit status: 0 something found for "
+            "every URL, 1 nothing for one, 2 cannot say. "
+            "Example: scrapy discover https://docs.example/ >> sources.toml"
         )
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

@@ -13,6 +13,7 @@ from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.policy.backoff import is_refusal
 from walsh_scrapy.policy.durations import format_seconds
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.reasons import reason_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -55,7 +56,8 @@ class BackoffMiddleware:
             return None
         # A host that keeps us hanging does so again: once more, and the others get their turn.
         most = 1 if isinstance(exception, DownloadTimeoutError) else self._crawl.options.max_retries
-        return self._later(request, f"gave no answer ({type(exception).__name__})", most)
+        what = f"brought nothing ({reason_of(exception, request.url)})"
+        return self._later(request, what, most)
 
     def _later(self, request: Request, what: str, most: int) -> Request | None:
         host = self._crawl.host(request.url)

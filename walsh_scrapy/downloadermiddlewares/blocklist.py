@@ -10,8 +10,9 @@ from scrapy import Request
 from walsh_scrapy import meta
 from walsh_scrapy.blocklists import OperatorList
 from walsh_scrapy.crawl import Crawl
-from walsh_scrapy.exceptions import Denied, NotModified, reason_of
+from walsh_scrapy.exceptions import Denied, NotModified
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.reasons import reason_of
 from walsh_scrapy.scheduler import scheduler_of
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class BlocklistMiddleware:
             self._list.keep_unchanged(failure.value.response)
         else:
             self._crawler.stats.inc_value("walsh/blocklist/failed")
-            self._list.keep_last(f"the blocklist could not be fetched: {reason_of(failure.value)}")
+            self._list.keep_last(f"the blocklist could not be fetched: {_reason(failure)}")
         self._go_on()
 
     def _schema_arrived(self, response: Response) -> None:
@@ -102,8 +103,7 @@ class BlocklistMiddleware:
 
     def _schema_failed(self, failure: Failure) -> None:
         if not isinstance(failure.value, NotModified):
-            reason = reason_of(failure.value)
-            logger.warning("%s could not be fetched: %s", self._schema_url, reason)
+            logger.warning("%s could not be fetched: %s", self._schema_url, _reason(failure))
         if self._candidate is not None:
             self._adopt(self._candidate, None)
 
@@ -115,3 +115,7 @@ class BlocklistMiddleware:
     def _go_on(self) -> None:
         if scheduler := scheduler_of(self._crawler):
             scheduler.restrict(Rank.TARGET)
+
+
+def _reason(failure: Failure) -> str:
+    return reason_of(failure.value, meta.asked_by(failure).url)

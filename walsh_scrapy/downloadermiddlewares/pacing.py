@@ -14,6 +14,7 @@ from walsh_scrapy.exceptions import RequestDeferred
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import spacing
+from walsh_scrapy.reasons import reason_of
 from walsh_scrapy.scheduler import scheduler_of
 from walsh_scrapy.state.wirelog import Exchange
 
@@ -68,7 +69,7 @@ class PacingMiddleware:
 
     async def process_exception(self, request: Request, exception: Exception) -> None:
         """Give the host back after an exchange that failed."""
-        self._release(request, None, f"{type(exception).__name__}: {exception}"[:500])
+        self._release(request, None, reason_of(exception, request.url))
 
     def _wait_for(self, request: Request, host: str) -> float:
         """Take the host's lease; return 0, or the seconds until it may be asked for again."""

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from scrapy import Request
 from scrapy.downloadermiddlewares.redirect import RedirectMiddleware as ScrapyRedirectMiddleware
+from scrapy.exceptions import IgnoreRequest
 
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.passing import go_on
-from walsh_scrapy.policy.urls import followed
+from walsh_scrapy.policy.references import followed
 
 if TYPE_CHECKING:
     from typing import Self
@@ -33,13 +35,27 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
         return middleware
 
     def process_response(self, request: Request, response: Response) -> Request | Response:  # type: ignore[override]
-        """Follow a redirect to its address in the spelling in which all are asked for."""
+        """Follow a redirect to its address in the spelling in which all are asked for.
+
+        One that leads nowhere is an answer as any other. Raises BadAnswer for one that has been
+        followed before in this visit, since it would be again, or after too many.
+        """
         location = response.headers.get("Location")
-        if location is not None and (target := followed(request.url, location)):
-            response.headers["Location"] = target
-        answer = super().process_response(request, response)
-        if isinstance(answer, Request) and meta.source(request) is not None:
-            go_on(answer, request, response, Crawl.now())
+        target = None if location is None else followed(request.url, location)
+        if target is None:
+            return response
+        response.headers["Location"] = target
+        try:
+            answer = super().process_response(request, response)
+        except IgnoreRequest as error:
+            reason = f"redirected more than {self.max_redirect_times} times, at last to {target}"
+            raise BadAnswer(response, reason) from error
+        if isinstance(answer, Request):
+            if answer.url in answer.meta["redirect_urls"]:
+                reason = f"redirected in a circle: {request.url} leads back to {target}"
+                raise BadAnswer(response, reason)
+            if meta.source(request) is not None:
+                go_on(answer, request, response, Crawl.now())
         return answer
 
     def handle_referer(self, request: Request, response: Response) -> None:  # noqa: ARG002

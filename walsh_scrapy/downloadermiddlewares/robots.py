@@ -14,8 +14,9 @@ from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.policy.availability import Meaning, meaning_of
 from walsh_scrapy.policy.durations import format_seconds
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.references import followed
 from walsh_scrapy.policy.robotslines import MAX_OCTETS
-from walsh_scrapy.policy.urls import followed, origin_of, robots_url
+from walsh_scrapy.policy.urls import origin_of, robots_url
 from walsh_scrapy.robotsfiles import RobotsFile, RobotsFiles
 from walsh_scrapy.scheduler import scheduler_of
 

@@ -8,6 +8,7 @@ from scrapy import signals
 from scrapy.exceptions import StopDownload
 
 from walsh_scrapy import meta
+from walsh_scrapy.negotiation import content_type_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -30,7 +31,7 @@ class MediaTypes:
     def headers_received(self, headers: Headers, request: Request) -> None:
         """Look at the Content-Type of a source's answer."""
         readable = request.meta.get(meta.READABLE)
-        content_type = (headers.get("Content-Type") or b"").decode("latin-1")
+        content_type = content_type_of(headers)
         request.meta.pop(meta.UNWANTED, None)
         if readable is not None and not readable(content_type):
             request.meta[meta.UNWANTED] = content_type

@@ -28,7 +28,9 @@ Element: TypeAlias = Mapping[str, object]
 _REFERENCE: Final = re.compile(rb"&#(?:x([0-9a-fA-F]{1,8})|([0-9]{1,8}));")
 _REFERENCES: Final = re.compile(rb"(?:&#(?:x[0-9a-fA-F]{1,8}|[0-9]{1,8});)+")
 _UNKNOWN: Final = "\ufffd"
-_CLOSED: Final = re.compile(rb"</(?:\w+:)?(?:rss|feed|rdf|channel)\s*>", re.IGNORECASE)
+# What may quote another document; one that never ends goes on to the end of this one.
+_QUOTED: Final = re.compile(rb"<!--(?:.*?-->|.*)|<!\[CDATA\[(?:.*?\]\]>|.*)", re.DOTALL)
+_ROOT: Final = re.compile(rb"<((?:[\w.-]+:)?(rss|rdf|feed))[\s>]", re.IGNORECASE)
 _OPENED: Final = re.compile(rb"<(?:item|entry)[\s>]")
 
 
@@ -56,12 +58,14 @@ def parse(body: bytes, *, url: str, content_type: str | None) -> Document:
         raise not_a_feed(f"XML of more than {MOST_ELEMENTS} elements", content_type) from None
     if not version:
         raise not_a_feed("XML of another kind", content_type)
+    is_strict = isinstance(parser, StrictParser)
+    written = b"" if is_strict else _QUOTED.sub(b"", body)
     return Document(
         is_atom=version.startswith("atom"),
         channel=dict(parser.feeddata),
         entries=tuple(dict(entry) for entry in parser.entries),
-        breaks_off=isinstance(parser, LooseParser) and _breaks_off(body),
-        is_whole=isinstance(parser, StrictParser) or _CLOSED.search(body) is not None,
+        breaks_off=_breaks_off(written),
+        is_whole=is_strict or _is_closed(written),
     )
 
 
@@ -113,7 +117,16 @@ def _possible(run: re.Match[bytes]) -> bytes:
     return b"".join(b"&#%d;" % ord(char) for char in text)
 
 
-def _breaks_off(body: bytes) -> bool:
+def _breaks_off(written: bytes) -> bool:
     """Tell whether the last entry that opens never closes: it was cut off on its way."""
-    closed = max(body.rfind(b"</item>"), body.rfind(b"</entry>"))
-    return _OPENED.search(body, closed + 1) is not None
+    closed = max(written.rfind(b"</item>"), written.rfind(b"</entry>"))
+    return _OPENED.search(written, closed + 1) is not None
+
+
+def _is_closed(written: bytes) -> bool:
+    """Tell whether the root of a document ends, or in RSS the channel, which holds all there is."""
+    root = _ROOT.search(written)
+    if root is None:
+        return False
+    name = re.escape(root[1]) + (rb"|channel" if root[2].lower() == b"rss" else b"")
+    return re.search(rb"</(?:%b)\s*>" % name, written, re.IGNORECASE) is not None

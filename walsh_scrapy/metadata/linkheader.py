@@ -6,7 +6,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from walsh_scrapy.metadata.mediatypes import is_feed, is_markdown
-from walsh_scrapy.policy.urls import followed, wire_url
+from walsh_scrapy.policy.references import followed
+from walsh_scrapy.policy.urls import wire_url
 
 #: Characters of one header that are read: Scrapy sets headers no bound.
 _LONGEST: Final = 16_384

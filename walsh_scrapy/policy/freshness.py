@@ -57,10 +57,9 @@ class Wishes:
 
         Whoever skips all of them asks for nothing that can be done: that is ``at`` itself.
         """
-        moment = datetime.fromtimestamp(at, UTC)
         if not self.skip_hours and not self.skip_days:
             return at
-        hour = moment.replace(minute=0, second=0, microsecond=0)
+        hour = datetime.fromtimestamp(at, UTC).replace(minute=0, second=0, microsecond=0)
         for ahead in range(8 * 24):
             start = hour + timedelta(hours=ahead)
             if start.hour not in self.skip_hours and _DAYS[start.weekday()] not in self.skip_days:
@@ -109,7 +108,7 @@ class LastVisit:
     """What a visit left for the next: its moment, and whatever was asked for besides."""
 
     at: float
-    asked: float = 0.0  #: seconds that its answer asked for
+    asked: float = 0.0  #: seconds that its answers asked for
     failures: int = 0  #: in a row
     wishes: Wishes = Wishes()
     is_gone: bool = False  #: 410
@@ -126,16 +125,17 @@ class Due(NamedTuple):
 def due(last: LastVisit | None, least: float, now: float) -> Due:
     """Say when a source is due that is looked at ``now``; None was never visited.
 
-    The longest wins of what the operator chose (``least``), what the answer asked and what the feed
-    wishes, at most 30 days unless the operator chose more. Each failure in a row after the first
-    doubles the operator's time. Hours and days to skip are waited out, whenever the run is.
+    The longest wins of what the operator chose (``least``), the answers asked for and the feed
+    wishes, at most 30 days unless the operator chose more, and never more than can be reckoned
+    with (100 years). Each failure in a row after the first doubles the operator's time. Hours and
+    days to skip are waited out, whenever the run is, but not beyond that.
     """
     if last is None:
         return Due(0.0, "new")
     if last.is_gone:
         return Due(NEVER, "gone")
     pause, rule = _pause(last, least)
-    latest = last.at + max(LONGEST_REVISIT, least)
+    latest = last.at + max(LONGEST_REVISIT, min(least, LONGEST_SECONDS))
     ripe = 0.0 if last.is_resumed else min(last.at + pause, latest)
     soonest = max(ripe, now)
     opens = min(last.wishes.opens(soonest), max(soonest, latest))

@@ -8,11 +8,10 @@ import re
 from functools import lru_cache
 from ipaddress import IPv6Address
 from typing import Final, NamedTuple
-from urllib.parse import unquote, urljoin
+from urllib.parse import unquote
 
 import idna
 from tldextract import TLDExtract
-from w3lib.url import safe_url_string
 
 from walsh_scrapy.policy.networks import parse_ip, parse_ipv4
 
@@ -112,23 +111,18 @@ def robots_url(url: str) -> str:
     return f"{parsed.scheme}://{parsed.authority.netloc}/robots.txt"
 
 
-def followed(url: str, location: bytes) -> str | None:
-    """Return the http or https URL that a Location header of ``url`` leads to, as it is asked for.
+def trimmed(text: str) -> str:
+    """Return a URL or a part of one without what browsers drop before they read it."""
+    return text.strip(_TRIM).translate(_INSIDE)
 
-    None where it leads nowhere that can be asked. Never raises.
+
+def slashed(text: str) -> str:
+    """Return http or https URLs or parts of them with slashes for the backslashes before a query.
+
+    To browsers they are the same there.
     """
-    try:
-        target = safe_url_string(wire_url(urljoin(url, _text(location))))
-    except ValueError:
-        return None
-    return target if origin_of(target).startswith(("http://", "https://")) else None
-
-
-def _text(header: bytes) -> str:
-    try:
-        return header.decode()
-    except UnicodeDecodeError:
-        return header.decode("latin-1")
+    mark = found.start() if (found := _AFTER_PATH.search(text)) else len(text)
+    return text[:mark].replace("\\", "/") + text[mark:]
 
 
 @lru_cache(maxsize=4096)
@@ -152,14 +146,13 @@ def _suffixes() -> TLDExtract:
 
 @lru_cache(maxsize=1024)
 def _parse(url: str) -> _Url | None:
-    text = url.strip(_TRIM).translate(_INSIDE)
+    text = trimmed(url)
     start = _SCHEME.match(text)
     if start is None:
         return None
     scheme, rest = start[0][:-1].lower(), text[start.end() :]
-    if scheme in _PORTS:  # browsers read backslashes as slashes here, and any number of them
-        mark = found.start() if (found := _AFTER_PATH.search(rest)) else len(rest)
-        rest = rest[:mark].replace("\\", "/").lstrip("/") + rest[mark:]
+    if scheme in _PORTS:  # browsers read any number of slashes here
+        rest = slashed(rest).lstrip("/")
     elif rest.startswith("//"):
         rest = rest[2:]
     else:

@@ -59,11 +59,15 @@ class Changes:
         return f"{format_moment(record.due(least, record.fetched_at).at)}, as before"
 
     def _forget_index(self, url: str) -> None:
-        """Let the next visit ask for the llms.txt as well, if it comes to that."""
+        """Let the next visit ask for the llms.txt as well, here or where the source moved to.
+
+        The source may be an llms.txt itself.
+        """
         record = self._state.sources.find(url) if self._state else None
         if self._state and record and record.kind == "llms":
-            *_, index = declared_urls(Source(url, "llms"))
-            self._state.indexes.forget(index)
+            for address in {url, record.address}:
+                for index in declared_urls(Source(address, "llms")):
+                    self._state.indexes.forget(index)
 
     def _meant(self, url: str) -> list[str]:
         try:

@@ -95,18 +95,18 @@ def _written(character: str) -> str:
 def _asked(finding: Finding, explainer: Explainer, now: float) -> Iterator[str]:
     """Yield what the gates say, and what came of each document; a feed ends the search."""
     page, *beside = _answers(finding, explainer)
-    is_feed = finding.page.form == "feed"
     yield from page.lines(now)
-    for answer in () if is_feed else beside:
+    for answer in beside:
         yield next(answer.lines(now))
         yield f"  {answer.gate or 'robots':<11}{answer.why}"
-    for each in (finding.page,) if is_feed else finding.documents:
+    for each in finding.documents:
         yield f"  {each.role:<11}{_came(each)}"
 
 
 def _answers(finding: Finding, explainer: Explainer) -> list[Answer]:
-    """Return what the gates say of the page and of the llms.txt."""
-    return [explainer.explain(url) for url in dict.fromkeys((finding.url, finding.index.url))]
+    """Return what the gates say of the page, and of the llms.txt unless the page is a feed."""
+    asked = (each.url for each in finding.documents if each.role != "announced")
+    return [explainer.explain(url) for url in dict.fromkeys((finding.url, *asked))]
 
 
 def _others(finding: Finding) -> Iterator[tuple[str, Source]]:
@@ -114,7 +114,7 @@ def _others(finding: Finding) -> Iterator[tuple[str, Source]]:
     for each in finding.offers[1:]:
         yield f"or this instead, its {each.role}:", Source(each.url, "llms", each.title)
     for url in finding.feeds:
-        yield "announced in its headers as a feed, and not asked for:", Source(url)
+        yield "announced in its headers as a feed, so better; not asked for:", Source(url)
 
 
 def _came(document: Document) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from walsh_scrapy.policy.durations import format_seconds
 from walsh_scrapy.policy.freshness import NEVER
-from walsh_scrapy.state.sources import SourceRecord
+from walsh_scrapy.state.sourcerecord import SourceRecord
 
 if TYPE_CHECKING:
     from walsh_scrapy.sources import Source

@@ -11,7 +11,7 @@ from walsh_scrapy.policy.moments import rfc3339
 from walsh_scrapy.policy.urls import host_of, registrable_domain
 from walsh_scrapy.report.nextvisit import NextVisit, next_visit
 from walsh_scrapy.sources import Kind, Source
-from walsh_scrapy.state.sources import Known, SourceRecord
+from walsh_scrapy.state.sourcerecord import Known, SourceRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

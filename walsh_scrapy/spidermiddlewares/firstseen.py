@@ -14,16 +14,17 @@ from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import (
     AlreadyRead,
+    BadAnswer,
     Denied,
     NotDue,
     NotModified,
     RequestDeferred,
-    reason_of,
 )
 from walsh_scrapy.items import EntryItem, InvalidItem, check
 from walsh_scrapy.metadata.feeds import Feed, NotAFeed
 from walsh_scrapy.policy.moments import rfc3339
-from walsh_scrapy.state.sources import EntryRecord
+from walsh_scrapy.reasons import reason_of
+from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.visits import Visits
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class FirstSeenMiddleware:
         if source is None or request in self._over:
             return None
         self._over.add(request)
-        self._visits.failed(source, request, reason_of(exception), response)
+        self._visits.failed(source, request, reason_of(exception, response.url), response)
         return () if isinstance(exception, NotAFeed) else None
 
     def _watched(self, item: Any) -> Any:  # noqa: ANN401 - requests, and whatever else
@@ -166,8 +167,8 @@ class FirstSeenMiddleware:
         elif isinstance(error, RequestDeferred):
             raise error
         else:
-            answer = error.response if isinstance(error, HttpError) else None
-            self._visits.failed(source, request, reason_of(error), answer)
+            answer = error.response if isinstance(error, HttpError | BadAnswer) else None
+            self._visits.failed(source, request, reason_of(error, request.url), answer)
 
     def _instead(self, request: Request, error: BaseException | None) -> Request | None:
         """Return what a spider asks for in the place of a page that robots.txt denies."""

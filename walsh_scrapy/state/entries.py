@@ -1,4 +1,4 @@
-"""The entries as they were first seen: the record, read as of one moment (R7, ruling 18)."""
+"""The entries as they were first seen: written once, and read as of one moment (R7, ruling 18)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import bindparam, func, or_, select
 
+from walsh_scrapy.state.rows import row_of
 from walsh_scrapy.state.tables import entries
+from walsh_scrapy.state.upsert import insert_new
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from sqlalchemy import ColumnElement, Connection
 
@@ -19,6 +21,20 @@ if TYPE_CHECKING:
 
 #: Rows held in memory at once, however many there are.
 AT_ONCE: Final = 1000
+#: Keys looked up at once; databases bound the parameters of a statement.
+IN_ONE_QUESTION: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRecord:
+    """One entry as it was first seen; ``item`` is the exported item as JSON."""
+
+    key: str
+    full_key: str
+    source: str
+    kind: str
+    first_seen: float
+    item: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +104,32 @@ class Snapshot:
         """Return an entry that was last found new at a source, or None if it gave none."""
         row = self._connection.execute(_NEWEST, {"url": source}).one_or_none()
         return None if row is None else Seen(*row)
+
+
+_KNOWN: Final = select(entries.c.key, entries.c.full_key).where(
+    or_(
+        entries.c.key.in_(bindparam("keys", expanding=True)),
+        entries.c.full_key.in_(bindparam("keys", expanding=True)),
+    )
+)
+
+
+def write_unseen(connection: Connection, found: Sequence[EntryRecord]) -> frozenset[str]:
+    """Write the entries that were seen under neither of their keys; return the keys of these."""
+    known = _known(connection, found)
+    unseen = [entry for entry in found if known.isdisjoint((entry.key, entry.full_key))]
+    return insert_new(connection, entries, [row_of(entry) for entry in unseen])
+
+
+def _known(connection: Connection, found: Sequence[EntryRecord]) -> frozenset[str]:
+    """Return which keys of these entries were seen before, under either name."""
+    known: set[str] = set()
+    wanted = sorted({key for entry in found for key in (entry.key, entry.full_key)})
+    for start in range(0, len(wanted), IN_ONE_QUESTION):
+        some = {"keys": wanted[start : start + IN_ONE_QUESTION]}
+        for found_keys in connection.execute(_KNOWN, some):
+            known.update(found_keys)
+    return frozenset(known)
 
 
 def _conditions(choice: Choice) -> Iterator[ColumnElement[bool]]:

@@ -82,7 +82,7 @@ sources = Table(
     Column("detail", Text, nullable=False, default=""),
     Column("failures", Integer, nullable=False, default=0),
     Column("status", Integer),
-    # What the last answer asked for, in seconds: `due_at` follows from more than that.
+    # Seconds that the answers of the last visit asked for: `due_at` follows from more than that.
     Column("asked_interval", Double, nullable=False, server_default="0"),
     # What the feed asked of whoever comes again: seconds; hours and days to skip, with commas.
     Column("wished_interval", Double, nullable=False, server_default="0"),

@@ -7,14 +7,16 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from itertools import pairwise
 from typing import Final, TypedDict
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 from walsh_scrapy.identity import USER_AGENT
-from walsh_scrapy.testing.hit import Hit
+from walsh_scrapy.testing.hit import DEFAULT_PORTS, Hit
 
 #: Statuses that ask to come back later (R5).
 BUSY: Final = frozenset({429, 503})
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_UNWRITTEN: Final = re.compile(r"[^\x21-\x7e]")  # in no URL: asked for byte by byte, as `%E9`
+_SLASHES: Final = re.compile(r"^(https?:)?/{2,}", re.IGNORECASE)
 
 
 class Terms(TypedDict, total=False):
@@ -74,14 +76,22 @@ def is_under(host: str, names: frozenset[str]) -> bool:
 
 
 def redirect_target(hit: Hit) -> str | None:
-    """Return the URL that the answer redirects to, if it does."""
+    """Return the URL that the answer redirects to, if it does, as a hit would have it."""
     location = hit.answered("Location")
     if hit.status not in _REDIRECTS or location is None:
         return None
+    mark = min((at for at in map(location.find, "?#") if at >= 0), default=len(location))
+    written = location[:mark].replace("\\", "/") + location[mark:]
+    written = _UNWRITTEN.sub(lambda found: f"%{ord(found[0]):02X}", written.strip())
     try:
-        return urljoin(hit.url, location).partition("#")[0]
+        parts = urlsplit(urljoin(hit.url, _SLASHES.sub(r"\1//", written)))
+        host, port = (parts.hostname or "").rstrip("."), parts.port
+        host = f"[{host}]" if ":" in host else host
     except ValueError:  # it leads nowhere
         return None
+    netloc = host if port in (None, DEFAULT_PORTS.get(parts.scheme)) else f"{host}:{port}"
+    query = f"?{parts.query}" if parts.query else ""
+    return f"{parts.scheme}://{netloc}{parts.path or '/'}{query}"
 
 
 def robots_hits(log: Sequence[Hit]) -> set[int]:

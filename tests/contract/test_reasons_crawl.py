@@ -1,0 +1,73 @@
+"""What kept a source from us is told in a sentence: what went wrong, where, and what came."""
+
+import sqlite3
+from contextlib import closing
+
+from twisted.internet.error import ConnectionLost
+
+from tests.contract.conftest import feed, paths, site
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.web import Fault, Reply, redirect
+
+QUICK = {
+    "RETRY_TIMES": 0,
+    "WALSH_MAX_RETRIES": 0,
+    "REDIRECT_MAX_TIMES": 2,
+    "DOWNLOAD_TIMEOUT": 1,
+    "DOWNLOAD_MAXSIZE": 60_000,
+}
+PACKED = {"Content-Encoding": "gzip"}
+PAGES = {
+    "missing": Reply(status=404, headers=PACKED),
+    "nowhere": Reply(status=301, content_type=None),
+    "ftp": redirect("ftp://x/"),
+    "bad": redirect("http://[bad"),
+    "circle": redirect("/back"),
+    "far": redirect("/1"),
+    "reset": Reply(fault=Fault.RESET),
+    "closed": Reply(fault=Fault.CLOSE),
+    "cut": Reply(feed().body, fault=Fault.TRUNCATE),
+    "slow": Reply(delay=9.0),
+    "plain": Reply(feed().body, headers=PACKED),
+    "gone": Reply("gone", status=410, headers=PACKED),
+    "large": Reply(b"x" * 70_000),
+}
+TOLD = {
+    "missing": (404, "missing.example answered 404"),
+    "nowhere": (301, "nowhere.example answered 301 without saying where to go"),
+    "ftp": (301, "ftp.example answered 301, which leads nowhere that can be asked: 'ftp://x/'"),
+    "bad": (301, "bad.example answered 301, which leads nowhere that can be asked: 'http://[bad'"),
+    "circle": (301, "redirected in a circle: {host}/back leads back to {host}/feed"),
+    "far": (301, "redirected more than 2 times, at last to {host}/3"),
+    "reset": (None, f"no answer of reset.example: {str(ConnectionLost()).rstrip('.')}"),
+    "closed": (None, "no answer of closed.example: Connection was closed cleanly"),
+    "cut": (None, "the answer of cut.example broke off before its end"),
+    "slow": (None, "slow.example took too long: Getting {host}/feed took longer than 1.0 seconds"),
+    "plain": (200, "the body of {host}/feed is not gzip as announced: Not a gzipped file (b'<?')"),
+    "gone": (410, "gone.example answered 410"),
+    "large": (None, "the answer of large.example is longer than may be read"),
+    "refused": (None, "127.0.0.1 refused the connection"),
+}
+
+
+def test_each_trouble_is_told_by_log_and_state(loopback_web, crawl):
+    hops = {f"{hop}": redirect(f"/{hop + 1}") for hop in range(1, 9)}
+    back = redirect("/feed")
+    web = loopback_web(
+        *(site(f"{name}.example", feed=page, back=back, **hops) for name, page in PAGES.items())
+    )
+    sources = {name: f"http://{name}.example/feed" for name in PAGES}
+    sources["refused"] = "http://127.0.0.1:1/feed"  # no proxy is asked for it, and nobody is there
+    direct = dict.fromkeys(("no_proxy", "NO_PROXY"), "127.0.0.1")
+    result = crawl(web, sources=sources.values(), settings=QUICK, environment=direct)
+    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state:
+        rows = state.execute("SELECT url, status, detail FROM sources").fetchall()
+    found = {url: (status, detail) for url, status, detail in rows}
+    for name, (status, told) in TOLD.items():
+        detail = told.format(host=f"http://{name}.example")
+        assert found[sources[name]] == (status, detail)
+        assert name == "gone" or f"{sources[name]} failed: {detail}\n" in result.stderr
+    assert "Gave up" not in result.stderr
+    assert "Failure" not in result.stderr
+    assert paths(result.log, "circle.example")[1:] == ["circle.example/feed", "circle.example/back"]
+    assert_polite(web.log)

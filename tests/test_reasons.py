@@ -1,0 +1,83 @@
+"""Why a request brought nothing is one sentence: what went wrong, and where."""
+
+import pytest
+from OpenSSL import SSL
+from scrapy.exceptions import (
+    CannotResolveHostError,
+    DownloadCancelledError,
+    DownloadConnectionRefusedError,
+    DownloadFailedError,
+    DownloadTimeoutError,
+    IgnoreRequest,
+    ResponseDataLossError,
+)
+from scrapy.http import Response
+from scrapy.spidermiddlewares.httperror import HttpError
+from twisted.internet.error import ConnectionDone
+from twisted.python.failure import Failure
+from twisted.web._newclient import ParseError, ResponseNeverReceived
+
+from walsh_scrapy.exceptions import BadAnswer
+from walsh_scrapy.metadata.entries import NotAFeed
+from walsh_scrapy.reasons import reason_of
+from walsh_scrapy.tlserrors import BadCertificate
+
+URL = "http://blog.example/feed"
+
+
+def answered(status, **headers):
+    return HttpError(Response(URL, status, headers))
+
+
+def downloaded(*reasons):
+    """An error as Scrapy's handler raises it, with what Twisted found on the way."""
+    cause = ResponseNeverReceived([Failure(reason) for reason in reasons])
+    error = DownloadFailedError(str(cause))
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (answered(404), "blog.example answered 404"),
+        (answered(304, Location="/x"), "blog.example answered 304"),
+        (answered(301), "blog.example answered 301 without saying where to go"),
+        (
+            answered(302, Location=b"http://[\x1b\xe9"),
+            r"blog.example answered 302, which leads nowhere that can be asked: 'http://[\x1b\xe9'",
+        ),
+        (DownloadConnectionRefusedError("111"), "blog.example refused the connection"),
+        (CannotResolveHostError("no results"), "the DNS knows no address of blog.example"),
+        (
+            DownloadTimeoutError("Getting http://x took longer than 30 seconds.\nmore"),
+            "blog.example took too long: Getting http://x took longer than 30 seconds. more",
+        ),
+        (DownloadCancelledError(), "the answer of blog.example is longer than may be read"),
+        (ResponseDataLossError(), "the answer of blog.example broke off before its end"),
+        (downloaded(ConnectionDone()), "no answer of blog.example: Connection was closed cleanly"),
+        (downloaded(ParseError("no", b"x")), "no answer of blog.example: ('no', b'x')"),
+        (
+            downloaded(SSL.Error([("a", "", "unsupported protocol")])),
+            "TLS: no secure connection with blog.example: unsupported protocol",
+        ),
+        (
+            BadCertificate("other.example", "expired on 2025-01-01"),
+            "TLS: the certificate of other.example expired on 2025-01-01",
+        ),
+        (BadAnswer(Response(URL), "redirected in a circle"), "redirected in a circle"),
+        (IgnoreRequest("its body is too large."), "its body is too large."),
+        (IgnoreRequest(), "IgnoreRequest"),
+        (NotAFeed("Not a feed but an image."), "Not a feed but an image."),
+        (ValueError("a\n b"), "ValueError: a b"),
+        (ValueError(), "ValueError"),
+        (None, "NoneType"),
+    ],
+)
+def test_every_trouble_is_a_sentence(error, reason):
+    assert reason_of(error, URL) == reason
+
+
+def test_what_others_say_is_cut_to_a_length():
+    assert len(reason_of(answered(301, Location="ftp://" + "x" * 9000), URL)) < 400
+    assert len(reason_of(ValueError("x" * 9000), URL)) < 400

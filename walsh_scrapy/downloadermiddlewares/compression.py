@@ -1,0 +1,100 @@
+"""R7: bodies are unpacked as Scrapy does it, and a text that was cut off is known as such."""
+
+from __future__ import annotations
+
+import struct
+import sys
+import zlib
+from typing import TYPE_CHECKING, Final
+
+from scrapy.downloadermiddlewares.httpcompression import HttpCompressionMiddleware
+
+from walsh_scrapy import meta
+from walsh_scrapy.exceptions import BadAnswer
+from walsh_scrapy.metadata.mediatypes import may_be_llms
+from walsh_scrapy.negotiation import content_type_of
+
+try:  # whichever of each Scrapy has installed
+    import brotli
+except ImportError:
+    import brotlicffi as brotli
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from scrapy import Request
+    from scrapy.http import Response
+
+_ERRORS: Final = (OSError, EOFError, struct.error, zlib.error, brotli.error, zstd.ZstdError)
+
+
+class CompressionMiddleware(HttpCompressionMiddleware):
+    """Scrapy's own (order 590), which takes whatever it can unpack for the whole of a body.
+
+    Of XML and JSON their reader knows better. A text says nowhere that it ends, so one that was cut
+    off gets Scrapy's flag for a body that is not all there.
+    """
+
+    def process_response(self, request: Request, response: Response) -> Request | Response:  # type: ignore[override]
+        """Unpack a body; raise BadAnswer if it is not what its Content-Encoding says.
+
+        An error is the error that it is, whatever its body.
+        """
+        codings = b",".join(response.headers.getlist("Content-Encoding")).strip().lower()
+        try:
+            answer = super().process_response(request, response)
+        except _ERRORS as error:
+            if response.status >= 400:
+                return response.replace(body=b"")
+            said = codings.decode("latin-1")
+            reason = f"the body of {response.url} is not {said} as announced: {error}"
+            raise BadAnswer(response, reason) from error
+        is_text = meta.source(request) and may_be_llms(content_type_of(response.headers))
+        if is_text and codings in _ENDS and not _ENDS[codings](response.body):
+            answer.flags.append(meta.DATA_LOSS)
+        return answer
+
+
+def _gzip_ends(body: bytes) -> bool:
+    return _inflates(body, zlib.MAX_WBITS | 16)
+
+
+def _deflate_ends(body: bytes) -> bool:
+    """Tell it of deflate with the header that it should have, and without."""
+    return _inflates(body, zlib.MAX_WBITS) or _inflates(body, -zlib.MAX_WBITS)
+
+
+def _inflates(body: bytes, window: int) -> bool:
+    stream = zlib.decompressobj(window)
+    try:
+        stream.decompress(body)
+    except zlib.error:
+        return False
+    return stream.eof
+
+
+def _brotli_ends(body: bytes) -> bool:
+    stream = brotli.Decompressor()
+    stream.process(body)
+    return bool(stream.is_finished())
+
+
+def _zstd_ends(body: bytes) -> bool:
+    stream = zstd.ZstdDecompressor()
+    stream.decompress(body)
+    return stream.eof
+
+
+#: By coding, whether a body reaches its end; it was unpacked before, so it is no bomb.
+_ENDS: Final[Mapping[bytes, Callable[[bytes], bool]]] = {
+    b"gzip": _gzip_ends,
+    b"x-gzip": _gzip_ends,
+    b"deflate": _deflate_ends,
+    b"br": _brotli_ends,
+    b"zstd": _zstd_ends,
+}
