@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from weakref import WeakSet
 
 from scrapy import signals
@@ -163,4 +163,5 @@ class Scheduler(BaseScheduler):
 def scheduler_of(crawler: Crawler) -> Scheduler | None:
     """Return the crawl's scheduler if it is ours: only then can a request be told "later"."""
     scheduler = crawler.engine.scheduler
-    return scheduler if isinstance(scheduler, Scheduler) else None
+    # Not isinstance: Scrapy's metaclass says yes to whatever has the methods of a scheduler.
+    return cast("Scheduler", scheduler) if Scheduler in type(scheduler).__mro__ else None
