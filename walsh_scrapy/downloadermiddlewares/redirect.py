@@ -9,6 +9,8 @@ from scrapy.downloadermiddlewares.redirect import RedirectMiddleware as ScrapyRe
 
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.floors import check_floor, in_force
+from walsh_scrapy.options import BadSetting
 from walsh_scrapy.passing import go_on
 from walsh_scrapy.policy.urls import followed
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
+    from scrapy.settings import BaseSettings
 
 
 class RedirectMiddleware(ScrapyRedirectMiddleware):
@@ -28,6 +31,7 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the middleware without Scrapy's search for one that would set the Referer."""
+        check_floor(crawler, _floor)
         middleware = cls(crawler.settings)
         middleware.crawler = crawler
         return middleware
@@ -46,3 +50,12 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
         """Leave the Referer out, and the slot of the host that redirected."""
         request.headers.pop("Referer", None)
         request.meta.pop("download_slot", None)
+
+
+def _floor(settings: BaseSettings) -> None:
+    if len(in_force(settings, ScrapyRedirectMiddleware)) > 1:
+        scrapys = f"{ScrapyRedirectMiddleware.__module__}.{ScrapyRedirectMiddleware.__name__}"
+        raise BadSetting(
+            "DOWNLOADER_MIDDLEWARES has two redirect middlewares, but has to have ours alone, "
+            f'which sends no Referer: set "{scrapys}" to None'
+        )
