@@ -130,10 +130,10 @@ def polite(log, **terms):
 
 @pytest.mark.parametrize("serial", [True, False])
 def test_pacing(loopback_web, run, serial):
-    pages = {f"/{n}": page(delay=0.3) for n in range(1, 5)}
+    pages = {"/1": page(delay=1.0), "/2": [busy(3), page()], "/3": page(), "/4": page()}
     web = loopback_web(
-        Site("a.example", pages=pages | {"/2": [busy(3), page()]}),
-        Site("b.example", pages={"/": page("/x", "/y", delay=0.3), "/x": page(), "/y": page()}),
+        Site("a.example", pages=pages),
+        Site("b.example", pages={"/": page("/x", "/y", delay=1.0), "/x": page(), "/y": page()}),
         Site("far.example", pages={"/1": busy(3600, 503), "/2": page()}),
         Site("held.example", pages={"/": busy(300)}),
     )
@@ -261,7 +261,7 @@ def test_all_of_them(loopback_web, run, gates):
     web = loopback_web(
         Site("operator.example", barred, {"/blocklist.json": blocklist("optedout.example")}),
         Site("a.example", barred, {"/": page("/1", "/barred", "http://b.example/2"), "/1": page()}),
-        Site("b.example", [busy(2, 503), "Crawl-delay: 9\n"], {"/": page("/1"), "/1": page()}),
+        Site("b.example", [busy(2, 503), ""], {"/": page("/1"), "/1": page()}),
         Site("slow.example", "User-agent: *\nCrawl-delay: 2\n", {"/": page("/1"), "/1": page()}),
         Site("far.example", "User-agent: *\nCrawl-delay: 3600\n", {"/": page(), "/1": page()}),
         Site("busy.example", "", {"/": [busy(3), page("/1")], "/1": page()}),
@@ -375,7 +375,7 @@ def test_requests_past_the_scheduler_under_the_add_on(loopback_web, run):
         (["robots"], {"ROBOTSTXT_OBEY": True}, ["ROBOTSTXT_OBEY is True", "False"]),
         (["robots"], {"USER_AGENT": "theirs"}, ["USER_AGENT is 'theirs'", "'Example-Bot'"]),
         (["robots", (GATES["blocklist"][0], 200)], {}, ["before BlocklistMiddleware", "10"]),
-        (["redirect"], {}, ["two redirect middlewares", "None"]),
+        (["redirect"], {}, ["beside walsh-scrapy's own", "None"]),
         ([(GATES["identity"][0], 400)], {}, ["before CookiesMiddleware", "860"]),
     ],
     ids=lambda value: None,

@@ -53,9 +53,11 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
 
 
 def _floor(settings: BaseSettings) -> None:
-    if len(in_force(settings, ScrapyRedirectMiddleware)) > 1:
-        scrapys = f"{ScrapyRedirectMiddleware.__module__}.{ScrapyRedirectMiddleware.__name__}"
-        raise BadSetting(
-            "DOWNLOADER_MIDDLEWARES has two redirect middlewares, but has to have ours alone, "
-            f'which sends no Referer: set "{scrapys}" to None'
-        )
+    found = (place.kind for place in in_force(settings, ScrapyRedirectMiddleware))
+    for other in found:
+        if not issubclass(other, RedirectMiddleware):
+            raise BadSetting(
+                f"DOWNLOADER_MIDDLEWARES has {other.__name__} beside walsh-scrapy's own, but has "
+                f'to have one that follows redirects: set "{other.__module__}.{other.__name__}" '
+                "to None"
+            )
