@@ -29,6 +29,8 @@ ANNOUNCED: Final = "walsh_announced"
 PASSED: Final = "walsh_passed"
 MOVE: Final = "walsh_move"
 INDEX: Final = "walsh_index"
+ERRAND: Final = "walsh_errand"
+IDLE: Final = "walsh_idle"  #: an asyncio.Event, set while a request waits in our scheduler
 
 #: Scrapy's flag of a response whose body is not all there.
 DATA_LOSS: Final = "dataloss"

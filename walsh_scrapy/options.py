@@ -124,7 +124,7 @@ class _Reader:
     def text(self, name: str, default: str) -> str:
         value = self._raw(name, default)
         if not isinstance(value, str) or any(ord(character) < 32 for character in value):
-            raise _bad(PREFIX + name, value, "a line of text")
+            raise bad_setting(PREFIX + name, value, "a line of text")
         return value.strip()
 
     def url(self, name: str, default: str) -> str:
@@ -132,13 +132,13 @@ class _Reader:
         if value:
             parts = urlsplit(value)
             if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise _bad(PREFIX + name, value, "an http or https URL, or empty for none")
+                raise bad_setting(PREFIX + name, value, "an http or https URL, or empty for none")
         return value
 
     def flag(self, name: str, *, default: bool) -> bool:
         value = str(self._raw(name, default)).strip().lower()
         if value not in _TRUE + _FALSE:
-            raise _bad(PREFIX + name, value, "True or False")
+            raise bad_setting(PREFIX + name, value, "True or False")
         return value in _TRUE
 
     def choice(self, name: str, default: _T, choices: tuple[_T, ...]) -> _T:
@@ -146,7 +146,7 @@ class _Reader:
         for choice in choices:
             if value == choice:
                 return choice
-        raise _bad(PREFIX + name, value, " or ".join(f'"{choice}"' for choice in choices))
+        raise bad_setting(PREFIX + name, value, " or ".join(f'"{choice}"' for choice in choices))
 
     def number(
         self, name: str, default: float, *, low: float, high: float, whole: bool = False
@@ -172,13 +172,13 @@ def number_of(
     if isinstance(value, int | float) or _DECIMAL.fullmatch(str(value).strip()):
         number = float(value)
     if not low <= number <= high or (whole and number != int(number)):
-        raise _bad(name, value, f"a {'whole ' if whole else ''}number {bounds}")
+        raise bad_setting(name, value, f"a {'whole ' if whole else ''}number {bounds}")
     return number
 
 
 def _ours_alone(ours: bool, name: str, value: _T, *, fixed: _T) -> _T:
     if ours and value != fixed:
-        raise _bad(
+        raise bad_setting(
             PREFIX + name,
             value,
             f"{fixed!r} under the Walsh-Research identity; a bot with its own "
@@ -192,15 +192,17 @@ def _is_ours(user_agent: str, ua_token: str) -> bool:
     if (user_agent, ua_token) == (identity.USER_AGENT, identity.UA_TOKEN):
         return True
     if not re.fullmatch(r"[A-Za-z_-]+", ua_token):
-        raise _bad(
+        raise bad_setting(
             PREFIX + "UA_TOKEN",
             ua_token,
             "a product token of letters, '_' and '-' (RFC 9309 2.2.1)",
         )
     if ua_token.lower() == identity.UA_TOKEN.lower():
-        raise _bad(PREFIX + "USER_AGENT", user_agent, f"exactly {identity.USER_AGENT!r} (R1)")
+        raise bad_setting(
+            PREFIX + "USER_AGENT", user_agent, f"exactly {identity.USER_AGENT!r} (R1)"
+        )
     if identity.UA_TOKEN.lower() in user_agent.lower() or ua_token not in user_agent:
-        raise _bad(
+        raise bad_setting(
             PREFIX + "USER_AGENT", user_agent, f"a line that holds your own token {ua_token!r}"
         )
     return False
@@ -223,5 +225,6 @@ def _default_state_url() -> str:
     return f"sqlite:///{path}"
 
 
-def _bad(name: str, value: object, wanted: str) -> BadSetting:
+def bad_setting(name: str, value: object, wanted: str) -> BadSetting:
+    """Return the complaint about a setting: which, what it is, and what it has to be."""
     return BadSetting(f"{name} is {value!r}, but has to be {wanted}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
 from scrapy import signals
@@ -13,7 +13,6 @@ from scrapy.utils.misc import build_from_crawler, load_object
 
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl, end_crawl
-from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.frontier import Frontier, Rank
 
 if TYPE_CHECKING:
@@ -53,6 +52,9 @@ class Scheduler(BaseScheduler):
         dupefilter = load_object(crawler.settings["DUPEFILTER_CLASS"])
         scheduler = cls(crawler, build_from_crawler(dupefilter, crawler))
         crawler.signals.connect(scheduler.spider_error, signal=signals.spider_error)
+        crawler.signals.connect(
+            scheduler.request_reached_downloader, signal=signals.request_reached_downloader
+        )
         return scheduler
 
     def open(self, spider: Spider) -> Deferred[None] | None:  # noqa: ARG002 - Scrapy's interface
@@ -98,8 +100,11 @@ class Scheduler(BaseScheduler):
         if picked is None:
             self._wake_at(self._frontier.next_at(), now)
             return None
-        self._handed_out.add(picked[1])
-        return picked[1]
+        _, request = picked
+        self._handed_out.add(request)
+        if idle := request.meta.get(meta.IDLE):
+            idle.clear()
+        return request
 
     def spider_error(self, response: Response | Failure | None) -> None:
         """End the crawl when an answer that targets wait for cannot be kept, as on a full disk."""
@@ -110,23 +115,20 @@ class Scheduler(BaseScheduler):
     def put_back(self, request: Request) -> None:
         """Keep a request until its host's turn comes (again), past the duplicate filter."""
         host = self._crawl.host(request.url)
+        if idle := request.meta.get(meta.IDLE):
+            idle.set()
         self._frontier.push(host, request, meta.rank(request), request.priority)
 
-    def set_aside(self, request: Request, rank: Rank, host: str | None = None) -> None:
-        """Keep a request until what it depends on was read, and let only that through till then.
-
-        Raises Denied for a request made past the scheduler, by ``engine.download_async``: it
-        knows no "later", and what it depends on could not be asked for while it waits.
-        """
-        if not self.came_from_here(request):
-            what = "robots.txt" if rank is Rank.ROBOTS else "the blocklist"
-            raise Denied("scheduler", f"{request.url} was asked for before {what} could be read")
-        self.put_back(request)
-        self.restrict(rank, host)
-
     def came_from_here(self, request: Request) -> bool:
-        """Tell whether a request was handed out by this scheduler, and may be given back to it."""
+        """Tell whether a request was handed out by this scheduler, and may be given back to it.
+
+        One made past it, by ``engine.download_async``, knows no "later".
+        """
         return request in self._handed_out
+
+    def request_reached_downloader(self, request: Request) -> None:
+        """Forget a request that is sent: who asks for it once more may do so past the scheduler."""
+        self._handed_out.discard(request)
 
     def wait(self, host: str, seconds: float, interval: float | None = None) -> bool:
         """Let a host rest for ``seconds``; ``interval`` is its spacing. Tell whether it rests.
@@ -154,13 +156,24 @@ class Scheduler(BaseScheduler):
             self._timer = None
 
     def _nudge(self) -> None:
-        # The one private name we need: without it the engine looks again only every five seconds.
-        slot = self._crawler.engine._slot  # noqa: SLF001
-        if slot is not None:
+        # Without this the engine looks again only every five seconds.
+        if slot := _slot_of(self._crawler):
             slot.nextcall.schedule()
 
 
 def scheduler_of(crawler: Crawler) -> Scheduler | None:
-    """Return the crawl's scheduler if it is ours: only then can a request be told "later"."""
+    """Return the crawl's scheduler if it is ours: only it can be told "later"."""
     scheduler = crawler.engine.scheduler
-    return scheduler if isinstance(scheduler, Scheduler) else None
+    # Not isinstance: Scrapy's metaclass says yes to whatever has the methods of a scheduler.
+    return cast("Scheduler", scheduler) if Scheduler in type(scheduler).__mro__ else None
+
+
+def is_closing(crawler: Crawler) -> bool:
+    """Tell whether a spider only waits for the requests that are out, and sends no others."""
+    slot = _slot_of(crawler)
+    return slot is None or slot.closing is not None
+
+
+def _slot_of(crawler: Crawler) -> Any:  # noqa: ANN401 - Scrapy's own, with no public type
+    """Return what the engine keeps of the open spider: the one private name that we need."""
+    return crawler.engine._slot  # noqa: SLF001

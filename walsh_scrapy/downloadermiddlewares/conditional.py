@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.downloadermiddlewares.pacing import PacingMiddleware
 from walsh_scrapy.exceptions import AlreadyRead, NotDue, NotModified
+from walsh_scrapy.floors import check_floor, require_order
 
 if TYPE_CHECKING:
     from typing import Self
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
+    from scrapy.settings import BaseSettings
 
     from walsh_scrapy.sources import Source
 
@@ -34,6 +37,7 @@ class ConditionalMiddleware:
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
+        check_floor(crawler, _floor)
         return cls(crawler)
 
     async def process_request(self, request: Request) -> None:
@@ -88,3 +92,12 @@ class ConditionalMiddleware:
     @property
     def _forced(self) -> bool:
         return getattr(self._crawler.spider, "force", False)
+
+
+def _floor(settings: BaseSettings) -> None:
+    require_order(
+        settings,
+        (ConditionalMiddleware,),
+        (PacingMiddleware,),
+        "it gives the host back first; set the order of ConditionalMiddleware to 560",
+    )

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import logging
+import asyncio
+import math
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
-from scrapy.utils.asyncio import sleep
+from scrapy.downloadermiddlewares.redirect import BaseRedirectMiddleware
+from scrapy.downloadermiddlewares.retry import RetryMiddleware
 
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
-from walsh_scrapy.exceptions import RequestDeferred
-from walsh_scrapy.policy.durations import format_moment
-from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.floors import check_floor, require_order
+from walsh_scrapy.holds import hold_after
+from walsh_scrapy.options import bad_setting, number_of
 from walsh_scrapy.policy.pacing import spacing
 from walsh_scrapy.reasons import reason_of
 from walsh_scrapy.scheduler import scheduler_of
 from walsh_scrapy.state.wirelog import Exchange
+from walsh_scrapy.turns import Turns
+from walsh_scrapy.wire import Wire
 
 if TYPE_CHECKING:
     from typing import Self
@@ -24,98 +27,104 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
-
-    from walsh_scrapy.policy.pacing import HostTimes
-
-logger = logging.getLogger(__name__)
+    from scrapy.settings import BaseSettings
 
 
 class PacingMiddleware:
-    """One request at a time to a host, none too soon, whoever else shares the state (order 890)."""
+    """One request at a time to a host, none too soon, whoever else shares the state (order 890).
+
+    With ``WALSH_SERIAL`` one at a time to all hosts, whatever came past the scheduler.
+    """
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._crawl = Crawl.of(crawler)
-        self._out: WeakKeyDictionary[Request, float] = WeakKeyDictionary()
+        self._turns = Turns(crawler, "pacing")
+        self._wire = Wire(crawler.settings)
+        self._next = asyncio.Lock()  # whose turn it is to go out next, of all hosts
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
+        check_floor(crawler, _floor)
         return cls(crawler)
 
     async def process_request(self, request: Request) -> Request | None:
-        """Let a request out, or send it back to wait, or defer it to a later run (ruling 7)."""
+        """Let a request out, or let it wait, or defer it to a later run (ruling 7)."""
         host = self._crawl.host(request.url)
-        while wait := self._wait_for(request, host):
-            if wait > self._crawl.options.max_wait:
-                self._defer(host, wait)
-            scheduler = scheduler_of(self._crawler)
-            if scheduler is not None and scheduler.came_from_here(request):
-                scheduler.wait(host, wait)
-                return request.replace(dont_filter=True)
-            # Fetched from within another part of Scrapy, which knows no "later".
-            await sleep(wait)
-        self._out[request] = self._crawl.ticks()
-        return None
+
+        async def take() -> float:
+            if not self._crawl.options.serial:
+                return self._take(request, host)
+            async with self._next:
+                await self._wire.silence()
+                return self._take(request, host)
+
+        return await self._turns.wait(request, host, take)
 
     async def process_response(self, request: Request, response: Response) -> Response:
         """Give the host back: its spacing counts from now, the end of the exchange (ruling 2).
 
         A hold is written with it: a crawl that dies the next moment has not forgotten it.
         """
-        retry_after = response.headers.get("Retry-After")
-        self._release(request, response.status, retry_after=retry_after)
+        self._release(request, response)
         return response
 
     async def process_exception(self, request: Request, exception: Exception) -> None:
         """Give the host back after an exchange that failed."""
         self._release(request, None, reason_of(exception, request.url))
 
-    def _wait_for(self, request: Request, host: str) -> float:
+    def _take(self, request: Request, host: str) -> float:
         """Take the host's lease; return 0, or the seconds until it may be asked for again."""
-        timeout = request.meta.get("download_timeout") or self._crawler.settings.getfloat(
-            "DOWNLOAD_TIMEOUT"
-        )
-        return self._crawl.state.ledger.take(host, self._spacing(request), timeout)
+        timeout = self._wire.timeout(request)
+        wait = self._crawl.state.ledger.take(host, self._spacing(request), timeout)
+        if not wait:
+            self._wire.went_out(request, host)
+        return wait
 
     def _spacing(self, request: Request, latency: float = 0.0) -> float:
         options = self._crawl.options
         asked = request.meta.get(meta.INTERVAL)
         return spacing(options.min_interval, asked, options.latency_factor, latency)
 
-    def _defer(self, host: str, wait: float) -> None:
-        until = self._crawl.now() + wait
-        self._crawler.stats.inc_value("walsh/pacing/deferred")
-        raise RequestDeferred(until, f"{host} may not be asked before {format_moment(until)}")
-
-    def _release(
-        self,
-        request: Request,
-        status: int | None,
-        error: str = "",
-        retry_after: bytes | None = None,
-    ) -> None:
-        taken_at = self._out.pop(request, None)
-        if taken_at is None:
+    def _release(self, request: Request, response: Response | None, error: str = "") -> None:
+        latency = self._wire.came_back(request)
+        if latency is None:
             return
         host = self._crawl.host(request.url)
-        latency = self._crawl.ticks() - taken_at
         interval = self._spacing(request, latency)
         gates = "; ".join(f"{gate}: {answer}" for gate, answer in meta.gates(request).items())
         sent_at = self._crawl.now() - latency
+        status = None if response is None else response.status
         exchange = Exchange(sent_at, host, request.url, gates, status, latency, error)
-
-        def held(times: HostTimes, now: float) -> HostTimes:
-            return self._crawl.backoff.after(
-                times,
-                now,
-                now - latency,
-                status or 0,
-                None if retry_after is None else retry_after.decode("latin-1"),
-                for_robots=meta.rank(request) is Rank.ROBOTS,
-            )
-
+        held = hold_after(self._crawl, request, response, latency)
         standing = self._crawl.state.ledger.release(host, interval, exchange, held)
         request.meta[meta.HELD] = standing.times.hold_until - standing.now
         if scheduler := scheduler_of(self._crawler):
             scheduler.wait(host, standing.rest, interval)
+
+
+def _floor(settings: BaseSettings) -> None:
+    """Refuse what would take an answer away before the host is given back, or sleep on a lease."""
+    require_order(
+        settings,
+        (RetryMiddleware, BaseRedirectMiddleware),
+        (PacingMiddleware,),
+        "it sees every answer first; set the order of PacingMiddleware to 890",
+    )
+    instead = "0 beside PacingMiddleware, which keeps the pauses; set WALSH_MIN_INTERVAL"
+    delays = {"DOWNLOAD_DELAY": number_of(settings, "DOWNLOAD_DELAY", 0.0, low=0.0, high=math.inf)}
+    for name, slot in settings.getdict("DOWNLOAD_SLOTS").items():
+        delays[f"DOWNLOAD_SLOTS[{name!r}]['delay']"] = slot.get("delay", 0.0)
+    for name, delay in delays.items():
+        if delay:
+            raise bad_setting(name, delay, instead)
+    if settings.getbool("AUTOTHROTTLE_ENABLED"):
+        raise bad_setting(
+            "AUTOTHROTTLE_ENABLED",
+            True,
+            "False beside PacingMiddleware, which "
+            "keeps the pauses; WALSH_LATENCY_FACTOR makes them longer for slow hosts",
+        )
+    if not number_of(settings, "DOWNLOAD_TIMEOUT", 0.0, low=0.0, high=math.inf):
+        raise bad_setting("DOWNLOAD_TIMEOUT", 0, "above 0: a host is leased for that long")

@@ -7,7 +7,11 @@ from socket import gaierror
 from typing import TYPE_CHECKING
 from urllib.request import getproxies, proxy_bypass
 
+from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
+
+from walsh_scrapy.downloadermiddlewares.robots import RobotsMiddleware
 from walsh_scrapy.exceptions import Denied
+from walsh_scrapy.floors import check_floor, require_order
 from walsh_scrapy.policy.networks import is_private_host, is_public
 from walsh_scrapy.policy.urls import host_of
 
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request
     from scrapy.crawler import Crawler
+    from scrapy.settings import BaseSettings
 
 
 class PublicWebMiddleware:
@@ -32,6 +37,7 @@ class PublicWebMiddleware:
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
+        check_floor(crawler, _floor)
         return cls(crawler)
 
     async def process_request(self, request: Request) -> None:
@@ -52,3 +58,12 @@ class PublicWebMiddleware:
         except (gaierror, UnicodeError):
             return False  # the download will fail, and say so
         return not all(is_public(str(address[0])) for *_, address in found)
+
+
+def _floor(settings: BaseSettings) -> None:
+    require_order(
+        settings,
+        (PublicWebMiddleware,),
+        (RobotsMiddleware, RobotsTxtMiddleware),
+        "a private host is asked for no robots.txt; set the order of PublicWebMiddleware to 20",
+    )

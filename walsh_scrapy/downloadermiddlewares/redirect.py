@@ -11,6 +11,8 @@ from scrapy.exceptions import IgnoreRequest
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import BadAnswer
+from walsh_scrapy.floors import check_floor, in_force
+from walsh_scrapy.options import BadSetting
 from walsh_scrapy.passing import go_on
 from walsh_scrapy.policy.references import followed
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
+    from scrapy.settings import BaseSettings
 
 
 class RedirectMiddleware(ScrapyRedirectMiddleware):
@@ -30,6 +33,7 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the middleware without Scrapy's search for one that would set the Referer."""
+        check_floor(crawler, _floor)
         middleware = cls(crawler.settings)
         middleware.crawler = crawler
         return middleware
@@ -62,3 +66,14 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
         """Leave the Referer out, and the slot of the host that redirected."""
         request.headers.pop("Referer", None)
         request.meta.pop("download_slot", None)
+
+
+def _floor(settings: BaseSettings) -> None:
+    found = (place.kind for place in in_force(settings, ScrapyRedirectMiddleware))
+    for other in found:
+        if not issubclass(other, RedirectMiddleware):
+            raise BadSetting(
+                f"DOWNLOADER_MIDDLEWARES has {other.__name__} beside walsh-scrapy's own, but has "
+                f'to have one that follows redirects: set "{other.__module__}.{other.__name__}" '
+                "to None"
+            )

@@ -6,51 +6,58 @@ import logging
 from typing import TYPE_CHECKING
 
 from scrapy import Request, signals
+from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.exceptions import StopDownload
 
-from walsh_scrapy import meta
+from walsh_scrapy import identity, meta
 from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.downloadermiddlewares.identity import IdentityMiddleware
+from walsh_scrapy.downloadermiddlewares.pacing import PacingMiddleware
+from walsh_scrapy.errands import Errands
 from walsh_scrapy.exceptions import Denied, RequestDeferred
-from walsh_scrapy.policy.availability import Meaning, meaning_of
+from walsh_scrapy.floors import check_floor, in_force, require_order
+from walsh_scrapy.options import bad_setting
 from walsh_scrapy.policy.durations import format_seconds
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.references import followed
 from walsh_scrapy.policy.robotslines import MAX_OCTETS
 from walsh_scrapy.policy.urls import origin_of, robots_url
 from walsh_scrapy.robotsfiles import RobotsFile, RobotsFiles
-from walsh_scrapy.scheduler import scheduler_of
+from walsh_scrapy.robotsflow import RobotsFlow
+from walsh_scrapy.turns import Turns
 
 if TYPE_CHECKING:
     from typing import Self
 
     from scrapy.crawler import Crawler
-    from scrapy.http import Response
-    from twisted.python.failure import Failure
+    from scrapy.settings import BaseSettings
+
 
 logger = logging.getLogger(__name__)
 
-#: In the meta of a request for robots.txt: the scheme, host and port whose rules it will bring.
-ORIGIN = "walsh_robots_origin"
+#: In the meta of a request for robots.txt: how many bytes of it have come.
 RECEIVED = "walsh_robots_received"
 
 
 class RobotsMiddleware:
     """Asks for robots.txt first, then lets through what it allows (order 100).
 
-    A request for robots.txt is a request like any other: it is scheduled, paced, backed off and
-    logged. While it is out, the host's targets wait in the scheduler, and other hosts go on.
+    A request for robots.txt is a request like any other: it is paced, backed off and logged. While
+    it is out, the host's targets wait, in our scheduler if they came from there.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._crawl = Crawl.of(crawler)
         self._files = RobotsFiles(self._crawl)
-        self._deferred: dict[str, RequestDeferred] = {}
+        self._flow = RobotsFlow(crawler, self._files)
+        self._errands = Errands(crawler, Rank.ROBOTS)
+        self._turns = Turns(crawler, "robots")
         self._comments: dict[str, tuple[str, ...]] = {}
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
+        check_floor(crawler, _floor)
         gate = cls(crawler)
         crawler.signals.connect(gate.bytes_received, signal=signals.bytes_received)
         crawler.signals.connect(
@@ -62,17 +69,18 @@ class RobotsMiddleware:
         """Decide by the host's robots.txt, or send for it."""
         origin = origin_of(request.url)
         if meta.rank(request) is Rank.ROBOTS:
+            self._errands.check(request)
             # A Crawl-delay holds for robots.txt too, once the host has told us of it.
             request.meta[meta.INTERVAL] = self._files.known_interval(origin)
             return None
-        file = self._files.at_hand(origin)
-        if file is None:
-            if origin in self._deferred:
-                raise self._deferred[origin]
-            return self._send_for(origin, request)
+        while (file := self._files.at_hand(origin)) is None:
+            if (error := self._flow.put_off(origin)) is not None:
+                raise error
+            if instead := await self._sent_for(origin, request):
+                return instead
         self._tell(origin, file)
         self._judge(request, origin, file)
-        return self._outside_visit_time(request, file)
+        return await self._until_open(request, file)
 
     async def process_exception(self, request: Request, exception: Exception) -> None:
         """Keep the copy that makes a request wait for a later run."""
@@ -108,93 +116,47 @@ class RobotsMiddleware:
             self._crawler.stats.inc_value("walsh/robots/denied")
             raise Denied("robots", file.why(verdict))
 
-    def _outside_visit_time(self, request: Request, file: RobotsFile) -> Request | None:
-        """Send a request back to wait for the host's next opening, if it is closed now."""
-        now = self._crawl.now()
-        wait = file.closed_for(now)
-        if wait <= 0:
-            return None
+    async def _until_open(self, request: Request, file: RobotsFile) -> Request | None:
+        """Let a request wait for the host's next opening, if that is closed now."""
         host = self._crawl.host(request.url)
-        logger.info("%s asks to be visited at other times; it rests %s", host, format_seconds(wait))
-        self._crawl.state.ledger.change(host, lambda times, at: times.held(at, wait))
-        if wait > self._crawl.options.max_wait:
-            raise RequestDeferred(now + wait, f"{host} opens in {format_seconds(wait)}")
-        if scheduler := scheduler_of(self._crawler):
-            scheduler.wait(host, wait)
-        return request.replace(dont_filter=True)
 
-    def _send_for(self, origin: str, request: Request) -> Request:
-        """Set a target aside until its host's robots.txt was read; return the request for that."""
-        if scheduler := scheduler_of(self._crawler):
-            scheduler.set_aside(request, Rank.ROBOTS, self._crawl.host(origin))
-        return self._request(robots_url(request.url), origin, ())
+        async def closed() -> float:
+            wait = max(0.0, file.closed_for(self._crawl.now()))
+            if wait:
+                rest = format_seconds(wait)
+                logger.info("%s asks to be visited at other times; it rests %s", host, rest)
+                self._crawl.state.ledger.change(host, lambda times, at: times.held(at, wait))
+            return wait
 
-    def _request(self, url: str, origin: str, hops: tuple[str, ...]) -> Request:
-        return Request(
-            url,
-            callback=self._arrived,
-            errback=self._failed,
-            dont_filter=True,
-            headers={"Accept": "text/plain, */*;q=0.5"},
-            meta={
-                meta.RANK: Rank.ROBOTS,
-                ORIGIN: origin,
-                # Redirects and errors mean something of their own here (RFC 9309 2.3.1).
-                "redirect_urls": list(hops),
-                "dont_redirect": True,
-                "dont_retry": True,
-                "handle_httpstatus_all": True,
-                "download_maxsize": 0,
-            },
+        return await self._turns.wait(request, host, closed)
+
+    async def _sent_for(self, origin: str, request: Request) -> Request | None:
+        url = robots_url(request.url)
+        host = self._crawl.host(origin)
+        return await self._errands.before(
+            request, origin, host, lambda: self._flow.read(origin, url)
         )
 
-    def _arrived(self, response: Response) -> None:
-        request = meta.asked_by(response)
-        hops = tuple(request.meta["redirect_urls"])
-        location = response.headers.get("Location")
-        meaning = meaning_of(response.status, len(hops), has_location=location is not None)
-        if meaning == "redirect" and location is not None:
-            if target := followed(response.url, location):
-                hop = self._request(target, request.meta[ORIGIN], (*hops, request.url))
-                self._crawler.engine.crawl(hop)
-                return
-            meaning = "unavailable"
-        self._settle(request.meta[ORIGIN], response.status, meaning, response.body)
 
-    def _failed(self, failure: Failure) -> None:
-        origin, error = meta.asked_by(failure).meta[ORIGIN], failure.value
-        if isinstance(error, RequestDeferred):
-            self._put_off(origin, error)
-        elif isinstance(error, Denied):  # a redirect led to where we may not ask
-            logger.info("%s/robots.txt redirects to where it cannot be read: %s", origin, error)
-            self._settle(origin, None, "unavailable", b"")
-        else:
-            self._settle(origin, None, "unreachable", b"")
-
-    def _put_off(self, origin: str, error: RequestDeferred) -> None:
-        self._deferred[origin] = error
-        self._go_on(origin)
-
-    def _settle(self, origin: str, status: int | None, meaning: Meaning, body: bytes) -> None:
-        """Let the host's targets go on by what came, at the spacing that it asks for."""
-        self._crawler.stats.inc_value(f"walsh/robots/{meaning}")
-        try:
-            file = self._files.settle(origin, status, meaning, body)
-        except RequestDeferred as error:  # the state failed
-            self._put_off(origin, error)
-            return
-        now = self._crawl.now()
-        interval = file.interval(now)
-        if interval > self._crawl.options.min_interval:
-            self._widen(self._crawl.host(origin), interval)
-        self._go_on(origin)
-
-    def _widen(self, host: str, interval: float) -> None:
-        ledger = self._crawl.state.ledger
-        standing = ledger.change(host, lambda times, _now: times.widened(interval))
-        if scheduler := scheduler_of(self._crawler):
-            scheduler.wait(host, standing.rest, standing.times.interval)
-
-    def _go_on(self, origin: str) -> None:
-        if scheduler := scheduler_of(self._crawler):
-            scheduler.restrict(Rank.TARGET, self._crawl.host(origin))
+def _floor(settings: BaseSettings) -> None:
+    require_order(
+        settings,
+        (RobotsMiddleware,),
+        (PacingMiddleware,),
+        "robots.txt is read before a host is taken; set the order of RobotsMiddleware to 100",
+    )
+    if settings.getbool("ROBOTSTXT_OBEY") and in_force(settings, RobotsTxtMiddleware):
+        raise bad_setting(
+            "ROBOTSTXT_OBEY",
+            settings["ROBOTSTXT_OBEY"],
+            "False beside RobotsMiddleware: Scrapy's own gate would ask for every robots.txt again",
+        )
+    token = settings.get("WALSH_UA_TOKEN") or identity.UA_TOKEN
+    is_named = token.lower() in str(settings["USER_AGENT"]).lower()
+    if not is_named and not in_force(settings, IdentityMiddleware):
+        raise bad_setting(
+            "USER_AGENT",
+            settings["USER_AGENT"],
+            f"a line that holds {token!r}, the name whose rules are obeyed (WALSH_UA_TOKEN); "
+            "IdentityMiddleware at 860 sets it",
+        )
