@@ -45,6 +45,7 @@ class Scheduler(BaseScheduler):
         self._frontier: Frontier[Request] = Frontier(self._crawl.intervals)
         self._room = asyncio.Event()
         self._handed_out: WeakSet[Request] = WeakSet()
+        self._out: dict[str, Request] = {}  # by host; one of each at most
         self._timer: CallLaterResult | None = None
 
     @classmethod
@@ -91,6 +92,7 @@ class Scheduler(BaseScheduler):
 
     def next_request(self) -> Request | None:
         """Hand out a request whose host may be asked now, or None until one may."""
+        self._free_hosts()
         now = self._crawl.ticks()
         picked = self._frontier.pop(now)
         if self._frontier.awake(now) < ENOUGH:
@@ -98,8 +100,10 @@ class Scheduler(BaseScheduler):
         if picked is None:
             self._wake_at(self._frontier.next_at(), now)
             return None
-        self._handed_out.add(picked[1])
-        return picked[1]
+        host, request = picked
+        self._handed_out.add(request)
+        self._out[host] = request
+        return request
 
     def spider_error(self, response: Response | Failure | None) -> None:
         """End the crawl when an answer that targets wait for cannot be kept, as on a full disk."""
@@ -142,6 +146,16 @@ class Scheduler(BaseScheduler):
         """Hand out nothing above ``rank``, of one host or of all, until told otherwise."""
         self._frontier.restrict(rank, host)
         self._nudge()
+
+    def _free_hosts(self) -> None:
+        """Let hosts go on whose request has ended, in whatever way.
+
+        The engine asks for more after each; no signal tells of what a middleware denied.
+        """
+        for host, request in list(self._out.items()):
+            if request not in self._crawler.engine.downloader.active:
+                del self._out[host]
+                self._frontier.free(host)
 
     def _wake_at(self, moment: float | None, now: float) -> None:
         self._stop_timer()
