@@ -1,5 +1,7 @@
 """Which request goes next: ready hosts only, none behind another's wait (ruling 6)."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,6 +45,16 @@ def test_the_host_with_most_paced_work_left_goes_first():
     frontier.push("slow.example", "slow")
     frontier.wait("slow.example", 0.0, interval=10.0)
     assert drain(frontier)[:3] == ["slow", "many0", "many1"]
+
+
+def test_where_links_are_followed_a_host_that_nobody_has_looked_into_goes_first():
+    frontier = Frontier(hidden=math.inf)
+    for number in range(3):
+        frontier.push("many.example", f"many{number}")
+    frontier.looked_into("many.example")
+    frontier.push("new.example", "new")
+    frontier.push("new.example", "robots", Rank.ROBOTS)
+    assert drain(frontier) == ["robots", "new", "many0", "many1", "many2"]
 
 
 def test_a_host_is_busy_until_its_request_has_ended_and_keeps_no_other_waiting():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -42,7 +43,10 @@ class Scheduler(BaseScheduler):
         self._crawler = crawler
         self._crawl = Crawl.of(crawler)
         self._dupefilter = dupefilter
-        self._frontier: Frontier[Request] = Frontier(self._crawl.intervals)
+        follows_links = self._crawl.options.scope == "any"
+        self._frontier: Frontier[Request] = Frontier(
+            self._crawl.intervals, hidden=math.inf if follows_links else 0.0
+        )
         self._room = asyncio.Event()
         self._handed_out: WeakSet[Request] = WeakSet()
         self._out: dict[str, Request] = {}  # by host; one of each at most
@@ -54,6 +58,9 @@ class Scheduler(BaseScheduler):
         dupefilter = load_object(crawler.settings["DUPEFILTER_CLASS"])
         scheduler = cls(crawler, build_from_crawler(dupefilter, crawler))
         crawler.signals.connect(scheduler.spider_error, signal=signals.spider_error)
+        crawler.signals.connect(
+            scheduler.request_reached_downloader, signal=signals.request_reached_downloader
+        )
         return scheduler
 
     def open(self, spider: Spider) -> Deferred[None] | None:  # noqa: ARG002 - Scrapy's interface
@@ -104,6 +111,11 @@ class Scheduler(BaseScheduler):
         self._handed_out.add(request)
         self._out[host] = request
         return request
+
+    def request_reached_downloader(self, request: Request) -> None:
+        """Note that a host is being looked into, and what it links to will be known."""
+        if meta.rank(request) is Rank.TARGET:
+            self._frontier.looked_into(self._crawl.host(request.url))
 
     def spider_error(self, response: Response | Failure | None) -> None:
         """End the crawl when an answer that targets wait for cannot be kept, as on a full disk."""
