@@ -80,6 +80,7 @@ def _hand_out(urls: list[str]) -> float:
             frontier.push(url.split("/")[2], url)
         if picked := frontier.pop(now):
             frontier.wait(picked[0], now + 1.0)
+            frontier.free(picked[0])
             left -= 1
             now += 0.001
         else:

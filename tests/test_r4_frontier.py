@@ -1,5 +1,7 @@
 """Which request goes next: ready hosts only, none behind another's wait (ruling 6)."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +10,12 @@ from walsh_scrapy.policy.frontier import Frontier, Rank, in_turn
 
 
 def drain(frontier, now=0.0):
-    return [item for _, item in iter(lambda: frontier.pop(now), None)]
+    """What is handed out, each request at its end before the next."""
+    items = []
+    while picked := frontier.pop(now):
+        frontier.free(picked[0])
+        items.append(picked[1])
+    return items
 
 
 def test_an_unseen_host_is_ready_at_once():
@@ -37,9 +44,35 @@ def test_the_host_with_most_paced_work_left_goes_first():
         frontier.push("many.example", f"many{number}")
     frontier.push("slow.example", "slow")
     frontier.wait("slow.example", 0.0, interval=10.0)
-    assert frontier.pop(0.0) == ("slow.example", "slow")
-    assert frontier.pop(0.0) == ("many.example", "many0")
-    assert frontier.pop(0.0) == ("many.example", "many1")
+    assert drain(frontier)[:3] == ["slow", "many0", "many1"]
+
+
+def test_where_links_are_followed_a_host_that_nobody_has_looked_into_goes_first():
+    frontier = Frontier(hidden=math.inf)
+    for number in range(3):
+        frontier.push("many.example", f"many{number}")
+    frontier.looked_into("many.example")
+    frontier.push("new.example", "new")
+    frontier.push("new.example", "robots", Rank.ROBOTS)
+    assert drain(frontier) == ["robots", "new", "many0", "many1", "many2"]
+
+
+def test_a_host_is_busy_until_its_request_has_ended_and_keeps_no_other_waiting():
+    frontier = Frontier()
+    for item in ("a1", "a2"):
+        frontier.push("a.example", item)
+    frontier.push("b.example", "b1")
+    assert frontier.pop(0.0) == ("a.example", "a1")
+    assert frontier.pop(0.0) == ("b.example", "b1")
+    assert frontier.pop(0.0) is None
+    frontier.push("a.example", "robots", Rank.ROBOTS)
+    frontier.wait("a.example", 1.0)
+    frontier.restrict(Rank.ROBOTS, "a.example")
+    assert frontier.pop(9.0) is None
+    assert frontier.next_at() is None, "what it waits for is an end, and no time"
+    frontier.free("a.example")
+    assert frontier.pop(0.5) is None
+    assert frontier.pop(1.0) == ("a.example", "robots")
 
 
 def test_of_one_host_ranks_then_priorities_then_age_decide():
@@ -88,11 +121,12 @@ def test_spacings_known_from_earlier_count_before_a_host_was_asked():
 def test_a_host_that_nothing_is_asked_of_is_forgotten_but_for_its_spacing():
     frontier = Frontier()
     frontier.push("slow.example", "slow1")
-    frontier.pop(0.0)
+    drain(frontier)
     frontier.wait("slow.example", 10.0, interval=10.0)
     frontier.push("many.example", "many1")
     frontier.push("many.example", "many2")
     frontier.pop(20.0)
+    frontier.free("many.example")
     assert set(frontier._hosts) == {"many.example"}
     frontier.push("slow.example", "slow2")
     assert drain(frontier, 20.0) == ["slow2", "many2"]
@@ -136,6 +170,7 @@ def test_hosts_that_could_go_out_are_counted_and_those_that_wait_are_not():
     assert frontier.awake(0.0) == 2
     frontier.pop(0.0)
     frontier.wait("a", 3.0)
+    frontier.free("a")
     assert frontier.awake(0.0) == 1
     assert frontier.awake(4.0) == 2
     assert frontier.awake(5.0) == 3
@@ -163,6 +198,7 @@ def crawled(visits, intervals, room):
         if picked := frontier.pop(now):
             done.append(picked[1])
             now += 0.02
+            frontier.free(picked[0])
             frontier.wait(picked[0], now + intervals[picked[0]], intervals[picked[0]])
         else:
             now = frontier.next_at()
@@ -188,6 +224,7 @@ steps = st.lists(
         st.tuples(st.just("wait"), hosts, st.floats(0, 60)),
         st.tuples(st.just("restrict"), st.one_of(hosts, st.none()), st.sampled_from(list(Rank))),
         st.tuples(st.just("pop"), st.floats(0, 10), st.none()),
+        st.tuples(st.just("free"), hosts, st.none()),
     ),
     max_size=60,
 )
@@ -195,7 +232,7 @@ steps = st.lists(
 
 @given(steps)
 def test_it_never_hands_out_too_soon_and_never_withholds_what_is_ready(steps):
-    frontier, waiting, ready_at, allowed, now = Frontier(), [], {}, {}, 0.0
+    frontier, waiting, ready_at, allowed, busy, now = Frontier(), [], {}, {}, set(), 0.0
     for number, (step, first, second) in enumerate(steps):
         if step == "push":
             frontier.push(first, number, second)
@@ -206,12 +243,17 @@ def test_it_never_hands_out_too_soon_and_never_withholds_what_is_ready(steps):
         elif step == "restrict":
             frontier.restrict(second, first)
             allowed[first] = second
+        elif step == "free":
+            if first in busy:
+                frontier.free(first)
+                busy.remove(first)
         else:
             now += first
             may_go = [
                 (host, item)
                 for host, item, rank in waiting
                 if ready_at.get(host, 0.0) <= now
+                and host not in busy
                 and rank <= min(allowed.get(host, Rank.TARGET), allowed.get(None, Rank.TARGET))
             ]
             popped = frontier.pop(now)
@@ -220,6 +262,7 @@ def test_it_never_hands_out_too_soon_and_never_withholds_what_is_ready(steps):
                 assert not may_go
             else:
                 assert popped in may_go
+                busy.add(popped[0])
                 waiting = [entry for entry in waiting if entry[:2] != popped]
         assert len(frontier) == len(waiting)
 

@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 FORCED: Final = 100
 
 GATES: Final = {
+    "walsh_scrapy.downloadermiddlewares.denials.DenialsMiddleware": 5,
     "walsh_scrapy.downloadermiddlewares.blocklist.BlocklistMiddleware": 10,
     "walsh_scrapy.spidermiddlewares.scope.ScopeMiddleware": 15,
     "walsh_scrapy.downloadermiddlewares.publicweb.PublicWebMiddleware": 20,
@@ -44,6 +45,7 @@ GATES: Final = {
     "scrapy.downloadermiddlewares.httpcompression.HttpCompressionMiddleware": None,
 }
 SPIDER_GATES: Final = {
+    "walsh_scrapy.downloadermiddlewares.denials.DenialsMiddleware": 5,
     "walsh_scrapy.spidermiddlewares.scope.ScopeMiddleware": 20,
     "walsh_scrapy.spidermiddlewares.firstseen.FirstSeenMiddleware": 30,
     "walsh_scrapy.spidermiddlewares.room.RoomMiddleware": 40,
@@ -157,4 +159,9 @@ def _force_components(
         chain = BaseSettings(settings.getdict(name), priority="project")
         settings.set(name, chain, priority=FORCED)
     for component, order in components.items():
+        given = chain.get(component, order)
+        if given != order:
+            logger.warning(
+                "%s: %s at %s is set aside: the contract asks for %s", name, component, given, order
+            )
         chain.set(component, order, priority=FORCED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from scrapy import Request, Spider
 from scrapy.exceptions import IgnoreRequest
@@ -15,7 +15,11 @@ from walsh_scrapy.sources import Source
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
+    from scrapy.settings import BaseSettings
     from twisted.python.failure import Failure
+
+#: A question is no run: exports, pipelines and job of the project it is asked in stay as they are.
+NO_OUTPUT: Final[dict[str, Any]] = {"FEEDS": {}, "ITEM_PIPELINES": {}, "JOBDIR": None}
 
 
 class AskedMiddleware:
@@ -34,7 +38,13 @@ class AskingSpider(Spider):
     """
 
     name = "asking"
-    custom_settings = {"DOWNLOADER_MIDDLEWARES": {AskedMiddleware: 110}}  # noqa: RUF012
+    custom_settings = NO_OUTPUT
+
+    @classmethod
+    def update_settings(cls, settings: BaseSettings) -> None:
+        """Add the end of all targets to the middlewares that the project has."""
+        super().update_settings(settings)
+        settings.set_in_component_priority_dict("DOWNLOADER_MIDDLEWARES", AskedMiddleware, 110)
 
     def __init__(self, urls: Iterable[str] = (), **arguments: Any) -> None:  # noqa: ANN401
         super().__init__(**arguments)

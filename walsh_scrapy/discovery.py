@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from scrapy import Request, Spider
 
 from walsh_scrapy import meta
+from walsh_scrapy.asking import NO_OUTPUT
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.findings import Document, Finding, Form
 from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
@@ -48,6 +49,7 @@ class DiscoverySpider(Spider):
     """
 
     name = "discovery"
+    custom_settings = NO_OUTPUT
 
     def __init__(self, findings: Iterable[Finding] = (), **arguments: Any) -> None:  # noqa: ANN401
         super().__init__(**arguments)

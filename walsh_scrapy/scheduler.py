@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
@@ -41,9 +42,13 @@ class Scheduler(BaseScheduler):
         self._crawler = crawler
         self._crawl = Crawl.of(crawler)
         self._dupefilter = dupefilter
-        self._frontier: Frontier[Request] = Frontier(self._crawl.intervals)
+        follows_links = self._crawl.options.scope == "any"
+        self._frontier: Frontier[Request] = Frontier(
+            self._crawl.intervals, hidden=math.inf if follows_links else 0.0
+        )
         self._room = asyncio.Event()
         self._handed_out: WeakSet[Request] = WeakSet()
+        self._out: dict[str, Request] = {}  # by host; one of each at most
         self._timer: CallLaterResult | None = None
 
     @classmethod
@@ -93,6 +98,7 @@ class Scheduler(BaseScheduler):
 
     def next_request(self) -> Request | None:
         """Hand out a request whose host may be asked now, or None until one may."""
+        self._free_hosts()
         now = self._crawl.ticks()
         picked = self._frontier.pop(now)
         if self._frontier.awake(now) < ENOUGH:
@@ -100,8 +106,9 @@ class Scheduler(BaseScheduler):
         if picked is None:
             self._wake_at(self._frontier.next_at(), now)
             return None
-        _, request = picked
+        host, request = picked
         self._handed_out.add(request)
+        self._out[host] = request
         if idle := request.meta.get(meta.IDLE):
             idle.clear()
         return request
@@ -127,8 +134,13 @@ class Scheduler(BaseScheduler):
         return request in self._handed_out
 
     def request_reached_downloader(self, request: Request) -> None:
-        """Forget a request that is sent: who asks for it once more may do so past the scheduler."""
+        """Forget a request that is sent: who asks for it once more may do so past the scheduler.
+
+        And note that a host is being looked into: what it links to will be known.
+        """
         self._handed_out.discard(request)
+        if meta.rank(request) is Rank.TARGET:
+            self._frontier.looked_into(self._crawl.host(request.url))
 
     def wait(self, host: str, seconds: float, interval: float | None = None) -> bool:
         """Let a host rest for ``seconds``; ``interval`` is its spacing. Tell whether it rests.
@@ -144,6 +156,16 @@ class Scheduler(BaseScheduler):
         """Hand out nothing above ``rank``, of one host or of all, until told otherwise."""
         self._frontier.restrict(rank, host)
         self._nudge()
+
+    def _free_hosts(self) -> None:
+        """Let hosts go on whose request has ended, in whatever way.
+
+        The engine asks for more after each; no signal tells of what a middleware denied.
+        """
+        for host, request in list(self._out.items()):
+            if request not in self._crawler.engine.downloader.active:
+                del self._out[host]
+                self._frontier.free(host)
 
     def _wake_at(self, moment: float | None, now: float) -> None:
         self._stop_timer()

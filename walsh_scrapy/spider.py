@@ -90,12 +90,12 @@ class SourcesSpider(Spider):
 
 
 def check_gates(settings: BaseSettings) -> None:
-    """Refuse to run without the add-on: these spiders speak under the contract's identity."""
+    """Raise BadSetting where nothing holds the gates in force: then nobody is asked anything."""
     addons = (load_object(path) for path in build_component_list(settings["ADDONS"]))
     if Addon not in addons or not Options.from_settings(settings).enabled:
         raise BadSetting(
-            "the gates are switched off by ADDONS or WALSH_ENABLED, and the spiders of this "
-            'project do not run without them; set ADDONS = {"walsh_scrapy.addon.Addon": 500}'
+            "the gates are switched off by ADDONS or WALSH_ENABLED, and nobody is asked anything "
+            'without them; set ADDONS = {"walsh_scrapy.addon.Addon": 500}'
         )
 
 

@@ -65,13 +65,16 @@ class Command(ScrapyCommand):
         from walsh_scrapy.crawl import Crawl
         from walsh_scrapy.options import BadSetting, Options
         from walsh_scrapy.report.mayfetch import Explainer
+        from walsh_scrapy.spider import check_gates
         from walsh_scrapy.state import State, StateError
 
         if not args:
             raise UsageError("which URL? Example: scrapy mayfetch https://blog.example/feed.xml")
         robots = None if opts.robots is None else _read(opts.robots)
+        settings = self.settings or Settings()
         try:
-            options = Options.from_settings(self.settings or Settings())
+            check_gates(settings)
+            options = Options.from_settings(settings)
             crawl = Crawl(options, State(options.state_url))
         except (BadSetting, StateError) as error:
             raise UsageError(str(error)) from None

@@ -10,6 +10,7 @@ from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 
 from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.report.answers import has_agenda
 from walsh_scrapy.report.counts import Counts
 from walsh_scrapy.scheduler import scheduler_of
 
@@ -51,10 +52,15 @@ class Progress:
             self._timer.stop()
 
     def _say(self) -> None:
-        counts = Counts.of(self._crawler.stats.get_stats())
+        stats = self._crawler.stats.get_stats()
+        if has_agenda(stats):
+            counts = Counts.of(stats)
+            done = f"{counts.done} of {counts.due} sources done, {counts.failed} failed"
+        else:
+            done = f"{stats.get('response_received_count', 0)} answers"
         scheduler = scheduler_of(self._crawler)
         waiting = f", {scheduler.waiting} requests wait for their hosts" if scheduler else ""
-        line = f"{counts.done} of {counts.due} sources done, {counts.failed} failed{waiting}"
+        line = f"{done}{waiting}"
         if line != self._said:
             logger.info("so far: %s", line)
         self._said = line

@@ -1,4 +1,4 @@
-"""At the end of a run, one summary: what became of each source, and how much was new."""
+"""At the end of a run, one summary: what became of the sources, or else of the requests."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 
+from walsh_scrapy.report.answers import answer_lines, has_agenda
 from walsh_scrapy.report.counts import Counts
 
 if TYPE_CHECKING:
@@ -32,5 +33,8 @@ class Summary:
 
     def spider_closed(self, reason: str) -> None:
         """Sum up."""
-        lines = "\n  ".join(Counts.of(self._stats.get_stats()).lines())
-        logger.info("run %s; sources:\n  %s", reason, lines)
+        stats = self._stats.get_stats()
+        by_source = has_agenda(stats)
+        lines = Counts.of(stats).lines() if by_source else answer_lines(stats)
+        what = "sources" if by_source else "requests"
+        logger.info("run %s; %s:\n  %s", reason, what, "\n  ".join(lines))

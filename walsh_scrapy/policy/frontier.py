@@ -34,22 +34,30 @@ class _Host(Generic[T]):
     open_to: int = Rank.TARGET  #: the highest rank that may be asked for now
     turn: int = 0  #: the number of the host's last change: heap entries with others are void
     is_awake: bool = False  #: its time has come; only a closed rank may keep it still
+    is_busy: bool = False  #: a request of it is out
+    hidden: float = 0.0  #: seconds of pacing that its first target may lead to
 
     def work(self) -> float:
-        """Return the seconds of pacing that this host's queue will cost."""
-        return len(self.queue) * self.interval
+        """Return the seconds of pacing that this host will cost, as far as anybody knows."""
+        return len(self.queue) * self.interval + self.hidden
 
 
 class Frontier(Generic[T]):
     """Waiting requests by host, with the hosts that are ready apart from those that wait.
 
-    Each operation costs the logarithm of the number of hosts, and a host that nothing more is
-    asked of is forgotten when its rest is over. ``intervals`` are the spacings of hosts known from
-    earlier; a host that is not among them is taken to want a second.
+    One request of a host is out at a time: the next goes after ``free``. Each operation costs the
+    logarithm of the number of hosts, and a host that nothing more is asked of is forgotten when its
+    rest is over. ``intervals`` are the spacings of hosts known from earlier; a host that is not
+    among them is taken to want a second. ``hidden`` is the work, in seconds, that a host may have
+    beyond what is queued until ``looked_into``: of a crawl that follows links
+    nobody knows it, and a host that is looked into last is waited for in the end.
     """
 
-    def __init__(self, intervals: Mapping[str, float] | None = None) -> None:
+    def __init__(
+        self, intervals: Mapping[str, float] | None = None, *, hidden: float = 0.0
+    ) -> None:
         self._intervals = dict(intervals or {})
+        self._hidden = hidden
         self._hosts: dict[str, _Host[T]] = {}
         self._ready: list[tuple[float, int, int, str]] = []  # most work first, then first come
         self._waiting: list[tuple[float, int, str]] = []  # soonest first
@@ -71,7 +79,7 @@ class Frontier(Generic[T]):
         self._place(host, record)
 
     def pop(self, now: float) -> tuple[str, T] | None:
-        """Take the next request that may go at ``now``, or None while every host waits."""
+        """Take the next request that may go at ``now``, or None if every host waits or is busy."""
         self._wake(now)
         while self._ready:
             _, _, turn, host = heapq.heappop(self._ready)
@@ -83,9 +91,21 @@ class Frontier(Generic[T]):
                 continue
             item = heapq.heappop(record.queue)[3]
             self._size -= 1
+            record.is_busy = True
             self._place(host, record)
             return host, item
         return None
+
+    def free(self, host: str) -> None:
+        """Let the next request of a host go: the one that was out has ended, whatever its end."""
+        record = self._hosts[host]
+        record.is_busy = False
+        self._place(host, record)
+
+    def looked_into(self, host: str) -> None:
+        """Take what is queued for a host for all its work: one of its targets is being read."""
+        if record := self._hosts.get(host):
+            record.hidden = 0.0
 
     def wait(self, host: str, ready_at: float, interval: float | None = None) -> None:
         """Let a host rest until ``ready_at``; ``interval`` is its spacing, for the order."""
@@ -122,7 +142,8 @@ class Frontier(Generic[T]):
 
     def _host(self, name: str) -> _Host[T]:
         if name not in self._hosts:
-            self._hosts[name] = _Host(interval=self._intervals.get(name, 1.0))
+            interval = self._intervals.get(name, 1.0)
+            self._hosts[name] = _Host(interval=interval, hidden=self._hidden)
         return self._hosts[name]
 
     def _is_open(self, record: _Host[T]) -> bool:
@@ -134,6 +155,8 @@ class Frontier(Generic[T]):
         self._awake -= record.is_awake
         record.is_awake = False
         self._closed.pop(host, None)
+        if record.is_busy:
+            return
         heap = self._waiting if record.queue else self._idle
         heapq.heappush(heap, (record.ready_at, record.turn, host))
 

@@ -72,6 +72,12 @@ class ScopeMiddleware:
     @cached_property
     def _declared(self) -> frozenset[str]:
         sources = getattr(self._crawler.spider, "sources", ())
+        if not sources and not self._crawl.options.is_walsh_research:
+            logger.warning(
+                "%s has no declared sources, so it may ask for nothing (R6); "
+                'a bot of its own identity that follows links sets WALSH_SCOPE = "any"',
+                self._crawler.spider,
+            )
         return frozenset(url for source in sources for url in declared_urls(source))
 
     def _is_declared(self, request: Request) -> bool:

@@ -1,18 +1,22 @@
-"""A loopback web and what tests need to judge a crawl by its server's log."""
+"""A loopback web and what tests need to judge a crawl by its server's log.
 
-from walsh_scrapy.testing.clock import FakeClock
-from walsh_scrapy.testing.crawl import CrawlResult, run_crawl, start_crawl, write_sources
-from walsh_scrapy.testing.politeness import assert_polite, violations
-from walsh_scrapy.testing.web import (
-    Certificate,
-    Fault,
-    Hit,
-    LoopbackWeb,
-    Reply,
-    Site,
-    load_log,
-    redirect,
-)
+Each name is imported when it is first asked for: pytest loads the plugin of this package at every
+start, in projects that do not use it too.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from walsh_scrapy.testing.certificates import Certificate
+    from walsh_scrapy.testing.clock import FakeClock
+    from walsh_scrapy.testing.crawl import CrawlResult, run_crawl, start_crawl
+    from walsh_scrapy.testing.hit import Hit, load_log
+    from walsh_scrapy.testing.politeness import assert_polite, violations
+    from walsh_scrapy.testing.reply import Fault, Reply, redirect
+    from walsh_scrapy.testing.site import Site
+    from walsh_scrapy.testing.sources import write_sources
+    from walsh_scrapy.testing.web import LoopbackWeb
 
 __all__ = [
     "Certificate",
@@ -31,3 +35,27 @@ __all__ = [
     "violations",
     "write_sources",
 ]
+
+_HOMES = {
+    "Certificate": "certificates",
+    "CrawlResult": "crawl",
+    "FakeClock": "clock",
+    "Fault": "reply",
+    "Hit": "hit",
+    "LoopbackWeb": "web",
+    "Reply": "reply",
+    "Site": "site",
+    "assert_polite": "politeness",
+    "load_log": "hit",
+    "redirect": "reply",
+    "run_crawl": "crawl",
+    "start_crawl": "crawl",
+    "violations": "politeness",
+    "write_sources": "sources",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -4,21 +4,25 @@ def test_blog(loopback_web, crawl):
     web = loopback_web(Site("blog.example", pages={"/feed.xml": rss("Blog", [Post("One")])}))
     result = crawl(web, sources=["http://blog.example/feed.xml"])
     assert_polite(result.log)
+
+Where the package is installed pytest loads this module at each start: what a fixture needs is
+imported when a test asks for it.
 """
 
-from collections.abc import Callable, Iterator
+from __future__ import annotations
+
 from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from walsh_scrapy.testing.clock import FakeClock
-from walsh_scrapy.testing.crawl import Crawl, CrawlResult, run_crawl, start_crawl
-from walsh_scrapy.testing.web import LoopbackWeb, Site
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
-#: Starts a web of these sites; it is closed at the end of the test.
-WebFactory = Callable[..., LoopbackWeb]
+    from walsh_scrapy.testing.clock import FakeClock
+    from walsh_scrapy.testing.crawl import Crawl, CrawlResult
+    from walsh_scrapy.testing.web import LoopbackWeb, Site
 
 
 class CrawlFactory:
@@ -31,17 +35,23 @@ class CrawlFactory:
 
     def __call__(self, web: LoopbackWeb, spider: str = "feeds", **options: Any) -> CrawlResult:  # noqa: ANN401
         """Run a crawl to its end: `walsh_scrapy.testing.crawl.run_crawl`."""
+        from walsh_scrapy.testing.crawl import run_crawl
+
         return run_crawl(web, spider, **self._defaults | options)
 
     def start(self, web: LoopbackWeb, spider: str = "feeds", **options: Any) -> Crawl:  # noqa: ANN401
         """Start a crawl, which is killed at the end of the test at the latest."""
+        from walsh_scrapy.testing.crawl import start_crawl
+
         crawl = start_crawl(web, spider, **self._defaults | options)
         return self._running.enter_context(crawl)
 
 
 @pytest.fixture
-def loopback_web() -> Iterator[WebFactory]:
-    """Return a function from sites to a web that serves them."""
+def loopback_web() -> Iterator[Callable[..., LoopbackWeb]]:
+    """Return a function from sites to a web that serves them until the end of the test."""
+    from walsh_scrapy.testing.web import LoopbackWeb
+
     with ExitStack() as stack:
 
         def make(*sites: Site) -> LoopbackWeb:
@@ -60,4 +70,6 @@ def crawl(tmp_path: Path, pytestconfig: pytest.Config) -> Iterator[CrawlFactory]
 @pytest.fixture
 def fake_clock() -> FakeClock:
     """Return a clock that stands at the beginning of 2026 until it is moved."""
+    from walsh_scrapy.testing.clock import FakeClock
+
     return FakeClock()

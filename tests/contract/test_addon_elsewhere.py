@@ -1,0 +1,145 @@
+"""The wheel in a project of somebody else's: `pip install`, one ADDONS line, its own identity."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.contract.conftest import paths
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.web import Reply, Site
+
+USER_AGENT = "Mozilla/5.0 (compatible; Example-Bot/1.0; +http://bot.example/)"
+#: What they wrote: settings, spider, pipeline and tests of their own.
+THEIRS = Path(__file__).parent.parent / "elsewhere"
+
+
+class Elsewhere:
+    """A fresh environment with the wheel, and a project that Scrapy made in it."""
+
+    def __init__(self, folder, root):
+        self.folder, self.project = folder, folder
+        self.wheel = self._built(root)
+        self.python = self._environment()
+        self.scrapy("startproject", "theirs")
+        self.project = folder / "theirs"
+        package = self.project / "theirs"
+        with (package / "settings.py").open("a") as settings:
+            settings.write((THEIRS / "settings.py").read_text())
+        shutil.copy(THEIRS / "pipelines.py", package)
+        shutil.copy(THEIRS / "pages.py", package / "spiders")
+        (self.project / "tests").mkdir()
+        shutil.copy(THEIRS / "their_tests.py", self.project / "tests" / "test_pages.py")
+
+    def _built(self, root):
+        folder = self.folder / "wheel"
+        self._pip("wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", folder, root)
+        (wheel,) = folder.glob("*.whl")
+        return wheel
+
+    def _environment(self):
+        """An environment with the wheel; what the wheel needs comes from ours, by its path alone.
+
+        So an editable install of ours is not followed.
+        """
+        venv.create(self.folder / "venv")
+        (python,) = (self.folder / "venv").glob("*/python")
+        told = self.run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))")
+        outer = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+        (Path(told.stdout.strip()) / "outer.pth").write_text("\n".join(outer))
+        self._pip("--python", python, "install", "--no-index", "--no-deps", self.wheel)
+        return python
+
+    def scrapy(self, *arguments, cwd=None, web=None):
+        return self.run(self.python, "-m", "scrapy", *arguments, cwd=cwd, web=web)
+
+    def run(self, *command, cwd=None, web=None):
+        kept = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+        return subprocess.run(
+            [str(part) for part in command],
+            cwd=cwd or self.project,
+            env=kept | (web.environment if web else {}),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def _pip(self, *arguments):
+        done = self.run(sys.executable, "-m", "pip", "-q", *arguments, cwd=self.folder)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory, pytestconfig):
+    return Elsewhere(tmp_path_factory.mktemp("elsewhere"), pytestconfig.rootpath)
+
+
+def test_the_wheel_holds_the_package_and_its_data(elsewhere):
+    names = zipfile.ZipFile(elsewhere.wheel).namelist()
+    assert {name.split("/")[0] for name in names} == {
+        "walsh_scrapy",
+        "walsh_scrapy-0.1.0.dist-info",
+    }
+    data = {
+        "walsh_scrapy/entry.schema.json",
+        "walsh_scrapy/policy/blocklist.schema.json",
+        "walsh_scrapy/py.typed",
+        "walsh_scrapy-0.1.0.dist-info/licenses/LICENSE",
+    }
+    assert data <= set(names)
+    assert not [name for name in names if "/test_" in name or "/tests/" in name]
+
+
+def test_their_own_tests_judge_their_own_crawl(elsewhere):
+    result = elsewhere.run(elsewhere.python, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "2 passed" in result.stdout
+
+
+def test_their_exports_and_our_commands_beside_each_other(elsewhere, loopback_web):
+    title = Reply('<title>A</title><a href="/1">1</a>', content_type="text/html")
+    robots = "User-agent: *\nDisallow: /private/\n"
+    web = loopback_web(Site("a.example", robots, {"/": title, "/1": title}))
+    crawled = elsewhere.scrapy("crawl", "pages", web=web)
+    assert crawled.returncode == 0, crawled.stderr
+    assert_polite(web.log, serial=False, user_agent=USER_AGENT)
+    exported = elsewhere.project / "pages.jsonl"
+    (item,) = map(json.loads, exported.read_text().splitlines())
+    assert item == {"url": "http://a.example/1", "title": "A", "stamp": "theirs"}
+    asked = elsewhere.scrapy("mayfetch", "http://a.example/private/", web=web)
+    assert asked.returncode == 1, asked.stderr
+    assert "Disallow: /private/" in asked.stdout
+    found = elsewhere.scrapy("discover", "http://a.example/", web=web)
+    assert "nothing" in found.stdout, found.stderr
+    assert exported.read_text(), "a question replaces no export"
+    assert paths(web.log).count("a.example/robots.txt") == 1, "one state for all of them"
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        (["sources"], "sources.toml"),
+        (["export", "-o", "entries.jsonl"], "0 entries"),
+        (["export", "-o", "sources.opml"], "sources.toml"),
+        (["demo"], "Unknown command: demo"),
+    ],
+)
+def test_a_command_that_has_nothing_to_say_ends_with_a_line(elsewhere, command, line):
+    ended = elsewhere.scrapy(*command)
+    assert line in ended.stdout + ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_outside_of_a_project_nobody_is_asked(elsewhere):
+    ended = elsewhere.scrapy("mayfetch", "http://a.example/", cwd=elsewhere.folder)
+    assert ended.returncode == 2
+    assert "walsh_scrapy.addon.Addon" in ended.stderr
+    assert not (elsewhere.folder / ".scrapy").exists()

@@ -1,0 +1,30 @@
+"""What a gate kept from a spider is told in the log, as Scrapy tells of what robots.txt forbids."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from walsh_scrapy import meta
+from walsh_scrapy.exceptions import Denied, RequestDeferred
+
+if TYPE_CHECKING:
+    from scrapy import Request
+
+logger = logging.getLogger(__name__)
+
+
+class DenialsMiddleware:
+    """Logs each end that Scrapy itself passes over, since it is an IgnoreRequest (order 5).
+
+    What is asked for a declared source has its line in the record, and in the log with it.
+    """
+
+    async def process_exception(self, request: Request, exception: Exception) -> None:
+        """Say which gate spoke, and why; a request that is put off is worth more than debugging."""
+        if meta.source(request) is not None:
+            return
+        if isinstance(exception, Denied):
+            logger.debug("%s is denied by %s: %s", request.url, exception.gate, exception.reason)
+        elif isinstance(exception, RequestDeferred):
+            logger.info("%s is not asked for in this run: %s", request.url, exception)
