@@ -3,6 +3,7 @@
 import contextlib
 import math
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,23 @@ def test_entries_come_by_the_time_they_were_seen_then_by_key(state):
     assert keys(state, sources=(OTHER,)) == ["y", "a"]
     assert keys(state, sources=(FEED, OTHER), kind="llms") == ["a"]
     assert keys(state, since=301.0) == []
+
+
+def test_crawls_that_find_the_same_entries_in_another_order_wait_for_each_other(postgresql_url):
+    """With rows locked in the order of each document two of four such crawls block each other."""
+    State(postgresql_url).close()
+
+    def crawl(number):
+        with contextlib.closing(State(postgresql_url)) as state:
+            new = 0
+            for document in range(10):
+                found = [entry(f"{document}-{post}") for post in range(300)]
+                ordered = found[::-1] if number % 2 else found
+                new += len(state.sources.commit(source(f"http://{number}.example/"), ordered))
+            return new
+
+    with ThreadPoolExecutor(4) as crawls:
+        assert sum(crawls.map(crawl, range(4))) == 10 * 300
 
 
 def test_a_snapshot_is_of_one_moment_and_keeps_no_writer_waiting(url, state):

@@ -115,9 +115,14 @@ _KNOWN: Final = select(entries.c.key, entries.c.full_key).where(
 
 
 def write_unseen(connection: Connection, found: Sequence[EntryRecord]) -> frozenset[str]:
-    """Write the entries that were seen under neither of their keys; return the keys of these."""
+    """Write the entries that were seen under neither of their keys; return the keys of these.
+
+    In the order of their keys: of two transactions that write the same ones at once, one waits for
+    the other, and neither for what the other waits for.
+    """
     known = _known(connection, found)
     unseen = [entry for entry in found if known.isdisjoint((entry.key, entry.full_key))]
+    unseen.sort(key=lambda entry: entry.key)
     return insert_new(connection, entries, [row_of(entry) for entry in unseen])
 
 
