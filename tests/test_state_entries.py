@@ -56,12 +56,12 @@ def test_crawls_that_find_the_same_entries_in_another_order_wait_for_each_other(
     State(postgresql_url).close()
 
     def crawl(number):
+        url, new = f"http://{number}.example/", 0
         with contextlib.closing(State(postgresql_url)) as state:
-            new = 0
             for document in range(10):
-                found = [entry(f"{document}-{post}") for post in range(300)]
+                found = [entry(f"{document}-{post}", url) for post in range(300)]
                 ordered = found[::-1] if number % 2 else found
-                new += len(state.sources.commit(source(f"http://{number}.example/"), ordered))
+                new += len(state.sources.commit(source(url), ordered))
             return new
 
     with ThreadPoolExecutor(4) as crawls:
