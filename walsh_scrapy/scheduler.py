@@ -15,6 +15,7 @@ from scrapy.utils.misc import build_from_crawler, load_object
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl, end_crawl
 from walsh_scrapy.exceptions import Denied
+from walsh_scrapy.jobs import Job
 from walsh_scrapy.policy.frontier import Frontier, Rank
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ ENOUGH = 2000
 class Scheduler(BaseScheduler):
     """Keeps waiting requests by host, and sleeps exactly until the next host is due.
 
-    Requests live in memory: what a run leaves behind is still due, and the next run asks for it.
+    Requests live in memory. What a run leaves behind of its sources is still due, and the next
+    run asks for it; what else is left is kept if the crawl has a ``JOBDIR``.
     """
 
     def __init__(self, crawler: Crawler, dupefilter: BaseDupeFilter) -> None:
@@ -47,6 +49,7 @@ class Scheduler(BaseScheduler):
         self._frontier: Frontier[Request] = Frontier(
             self._crawl.intervals, hidden=math.inf if follows_links else 0.0
         )
+        self._job = Job(crawler)
         self._room = asyncio.Event()
         self._handed_out: WeakSet[Request] = WeakSet()
         self._out: dict[str, Request] = {}  # by host; one of each at most
@@ -64,12 +67,15 @@ class Scheduler(BaseScheduler):
         return scheduler
 
     def open(self, spider: Spider) -> Deferred[None] | None:  # noqa: ARG002 - Scrapy's interface
-        """Open the duplicate filter."""
+        """Open the duplicate filter, and take up what the last start of the job left."""
+        for request in self._job.left():
+            self.put_back(request)
         return self._dupefilter.open()
 
     def close(self, reason: str) -> Deferred[None] | None:
-        """Forget the timer; requests still waiting are due in the next run."""
+        """Forget the timer, and leave what still waits to the next start of the job."""
         self._stop_timer()
+        self._job.leave(self._frontier)
         return self._dupefilter.close(reason)
 
     def has_pending_requests(self) -> bool:
