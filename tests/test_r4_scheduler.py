@@ -63,6 +63,15 @@ def test_hosts_that_rest_keep_nothing_out(scheduler):
     asyncio.run(scenario())
 
 
+def test_what_a_gate_sends_back_is_no_duplicate_and_stays_subject_to_every_filter(scheduler):
+    assert scheduler.enqueue_request(Request("http://a.example/"))
+    sent_back = scheduler.again(scheduler.next_request())
+    assert scheduler.enqueue_request(sent_back)
+    assert not sent_back.dont_filter
+    assert not scheduler.enqueue_request(Request("http://a.example/"))
+    assert scheduler.waiting == 1
+
+
 class Pages(Spider):
     name = "pages"
 

@@ -53,6 +53,7 @@ class Scheduler(BaseScheduler):
         self._room = asyncio.Event()
         self._handed_out: WeakSet[Request] = WeakSet()
         self._out: dict[str, Request] = {}  # by host; one of each at most
+        self._returned: WeakSet[Request] = WeakSet()
         self._timer: CallLaterResult | None = None
 
     @classmethod
@@ -89,7 +90,9 @@ class Scheduler(BaseScheduler):
 
     def enqueue_request(self, request: Request) -> bool:
         """Take a request, unless the duplicate filter has seen it."""
-        if not request.dont_filter and self._dupefilter.request_seen(request):
+        if request in self._returned:
+            self._returned.discard(request)
+        elif not request.dont_filter and self._dupefilter.request_seen(request):
             if self._crawler.spider is not None:
                 self._dupefilter.log(request, self._crawler.spider)
             return False
@@ -128,6 +131,15 @@ class Scheduler(BaseScheduler):
         # What goes wrong in a spider's start() has no response.
         if response is not None and meta.rank(meta.asked_by(response)) is not Rank.TARGET:
             end_crawl(self._crawler, "gate_failed")
+
+    def again(self, request: Request) -> Request:
+        """Return the copy by which a gate sends a request back to wait, past the duplicate filter.
+
+        Not by ``dont_filter``: a redirect would inherit it, and with it the way past all filters.
+        """
+        copy = request.copy()
+        self._returned.add(copy)
+        return copy
 
     def put_back(self, request: Request) -> None:
         """Keep a request until its host's turn comes (again), past the duplicate filter."""

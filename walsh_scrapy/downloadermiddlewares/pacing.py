@@ -51,7 +51,7 @@ class PacingMiddleware:
             scheduler = scheduler_of(self._crawler)
             if scheduler is not None and scheduler.came_from_here(request):
                 scheduler.wait(host, wait)
-                return request.replace(dont_filter=True)
+                return scheduler.again(request)
             # Fetched from within another part of Scrapy, which knows no "later".
             await sleep(wait)
         self._out[request] = self._crawl.ticks()

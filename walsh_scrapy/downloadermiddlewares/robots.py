@@ -120,6 +120,7 @@ class RobotsMiddleware:
             raise RequestDeferred(now + wait, f"{host} opens in {format_seconds(wait)}")
         if scheduler := scheduler_of(self._crawler):
             scheduler.wait(host, wait)
+            return scheduler.again(request)
         return request.replace(dont_filter=True)
 
     def _send_for(self, origin: str, request: Request) -> Request:
