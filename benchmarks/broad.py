@@ -73,9 +73,9 @@ def workloads() -> tuple[Workload, ...]:
             {f"h{n}.example": (1.0 + n % 3, [0.02] * (1 + n * 7 % 12)) for n in range(HOSTS)},
         ),
         Workload(
-            f"{HOSTS} hosts of 6 pages that take 0.2 to 0.9 s each",
+            f"{HOSTS} hosts of 12 pages that take 0.2 to 0.9 s each",
             {
-                f"h{n}.example": (1.0, [0.2 + (n + page) % 8 / 10 for page in range(6)])
+                f"h{n}.example": (1.0, [0.2 + (n + page) % 8 / 10 for page in range(12)])
                 for n in range(HOSTS)
             },
         ),

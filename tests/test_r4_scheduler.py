@@ -3,11 +3,14 @@
 import asyncio
 
 import pytest
-from scrapy import Request
+from scrapy import Request, Spider
 from scrapy.utils.test import get_crawler
 
+from walsh_scrapy import meta
 from walsh_scrapy import scheduler as module
+from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.scheduler import Scheduler
+from walsh_scrapy.sources import Source
 
 
 @pytest.fixture
@@ -58,3 +61,60 @@ def test_hosts_that_rest_keep_nothing_out(scheduler):
         assert await has_room(scheduler)
 
     asyncio.run(scenario())
+
+
+def test_what_a_gate_sends_back_is_no_duplicate_and_stays_subject_to_every_filter(scheduler):
+    assert scheduler.enqueue_request(Request("http://a.example/"))
+    sent_back = scheduler.again(scheduler.next_request())
+    assert scheduler.enqueue_request(sent_back)
+    assert not sent_back.dont_filter
+    assert not scheduler.enqueue_request(Request("http://a.example/"))
+    assert scheduler.waiting == 1
+
+
+class Pages(Spider):
+    name = "pages"
+
+    def parse_page(self, response):
+        """A callback by name."""
+
+
+def test_what_a_stopped_crawl_leaves_is_taken_up_at_the_next_start_of_its_job(tmp_path, caplog):
+    settings = {
+        "WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3",
+        "JOBDIR": str(tmp_path / "job"),
+    }
+
+    def started():
+        crawler = get_crawler(Pages, settings_dict=settings)
+        crawler.spider = crawler._create_spider()
+        scheduler = Scheduler.from_crawler(crawler)
+        scheduler.open(crawler.spider)
+        return crawler.spider, scheduler
+
+    spider, first = started()
+    page = {"callback": spider.parse_page, "meta": {"depth": 2}}
+    urls = ["http://a.example/1", "http://a.example/2", "http://b.example/"]
+    for request in (
+        *(Request(url, **page) for url in urls),
+        Request("http://c.example/", callback=lambda response: None),
+        Request("http://d.example/robots.txt", meta={meta.RANK: Rank.ROBOTS}),
+        Request("http://e.example/", meta={meta.SOURCE: Source("http://e.example/")}),
+    ):
+        assert first.enqueue_request(request)
+    first.close("shutdown")
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "http://c.example/" in caplog.text
+
+    spider, second = started()
+    left = list(second._frontier)
+    assert [request.url for request in left] == urls
+    assert all(request.callback == spider.parse_page for request in left)
+    assert all(request.meta == {"depth": 2} for request in left)
+    assert not second.enqueue_request(Request(urls[1])), "known since the first start"
+    assert second.next_request().url == urls[0]
+    second.close("shutdown")
+
+    _, third = started()
+    assert third.waiting == 2, "what was handed out is not left again"
+    third.close("shutdown")

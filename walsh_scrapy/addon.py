@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: Scrapy's default. It is installed before an add-on could set it.
+REACTOR: Final = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
 #: Above the command line (40): the contract's MUSTs are nobody's to set aside.
 FORCED: Final = 100
 
@@ -103,6 +105,19 @@ class Addon:
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the add-on for one crawler."""
         return cls(crawler)
+
+    @classmethod
+    def update_pre_crawler_settings(cls, settings: BaseSettings) -> None:
+        """End the process with one line if the gates and the scheduler could not wait in it."""
+        is_asyncio = settings["TWISTED_REACTOR"] == REACTOR
+        if is_asyncio and settings.getbool("TWISTED_REACTOR_ENABLED"):
+            return
+        if settings.getbool("WALSH_ENABLED", default=True):
+            error = BadSetting(
+                f"TWISTED_REACTOR has to be {REACTOR!r}, Scrapy's default, and "
+                "TWISTED_REACTOR_ENABLED True"
+            )
+            refuse_to_start(error, log_file=None)
 
     def update_settings(self, settings: Settings) -> None:
         """Force what the contract demands, and log each value that was set otherwise.

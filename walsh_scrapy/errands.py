@@ -72,7 +72,7 @@ class Errands:
         errand = self._under_way.get(key)
         if scheduler is not None and scheduler.came_from_here(request):
             if errand is not None:
-                return request.replace(dont_filter=True)
+                return scheduler.again(request)
             scheduler.put_back(request)
             return self._scheduled(self._begin(key, host, flow()))
         if errand is not None and errand.fetching is None:

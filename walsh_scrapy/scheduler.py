@@ -14,6 +14,7 @@ from scrapy.utils.misc import build_from_crawler, load_object
 
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl, end_crawl
+from walsh_scrapy.jobs import Job
 from walsh_scrapy.policy.frontier import Frontier, Rank
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ ENOUGH = 2000
 class Scheduler(BaseScheduler):
     """Keeps waiting requests by host, and sleeps exactly until the next host is due.
 
-    Requests live in memory: what a run leaves behind is still due, and the next run asks for it.
+    Requests live in memory. What a run leaves behind of its sources is still due, and the next
+    run asks for it; what else is left is kept if the crawl has a ``JOBDIR``.
     """
 
     def __init__(self, crawler: Crawler, dupefilter: BaseDupeFilter) -> None:
@@ -46,9 +48,11 @@ class Scheduler(BaseScheduler):
         self._frontier: Frontier[Request] = Frontier(
             self._crawl.intervals, hidden=math.inf if follows_links else 0.0
         )
+        self._job = Job(crawler)
         self._room = asyncio.Event()
         self._handed_out: WeakSet[Request] = WeakSet()
         self._out: dict[str, Request] = {}  # by host; one of each at most
+        self._returned: WeakSet[Request] = WeakSet()
         self._timer: CallLaterResult | None = None
 
     @classmethod
@@ -63,12 +67,15 @@ class Scheduler(BaseScheduler):
         return scheduler
 
     def open(self, spider: Spider) -> Deferred[None] | None:  # noqa: ARG002 - Scrapy's interface
-        """Open the duplicate filter."""
+        """Open the duplicate filter, and take up what the last start of the job left."""
+        for request in self._job.left():
+            self.put_back(request)
         return self._dupefilter.open()
 
     def close(self, reason: str) -> Deferred[None] | None:
-        """Forget the timer; requests still waiting are due in the next run."""
+        """Forget the timer, and leave what still waits to the next start of the job."""
         self._stop_timer()
+        self._job.leave(self._frontier)
         return self._dupefilter.close(reason)
 
     def has_pending_requests(self) -> bool:
@@ -82,7 +89,9 @@ class Scheduler(BaseScheduler):
 
     def enqueue_request(self, request: Request) -> bool:
         """Take a request, unless the duplicate filter has seen it."""
-        if not request.dont_filter and self._dupefilter.request_seen(request):
+        if request in self._returned:
+            self._returned.discard(request)
+        elif not request.dont_filter and self._dupefilter.request_seen(request):
             if self._crawler.spider is not None:
                 self._dupefilter.log(request, self._crawler.spider)
             return False
@@ -118,6 +127,15 @@ class Scheduler(BaseScheduler):
         # What goes wrong in a spider's start() has no response.
         if response is not None and meta.rank(meta.asked_by(response)) is not Rank.TARGET:
             end_crawl(self._crawler, "gate_failed")
+
+    def again(self, request: Request) -> Request:
+        """Return the copy by which a gate sends a request back to wait, past the duplicate filter.
+
+        Not by ``dont_filter``: a redirect would inherit it, and with it the way past all filters.
+        """
+        copy = request.copy()
+        self._returned.add(copy)
+        return copy
 
     def put_back(self, request: Request) -> None:
         """Keep a request until its host's turn comes (again), past the duplicate filter."""

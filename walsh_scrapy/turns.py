@@ -49,7 +49,7 @@ class Turns:
                 return None
             self._check(host, wait)
             scheduler.wait(host, wait)
-            return request.replace(dont_filter=True)
+            return scheduler.again(request)
         line = self._lines.setdefault(host, asyncio.Lock())
         async with line:
             while wait := await ask():

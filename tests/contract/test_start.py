@@ -54,6 +54,8 @@ def test_a_wrong_sources_file(loopback_web, crawl, tmp_path, name, text, words):
         ("DOWNLOAD_TIMEOUT", "-5", ["DOWNLOAD_TIMEOUT", "at least 0"]),
         ("WALSH_MAX_RETRIES", "1_0", ["whole number"]),
         ("ADDONS", "{}", ["walsh_scrapy.addon.Addon"]),
+        ("TWISTED_REACTOR", "twisted.internet.selectreactor.SelectReactor", ["asyncioreactor"]),
+        ("TWISTED_REACTOR_ENABLED", "False", ["True"]),
         ("WALSH_ENABLED", "0", ["ADDONS"]),
         ("WALSH_STATE_URL", "mysterydb://x/y", ["WALSH_STATE_URL"]),
         ("WALSH_STATE_URL", "sqlite:////proc/nowhere/state.sqlite3", ["/proc/nowhere"]),

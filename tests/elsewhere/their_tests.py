@@ -37,7 +37,7 @@ def blocklist(domain):
 
 def test_a_crawl_that_follows_links_over_many_hosts_at_once(loopback_web, crawl):
     assert walsh_scrapy.__file__.startswith(sys.prefix), "the wheel's own copy"
-    others = ["http://b.example/", "http://busy.example/", "http://moved.example/"]
+    others = [f"http://{name}.example/" for name in ("b", "busy", "moved", "once")]
     never = ["http://www.listed.example/", "http://elsewhere.test/", "http://away.example/"]
     web = loopback_web(
         Site(
@@ -63,6 +63,7 @@ def test_a_crawl_that_follows_links_over_many_hosts_at_once(loopback_web, crawl)
                 "/": [Reply("later", 429, headers={"Retry-After": "2"}), page()],
             },
         ),
+        Site("once.example", "User-agent: *\nCrawl-delay: 5000\n", {"/": page()}),
         Site("moved.example", slowly(""), {"/": redirect("http://b.example/2")}),
         Site("away.example", slowly(""), {"/": redirect("http://elsewhere.test/")}),
         Site("elsewhere.test", "", {"/": page()}),
@@ -91,13 +92,17 @@ def test_a_crawl_that_follows_links_over_many_hosts_at_once(loopback_web, crawl)
         "http://busy.example/": None,
         "http://a.example/missing": "HttpError",
         "http://a.example/private/x": "Denied",
+        "http://once.example/": "RequestDeferred",
         "http://www.listed.example/": "Denied",
     }
     assert {item["stamp"] for item in result.items} == {"theirs"}
     for line in (
         "http://a.example/private/x is denied by robots: line 2 of robots.txt",
+        "http://once.example/ is not asked for in this run: once.example may not be asked before",
         "DOWNLOAD_HANDLERS: https at scrapy.core.downloader.handlers.http11",
         "denied            2   1 by blocklist, 1 by robots",
+        "deferred          1",
+        "asked again       1",
     ):
         assert line in result.stderr
 

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 T = TypeVar("T")
 
@@ -49,8 +49,8 @@ class Frontier(Generic[T]):
     logarithm of the number of hosts, and a host that nothing more is asked of is forgotten when its
     rest is over. ``intervals`` are the spacings of hosts known from earlier; a host that is not
     among them is taken to want a second. ``hidden`` is the work, in seconds, that a host may have
-    beyond what is queued until ``looked_into``: of a crawl that follows links
-    nobody knows it, and a host that is looked into last is waited for in the end.
+    beyond what is queued, until it was ``looked_into``: of a crawl that follows links nobody knows
+    it, and a host that is looked into last is waited for in the end.
     """
 
     def __init__(
@@ -70,6 +70,10 @@ class Frontier(Generic[T]):
 
     def __len__(self) -> int:
         return self._size
+
+    def __iter__(self) -> Iterator[T]:
+        """Go through what waits, host by host, each in its own order."""
+        return (entry[3] for record in self._hosts.values() for entry in sorted(record.queue))
 
     def push(self, host: str, item: T, rank: Rank = Rank.TARGET, priority: int = 0) -> None:
         """Add a request; of one host, lower ranks, then higher priorities, then older ones go."""
