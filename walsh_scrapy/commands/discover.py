@@ -5,10 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from scrapy.commands import ScrapyCommand
-from scrapy.settings import Settings
-
 from walsh_scrapy.commands.endings import one_line, wrong_call
+from walsh_scrapy.questions import Question
 
 if TYPE_CHECKING:
     import argparse
@@ -17,19 +15,12 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl import Crawl
     from walsh_scrapy.findings import Finding
 
-#: Somebody waits for the answer (seconds): a host that wants more is answered with "when".
-LONGEST_WAIT = 60
-_EXAMPLE = "Example: scrapy discover https://docs.example/"
 
-
-class Command(ScrapyCommand):
+class Command(Question):
     """Asks as a crawl would, through the same gates, and declares nothing."""
 
-    requires_project = True
-
-    def syntax(self) -> str:
-        """Return what follows the command's name."""
-        return "[options] URL [URL ...]"
+    longest_wait = 60
+    example = "scrapy discover https://docs.example/"
 
     def short_desc(self) -> str:
         """Return the line that ``scrapy`` lists."""
@@ -52,50 +43,24 @@ class Command(ScrapyCommand):
         super().add_options(parser)
         parser.add_argument("--json", action="store_true", help="print one JSON array")
 
-    def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
-        """Keep the log to what is worth a line beside the findings."""
-        super().process_options(args, opts)
-        if self.settings is not None:
-            self.settings.set("WALSH_MAX_WAIT", LONGEST_WAIT, priority="command")
-            if opts.loglevel is None:
-                self.settings.set("LOG_LEVEL", "WARNING", priority="cmdline")
-
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Check the call, ask, and print what was found."""
-        from walsh_scrapy.crawl import Crawl
+        from walsh_scrapy.discovery import DiscoverySpider
         from walsh_scrapy.findings import findings_for
-        from walsh_scrapy.options import BadSetting, Options
         from walsh_scrapy.sources import SourcesError
-        from walsh_scrapy.spider import check_gates
-        from walsh_scrapy.state import State, StateError
 
-        if not args:
-            wrong_call(f"which URL? {_EXAMPLE}")
-        for word in args:
-            if word.startswith("-"):
-                wrong_call(f"there is no option {word}; see scrapy discover --help")
-        settings = self.settings or Settings()
+        self.check_call(args)
         with one_line():
             try:
                 findings = findings_for(args)
-                check_gates(settings)
-                options = Options.from_settings(settings)
-                crawl = Crawl(options, State(options.state_url))
-            except (BadSetting, SourcesError, StateError) as error:
+            except SourcesError as error:
                 wrong_call(str(error))
-            self._ask(findings)
+            crawl = self.opened()
+            if sys.stderr.isatty():
+                print("asking, each host at its own pace ...", file=sys.stderr)
+            self.ask(DiscoverySpider, findings=findings)
             _print(_lines(findings, crawl, as_json=opts.json))
-        verdicts = {finding.is_usable for finding in findings}
-        self.exitcode = 1 if False in verdicts else 2 if None in verdicts else 0
-
-    def _ask(self, findings: Sequence[Finding]) -> None:
-        from walsh_scrapy.discovery import DiscoverySpider
-
-        if sys.stderr.isatty():
-            print("asking, each host at its own pace ...", file=sys.stderr)
-        if self.crawler_process is not None:
-            self.crawler_process.crawl(DiscoverySpider, findings=findings)
-            self.crawler_process.start()
+        self.conclude(finding.is_usable for finding in findings)
 
 
 def _lines(findings: Sequence[Finding], crawl: Crawl, *, as_json: bool) -> Iterable[str]:

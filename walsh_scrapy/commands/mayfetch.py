@@ -7,25 +7,18 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scrapy.commands import ScrapyCommand
-from scrapy.exceptions import UsageError
-from scrapy.settings import Settings
+from walsh_scrapy.commands.endings import one_line, wrong_call
+from walsh_scrapy.questions import Question
 
 if TYPE_CHECKING:
     import argparse
 
-#: A question is not worth a long wait (seconds): what must rest longer is answered with "when".
-LONGEST_WAIT = 30
 
-
-class Command(ScrapyCommand):
+class Command(Question):
     """Answers as a crawl would decide: through the same gates, taking the same slots."""
 
-    requires_project = True
-
-    def syntax(self) -> str:
-        """Return what follows the command's name."""
-        return "[options] URL [URL ...]"
+    longest_wait = 30
+    example = "scrapy mayfetch https://blog.example/feed.xml"
 
     def short_desc(self) -> str:
         """Return the line that ``scrapy`` lists."""
@@ -52,55 +45,29 @@ class Command(ScrapyCommand):
             "--robots", metavar="FILE", help="try this robots.txt instead ('-' for standard input)"
         )
 
-    def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
-        """Keep the log to what is worth a line beside the answers."""
-        super().process_options(args, opts)
-        if self.settings is not None:
-            self.settings.set("WALSH_MAX_WAIT", LONGEST_WAIT, priority="command")
-            if opts.loglevel is None:
-                self.settings.set("LOG_LEVEL", "WARNING", priority="cmdline")
-
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Ask the gates, then answer from what the state has learned."""
-        from walsh_scrapy.crawl import Crawl
-        from walsh_scrapy.options import BadSetting, Options
-        from walsh_scrapy.report.mayfetch import Explainer
-        from walsh_scrapy.spider import check_gates
-        from walsh_scrapy.state import State, StateError
-
-        if not args:
-            raise UsageError("which URL? Example: scrapy mayfetch https://blog.example/feed.xml")
-        robots = None if opts.robots is None else _read(opts.robots)
-        settings = self.settings or Settings()
-        try:
-            check_gates(settings)
-            options = Options.from_settings(settings)
-            crawl = Crawl(options, State(options.state_url))
-        except (BadSetting, StateError) as error:
-            raise UsageError(str(error)) from None
-        asked = robots is None and not opts.offline
-        if asked:
-            self._ask(args)
-        explainer = Explainer(crawl, robots, asked=asked)
-        answers = [explainer.explain(url) for url in args]
-        now = crawl.now()
-        for answer in answers:
-            text = json.dumps(answer.as_dict()) if opts.json else "\n".join(answer.lines(now))
-            print(text)
-        verdicts = {answer.allowed for answer in answers}
-        self.exitcode = 1 if False in verdicts else 2 if None in verdicts else 0
-
-    def _ask(self, urls: list[str]) -> None:
         from walsh_scrapy.asking import AskingSpider
-        from walsh_scrapy.report.mayfetch import is_web
+        from walsh_scrapy.report.mayfetch import Explainer, is_web
 
-        if self.crawler_process is not None:
-            self.crawler_process.crawl(AskingSpider, urls=[url for url in urls if is_web(url)])
-            self.crawler_process.start()
+        self.check_call(args)
+        robots = None if opts.robots is None else _read(opts.robots)
+        asked = robots is None and not opts.offline
+        with one_line():
+            crawl = self.opened()
+            if asked:
+                self.ask(AskingSpider, urls=[url for url in args if is_web(url)])
+            explainer = Explainer(crawl, robots, asked=asked)
+            answers = [explainer.explain(url) for url in args]
+            now = crawl.now()
+            for answer in answers:
+                text = json.dumps(answer.as_dict()) if opts.json else "\n".join(answer.lines(now))
+                print(text)
+        self.conclude(answer.allowed for answer in answers)
 
 
 def _read(name: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except OSError as error:
-        raise UsageError(f"--robots {name}: {error.strerror}") from None
+        wrong_call(f"--robots {name}: {error.strerror}")
