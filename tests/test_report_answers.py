@@ -15,7 +15,7 @@ from walsh_scrapy.report.answers import answer_lines, has_agenda
                 "walsh/robots/denied": 2,
                 "walsh/blocklist/denied": 1,
                 "walsh/scope/dropped": 4,
-                "walsh/pacing/deferred": 5,
+                "walsh/requests/deferred": 5,
                 "walsh/backoff/retried": 6,
             },
             [

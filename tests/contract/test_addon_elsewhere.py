@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.conftest import paths
+from tests.contract.conftest import paths, site
 from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.sources import write_sources
 from walsh_scrapy.testing.web import Reply, Site
 
 USER_AGENT = "Mozilla/5.0 (compatible; Example-Bot/1.0; +http://bot.example/)"
@@ -35,6 +36,7 @@ class Elsewhere:
             settings.write((THEIRS / "settings.py").read_text())
         shutil.copy(THEIRS / "pipelines.py", package)
         shutil.copy(THEIRS / "pages.py", package / "spiders")
+        shutil.copy(root / "spiders" / "feeds.py", package / "spiders")
         (self.project / "tests").mkdir()
         shutil.copy(THEIRS / "their_tests.py", self.project / "tests" / "test_pages.py")
 
@@ -123,11 +125,25 @@ def test_their_exports_and_our_commands_beside_each_other(elsewhere, loopback_we
     assert paths(web.log).count("a.example/robots.txt") == 1, "one state for all of them"
 
 
+def test_declared_sources_beside_spiders_that_follow_links(elsewhere, loopback_web):
+    web = loopback_web(site("blog.example"))
+    sources = write_sources(elsewhere.project / "feeds.txt", ["http://blog.example/feed"])
+    given = ("-s", f"WALSH_SOURCES={sources}", "-s", "ITEM_PIPELINES={}", "-s", "FEEDS={}")
+    crawled = elsewhere.scrapy("crawl", "feeds", *given, web=web)
+    assert crawled.returncode == 0, crawled.stderr
+    assert "new entries       2" in crawled.stderr
+    assert_polite(web.log, serial=False, user_agent=USER_AGENT)
+    listed = elsewhere.scrapy("sources", "--json", *given)
+    (source,) = json.loads(listed.stdout)
+    assert (source["outcome"], source["due"]) == ("fetched", False)
+    exported = elsewhere.scrapy("export", "-o", "-", *given)
+    assert len(exported.stdout.splitlines()) == 2
+
+
 @pytest.mark.parametrize(
     ("command", "line"),
     [
         (["sources"], "sources.toml"),
-        (["export", "-o", "entries.jsonl"], "0 entries"),
         (["export", "-o", "sources.opml"], "sources.toml"),
         (["demo"], "Unknown command: demo"),
     ],

@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy import meta
 from walsh_scrapy.exceptions import Denied, RequestDeferred
+from walsh_scrapy.policy.frontier import Rank
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from scrapy import Request
+    from scrapy.crawler import Crawler
 
 logger = logging.getLogger(__name__)
 
@@ -20,11 +24,20 @@ class DenialsMiddleware:
     What is asked for a declared source has its line in the record, and in the log with it.
     """
 
+    def __init__(self, crawler: Crawler) -> None:
+        self._stats = crawler.stats
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Build the middleware for one crawl."""
+        return cls(crawler)
+
     async def process_exception(self, request: Request, exception: Exception) -> None:
         """Say which gate spoke, and why; a request that is put off is worth more than debugging."""
-        if meta.source(request) is not None:
+        if meta.source(request) is not None or meta.rank(request) is not Rank.TARGET:
             return
         if isinstance(exception, Denied):
             logger.debug("%s is denied by %s: %s", request.url, exception.gate, exception.reason)
         elif isinstance(exception, RequestDeferred):
+            self._stats.inc_value("walsh/requests/deferred")
             logger.info("%s is not asked for in this run: %s", request.url, exception)

@@ -23,7 +23,11 @@ def answer_lines(stats: Mapping[str, Any]) -> list[str]:
         ("answered", stats.get("response_received_count", 0), "robots.txt included"),
         ("denied", sum(denied.values()), by_gate),
         ("undeclared", stats.get("walsh/scope/dropped", 0), "never asked for (R6)"),
-        ("deferred", stats.get("walsh/pacing/deferred", 0), "they ask for a wait beyond this run"),
+        (
+            "deferred",
+            stats.get("walsh/requests/deferred", 0),
+            "they ask for a wait beyond this run",
+        ),
         ("asked again", stats.get("walsh/backoff/retried", 0), "after 429 or 503"),
     )
     return [
