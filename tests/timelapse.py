@@ -139,12 +139,15 @@ def main(folder):
     from scrapy.utils.project import get_project_settings
 
     import walsh_scrapy.downloadhandler
+    from walsh_scrapy.addon import Addon
     from walsh_scrapy.crawl import Crawl
     from walsh_scrapy.state.database import Database
     from walsh_scrapy.testing.sources import write_sources
 
     plan, clock = Plan(**json.load(sys.stdin)), LeapingSelector()
     web = walsh_scrapy.downloadhandler.DownloadHandler = MadeUpWeb(plan, clock)
+    # Only real downloads need Twisted's reactor, whose time does not leap.
+    Addon.update_pre_crawler_settings = lambda _settings: None
     Crawl.now = staticmethod(lambda: EPOCH + clock.now)
     Database.now = lambda _self, _connection: EPOCH + clock.now
     Crawl.ticks = staticmethod(lambda: clock.now)
