@@ -4,16 +4,21 @@ Every gate asks here which host a URL means, so no spelling of a URL (case, user
 percent signs, soft hyphens, `0x7f.1`) leads past a blocklist entry or to a second pacing slot.
 """
 
+from __future__ import annotations
+
+
 import re
 from functools import lru_cache
 from ipaddress import IPv6Address
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote
 
 import idna
-from tldextract import TLDExtract
 
 from walsh_scrapy.policy.networks import parse_ip, parse_ipv4
+
+if TYPE_CHECKING:
+    from tldextract import TLDExtract
 
 _PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443, "ftp": 21}
 _TRIM: Final = "".join(map(chr, range(0x21)))  # C0 controls and the space, at either end
@@ -141,6 +146,10 @@ def registrable_domain(host: str) -> str:
 
 @lru_cache(maxsize=1)
 def _suffixes() -> TLDExtract:
+    # It brings an HTTP client along, which takes as long to load as Scrapy's own: only who paces by
+    # domain pays for that.
+    from tldextract import TLDExtract  # noqa: PLC0415
+
     return TLDExtract(suffix_list_urls=(), cache_dir=None)
 
 
