@@ -6,7 +6,6 @@ percent signs, soft hyphens, `0x7f.1`) leads past a blocklist entry or to a seco
 
 from __future__ import annotations
 
-
 import re
 from functools import lru_cache
 from ipaddress import IPv6Address
