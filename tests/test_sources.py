@@ -352,6 +352,8 @@ def entry(**values):
         ("s.txt", "https://b.example:99999/", "line 1: 'https://b.example:99999/' names no host"),
         ("s.json", '["https://a b.example/"]', "entry 1: 'https://a b.example/' names no host"),
         ("s.txt", "https://[bad/", "line 1: 'https://[bad/' names no host"),
+        ("s.txt", f"https://{'a.' * 127}example/", "line 1: 'https://a.a.a"),
+        ("s.txt", f"https://a.example/{'x' * 2040}", "line 1: 'https://a.example/xxx"),
         ("s.txt", "https://℀.example/", "line 1: 'https://℀.example/' names no host"),
         ("s.txt", "https://a.example/ b", "line 1: one URL a line; a comment begins with #"),
         ("s.opml", "", "it is not XML: "),
