@@ -191,6 +191,16 @@ def test_a_folder_may_look_like_a_subscription(load):
         assert load("subs.opml", folder) == (Source("https://a.example/", tags=("F",)),)
 
 
+def test_what_is_commented_out_in_opml_is_not_declared(load, caplog):
+    """`isComment` of OPML 2.0: an outline, or a folder with all in it; what follows one counts."""
+    commented = 'isComment="True"'
+    off = f'<outline text="Off" {commented}><outline text="Sub">{B}/></outline></outline>'
+    for end in ("/>", ">"):  # the second is never ended, so the next one lies in it
+        found = load("subs.opml", f"<opml><body>{off}{B} {commented}{end}{A}/></body></opml>")
+        assert [source.url for source in found] == ["https://a.example/"]
+    assert caplog.records == []
+
+
 def test_opml_that_was_cut_off_is_read_so_far_and_said(load, caplog):
     (source,) = load("subs.opml", f"<opml><body>{A}/>{B[:-3]}")
     assert source.url == "https://a.example/"
