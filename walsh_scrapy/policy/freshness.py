@@ -87,6 +87,14 @@ class Freshness:
         waits = parse_retry_after(self.retry_after, at) if self.retry_after else None
         return max(self._fresh_for(at), waits or 0.0, 0.0)
 
+    @property
+    def is_silent(self) -> bool:
+        """Tell whether they say nothing of it; in a 304, what was said before then holds.
+
+        A cache keeps the headers of its copy that a 304 does not replace (RFC 9111 3.2, 4.3.4).
+        """
+        return not (self.cache_control or self.expires)
+
     def _fresh_for(self, now: datetime) -> float:
         spent = _number(self.age) if self.age and _DIGITS.fullmatch(self.age) else 0.0
         ages = _MAX_AGE.findall(self.cache_control or "")
