@@ -125,7 +125,8 @@ def at(text):
 def test_hours_and_days_to_skip_are_waited_out(hours, days, moment, opens):
     wishes = Wishes(skip_hours=frozenset(hours), skip_days=frozenset(days))
     assert wishes.opens(at(moment)) == at(opens)
-    assert due(LastVisit(at(moment) - DAY, wishes=wishes), DAY, NOW - DAY).at == at(opens)
+    yesterday = at(moment) - DAY
+    assert due(LastVisit(yesterday, wishes=wishes), DAY, yesterday).at == at(opens)
     late = due(LastVisit(at(moment) - 9 * DAY, wishes=wishes), DAY, at(moment)).at
     assert max(late, at(moment)) == at(opens)
 
@@ -150,6 +151,10 @@ SKIPPING = Wishes(2 * DAY, frozenset({12}))
         (LastVisit(NOW, DAY, 9, is_resumed=True), Due(0.0, "resumed")),
         (LastVisit(NOW, wishes=SKIPPING, is_resumed=True), Due(NOW + HOUR, "skip")),
         (LastVisit(NOW, is_gone=True), Due(NEVER, "gone")),
+        # Noted by a clock that is a little ahead, or was wrong.
+        (LastVisit(NOW + 60.0), Due(NOW + 60.0 + DAY, "operator")),
+        (LastVisit(NOW + 2 * HOUR, asked=DAY), Due(0.0, "new")),
+        (LastVisit(NOW + 900 * DAY, is_gone=True), Due(NEVER, "gone")),
     ],
 )
 def test_what_decides_has_a_name(last, decided):

@@ -148,3 +148,18 @@ def test_arguments_choose_and_unknown_ones_are_accepted(loopback_web, crawl):
     assert not asked[0] & asked[1]
     even = crawl(web, sources=sources, arguments={"only": "even", "force": "1"})
     assert {hit.host for hit in even.log} == set(hosts[::2])
+
+
+def test_a_clock_that_was_wrong_once_lets_nobody_rest_for_years(loopback_web, crawl):
+    page = Reply("<html>", content_type="text/html")
+    pages = {"page": page, "llms.txt": Reply("# S\n\n- [One](/one)\n")}
+    web = loopback_web(site("blog.example", **pages))
+    sources = ["http://blog.example/feed", {"url": "http://blog.example/page", "kind": "llms"}]
+    for spider in ("feeds", "llms"):
+        crawl(web, spider, sources=sources)
+    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state, state:
+        state.execute("UPDATE sources SET fetched_at = fetched_at + 1e9, due_at = due_at + 1e9")
+        state.execute("UPDATE indexes SET asked_at = asked_at + 1e9, due_at = due_at + 1e9")
+    assert paths(crawl(web, sources=sources).log) == ["blog.example/feed"]
+    asked = paths(crawl(web, "llms", sources=sources).log)
+    assert asked == ["blog.example/page", "blog.example/llms.txt"]

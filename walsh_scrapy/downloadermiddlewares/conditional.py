@@ -9,6 +9,7 @@ from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.downloadermiddlewares.pacing import PacingMiddleware
 from walsh_scrapy.exceptions import AlreadyRead, NotDue, NotModified
 from walsh_scrapy.floors import check_floor, require_order
+from walsh_scrapy.policy.freshness import CLOCKS_DIFFER
 
 if TYPE_CHECKING:
     from typing import Self
@@ -82,8 +83,10 @@ class ConditionalMiddleware:
         record = self._crawl.state.indexes.find(index)
         if record is None:
             return None
-        is_fresh = record.due_at > self._crawl.now() and not self._forced
-        if is_fresh or record.asked_at >= self._crawl.started_at:
+        now = self._crawl.now()
+        is_fresh = record.due_at > now and not self._forced
+        is_past = record.asked_at <= now + CLOCKS_DIFFER
+        if is_past and (is_fresh or record.asked_at >= self._crawl.started_at):
             raise AlreadyRead(index, record.asked_at, record.due_at, record.trouble)
         if record.validator_url is None:
             return None
