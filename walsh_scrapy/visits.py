@@ -88,7 +88,7 @@ class Visits:
         self._end(moved, source, request, response, index=index, asked=asked)
 
     def shared(self, source: Source, request: Request, known: AlreadyRead) -> None:
-        """Go by an llms.txt that was asked for on another source's account: its entries are known.
+        """Go by a document that was asked for on another source's account: its entries are known.
 
         What it asks for counts for this source too.
         """
@@ -102,6 +102,8 @@ class Visits:
             detail=f"{known.url} was read already, at {format_moment(known.asked_at)}",
             failures=0,
         )
+        if meta.index(request) is None:
+            record = self._moved(record, request, request.url)
         self._end(record, source, request, None)
 
     def goes_on(
