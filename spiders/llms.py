@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 from walsh_scrapy import meta
 from walsh_scrapy.items import EntryItem
@@ -17,6 +17,7 @@ from walsh_scrapy.negotiation import (
     MARKDOWN,
     announced_by,
     content_type_of,
+    is_index,
 )
 from walsh_scrapy.spider import SourcesSpider
 
@@ -43,8 +44,8 @@ class LlmsSpider(SourcesSpider):
     readable = staticmethod(is_markdown)
 
     def first_request(self, source: Source, url: str) -> Request:
-        """Ask for the page as markdown, unless it is the llms.txt itself, wherever that moved."""
-        if INDEX_PATH in (urlsplit(source.url).path, urlsplit(url).path):
+        """Ask for the page as markdown, unless it is an llms.txt itself, wherever that moved."""
+        if is_index(source.url) or is_index(url):
             return self._index(source, url)
         return self._page(source, url, urljoin(url, INDEX_PATH))
 

@@ -59,6 +59,11 @@ LOCATIONS = st.lists(PIECES, max_size=10).map(b"".join) | st.binary(max_size=40)
         (b"ftp://b.example/", None),
         (b"mailto:me@b.example", None),
         (b"http://", None),
+        # No state could keep what is longer, and no resolver knows the name.
+        (b"/" + b"x" * 4079, "http://a.example/" + "x" * 4079),
+        (b"/" + b"x" * 4080, None),
+        (b"/" + b"\xff" * 1400, None),
+        (b"http://" + b"x." * 127 + b"example/", None),
     ],
 )
 def test_a_location_leads_where_browsers_go(location, address):

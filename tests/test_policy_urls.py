@@ -136,6 +136,8 @@ ORIGINS = [
     ("http://[::1]/", "http://[::1]:80", "http://[::1]/robots.txt"),
     ("http://a.example:0/", "http://a.example:0", "http://a.example:0/robots.txt"),
     ("http://a.example:65536/", "", ""),
+    (f"http://{'a.' * 126}a/", f"http://{'a.' * 126}a:80", f"http://{'a.' * 126}a/robots.txt"),
+    (f"http://{'a.' * 126}aa/", "", ""),
     ("//a.example/", "", ""),
     ("nothing", "", ""),
 ]  # fmt: skip

@@ -15,6 +15,7 @@ from walsh_scrapy.policy.moves import (
 DAY = 86_400.0
 OLD, NEW, NEWER = "http://old.example/feed", "http://new.example/feed", "https://newer.example/"
 SECURE, WWW = "https://old.example/feed", "https://www.old.example/feed"
+LONG = f"http://new.example/{'x' * 2048}"
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,7 @@ SECURE, WWW = "https://old.example/feed", "https://www.old.example/feed"
         ((301, 301), (OLD, NEW, NEWER), (NEW, NEWER)),
         ((301, 302), (OLD, NEW, NEWER), (NEW,)),
         ((302, 301), (OLD, NEW, NEWER), ()),
+        ((301, 301), (OLD, NEW, LONG), (NEW,)),
     ],
 )
 def test_a_temporary_hop_ends_the_chain(statuses, hops, way):

@@ -191,6 +191,16 @@ def test_a_folder_may_look_like_a_subscription(load):
         assert load("subs.opml", folder) == (Source("https://a.example/", tags=("F",)),)
 
 
+def test_what_is_commented_out_in_opml_is_not_declared(load, caplog):
+    """`isComment` of OPML 2.0: an outline, or a folder with all in it; what follows one counts."""
+    commented = 'isComment="True"'
+    off = f'<outline text="Off" {commented}><outline text="Sub">{B}/></outline></outline>'
+    for end in ("/>", ">"):  # the second is never ended, so the next one lies in it
+        found = load("subs.opml", f"<opml><body>{off}{B} {commented}{end}{A}/></body></opml>")
+        assert [source.url for source in found] == ["https://a.example/"]
+    assert caplog.records == []
+
+
 def test_opml_that_was_cut_off_is_read_so_far_and_said(load, caplog):
     (source,) = load("subs.opml", f"<opml><body>{A}/>{B[:-3]}")
     assert source.url == "https://a.example/"
@@ -352,6 +362,8 @@ def entry(**values):
         ("s.txt", "https://b.example:99999/", "line 1: 'https://b.example:99999/' names no host"),
         ("s.json", '["https://a b.example/"]', "entry 1: 'https://a b.example/' names no host"),
         ("s.txt", "https://[bad/", "line 1: 'https://[bad/' names no host"),
+        ("s.txt", f"https://{'a.' * 127}example/", "line 1: 'https://a.a.a"),
+        ("s.txt", f"https://a.example/{'x' * 2040}", "line 1: 'https://a.example/xxx"),
         ("s.txt", "https://℀.example/", "line 1: 'https://℀.example/' names no host"),
         ("s.txt", "https://a.example/ b", "line 1: one URL a line; a comment begins with #"),
         ("s.opml", "", "it is not XML: "),

@@ -90,6 +90,8 @@ class OperatorList:
         except InvalidBlocklist as error:
             logger.warning("the stored list is asked for anew: %s", error)
             return Blocklist.EMPTY, 0.0
+        if document.checked_at > self._crawl.now():  # by a clock that was wrong
+            return known, 0.0
         return known, document.checked_at + known.refresh.total_seconds()
 
     def _document(self, response: Response) -> Document:

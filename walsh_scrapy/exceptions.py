@@ -43,7 +43,7 @@ class NotDue(IgnoreRequest):
 
 
 class AlreadyRead(IgnoreRequest):
-    """The llms.txt of a host was asked for already, on another source's account (R9).
+    """The document of a source was asked for already, on another source's account (R8, R9).
 
     ``asked_at`` is when, ``due_at`` when it may be asked for again, in epoch seconds; ``trouble``
     says why it was of no use, if it was of none.

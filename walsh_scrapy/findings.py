@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import urlsplit
 
+from walsh_scrapy.negotiation import is_index
 from walsh_scrapy.sources import Source, declared_urls, target_url
 
 if TYPE_CHECKING:
@@ -101,8 +101,8 @@ def findings_for(urls: Iterable[str]) -> tuple[Finding, ...]:
 
 def _unknown(url: str, indexes: dict[str, Document]) -> Finding:
     *_, address = declared_urls(Source(url, "llms"))
-    is_index = urlsplit(url).path == urlsplit(address).path
-    if is_index:
+    is_itself = is_index(url)
+    if is_itself:
         address = url
     index = indexes.setdefault(address, Document(address, "llms.txt"))
-    return Finding(url, index if is_index else Document(url, "page"), index)
+    return Finding(url, index if is_itself else Document(url, "page"), index)

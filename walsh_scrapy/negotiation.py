@@ -23,6 +23,14 @@ MOST_ANNOUNCED: Final = 3
 ABSENT: Final = [status for status in range(400, 500) if status not in (408, 429)]
 
 
+def is_index(url: str) -> bool:
+    """Tell whether an address is that of an llms.txt.
+
+    The one for a whole host is at its root; one that is declared may be in a folder (llmstxt.org).
+    """
+    return urlsplit(url).path.endswith(INDEX_PATH)
+
+
 def is_dump(url: str) -> bool:
     """Tell whether an address is that of `llms-full.txt`: the pages themselves, never asked for.
 

@@ -40,6 +40,7 @@ class Outline:
     number: int
     attributes: dict[str, str]
     folders: tuple[str, ...] = ()
+    is_comment: bool = False  #: commented out (`isComment`), it or a folder that it lies in
     children: int = field(default=0, repr=False)
 
     @property
@@ -68,6 +69,8 @@ class Outline:
     @property
     def is_subscription(self) -> bool:
         """Tell it from a folder, which some give an empty `xmlUrl` or a type, and from a note."""
+        if self.is_comment:
+            return False
         says_so = "xmlurl" in self.attributes or self.kind in _FEED_TYPES
         return bool(self.url) or (says_so and not self.children)
 
@@ -135,9 +138,12 @@ class _Collector:
             read = {
                 key.lower(): _BLANKS.sub(" ", value).strip() for key, value in attributes.items()
             }
-            if self._open:
-                self._open[-1].children += 1
             outline = Outline(self._count, read)
+            outline.is_comment = read.get("iscomment", "").lower() == "true"
+            if self._open:
+                around = self._open[-1]
+                around.children += 1
+                outline.is_comment |= around.is_comment and not around.url
             if outline.url:
                 outline.folders = tuple(filter(None, self._folders[:DEEPEST]))
             self._open.append(outline)

@@ -19,7 +19,7 @@ from w3lib.url import safe_url_string
 
 from walsh_scrapy.opml import OpmlError
 from walsh_scrapy.policy.durations import parse_duration
-from walsh_scrapy.policy.urls import canonical_url, origin_of, wire_url
+from walsh_scrapy.policy.urls import LONGEST_DECLARED, canonical_url, origin_of, wire_url
 from walsh_scrapy.sourcefiles import Declared, Reading, UnreadableSources, reader_for
 
 Kind = Literal["feed", "llms"]
@@ -81,9 +81,12 @@ def target_url(url: object) -> str:
     if not origin_of(url):
         raise SourcesError(f"{url[:80]!r} names no host that can be asked; check its spelling")
     try:
-        return safe_url_string(wire_url(url))
+        target = safe_url_string(wire_url(url))
     except ValueError as error:
         raise SourcesError(f"{url[:80]!r} cannot be asked for: {error}") from None
+    if len(target) > LONGEST_DECLARED:
+        raise SourcesError(f"{url[:80]!r}... is longer than {LONGEST_DECLARED} characters")
+    return target
 
 
 def load_sources(path: str | Path) -> tuple[Source, ...]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.indexes import index_after, renewed, vouched
-from walsh_scrapy.passing import Passed, asked_until, go_on, passed_by
+from walsh_scrapy.passing import Passed, asked_until, freshness_of, go_on, passed_by
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import NEVER, Wishes
 from walsh_scrapy.policy.moves import after_failure, is_for_good, led_along, move_of, passing
@@ -78,14 +78,17 @@ class Visits:
     def unchanged(self, source: Source, request: Request, response: Response) -> None:
         """Go on with what is known of a document that its server says is still the newest (304)."""
         given, index = meta.Validators.of(response), index_after(self._crawl, request, response)
-        record = replace(self._known(source, request), outcome="unchanged", detail="", failures=0)
+        known = self._known(source, request)
+        holds_on = freshness_of(response).is_silent and known.failures == 0 and index is None
+        record = replace(known, outcome="unchanged", detail="", failures=0)
         record = vouched(record, None) if index else renewed(record, given)
         moved = self._moved(record, request, response.url)
         index = renewed(index, given) if index else None
-        self._end(moved, source, request, response, index=index)
+        asked = known.asked_interval if holds_on else 0.0
+        self._end(moved, source, request, response, index=index, asked=asked)
 
     def shared(self, source: Source, request: Request, known: AlreadyRead) -> None:
-        """Go by an llms.txt that was asked for on another source's account: its entries are known.
+        """Go by a document that was asked for on another source's account: its entries are known.
 
         What it asks for counts for this source too.
         """
@@ -99,6 +102,8 @@ class Visits:
             detail=f"{known.url} was read already, at {format_moment(known.asked_at)}",
             failures=0,
         )
+        if meta.index(request) is None:
+            record = self._moved(record, request, request.url)
         self._end(record, source, request, None)
 
     def goes_on(
@@ -165,14 +170,16 @@ class Visits:
         entries: Sequence[EntryRecord] = (),
         count: str | None = None,
         index: IndexRecord | None = None,
+        asked: float = 0.0,
     ) -> frozenset[str]:
+        """Commit what is known after a visit; ``asked`` are seconds that hold on from the last."""
         now = self._crawl.now()
         visited = replace(
             record,
             fetched_at=now,
             due_at=now,
             status=answer.status if answer is not None else None,
-            asked_interval=max(0.0, asked_until(request, answer, record.address, now) - now),
+            asked_interval=max(asked, asked_until(request, answer, record.address, now) - now),
         )
         least = source.pause(self._crawl.options.min_revisit)
         due_at = NEVER if record.outcome == "gone" else visited.due(least, now).at

@@ -262,11 +262,12 @@ def test_while_one_host_waits_the_others_are_asked(loopback_web, discover):
 
 
 def test_pages_of_one_host_share_its_llms_txt(loopback_web, discover):
-    web = loopback_web(Site("docs.example", "", {"/llms.txt": INDEX}))
-    found = discover(web, URL, f"{URL}guide", f"{URL}llms.txt", URL)
+    other, of_other = f"{URL}sdk/llms.txt", Reply("# SDK\n\n- [One](one)\n")
+    web = loopback_web(Site("docs.example", "", {"/llms.txt": INDEX, "/sdk/llms.txt": of_other}))
+    found = discover(web, URL, f"{URL}guide", f"{URL}llms.txt", other, URL)
     assert found.code == 0
-    assert sorted(found.asked) == ["/", "/guide", "/llms.txt"]
-    assert found.sources == (Source(URL, "llms", "Index"),)
+    assert sorted(found.asked) == ["/", "/guide", "/llms.txt", "/sdk/llms.txt"]
+    assert found.sources == (Source(URL, "llms", "Index"), Source(other, "llms", "SDK"))
     assert f"the same as {URL}, so declare one of them" in found.stdout
 
 

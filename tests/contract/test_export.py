@@ -112,7 +112,7 @@ def test_several_runs_are_one_record_in_the_order_they_saw_it(loopback_web, craw
         assert result.stderr.startswith(f"{count} entries written to standard output".encode())
 
 
-def test_what_is_exported_can_be_chosen(web, crawl, export):
+def test_what_is_exported_can_be_chosen(web, crawl, export, tmp_path):
     crawl(web, sources=SOURCES)
 
     def sources(*arguments):
@@ -125,6 +125,11 @@ def test_what_is_exported_can_be_chosen(web, crawl, export):
     assert sources("--source", "HTTP://Other.example:80/feed", "--source", blog) == {blog, other}
     assert sources("--kind", "llms") == set()
     assert sources("--kind", "feed", "--source", blog) == {blog}
+    new = tmp_path / "new.txt"
+    new.write_text("http://new.example/feed")
+    never_visited = ("--sources", new, "--source", "http://new.example/feed/")
+    assert sources(*never_visited) == set()
+    assert sources(*never_visited, "--source", blog) == {blog}
 
 
 def test_the_sources_are_exported_as_opml_and_read_back(web, crawl, export, tmp_path):

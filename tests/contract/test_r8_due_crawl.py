@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import closing
 
 from tests.contract.conftest import feed, paths, site
-from walsh_scrapy.testing.web import Reply
+from walsh_scrapy.testing.web import Reply, redirect
 
 
 def test_what_is_not_due_is_not_asked_for_and_said(loopback_web, crawl, again):
@@ -148,3 +148,45 @@ def test_arguments_choose_and_unknown_ones_are_accepted(loopback_web, crawl):
     assert not asked[0] & asked[1]
     even = crawl(web, sources=sources, arguments={"only": "even", "force": "1"})
     assert {hit.host for hit in even.log} == set(hosts[::2])
+
+
+def test_a_clock_that_was_wrong_once_lets_nobody_rest_for_years(loopback_web, crawl):
+    page = Reply("<html>", content_type="text/html")
+    pages = {"page": page, "llms.txt": Reply("# S\n\n- [One](/one)\n")}
+    web = loopback_web(site("blog.example", **pages))
+    sources = ["http://blog.example/feed", {"url": "http://blog.example/page", "kind": "llms"}]
+    for spider in ("feeds", "llms"):
+        crawl(web, spider, sources=sources)
+    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state, state:
+        state.execute("UPDATE sources SET fetched_at = fetched_at + 1e9, due_at = due_at + 1e9")
+        state.execute("UPDATE indexes SET asked_at = asked_at + 1e9, due_at = due_at + 1e9")
+    assert paths(crawl(web, sources=sources).log) == ["blog.example/feed"]
+    asked = paths(crawl(web, "llms", sources=sources).log)
+    assert asked == ["blog.example/page", "blog.example/llms.txt"]
+
+
+def test_a_source_that_moved_to_where_another_is_is_not_asked_for_twice(loopback_web, crawl, again):
+    """Feed readers export both: where a feed was, and where it is."""
+    web = loopback_web(
+        site("old.example", feed=redirect("http://blog.example/feed")),
+        site("older.example", feed=redirect("http://gone.example/feed")),
+        site("blog.example"),
+        site("gone.example", feed=[feed(), feed(), Reply(status=404)]),
+    )
+    hosts = ("old.example", "older.example", "blog.example", "gone.example")
+    sources = [f"http://{host}/feed" for host in hosts]
+
+    def execute(statement):
+        with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state, state:
+            state.execute(statement)
+
+    crawl(web, sources=sources)
+    execute("UPDATE sources SET move_settled = 1 WHERE moved_to IS NOT NULL")
+    again(web, sources=sources)
+    third = again(web, sources=sources)
+    assert sorted(paths(third.log)) == ["blog.example/feed", "gone.example/feed"]
+    assert third.stats["walsh/sources/unchanged"] == 1
+    assert third.stats["walsh/sources/failed"] == 2, "what the other meets with, it meets with too"
+    execute("UPDATE sources SET fetched_at = fetched_at - 999999, due_at = 0")
+    alone = crawl(web, sources=sources[:1])
+    assert paths(alone.log) == ["blog.example/feed"], "the other is declared no longer"

@@ -63,7 +63,7 @@ def test_whoever_asked_for_time_is_left_alone_and_nobody_else(loopback_web, craw
     assert_polite(web.log)
 
 
-def test_a_304_may_ask_for_time_too_and_the_feeds_own_wish_outlives_it(loopback_web, crawl):
+def test_a_304_may_ask_for_time_too_and_what_it_leaves_unsaid_holds_on(loopback_web, crawl):
     def unchanged(**headers):
         return Reply(status=304, headers=headers)
 
@@ -73,13 +73,17 @@ def test_a_304_may_ask_for_time_too_and_the_feeds_own_wish_outlives_it(loopback_
             "header.example", feed=[feed(etag='"1"'), unchanged(**{"Cache-Control": "max-age=99"})]
         ),
         site("feed.example", feed=[Reply(wishing.body, etag='"1"'), unchanged()]),
+        site(
+            "silent.example",
+            feed=[feed(etag='"1"', headers={"Cache-Control": "max-age=99"}), unchanged()],
+        ),
     )
-    sources = [f"http://{host}.example/feed" for host in ("header", "feed")]
+    sources = [f"http://{host}.example/feed" for host in ("header", "feed", "silent")]
     crawl(web, sources=sources, settings=EAGER)
     execute(crawl, "UPDATE sources SET due_at = 0")
     second = crawl(web, sources=sources, settings=EAGER)
-    assert asked(second) == {"header.example", "feed.example"}
-    assert second.stats["walsh/sources/unchanged"] == 2
+    assert asked(second) == {"header.example", "feed.example", "silent.example"}
+    assert second.stats["walsh/sources/unchanged"] == 3
     assert asked(crawl(web, sources=sources, settings=EAGER)) == set()
 
 

@@ -201,13 +201,29 @@ def test_each_document_is_revalidated_at_its_own_address(llms):
 
 def test_an_llms_txt_may_be_declared_itself_and_move(loopback_web, crawl):
     web = loopback_web(
-        Site("docs.example", "", {"/llms.txt": redirect("/index/llms.txt", 302)}),
-        Site("docs.example", "", {"/llms.txt": text(), "/llms-full.txt": text("# all of it")}),
+        Site("docs.example", "", {"/llms.txt": redirect("/index.txt", 302), "/index.txt": text()}),
     )
     source = {"url": "http://docs.example/llms.txt", "kind": "llms"}
     result = crawl(web, "llms", sources=[source])
-    assert asked(result) == ["/llms.txt"]
+    assert asked(result) == ["/llms.txt", "/index.txt"]
     assert len(result.items) == 1
+
+
+def test_an_llms_txt_in_a_folder_is_one_where_it_is_declared(loopback_web, crawl):
+    """It is served as plain text, and the one at the root is of other pages."""
+    index = text("# SDK\n\n- [One](one)\n", etag='"sdk"')
+    web = loopback_web(
+        Site("docs.example", "", {"/sdk/llms.txt": index, "/llms.txt": text(), "/docs": html()})
+    )
+    urls = [f"http://docs.example/{path}" for path in ("sdk/llms.txt", "docs")]
+    sources = [{"url": url, "kind": "llms"} for url in urls]
+    first, second = (
+        crawl(web, "llms", sources=sources, arguments={"force": "1"}) for _ in range(2)
+    )
+    assert sorted(asked(first)) == ["/docs", "/llms.txt", "/sdk/llms.txt"]
+    of_sdk = [item["url"] for item in first.items if item["source"] == urls[0]]
+    assert of_sdk == ["http://docs.example/sdk/one"]
+    assert [hit.status for hit in second.log if hit.path == "/sdk/llms.txt"] == [304]
 
 
 @pytest.mark.parametrize(

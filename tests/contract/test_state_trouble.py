@@ -9,6 +9,7 @@ from sqlalchemy.pool import NullPool
 
 from tests.contract.conftest import feed, paths, site
 from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.web import redirect
 
 
 def execute(crawl, statement):
@@ -67,3 +68,21 @@ def test_a_run_goes_on_when_its_database_server_was_restarted(loopback_web, craw
     assert {item["source"] for item in result.items} == set(urls)
     assert "is lost" in result.stderr
     assert "is back" in result.stderr
+
+
+def test_no_address_is_too_long_for_the_record_of_a_visit(loopback_web, crawl, postgresql_url):
+    """PostgreSQL refuses what SQLite takes; what it cannot record is asked for with every run."""
+    some, most, more = (f"/{'x' * length}" for length in (2500, 4000, 4096))
+    far = redirect(f"http://{'x' * 60}.{'x.' * 100}example/")
+    web = loopback_web(
+        site("some.example", feed=redirect(some), **{some[1:]: feed(etag='"1"')}),
+        site("most.example", feed=redirect(most, 302), **{most[1:]: feed(etag='"1"')}),
+        site("more.example", feed=redirect(more), **{more[1:]: feed()}),
+        site("far.example", feed=far),
+    )
+    urls = [f"http://{host}.example/feed" for host in ("some", "most", "more", "far")]
+    settings = {"WALSH_STATE_URL": postgresql_url}
+    first = crawl(web, sources=urls, settings=settings)
+    assert first.stats["walsh/sources/fetched"] == first.stats["walsh/sources/failed"] == 2
+    assert "http://more.example/feed failed: more.example answered 301, which leads" in first.stderr
+    assert crawl(web, sources=urls, settings=settings).log == []

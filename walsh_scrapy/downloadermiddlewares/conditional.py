@@ -9,6 +9,7 @@ from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.downloadermiddlewares.pacing import PacingMiddleware
 from walsh_scrapy.exceptions import AlreadyRead, NotDue, NotModified
 from walsh_scrapy.floors import check_floor, require_order
+from walsh_scrapy.policy.freshness import CLOCKS_DIFFER, NEVER
 
 if TYPE_CHECKING:
     from typing import Self
@@ -46,6 +47,8 @@ class ConditionalMiddleware:
         if source is not None and not request.meta.get("redirect_urls"):
             page, index = self._known(source), meta.index(request)
             request.meta[meta.VALIDATORS] = self._known_of(index) if index else page
+            if not index and request.url != source.url:
+                self._check_other(source, request.url)
         known: meta.Validators | None = request.meta.get(meta.VALIDATORS)
         values = (known.etag, known.last_modified) if known and known.url == request.url else ()
         for name in _HEADERS:
@@ -74,6 +77,23 @@ class ConditionalMiddleware:
             return None  # what a page was as a feed says nothing of it as markdown
         return meta.Validators(record.validator_url, record.etag, record.last_modified)
 
+    def _check_other(self, source: Source, url: str) -> None:
+        """Raise AlreadyRead for a source that moved to where another is, and is asked for as that.
+
+        One that has moved itself is none to go by: two could wait for each other. If it is declared
+        no longer it is soon overdue, and this one has the address for itself.
+        """
+        other = self._crawl.state.sources.find(url)
+        if other is None or other.fetched_at is None:
+            return
+        if other.kind != source.kind or other.address != url:
+            return
+        least, now = self._crawl.options.min_revisit, self._crawl.now()
+        due_at = other.due(least, now).at
+        if now < due_at + least < NEVER:
+            trouble = other.detail if other.failures else ""
+            raise AlreadyRead(url, other.fetched_at, due_at, trouble)
+
     def _known_of(self, index: str) -> meta.Validators | None:
         """Return what was left of an llms.txt; raise AlreadyRead if it need not be asked for.
 
@@ -82,8 +102,10 @@ class ConditionalMiddleware:
         record = self._crawl.state.indexes.find(index)
         if record is None:
             return None
-        is_fresh = record.due_at > self._crawl.now() and not self._forced
-        if is_fresh or record.asked_at >= self._crawl.started_at:
+        now = self._crawl.now()
+        is_fresh = record.due_at > now and not self._forced
+        is_past = record.asked_at <= now + CLOCKS_DIFFER
+        if is_past and (is_fresh or record.asked_at >= self._crawl.started_at):
             raise AlreadyRead(index, record.asked_at, record.due_at, record.trouble)
         if record.validator_url is None:
             return None

@@ -20,6 +20,10 @@ LONGEST_REVISIT: Final = 30 * 86_400.0
 #: When a source is due that is gone for good (410): when the operator says so.
 NEVER: Final = math.inf
 
+#: Seconds by which the clocks of several machines may differ. What was noted further ahead of now,
+#: was noted by a clock that was wrong.
+CLOCKS_DIFFER: Final = 3600.0
+
 _MAX_AGE: Final = re.compile(r'(?:^|[\s,])max-age\s*=\s*"?([0-9]+)', re.IGNORECASE)
 _DIGITS: Final = re.compile(r"\s*[0-9]+\s*", re.ASCII)
 _PERIODS: Final = {
@@ -87,6 +91,14 @@ class Freshness:
         waits = parse_retry_after(self.retry_after, at) if self.retry_after else None
         return max(self._fresh_for(at), waits or 0.0, 0.0)
 
+    @property
+    def is_silent(self) -> bool:
+        """Tell whether they say nothing of it; in a 304, what was said before then holds.
+
+        A cache keeps the headers of its copy that a 304 does not replace (RFC 9111 3.2, 4.3.4).
+        """
+        return not (self.cache_control or self.expires)
+
     def _fresh_for(self, now: datetime) -> float:
         spent = _number(self.age) if self.age and _DIGITS.fullmatch(self.age) else 0.0
         ages = _MAX_AGE.findall(self.cache_control or "")
@@ -125,15 +137,18 @@ class Due(NamedTuple):
 def due(last: LastVisit | None, least: float, now: float) -> Due:
     """Say when a source is due that is looked at ``now``; None was never visited.
 
+    A visit that lies ahead is as good as none, or a clock that was wrong once would let a source
+    rest for years.
+
     The longest wins of what the operator chose (``least``), the answers asked for and the feed
     wishes, at most 30 days unless the operator chose more, and never more than can be reckoned
     with (100 years). Each failure in a row after the first doubles the operator's time. Hours and
     days to skip are waited out, whenever the run is, but not beyond that.
     """
-    if last is None:
-        return Due(0.0, "new")
-    if last.is_gone:
+    if last is not None and last.is_gone:
         return Due(NEVER, "gone")
+    if last is None or last.at > now + CLOCKS_DIFFER:
+        return Due(0.0, "new")
     pause, rule = _pause(last, least)
     latest = last.at + max(LONGEST_REVISIT, min(least, LONGEST_SECONDS))
     ripe = 0.0 if last.is_resumed else min(last.at + pause, latest)

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from walsh_scrapy.policy.urls import LONGEST_DECLARED
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -39,11 +41,12 @@ def led_along(hops: Sequence[str], statuses: Sequence[int]) -> tuple[str, ...]:
     """Return the addresses that permanent redirects led a visit to, one after the other.
 
     ``hops`` are the addresses from the one asked for to the last, ``statuses`` what each but the
-    last answered. A temporary redirect ends the chain.
+    last answered. A temporary redirect ends the chain, and so does an address so long that nobody
+    could declare it.
     """
     found: list[str] = []
     for following, status in zip(hops[1:], statuses, strict=True):
-        if status not in PERMANENT:
+        if status not in PERMANENT or len(following) > LONGEST_DECLARED:
             break
         found.append(following)
     return tuple(found)

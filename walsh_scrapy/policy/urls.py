@@ -19,6 +19,11 @@ from walsh_scrapy.policy.networks import parse_ip, parse_ipv4
 if TYPE_CHECKING:
     from tldextract import TLDExtract
 
+#: Characters of a URL that a source may have: it is a key of the state, and PostgreSQL's are short.
+LONGEST_DECLARED: Final = 2048
+#: And of one that a visit is led to, as far as it is kept.
+LONGEST_FOLLOWED: Final = 4096
+
 _PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443, "ftp": 21}
 _TRIM: Final = "".join(map(chr, range(0x21)))  # C0 controls and the space, at either end
 _INSIDE: Final = str.maketrans("", "", "\t\n\r")  # dropped wherever they stand
@@ -27,6 +32,7 @@ _AFTER_PATH: Final = re.compile(r"[?#]")
 _AFTER_AUTHORITY: Final = re.compile(r"[/?#]")
 _PORT: Final = re.compile(r":0*([0-9]{1,5})")
 _BAD_PORT: Final = 65536
+_LONGEST_HOST: Final = 253  # characters; no resolver knows a longer name (RFC 1035 2.3.4)
 _FORBIDDEN: Final = re.compile(r"[\x00-\x20\"#%/:<>?@\[\\\]^`{|}\x7f]")  # in no host, ever
 _ASCII_LOWER: Final = str.maketrans({chr(65 + n): chr(97 + n) for n in range(26)})
 # Most URLs are plain; this reads their host without taking them apart.
@@ -182,7 +188,7 @@ def _authority(scheme: str, text: str) -> _Authority | None:
     default = _PORTS.get(scheme)
     port = _port(port_text, default)
     nameable = ":" in host or (host.isascii() and not _FORBIDDEN.search(host))
-    if not (scheme and nameable and port != _BAD_PORT):
+    if not (scheme and nameable and len(host) <= _LONGEST_HOST and port != _BAD_PORT):
         return _Authority(host, "", None)
     netloc = _bracketed(host) + ("" if port == default else f":{port}")
     return _Authority(host, netloc, port)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from walsh_scrapy.report.entryexport import export_entries
-from walsh_scrapy.report.knownurls import meant
+from walsh_scrapy.report.knownurls import UnknownSource, meant
 from walsh_scrapy.report.subscriptions import export_sources
 from walsh_scrapy.sources import load_sources
 from walsh_scrapy.state import State, StateError
@@ -52,17 +52,21 @@ class Export:
                     f"there is no state at {shown(self.state_url)} yet: nothing was crawled, or "
                     "WALSH_STATE_URL is another"
                 )
-            known = state.sources.urls()
-            choice = Choice(
-                since=self.since,
-                kind=self.kind,
-                sources=tuple(each for url in self.urls for each in meant(url, known)),
-            )
+            choice = Choice(since=self.since, kind=self.kind, sources=self._chosen(state))
             with state.entries.snapshot() as entries:
                 chosen = entries.chosen(choice)
                 if progress:
                     chosen = _tracked(chosen, entries.count(choice))
                 return export_entries(chosen, file, format_name, self.settings)
+
+    def _chosen(self, state: State) -> tuple[str, ...]:
+        """Return the sources that the URLs mean; one that is declared may not have been tried."""
+        known = state.sources.urls()
+        try:
+            return tuple(each for url in self.urls for each in meant(url, known))
+        except UnknownSource:
+            known |= dict.fromkeys(source.url for source in load_sources(self.sources_file))
+            return tuple(each for url in self.urls for each in meant(url, known))
 
     def _write_sources(self, file: IO[bytes], state: State | None) -> int:
         sources = load_sources(self.sources_file)
