@@ -15,7 +15,9 @@ from walsh_scrapy.report.answers import answer_lines, has_agenda
                 "walsh/robots/denied": 2,
                 "walsh/blocklist/denied": 1,
                 "walsh/scope/dropped": 4,
-                "walsh/pacing/deferred": 5,
+                "walsh/pacing/deferred": 2,
+                "walsh/robots/deferred": 2,
+                "walsh/backoff/deferred": 1,
                 "walsh/backoff/retried": 6,
             },
             [
