@@ -121,7 +121,7 @@ class RobotsMiddleware:
         """Let a request wait for the host's next opening, if that is closed now."""
         host = self._crawl.host(request.url)
 
-        async def closed() -> float:
+        def closed() -> float:
             wait = max(0.0, file.closed_for(self._crawl.now()))
             if wait:
                 rest = format_seconds(wait)
