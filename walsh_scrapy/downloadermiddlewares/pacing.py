@@ -6,6 +6,7 @@ import math
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from scrapy.core.downloader import Downloader
 from scrapy.downloadermiddlewares.redirect import BaseRedirectMiddleware
 from scrapy.downloadermiddlewares.retry import RetryMiddleware
 
@@ -73,6 +74,8 @@ class PacingMiddleware:
         timeout = self._wire.timeout(request)
         wait = self._crawl.state.ledger.take(host, self._spacing(request), timeout)
         if not wait:
+            # In a slot of others a request would wait for them while its lease runs out.
+            request.meta[Downloader.DOWNLOAD_SLOT] = host
             self._wire.went_out(request, host)
         return wait
 
