@@ -124,18 +124,14 @@ def test_forms_slots_and_hosts_that_rested(loopback_web, crawl, project):
         Site("rests.example", [later, ""], {"/1": page(), "/2": page()}),
         Site("chain.example", "", {f"/{number}": page() for number in range(1, 5)}),
     )
-    result = crawl(
-        web,
-        "visitor",
-        project=project,
-        settings={
-            "WALSH_SERIAL": False,
-            "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
-            "WALSH_MAX_WAIT": 2,
-        },
-    )
+    settings = {
+        "WALSH_SERIAL": False,
+        "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
+        "WALSH_MAX_WAIT": 2,
+        "JOBDIR": project / "job",
+    }
+    result = crawl(web, "visitor", project=project, settings=settings)
     assert result.exit_code == 0
-    polite(hit for hit in result.log if hit.method == "GET")
     assert {item["url"]: item.get("trouble") for item in result.items} == {
         "http://form.example/": None,
         "http://slow.example/": None,
@@ -149,6 +145,10 @@ def test_forms_slots_and_hosts_that_rested(loopback_web, crawl, project):
     )
     assert quick.started < slow.ended, "with its host taken, it waits in no slot"
     assert "deferred          2" in result.stderr, "robots.txt, and the page behind it"
+
+    started_again = crawl(web, "visitor", project=project, settings=settings)
+    assert paths(started_again.log) == ["rests.example/1"], "what was put off, and nothing else"
+    polite(hit for hit in web.log if hit.method == "GET")
 
 
 def test_what_is_not_out_when_a_crawl_is_stopped_does_not_go_out(loopback_web, crawl, project):
