@@ -47,7 +47,6 @@ GATES: Final = {
     "scrapy.downloadermiddlewares.httpcompression.HttpCompressionMiddleware": None,
 }
 SPIDER_GATES: Final = {
-    "walsh_scrapy.downloadermiddlewares.denials.DenialsMiddleware": 5,
     "walsh_scrapy.spidermiddlewares.scope.ScopeMiddleware": 20,
     "walsh_scrapy.spidermiddlewares.firstseen.FirstSeenMiddleware": 30,
     "walsh_scrapy.spidermiddlewares.room.RoomMiddleware": 40,

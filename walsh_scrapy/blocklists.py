@@ -28,12 +28,16 @@ class OperatorList:
         self._store = crawl.state.documents
         self._url = crawl.options.blocklist_url
         self._schema_url = crawl.options.blocklist_schema_url
-        self._list, self._due_at = self._stored()
+        self._list, self._checked_at, self._due_at = self._stored()
 
     @property
     def is_due(self) -> bool:
-        """Whether the list has to be asked for before anything else is."""
-        return bool(self._url) and self._crawl.now() >= self._due_at
+        """Whether the list has to be asked for before anything else is.
+
+        So it has to be if it was last asked for in the future: a clock has jumped since.
+        """
+        is_fresh = self._checked_at <= self._crawl.now() < self._due_at
+        return bool(self._url) and not is_fresh
 
     def blocks(self, url: str) -> Entry | None:
         """Return the entry that keeps us from a URL, by the list in force."""
@@ -79,20 +83,20 @@ class OperatorList:
         self._due_in(min(RETRY_SECONDS, self._list.refresh.total_seconds()))
 
     def _due_in(self, seconds: float) -> None:
-        self._due_at = self._crawl.now() + seconds
+        self._checked_at = self._crawl.now()
+        self._due_at = self._checked_at + seconds
 
-    def _stored(self) -> tuple[Blocklist, float]:
+    def _stored(self) -> tuple[Blocklist, float, float]:
         document = self._store.find(self._url)
         if document is None or document.body is None:
-            return Blocklist.EMPTY, 0.0
+            return Blocklist.EMPTY, 0.0, 0.0
         try:
             known = Blocklist.parse(document.body)
         except InvalidBlocklist as error:
             logger.warning("the stored list is asked for anew: %s", error)
-            return Blocklist.EMPTY, 0.0
-        if document.checked_at > self._crawl.now():  # by a clock that was wrong
-            return known, 0.0
-        return known, document.checked_at + known.refresh.total_seconds()
+            return Blocklist.EMPTY, 0.0, 0.0
+        due_at = document.checked_at + known.refresh.total_seconds()
+        return known, document.checked_at, due_at
 
     def _document(self, response: Response) -> Document:
         given = Validators.of(response)

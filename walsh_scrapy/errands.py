@@ -73,8 +73,9 @@ class Errands:
         if scheduler is not None and scheduler.came_from_here(request):
             if errand is not None:
                 return scheduler.again(request)
+            errand = self._begin(key, host, flow())
             scheduler.put_back(request)
-            return self._scheduled(self._begin(key, host, flow()))
+            return self._scheduled(errand)
         if errand is not None and errand.fetching is None:
             await errand.idle.wait()  # what is out comes back, for good or to wait once more
             if key not in self._under_way:
@@ -139,6 +140,9 @@ class Errands:
             errand.request = errand.flow.send(answer)
         except StopIteration:
             self._end(errand)
+        except BaseException:  # whoever waits must not do so for ever
+            self._end(errand)
+            raise
         else:
             self._crawler.engine.crawl(self._scheduled(errand))
 

@@ -62,15 +62,14 @@ class Holds:
         """Return None when a request may go out, or the request that goes back to wait."""
         host = self._crawl.host(request.url)
 
-        async def hold() -> float:
-            await self._wire.silence(host)
+        def hold() -> float:
             standing = self._crawl.state.ledger.find(host)
             wait = max(0.0, standing.times.hold_until - standing.now)
             if not wait:
                 self._wire.went_out(request, host)
             return wait
 
-        return await self._turns.wait(request, host, hold)
+        return await self._turns.wait(request, host, hold, lambda: self._wire.silence(host))
 
     def response_downloaded(self, response: Response, request: Request) -> None:
         """Lay the hold that an answer asks for, before the next request is let out."""

@@ -34,6 +34,11 @@ class Job:
         folder = job_dir(crawler.settings)
         self._path = str(Path(folder, "walsh.queue")) if folder else None
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is a folder for what is left."""
+        return self._path is not None
+
     def left(self) -> Iterator[Request]:
         """Take out what the last crawl of this job left."""
         if self._path is not None:
@@ -43,7 +48,7 @@ class Job:
             queue.close()
 
     def leave(self, waiting: Iterable[Request]) -> None:
-        """Write what is still waiting; what cannot be written is named and left out."""
+        """Write what is still to be asked for; what cannot be written is named and left out."""
         if self._path is None:
             return
         queue = build_from_crawler(PickleFifoDiskQueue, self._crawler, self._path)

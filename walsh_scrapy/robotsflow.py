@@ -11,6 +11,7 @@ from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.policy.availability import Meaning, meaning_of
+from walsh_scrapy.policy.pacing import LOOK_AGAIN
 from walsh_scrapy.policy.references import followed
 from walsh_scrapy.scheduler import scheduler_of
 
@@ -30,11 +31,15 @@ class RobotsFlow:
         self._crawler = crawler
         self._crawl = Crawl.of(crawler)
         self._files = files
-        self._put_off: dict[str, RequestDeferred] = {}
+        self._put_off: dict[str, tuple[RequestDeferred, float]] = {}
 
     def put_off(self, origin: str) -> RequestDeferred | None:
-        """Return why an origin's file cannot be read in this run, if so (ruling 7)."""
-        return self._put_off.get(origin)
+        """Return why an origin's file cannot be read yet, if so (ruling 7).
+
+        A run may last longer than what it did not wait for.
+        """
+        error, until = self._put_off.get(origin, (None, 0.0))
+        return error if self._crawl.now() < until else None
 
     def read(self, origin: str, url: str) -> Flow:
         """Ask for a robots.txt, wherever it redirects to, and settle what that means."""
@@ -57,12 +62,16 @@ class RobotsFlow:
 
     def _failed(self, origin: str, error: BaseException) -> None:
         if isinstance(error, RequestDeferred):
-            self._put_off[origin] = error
+            self._leave(origin, error)
         elif isinstance(error, Denied):  # a redirect led to where we may not ask
             logger.info("%s/robots.txt redirects to where it cannot be read: %s", origin, error)
             self._settle(origin, None, "unavailable", b"")
         else:
             self._settle(origin, None, "unreachable", b"")
+
+    def _leave(self, origin: str, error: RequestDeferred) -> None:
+        # A state that failed names no later moment, and is not asked again at once either.
+        self._put_off[origin] = error, max(error.until, self._crawl.now() + LOOK_AGAIN)
 
     def _settle(self, origin: str, status: int | None, meaning: Meaning, body: bytes) -> None:
         """Let the host's targets go on by what came, at the spacing that it asks for."""
@@ -70,7 +79,7 @@ class RobotsFlow:
         try:
             file = self._files.settle(origin, status, meaning, body)
         except RequestDeferred as error:  # the state failed
-            self._put_off[origin] = error
+            self._leave(origin, error)
             return
         now = self._crawl.now()
         interval = file.interval(now)

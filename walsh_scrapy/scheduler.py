@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
@@ -53,6 +54,7 @@ class Scheduler(BaseScheduler):
         self._handed_out: WeakSet[Request] = WeakSet()
         self._out: dict[str, Request] = {}  # by host; one of each at most
         self._returned: WeakSet[Request] = WeakSet()
+        self._put_off: list[Request] = []
         self._timer: CallLaterResult | None = None
 
     @classmethod
@@ -75,7 +77,7 @@ class Scheduler(BaseScheduler):
     def close(self, reason: str) -> Deferred[None] | None:
         """Forget the timer, and leave what still waits to the next start of the job."""
         self._stop_timer()
-        self._job.leave(self._frontier)
+        self._job.leave(chain(self._frontier, self._put_off))
         return self._dupefilter.close(reason)
 
     def has_pending_requests(self) -> bool:
@@ -143,6 +145,15 @@ class Scheduler(BaseScheduler):
         if idle := request.meta.get(meta.IDLE):
             idle.set()
         self._frontier.push(host, request, meta.rank(request), request.priority)
+
+    def put_off(self, request: Request) -> None:
+        """Leave a request that may not go out in this run to the next start of the job (ruling 7).
+
+        Its duplicate filter has seen it, so nothing else would ask for it again.
+        """
+        is_ours = self._out.get(self._crawl.host(request.url)) is request
+        if is_ours and self._job.goes_on:
+            self._put_off.append(request)
 
     def came_from_here(self, request: Request) -> bool:
         """Tell whether a request was handed out by this scheduler, and may be given back to it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -15,7 +16,8 @@ from walsh_scrapy.policy.pacing import LOOK_AGAIN
 from walsh_scrapy.scheduler import is_closing, scheduler_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -35,27 +37,40 @@ class Turns:
         self._lines: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def wait(
-        self, request: Request, host: str, ask: Callable[[], Awaitable[float]]
+        self,
+        request: Request,
+        host: str,
+        ask: Callable[[], float],
+        quiet: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     ) -> Request | None:
         """Return None when it is the request's turn, or the request that goes back to wait.
 
-        ``ask`` gives 0 if the host may be asked now, else the seconds after which to ask again.
+        ``ask`` gives 0 if the host may be asked now, else the seconds after which to ask again;
+        ``quiet`` the moment at which that may be asked.
         Raises RequestDeferred for a wait beyond ``WALSH_MAX_WAIT`` (ruling 7), and for one that
         the crawl will not see the end of.
         """
         scheduler = scheduler_of(self._crawler)
         if scheduler is not None and scheduler.came_from_here(request):
-            if not (wait := await ask()):
+            async with quiet():
+                wait = ask()
+            if not wait:
                 return None
             self._check(host, wait)
             scheduler.wait(host, wait)
             return scheduler.again(request)
+        was_closing = is_closing(self._crawler)
         line = self._lines.setdefault(host, asyncio.Lock())
         async with line:
-            while wait := await ask():
+            while True:
+                async with quiet():
+                    if is_closing(self._crawler) and not was_closing:
+                        raise self._deferred(host, 0.0)
+                    wait = ask()
+                if not wait:
+                    return None
                 self._check(host, wait)
                 await self._sleep(host, wait)
-        return None
 
     def _check(self, host: str, wait: float) -> None:
         if wait > self._crawl.options.max_wait:

@@ -79,9 +79,12 @@ def test_a_spider_that_fails_leaves_a_failed_source_and_no_silence(run):
     assert "http://blog.example/feed failed: RuntimeError: reading failed" in result.stderr
 
 
-@pytest.mark.parametrize("name", ["follows_links", "asks_the_engine"])
-def test_nothing_undeclared_is_asked_for_by_any_way(run, name):
+@pytest.mark.parametrize(
+    ("name", "end"), [("follows_links", "dropped"), ("asks_the_engine", "denied")]
+)
+def test_nothing_undeclared_is_asked_for_by_any_way(run, name, end):
     result = run(name)
+    assert result.stats[f"walsh/scope/{end}"] == 3
     assert result.exit_code == 0
     assert paths(result.log) == ["blog.example/robots.txt", "blog.example/feed"]
     assert "GOT" not in result.stderr

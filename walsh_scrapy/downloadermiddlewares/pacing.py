@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from scrapy.core.downloader import Downloader
 from scrapy.downloadermiddlewares.redirect import BaseRedirectMiddleware
 from scrapy.downloadermiddlewares.retry import RetryMiddleware
 
@@ -33,15 +34,17 @@ if TYPE_CHECKING:
 class PacingMiddleware:
     """One request at a time to a host, none too soon, whoever else shares the state (order 890).
 
-    With ``WALSH_SERIAL`` one at a time to all hosts, whatever came past the scheduler.
+    With ``WALSH_SERIAL`` one at a time to all hosts, whatever came past the scheduler, and whatever
+    other serial crawls there are in the process.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._crawl = Crawl.of(crawler)
         self._turns = Turns(crawler, "pacing")
-        self._wire = Wire(crawler.settings)
-        self._next = asyncio.Lock()  # whose turn it is to go out next, of all hosts
+        serial = self._crawl.options.serial
+        self._wire = Wire(crawler.settings, serial=serial)
+        self._quiet = self._wire.silence_everywhere if serial else nullcontext
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -52,15 +55,7 @@ class PacingMiddleware:
     async def process_request(self, request: Request) -> Request | None:
         """Let a request out, or let it wait, or defer it to a later run (ruling 7)."""
         host = self._crawl.host(request.url)
-
-        async def take() -> float:
-            if not self._crawl.options.serial:
-                return self._take(request, host)
-            async with self._next:
-                await self._wire.silence()
-                return self._take(request, host)
-
-        return await self._turns.wait(request, host, take)
+        return await self._turns.wait(request, host, lambda: self._take(request, host), self._quiet)
 
     async def process_response(self, request: Request, response: Response) -> Response:
         """Give the host back: its spacing counts from now, the end of the exchange (ruling 2).
@@ -79,6 +74,8 @@ class PacingMiddleware:
         timeout = self._wire.timeout(request)
         wait = self._crawl.state.ledger.take(host, self._spacing(request), timeout)
         if not wait:
+            # In a slot of others a request would wait for them while its lease runs out.
+            request.meta[Downloader.DOWNLOAD_SLOT] = host
             self._wire.went_out(request, host)
         return wait
 

@@ -55,7 +55,9 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
             reason = f"redirected more than {self.max_redirect_times} times, at last to {target}"
             raise BadAnswer(response, reason) from error
         if isinstance(answer, Request):
-            if answer.url in answer.meta["redirect_urls"]:
+            # What a form was sent to may be where its answer is read: that is another request.
+            is_same = answer.method == request.method
+            if is_same and answer.url in answer.meta["redirect_urls"]:
                 reason = f"redirected in a circle: {request.url} leads back to {target}"
                 raise BadAnswer(response, reason)
             if meta.source(request) is not None:

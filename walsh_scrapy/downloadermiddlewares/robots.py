@@ -75,6 +75,7 @@ class RobotsMiddleware:
             return None
         while (file := self._files.at_hand(origin)) is None:
             if (error := self._flow.put_off(origin)) is not None:
+                self._crawler.stats.inc_value("walsh/robots/deferred")
                 raise error
             if instead := await self._sent_for(origin, request):
                 return instead
@@ -120,7 +121,7 @@ class RobotsMiddleware:
         """Let a request wait for the host's next opening, if that is closed now."""
         host = self._crawl.host(request.url)
 
-        async def closed() -> float:
+        def closed() -> float:
             wait = max(0.0, file.closed_for(self._crawl.now()))
             if wait:
                 rest = format_seconds(wait)

@@ -19,15 +19,12 @@ def answer_lines(stats: Mapping[str, Any]) -> list[str]:
     """Return the summary of a run that follows links; what did not happen is left out."""
     denied = {gate: stats.get(f"walsh/{gate}/denied", 0) for gate in _GATES}
     by_gate = ", ".join(f"{count} by {gate}" for gate, count in denied.items() if count)
+    deferred = stats.get("walsh/requests/deferred", 0)
     rows = (
         ("answered", stats.get("response_received_count", 0), "robots.txt included"),
         ("denied", sum(denied.values()), by_gate),
         ("undeclared", stats.get("walsh/scope/dropped", 0), "never asked for (R6)"),
-        (
-            "deferred",
-            stats.get("walsh/requests/deferred", 0),
-            "they ask for a wait beyond this run",
-        ),
+        ("deferred", deferred, "they ask for a wait beyond this run"),
         ("asked again", stats.get("walsh/backoff/retried", 0), "after 429 or 503"),
     )
     return [

@@ -49,9 +49,9 @@ class ScopeMiddleware:
     async def process_request(self, request: Request) -> None:
         """Deny what nobody declared; a redirect of a declared target is part of it."""
         if meta.rank(request) is Rank.TARGET and not self._is_declared(request):
-            raise Denied("scope", f"{request.url} is no declared target (R6)")
+            raise self._denied(f"{request.url} is no declared target (R6)")
         if self._declared_only and is_dump(request.url):
-            raise Denied("scope", f"{request.url} is the pages themselves, and no index (R6, R9)")
+            raise self._denied(f"{request.url} is the pages themselves, and no index (R6, R9)")
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Let declared targets in."""
@@ -96,6 +96,10 @@ class ScopeMiddleware:
         if source is None or record is None or source.url not in self._declared:
             return False
         return url in declared_urls(replace(source, url=record.address))
+
+    def _denied(self, reason: str) -> Denied:
+        self._crawler.stats.inc_value("walsh/scope/denied")
+        return Denied("scope", reason)
 
     def _lets_pass(self, request: Request) -> bool:
         if self._is_declared(request):

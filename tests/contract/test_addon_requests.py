@@ -1,0 +1,207 @@
+"""What requests of other people's spiders may bring along, and what becomes of those that wait."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.contract.conftest import LIST_URL, blocklist, paths
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.web import Reply, Site, redirect
+
+AGENT = "Mozilla/5.0 (compatible; Example-Bot/1.0; +https://bot.example/)"
+SETTINGS = f"""
+SPIDER_MODULES = ["theirs.spiders"]
+ADDONS = {{"walsh_scrapy.addon.Addon": 500}}
+WALSH_USER_AGENT = {AGENT!r}
+WALSH_UA_TOKEN = "Example-Bot"
+WALSH_SCOPE = "any"
+"""
+SPIDERS = """
+import asyncio
+import sqlite3
+from contextlib import closing
+from scrapy import FormRequest, Request, Spider, signals
+
+
+class Theirs(Spider):
+    async def asked(self, link):
+        try:
+            await self.crawler.engine.download_async(Request(link))
+        except Exception as reason:
+            self.logger.info("%s was asked for: %r", link, reason)
+
+    def parse(self, response):
+        yield {"url": response.url}
+
+    def ended(self, failure):
+        yield {"url": failure.request.url, "trouble": type(failure.value).__name__}
+
+
+class Visitor(Theirs):
+    name = "visitor"
+
+    async def start(self):
+        yield FormRequest("http://form.example/", formdata={"q": "x"}, errback=self.ended)
+        for host in ("slow", "quick"):
+            yield Request(f"http://{host}.example/", meta={"download_slot": "theirs"})
+        yield Request("http://rests.example/1", errback=self.ended)
+        yield Request("http://chain.example/1", self.chain)
+
+    def chain(self, response):
+        number = int(response.url[-1])
+        if number < 4:
+            yield response.follow(f"/{number + 1}", self.chain)
+        else:
+            yield Request("http://rests.example/2", errback=self.ended)
+
+
+class Gatherer(Theirs):
+    name = "gatherer"
+
+    async def start(self):
+        yield Request("http://h0.example/")
+
+    async def parse(self, response):
+        links = (f"http://h{number}.example/" for number in range(1, 9))
+        await asyncio.gather(*map(self.asked, links))
+
+
+class Listed(Theirs):
+    name = "listed"
+
+    async def start(self):
+        for host in self.hosts.split():
+            yield Request(f"http://{host}.example/")
+
+
+class Hurried(Theirs):
+    name = "hurried"
+
+    @classmethod
+    def from_crawler(cls, crawler, **arguments):
+        spider = super().from_crawler(crawler, **arguments)
+        crawler.signals.connect(spider.is_out, signal=signals.request_reached_downloader)
+        return spider
+
+    async def start(self):
+        yield Request("http://a.example/")
+
+    def is_out(self, request):
+        if request.url.endswith("/blocklist.json"):
+            self.early = asyncio.ensure_future(self.asked("http://b.example/"))
+            with closing(sqlite3.connect(self.state)) as state, state:
+                state.execute("DROP TABLE blocklist")
+"""
+
+
+def page(**reply):
+    return Reply("<!doctype html>", content_type="text/html", **reply)
+
+
+@pytest.fixture
+def project(tmp_path):
+    folder = tmp_path / "project"
+    (folder / "theirs").mkdir(parents=True)
+    (folder / "scrapy.cfg").write_text("[settings]\ndefault = theirs.settings\n")
+    (folder / "theirs" / "__init__.py").touch()
+    (folder / "theirs" / "settings.py").write_text(SETTINGS)
+    (folder / "theirs" / "spiders.py").write_text(SPIDERS)
+    return folder
+
+
+def polite(log, **terms):
+    assert_polite(log, **{"user_agent": AGENT, "serial": False} | terms)
+
+
+def test_forms_slots_and_hosts_that_rested(loopback_web, crawl, project):
+    later = Reply(status=503, headers={"Retry-After": "3"})
+    web = loopback_web(
+        Site("form.example", "", {"/": [redirect("/", 303), page()]}),
+        Site("slow.example", "", {"/": page(delay=1.5)}),
+        Site("quick.example", "", {"/": page()}),
+        Site("rests.example", [later, ""], {"/1": page(), "/2": page()}),
+        Site("chain.example", "", {f"/{number}": page() for number in range(1, 5)}),
+    )
+    settings = {
+        "WALSH_SERIAL": False,
+        "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
+        "WALSH_MAX_WAIT": 2,
+        "JOBDIR": project / "job",
+    }
+    result = crawl(web, "visitor", project=project, settings=settings)
+    assert result.exit_code == 0
+    assert {item["url"]: item.get("trouble") for item in result.items} == {
+        "http://form.example/": None,
+        "http://slow.example/": None,
+        "http://quick.example/": None,
+        "http://rests.example/1": "RequestDeferred",
+        "http://rests.example/2": None,
+    }
+    (slow, quick) = (
+        next(hit for hit in result.log if hit.url == f"http://{host}.example/")
+        for host in ("slow", "quick")
+    )
+    assert quick.started < slow.ended, "with its host taken, it waits in no slot"
+    assert "deferred          2" in result.stderr, "robots.txt, and the page behind it"
+
+    started_again = crawl(web, "visitor", project=project, settings=settings)
+    assert paths(started_again.log) == ["rests.example/1"], "what was put off, and nothing else"
+    polite(hit for hit in web.log if hit.method == "GET")
+
+
+def test_what_is_not_out_when_a_crawl_is_stopped_does_not_go_out(loopback_web, crawl, project):
+    hosts = [f"h{number}.example" for number in range(9)]
+    web = loopback_web(*(Site(host, "", {"/": page(delay=0.5)}) for host in hosts))
+    running = crawl.start(web, "gatherer", project=project)
+    assert web.wait_for(lambda log: any(hit.path == "/" and hit.host != hosts[0] for hit in log))
+    running.terminate()
+    result = running.wait()
+    assert result.exit_code == 0
+    polite(result.log, serial=True)
+    assert len([hit for hit in result.log if hit.path == "/"]) == 2
+    assert "http://h8.example/ was asked for: RequestDeferred" in result.stderr
+
+
+def test_two_crawls_of_one_process_are_serial_together(loopback_web, project):
+    hosts = ("a", "b", "c", "d")
+    web = loopback_web(*(Site(f"{host}.example", "", {"/": page(delay=0.3)}) for host in hosts))
+    script = """
+from scrapy.crawler import CrawlerProcess
+from scrapy.utils.project import get_project_settings
+process = CrawlerProcess(get_project_settings())
+for hosts in ("a b", "c d"):
+    process.crawl("listed", hosts=hosts)
+process.start()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=project,
+        env=os.environ | web.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    polite(web.log, serial=True)
+    assert len([hit for hit in web.log if hit.path == "/"]) == 4, done.stderr
+
+
+def test_whoever_waits_for_the_list_hears_that_the_state_failed(loopback_web, crawl, project):
+    operator = {"/blocklist.json": blocklist("optedout.example")}
+    hosts = ("a.example", "b.example")
+    web = loopback_web(
+        Site("operator.example", "", operator), *(Site(host, "", {"/": page()}) for host in hosts)
+    )
+    result = crawl(
+        web,
+        "hurried",
+        project=project,
+        settings={"WALSH_BLOCKLIST_URL": LIST_URL},
+        arguments={"state": crawl.folder / "walsh.sqlite3"},
+        timeout=60,
+    )
+    assert "no such table: blocklist" in result.stderr
+    assert "http://b.example/ was asked for: RequestDeferred" in result.stderr
+    assert not {"a.example/", "b.example/"} & set(paths(result.log))
