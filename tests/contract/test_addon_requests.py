@@ -1,8 +1,10 @@
 """What requests of other people's spiders may bring along, and what becomes of those that wait."""
 
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 
@@ -42,7 +44,18 @@ class Theirs(Spider):
 class Visitor(Theirs):
     name = "visitor"
 
+    @classmethod
+    def from_crawler(cls, crawler, **arguments):
+        spider = super().from_crawler(crawler, **arguments)
+        crawler.signals.connect(spider.is_out, signal=signals.request_reached_downloader)
+        return spider
+
+    def is_out(self, request):
+        if request.url == "http://left.example/":
+            self.late.cancel()
+
     async def start(self):
+        self.late = asyncio.ensure_future(self.asked("http://left.example/"))
         yield FormRequest("http://form.example/", formdata={"q": "x"}, errback=self.ended)
         for host in ("slow", "quick"):
             yield Request(f"http://{host}.example/", meta={"download_slot": "theirs"})
@@ -121,6 +134,7 @@ def test_forms_slots_and_hosts_that_rested(loopback_web, crawl, project):
         Site("form.example", "", {"/": [redirect("/", 303), page()]}),
         Site("slow.example", "", {"/": page(delay=1.5)}),
         Site("quick.example", "", {"/": page()}),
+        Site("left.example", "", {"/": page(delay=0.5)}),
         Site("rests.example", [later, ""], {"/1": page(), "/2": page()}),
         Site("chain.example", "", {f"/{number}": page() for number in range(1, 5)}),
     )
@@ -146,8 +160,15 @@ def test_forms_slots_and_hosts_that_rested(loopback_web, crawl, project):
     assert quick.started < slow.ended, "with its host taken, it waits in no slot"
     assert "deferred          2" in result.stderr, "robots.txt, and the page behind it"
 
+    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state:
+        left = "SELECT status FROM requests WHERE url = 'http://left.example/'"
+        assert state.execute(left).fetchall() == [(200,)], "who gave up waiting did not stop it"
+        assert state.execute("SELECT max(lease_until) FROM hosts").fetchone() == (0.0,)
+
     started_again = crawl(web, "visitor", project=project, settings=settings)
-    assert paths(started_again.log) == ["rests.example/1"], "what was put off, and nothing else"
+    assert sorted(paths(started_again.log)) == ["left.example/", "rests.example/1"], (
+        "what passes the scheduler, and of what it knows that which was put off"
+    )
     polite(hit for hit in web.log if hit.method == "GET")
 
 

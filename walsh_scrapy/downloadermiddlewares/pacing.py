@@ -6,6 +6,7 @@ import math
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from scrapy import signals
 from scrapy.core.downloader import Downloader
 from scrapy.downloadermiddlewares.redirect import BaseRedirectMiddleware
 from scrapy.downloadermiddlewares.retry import RetryMiddleware
@@ -50,7 +51,10 @@ class PacingMiddleware:
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
         check_floor(crawler, _floor)
-        return cls(crawler)
+        gate = cls(crawler)
+        crawler.signals.connect(gate.response_downloaded, signal=signals.response_downloaded)
+        crawler.signals.connect(gate.left_downloader, signal=signals.request_left_downloader)
+        return gate
 
     async def process_request(self, request: Request) -> Request | None:
         """Let a request out, or let it wait, or defer it to a later run (ruling 7)."""
@@ -68,6 +72,22 @@ class PacingMiddleware:
     async def process_exception(self, request: Request, exception: Exception) -> None:
         """Give the host back after an exchange that failed."""
         self._release(request, None, reason_of(exception, request.url))
+
+    def response_downloaded(self, response: Response, request: Request) -> None:
+        """Give the host back after an exchange that nobody waits for any more.
+
+        Whoever made a request by ``engine.download_async`` may cancel it; it goes on all the same.
+        """
+        if self._is_cancelled(request):
+            self._release(request, response)
+
+    def left_downloader(self, request: Request) -> None:
+        """Give the host back after an exchange that failed when nobody waited for it any more."""
+        if self._is_cancelled(request):
+            self._release(request, None, "cancelled, then without an answer")
+
+    def _is_cancelled(self, request: Request) -> bool:
+        return request not in self._crawler.engine.downloader.active
 
     def _take(self, request: Request, host: str) -> float:
         """Take the host's lease; return 0, or the seconds until it may be asked for again."""
