@@ -158,7 +158,7 @@ def test_forms_slots_and_hosts_that_rested(loopback_web, crawl, project):
         for host in ("slow", "quick")
     )
     assert quick.started < slow.ended, "with its host taken, it waits in no slot"
-    assert "deferred          2" in result.stderr, "robots.txt, and the page behind it"
+    assert "deferred          1" in result.stderr, "the page, and not the robots.txt before it"
 
     with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state:
         left = "SELECT status FROM requests WHERE url = 'http://left.example/'"
