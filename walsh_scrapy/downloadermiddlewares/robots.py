@@ -75,7 +75,6 @@ class RobotsMiddleware:
             return None
         while (file := self._files.at_hand(origin)) is None:
             if (error := self._flow.put_off(origin)) is not None:
-                self._crawler.stats.inc_value("walsh/robots/deferred")
                 raise error
             if instead := await self._sent_for(origin, request):
                 return instead
