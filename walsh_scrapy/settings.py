@@ -18,13 +18,6 @@ DOWNLOADER_MIDDLEWARES = {
     "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware": None,  # identity sends none
     "scrapy.downloadermiddlewares.useragent.UserAgentMiddleware": None,  # identity sets it
 }
-# What the add-on switches off anyway, and one brings a web server along that takes as long to load
-# as the crawler itself.
-EXTENSIONS = {
-    "scrapy.extensions.remote_control.RemoteControl": None,
-    "scrapy.extensions.telnet.TelnetConsole": None,
-    "scrapy.extensions.throttle.AutoThrottle": None,
-}
 SPIDER_MIDDLEWARES = {
     # It would drop a declared target with a long URL, with no word to whoever declared it.
     "scrapy.spidermiddlewares.urllength.UrlLengthMiddleware": None,
