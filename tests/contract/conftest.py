@@ -48,3 +48,9 @@ def again(crawl):
         )
 
     return run
+
+
+@pytest.fixture
+def installed(pytestconfig, monkeypatch):
+    """Let the projects that a test makes import ours as if it were installed."""
+    monkeypatch.setenv("PYTHONPATH", str(pytestconfig.rootpath))

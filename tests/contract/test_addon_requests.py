@@ -114,7 +114,7 @@ def page(**reply):
 
 
 @pytest.fixture
-def project(tmp_path):
+def project(tmp_path, installed):
     folder = tmp_path / "project"
     (folder / "theirs").mkdir(parents=True)
     (folder / "scrapy.cfg").write_text("[settings]\ndefault = theirs.settings\n")

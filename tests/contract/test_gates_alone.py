@@ -93,9 +93,8 @@ def busy(seconds, status=429):
 
 
 @pytest.fixture
-def run(crawl, tmp_path, pytestconfig, monkeypatch):
+def run(crawl, tmp_path, installed):
     """Run a spider of another bot's project with some gates, and nothing else of ours."""
-    monkeypatch.setenv("PYTHONPATH", str(pytestconfig.rootpath))  # as if it were installed
 
     def run_spider(web, *gates, urls, spider="follower", **settings):
         project = tmp_path / "project"
