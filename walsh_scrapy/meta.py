@@ -28,6 +28,7 @@ READABLE: Final = "walsh_readable"
 ANNOUNCED: Final = "walsh_announced"
 PASSED: Final = "walsh_passed"
 MOVE: Final = "walsh_move"
+GONE: Final = "walsh_gone"  #: the page of this visit is gone for good (410)
 INDEX: Final = "walsh_index"
 ERRAND: Final = "walsh_errand"
 IDLE: Final = "walsh_idle"  #: an asyncio.Event, set while a request waits in our scheduler

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from walsh_scrapy import meta
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.indexes import index_after, renewed, vouched
+from walsh_scrapy.negotiation import ABSENT
 from walsh_scrapy.passing import Passed, asked_until, freshness_of, go_on, passed_by
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import NEVER, Wishes
@@ -35,7 +37,7 @@ Rule = Callable[["Move | None", str, str, "Sequence[str]", float], "Move | None"
 
 logger = logging.getLogger(__name__)
 
-GONE = 410
+GONE = HTTPStatus.GONE
 
 
 class Visits:
@@ -111,10 +113,13 @@ class Visits:
     ) -> None:
         """Let the next request of a visit know what the page says that led to it.
 
-        It asks for a time to be left alone, and it may have moved; both count when the visit ends.
+        It asks for a time to be left alone, and it may have moved or be gone; all of it counts when
+        the visit ends.
         """
         go_on(following, request, response, self._crawl.now())
         known = self._known(source, request)
+        is_gone = response.status == GONE and _is_for_good(known, request)
+        following.meta[meta.GONE] = is_gone or request.meta.get(meta.GONE, False)
         if response.status < 400:
             known = self._moved(known, request, response.url, passing)
         following.meta[meta.MOVE] = known.move
@@ -150,7 +155,7 @@ class Visits:
     ) -> None:
         known = self._known(source, request)
         record = replace(known, outcome="failed", detail=reason, failures=known.failures + 1)
-        if answer is not None and answer.status == GONE and _is_for_good(known, request):
+        if answer is not None and _is_gone(known, request, answer):
             logger.warning(
                 "%s is gone (410): it rests until you say `scrapy sources resume %s`",
                 source.url,
@@ -213,6 +218,17 @@ class Visits:
         record = replace(known or SourceRecord(url=source.url, kind=""), kind=source.kind)
         # What was learned of its move on the way to this request is written with its end.
         return record.moving(request.meta[meta.MOVE]) if meta.MOVE in request.meta else record
+
+
+def _is_gone(record: SourceRecord, request: Request, answer: Response) -> bool:
+    """Tell whether a source is gone for good, by its only answer or by that of its page.
+
+    Of a page that is gone the last answer says whether there is anything in its place.
+    """
+    if answer.status == GONE and _is_for_good(record, request):
+        return True
+    is_final = answer.status == HTTPStatus.OK or answer.status in ABSENT
+    return is_final and request.meta.get(meta.GONE, False)
 
 
 def _is_for_good(record: SourceRecord, request: Request) -> bool:

@@ -88,6 +88,20 @@ def test_else_the_llms_txt_at_the_root_is(llms, page):
     assert result.stats["walsh/sources/fetched"] == 1
 
 
+@pytest.mark.parametrize(
+    ("index", "resting"),
+    [(Reply(status=404), 1), (html(), 1), (Reply(status=500), None)],
+    ids=["404", "html", "500"],
+)
+def test_a_page_that_is_gone_rests_if_there_is_no_llms_txt(llms, index, resting):
+    """A server that fails says nothing of what it has."""
+    options = {"settings": {"RETRY_ENABLED": False}, "runs": 2}
+    first, second = llms(docs=Reply(status=410), llms_txt=index, **options)
+    assert asked(first) == ["/docs", "/llms.txt"]
+    assert second.stats.get("walsh/sources/resting") == resting
+    assert asked(second) == ([] if resting else ["/docs", "/llms.txt"])
+
+
 def test_html_is_cut_off_at_its_headers_and_never_read(llms):
     result = llms(docs=html(HTML * 20), llms_txt=text())
     (page,) = [hit for hit in result.log if hit.path == "/docs"]

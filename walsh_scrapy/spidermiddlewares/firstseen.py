@@ -142,7 +142,7 @@ class FirstSeenMiddleware:
         if other := self._instead(request, error):
             other.meta.update(
                 (name, request.meta[name])
-                for name in (meta.PASSED, meta.ANNOUNCED, meta.MOVE)
+                for name in (meta.PASSED, meta.ANNOUNCED, meta.MOVE, meta.GONE)
                 if name in request.meta
             )
             return [self._watched(other)]
