@@ -4,6 +4,8 @@ What the contract demands is not here but in ``addon.py``, which sets it above e
 priority; what an operator may choose begins with ``WALSH_`` and is in ``docs/settings.md``.
 """
 
+from scrapy.settings.default_settings import EXTENSIONS_BASE as _EXTENSIONS_BASE
+
 BOT_NAME = "walsh_scrapy"
 
 SPIDER_MODULES = ["spiders"]
@@ -25,6 +27,14 @@ SPIDER_MIDDLEWARES = {
     "scrapy.spidermiddlewares.depth.DepthMiddleware": None,
     "scrapy.spidermiddlewares.metacopy.MetaCopyDetectionMiddleware": None,
 }
+# The add-on switches these off. What is merely set to None is loaded all the same, and one of them
+# brings a web server along that takes longer to load than Scrapy.
+_UNUSED = (
+    "scrapy.extensions.remote_control.RemoteControl",
+    "scrapy.extensions.telnet.TelnetConsole",
+    "scrapy.extensions.throttle.AutoThrottle",
+)
+EXTENSIONS_BASE = {path: order for path, order in _EXTENSIONS_BASE.items() if path not in _UNUSED}
 
 # Every line that an operator may want at two in the morning, and no more (was: DEBUG).
 LOG_LEVEL = "INFO"
