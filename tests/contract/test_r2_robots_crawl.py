@@ -215,15 +215,3 @@ def test_whatever_a_target_answers_robots_txt_is_read_again_after_its_day(
     assert "blog.example/feed" in paths(crawl(web, **options).log)
     a_day_later(crawl)
     assert paths(crawl(web, **options).log) == ["blog.example/robots.txt"]
-
-
-def test_a_crawl_delay_of_a_day_lets_every_source_have_its_turn(loopback_web, crawl):
-    web = loopback_web(
-        site("slow.example", "User-agent: *\nCrawl-delay: 86400\n", a=feed(), b=feed(), c=feed())
-    )
-    sources = [f"http://slow.example/{page}" for page in "abc"]
-    for _day in range(8):
-        crawl(web, sources=sources)
-        a_day_later(crawl)
-    asked = [path for path in paths(web.log) if not path.endswith("robots.txt")]
-    assert set(asked) == {f"slow.example/{page}" for page in "abc"}

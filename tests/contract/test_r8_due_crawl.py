@@ -34,8 +34,9 @@ def test_the_interval_is_the_operators_and_the_sources_own_is_longer(loopback_we
 
 
 def test_a_changed_file_loses_nothing_of_what_is_still_in_it(loopback_web, crawl, again, tmp_path):
-    web = loopback_web(site("blog.example", feed=feed(etag='"1"')), site("new.example"))
-    crawl(web, sources=["http://blog.example/feed", "http://gone.example/feed"])
+    blog = site("blog.example", feed=feed(etag='"1"'))
+    web = loopback_web(blog, site("old.example"), site("new.example"))
+    crawl(web, sources=["http://blog.example/feed", "http://old.example/feed"])
     opml = tmp_path / "feeds.opml"
     opml.write_text(
         "<opml><body><outline text='Folder'><outline text='A name' category='/a/b,c' "
