@@ -395,8 +395,9 @@ def test_a_transaction_that_fails_leaves_nothing(url):
     ],
 )
 def test_what_cannot_be_opened_is_refused_in_one_sentence(url, word):
-    with pytest.raises(StateError, match=word):
+    with pytest.raises(StateError, match=word) as refused:
         State(url)
+    assert len(str(refused.value).splitlines()) == 1
 
 
 def test_a_password_is_never_shown():

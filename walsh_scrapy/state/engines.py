@@ -61,7 +61,8 @@ def shown(url: str) -> str:
 def unusable(engine: Engine, error: DBAPIError) -> StateError:
     """Return what to tell an operator of a database that gave ``error``."""
     name = engine.url.render_as_string(hide_password=True)
-    return StateError(f"{name} cannot be used as state: {error.orig}; {_remedy(engine, error)}")
+    why = " ".join(str(error.orig).split())  # PostgreSQL's take several lines
+    return StateError(f"{name} cannot be used as state: {why}; {_remedy(engine, error)}")
 
 
 def _remedy(engine: Engine, error: DBAPIError) -> str:
