@@ -27,10 +27,12 @@ def sha(text):
 
 
 def new(run, seen):
-    """Return which entries a record meets as new, as the state asks: by both keys."""
+    """Return which entries a record meets as new, as the state asks; it keeps full keys by key."""
     keyed = with_keys(run, SOURCE)
-    found = [each for each in keyed if seen.isdisjoint((each.key, each.full_key))]
-    seen.update(key for each in keyed for key in (each.key, each.full_key))
+    candidates = {key for each in keyed for key in (each.full_key, each.page_key)}
+    known = {key for pair in seen.items() if pair[0] in candidates for key in pair}
+    found = [each for each in keyed if known.isdisjoint((each.key, each.full_key))]
+    seen.update((each.key, each.full_key) for each in found)
     return [each.id for each in found]
 
 
@@ -93,7 +95,7 @@ def test_without_link_and_id_the_source_title_and_date():
 )
 def test_neighbours_that_come_and_go_make_no_entry_new_or_lost(first, second):
     a, b = entry(first, "a"), entry(second, "b")
-    seen = set()
+    seen = {}
     assert new([a], seen) == ["a"]
     assert new([b, a], seen) == ["b"]
     assert new([a, b], seen) == []
@@ -103,7 +105,7 @@ def test_neighbours_that_come_and_go_make_no_entry_new_or_lost(first, second):
 
 def test_many_entries_of_one_page_are_each_met_once():
     log = [entry(PAGE, str(number)) for number in range(20)]
-    seen = set()
+    seen = {}
     met = [id_ for end in range(1, 21) for id_ in new(log[max(0, end - 5) : end], seen)]
     assert met == [str(number) for number in range(20)]
 
@@ -123,5 +125,7 @@ def test_every_entry_has_keys_and_order_does_not_matter(entries):
     keyed = with_keys(entries, SOURCE)
     assert [(e.url, e.id, e.title) for e in keyed] == [(e.url, e.id, e.title) for e in entries]
     assert all(re.fullmatch("[0-9a-f]{64}", key) for e in keyed for key in (e.key, e.full_key))
+    assert all(e.key in (e.full_key, e.page_key) for e in keyed)
+    assert all(entry.page_key == with_keys([entry], SOURCE)[0].key for entry in keyed)
     backwards = with_keys(entries[::-1], SOURCE)
     assert sorted(e.key for e in backwards) == sorted(e.key for e in keyed)

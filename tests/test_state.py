@@ -189,17 +189,30 @@ def count_entries(state):
         return snapshot.count(Choice())
 
 
-def entry(key, full_key=None, source="http://a.example/feed"):
-    return EntryRecord(key, full_key or f"full {key}", source, "feed", 100.0, '{"title": "…"}')
+def entry(page, full=None, *, shares=False, source="http://a.example/feed"):
+    """An entry by its two keys; of a page that it ``shares`` it goes by the full one."""
+    full = full or f"full {page}"
+    return EntryRecord(
+        key=full if shares else page,
+        full_key=full,
+        page_key=page,
+        source=source,
+        kind="feed",
+        first_seen=100.0,
+        item='{"title": "…"}',
+    )
 
 
 def test_entries_are_new_once_under_either_key(state):
     source = SourceRecord(url="http://a.example/feed", kind="feed")
     assert state.sources.commit(source, [entry("1"), entry("2"), entry("1")]) == {"1", "2"}
     assert state.sources.commit(source, [entry("2"), entry("3")]) == {"3"}
-    assert state.sources.commit(source, [entry("full 1", "x")]) == set()
-    assert state.sources.commit(source, [entry("new", "3")]) == set()
-    assert count_entries(state) == 3
+    shared = [entry("1", shares=True), entry("1", "other 1", shares=True)]
+    assert state.sources.commit(source, shared) == {"other 1"}
+    assert state.sources.commit(source, [entry("1", "other 1"), entry("3", "new 3")]) == set()
+    assert state.sources.commit(source, [entry("4", shares=True)]) == {"full 4"}
+    assert state.sources.commit(source, [entry("4")]) == set()
+    assert count_entries(state) == 5
 
 
 def test_a_thousand_entries_at_once(state):
@@ -269,6 +282,7 @@ def test_a_state_of_the_first_version_is_brought_up_to_date_and_loses_nothing(ur
         state.sources.commit(record)
     with contextlib.closing(Database(url)) as database, database.write() as connection:
         connection.execute(text("DROP INDEX entries_by_source"))
+        connection.execute(text("CREATE INDEX ix_entries_full_key ON entries (full_key)"))
         for name in added:
             connection.execute(text(f"ALTER TABLE sources DROP COLUMN {name}"))
         connection.execute(text("ALTER TABLE hosts DROP COLUMN holder"))
@@ -282,7 +296,7 @@ def test_a_state_of_the_first_version_is_brought_up_to_date_and_loses_nothing(ur
     with contextlib.closing(Database(url)) as database, database.read() as connection:
         assert connection.scalar(select(schema_version.c.version)) == SCHEMA_VERSION
         indexes = inspect(connection).get_indexes("entries")
-        assert "entries_by_source" in [index["name"] for index in indexes]
+        assert {index["name"] for index in indexes} == {"entries_by_source", "entries_by_time"}
 
 
 def take_back(connection, version):
@@ -290,6 +304,7 @@ def take_back(connection, version):
     for name in ("asked_interval", "move_failing_since", "onward_to", "onward_since"):
         connection.execute(text(f"ALTER TABLE sources DROP COLUMN {name}"))
     connection.execute(text("DROP TABLE indexes"))
+    connection.execute(text("CREATE INDEX ix_entries_full_key ON entries (full_key)"))
     connection.execute(text(f"UPDATE schema_version SET version = {version}"))
 
 

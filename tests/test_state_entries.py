@@ -27,7 +27,15 @@ def state(url):
 
 
 def entry(key, source=FEED, first_seen=100.0, kind="feed"):
-    return EntryRecord(key, key, source, kind, first_seen, f'{{"title": "{key}"}}')
+    return EntryRecord(
+        key=key,
+        full_key=key,
+        page_key=key,
+        source=source,
+        kind=kind,
+        first_seen=first_seen,
+        item=f'{{"title": "{key}"}}',
+    )
 
 
 def source(url=FEED, **fields):

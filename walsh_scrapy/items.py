@@ -25,6 +25,7 @@ class _Keyed:
 
     key: str = ""  #: SHA-256 in hex: the same entry has the same key in every run (ruling 19)
     full_key: str = ""  #: the key it has where others share its page; see `metadata.entries`
+    page_key: str = ""  #: the key it has where none does
 
 
 @dataclass(kw_only=True)
@@ -68,7 +69,7 @@ class EntryItem(_Keyed):
             note=entry.note,
             language=feed.language,
         )
-        item.key, item.full_key = entry.key, entry.full_key
+        item.key, item.full_key, item.page_key = entry.key, entry.full_key, entry.page_key
         return item
 
 

@@ -6,7 +6,9 @@ the ids themselves where fragments tell nothing apart. A change log whose entrie
 one page has many entries, not one.
 
 So the key of an entry depends on its neighbours, and these come and go. `full_key` is the key it
-has among them, known from the entry alone: who finds either of the two has seen the entry.
+has among them, and `page_key` the one it has without, both known from the entry alone. Of each
+entry its key and its full key are remembered: who finds either of them again has seen the entry,
+and finds it under its full key or its page key.
 
 Entries without an id that share a page are one entry, whatever their titles say: nothing the
 publisher wrote tells a second entry from a second spelling.
@@ -35,10 +37,11 @@ def with_keys(entries: Sequence[Entry], source: str) -> tuple[Entry, ...]:
     def keyed(entry: Entry, page: str, spot: str) -> Entry:
         if not page:
             lone = _sha256(_unlinked(entry, canonical_url(source)))
-            return replace(entry, key=lone, full_key=lone)
+            return replace(entry, key=lone, full_key=lone, page_key=lone)
         full = _with_id(spot, entry) if spot == page or spot in full_spots else spot
-        key = full if page in full_pages else page
-        return replace(entry, key=_sha256(key), full_key=_sha256(full))
+        full_key, page_key = _sha256(full), _sha256(page)
+        key = full_key if page in full_pages else page_key
+        return replace(entry, key=key, full_key=full_key, page_key=page_key)
 
     return tuple(map(keyed, entries, pages, spots))
 

@@ -186,8 +186,15 @@ class FirstSeenMiddleware:
 
 
 def _record(item: EntryItem, source_url: str, now: float) -> EntryRecord:
-    exported = _as_json(item.exported())
-    return EntryRecord(item.key, item.full_key, source_url, item.kind, now, exported)
+    return EntryRecord(
+        key=item.key,
+        full_key=item.full_key,
+        page_key=item.page_key,
+        source=source_url,
+        kind=item.kind,
+        first_seen=now,
+        item=_as_json(item.exported()),
+    )
 
 
 def _is_valid(item: object) -> bool:

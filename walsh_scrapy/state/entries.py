@@ -6,9 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from sqlalchemy import bindparam, func, or_, select
+from sqlalchemy import bindparam, func, select
 
-from walsh_scrapy.state.rows import row_of
 from walsh_scrapy.state.tables import entries
 from walsh_scrapy.state.upsert import insert_new
 
@@ -25,12 +24,13 @@ AT_ONCE: Final = 1000
 IN_ONE_QUESTION: Final = 500
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EntryRecord:
     """One entry as it was first seen; ``item`` is the exported item as JSON."""
 
-    key: str
+    key: str  #: its full key or its page key; see ``metadata.keys``
     full_key: str
+    page_key: str  #: no column of its own
     source: str
     kind: str
     first_seen: float
@@ -106,11 +106,9 @@ class Snapshot:
         return None if row is None else Seen(*row)
 
 
+_COLUMNS: Final = tuple(column.name for column in entries.c)
 _KNOWN: Final = select(entries.c.key, entries.c.full_key).where(
-    or_(
-        entries.c.key.in_(bindparam("keys", expanding=True)),
-        entries.c.full_key.in_(bindparam("keys", expanding=True)),
-    )
+    entries.c.key.in_(bindparam("keys", expanding=True))
 )
 
 
@@ -123,13 +121,17 @@ def write_unseen(connection: Connection, found: Sequence[EntryRecord]) -> frozen
     known = _known(connection, found)
     unseen = [entry for entry in found if known.isdisjoint((entry.key, entry.full_key))]
     unseen.sort(key=lambda entry: entry.key)
-    return insert_new(connection, entries, [row_of(entry) for entry in unseen])
+    rows = [{name: getattr(entry, name) for name in _COLUMNS} for entry in unseen]
+    return insert_new(connection, entries, rows)
 
 
 def _known(connection: Connection, found: Sequence[EntryRecord]) -> frozenset[str]:
-    """Return which keys of these entries were seen before, under either name."""
+    """Return the keys and full keys of what was seen before and may be one of these entries.
+
+    An entry is kept under its full key or its page key, so one index finds it: that of the keys.
+    """
     known: set[str] = set()
-    wanted = sorted({key for entry in found for key in (entry.key, entry.full_key)})
+    wanted = sorted({key for entry in found for key in (entry.full_key, entry.page_key)})
     for start in range(0, len(wanted), IN_ONE_QUESTION):
         some = {"keys": wanted[start : start + IN_ONE_QUESTION]}
         for found_keys in connection.execute(_KNOWN, some):

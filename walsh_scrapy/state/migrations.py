@@ -73,6 +73,10 @@ def _moves_that_fail_and_lead_on(connection: Connection) -> None:
         _add_column(connection, tables.sources, name)
 
 
+def _one_index_of_keys(connection: Connection) -> None:
+    connection.exec_driver_sql("DROP INDEX ix_entries_full_key")
+
+
 def _add_column(connection: Connection, table: Table, name: str) -> None:
     column = CreateColumn(table.c[name]).compile(dialect=connection.dialect)
     connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {column}")
@@ -90,4 +94,5 @@ _STEPS: Final[Mapping[int, Callable[[Connection], None]]] = {
     3: _what_servers_asked,
     4: _indexes,
     5: _moves_that_fail_and_lead_on,
+    6: _one_index_of_keys,
 }
