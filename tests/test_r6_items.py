@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 from scrapy import exporters
 
 from walsh_scrapy import items
-from walsh_scrapy.items import EntryItem, InvalidItem, XmlExporter, check
+from walsh_scrapy.items import EntryItem, InvalidItem, JsonLinesExporter, XmlExporter, check
 from walsh_scrapy.metadata.entries import Entry, Feed
 
 COLUMNS = [
@@ -200,6 +200,23 @@ def test_json_lines():
     assert list(first) == list(second) == COLUMNS
     assert first == ItemAdapter(GOOD).asdict()
     assert (second["url"], second["published"], second["authors"]) == (None, None, [])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"encoding": "utf-8"},
+        {"encoding": "latin-1", "ensure_ascii": True},
+        {"fields_to_export": ["title", "url"]},
+        {"fields_to_export": {"title": "name"}, "export_empty_fields": True},
+    ],
+)
+def test_our_json_lines_are_scrapys(options):
+    items = (GOOD, BARE, {"of": "a spider of others"})
+    ours = export(JsonLinesExporter, *items, **options)
+    assert ours == export(exporters.JsonLinesItemExporter, *items, **options)
+    assert len(ours.splitlines()) == 3
 
 
 def test_json():

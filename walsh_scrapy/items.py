@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 from itemadapter import ItemAdapter
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
-from scrapy.exporters import XmlItemExporter
+from scrapy.exporters import JsonLinesItemExporter, XmlItemExporter
 
 from walsh_scrapy.metadata.entries import Entry, Feed
 
@@ -71,6 +71,21 @@ class EntryItem(_Keyed):
         )
         item.key, item.full_key, item.page_key = entry.key, entry.full_key, entry.page_key
         return item
+
+
+class JsonLinesExporter(JsonLinesItemExporter):
+    """Scrapy's JSON Lines export, in which an entry's columns need not be found out for each one.
+
+    That took a fifth of what reading the entry takes.
+    """
+
+    def get_serialized_fields(
+        self, item: object, default_value: object = None, include_empty: bool | None = None
+    ) -> Iterable[tuple[str, Any]]:
+        """Return the names and values to write."""
+        if type(item) is EntryItem and self.fields_to_export is None:
+            return item.exported().items()
+        return super().get_serialized_fields(item, default_value, include_empty)
 
 
 class XmlExporter(XmlItemExporter):

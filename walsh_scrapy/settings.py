@@ -65,5 +65,11 @@ CONCURRENT_ITEMS = 1
 WARN_ON_GENERATOR_RETURN_VALUE = False
 
 FEED_EXPORT_ENCODING = "utf-8"
-# An empty field is an empty XML element, not the word None.
-FEED_EXPORTERS = {"xml": "walsh_scrapy.items.XmlExporter"}
+FEED_EXPORTERS = {
+    # The same lines for less.
+    "jsonlines": "walsh_scrapy.items.JsonLinesExporter",
+    "jsonl": "walsh_scrapy.items.JsonLinesExporter",
+    "jl": "walsh_scrapy.items.JsonLinesExporter",
+    # An empty field is an empty XML element, not the word None.
+    "xml": "walsh_scrapy.items.XmlExporter",
+}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from walsh_scrapy.sources import Source
+    from walsh_scrapy.state.sourcerecord import SourceRecord
 
 _HEADERS = ("If-None-Match", "If-Modified-Since")
 
@@ -45,7 +46,8 @@ class ConditionalMiddleware:
         """Send what is known of this very URL, and no validator that came along a redirect."""
         source = meta.source(request)
         if source is not None and not request.meta.get("redirect_urls"):
-            page, index = self._known(source), meta.index(request)
+            record = request.meta[meta.RECORD] = self._crawl.state.sources.find(source.url)
+            page, index = self._known(source, record), meta.index(request)
             request.meta[meta.VALIDATORS] = self._known_of(index) if index else page
             if not index and request.url != source.url:
                 self._check_other(source, request.url)
@@ -64,9 +66,8 @@ class ConditionalMiddleware:
             raise NotModified(response)
         return response
 
-    def _known(self, source: Source) -> meta.Validators | None:
+    def _known(self, source: Source, record: SourceRecord | None) -> meta.Validators | None:
         """Return what an earlier visit left; raise NotDue if that was a moment ago."""
-        record = self._crawl.state.sources.find(source.url)
         if record is None:
             return None
         now = self._crawl.now()

@@ -23,6 +23,7 @@ from walsh_scrapy.state.migrations import migrate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from sqlalchemy import Connection, Transaction
 
@@ -71,23 +72,17 @@ class Database:
     def __str__(self) -> str:
         return self._engine.url.render_as_string(hide_password=True)
 
-    @contextmanager
-    def write(self) -> Iterator[Connection]:
+    def write(self) -> AbstractContextManager[Connection]:
         """Give a connection inside one transaction: all of it is kept, or nothing.
 
         SQLite gives its one lock at the beginning: what is read stays true, and a moment that is
         noted is the moment at which it is written, however long others had the lock.
         """
-        with self._transaction(self._writer) as connection:
-            if self._is_sqlite:
-                connection.exec_driver_sql("BEGIN IMMEDIATE")
-            yield connection
+        return self._transaction(self._writer, "BEGIN IMMEDIATE" if self._is_sqlite else None)
 
-    @contextmanager
-    def read(self) -> Iterator[Connection]:
+    def read(self) -> AbstractContextManager[Connection]:
         """Give a connection on which each statement stands for itself, and no writer waits."""
-        with self._transaction(self._reader) as connection:
-            yield connection
+        return self._transaction(self._reader)
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
@@ -122,9 +117,13 @@ class Database:
         self._open.close()
 
     @contextmanager
-    def _transaction(self, connection: Connection) -> Iterator[Connection]:
+    def _transaction(
+        self, connection: Connection, first: str | None = None
+    ) -> Iterator[Connection]:
         try:
             with self._begun(connection):
+                if first is not None:
+                    connection.exec_driver_sql(first)
                 yield connection
         except _FAULTS_OF_A_ROW:
             raise
