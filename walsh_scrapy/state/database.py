@@ -20,6 +20,7 @@ from walsh_scrapy.state.engines import (
     unusable,
 )
 from walsh_scrapy.state.migrations import migrate
+from walsh_scrapy.state.statements import tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -123,7 +124,7 @@ class Database:
         try:
             with self._begun(connection):
                 if first is not None:
-                    connection.exec_driver_sql(first)
+                    tell(connection, first)
                 yield connection
         except _FAULTS_OF_A_ROW:
             raise
@@ -140,7 +141,7 @@ class Database:
             try:
                 transaction = connection.begin()
                 if not self._is_sqlite:  # which tells of a loss with the first statement only
-                    connection.exec_driver_sql("SELECT 1")
+                    tell(connection, "SELECT 1")
             except DBAPIError as error:
                 if transaction is not None:
                     transaction.close()

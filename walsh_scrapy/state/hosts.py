@@ -13,6 +13,7 @@ from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.rows import row_of
+from walsh_scrapy.state.statements import Statement
 from walsh_scrapy.state.tables import choices, hosts
 from walsh_scrapy.state.upsert import insert_if_new, upsert
 from walsh_scrapy.state.wirelog import Exchange, note
@@ -29,10 +30,12 @@ Decision: TypeAlias = "Callable[[HostTimes, float], HostTimes]"
 
 _NAMES: Final = tuple(field.name for field in fields(HostTimes))
 
-_FIND: Final = select(*(hosts.c[name] for name in _NAMES), hosts.c.revision).where(
-    hosts.c.host == bindparam("key")
+_FIND: Final = Statement(
+    select(*(hosts.c[name] for name in _NAMES), hosts.c.revision).where(
+        hosts.c.host == bindparam("key")
+    )
 )
-_UPDATE: Final = (
+_UPDATE: Final = Statement(
     update(hosts)
     .where(hosts.c.host == bindparam("key"), hosts.c.revision == bindparam("seen"))
     .values({name: bindparam(name) for name in (*_NAMES, "revision")})
@@ -193,7 +196,7 @@ class Ledger:
 
 
 def _find(connection: Connection, host: str) -> _Line:
-    row = connection.execute(_FIND, {"key": host}).one_or_none()
+    row = _FIND.first(connection, {"key": host})
     return _Line(HostTimes(), None) if row is None else _Line(HostTimes(*row[:-1]), row[-1])
 
 
@@ -201,6 +204,6 @@ def _replace(connection: Connection, host: str, times: HostTimes, revision: int 
     """Write a line if it is still the one that was read; False where another came first."""
     values = row_of(times)
     if revision is None:
-        return insert_if_new(connection, hosts, {"host": host, **values})
+        return insert_if_new(connection, hosts, {"host": host, "revision": 0, **values})
     values |= {"key": host, "seen": revision, "revision": revision + 1}
-    return connection.execute(_UPDATE, values).rowcount == 1
+    return _UPDATE.run(connection, values) == 1

@@ -9,6 +9,7 @@ from sqlalchemy import bindparam, select, update
 
 from walsh_scrapy.policy.availability import RobotsCopy
 from walsh_scrapy.state.rows import row_of
+from walsh_scrapy.state.statements import Statement
 from walsh_scrapy.state.tables import robots
 from walsh_scrapy.state.upsert import upsert
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.database import Database
 
 _COLUMNS: Final = tuple(robots.c[field.name] for field in fields(RobotsCopy))
-_FIND: Final = select(*_COLUMNS).where(robots.c.origin == bindparam("key"))
+_FIND: Final = Statement(select(*_COLUMNS).where(robots.c.origin == bindparam("key")))
 
 
 class RobotsStore:
@@ -28,7 +29,7 @@ class RobotsStore:
     def find(self, origin: str) -> RobotsCopy | None:
         """Return the copy kept for an origin, however old."""
         with self._database.read() as connection:
-            row = connection.execute(_FIND, {"key": origin}).one_or_none()
+            row = _FIND.first(connection, {"key": origin})
         return None if row is None else RobotsCopy(*row)
 
     def keep(self, origin: str, copy: RobotsCopy) -> None:

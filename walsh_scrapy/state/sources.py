@@ -11,6 +11,7 @@ from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.state.entries import write_unseen
 from walsh_scrapy.state.rows import row_of
 from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.state.statements import Statement
 from walsh_scrapy.state.tables import entries, indexes, sources
 from walsh_scrapy.state.upsert import insert_if_new, upsert
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 
 _COLUMNS: Final = tuple(sources.c[field.name] for field in fields(SourceRecord))
-_FIND: Final = select(*_COLUMNS).where(sources.c.url == bindparam("key"))
+_LINE: Final = select(*_COLUMNS).where(sources.c.url == bindparam("key"))
+_FIND: Final = Statement(_LINE)
 
 
 class SourceStore:
@@ -35,7 +37,7 @@ class SourceStore:
     def find(self, url: str) -> SourceRecord | None:
         """Return what is known of a source, or None if it was never tried."""
         with self._database.read() as connection:
-            row = connection.execute(_FIND, {"key": url}).one_or_none()
+            row = _FIND.first(connection, {"key": url})
         return None if row is None else _record(row)
 
     def urls(self) -> dict[str, None]:
@@ -47,7 +49,7 @@ class SourceStore:
         """Let go on what is known of sources under the new spelling of each old one."""
         with self._database.write() as connection:
             for old, new in spellings.items():
-                row = connection.execute(_FIND.with_for_update(), {"key": old}).one_or_none()
+                row = connection.execute(_LINE.with_for_update(), {"key": old}).one_or_none()
                 if row is None:
                     continue  # another run was faster
                 insert_if_new(connection, sources, row_of(_record(row).spelled(new)))

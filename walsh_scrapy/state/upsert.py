@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.dialects import postgresql, sqlite
 
+from walsh_scrapy.state.statements import Statement
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -15,12 +17,12 @@ if TYPE_CHECKING:
 
 def upsert(connection: Connection, table: Table, row: Mapping[str, Any]) -> None:
     """Write ``row``; where its primary key exists, the given columns are replaced."""
-    connection.execute(_upsert(connection.dialect.name, table, tuple(row)), row)
+    _upsert(connection.dialect.name, table, tuple(row)).run(connection, row)
 
 
 def insert_if_new(connection: Connection, table: Table, row: Mapping[str, Any]) -> bool:
-    """Write ``row`` if its primary key is new, and tell whether it was."""
-    return connection.execute(_insert_if_new(connection.dialect.name, table), row).rowcount == 1
+    """Write ``row``, all columns of it, if its primary key is new, and tell whether it was."""
+    return _insert_if_new(connection.dialect.name, table).run(connection, row) == 1
 
 
 def insert_new(
@@ -36,26 +38,23 @@ def insert_new(
         return frozenset()
     (key,) = table.primary_key
     if connection.dialect.name == "sqlite":
-        connection.execute(_insert_if_new("sqlite", table), rows)
+        _insert_if_new("sqlite", table).run_each(connection, rows)
         return frozenset(row[key.name] for row in rows)
-    statement = _insert_if_new(connection.dialect.name, table).returning(key)
+    statement = _insert("postgresql", table).on_conflict_do_nothing().returning(key)
     return frozenset(connection.scalars(statement, rows))
 
 
 @cache
-def _upsert(
-    dialect: str, table: Table, names: tuple[str, ...]
-) -> postgresql.Insert | sqlite.Insert:
+def _upsert(dialect: str, table: Table, names: tuple[str, ...]) -> Statement:
     keys = [column.name for column in table.primary_key]
     statement = _insert(dialect, table)
     changes = {name: statement.excluded[name] for name in names if name not in keys}
-    return statement.on_conflict_do_update(index_elements=keys, set_=changes)
+    return Statement(statement.on_conflict_do_update(index_elements=keys, set_=changes))
 
 
 @cache
-def _insert_if_new(dialect: str, table: Table) -> postgresql.Insert | sqlite.Insert:
-    statement = _insert(dialect, table).on_conflict_do_nothing()
-    return statement.execution_options(preserve_rowcount=True)
+def _insert_if_new(dialect: str, table: Table) -> Statement:
+    return Statement(_insert(dialect, table).on_conflict_do_nothing())
 
 
 def _insert(dialect: str, table: Table) -> postgresql.Insert | sqlite.Insert:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import delete, insert
 
 from walsh_scrapy.state.rows import row_of
+from walsh_scrapy.state.statements import Statement
 from walsh_scrapy.state.tables import requests
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.database import Database
 
 KEEP_SECONDS = 30 * 86_400.0
-_INSERT: Final = insert(requests)
+_INSERT: Final = Statement(insert(requests))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Exchange:
 
 def note(connection: Connection, exchange: Exchange) -> None:
     """Write one exchange into the log, so that a site owner's question can be answered."""
-    connection.execute(_INSERT, row_of(exchange))
+    _INSERT.run(connection, row_of(exchange))
 
 
 class WireLog:
