@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sqlalchemy import bindparam, func, select
 
+from walsh_scrapy.state.statements import Statement
 from walsh_scrapy.state.tables import entries
 from walsh_scrapy.state.upsert import insert_new
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 #: Rows held in memory at once, however many there are.
 AT_ONCE: Final = 1000
 #: Keys looked up at once; databases bound the parameters of a statement.
-IN_ONE_QUESTION: Final = 500
+IN_ONE_QUESTION: Final = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,9 +109,6 @@ class Snapshot:
 
 
 _COLUMNS: Final = tuple(column.name for column in entries.c)
-_KNOWN: Final = select(entries.c.key, entries.c.full_key).where(
-    entries.c.key.in_(bindparam("keys", expanding=True))
-)
 
 
 def write_unseen(connection: Connection, found: Sequence[EntryRecord]) -> frozenset[str]:
@@ -133,10 +132,19 @@ def _known(connection: Connection, found: Sequence[EntryRecord]) -> frozenset[st
     known: set[str] = set()
     wanted = sorted({key for entry in found for key in (entry.full_key, entry.page_key)})
     for start in range(0, len(wanted), IN_ONE_QUESTION):
-        some = {"keys": wanted[start : start + IN_ONE_QUESTION]}
-        for found_keys in connection.execute(_KNOWN, some):
-            known.update(found_keys)
+        some = wanted[start : start + IN_ONE_QUESTION]
+        # Filled up with the last one to a power of two: so few statements are written.
+        size = 1 << (len(some) - 1).bit_length()
+        keys = {f"key{at}": some[min(at, len(some) - 1)] for at in range(size)}
+        known.update(*_known_among(size).all(connection, keys))
     return frozenset(known)
+
+
+@cache
+def _known_among(size: int) -> Statement:
+    """Return the statement that looks for so many keys at once."""
+    wanted = entries.c.key.in_([bindparam(f"key{at}") for at in range(size)])
+    return Statement(select(entries.c.key, entries.c.full_key).where(wanted))
 
 
 def _conditions(choice: Choice) -> Iterator[ColumnElement[bool]]:

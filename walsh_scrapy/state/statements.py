@@ -58,6 +58,13 @@ class Statement:
             values[at] = bool(values[at])
         return values
 
+    def all(self, connection: Connection, row: Row) -> Sequence[tuple[Any, ...]]:
+        """Return all rows that are found, as the driver gives them."""
+        text = self._text(connection.dialect, row)
+        with _cursor(connection, text.sql) as cursor:
+            cursor.execute(text.sql, text.values(row))
+            return cursor.fetchall()
+
     def run(self, connection: Connection, row: Row) -> int:
         """Write, and return how many rows that changed."""
         text = self._text(connection.dialect, row)
