@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from walsh_scrapy.metadata.linkheader import markdown_alternates
+from walsh_scrapy.policy.urls import trimmed
 
 if TYPE_CHECKING:
     from scrapy.http import Headers, Response
 
 #: Where the index of a host is, and what a request for it accepts.
 INDEX_PATH: Final = "/llms.txt"
+_DUMP: Final = "llms-full.txt"
 INDEX: Final = "text/plain, text/markdown"
 #: What a request for a page accepts.
 MARKDOWN: Final = "text/markdown"
@@ -37,8 +39,10 @@ def is_dump(url: str) -> bool:
     However it is spelled: servers take percent signs, capitals, slashes at the end and parameters
     for what they stand for, or leave them out.
     """
+    if _DUMP not in unquote(trimmed(url)).lower():
+        return False
     names = unquote(urlsplit(url).path).lower().replace("\\", "/").split("/")
-    return any(name.partition(";")[0].strip(" .") == "llms-full.txt" for name in names)
+    return any(name.partition(";")[0].strip(" .") == _DUMP for name in names)
 
 
 def content_type_of(headers: Headers) -> str:

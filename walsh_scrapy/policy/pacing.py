@@ -51,6 +51,8 @@ class HostTimes:
         What lies in the future cannot have happened: it counts as having begun now, so the wait
         is as long as was asked, and no longer.
         """
+        if max(self.ended or 0.0, self.hold_since, self.lease_since) <= now:
+            return self
         ended = None if self.ended is None else min(self.ended, now)
         hold_ahead = max(0.0, self.hold_since - now)
         lease_ahead = max(0.0, self.lease_since - now)

@@ -6,7 +6,7 @@ choice is one comment that begins with "Choice:".
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -86,12 +86,14 @@ def _window(hour: str, minute: str, last_hour: str, last_minute: str) -> Window 
     return Window(first, last) if sound else None
 
 
-def slowest(rates: Iterable[Rate], at: datetime) -> float | None:
+def slowest(rates: Sequence[Rate], at: datetime) -> float | None:
     """Return the seconds a document of the slowest rate in force at the aware time `at`.
 
     Choice: a rate without a window is in force all day, also beside one with a window: the slower
     of them is taken (ruling 13).
     """
+    if not rates:
+        return None
     minute = _minute(at)
     return max(
         (rate.seconds for rate in rates if not rate.window or rate.window.includes(minute)),
@@ -99,18 +101,18 @@ def slowest(rates: Iterable[Rate], at: datetime) -> float | None:
     )
 
 
-def next_opening(windows: Iterable[Window], at: datetime) -> datetime:
+def next_opening(windows: Sequence[Window], at: datetime) -> datetime:
     """Return the first moment from the aware time `at` that is in a window; `at` without one.
 
     Choice: several windows are alternatives; one with the same time twice is that minute.
     """
+    if not windows:
+        return at
     minute, starts = _minute(at), set()
     for window in windows:
         if window.includes(minute):
             return at
         starts.add(window.first)
-    if not starts:
-        return at
     wait = min((start - minute) % _DAY for start in starts)
     opening = at.astimezone(UTC).replace(second=0, microsecond=0) + timedelta(minutes=wait)
     return opening.astimezone(at.tzinfo)

@@ -6,17 +6,17 @@ was a tenth of what a crawl costs. What is run once a crawl is run by SQLAlchemy
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import Boolean, Select
 from sqlalchemy.exc import DBAPIError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Connection, Dialect
-    from sqlalchemy.engine.interfaces import DBAPICursor
+    from sqlalchemy.engine.interfaces import DBAPICursor, DBAPIModule
+    from sqlalchemy.exc import StatementError
     from sqlalchemy.sql.dml import UpdateBase
 
     Row = Mapping[str, Any]
@@ -47,10 +47,7 @@ class Statement:
 
     def first(self, connection: Connection, row: Row) -> Sequence[Any] | None:
         """Return the values of the first row that is found, or None."""
-        text = self._text(connection.dialect, row)
-        with _cursor(connection, text.sql) as cursor:
-            cursor.execute(text.sql, text.values(row))
-            found = cursor.fetchone()
+        found = self._executed(connection, row).fetchone()
         if found is None or not self._flags:
             return found
         values = list(found)
@@ -60,23 +57,20 @@ class Statement:
 
     def all(self, connection: Connection, row: Row) -> Sequence[tuple[Any, ...]]:
         """Return all rows that are found, as the driver gives them."""
-        text = self._text(connection.dialect, row)
-        with _cursor(connection, text.sql) as cursor:
-            cursor.execute(text.sql, text.values(row))
-            return cursor.fetchall()
+        return self._executed(connection, row).fetchall()
 
     def run(self, connection: Connection, row: Row) -> int:
         """Write, and return how many rows that changed."""
-        text = self._text(connection.dialect, row)
-        with _cursor(connection, text.sql) as cursor:
-            cursor.execute(text.sql, text.values(row))
-            return cursor.rowcount
+        return self._executed(connection, row).rowcount
 
     def run_each(self, connection: Connection, rows: Sequence[Row]) -> None:
         """Write once for each row, of which there is at least one."""
         text = self._text(connection.dialect, rows[0])
-        with _cursor(connection, text.sql) as cursor:
-            cursor.executemany(text.sql, [text.values(row) for row in rows])
+        _driven(connection, text.sql, [text.values(row) for row in rows], each=True)
+
+    def _executed(self, connection: Connection, row: Row) -> DBAPICursor:
+        text = self._text(connection.dialect, row)
+        return _driven(connection, text.sql, text.values(row))
 
     def _text(self, dialect: Dialect, row: Row) -> _Text:
         text = self._texts.get(dialect.name)
@@ -88,22 +82,35 @@ class Statement:
 
 def tell(connection: Connection, sql: str) -> None:
     """Run a statement without parameters that brings nothing back."""
-    with _cursor(connection, sql) as cursor:
-        cursor.execute(sql)
+    _driven(connection, sql, ())
 
 
-@contextmanager
-def _cursor(connection: Connection, sql: str) -> Iterator[DBAPICursor]:
-    dialect, driver = connection.dialect, connection.dialect.loaded_dbapi
+def _driven(
+    connection: Connection,
+    sql: str,
+    values: Any,
+    *,
+    each: bool = False,  # noqa: ANN401
+) -> DBAPICursor:
     cursor = connection.connection.cursor()
     try:
-        yield cursor
-    except driver.Error as error:
-        is_lost = dialect.is_disconnect(error, connection.connection.driver_connection, cursor)
-        if is_lost:
-            connection.invalidate(error)
-        raise DBAPIError.instance(
-            sql, None, error, driver.Error, connection_invalidated=is_lost, dialect=dialect
-        ) from error
-    finally:
-        cursor.close()
+        (cursor.executemany if each else cursor.execute)(sql, values)
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise _as_sqlalchemys(error, connection, sql) from error
+    return cursor
+
+
+def _as_sqlalchemys(error: DBAPIModule.Error, connection: Connection, sql: str) -> StatementError:
+    """Return a driver's error as SQLAlchemy has it, which lets go of a connection that is lost."""
+    dialect = connection.dialect
+    is_lost = dialect.is_disconnect(error, connection.connection.driver_connection, None)
+    if is_lost:
+        connection.invalidate(error)
+    return DBAPIError.instance(
+        sql,
+        None,
+        error,
+        dialect.loaded_dbapi.Error,
+        connection_invalidated=is_lost,
+        dialect=dialect,
+    )

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from sqlalchemy.dialects import postgresql, sqlite
 
 from walsh_scrapy.state.statements import Statement
 
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Connection, Table
+    from sqlalchemy.dialects import postgresql, sqlite
 
 
 def upsert(connection: Connection, table: Table, row: Mapping[str, Any]) -> None:
@@ -58,4 +58,6 @@ def _insert_if_new(dialect: str, table: Table) -> Statement:
 
 
 def _insert(dialect: str, table: Table) -> postgresql.Insert | sqlite.Insert:
-    return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
+    # Only the one in use is loaded; PostgreSQL's takes as long as many a command.
+    inserts = import_module(f"sqlalchemy.dialects.{dialect}")
+    return inserts.insert(table)  # type: ignore[no-any-return]
