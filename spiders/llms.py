@@ -8,7 +8,6 @@ from urllib.parse import urljoin
 from walsh_scrapy import meta
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.entries import NotAFeed
-from walsh_scrapy.metadata.llms import parse_llms
 from walsh_scrapy.metadata.mediatypes import is_markdown, may_be_llms
 from walsh_scrapy.negotiation import (
     ABSENT,
@@ -103,6 +102,8 @@ class LlmsSpider(SourcesSpider):
 
 
 def _read(response: Response, source: Source) -> Feed:
+    from walsh_scrapy.metadata.llms import parse_llms
+
     if response.status in ABSENT:
         raise NotAFeed(f"the server answered {response.status}")
     if unwanted := response.meta.get(meta.UNWANTED):

@@ -89,6 +89,7 @@ def test_any_text_becomes_one_writable_line(text):
 def test_any_link_is_a_web_url_or_none(link):
     url = web_url(link, URL)
     assert url is None or re.fullmatch(r"https?://[^\s/?#]\S*", url, re.IGNORECASE)
+    assert web_url(f" {link}", URL) == url  # no short cut for what begins with a space
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ import re
 from typing import Final
 from urllib.parse import quote, urljoin, urlsplit
 
+# Most links are plain: nothing of what is looked for below is in them.
+_PLAIN: Final = re.compile(r"https?://[a-z0-9.-]*[a-z0-9](?::[0-9]+)?(?:[/?#][!-~]*)?", re.ASCII)
 _WEB: Final = re.compile(r"https?://", re.IGNORECASE)
 _USER_INFO: Final = re.compile(r"\A//[^/?#\\]*@")  # a name and a password are nobody's to keep
 _SPACE: Final = re.compile(r"\s")
@@ -23,6 +25,8 @@ def web_url(link: object, base: str) -> str | None:
     """
     if not isinstance(link, str):
         return None
+    if _PLAIN.fullmatch(link):
+        return link
     link = _INSIDE.sub("", link).strip()
     if not link:
         return None

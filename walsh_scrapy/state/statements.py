@@ -12,7 +12,7 @@ from sqlalchemy import Boolean, Select
 from sqlalchemy.exc import DBAPIError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy import Connection, Dialect
     from sqlalchemy.engine.interfaces import DBAPICursor, DBAPIModule
@@ -28,7 +28,7 @@ class _Text(NamedTuple):
     sql: str
     order: Sequence[str] | None  #: of the parameters; None where they go by their names
 
-    def values(self, row: Row) -> Any:  # noqa: ANN401 - what the driver's paramstyle asks for
+    def values(self, row: Row) -> Row | list[Any]:
         return row if self.order is None else [row[name] for name in self.order]
 
 
@@ -47,7 +47,7 @@ class Statement:
 
     def first(self, connection: Connection, row: Row) -> Sequence[Any] | None:
         """Return the values of the first row that is found, or None."""
-        found = self._executed(connection, row).fetchone()
+        found = self._driven(connection, row).fetchone()
         if found is None or not self._flags:
             return found
         values = list(found)
@@ -57,20 +57,23 @@ class Statement:
 
     def all(self, connection: Connection, row: Row) -> Sequence[tuple[Any, ...]]:
         """Return all rows that are found, as the driver gives them."""
-        return self._executed(connection, row).fetchall()
+        return self._driven(connection, row).fetchall()
 
     def run(self, connection: Connection, row: Row) -> int:
         """Write, and return how many rows that changed."""
-        return self._executed(connection, row).rowcount
+        return self._driven(connection, row).rowcount
 
     def run_each(self, connection: Connection, rows: Sequence[Row]) -> None:
         """Write once for each row, of which there is at least one."""
         text = self._text(connection.dialect, rows[0])
-        _driven(connection, text.sql, [text.values(row) for row in rows], each=True)
+        values: Any = [text.values(row) for row in rows]  # what the dialect's driver takes
+        _driven(connection, text.sql, lambda cursor: cursor.executemany(text.sql, values))
 
-    def _executed(self, connection: Connection, row: Row) -> DBAPICursor:
+    def _driven(self, connection: Connection, row: Row) -> DBAPICursor:
         text = self._text(connection.dialect, row)
-        return _driven(connection, text.sql, text.values(row))
+        return _driven(
+            connection, text.sql, lambda cursor: cursor.execute(text.sql, text.values(row))
+        )
 
     def _text(self, dialect: Dialect, row: Row) -> _Text:
         text = self._texts.get(dialect.name)
@@ -82,19 +85,13 @@ class Statement:
 
 def tell(connection: Connection, sql: str) -> None:
     """Run a statement without parameters that brings nothing back."""
-    _driven(connection, sql, ())
+    _driven(connection, sql, lambda cursor: cursor.execute(sql))
 
 
-def _driven(
-    connection: Connection,
-    sql: str,
-    values: Any,
-    *,
-    each: bool = False,  # noqa: ANN401
-) -> DBAPICursor:
+def _driven(connection: Connection, sql: str, run: Callable[[DBAPICursor], object]) -> DBAPICursor:
     cursor = connection.connection.cursor()
     try:
-        (cursor.executemany if each else cursor.execute)(sql, values)
+        run(cursor)
     except connection.dialect.loaded_dbapi.Error as error:
         raise _as_sqlalchemys(error, connection, sql) from error
     return cursor
