@@ -1,0 +1,102 @@
+"""Statements run by the driver: values and errors are as if SQLAlchemy ran them."""
+
+import contextlib
+import math
+
+import pytest
+from sqlalchemy import bindparam, insert, select, text
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
+
+from walsh_scrapy.state import StateError
+from walsh_scrapy.state.database import Database
+from walsh_scrapy.state.statements import Statement, tell
+from walsh_scrapy.state.tables import sources
+
+NAMES = ("url", "kind", "outcome", "detail", "due_at", "failures", "status", "move_settled", "etag")
+ROW = {
+    "url": "http://a.example/?a=%s&b=%(c)s",
+    "kind": "feed",
+    "outcome": "fetched",
+    "detail": "100 % of “it”\u2028, %s",
+    "due_at": math.inf,
+    "failures": 0,
+    "status": None,
+    "move_settled": True,
+    "etag": b'W/"\xff\x00"',
+}
+WRITE = Statement(insert(sources))
+READ = select(*(sources.c[name] for name in NAMES)).where(sources.c.url == bindparam("key"))
+
+
+@pytest.fixture
+def database(url):
+    with contextlib.closing(Database(url)) as database:
+        yield database
+
+
+def write(database, *rows):
+    with database.write() as connection:
+        for row in rows:
+            assert WRITE.run(connection, row) == 1
+
+
+def test_values_come_back_as_they_went(database):
+    write(database, ROW, {**ROW, "url": "b", "move_settled": False, "status": 200})
+    statement = Statement(READ)
+    with database.read() as connection:
+        found = statement.first(connection, {"key": ROW["url"]})
+        assert tuple(found) == tuple(connection.execute(READ, {"key": ROW["url"]}).one())
+        assert tuple(found) == tuple(ROW.values())
+        assert found[NAMES.index("move_settled")] is True
+        assert statement.first(connection, {"key": "b"})[NAMES.index("move_settled")] is False
+        assert statement.first(connection, {"key": "c"}) is None
+        assert len(Statement(select(sources.c.url)).all(connection, {})) == 2
+
+
+def test_a_row_may_name_its_values_in_any_order(database):
+    write(database, ROW, dict(reversed({**ROW, "url": "b"}.items())))
+    with database.read() as connection:
+        assert tuple(Statement(READ).first(connection, {"key": "b"}))[1:] == tuple(ROW.values())[1:]
+
+
+def test_a_fault_of_a_row_is_told_as_such_and_undoes_the_transaction(database):
+    with pytest.raises(IntegrityError):
+        write(database, ROW, {**ROW, "url": "b"}, ROW)
+    with pytest.raises(IntegrityError), database.write() as connection:
+        WRITE.run_each(connection, [ROW, {**ROW, "url": "b"}, ROW])
+    with database.read() as connection:
+        assert Statement(select(sources.c.url)).all(connection, {}) == []
+    write(database, ROW)
+
+
+def test_what_postgresql_cannot_keep_is_a_fault_of_the_row(postgresql_url):
+    with contextlib.closing(Database(postgresql_url)) as database:
+        with pytest.raises(DataError), database.write() as connection:
+            WRITE.run(connection, {**ROW, "url": "a" * 5000})
+        write(database, ROW)
+
+
+def test_sql_that_a_database_does_not_know_is_its_error(database):
+    with database.read() as connection, pytest.raises(DBAPIError) as told:
+        tell(connection, "SELECT nonsense")
+    assert "nonsense" in str(told.value.orig)
+
+
+def lose(database, url):
+    """Write a row, and another after the server has closed the connection."""
+    with database.write() as connection:
+        WRITE.run(connection, ROW)
+        own = connection.scalar(text("SELECT pg_backend_pid()"))
+        with contextlib.closing(Database(url)) as other, other.write() as killer:
+            killer.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": own})
+        WRITE.run(connection, {**ROW, "url": "b"})
+
+
+def test_a_connection_that_is_lost_is_let_go_of(postgresql_url):
+    with contextlib.closing(Database(postgresql_url)) as database:
+        with pytest.raises(StateError) as told:
+            lose(database, postgresql_url)
+        assert told.value.is_passing
+        write(database, {**ROW, "url": "b"})
+        with database.read() as connection:
+            assert Statement(select(sources.c.url)).all(connection, {}) == [("b",)]
