@@ -118,6 +118,8 @@ class RobotsMiddleware:
 
     async def _until_open(self, request: Request, file: RobotsFile) -> Request | None:
         """Let a request wait for the host's next opening, if that is closed now."""
+        if not file.closed_for(self._crawl.now()):
+            return None
         host = self._crawl.host(request.url)
 
         def closed() -> float:
