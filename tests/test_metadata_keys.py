@@ -103,6 +103,16 @@ def test_neighbours_that_come_and_go_make_no_entry_new_or_lost(first, second):
     assert new([a], seen) == []
 
 
+@pytest.mark.parametrize("id_", [PAGE, PAGE + "/", PAGE + "#v2", "urn:2", "2"])
+@pytest.mark.parametrize("link", [PAGE, PAGE + "#v2", SOURCE])
+def test_an_entry_that_loses_its_link_is_known_by_an_id_that_says_as_much(link, id_):
+    """Its id may be its link, or the feed may be its own page: by one rule, however it is found."""
+    (linked,) = with_keys([entry(link, id_)], SOURCE)
+    (lone,) = with_keys([entry(None, id_)], SOURCE)
+    is_the_same = lone.key in (linked.key, linked.full_key)
+    assert new([entry(None, id_)], {linked.key: linked.full_key}) == ([] if is_the_same else [id_])
+
+
 def test_many_entries_of_one_page_are_each_met_once():
     log = [entry(PAGE, str(number)) for number in range(20)]
     seen = {}
@@ -126,6 +136,6 @@ def test_every_entry_has_keys_and_order_does_not_matter(entries):
     assert [(e.url, e.id, e.title) for e in keyed] == [(e.url, e.id, e.title) for e in entries]
     assert all(re.fullmatch("[0-9a-f]{64}", key) for e in keyed for key in (e.key, e.full_key))
     assert all(e.key in (e.full_key, e.page_key) for e in keyed)
-    assert all(entry.page_key == with_keys([entry], SOURCE)[0].key for entry in keyed)
+    assert all(e.page_key == with_keys([e], SOURCE)[0].key for e in keyed if e.url)
     backwards = with_keys(entries[::-1], SOURCE)
     assert sorted(e.key for e in backwards) == sorted(e.key for e in keyed)

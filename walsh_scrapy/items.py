@@ -25,7 +25,7 @@ class _Keyed:
 
     key: str = ""  #: SHA-256 in hex: the same entry has the same key in every run (ruling 19)
     full_key: str = ""  #: the key it has where others share its page; see `metadata.entries`
-    page_key: str = ""  #: the key it has where none does
+    page_key: str = ""  #: the key it has, or had when it had a link, alone on its page
 
 
 @dataclass(kw_only=True)

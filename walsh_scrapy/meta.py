@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 RANK: Final = "walsh_rank"
 SOURCE: Final = "walsh_source"
-RECORD: Final = "walsh_record"  #: what was known of the source as it was asked for; None: nothing
 VALIDATORS: Final = "walsh_validators"
 INTERVAL: Final = "walsh_interval"
 ATTEMPT: Final = "walsh_attempt"

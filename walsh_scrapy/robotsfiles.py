@@ -62,15 +62,12 @@ class RobotsFiles:
         self._store = crawl.state.robots
         self._files: LocalCache[str, RobotsFile] = LocalCache(KEPT_RULES)
         self._waited_for: set[str] = set()  # fetched in this run, for a request not sent yet
-        self._missing: set[str] = set()  # looked for in the state, and not there
 
     def at_hand(self, origin: str) -> RobotsFile | None:
         """Return the file of an origin if it still decides, None if it has to be fetched."""
         now, ttl = self._crawl.now(), self._crawl.options.robots_ttl
         file = self._files.get(origin)
         copy = self._store.find(origin) if file is None else file.copy
-        if copy is None:
-            self._missing.add(origin)
         if copy is None or not (origin in self._waited_for or copy.is_usable(now, ttl)):
             return None
         return file or self.read(origin, copy, now)
@@ -79,7 +76,7 @@ class RobotsFiles:
         """Return the spacing that an origin's file asks for, in force or out of date."""
         now = self._crawl.now()
         if (file := self._files.get(origin)) is None:
-            copy = None if origin in self._missing else self._store.find(origin)
+            copy = self._store.find(origin)  # another crawl may have read it by now
             if copy is None:
                 return 0.0
             file = self.read(origin, copy, now)
@@ -91,7 +88,6 @@ class RobotsFiles:
         copy = updated(self._store.find(origin), now, status, meaning, body)
         self._store.keep(origin, copy)
         self._waited_for.add(origin)
-        self._missing.discard(origin)
         if meaning == "unreachable":
             logger.warning(
                 "%s/robots.txt could not be read (%s); going by %s",

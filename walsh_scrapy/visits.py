@@ -214,10 +214,8 @@ class Visits:
         return record.moving(move)
 
     def _known(self, source: Source, request: Request) -> SourceRecord:
-        if meta.RECORD in request.meta:
-            known = request.meta[meta.RECORD]
-        else:  # it was denied before anybody looked
-            known = self._crawl.state.sources.find(source.url)
+        # Not as it was when it was asked for: the operator or another crawl may have changed it.
+        known = self._crawl.state.sources.find(source.url)
         record = replace(known or SourceRecord(url=source.url, kind=""), kind=source.kind)
         # What was learned of its move on the way to this request is written with its end.
         return record.moving(request.meta[meta.MOVE]) if meta.MOVE in request.meta else record

@@ -10,7 +10,7 @@ from itertools import pairwise
 from tests.contract.conftest import feed, paths, site
 from walsh_scrapy.policy.pacing import LEASE_MARGIN
 from walsh_scrapy.testing.politeness import assert_polite
-from walsh_scrapy.testing.web import Reply
+from walsh_scrapy.testing.web import Reply, Site
 
 CRAWLS = ("one", "two", "three")
 TIMEOUT = 2
@@ -109,3 +109,17 @@ def test_a_crawl_that_was_killed_is_waited_for_as_if_it_had_gone_on(loopback_web
     assert paths(web.log) == ["slow.example/robots.txt", *["slow.example/feed"] * 2]
     assert web.log[-1].wall >= lease_until - LEASE_MARGIN + crawl_delay
     assert len(last.items) == 2
+
+
+def test_a_crawl_delay_that_one_crawl_reads_holds_for_the_robots_txt_of_another(
+    loopback_web, crawl
+):
+    text = "User-agent: *\nCrawl-delay: 5\n"
+    robots = [Reply(text, delay=3.0), Reply(status=503), Reply(text)]
+    web = loopback_web(
+        Site("slow.example", "", {"/robots.txt": robots, "/1": feed(), "/2": feed()})
+    )
+    running = [crawl.start(web, sources=[f"http://slow.example/{name}"]) for name in (1, 2)]
+    for each in running:
+        each.wait()
+    assert min(later.started - hit.ended for hit, later in pairwise(web.log)) >= 5.0

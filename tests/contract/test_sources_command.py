@@ -211,6 +211,31 @@ def test_resume_makes_due_what_is_gone_or_failing(loopback_web, crawl, listed, s
     assert listed()[sources[1]]["failures"] == 1
 
 
+def test_what_an_operator_says_while_a_visit_is_out_holds(
+    loopback_web, crawl, again, listed, scrapy_sources
+):
+    url = "http://ill.example/feed"
+
+    def while_it_is_out(action):
+        def answer(_hit):
+            assert scrapy_sources(action, url, sources=[url]).returncode == 0
+            return Reply(status=404)
+
+        return answer
+
+    tagged = feed(host="ill.example", etag='"1"')
+    answers = [Reply(status=404), while_it_is_out("resume"), tagged, while_it_is_out("forget")]
+    web = loopback_web(site("ill.example", feed=[*answers, feed(host="ill.example")]))
+    crawl(web, sources=[url])
+    again(web, sources=[url])
+    assert listed()[url]["failures"] == 1
+    again(web, sources=[url])
+    again(web, sources=[url])
+    assert listed()[url]["failures"] == 1
+    (hit,) = [hit for hit in again(web, sources=[url]).log if hit.path == "/feed"]
+    assert "if-none-match" not in {name.lower() for name, _ in hit.headers}
+
+
 @pytest.mark.parametrize("action", ["forget", "resume"])
 def test_an_unknown_url_is_one_line_with_the_nearest(scrapy_sources, action):
     result = scrapy_sources(action, "http://blog.exmple/feed", sources=["http://blog.example/feed"])

@@ -44,6 +44,19 @@ def test_a_state_that_fails_ends_the_run_with_1_and_charges_no_source(loopback_w
     assert sources == set(urls), "what was not reached is still due"
 
 
+def test_a_row_that_cannot_be_read_ends_the_run_and_charges_no_source(loopback_web, crawl, again):
+    hosts = [f"h{number}.example" for number in range(3)]
+    web = loopback_web(*map(site, hosts))
+    urls = [f"http://{host}/feed" for host in hosts]
+    assert crawl(web, sources=urls).exit_code == 0
+    execute(crawl, "UPDATE hosts SET holder = CAST(x'ff' AS TEXT)")
+    result = again(web, sources=urls)
+    assert result.exit_code == 1
+    assert "holder" in result.stderr
+    assert " failed:" not in result.stderr
+    assert {row[0] for row in execute(crawl, "SELECT failures FROM sources")} == {0}
+
+
 def test_a_run_goes_on_when_its_database_server_was_restarted(loopback_web, crawl, postgresql_url):
     hosts = [f"h{number}.example" for number in range(6)]
 

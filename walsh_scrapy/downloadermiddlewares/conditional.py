@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from walsh_scrapy.sources import Source
-    from walsh_scrapy.state.sourcerecord import SourceRecord
 
 _HEADERS = ("If-None-Match", "If-Modified-Since")
 
@@ -46,8 +45,7 @@ class ConditionalMiddleware:
         """Send what is known of this very URL, and no validator that came along a redirect."""
         source = meta.source(request)
         if source is not None and not request.meta.get("redirect_urls"):
-            record = request.meta[meta.RECORD] = self._crawl.state.sources.find(source.url)
-            page, index = self._known(source, record), meta.index(request)
+            page, index = self._known(source), meta.index(request)
             request.meta[meta.VALIDATORS] = self._known_of(index) if index else page
             if not index and request.url != source.url:
                 self._check_other(source, request.url)
@@ -66,8 +64,9 @@ class ConditionalMiddleware:
             raise NotModified(response)
         return response
 
-    def _known(self, source: Source, record: SourceRecord | None) -> meta.Validators | None:
+    def _known(self, source: Source) -> meta.Validators | None:
         """Return what an earlier visit left; raise NotDue if that was a moment ago."""
+        record = self._crawl.state.sources.find(source.url)
         if record is None:
             return None
         now = self._crawl.now()

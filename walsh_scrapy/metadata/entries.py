@@ -22,7 +22,7 @@ class Entry:
     #: The key this entry has in documents where others of another id share its page. Whoever
     #: remembers it beside `key` never meets the entry as new when such neighbours come or go.
     full_key: str = ""
-    page_key: str = ""  #: the key it has where it is alone on its page
+    page_key: str = ""  #: the key it has, or had when it had a link, alone on its page
     section: str | None = None  #: of a link: the heading it is under
     note: str | None = None  #: of a link: what its list item says of it
 

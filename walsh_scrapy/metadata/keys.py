@@ -24,6 +24,7 @@ from walsh_scrapy.metadata.entries import Entry
 from walsh_scrapy.policy.urls import canonical_url
 
 _URI: Final = re.compile(r"[a-z][a-z0-9+.-]*:\S", re.IGNORECASE | re.ASCII)
+_AFTER_PAGE: Final = re.compile("[#\0]")
 _WEB: Final = re.compile(r"https?://", re.IGNORECASE)
 
 
@@ -36,8 +37,10 @@ def with_keys(entries: Sequence[Entry], source: str) -> tuple[Entry, ...]:
 
     def keyed(entry: Entry, page: str, spot: str) -> Entry:
         if not page:
-            lone = _sha256(_unlinked(entry, canonical_url(source)))
-            return replace(entry, key=lone, full_key=lone, page_key=lone)
+            name = _unlinked(entry, canonical_url(source))
+            # An id may be where the entry was when it still had a link, alone on its page.
+            lone, page_key = _sha256(name), _sha256(_AFTER_PAGE.split(name, maxsplit=1)[0])
+            return replace(entry, key=lone, full_key=lone, page_key=page_key)
         full = _with_id(spot, entry) if spot == page or spot in full_spots else spot
         full_key, page_key = _sha256(full), _sha256(page)
         key = full_key if page in full_pages else page_key

@@ -32,7 +32,7 @@ class EntryRecord:
 
     key: str  #: its full key or its page key; see ``metadata.keys``
     full_key: str
-    page_key: str  #: no column of its own
+    page_key: str  #: where it is looked for beside its full key; no column of its own
     source: str
     kind: str
     first_seen: float

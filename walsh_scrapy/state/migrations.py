@@ -74,7 +74,7 @@ def _moves_that_fail_and_lead_on(connection: Connection) -> None:
 
 
 def _one_index_of_keys(connection: Connection) -> None:
-    connection.exec_driver_sql("DROP INDEX ix_entries_full_key")
+    connection.exec_driver_sql("DROP INDEX IF EXISTS ix_entries_full_key")
 
 
 def _add_column(connection: Connection, table: Table, name: str) -> None:

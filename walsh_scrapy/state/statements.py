@@ -6,7 +6,8 @@ was a tenth of what a crawl costs. What is run once a crawl is run by SQLAlchemy
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from operator import attrgetter, methodcaller
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import Boolean, Select
 from sqlalchemy.exc import DBAPIError
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.dml import UpdateBase
 
     Row = Mapping[str, Any]
+
+_FIRST: Final = methodcaller("fetchone")
+_ALL: Final = methodcaller("fetchall")
+_COUNT: Final = attrgetter("rowcount")
 
 
 class _Text(NamedTuple):
@@ -47,7 +52,7 @@ class Statement:
 
     def first(self, connection: Connection, row: Row) -> Sequence[Any] | None:
         """Return the values of the first row that is found, or None."""
-        found = self._driven(connection, row).fetchone()
+        found: Sequence[Any] | None = self._run(connection, row, _FIRST)
         if found is None or not self._flags:
             return found
         values = list(found)
@@ -55,25 +60,30 @@ class Statement:
             values[at] = bool(values[at])
         return values
 
-    def all(self, connection: Connection, row: Row) -> Sequence[tuple[Any, ...]]:
+    def all(self, connection: Connection, row: Row) -> Sequence[Sequence[Any]]:
         """Return all rows that are found, as the driver gives them."""
-        return self._driven(connection, row).fetchall()
+        found: Sequence[Sequence[Any]] = self._run(connection, row, _ALL)
+        return found
 
     def run(self, connection: Connection, row: Row) -> int:
         """Write, and return how many rows that changed."""
-        return self._driven(connection, row).rowcount
+        count: int = self._run(connection, row, _COUNT)
+        return count
 
     def run_each(self, connection: Connection, rows: Sequence[Row]) -> None:
         """Write once for each row, of which there is at least one."""
         text = self._text(connection.dialect, rows[0])
         values: Any = [text.values(row) for row in rows]  # what the dialect's driver takes
-        _driven(connection, text.sql, lambda cursor: cursor.executemany(text.sql, values))
+        _drive(connection, text.sql, lambda cursor: cursor.executemany(text.sql, values))
 
-    def _driven(self, connection: Connection, row: Row) -> DBAPICursor:
+    def _run(self, connection: Connection, row: Row, take: Callable[[DBAPICursor], Any]) -> Any:  # noqa: ANN401
         text = self._text(connection.dialect, row)
-        return _driven(
-            connection, text.sql, lambda cursor: cursor.execute(text.sql, text.values(row))
-        )
+
+        def run(cursor: DBAPICursor) -> Any:  # noqa: ANN401
+            cursor.execute(text.sql, text.values(row))
+            return take(cursor)  # SQLite's driver reads a row as it is taken, and may fail then
+
+        return _drive(connection, text.sql, run)
 
     def _text(self, dialect: Dialect, row: Row) -> _Text:
         text = self._texts.get(dialect.name)
@@ -85,16 +95,15 @@ class Statement:
 
 def tell(connection: Connection, sql: str) -> None:
     """Run a statement without parameters that brings nothing back."""
-    _driven(connection, sql, lambda cursor: cursor.execute(sql))
+    _drive(connection, sql, lambda cursor: cursor.execute(sql))
 
 
-def _driven(connection: Connection, sql: str, run: Callable[[DBAPICursor], object]) -> DBAPICursor:
-    cursor = connection.connection.cursor()
+def _drive(connection: Connection, sql: str, run: Callable[[DBAPICursor], Any]) -> Any:  # noqa: ANN401
+    drivers = connection.connection
     try:
-        run(cursor)
+        return run(drivers.cursor())  # PostgreSQL's has none for a connection that is closed
     except connection.dialect.loaded_dbapi.Error as error:
         raise _as_sqlalchemys(error, connection, sql) from error
-    return cursor
 
 
 def _as_sqlalchemys(error: DBAPIModule.Error, connection: Connection, sql: str) -> StatementError:
