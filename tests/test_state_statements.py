@@ -100,3 +100,12 @@ def test_a_connection_that_is_lost_is_let_go_of(postgresql_url):
         write(database, {**ROW, "url": "b"})
         with database.read() as connection:
             assert Statement(select(sources.c.url)).all(connection, {}) == [("b",)]
+
+
+def test_a_connection_that_was_closed_is_opened_again(postgresql_url):
+    with contextlib.closing(Database(postgresql_url)) as database:
+        for connection in (database._writer, database._reader):
+            connection.connection.driver_connection.close()
+        write(database, ROW)
+        with database.read() as connection:
+            assert len(Statement(select(sources.c.url)).all(connection, {})) == 1
