@@ -41,14 +41,16 @@ class Theirs(Spider):
         yield {"url": failure.request.url, "trouble": type(failure.value).__name__}
 
 
-class Visitor(Theirs):
-    name = "visitor"
-
+class Watchful(Theirs):
     @classmethod
     def from_crawler(cls, crawler, **arguments):
         spider = super().from_crawler(crawler, **arguments)
         crawler.signals.connect(spider.is_out, signal=signals.request_reached_downloader)
         return spider
+
+
+class Visitor(Watchful):
+    name = "visitor"
 
     def is_out(self, request):
         if request.url == "http://left.example/":
@@ -89,14 +91,8 @@ class Listed(Theirs):
             yield Request(f"http://{host}.example/")
 
 
-class Hurried(Theirs):
+class Hurried(Watchful):
     name = "hurried"
-
-    @classmethod
-    def from_crawler(cls, crawler, **arguments):
-        spider = super().from_crawler(crawler, **arguments)
-        crawler.signals.connect(spider.is_out, signal=signals.request_reached_downloader)
-        return spider
 
     async def start(self):
         yield Request("http://a.example/")

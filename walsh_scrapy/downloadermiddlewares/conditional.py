@@ -9,7 +9,7 @@ from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.downloadermiddlewares.pacing import PacingMiddleware
 from walsh_scrapy.exceptions import AlreadyRead, NotDue, NotModified
 from walsh_scrapy.floors import check_floor, require_order
-from walsh_scrapy.policy.freshness import CLOCKS_DIFFER, NEVER
+from walsh_scrapy.policy.freshness import CLOCKS_DIFFER
 
 if TYPE_CHECKING:
     from typing import Self
@@ -78,21 +78,14 @@ class ConditionalMiddleware:
         return meta.Validators(record.validator_url, record.etag, record.last_modified)
 
     def _check_other(self, source: Source, url: str) -> None:
-        """Raise AlreadyRead for a source that moved to where another is, and is asked for as that.
-
-        One that has moved itself is none to go by: two could wait for each other. If it is declared
-        no longer it is soon overdue, and this one has the address for itself.
-        """
+        """Raise AlreadyRead for a source that moved to where another is, and goes by that."""
         other = self._crawl.state.sources.find(url)
         if other is None or other.fetched_at is None:
             return
-        if other.kind != source.kind or other.address != url:
-            return
         least, now = self._crawl.options.min_revisit, self._crawl.now()
-        due_at = other.due(least, now).at
-        if now < due_at + least < NEVER:
+        if other.stands_for(source.kind, least, now):
             trouble = other.detail if other.failures else ""
-            raise AlreadyRead(url, other.fetched_at, due_at, trouble)
+            raise AlreadyRead(url, other.fetched_at, other.due(least, now).at, trouble)
 
     def _known_of(self, index: str) -> meta.Validators | None:
         """Return what was left of an llms.txt; raise AlreadyRead if it need not be asked for.

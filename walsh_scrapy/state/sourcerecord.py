@@ -62,6 +62,15 @@ class SourceRecord:
         )
         return due(last, least, now)
 
+    def stands_for(self, kind: str, least: float, now: float) -> bool:
+        """Tell whether a source of ``kind`` that moved here may go by this one, once asked for.
+
+        One that has moved itself is none to go by: two could wait for each other. If it is declared
+        no longer it is soon overdue, and the other has the address for itself.
+        """
+        is_at_home = self.kind == kind and self.address == self.url
+        return is_at_home and now < self.due(least, now).at + least < NEVER
+
     @property
     def address(self) -> str:
         """Where to ask for the source: where it is declared, or where it settled."""
