@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urljoin
 
-from walsh_scrapy import meta
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.metadata.mediatypes import is_markdown, may_be_llms
-from walsh_scrapy.negotiation import (
+from walsh_scrapy.runtime import meta
+from walsh_scrapy.runtime.negotiation import (
     ABSENT,
     INDEX,
     INDEX_PATH,

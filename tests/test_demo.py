@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from walsh_scrapy.commands.demo import Command
-from walsh_scrapy.report.demo import told
 from walsh_scrapy.testing import politeness
 from walsh_scrapy.testing.demoweb import SOURCES, demo_web
+from walsh_scrapy.tools.demo import told
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from feedparser.datetimes import _parse_date
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walsh_scrapy.metadata.dates import utc
+from walsh_scrapy.metadata.feeds.dates import utc
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 

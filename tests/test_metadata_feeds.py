@@ -357,7 +357,7 @@ def test_an_atom_entry_that_was_only_updated_has_no_date_of_publication():
     assert (only.published, only.updated) == (None, "2026-05-23T00:00:00Z")
 
 
-# --- when to come again (ruling 20)
+# --- when to come again (decision 20)
 
 
 def test_hints():

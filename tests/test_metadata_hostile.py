@@ -149,7 +149,7 @@ def test_hostile_documents_are_soon_done_with(body):
 
 
 def test_a_document_of_too_many_elements_is_refused_with_a_sentence(monkeypatch):
-    monkeypatch.setattr("walsh_scrapy.metadata.parsers.MOST_ELEMENTS", 1000)
+    monkeypatch.setattr("walsh_scrapy.metadata.feeds.parsers.MOST_ELEMENTS", 1000)
     with pytest.raises(NotAFeed, match="elements"):
         parse_feed(fill(b"<item/>"), url=URL, content_type=None, source=URL)
 

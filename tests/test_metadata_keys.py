@@ -1,4 +1,4 @@
-"""R7 and ruling 19: which entries are the same one."""
+"""R7 and decision 19: which entries are the same one."""
 
 import re
 from hashlib import sha256

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from walsh_scrapy.items import EntryItem, check
-from walsh_scrapy.metadata import llms, markdown
-from walsh_scrapy.metadata.llms import NotAFeed, parse_llms
+from walsh_scrapy.metadata.entries import NotAFeed
+from walsh_scrapy.metadata.llms import markdown, parse_llms
+from walsh_scrapy.metadata.llms import parse as llms
 
 URL = "https://docs.example/guide/llms.txt"
 A = "https://a.example/a"

@@ -177,7 +177,7 @@ def test_what_is_not_well_formed_in_content_is_read_by_the_other_parser():
 
 
 def test_elements_in_content_are_counted(monkeypatch):
-    monkeypatch.setattr("walsh_scrapy.metadata.parsers.MOST_ELEMENTS", 1000)
+    monkeypatch.setattr("walsh_scrapy.metadata.feeds.parsers.MOST_ELEMENTS", 1000)
     for inner in ("<p/>" * 1000, "<p>" * 1000 + "</p>" * 1000):
         with pytest.raises(NotAFeed, match="elements"):
             rss(f"<description>{inner}</description>")

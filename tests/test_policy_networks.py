@@ -1,4 +1,4 @@
-"""Ruling 16: what is not the public internet, however it is spelled."""
+"""Decision 16: what is not the public internet, however it is spelled."""
 
 # ruff: noqa: RUF001 - look-alikes are what is tested
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Where redirects and Link headers lead, as browsers read them (ruling 16)."""
+"""Where redirects and Link headers lead, as browsers read them (decision 16)."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Rulings 5 and 19: which host a URL means, and when two URLs are the same page."""
+"""Decisions 5 and 19: which host a URL means, and when two URLs are the same page."""
 
 # ruff: noqa: RUF001 - look-alikes are what is tested
 from contextlib import suppress

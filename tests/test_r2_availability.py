@@ -1,10 +1,10 @@
-"""R2, RFC 9309 2.3.1, ruling 12: what a robots.txt that did or did not arrive means."""
+"""R2, RFC 9309 2.3.1, decision 12: what a robots.txt that did or did not arrive means."""
 
 from dataclasses import replace
 
 import pytest
 
-from walsh_scrapy.policy.availability import (
+from walsh_scrapy.policy.robots.availability import (
     ALLOW_ALL,
     DISALLOW_ALL,
     LONGEST_WAIT,

@@ -1,4 +1,4 @@
-"""R4 and ruling 13: Crawl-delay, and the extended standard 2.0 where it is stricter."""
+"""R4 and decision 13: Crawl-delay, and the extended standard 2.0 where it is stricter."""
 
 from datetime import UTC, datetime, timedelta, timezone
 

@@ -1,4 +1,4 @@
-"""R2 and RFC 9309 2.2.1: which groups are ours (rulings 8 and 9), and how bytes become records."""
+"""R2, RFC 9309 2.2.1: which groups are ours (decisions 8 and 9), and bytes become records."""
 
 import pytest
 

@@ -1,16 +1,16 @@
 """R2: the tables of cases of the documents the project grows from.
 
 webcanon.robots reads group names as any part of our token, and gives rules without a group to "*";
-both are outranked (ruling 8, RFC 9309 2.2.2). Its worked examples hold under the RFC. Ladon matches
-full URLs with their query, per origin: the first is here, the second is the robots gate's.
+both are outranked (decision 8, RFC 9309 2.2.2). Its worked examples hold under the RFC. Ladon
+matches full URLs with their query, per origin: the first is here, the second is the robots gate's.
 """
 
 from datetime import UTC, datetime
 
 import pytest
 
-from walsh_scrapy.policy.availability import meaning_of, updated
 from walsh_scrapy.policy.robots import RobotsTxt
+from walsh_scrapy.policy.robots.availability import meaning_of, updated
 from walsh_scrapy.policy.urls import origin_of
 
 

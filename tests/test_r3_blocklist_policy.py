@@ -1,4 +1,4 @@
-"""R3 and ruling 14: which documents are adopted, and whom they block."""
+"""R3 and decision 14: which documents are adopted, and whom they block."""
 
 # ruff: noqa: RUF001 - look-alikes are what is tested
 import json

@@ -1,4 +1,4 @@
-"""Which request goes next: ready hosts only, none behind another's wait (ruling 6)."""
+"""Which request goes next: ready hosts only, none behind another's wait (decision 6)."""
 
 import math
 

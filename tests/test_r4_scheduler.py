@@ -1,4 +1,4 @@
-"""The scheduler between Scrapy and the frontier (R4, ruling 6)."""
+"""The scheduler between Scrapy and the frontier (R4, decision 6)."""
 
 import asyncio
 
@@ -6,9 +6,9 @@ import pytest
 from scrapy import Request, Spider
 from scrapy.utils.test import get_crawler
 
-from walsh_scrapy import meta
 from walsh_scrapy import scheduler as module
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.runtime import meta
 from walsh_scrapy.scheduler import Scheduler
 from walsh_scrapy.sources import Source
 

@@ -1,4 +1,4 @@
-"""R4 over days: a host that lets us in once a day serves all its sources in turn (rulings 3, 7).
+"""R4 over days: a host that lets us in once a day serves all its sources in turn (decisions 3, 7).
 
 Real crawls under a clock that leaps from one thing to wait for to the next.
 """

@@ -1,4 +1,4 @@
-"""R6 and ruling 23: an item is metadata, held to a closed schema, and every export can write it."""
+"""R6, decision 23: an item is metadata, held to a closed schema, and each export can write it."""
 
 import copy
 import csv

@@ -1,4 +1,4 @@
-"""When a source is due again: the longest that anybody asks for, at most 30 days (ruling 20)."""
+"""When a source is due again: the longest that anybody asks for, at most 30 days (decision 20)."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""A permanent redirect is remembered once it lasts, whatever fails meanwhile (ruling 21)."""
+"""A permanent redirect is remembered once it lasts, whatever fails meanwhile (decision 21)."""
 
 import pytest
 

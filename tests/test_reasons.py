@@ -19,8 +19,8 @@ from twisted.web._newclient import ParseError, ResponseNeverReceived
 
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.metadata.entries import NotAFeed
-from walsh_scrapy.reasons import reason_of
-from walsh_scrapy.tlserrors import BadCertificate
+from walsh_scrapy.runtime.failures import reason_of
+from walsh_scrapy.wire.tlserrors import BadCertificate
 
 URL = "http://blog.example/feed"
 

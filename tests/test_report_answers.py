@@ -2,7 +2,7 @@
 
 import pytest
 
-from walsh_scrapy.report.answers import answer_lines, has_agenda
+from walsh_scrapy.tools.answers import answer_lines, has_agenda
 
 
 @pytest.mark.parametrize(

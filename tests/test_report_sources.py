@@ -13,16 +13,16 @@ from scrapy.settings import Settings
 
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.moments import parse_since, rfc3339
-from walsh_scrapy.report import nextvisit
-from walsh_scrapy.report.knownurls import UnknownSource, meant
-from walsh_scrapy.report.nextvisit import next_visit
-from walsh_scrapy.report.printable import columns, json_array, printable
-from walsh_scrapy.report.sourcelines import overview
-from walsh_scrapy.report.sources import sources_table, sources_text, summary
-from walsh_scrapy.report.subscriptions import export_sources
 from walsh_scrapy.sources import Source, load_sources
 from walsh_scrapy.state import State
 from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.tools.export.opml import export_sources
+from walsh_scrapy.tools.printable import columns, json_array, printable
+from walsh_scrapy.tools.sources import nextvisit
+from walsh_scrapy.tools.sources.known import UnknownSource, meant
+from walsh_scrapy.tools.sources.lines import overview
+from walsh_scrapy.tools.sources.nextvisit import next_visit
+from walsh_scrapy.tools.sources.table import sources_table, sources_text, summary
 
 DAY = 86_400.0
 NOW = datetime(2026, 5, 20, 12, 0, tzinfo=UTC).timestamp()  # a Wednesday

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scrapy import Request
 
-from walsh_scrapy.opml import DEEPEST, OpmlError, read_opml
-from walsh_scrapy.sourcefiles import UnreadableSources, reader_for
 from walsh_scrapy.sources import Source, SourcesError, in_shard, load_sources, parse_shard
+from walsh_scrapy.sources.files import UnreadableSources, reader_for
+from walsh_scrapy.sources.opml import DEEPEST, OpmlError, read_opml
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from sqlalchemy import create_engine, insert, inspect, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import NullPool
 
-from walsh_scrapy.policy.availability import RobotsCopy
 from walsh_scrapy.policy.pacing import HostTimes
+from walsh_scrapy.policy.robots.availability import RobotsCopy
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.documents import Document

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from walsh_scrapy.report.changes import Changes
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.database import Database, exists
 from walsh_scrapy.state.entries import AT_ONCE, Choice, EntryRecord
 from walsh_scrapy.state.indexes import IndexRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.wirelog import Exchange
+from walsh_scrapy.tools.sources.changes import Changes
 
 FEED, OTHER = "http://a.example/feed", "http://b.example/"
 

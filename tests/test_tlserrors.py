@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 from twisted.web._newclient import ResponseNeverReceived
 
 from walsh_scrapy.testing.certificates import EXPIRED_ON, Authority, Certificate, Signer
-from walsh_scrapy.tlserrors import (
+from walsh_scrapy.wire.tlserrors import (
     BadCertificate,
     NoSecureConnection,
     flaw_of,

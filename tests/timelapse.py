@@ -140,7 +140,7 @@ def main(folder):
 
     import walsh_scrapy.downloadhandler
     from walsh_scrapy.addon import Addon
-    from walsh_scrapy.crawl import Crawl
+    from walsh_scrapy.runtime.context import Crawl
     from walsh_scrapy.state.database import Database
     from walsh_scrapy.testing.sources import write_sources
 

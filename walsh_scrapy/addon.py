@@ -1,4 +1,4 @@
-"""All gates, the scheduler and the forced settings in one line, for any Scrapy project (ruling 22).
+"""All gates, the scheduler and the forced settings, for any Scrapy project (decision 22).
 
 ADDONS = {"walsh_scrapy.addon.Addon": 500}
 """

@@ -9,9 +9,9 @@ from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
 from scrapy.exceptions import DownloadFailedError
 from scrapy.utils.asyncio import sleep
 
-from walsh_scrapy.certificates import CertificatePolicy
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.tlserrors import tls_error
+from walsh_scrapy.wire.certificates import CertificatePolicy
+from walsh_scrapy.wire.tlserrors import tls_error
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -25,7 +25,7 @@ CLOSING_SECONDS = 0.02
 
 
 class DownloadHandler(HTTP11DownloadHandler):
-    """Sends a request once (ruling 1: every retry takes a slot of its host).
+    """Sends a request once (decision 1: every retry takes a slot of its host).
 
     When a connection that was kept open breaks, Twisted sends a GET again within milliseconds;
     here it fails, and is retried by a middleware, through the scheduler and every gate. A request
@@ -42,7 +42,7 @@ class DownloadHandler(HTTP11DownloadHandler):
         """Return the response; say it in words if TLS is what kept it from us.
 
         A connection that we give up is closed when the reactor comes to it: only then is the
-        exchange over for the server, and for pacing (ruling 2).
+        exchange over for the server, and for pacing (decision 2).
         """
         is_closed = False
         try:

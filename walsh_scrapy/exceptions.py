@@ -21,7 +21,7 @@ class Denied(IgnoreRequest):
 
 
 class RequestDeferred(IgnoreRequest):
-    """The host may not be asked within ``WALSH_MAX_WAIT``; a later run goes on (ruling 7).
+    """The host may not be asked within ``WALSH_MAX_WAIT``; a later run goes on (decision 7).
 
     ``until`` is the earliest time in epoch seconds.
     """

@@ -1,4 +1,4 @@
-"""What a run hands out: one flat item an entry, held to a closed schema (R6, ruling 23)."""
+"""What a run hands out: one flat item an entry, held to a closed schema (R6, decision 23)."""
 
 import json
 import re
@@ -23,7 +23,7 @@ class InvalidItem(ValueError):
 class _Keyed:
     """What the state must know of an item and no export shows: exporters see fields only."""
 
-    key: str = ""  #: SHA-256 in hex: the same entry has the same key in every run (ruling 19)
+    key: str = ""  #: SHA-256 in hex: the same entry has the same key in every run (decision 19)
     full_key: str = ""  #: the key it has where others share its page; see `metadata.entries`
     page_key: str = ""  #: the key it has, or had when it had a link, alone on its page
 

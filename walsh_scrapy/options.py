@@ -39,7 +39,7 @@ class Options:
     """Every choice an operator has; durations are seconds.
 
     Raises BadSetting from ``from_settings`` for a value out of bounds, an unknown ``WALSH_`` name,
-    and for choices that only another bot's identity may make (ruling 24).
+    and for choices that only another bot's identity may make (decision 24).
     """
 
     enabled: bool
@@ -188,7 +188,7 @@ def _ours_alone(ours: bool, name: str, value: _T, *, fixed: _T) -> _T:
 
 
 def _is_ours(user_agent: str, ua_token: str) -> bool:
-    """Check that the identity is whole: ours to the letter, or another bot's own (ruling 24)."""
+    """Check that the identity is whole: ours to the letter, or another bot's own (decision 24)."""
     if (user_agent, ua_token) == (identity.USER_AGENT, identity.UA_TOKEN):
         return True
     if not re.fullmatch(r"[A-Za-z_-]+", ua_token):

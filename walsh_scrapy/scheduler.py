@@ -1,4 +1,4 @@
-"""A Scrapy scheduler that hands out only requests whose host may be asked now (R4, ruling 6)."""
+"""A Scrapy scheduler that hands out only requests whose host may be asked now (R4, decision 6)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from scrapy.core.scheduler import BaseScheduler
 from scrapy.utils.asyncio import CallLaterResult, call_later
 from scrapy.utils.misc import build_from_crawler, load_object
 
-from walsh_scrapy import meta
-from walsh_scrapy.crawl import Crawl, end_crawl
-from walsh_scrapy.jobs import Job
 from walsh_scrapy.policy.frontier import Frontier, Rank
+from walsh_scrapy.politeness.jobdir import Job
+from walsh_scrapy.runtime import meta
+from walsh_scrapy.runtime.context import Crawl, end_crawl
 
 if TYPE_CHECKING:
     from typing import Self
@@ -147,7 +147,7 @@ class Scheduler(BaseScheduler):
         self._frontier.push(host, request, meta.rank(request), request.priority)
 
     def put_off(self, request: Request) -> None:
-        """Leave a request that may not go out in this run to the next start of the job (ruling 7).
+        """Keep a request that may not go out in this run for the job's next start (decision 7).
 
         Its duplicate filter has seen it, so nothing else would ask for it again.
         """
@@ -175,7 +175,7 @@ class Scheduler(BaseScheduler):
         """Let a host rest for ``seconds``; ``interval`` is its spacing. Tell whether it rests.
 
         A rest longer than ``WALSH_MAX_WAIT`` is not slept out: the host's requests are handed out
-        at once, for the pacing gate to defer each (ruling 7).
+        at once, for the pacing gate to defer each (decision 7).
         """
         rests = 0.0 < seconds <= self._crawl.options.max_wait
         self._frontier.wait(host, self._crawl.ticks() + (seconds if rests else 0.0), interval)

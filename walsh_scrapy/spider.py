@@ -8,13 +8,13 @@ from scrapy import Request, Spider
 from scrapy.utils.conf import build_component_list
 from scrapy.utils.misc import load_object
 
-from walsh_scrapy import meta
 from walsh_scrapy.addon import Addon
-from walsh_scrapy.agenda import agenda
 from walsh_scrapy.exceptions import refuse_to_start
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.runtime import meta
 from walsh_scrapy.sources import Kind, Source, SourcesError, in_shard, load_sources, parse_shard
+from walsh_scrapy.visits.due import agenda
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

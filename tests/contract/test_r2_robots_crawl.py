@@ -1,4 +1,4 @@
-"""R2 on the wire: robots.txt first, read as RFC 9309 says, once a day, by status (ruling 12)."""
+"""R2 on the wire: robots.txt first, read as RFC 9309 says, once a day, by status (decision 12)."""
 
 import sqlite3
 from datetime import UTC, datetime, timedelta

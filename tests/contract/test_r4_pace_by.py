@@ -1,4 +1,4 @@
-"""R4 by registrable domain (ruling 5): what is under one roof shares one pace, and nothing else."""
+"""R4 by registrable domain (decision 5): one domain shares one pace, and nothing else."""
 
 from tests.contract.conftest import feed, paths, site
 from walsh_scrapy.testing.politeness import assert_polite, violations

@@ -1,4 +1,4 @@
-"""R7 on the wire: validators byte for byte, 304, and every entry once (rulings 17 and 19)."""
+"""R7 on the wire: validators byte for byte, 304, and every entry once (decisions 17 and 19)."""
 
 import gzip
 import sys

@@ -1,4 +1,4 @@
-"""R8 on the wire: a source is asked for once a day or less (ruling 20)."""
+"""R8 on the wire: a source is asked for once a day or less (decision 20)."""
 
 import sqlite3
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""R8, R9 on the wire: what a visit comes by, and where it goes back to (ruling 21)."""
+"""R8, R9 on the wire: what a visit comes by, and where it goes back to (decision 21)."""
 
 import sqlite3
 from contextlib import closing

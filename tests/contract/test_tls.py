@@ -1,4 +1,4 @@
-"""Whoever does not show who it is gets no request: certificates are verified (ruling 22)."""
+"""Whoever does not show who it is gets no request: certificates are verified (decision 22)."""
 
 import sqlite3
 from dataclasses import replace

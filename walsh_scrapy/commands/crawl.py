@@ -15,7 +15,7 @@ class Command(crawl.Command):
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Run a spider by name."""
-        from walsh_scrapy.crawl import ended_early
+        from walsh_scrapy.runtime.context import ended_early
 
         super().run(args, opts)
         if ended_early():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.commands import ScrapyCommand
 
-from walsh_scrapy.report.counts import Counts
+from walsh_scrapy.tools.counts import Counts
 
 if TYPE_CHECKING:
     import argparse
@@ -47,10 +47,10 @@ class Command(ScrapyCommand):
         """Run both crawls, print what the log shows, and judge."""
         from rich.console import Console
 
-        from walsh_scrapy.report.demo import demo_table, entries_table
         from walsh_scrapy.testing.demoweb import DEMO_TERMS, demo_web
         from walsh_scrapy.testing.politeness import violations
         from walsh_scrapy.testing.web import LoopbackWeb
+        from walsh_scrapy.tools.demo import demo_table, entries_table
 
         console = Console(width=None if Console().is_terminal else 140)
         sites, sources = demo_web()

@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.commands.endings import one_line, wrong_call
-from walsh_scrapy.questions import Question
+from walsh_scrapy.tools.endings import one_line, wrong_call
+from walsh_scrapy.tools.urlcommand import Question
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Sequence
 
-    from walsh_scrapy.crawl import Crawl
-    from walsh_scrapy.findings import Finding
+    from walsh_scrapy.runtime.context import Crawl
+    from walsh_scrapy.tools.discover.candidates import Finding
 
 
 class Command(Question):
@@ -45,9 +45,9 @@ class Command(Question):
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Check the call, ask, and print what was found."""
-        from walsh_scrapy.discovery import DiscoverySpider
-        from walsh_scrapy.findings import findings_for
         from walsh_scrapy.sources import SourcesError
+        from walsh_scrapy.tools.discover.candidates import findings_for
+        from walsh_scrapy.tools.discover.spider import DiscoverySpider
 
         self.check_call(args)
         with one_line():
@@ -64,9 +64,9 @@ class Command(Question):
 
 
 def _lines(findings: Sequence[Finding], crawl: Crawl, *, as_json: bool) -> Iterable[str]:
-    from walsh_scrapy.report.discover import all_lines, as_dict
-    from walsh_scrapy.report.mayfetch import Explainer
-    from walsh_scrapy.report.printable import json_array
+    from walsh_scrapy.tools.discover.report import all_lines, as_dict
+    from walsh_scrapy.tools.mayfetch.report import Explainer
+    from walsh_scrapy.tools.printable import json_array
 
     explainer = Explainer(crawl, asked=True)
     if as_json:

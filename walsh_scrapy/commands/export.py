@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING
 from scrapy.commands import ScrapyCommand
 from scrapy.settings import Settings
 
-from walsh_scrapy.commands.endings import CannotDo, one_line, wrong_call
+from walsh_scrapy.tools.endings import CannotDo, one_line, wrong_call
 
 if TYPE_CHECKING:
     import argparse
@@ -76,8 +76,8 @@ class Command(ScrapyCommand):
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Check the call, write, and say on standard error how much was written."""
         from walsh_scrapy.options import Options
-        from walsh_scrapy.report.export import Export
-        from walsh_scrapy.report.printable import printable
+        from walsh_scrapy.tools.export.export import Export
+        from walsh_scrapy.tools.printable import printable
 
         if args:
             wrong_call(f"{args[0]} is no option of export; see scrapy export --help")
@@ -112,8 +112,8 @@ def _target(opts: argparse.Namespace) -> str:
 
 
 def _format(target: str, chosen: str | None) -> str:
-    from walsh_scrapy.report.entryexport import FORMATS
-    from walsh_scrapy.report.printable import printable
+    from walsh_scrapy.tools.export.entries import FORMATS
+    from walsh_scrapy.tools.printable import printable
 
     ending = Path(target).suffix.lower()
     if chosen is None:
@@ -137,8 +137,8 @@ def _since(text: str | None) -> float | None:
 
 @contextmanager
 def _file(target: str, *, replace: bool) -> Iterator[IO[bytes]]:
-    from walsh_scrapy.report.atomicfile import atomic_file
-    from walsh_scrapy.report.printable import printable
+    from walsh_scrapy.tools.export.atomicfile import atomic_file
+    from walsh_scrapy.tools.printable import printable
 
     if not replace and Path(target).is_file():
         raise CannotDo(f"{printable(target)} is there already; -O replaces it")

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.commands.endings import one_line, wrong_call
-from walsh_scrapy.questions import Question
+from walsh_scrapy.tools.endings import one_line, wrong_call
+from walsh_scrapy.tools.urlcommand import Question
 
 if TYPE_CHECKING:
     import argparse
@@ -47,8 +47,8 @@ class Command(Question):
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Ask the gates, then answer from what the state has learned."""
-        from walsh_scrapy.asking import AskingSpider
-        from walsh_scrapy.report.mayfetch import Explainer, is_web
+        from walsh_scrapy.tools.mayfetch.report import Explainer, is_web
+        from walsh_scrapy.tools.mayfetch.spider import AskingSpider
 
         self.check_call(args)
         robots = None if opts.robots is None else _read(opts.robots)

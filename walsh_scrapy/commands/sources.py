@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from scrapy.commands import ScrapyCommand
 from scrapy.settings import Settings
 
-from walsh_scrapy.commands.endings import one_line, wrong_call
+from walsh_scrapy.tools.endings import one_line, wrong_call
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Sequence
 
     from walsh_scrapy.options import Options
-    from walsh_scrapy.report.sourcelines import Overview, SourceLine
+    from walsh_scrapy.tools.sources.lines import Overview, SourceLine
 
 _EXAMPLE = "Example: scrapy sources resume https://blog.example/feed.xml"
 
@@ -78,9 +78,9 @@ class Command(ScrapyCommand):
 
 
 def _list(options: Options, file: str, opts: argparse.Namespace) -> None:
-    from walsh_scrapy.report.sourcelines import overview
     from walsh_scrapy.sources import load_sources
     from walsh_scrapy.state import State
+    from walsh_scrapy.tools.sources.lines import overview
 
     sources = load_sources(file)
     state = State.existing(options.state_url)
@@ -88,14 +88,14 @@ def _list(options: Options, file: str, opts: argparse.Namespace) -> None:
     intervals = state.ledger.intervals(above=options.min_interval) if state and opts.due else {}
     lines = found.in_turn(intervals) if opts.due else found.by_trouble(undeclared=opts.all)
     if opts.json:
-        from walsh_scrapy.report.printable import json_array
+        from walsh_scrapy.tools.printable import json_array
 
         _print(json_array(line.as_dict() for line in lines))
     else:
         _show(lines, found, due=opts.due)
     hidden = 0 if opts.all or opts.due else len(found.undeclared)
     if hidden:
-        from walsh_scrapy.report.sources import undeclared
+        from walsh_scrapy.tools.sources.table import undeclared
 
         print(undeclared(hidden), file=sys.stderr if opts.json else sys.stdout)
 
@@ -103,7 +103,7 @@ def _list(options: Options, file: str, opts: argparse.Namespace) -> None:
 def _show(lines: Sequence[SourceLine], found: Overview, *, due: bool) -> None:
     from rich.console import Console
 
-    from walsh_scrapy.report.sources import FRAMED, sources_table, sources_text, summary
+    from walsh_scrapy.tools.sources.table import FRAMED, sources_table, sources_text, summary
 
     if lines and sys.stdout.isatty() and len(lines) <= FRAMED:
         Console().print(sources_table(lines))
@@ -114,9 +114,9 @@ def _show(lines: Sequence[SourceLine], found: Overview, *, due: bool) -> None:
 
 def _change(action: str, urls: list[str], options: Options, file: str) -> int:
     """Forget or resume each URL; one that names no source is told, and the rest still done."""
-    from walsh_scrapy.report.changes import Changes
-    from walsh_scrapy.report.knownurls import UnknownSource
     from walsh_scrapy.state import State
+    from walsh_scrapy.tools.sources.changes import Changes
+    from walsh_scrapy.tools.sources.known import UnknownSource
 
     changes = Changes(State.existing(options.state_url), file, options.min_revisit)
     change = changes.forget if action == "forget" else changes.resume

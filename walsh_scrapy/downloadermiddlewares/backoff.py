@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from scrapy.downloadermiddlewares.retry import RetryMiddleware
 from scrapy.exceptions import DownloadTimeoutError, IgnoreRequest
 
-from walsh_scrapy import meta
-from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.downloadermiddlewares.pacing import PacingMiddleware
-from walsh_scrapy.floors import check_floor, in_force, require_order
-from walsh_scrapy.holds import Holds
 from walsh_scrapy.options import bad_setting
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES, is_refusal
 from walsh_scrapy.policy.durations import format_seconds
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.reasons import reason_of
+from walsh_scrapy.politeness.holds import Holds
+from walsh_scrapy.runtime import meta
+from walsh_scrapy.runtime.context import Crawl
+from walsh_scrapy.runtime.failures import reason_of
+from walsh_scrapy.runtime.startup import check_floor, in_force, require_order
 
 if TYPE_CHECKING:
     from typing import Self
@@ -56,7 +56,7 @@ class BackoffMiddleware:
         return await self._holds.wait(request) if self._holds else None
 
     async def process_response(self, request: Request, response: Response) -> Request | Response:
-        """Ask again after 429 and 503; for robots.txt after every server error (ruling 12)."""
+        """Ask again after 429 and 503; for robots.txt after every server error (decision 12)."""
         if self._holds:
             self._holds.over(request)
         if _is_refusal(request, response.status):

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from scrapy import Request
 
-from walsh_scrapy import meta
-from walsh_scrapy.blocklists import OperatorList
-from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.downloadermiddlewares.pacing import PacingMiddleware
 from walsh_scrapy.downloadermiddlewares.robots import RobotsMiddleware
-from walsh_scrapy.errands import Errands
 from walsh_scrapy.exceptions import Denied, NotModified
-from walsh_scrapy.floors import check_floor, require_order
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.reasons import reason_of
+from walsh_scrapy.politeness.blocklist import OperatorList
+from walsh_scrapy.politeness.prerequisites import Errands
+from walsh_scrapy.runtime import meta
+from walsh_scrapy.runtime.context import Crawl
+from walsh_scrapy.runtime.failures import reason_of
+from walsh_scrapy.runtime.startup import check_floor, require_order
 
 if TYPE_CHECKING:
     from typing import Self
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.errands import Flow
+    from walsh_scrapy.politeness.prerequisites import Flow
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class BlocklistMiddleware:
     """Denies every request to a listed host, by a list that is never older than it allows.
 
     While the list is being fetched, all targets wait; its own requests, and those for the
-    robots.txt they need, go through every other gate (order 10, ruling 14).
+    robots.txt they need, go through every other gate (order 10, decision 14).
     """
 
     def __init__(self, crawler: Crawler) -> None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from scrapy.downloadermiddlewares.httpcompression import HttpCompressionMiddleware
 
-from walsh_scrapy import meta
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.metadata.mediatypes import may_be_llms
-from walsh_scrapy.negotiation import content_type_of
+from walsh_scrapy.runtime import meta
+from walsh_scrapy.runtime.negotiation import content_type_of
 
 try:  # whichever of each Scrapy has installed
     import brotli

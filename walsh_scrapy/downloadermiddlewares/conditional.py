@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from walsh_scrapy import meta
-from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.downloadermiddlewares.pacing import PacingMiddleware
 from walsh_scrapy.exceptions import AlreadyRead, NotDue, NotModified
-from walsh_scrapy.floors import check_floor, require_order
 from walsh_scrapy.policy.freshness import CLOCKS_DIFFER
+from walsh_scrapy.runtime import meta
+from walsh_scrapy.runtime.context import Crawl
+from walsh_scrapy.runtime.startup import check_floor, require_order
 
 if TYPE_CHECKING:
     from typing import Self
@@ -25,7 +25,7 @@ _HEADERS = ("If-None-Match", "If-Modified-Since")
 
 
 class ConditionalMiddleware:
-    """Echoes validators to the one URL they vouch for (order 560, ruling 17).
+    """Echoes validators to the one URL they vouch for (order 560, decision 17).
 
     What is known of a source is read just before it is asked for: another crawl on the same state
     may have been there in the meantime, and then it is not due any more (R8).

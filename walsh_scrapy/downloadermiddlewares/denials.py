@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from walsh_scrapy import meta
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.runtime import meta
 from walsh_scrapy.scheduler import scheduler_of
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from scrapy.downloadermiddlewares.cookies import CookiesMiddleware
 from scrapy.downloadermiddlewares.httpauth import HttpAuthMiddleware
 from scrapy.downloadermiddlewares.useragent import UserAgentMiddleware
 
-from walsh_scrapy.crawl import Crawl
-from walsh_scrapy.floors import check_floor, require_order
+from walsh_scrapy.runtime.context import Crawl
+from walsh_scrapy.runtime.startup import check_floor, require_order
 
 if TYPE_CHECKING:
     from typing import Self
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
-#: What would tell one visit from another, or carry a right that nobody gave us (ruling 16).
+#: What would tell one visit from another, or carry a right that nobody gave us (decision 16).
 NEVER_SENT = ("Cookie", "Cookie2", "Referer", "Authorization")
 
 

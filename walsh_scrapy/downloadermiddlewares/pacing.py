@@ -11,17 +11,17 @@ from scrapy.core.downloader import Downloader
 from scrapy.downloadermiddlewares.redirect import BaseRedirectMiddleware
 from scrapy.downloadermiddlewares.retry import RetryMiddleware
 
-from walsh_scrapy import meta
-from walsh_scrapy.crawl import Crawl
-from walsh_scrapy.floors import check_floor, require_order
-from walsh_scrapy.holds import hold_after
 from walsh_scrapy.options import bad_setting, number_of
 from walsh_scrapy.policy.pacing import spacing
-from walsh_scrapy.reasons import reason_of
+from walsh_scrapy.politeness.holds import hold_after
+from walsh_scrapy.politeness.hostqueue import Turns
+from walsh_scrapy.politeness.inflight import Wire
+from walsh_scrapy.runtime import meta
+from walsh_scrapy.runtime.context import Crawl
+from walsh_scrapy.runtime.failures import reason_of
+from walsh_scrapy.runtime.startup import check_floor, require_order
 from walsh_scrapy.scheduler import scheduler_of
 from walsh_scrapy.state.wirelog import Exchange
-from walsh_scrapy.turns import Turns
-from walsh_scrapy.wire import Wire
 
 if TYPE_CHECKING:
     from typing import Self
@@ -57,12 +57,12 @@ class PacingMiddleware:
         return gate
 
     async def process_request(self, request: Request) -> Request | None:
-        """Let a request out, or let it wait, or defer it to a later run (ruling 7)."""
+        """Let a request out, or let it wait, or defer it to a later run (decision 7)."""
         host = self._crawl.host(request.url)
         return await self._turns.wait(request, host, lambda: self._take(request, host), self._quiet)
 
     async def process_response(self, request: Request, response: Response) -> Response:
-        """Give the host back: its spacing counts from now, the end of the exchange (ruling 2).
+        """Give the host back: its spacing counts from now, the end of the exchange (decision 2).
 
         A hold is written with it: a crawl that dies the next moment has not forgotten it.
         """

@@ -11,9 +11,9 @@ from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 
 from walsh_scrapy.downloadermiddlewares.robots import RobotsMiddleware
 from walsh_scrapy.exceptions import Denied
-from walsh_scrapy.floors import check_floor, require_order
 from walsh_scrapy.policy.networks import is_private_host, is_public
 from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.runtime.startup import check_floor, require_order
 
 if TYPE_CHECKING:
     from typing import Self
@@ -27,7 +27,7 @@ class PublicWebMiddleware:
     """Denies a hop from a public host to a private one, by its name or by what that resolves to.
 
     An operator may declare hosts of an intranet; a stranger's redirect may not lead there
-    (ruling 16). Behind a proxy names are the proxy's to resolve (order 20).
+    (decision 16). Behind a proxy names are the proxy's to resolve (order 20).
     """
 
     def __init__(self, crawler: Crawler) -> None:

@@ -8,13 +8,13 @@ from scrapy import Request
 from scrapy.downloadermiddlewares.redirect import RedirectMiddleware as ScrapyRedirectMiddleware
 from scrapy.exceptions import IgnoreRequest
 
-from walsh_scrapy import meta
-from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import BadAnswer
-from walsh_scrapy.floors import check_floor, in_force
 from walsh_scrapy.options import BadSetting
-from walsh_scrapy.passing import go_on
 from walsh_scrapy.policy.references import followed
+from walsh_scrapy.runtime import meta
+from walsh_scrapy.runtime.context import Crawl
+from walsh_scrapy.runtime.startup import check_floor, in_force
+from walsh_scrapy.visits.lifetimes import go_on
 
 if TYPE_CHECKING:
     from typing import Self
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class RedirectMiddleware(ScrapyRedirectMiddleware):
     """Scrapy's own, without a Referer, and with each hop in its own host's slot (order 600).
 
-    A hop goes through the scheduler and every gate again, as any request does (ruling 16).
+    A hop goes through the scheduler and every gate again, as any request does (decision 16).
     """
 
     @classmethod

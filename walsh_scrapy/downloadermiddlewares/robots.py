@@ -9,21 +9,22 @@ from scrapy import Request, signals
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.exceptions import StopDownload
 
-from walsh_scrapy import identity, meta
-from walsh_scrapy.crawl import Crawl
+from walsh_scrapy import identity
 from walsh_scrapy.downloadermiddlewares.identity import IdentityMiddleware
 from walsh_scrapy.downloadermiddlewares.pacing import PacingMiddleware
-from walsh_scrapy.errands import Errands
 from walsh_scrapy.exceptions import Denied, RequestDeferred
-from walsh_scrapy.floors import check_floor, in_force, require_order
 from walsh_scrapy.options import bad_setting
 from walsh_scrapy.policy.durations import format_seconds
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.robotslines import MAX_OCTETS
+from walsh_scrapy.policy.robots.lines import MAX_OCTETS
 from walsh_scrapy.policy.urls import origin_of, robots_url
-from walsh_scrapy.robotsfiles import RobotsFile, RobotsFiles
-from walsh_scrapy.robotsflow import RobotsFlow
-from walsh_scrapy.turns import Turns
+from walsh_scrapy.politeness.hostqueue import Turns
+from walsh_scrapy.politeness.prerequisites import Errands
+from walsh_scrapy.politeness.robotscache import RobotsFile, RobotsFiles
+from walsh_scrapy.politeness.robotsflow import RobotsFlow
+from walsh_scrapy.runtime import meta
+from walsh_scrapy.runtime.context import Crawl
+from walsh_scrapy.runtime.startup import check_floor, in_force, require_order
 
 if TYPE_CHECKING:
     from typing import Self
@@ -93,7 +94,7 @@ class RobotsMiddleware:
             self._files.mark_used(origin_of(request.url))
 
     def bytes_received(self, data: bytes, request: Request) -> None:
-        """Read no more of a robots.txt than counts (ruling 11)."""
+        """Read no more of a robots.txt than counts (decision 11)."""
         if meta.rank(request) is Rank.ROBOTS:
             # A longer file is read as far as it counts, but what it unpacks to is bounded.
             request.meta["download_maxsize"] = self._crawler.settings.getint("DOWNLOAD_MAXSIZE")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 from scrapy.exceptions import StopDownload
 
-from walsh_scrapy import meta
-from walsh_scrapy.negotiation import content_type_of
+from walsh_scrapy.runtime import meta
+from walsh_scrapy.runtime.negotiation import content_type_of
 
 if TYPE_CHECKING:
     from typing import Self

@@ -9,10 +9,10 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 
-from walsh_scrapy.crawl import Crawl
-from walsh_scrapy.report.answers import has_agenda
-from walsh_scrapy.report.counts import Counts
+from walsh_scrapy.runtime.context import Crawl
 from walsh_scrapy.scheduler import scheduler_of
+from walsh_scrapy.tools.answers import has_agenda
+from walsh_scrapy.tools.counts import Counts
 
 if TYPE_CHECKING:
     from typing import Self

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 
-from walsh_scrapy.report.answers import answer_lines, has_agenda
-from walsh_scrapy.report.counts import Counts
+from walsh_scrapy.tools.answers import answer_lines, has_agenda
+from walsh_scrapy.tools.counts import Counts
 
 if TYPE_CHECKING:
     from typing import Self

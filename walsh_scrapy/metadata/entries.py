@@ -9,7 +9,7 @@ class NotAFeed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry of a feed, or a link: metadata only, plain text, no content (R6, ruling 23)."""
+    """An entry of a feed, or a link: metadata only, plain text, no content (R6, decision 23)."""
 
     url: str | None  #: absolute, http or https; as published, so with its fragment
     title: str | None  #: plain text on one line
@@ -18,7 +18,7 @@ class Entry:
     updated: str | None  #: RFC 3339, UTC, whole seconds
     authors: tuple[str, ...]  #: names, never e-mail addresses
     tags: tuple[str, ...]
-    key: str = ""  #: SHA-256 in hex: the same entry has the same key (ruling 19)
+    key: str = ""  #: SHA-256 in hex: the same entry has the same key (decision 19)
     #: The key this entry has in documents where others of another id share its page. Whoever
     #: remembers it beside `key` never meets the entry as new when such neighbours come or go.
     full_key: str = ""
@@ -29,7 +29,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """A feed or a page of links, with what it says about when to come again (R8, ruling 20)."""
+    """A feed or a page of links, with what it says about when to come again (R8, decision 20)."""
 
     title: str | None
     language: str | None  #: a BCP 47 tag

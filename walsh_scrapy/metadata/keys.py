@@ -1,4 +1,4 @@
-"""Which entries are the same one (R7, ruling 19).
+"""Which entries are the same one (R7, decision 19).
 
 An entry is its page: the canonical URL, without fragment and trailing slash. Only where entries of
 one document share a page and carry different ids does more count: their fragments (`page#p3`), and

@@ -1,4 +1,4 @@
-"""Backing off when a server says so, and for as long as it says (R5, ruling 15).
+"""Backing off when a server says so, and for as long as it says (R5, decision 15).
 
 Delays are seconds. Randomness and the present come in as arguments.
 """
@@ -56,7 +56,7 @@ def hold_for(
     cap: float,
     random: Random,
 ) -> float:
-    """Return for how many seconds a host is left alone after a response (R5, ruling 15).
+    """Return for how many seconds a host is left alone after a response (R5, decision 15).
 
     After 429, any 5xx and no answer at all (`status` 0) that is our own backoff; after other
     statuses it is nothing. Retry-After replaces it whatever the status, and is never capped
@@ -72,7 +72,7 @@ def hold_for(
 def is_refusal(status: int, *, for_robots: bool = False) -> bool:
     """Tell whether an answer is asked for again: 429 and 503; for robots.txt every failure.
 
-    ``status`` is 0 where no answer came (ruling 12).
+    ``status`` is 0 where no answer came (decision 12).
     """
     return status in RETRIED_STATUSES or (for_robots and (status == 0 or status >= 500))
 

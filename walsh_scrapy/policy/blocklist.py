@@ -1,4 +1,4 @@
-"""The operator's blocklist: opt-outs that reached us out of band (R3, ruling 14).
+"""The operator's blocklist: opt-outs that reached us out of band (R3, decision 14).
 
 A document is adopted whole or not at all; keeping the last good one is up to whoever holds it.
 """

@@ -1,6 +1,6 @@
 """JSON Schema for the blocklist: the bundled `walsh-research-blocklist/v1` and the published one.
 
-R3: a document is validated before it is adopted (ruling 14).
+R3: a document is validated before it is adopted (decision 14).
 """
 
 import json
@@ -42,7 +42,7 @@ _UNSOUND: Final = (
 
 
 def sound_schema(body: bytes) -> dict[str, Any] | None:
-    """Read a published schema; None if it is none that could be used (ruling 14).
+    """Read a published schema; None if it is none that could be used (decision 14).
 
     A JSON object in a draft jsonschema knows, valid by that draft, whose patterns compile and
     whose references stay within it: nothing is ever fetched. Its patterns run as they are, on

@@ -1,4 +1,4 @@
-"""When a source is due again (R8, ruling 20). Times are epoch seconds, durations seconds."""
+"""When a source is due again (R8, decision 20). Times are epoch seconds, durations seconds."""
 
 from __future__ import annotations
 

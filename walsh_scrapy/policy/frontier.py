@@ -1,6 +1,6 @@
 """Which waiting request goes next: only of a host that may be asked, none behind another's wait.
 
-Ruling 6. Times are seconds of one clock that never jumps, handed in.
+Decision 6. Times are seconds of one clock that never jumps, handed in.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a source moved to: a permanent redirect is believed once it lasts (ruling 21).
+"""Where a source moved to: a permanent redirect is believed once it lasts (decision 21).
 
 Two visits seven days apart decide. What both saw is believed: then the source is asked for at its
 new address, and what leads on from there is watched in its turn. Where both failed is doubted: then

@@ -1,4 +1,4 @@
-"""Which addresses are public (R6, ruling 16): a public host may not redirect to a private one.
+"""Which addresses are public (R6, decision 16): a public host may not redirect to a private one.
 
 Only literals and names are judged here; what a name resolves to is asked of the resolver, and its
 answer brought back to `is_public`.
@@ -79,7 +79,7 @@ def parse_ip(address: str) -> IPv4Address | IPv6Address | None:
 
 
 def is_public(address: str) -> bool:
-    """Tell whether an IP literal belongs to the public internet (ruling 16).
+    """Tell whether an IP literal belongs to the public internet (decision 16).
 
     False for everything private, local, reserved, multicast or wrapped (NAT64, 6to4, Teredo),
     and for what is no address at all. IPv4-mapped IPv6 counts as the IPv4 address it carries.
@@ -95,7 +95,7 @@ def is_public(address: str) -> bool:
 
 
 def is_private_host(host: str) -> bool:
-    """Tell whether a host, as `host_of` gives it, is plainly not on the public web (ruling 16).
+    """Tell whether a host, as `host_of` gives it, is plainly not on the public web (decision 16).
 
     True for addresses that are not public, for names without a dot and for names under a suffix
     kept for local use (`localhost`, `local`, `internal`, `home.arpa`, ...). "" is no public host.

@@ -1,4 +1,4 @@
-"""When a host may be asked again (R4; rulings 2, 3 and 7): two clocks, spacing and hold.
+"""When a host may be asked again (R4; decisions 2, 3 and 7): two clocks, spacing and hold.
 
 All times are epoch seconds of one clock, handed in; all durations are seconds.
 """
@@ -71,7 +71,7 @@ class HostTimes:
         return replace(self, lease_since=now, lease_until=until, holder=holder)
 
     def released(self, ended: float, interval: float, holder: str = "") -> HostTimes:
-        """Return this line after the exchange: spacing counts from its end (ruling 2).
+        """Return this line after the exchange: spacing counts from its end (decision 2).
 
         A process that was stopped for longer than its lease may come back while another has the
         host: it notes its end, and leaves the other's lease alone.
@@ -91,7 +91,7 @@ class HostTimes:
         """Return this line after one more 429 or 503 to a request sent at ``sent_at`` (R5).
 
         Answers to requests that were out before the hold began belong to the burst that caused
-        it, and count once (ruling 15).
+        it, and count once (decision 15).
         """
         if self.strikes and sent_at < self.hold_since <= now:
             return self
@@ -111,7 +111,7 @@ def spacing(
     latency_factor: float = 0.0,
     latency: float = 0.0,
 ) -> float:
-    """Return the seconds between two requests to a host (R4, ruling 3).
+    """Return the seconds between two requests to a host (R4, decision 3).
 
     ``robots_interval`` is the larger of the host's Crawl-delay and Request-rate, ``latency`` how
     long its last exchange took: a host that answers slowly is asked less often.

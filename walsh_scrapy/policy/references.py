@@ -1,4 +1,4 @@
-"""Where a Location or Link header leads, read as browsers read it (ruling 16; RFC 3986 5.2)."""
+"""Where a Location or Link header leads, read as browsers read it (decision 16; RFC 3986 5.2)."""
 
 import re
 from typing import Final

@@ -1,4 +1,4 @@
-"""URLs and the hosts in them, read as browsers read them (rulings 5 and 19).
+"""URLs and the hosts in them, read as browsers read them (decisions 5 and 19).
 
 Every gate asks here which host a URL means, so no spelling of a URL (case, user info, backslashes,
 percent signs, soft hyphens, `0x7f.1`) leads past a blocklist entry or to a second pacing slot.
@@ -54,7 +54,7 @@ class _Url(NamedTuple):
 
 
 def host_of(url: str) -> str:
-    """Return the host a URL means: lower-case, A-labels, no port, user or trailing dot (ruling 5).
+    """Return the host of a URL: lower-case, A-labels, no port, user or trailing dot (decision 5).
 
     IPv6 addresses come without brackets or zone, compressed; IPv4 in dotted decimals. "" if the
     URL names no host. Never raises.
@@ -66,7 +66,7 @@ def host_of(url: str) -> str:
 
 
 def canonical_url(url: str) -> str:
-    """Return the spelling under which a URL is the same as others (R7, ruling 19).
+    """Return the spelling under which a URL is the same as others (R7, decision 19).
 
     No fragment, no trailing slash at its end, scheme and host in lower case, A-labels, no default
     port, no user info (never sent, so it tells no pages apart, and it must not get into the
@@ -98,7 +98,7 @@ def wire_url(url: str) -> str:
 
 
 def origin_of(url: str) -> str:
-    """Return `scheme://host:port` with the port in effect, the key of a robots.txt (ruling 5).
+    """Return `scheme://host:port` with the port in effect, the key of a robots.txt (decision 5).
 
     "" for what has no host that could be asked. Never raises.
     """
@@ -137,7 +137,7 @@ def slashed(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def registrable_domain(host: str) -> str:
-    """Return the domain a host was registered under, for `WALSH_PACE_BY = "domain"` (ruling 5).
+    """Return the domain a host was registered under, for `WALSH_PACE_BY = "domain"` (decision 5).
 
     By the public suffix list bundled with tldextract, without its private part: all of github.io
     is one domain, which is the slower and so the politer reading. Nothing is fetched or written.

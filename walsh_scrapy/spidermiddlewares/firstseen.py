@@ -10,8 +10,6 @@ from weakref import WeakSet
 from scrapy import Request
 from scrapy.spidermiddlewares.httperror import HttpError
 
-from walsh_scrapy import meta
-from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import (
     AlreadyRead,
     BadAnswer,
@@ -23,9 +21,11 @@ from walsh_scrapy.exceptions import (
 from walsh_scrapy.items import EntryItem, InvalidItem, check
 from walsh_scrapy.metadata.feeds import Feed, NotAFeed
 from walsh_scrapy.policy.moments import rfc3339
-from walsh_scrapy.reasons import reason_of
+from walsh_scrapy.runtime import meta
+from walsh_scrapy.runtime.context import Crawl
+from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.state.entries import EntryRecord
-from walsh_scrapy.visits import Visits
+from walsh_scrapy.visits.outcome import Visits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -50,7 +50,7 @@ class FirstSeenMiddleware:
     """Brings every request for a source to an end in the record, whatever came of it.
 
     Entries, validators and the time of the next visit are committed together, before an item goes
-    to pipelines and exports: the state is the record, an export a view of it (rulings 17, 18).
+    to pipelines and exports: the state is the record, an export a view of it (decisions 17, 18).
     A source ends once: with the document that a spider does not follow up with another request.
     """
 
@@ -59,7 +59,7 @@ class FirstSeenMiddleware:
         self._crawl = Crawl.of(crawler)
         self._visits = Visits(crawler)
         self._over: WeakSet[Request] = WeakSet()
-        # Under the contract's identity no item leaves that is more than metadata (ruling 23).
+        # Under the contract's identity no item leaves that is more than metadata (decision 23).
         self._closed = self._crawl.options.is_walsh_research
 
     @classmethod
@@ -179,7 +179,7 @@ class FirstSeenMiddleware:
         return instead(request) if instead else None
 
     def _deferred(self, source: Source, error: RequestDeferred) -> None:
-        """Leave a source as due as it was: the next run goes on with it (ruling 7)."""
+        """Leave a source as due as it was: the next run goes on with it (decision 7)."""
         logger.info("%s is left to a later run: %s", source.url, error)
         self._crawler.stats.inc_value("walsh/sources/deferred")
         self._crawler.stats.min_value("walsh/sources/deferred_until", error.until)

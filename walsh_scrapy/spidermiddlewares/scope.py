@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
 
-from walsh_scrapy import meta
-from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import Denied
-from walsh_scrapy.negotiation import announced_by, is_dump
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.runtime import meta
+from walsh_scrapy.runtime.context import Crawl
+from walsh_scrapy.runtime.negotiation import announced_by, is_dump
 from walsh_scrapy.sources import declared_urls
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ logger = logging.getLogger(__name__)
 
 
 class ScopeMiddleware:
-    """Drops every request that is not for a URL its spider's sources declare (ruling 16).
+    """Drops every request that is not for a URL its spider's sources declare (decision 16).
 
     Between spider and engine it drops them with a line; as a gate before the wire it denies what
     came past the spider, by ``engine.crawl`` or ``engine.download_async``. A bot of another
-    identity may follow links, with ``WALSH_SCOPE = "any"`` (ruling 24).
+    identity may follow links, with ``WALSH_SCOPE = "any"`` (decision 24).
     """
 
     def __init__(self, crawler: Crawler) -> None:

@@ -1,4 +1,4 @@
-"""The entries as they were first seen: written once, and read as of one moment (R7, ruling 18)."""
+"""The entries as they were first seen: written once, read as of one moment (decision 18)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pacing ledger: who may ask which host, and when (R4, R5; rulings 2, 3, 7, 15)."""
+"""The pacing ledger: who may ask which host, and when (R4, R5; decisions 2, 3, 7, 15)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The robots.txt files at hand, one for each scheme, host and port (R2, ruling 5)."""
+"""The robots.txt files at hand, one for each scheme, host and port (R2, decision 5)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import bindparam, select, update
 
-from walsh_scrapy.policy.availability import RobotsCopy
+from walsh_scrapy.policy.robots.availability import RobotsCopy
 from walsh_scrapy.state.rows import row_of
 from walsh_scrapy.state.statements import Statement
 from walsh_scrapy.state.tables import robots
@@ -38,7 +38,7 @@ class RobotsStore:
             upsert(connection, robots, {"origin": origin, **row_of(copy)})
 
     def set_unused(self, origin: str, *, unused: bool) -> None:
-        """Note that a request goes by this copy in a later run, or that it was sent (ruling 7)."""
+        """Note that a later run goes by this copy, or that its request was sent (decision 7)."""
         with self._database.write() as connection:
             connection.execute(
                 update(robots).where(robots.c.origin == origin).values(unused=unused)

@@ -1,4 +1,4 @@
-"""What is known of each declared source, written with the entries it gave (rulings 17 to 20)."""
+"""What is known of each declared source, written with the entries it gave (decisions 17 to 20)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class SourceStore:
 
         ``index`` is the llms.txt that was asked for on its account, if any.
         Validators and the entries they vouch for stand or fall together: a crash at any point
-        loses no entry and repeats none (ruling 17).
+        loses no entry and repeats none (decision 17).
         """
         with self._database.write() as connection:
             upsert(connection, sources, row_of(record))

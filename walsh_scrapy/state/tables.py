@@ -88,7 +88,7 @@ sources = Table(
     Column("wished_interval", Double, nullable=False, server_default="0"),
     Column("skip_hours", String(80), nullable=False, server_default=""),
     Column("skip_days", String(80), nullable=False, server_default=""),
-    # Where permanent redirects led, since when, and whether it is asked for there (ruling 21).
+    # Where permanent redirects led, since when, and whether it is asked for there (decision 21).
     Column("moved_to", String(4096)),
     Column("moved_since", Double),
     Column("move_settled", Boolean, nullable=False, server_default=false()),
@@ -96,7 +96,7 @@ sources = Table(
     Column("move_failing_since", Double),
     Column("onward_to", String(4096)),
     Column("onward_since", Double),
-    # Validators vouch for one URL only, and are never sent to another (ruling 17).
+    # Validators vouch for one URL only, and are never sent to another (decision 17).
     Column("validator_url", String(4096)),
     Column("etag", LargeBinary),
     Column("last_modified", LargeBinary),
@@ -119,7 +119,7 @@ entries = Table(
     "entries",
     metadata,
     Column("key", String(64), primary_key=True),
-    # The key the entry has where others share its page: by either it is known again (ruling 19).
+    # The key the entry has where others share its page: by either it is known again (decision 19).
     Column("full_key", String(64), nullable=False),
     Column("source", String(4096), ForeignKey("sources.url"), nullable=False),
     Column("kind", String(16), nullable=False),

@@ -1,1 +1,0 @@
-"""What a run tells its operator: counts and tables, as text."""

@@ -1,0 +1,1 @@
+"""What the commands say and write: answers, tables and files."""

@@ -1,0 +1,1 @@
+"""``scrapy discover``: what a site offers a crawl."""

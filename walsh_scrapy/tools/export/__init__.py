@@ -1,0 +1,1 @@
+"""``scrapy export``: the record as files."""

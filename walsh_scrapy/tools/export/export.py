@@ -1,0 +1,89 @@
+"""What ``scrapy export`` does: the record as a file, or the sources as one (decision 18)."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import Progress
+
+from walsh_scrapy.sources import load_sources
+from walsh_scrapy.state import State, StateError
+from walsh_scrapy.state.engines import shown
+from walsh_scrapy.state.entries import Choice
+from walsh_scrapy.tools.export.entries import export_entries
+from walsh_scrapy.tools.export.opml import export_sources
+from walsh_scrapy.tools.sources.known import UnknownSource, meant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from scrapy.settings import BaseSettings
+
+    from walsh_scrapy.state.entries import Seen
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """What an operator wants to have exported, and from where.
+
+    ``write`` raises StateError, SourcesError, and UnknownSource for a URL that is no source's.
+    """
+
+    settings: BaseSettings
+    state_url: str
+    sources_file: str
+    urls: Sequence[str] = ()
+    kind: str | None = None
+    since: float | None = None  #: epoch seconds
+
+    def write(self, file: IO[bytes], format_name: str, *, progress: bool = False) -> int:
+        """Write the entries, or for "opml" the sources, and return how many there were."""
+        with ExitStack() as opened:
+            state = State.existing(self.state_url)
+            if state is not None:
+                opened.callback(state.close)
+            if format_name == "opml":
+                return self._write_sources(file, state)
+            if state is None:
+                raise StateError(
+                    f"there is no state at {shown(self.state_url)} yet: nothing was crawled, or "
+                    "WALSH_STATE_URL is another"
+                )
+            choice = Choice(since=self.since, kind=self.kind, sources=self._chosen(state))
+            with state.entries.snapshot() as entries:
+                chosen = entries.chosen(choice)
+                if progress:
+                    chosen = _tracked(chosen, entries.count(choice))
+                return export_entries(chosen, file, format_name, self.settings)
+
+    def _chosen(self, state: State) -> tuple[str, ...]:
+        """Return the sources that the URLs mean; one that is declared may not have been tried."""
+        known = state.sources.urls()
+        try:
+            return tuple(each for url in self.urls for each in meant(url, known))
+        except UnknownSource:
+            known |= dict.fromkeys(source.url for source in load_sources(self.sources_file))
+            return tuple(each for url in self.urls for each in meant(url, known))
+
+    def _write_sources(self, file: IO[bytes], state: State | None) -> int:
+        sources = load_sources(self.sources_file)
+        known = dict.fromkeys(source.url for source in sources)
+        wanted = {each for url in self.urls for each in meant(url, known)} or known.keys()
+        chosen = [
+            source
+            for source in sources
+            if source.url in wanted and self.kind in (None, source.kind)
+        ]
+        if state is None:
+            return export_sources(chosen, file, lambda _url: None)
+        with state.entries.snapshot() as entries:
+            return export_sources(chosen, file, entries.newest)
+
+
+def _tracked(entries: Iterator[Seen], total: int) -> Iterator[Seen]:
+    """Yield the entries, and show on standard error how far they are."""
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        yield from progress.track(entries, total=total, description="exporting")

@@ -1,0 +1,1 @@
+"""``scrapy mayfetch``: what every gate says of a URL, and why."""

@@ -1,0 +1,1 @@
+"""``scrapy sources``: every declared source and what is known of it."""

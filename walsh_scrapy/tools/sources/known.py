@@ -1,0 +1,41 @@
+"""Which source an operator means by a URL: as it is declared, or spelled otherwise."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from walsh_scrapy.policy.urls import canonical_url, host_of
+from walsh_scrapy.tools.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+class UnknownSource(ValueError):
+    """A URL that names no source; the message is one line with the nearest that does."""
+
+
+def meant(url: str, known: Collection[str]) -> list[str]:
+    """Return the known URLs that ``url`` names: itself, or all of the same canonical spelling.
+
+    Raises UnknownSource.
+    """
+    if url in known:
+        return [url]
+    canonical = canonical_url(url)
+    if same := [each for each in known if canonical_url(each) == canonical]:
+        return same
+    near = nearest(url, known)
+    hint = f"; did you mean {near}?" if near else "; `scrapy sources --all` lists those that are"
+    raise UnknownSource(printable(f"{url} is no source that is declared or known{hint}"))
+
+
+def nearest(url: str, known: Collection[str]) -> str | None:
+    """Return the known URL that looks most like ``url``: first by its host, then by the rest."""
+    hosts: dict[str, list[str]] = {}
+    for each in known:
+        hosts.setdefault(host_of(each), []).append(each)
+    for near in difflib.get_close_matches(host_of(url), hosts, n=1):
+        return difflib.get_close_matches(url, hosts[near], n=1, cutoff=0.0)[0]
+    return None

@@ -1,0 +1,60 @@
+"""When a source is visited next, and which rule says so, in words (R8, decision 20)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from walsh_scrapy.policy.durations import format_seconds
+from walsh_scrapy.policy.freshness import NEVER
+from walsh_scrapy.state.sourcerecord import SourceRecord
+
+if TYPE_CHECKING:
+    from walsh_scrapy.sources import Source
+
+
+class NextVisit(NamedTuple):
+    """The next visit; ``at`` is in epoch seconds, None if there is no such moment."""
+
+    at: float | None
+    rule: str  #: one word for programs
+    why: str  #: the same for people
+    is_due: bool = False
+
+
+def next_visit(
+    record: SourceRecord | None, source: Source | None, min_revisit: float, now: float
+) -> NextVisit:
+    """Say when a source is visited next; ``source`` is None for one that is not declared."""
+    if source is None:
+        return NextVisit(None, "undeclared", "no longer declared")
+    if record is None:
+        record = SourceRecord(url=source.url, kind=source.kind)
+    at, rule = record.due(source.pause(min_revisit), now)
+    if rule == "operator":
+        rule = "every" if source.pause(min_revisit) > min_revisit else "revisit"
+    moment = at if 0.0 < at < NEVER else None
+    return NextVisit(moment, rule, _why(rule, record, at), is_due=at <= now)
+
+
+def _why(rule: str, record: SourceRecord, at: float) -> str:
+    pause = format_seconds(at - (record.fetched_at or 0.0)) if 0.0 < at < NEVER else ""
+    return {
+        "new": "not visited yet",
+        "gone": "when you resume it",
+        "resumed": "you resumed it",
+        "skip": _skips(record),
+        "failing": f"failing, {'doubled to' if record.failures > 1 else 'again after'} {pause}",
+        "feed": f"the feed asked for {pause}",
+        "server": f"the server asked for {pause}",
+        "every": f"every {pause}, as declared",
+        "revisit": f"every {pause}",
+    }[rule]
+
+
+def _skips(record: SourceRecord) -> str:
+    names = [
+        name
+        for name, value in (("skipHours", record.skip_hours), ("skipDays", record.skip_days))
+        if value
+    ]
+    return f"the feed's {' and '.join(names)}"

@@ -1,0 +1,1 @@
+"""One visit of a declared source: when it is due, what came of it, when it is due again (R8)."""

@@ -1,0 +1,1 @@
+"""The connection to a host: certificates, and what TLS errors mean."""
