@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from walsh_scrapy.policy.frontier import Frontier, in_turn
-from walsh_scrapy.scheduler import ENOUGH
+from walsh_scrapy.politeness.schedulerqueue import ENOUGH
 from walsh_scrapy.testing.crawl import find_project, start_crawl
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.web import LoopbackWeb, Reply, Site

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.feeds import Feed, NotAFeed, parse_feed
 from walsh_scrapy.metadata.mediatypes import may_be_feed
-from walsh_scrapy.runtime import meta
 from walsh_scrapy.runtime.negotiation import content_type_of
 from walsh_scrapy.spider import SourcesSpider
 
@@ -32,9 +31,9 @@ class FeedsSpider(SourcesSpider):
     readable = staticmethod(may_be_feed)
 
     def parse(self, response: Response, source: Source) -> Iterator[Feed | EntryItem]:
-        """Read a feed, which says when to come again, and its entries; raise NotAFeed for none."""
-        if unwanted := response.meta.get(meta.UNWANTED):
-            raise NotAFeed(f"{unwanted} is no feed, so its body was left alone")
+        """Yield the feed, which has the update hints, and its entries; raise NotAFeed."""
+        if unread := self.unread(response):
+            raise NotAFeed(f"{unread} is no feed, so its body was not downloaded")
         content_type = content_type_of(response.headers)
         feed = parse_feed(
             response.body, url=response.url, content_type=content_type, source=source.url

@@ -12,9 +12,10 @@ from random import Random
 
 import pytest
 
-from walsh_scrapy.policy.pacing import LEASE_MARGIN
+from walsh_scrapy.policy.backoff import Backoff
+from walsh_scrapy.policy.pacing import LEASE_MARGIN, Exchange
 from walsh_scrapy.state import State
-from walsh_scrapy.state.wirelog import Exchange
+from walsh_scrapy.state.requests import RequestRecord
 
 TIMEOUT = 20.0
 INTERVALS = (1.0, 5.0, 30.0)
@@ -23,7 +24,8 @@ JUMPS = (0.002, 0.5, 30.0, 3600.0)
 LONGEST_WAIT = max(*INTERVALS, *HOLDS) + TIMEOUT + LEASE_MARGIN
 #: What a float of epoch seconds can tell apart, a few times over.
 TINY = 1e-5
-EXCHANGE = Exchange(0.0, "", "", "", 200, 0.0)
+RECORD = RequestRecord(0.0, "", "", "", 200, 0.0)
+BACKOFF = Backoff(2.0, 300.0, Random(1))
 
 
 @dataclass
@@ -83,9 +85,9 @@ class Simulation:
     def _end(self, process, host):
         server, ledger = self.servers[host], self._states[process].ledger
         interval, hold = self._random.choice(INTERVALS), self._random.choice(HOLDS)
-        ledger.release(host, interval, EXCHANGE)
+        ledger.release(host, Exchange(interval=interval), BACKOFF, RECORD)
         if hold:
-            ledger.change(host, lambda times, now: times.held(now, hold))
+            ledger.hold(host, hold)
         server.is_busy, server.served = False, server.served + 1
         server.free_at = self._true + interval
         server.rests_until = max(server.rests_until, self._true + hold)

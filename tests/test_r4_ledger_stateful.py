@@ -8,18 +8,21 @@ import contextlib
 import shutil
 import tempfile
 from pathlib import Path
+from random import Random
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from walsh_scrapy.policy.pacing import LEASE_MARGIN
+from walsh_scrapy.policy.backoff import Backoff
+from walsh_scrapy.policy.pacing import LEASE_MARGIN, Exchange
 from walsh_scrapy.state import State
-from walsh_scrapy.state.wirelog import Exchange
+from walsh_scrapy.state.requests import RequestRecord
 
 TIMEOUT = 20.0
 HOSTS = ("a.example", "b.example")
-EXCHANGE = Exchange(0.0, "", "", "", 200, 0.0)
+RECORD = RequestRecord(0.0, "", "", "", 200, 0.0)
+BACKOFF = Backoff(2.0, 300.0, Random(1))
 
 processes = st.sampled_from([0, 1])
 hosts = st.sampled_from(HOSTS)
@@ -102,7 +105,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def _end(self, process, host, end, interval):
         del self.out[host]
         true, self.true = self.true, end
-        self.states[process].ledger.release(host, interval, EXCHANGE)
+        self.states[process].ledger.release(host, Exchange(interval=interval), BACKOFF, RECORD)
         self.true = true
         self.ended[host] = (end, interval)
 
@@ -120,7 +123,7 @@ class LedgerMachine(RuleBasedStateMachine):
             return
         for host in HOSTS:
             standing = self.states[0].ledger.find(host)
-            assert standing.rest <= 100.0 + TIMEOUT + LEASE_MARGIN
+            assert standing.wait <= 100.0 + TIMEOUT + LEASE_MARGIN
 
 
 LedgerMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=50)

@@ -6,16 +6,17 @@ import pytest
 from scrapy import Request, Spider
 from scrapy.utils.test import get_crawler
 
-from walsh_scrapy import scheduler as module
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.runtime import meta
+from walsh_scrapy.politeness import schedulerqueue
+from walsh_scrapy.runtime.marks import mark
+from walsh_scrapy.runtime.visit import Visit, set_visit
 from walsh_scrapy.scheduler import Scheduler
 from walsh_scrapy.sources import Source
 
 
 @pytest.fixture
 def scheduler(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "ENOUGH", 3)
+    monkeypatch.setattr(schedulerqueue, "ENOUGH", 3)
     crawler = get_crawler(settings_dict={"WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3"})
     return Scheduler.from_crawler(crawler)
 
@@ -27,7 +28,7 @@ def fed(scheduler, count):
 
 async def has_room(scheduler):
     """Tell whether a start request would be taken now: every task gets its turn in between."""
-    task = asyncio.ensure_future(scheduler.room())
+    task = asyncio.ensure_future(scheduler._queue.room())
     for _ in range(5):
         await asyncio.sleep(0)
     done = task.done()
@@ -41,7 +42,7 @@ def test_a_start_request_waits_while_enough_hosts_could_be_asked(scheduler):
         assert await has_room(scheduler)
         fed(scheduler, 3)  # one more: the others are duplicates
         assert not await has_room(scheduler)
-        waiting = asyncio.ensure_future(scheduler.room())
+        waiting = asyncio.ensure_future(scheduler._queue.room())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert not waiting.done()
@@ -57,7 +58,7 @@ def test_hosts_that_rest_keep_nothing_out(scheduler):
     async def scenario():
         fed(scheduler, 3)
         for number in range(3):
-            scheduler.wait(f"h{number}.example", 60.0)
+            scheduler._queue.delay(f"h{number}.example", 60.0)
         assert await has_room(scheduler)
 
     asyncio.run(scenario())
@@ -65,11 +66,11 @@ def test_hosts_that_rest_keep_nothing_out(scheduler):
 
 def test_what_a_gate_sends_back_is_no_duplicate_and_stays_subject_to_every_filter(scheduler):
     assert scheduler.enqueue_request(Request("http://a.example/"))
-    sent_back = scheduler.again(scheduler.next_request())
+    sent_back = scheduler._queue.sent_back(scheduler.next_request())
     assert scheduler.enqueue_request(sent_back)
     assert not sent_back.dont_filter
     assert not scheduler.enqueue_request(Request("http://a.example/"))
-    assert scheduler.waiting == 1
+    assert len(scheduler._queue) == 1
 
 
 class Pages(Spider):
@@ -92,14 +93,18 @@ def test_what_a_stopped_crawl_leaves_is_taken_up_at_the_next_start_of_its_job(tm
         scheduler.open(crawler.spider)
         return crawler.spider, scheduler
 
+    robots_txt = Request("http://d.example/robots.txt")
+    mark(robots_txt, rank=Rank.ROBOTS)
+    for_source = Request("http://e.example/")
+    set_visit(for_source, Visit(Source("http://e.example/"), lambda _content_type: True))
     spider, first = started()
     page = {"callback": spider.parse_page, "meta": {"depth": 2}}
     urls = ["http://a.example/1", "http://a.example/2", "http://b.example/"]
     for request in (
         *(Request(url, **page) for url in urls),
         Request("http://c.example/", callback=lambda response: None),
-        Request("http://d.example/robots.txt", meta={meta.RANK: Rank.ROBOTS}),
-        Request("http://e.example/", meta={meta.SOURCE: Source("http://e.example/")}),
+        robots_txt,
+        for_source,
     ):
         assert first.enqueue_request(request)
     first.close("shutdown")
@@ -107,7 +112,7 @@ def test_what_a_stopped_crawl_leaves_is_taken_up_at_the_next_start_of_its_job(tm
     assert "http://c.example/" in caplog.text
 
     spider, second = started()
-    left = list(second._frontier)
+    left = list(second._queue)
     assert [request.url for request in left] == urls
     assert all(request.callback == spider.parse_page for request in left)
     assert all(request.meta == {"depth": 2} for request in left)
@@ -116,5 +121,5 @@ def test_what_a_stopped_crawl_leaves_is_taken_up_at_the_next_start_of_its_job(tm
     second.close("shutdown")
 
     _, third = started()
-    assert third.waiting == 2, "what was handed out is not left again"
+    assert len(third._queue) == 2, "what was handed out is not left again"
     third.close("shutdown")

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from walsh_scrapy.policy.backoff import (
     LONGEST_SECONDS,
+    Backoff,
     backoff_delay,
-    hold_for,
     parse_retry_after,
 )
 
@@ -178,7 +178,7 @@ def test_attempt_one_million_waits_the_cap():
 
 
 def hold(status, retry_after, attempt=1):
-    return hold_for(status, retry_after, NOW, attempt, 2.0, 300.0, Random(7))
+    return Backoff(2.0, 300.0, Random(7)).hold(status, retry_after, NOW, attempt)
 
 
 OURS = backoff_delay(1, 2.0, 300.0, Random(7))

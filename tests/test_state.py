@@ -4,24 +4,27 @@ import contextlib
 import math
 import sqlite3
 from dataclasses import replace
+from random import Random
 
 import pytest
 from sqlalchemy import create_engine, insert, inspect, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import NullPool
 
-from walsh_scrapy.policy.pacing import HostTimes
+from walsh_scrapy.policy.backoff import Backoff
+from walsh_scrapy.policy.pacing import Exchange, HostTimes
 from walsh_scrapy.policy.robots.availability import RobotsCopy
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.documents import Document
 from walsh_scrapy.state.entries import Choice, EntryRecord
 from walsh_scrapy.state.indexes import IndexRecord
+from walsh_scrapy.state.requests import KEEP_SECONDS, RequestRecord
 from walsh_scrapy.state.sourcerecord import Known, SourceRecord
 from walsh_scrapy.state.tables import SCHEMA_VERSION, requests, schema_version
-from walsh_scrapy.state.wirelog import KEEP_SECONDS, Exchange
 
-EXCHANGE = Exchange(100.0, "a.example", "http://a.example/", "robots: allowed", 200, 0.1)
+RECORD = RequestRecord(100.0, "a.example", "http://a.example/", "robots: allowed", 200, 0.1)
+BACKOFF = Backoff(2.0, 300.0, Random(1))
 
 
 class Clock:
@@ -54,13 +57,17 @@ def state(opened):
     return opened()
 
 
+def release(ledger, interval=1.0, host="a.example", record=RECORD, **answer):
+    return ledger.release(host, Exchange(interval=interval, **answer), BACKOFF, record)
+
+
 def test_a_host_goes_to_one_of_two_who_want_it(opened, clock):
     ours, theirs = opened().ledger, opened().ledger
     assert ours.take("a.example", spacing=1.0, timeout=60.0) == 0.0
     clock.at = 100.5
     assert theirs.take("a.example", spacing=1.0, timeout=60.0) == 1.0
     clock.at = 102.0
-    assert ours.release("a.example", interval=3.0, exchange=EXCHANGE).rest == 3.0
+    assert release(ours, 3.0).wait == 3.0
     clock.at = 103.0
     assert theirs.take("a.example", spacing=1.0, timeout=60.0) == 2.0
     clock.at = 105.0
@@ -82,10 +89,10 @@ def test_who_gives_back_too_late_does_not_give_back_anothers_lease(opened, clock
     clock.at = 165.0
     assert ours.take("a.example", spacing=1.0, timeout=60.0) == 0.0
     clock.at = 166.0
-    stopped.release("a.example", 1.0, EXCHANGE)
+    release(stopped, 1.0)
     clock.at = 170.0
     assert theirs.take("a.example", spacing=1.0, timeout=60.0) == 1.0, "ours is out"
-    ours.release("a.example", 1.0, EXCHANGE)
+    release(ours, 1.0)
     clock.at = 171.0
     assert theirs.take("a.example", spacing=1.0, timeout=60.0) == 0.0
 
@@ -94,34 +101,30 @@ def test_a_hold_is_written_with_the_end_that_it_follows(opened, clock):
     ours, theirs = opened().ledger, opened().ledger
     ours.take("a.example", 1.0, 60.0)
     clock.at = 101.0
-    ours.release("a.example", 1.0, EXCHANGE, lambda times, now: times.held(now, 30.0))
-    assert theirs.find("a.example").rest == 30.0
+    release(ours, status=429, retry_after="30")
+    assert theirs.find("a.example").wait == 30.0
 
 
 def test_a_hold_is_seen_by_everyone_and_outlives_a_lease(opened, clock):
     ours, theirs = opened().ledger, opened().ledger
     ours.take("a.example", 1.0, 60.0)
     clock.at = 101.0
-    ours.release("a.example", 1.0, EXCHANGE)
-    ours.change("a.example", lambda times, now: times.struck(now, 100.0).held(now, 30.0))
+    release(ours, 1.0)
+    refused = Exchange(interval=1.0, latency=1.0, status=429, retry_after="30")
+    ours.answered("a.example", refused, BACKOFF)
     clock.at = 121.0
     times = theirs.find("a.example").times
     assert (times.strikes, times.hold_until) == (1, 131.0)
     assert theirs.take("a.example", 1.0, 60.0) == 10.0
 
 
-def test_a_change_that_lost_the_race_is_decided_anew(opened):
+def test_a_change_that_lost_the_race_is_decided_anew(opened, clock):
     ours, theirs = opened().ledger, opened().ledger
-    ours.release("a.example", 1.0, EXCHANGE)
-    seen = []
-
-    def decide(times, _now):
-        seen.append(times.interval)
-        return times.widened(times.interval + 1.0)
-
-    assert ours.change("a.example", decide).times.interval == 2.0
-    assert theirs.change("a.example", decide).times.interval == 3.0
-    assert seen == [1.0, 2.0]
+    refused = Exchange(interval=1.0, latency=1.0, status=429, retry_after="10")
+    assert theirs.find("a.example").times.strikes == 0, "theirs remembers that"
+    assert ours.answered("a.example", refused, BACKOFF).times.strikes == 1
+    clock.at = 200.0
+    assert theirs.answered("a.example", refused, BACKOFF).times.strikes == 2
 
 
 def test_what_another_process_wrote_is_seen_although_a_line_is_remembered(opened, clock):
@@ -130,7 +133,7 @@ def test_what_another_process_wrote_is_seen_although_a_line_is_remembered(opened
     clock.at = 101.0
     assert theirs.take("a.example", 1.0, 60.0) == 1.0
     clock.at = 101.5
-    ours.release("a.example", 1.0, EXCHANGE)
+    release(ours, 1.0)
     clock.at = 102.0
     assert theirs.take("a.example", 1.0, 60.0) == 0.5
     clock.at = 102.5
@@ -152,14 +155,14 @@ def test_what_others_wrote_while_one_waited_for_the_lock_is_no_jump_of_the_clock
 
         with contextlib.closing(State(f"sqlite:///{path}", clock)) as state:
             state.ledger.take("a.example", 1.0, 60.0)
-            state.ledger.release("a.example", 1.0, EXCHANGE)
-            state.ledger.change("a.example", lambda times, now: times.held(now, 9.0))
+            release(state.ledger, 1.0)
+            state.ledger.hold("a.example", 9.0)
     assert len(read) == 3
 
 
 def test_after_a_jump_back_the_ledger_counts_from_now(state, clock):
     clock.at = 10_000.0
-    state.ledger.release("a.example", 5.0, EXCHANGE)
+    release(state.ledger, 5.0)
     clock.at = 6_400.0
     assert state.ledger.take("a.example", 1.0, 60.0) == 5.0
     clock.at = 6_404.0
@@ -373,8 +376,8 @@ def test_what_is_known_is_found_under_any_spelling():
 def test_the_wire_log_keeps_thirty_days(url):
     with contextlib.closing(State(url)) as state:
         for sent_at in (100.0, 200.0):
-            state.ledger.release("a.example", 1.0, replace(EXCHANGE, sent_at=sent_at))
-        state.wirelog.prune(now=150.0 + KEEP_SECONDS)
+            release(state.ledger, record=replace(RECORD, sent_at=sent_at))
+        state.requests.prune(now=150.0 + KEEP_SECONDS)
     with contextlib.closing(Database(url)) as database, database.read() as connection:
         assert connection.scalars(select(requests.c.sent_at)).all() == [200.0]
 
@@ -421,15 +424,15 @@ def test_a_password_is_never_shown():
     assert "secret" not in str(refused.value)
 
 
-def test_a_state_is_paced_by_another_unit_once_all_hosts_have_rested(opened, clock):
+def test_a_state_is_paced_by_another_unit_once_all_hosts_have_waited(opened, clock):
     state = opened()
     state.ledger.pace_by("host")
     state.ledger.take("www.a.example", spacing=1.0, timeout=60.0)
-    refused = r"paced by host, and 1 of its hosts rest.*set WALSH_PACE_BY = 'host'"
+    refused = r"paced by host, and 1 of its hosts wait.*set WALSH_PACE_BY = 'host'"
     with pytest.raises(StateError, match=refused):
         opened().ledger.pace_by("domain")
     clock.at = 101.0
-    state.ledger.release("www.a.example", 3.0, EXCHANGE, lambda times, now: times.held(now, 9.0))
+    release(state.ledger, 3.0, "www.a.example", status=429, retry_after="9")
     clock.at = 109.0
     opened().ledger.pace_by("host")
     with pytest.raises(StateError):

@@ -5,18 +5,22 @@ import math
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 
 import pytest
 from sqlalchemy import text
 
+from walsh_scrapy.policy.backoff import Backoff
+from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.database import Database, exists
 from walsh_scrapy.state.entries import AT_ONCE, Choice, EntryRecord
 from walsh_scrapy.state.indexes import IndexRecord
+from walsh_scrapy.state.requests import RequestRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
-from walsh_scrapy.state.wirelog import Exchange
 from walsh_scrapy.tools.sources.changes import Changes
 
+BACKOFF = Backoff(2.0, 300.0, Random(1))
 FEED, OTHER = "http://a.example/feed", "http://b.example/"
 
 
@@ -83,7 +87,8 @@ def test_a_snapshot_is_of_one_moment_and_keeps_no_writer_waiting(url, state):
         chosen = entries.chosen(Choice())
         first = next(chosen)
         crawl.sources.commit(source(OTHER), [entry("9999", OTHER, 999.0)])
-        crawl.ledger.release("a.example", 1.0, Exchange(1.0, "a.example", FEED, "", 200, 0.1))
+        record = RequestRecord(1.0, "a.example", FEED, "", 200, 0.1)
+        crawl.ledger.release("a.example", Exchange(interval=1.0), BACKOFF, record)
         state.sources.resume(FEED)
         assert [first, *chosen][-1].key == many[-1].key
         assert entries.count(Choice()) == len(many)
@@ -141,13 +146,14 @@ def test_only_what_is_gone_or_fails_is_resumed(state, troubles, resumed):
 def test_resting_hosts_are_those_that_may_not_be_asked_now(url, fake_clock):
     with contextlib.closing(State(url, fake_clock.now)) as state:
         ledger, now = state.ledger, fake_clock.now()
-        done = Exchange(now, "a.example", FEED, "", 200, 0.1)
+        done = RequestRecord(now, "a.example", FEED, "", 200, 0.1)
         for host in ("held.example", "free.example", "slow.example"):
-            ledger.release(host, 500.0 if host.startswith("slow") else 1.0, done)
-        ledger.change("held.example", lambda times, now: times.held(now, 600.0))
+            interval = 500.0 if host.startswith("slow") else 1.0
+            ledger.release(host, Exchange(interval=interval), BACKOFF, done)
+        ledger.hold("held.example", 600.0)
         ledger.take("leased.example", 1.0, 60.0)
         fake_clock.advance(10)
-        resting = {host: standing.rest for host, standing in ledger.resting().items()}
+        resting = {host: standing.wait for host, standing in ledger.waiting().items()}
     assert resting == {"held.example": 590.0, "slow.example": 490.0, "leased.example": 55.0}
 
 

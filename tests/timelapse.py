@@ -140,7 +140,7 @@ def main(folder):
 
     import walsh_scrapy.downloadhandler
     from walsh_scrapy.addon import Addon
-    from walsh_scrapy.runtime.context import Crawl
+    from walsh_scrapy.runtime.clock import SystemClock
     from walsh_scrapy.state.database import Database
     from walsh_scrapy.testing.sources import write_sources
 
@@ -148,9 +148,9 @@ def main(folder):
     web = walsh_scrapy.downloadhandler.DownloadHandler = MadeUpWeb(plan, clock)
     # Only real downloads need Twisted's reactor, whose time does not leap.
     Addon.update_pre_crawler_settings = lambda _settings: None
-    Crawl.now = staticmethod(lambda: EPOCH + clock.now)
+    SystemClock.now = lambda _self: EPOCH + clock.now
     Database.now = lambda _self, _connection: EPOCH + clock.now
-    Crawl.ticks = staticmethod(lambda: clock.now)
+    SystemClock.monotonic = lambda _self: clock.now
     settings = get_project_settings()
     state = {"WALSH_STATE_URL": f"sqlite:///{folder}/walsh.sqlite3"}
     settings.setdict(SETTINGS | state | plan.settings, priority="cmdline")

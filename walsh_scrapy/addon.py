@@ -14,6 +14,7 @@ from scrapy.settings import BaseSettings
 
 from walsh_scrapy.exceptions import refuse_to_start
 from walsh_scrapy.options import BadSetting, Options, number_of
+from walsh_scrapy.runtime.gates import REPLACED, SPIDER_GATES, Gate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,28 +30,6 @@ REACTOR: Final = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
 #: Above the command line (40): the contract's MUSTs are nobody's to set aside.
 FORCED: Final = 100
 
-GATES: Final = {
-    "walsh_scrapy.downloadermiddlewares.denials.DenialsMiddleware": 5,
-    "walsh_scrapy.downloadermiddlewares.blocklist.BlocklistMiddleware": 10,
-    "walsh_scrapy.spidermiddlewares.scope.ScopeMiddleware": 15,
-    "walsh_scrapy.downloadermiddlewares.publicweb.PublicWebMiddleware": 20,
-    "walsh_scrapy.downloadermiddlewares.robots.RobotsMiddleware": 100,
-    "walsh_scrapy.downloadermiddlewares.backoff.BackoffMiddleware": 549,
-    "walsh_scrapy.downloadermiddlewares.conditional.ConditionalMiddleware": 560,
-    "walsh_scrapy.downloadermiddlewares.compression.CompressionMiddleware": 590,
-    "walsh_scrapy.downloadermiddlewares.redirect.RedirectMiddleware": 600,
-    "walsh_scrapy.downloadermiddlewares.identity.IdentityMiddleware": 860,
-    "walsh_scrapy.downloadermiddlewares.pacing.PacingMiddleware": 890,
-    # Ours stand in the place of these.
-    "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": None,
-    "scrapy.downloadermiddlewares.redirect.RedirectMiddleware": None,
-    "scrapy.downloadermiddlewares.httpcompression.HttpCompressionMiddleware": None,
-}
-SPIDER_GATES: Final = {
-    "walsh_scrapy.spidermiddlewares.scope.ScopeMiddleware": 20,
-    "walsh_scrapy.spidermiddlewares.firstseen.FirstSeenMiddleware": 30,
-    "walsh_scrapy.spidermiddlewares.room.RoomMiddleware": 40,
-}
 EXTENSIONS: Final = {
     "walsh_scrapy.extensions.mediatypes.MediaTypes": 0,
     "walsh_scrapy.extensions.progress.Progress": 0,
@@ -92,6 +71,9 @@ CEILINGS: Final[dict[str, int]] = {
     "DOWNLOAD_WARNSIZE": MAX_BODY,
     "DOWNLOAD_TIMEOUT": LONGEST_TIMEOUT,
 }
+
+
+_CHAIN: Final = {gate.path: gate.order for gate in Gate} | dict.fromkeys(REPLACED)
 
 
 class Addon:
@@ -137,7 +119,7 @@ class Addon:
         for name, value in musts.items():
             _force(settings, name, value)
         for name, components in (
-            ("DOWNLOADER_MIDDLEWARES", GATES),
+            ("DOWNLOADER_MIDDLEWARES", _CHAIN),
             ("SPIDER_MIDDLEWARES", SPIDER_GATES),
             ("EXTENSIONS", EXTENSIONS),
             ("DOWNLOAD_HANDLERS", HANDLERS),

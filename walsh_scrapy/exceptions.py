@@ -1,4 +1,4 @@
-"""Why a request ended without a page: each is an ``IgnoreRequest`` that says which rule spoke."""
+"""Why a request ended without a page: each is an ``IgnoreRequest`` that names the reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Denied(IgnoreRequest):
-    """A gate said no; ``gate`` is its name in stats and summary, ``reason`` a sentence."""
+    """A gate denied the request; ``gate`` is its name in stats, ``reason`` a sentence."""
 
     def __init__(self, gate: str, reason: str) -> None:
         super().__init__(reason)
@@ -23,7 +23,7 @@ class Denied(IgnoreRequest):
 class RequestDeferred(IgnoreRequest):
     """The host may not be asked within ``WALSH_MAX_WAIT``; a later run goes on (decision 7).
 
-    ``until`` is the earliest time in epoch seconds.
+    ``until`` is the earliest time of the request, in epoch seconds.
     """
 
     def __init__(self, until: float, reason: str) -> None:
@@ -31,26 +31,33 @@ class RequestDeferred(IgnoreRequest):
         self.until = until
 
 
+class StateUnavailable(RequestDeferred):
+    """The state failed, so nothing can be paced or recorded; a later run goes on.
+
+    Nothing of it counts against the host or the source. ``until`` is the time of the failure.
+    """
+
+
 class NotDue(IgnoreRequest):
-    """Another crawl on the same state asked for this source in the meantime (R8).
+    """Another crawl on the same state fetched this source in the meantime (R8).
 
     ``due_at`` is when it is due again, in epoch seconds.
     """
 
     def __init__(self, due_at: float) -> None:
-        super().__init__("another crawl has just asked for it")
+        super().__init__("another crawl has just fetched it")
         self.due_at = due_at
 
 
 class AlreadyRead(IgnoreRequest):
-    """The document of a source was asked for already, on another source's account (R8, R9).
+    """The document of a source was already fetched, for another source (R8, R9).
 
-    ``asked_at`` is when, ``due_at`` when it may be asked for again, in epoch seconds; ``trouble``
-    says why it was of no use, if it was of none.
+    ``asked_at`` is when, ``due_at`` when it is due again, both in epoch seconds; ``trouble`` is a
+    sentence if the document was of no use, else empty.
     """
 
     def __init__(self, url: str, asked_at: float, due_at: float, trouble: str) -> None:
-        super().__init__(f"{url} was asked for already")
+        super().__init__(f"{url} was already fetched")
         self.url = url
         self.asked_at = asked_at
         self.due_at = due_at
@@ -58,7 +65,7 @@ class AlreadyRead(IgnoreRequest):
 
 
 class NotModified(IgnoreRequest):
-    """The server answered 304 to our validators: no new data (R7)."""
+    """The server answered our validators with 304: there is no new data (R7)."""
 
     def __init__(self, response: Response) -> None:
         super().__init__("304 Not Modified")
@@ -66,7 +73,7 @@ class NotModified(IgnoreRequest):
 
 
 class BadAnswer(IgnoreRequest):
-    """An answer came and is of no use; its status and what it asks for count all the same."""
+    """An answer came and is of no use; its status and its headers still count."""
 
     def __init__(self, response: Response, reason: str) -> None:
         super().__init__(reason)

@@ -1,54 +1,63 @@
-"""What the spiders of this project have in common: they ask for declared sources, and no more."""
+"""The base of this project's spiders: they ask for declared sources, and for nothing else (R6)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from scrapy import Request, Spider
-from scrapy.utils.conf import build_component_list
-from scrapy.utils.misc import load_object
 
-from walsh_scrapy.addon import Addon
 from walsh_scrapy.exceptions import refuse_to_start
-from walsh_scrapy.options import BadSetting, Options
+from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.runtime import meta
+from walsh_scrapy.runtime.startup import check_gates
+from walsh_scrapy.runtime.visit import Visit, set_visit, visit_of
 from walsh_scrapy.sources import Kind, Source, SourcesError, in_shard, load_sources, parse_shard
-from walsh_scrapy.visits.due import agenda
+from walsh_scrapy.visits.due import due_sources
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
     from typing import Self
 
     from scrapy.crawler import Crawler
-    from scrapy.settings import BaseSettings
+    from scrapy.http import Response
 
 
-class SourcesSpider(Spider):
+class DeclaringSpider(Spider):
+    """A spider that says what it declares; the gates ask it for nothing else."""
+
+    sources: tuple[Source, ...] = ()  #: the declared sources: the scope gate lets only them out
+    force: bool = False  #: ask for sources that are not due yet (decision 20)
+
+    def alternative_to(self, request: Request) -> Request | None:  # noqa: ARG002 - for subclasses
+        """Return what to ask for instead of a source's page that robots.txt denies, if anything."""
+        return None
+
+
+class SourcesSpider(DeclaringSpider):
     """A spider over the sources of one kind.
 
     Arguments (``-a NAME=VALUE``): ``sources`` names another file than ``WALSH_SOURCES``;
     ``force=1`` asks for sources that are not due yet; ``shard=I/N`` takes part I of N of the
-    hosts; ``only=TEXT`` the sources whose URL, name or tags hold TEXT. Others are accepted, since
-    Scrapyd passes its own.
+    hosts; ``only=TEXT`` the sources whose URL, name or tags contain TEXT. Others are accepted,
+    because Scrapyd passes its own.
     """
 
     kind: ClassVar[Kind]
     accept: ClassVar[str] = "*/*"
 
     @staticmethod
-    def readable(content_type: str) -> bool:  # noqa: ARG004 - what others judge by
-        """Tell whether a body of this Content-Type is worth its bytes."""
+    def readable(content_type: str) -> bool:  # noqa: ARG004 - for subclasses
+        """Return True if a body of this Content-Type is to be downloaded."""
         return True
 
     def __init__(self, *args: str, **arguments: str) -> None:
         super().__init__(*args, **arguments)
         self.force = str(arguments.get("force", "0")).lower() in ("1", "true", "yes", "on")
-        self.sources: tuple[Source, ...] = ()
+        self.sources = ()
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: str, **arguments: str) -> Self:
-        """Read the sources; what is wrong with them ends the process with one line."""
+        """Read the sources; a wrong file or argument ends the process with one line."""
         spider = super().from_crawler(crawler, *args, **arguments)
         file = arguments.get("sources") or crawler.settings.get("WALSH_SOURCES", "sources.toml")
         try:
@@ -64,39 +73,45 @@ class SourcesSpider(Spider):
         return spider
 
     async def start(self) -> AsyncIterator[Any]:
-        """Ask once for each source that is due."""
-        for source, url in agenda(self.crawler, self.sources, force=self.force):
+        """Yield the first request of each source that is due."""
+        for source, url in due_sources(self.crawler, self.sources, force=self.force):
             yield self.first_request(source, url)
 
     def first_request(self, source: Source, url: str) -> Request:
-        """Return the request with which a visit of a source begins."""
+        """Return the first request of a visit; ``url`` is the source's address at present."""
         return self.request(source, url, self.accept, self.readable)
 
     def request(
-        self, source: Source, url: str, accept: str, readable: Callable[[str], bool], **more: object
+        self,
+        source: Source,
+        url: str,
+        accept: str,
+        readable: Callable[[str], bool],
+        *,
+        llmstxt: str | None = None,
+        arguments: Mapping[str, object] | None = None,
     ) -> Request:
-        """Return a request for a document of a source; what is not ``readable`` comes bodiless.
+        """Return a request for a document of a source.
 
-        ``readable`` judges a Content-Type; ``more`` are further arguments of the callback.
+        ``readable`` takes a Content-Type, and tells whether the body is to be downloaded.
+        ``llmstxt`` is the URL of the host's llms.txt if the request is for that; ``arguments`` are
+        further ones of the callback, by name.
         """
-        return Request(
+        request = Request(
             url,
             callback=self.parse,
             headers={"Accept": accept},
-            cb_kwargs={"source": source, **more},
-            meta={meta.SOURCE: source, meta.READABLE: readable},
+            cb_kwargs={"source": source, **(arguments or {})},
             dont_filter=True,
         )
+        set_visit(request, Visit(source, readable, llmstxt))
+        return request
 
-
-def check_gates(settings: BaseSettings) -> None:
-    """Raise BadSetting where nothing holds the gates in force: then nobody is asked anything."""
-    addons = (load_object(path) for path in build_component_list(settings["ADDONS"]))
-    if Addon not in addons or not Options.from_settings(settings).enabled:
-        raise BadSetting(
-            "the gates are switched off by ADDONS or WALSH_ENABLED, and nobody is asked anything "
-            'without them; set ADDONS = {"walsh_scrapy.addon.Addon": 500}'
-        )
+    @staticmethod
+    def unread(response: Response) -> str | None:
+        """Return the Content-Type of a body that was not downloaded; None if it was."""
+        visit = visit_of(response.request) if response.request else None
+        return visit.unread if visit else None
 
 
 def _chosen(sources: tuple[Source, ...], kind: Kind, only: str, shard: str) -> tuple[Source, ...]:

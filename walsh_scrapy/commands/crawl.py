@@ -15,8 +15,8 @@ class Command(crawl.Command):
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Run a spider by name."""
-        from walsh_scrapy.runtime.context import ended_early
+        from walsh_scrapy.runtime.engine import has_ended_early
 
         super().run(args, opts)
-        if ended_early():
+        if has_ended_early():
             self.exitcode = 1

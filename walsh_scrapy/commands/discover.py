@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Sequence
 
-    from walsh_scrapy.runtime.context import Crawl
+    from walsh_scrapy.runtime.context import Context
     from walsh_scrapy.tools.discover.candidates import Finding
 
 
@@ -55,23 +55,23 @@ class Command(Question):
                 findings = findings_for(args)
             except SourcesError as error:
                 wrong_call(str(error))
-            crawl = self.opened()
+            context = self.opened()
             if sys.stderr.isatty():
                 print("asking, each host at its own pace ...", file=sys.stderr)
             self.ask(DiscoverySpider, findings=findings)
-            _print(_lines(findings, crawl, as_json=opts.json))
+            _print(_lines(findings, context, as_json=opts.json))
         self.conclude(finding.is_usable for finding in findings)
 
 
-def _lines(findings: Sequence[Finding], crawl: Crawl, *, as_json: bool) -> Iterable[str]:
+def _lines(findings: Sequence[Finding], context: Context, *, as_json: bool) -> Iterable[str]:
     from walsh_scrapy.tools.discover.report import all_lines, as_dict
     from walsh_scrapy.tools.mayfetch.report import Explainer
     from walsh_scrapy.tools.printable import json_array
 
-    explainer = Explainer(crawl, asked=True)
+    explainer = Explainer(context, asked=True)
     if as_json:
         return json_array(as_dict(finding, explainer) for finding in findings)
-    return all_lines(findings, explainer, crawl.now())
+    return all_lines(findings, explainer, context.clock.now())
 
 
 def _print(lines: Iterable[str]) -> None:

@@ -54,12 +54,12 @@ class Command(Question):
         robots = None if opts.robots is None else _read(opts.robots)
         asked = robots is None and not opts.offline
         with one_line():
-            crawl = self.opened()
+            context = self.opened()
             if asked:
                 self.ask(AskingSpider, urls=[url for url in args if is_web(url)])
-            explainer = Explainer(crawl, robots, asked=asked)
+            explainer = Explainer(context, robots, asked=asked)
             answers = [explainer.explain(url) for url in args]
-            now = crawl.now()
+            now = context.clock.now()
             for answer in answers:
                 text = json.dumps(answer.as_dict()) if opts.json else "\n".join(answer.lines(now))
                 print(text)

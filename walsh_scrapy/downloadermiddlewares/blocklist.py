@@ -1,4 +1,4 @@
-"""R3: the operator's opt-outs come first, before even robots.txt is asked for."""
+"""R3: the operator's blocklist is checked first, before robots.txt is asked for."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 from scrapy import Request
 
-from walsh_scrapy.downloadermiddlewares.pacing import PacingMiddleware
-from walsh_scrapy.downloadermiddlewares.robots import RobotsMiddleware
 from walsh_scrapy.exceptions import Denied, NotModified
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.politeness.blocklist import OperatorList
-from walsh_scrapy.politeness.prerequisites import Errands
-from walsh_scrapy.runtime import meta
-from walsh_scrapy.runtime.context import Crawl
+from walsh_scrapy.politeness.blocklist import BlocklistCache
+from walsh_scrapy.politeness.prerequisites import Prerequisites
+from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.failures import reason_of
-from walsh_scrapy.runtime.startup import check_floor, require_order
+from walsh_scrapy.runtime.gates import Gate
+from walsh_scrapy.runtime.marks import mark, note_answer, rank_of
+from walsh_scrapy.runtime.startup import check_start, require_order
 
 if TYPE_CHECKING:
     from typing import Self
@@ -24,52 +23,53 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.politeness.prerequisites import Flow
+    from walsh_scrapy.politeness.prerequisites import Steps
 
 logger = logging.getLogger(__name__)
 
 
 class BlocklistMiddleware:
-    """Denies every request to a listed host, by a list that is never older than it allows.
+    """Denies every request to a listed host (order 10, decision 14).
 
-    While the list is being fetched, all targets wait; its own requests, and those for the
-    robots.txt they need, go through every other gate (order 10, decision 14).
+    While the list is fetched, all targets wait. The requests for it, and for the robots.txt that
+    these need, pass every other gate.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        options = Crawl.of(crawler).options
-        self._url, self._schema_url = options.blocklist_url, options.blocklist_schema_url
-        self._list = OperatorList(Crawl.of(crawler))
-        self._errands = Errands(crawler, Rank.OPERATOR)
+        context = Context.of(crawler)
+        self._url = context.options.blocklist_url
+        self._schema_url = context.options.blocklist_schema_url
+        self._list = BlocklistCache(context)
+        self._prerequisites = Prerequisites(crawler, Rank.OPERATOR)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
-        check_floor(crawler, _floor)
+        check_start(crawler, _check)
         return cls(crawler)
 
     async def process_request(self, request: Request) -> Request | None:
-        """Deny a listed host, or send for the list first."""
-        rank = meta.rank(request)
+        """Deny a listed host; fetch the list first if it is due."""
+        rank = rank_of(request)
         if rank is Rank.OPERATOR:
-            self._errands.check(request)
+            self._prerequisites.check(request)
         is_the_list = rank is Rank.OPERATOR and not request.meta.get("redirect_urls")
         if not self._url or is_the_list:
             return None
         # A request for robots.txt is made for a target that passed here, with the list at hand.
         if rank is Rank.TARGET and self._list.is_due:
-            instead = await self._errands.before(request, self._url, None, self._fetch)
+            instead = await self._prerequisites.before(request, self._url, None, self._steps)
             if instead is not None:
                 return instead
         if entry := self._list.blocks(request.url):
             self._crawler.stats.inc_value("walsh/blocklist/denied")
             raise Denied("blocklist", f"{entry.domain} opted out ({entry.reason or 'no reason'})")
-        meta.note(request, "blocklist", "not listed")
+        note_answer(request, "blocklist", "not listed")
         return None
 
-    def _fetch(self) -> Flow:
-        """Ask for the list, then for its schema if one is published, and see what is in force."""
+    def _steps(self) -> Steps:
+        """Yield the requests for the list, and for its schema if one is published."""
         candidate = yield self._request(self._url)
         if isinstance(candidate, NotModified):
             self._list.keep_unchanged(candidate.response)
@@ -90,18 +90,16 @@ class BlocklistMiddleware:
         self._list.adopt(candidate, schema)
 
     def _request(self, url: str) -> Request:
-        return Request(
-            url,
-            headers={"Accept": "application/json, */*;q=0.5"},
-            meta={meta.VALIDATORS: self._list.validators(url)},
-        )
+        request = Request(url, headers={"Accept": "application/json, */*;q=0.5"})
+        mark(request, validators=self._list.validators(url))
+        return request
 
 
-def _floor(settings: BaseSettings) -> None:
+def _check(settings: BaseSettings) -> None:
     require_order(
         settings,
-        (BlocklistMiddleware,),
-        (RobotsMiddleware, PacingMiddleware),
-        "a listed host sees no request, not for its robots.txt either; "
+        (Gate.BLOCKLIST,),
+        (Gate.ROBOTS, Gate.PACING),
+        "a listed host gets no request, not for its robots.txt either; "
         "set the order of BlocklistMiddleware to 10",
     )

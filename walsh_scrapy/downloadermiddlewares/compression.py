@@ -1,4 +1,4 @@
-"""R7: bodies are unpacked as Scrapy does it, and a text that was cut off is known as such."""
+"""R7: bodies are unpacked as Scrapy does it, and a text that was cut off gets a flag."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from scrapy.downloadermiddlewares.httpcompression import HttpCompressionMiddlewa
 
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.metadata.mediatypes import may_be_llms
-from walsh_scrapy.runtime import meta
 from walsh_scrapy.runtime.negotiation import content_type_of
+from walsh_scrapy.runtime.visit import DATA_LOSS, source_of
 
 try:  # whichever of each Scrapy has installed
     import brotli
@@ -34,16 +34,16 @@ _ERRORS: Final = (OSError, EOFError, struct.error, zlib.error, brotli.error, zst
 
 
 class CompressionMiddleware(HttpCompressionMiddleware):
-    """Scrapy's own (order 590), which takes whatever it can unpack for the whole of a body.
+    """Scrapy's own (order 590), with a flag for compressed texts that were cut off.
 
-    Of XML and JSON their reader knows better. A text says nowhere that it ends, so one that was cut
-    off gets Scrapy's flag for a body that is not all there.
+    Scrapy takes whatever it can unpack for the whole body. A reader of XML or JSON sees that the
+    end is missing. A text has no end to miss, so it gets Scrapy's flag for an incomplete body.
     """
 
     def process_response(self, request: Request, response: Response) -> Request | Response:  # type: ignore[override]
         """Unpack a body; raise BadAnswer if it is not what its Content-Encoding says.
 
-        An error is the error that it is, whatever its body.
+        An error response stays that error, whatever its body.
         """
         codings = b",".join(response.headers.getlist("Content-Encoding")).strip().lower()
         try:
@@ -54,9 +54,9 @@ class CompressionMiddleware(HttpCompressionMiddleware):
             said = codings.decode("latin-1")
             reason = f"the body of {response.url} is not {said} as announced: {error}"
             raise BadAnswer(response, reason) from error
-        is_text = meta.source(request) and may_be_llms(content_type_of(response.headers))
+        is_text = source_of(request) and may_be_llms(content_type_of(response.headers))
         if is_text and codings in _ENDS and not _ENDS[codings](response.body):
-            answer.flags.append(meta.DATA_LOSS)
+            answer.flags.append(DATA_LOSS)
         return answer
 
 
@@ -65,7 +65,7 @@ def _gzip_ends(body: bytes) -> bool:
 
 
 def _deflate_ends(body: bytes) -> bool:
-    """Tell it of deflate with the header that it should have, and without."""
+    """Return True at the end of deflate, with the header that it should have or without."""
     return _inflates(body, zlib.MAX_WBITS) or _inflates(body, -zlib.MAX_WBITS)
 
 

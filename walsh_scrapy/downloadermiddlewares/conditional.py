@@ -1,15 +1,17 @@
-"""R7: asks whether a document changed, and takes 304 Not Modified for an answer."""
+"""R7: conditional requests, and 304 Not Modified as their answer."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.downloadermiddlewares.pacing import PacingMiddleware
 from walsh_scrapy.exceptions import AlreadyRead, NotDue, NotModified
 from walsh_scrapy.policy.freshness import CLOCKS_DIFFER
-from walsh_scrapy.runtime import meta
-from walsh_scrapy.runtime.context import Crawl
-from walsh_scrapy.runtime.startup import check_floor, require_order
+from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.runtime.gates import Gate
+from walsh_scrapy.runtime.marks import Validators, mark, marks_of
+from walsh_scrapy.runtime.startup import check_start, require_order
+from walsh_scrapy.runtime.visit import visit_of
+from walsh_scrapy.spider import DeclaringSpider
 
 if TYPE_CHECKING:
     from typing import Self
@@ -33,23 +35,22 @@ class ConditionalMiddleware:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._crawl = Crawl.of(crawler)
+        self._context = Context.of(crawler)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
-        check_floor(crawler, _floor)
+        check_start(crawler, _check)
         return cls(crawler)
 
     async def process_request(self, request: Request) -> None:
-        """Send what is known of this very URL, and no validator that came along a redirect."""
-        source = meta.source(request)
-        if source is not None and not request.meta.get("redirect_urls"):
-            page, index = self._known(source), meta.index(request)
-            request.meta[meta.VALIDATORS] = self._known_of(index) if index else page
-            if not index and request.url != source.url:
-                self._check_other(source, request.url)
-        known: meta.Validators | None = request.meta.get(meta.VALIDATORS)
+        """Send the validators of this very URL, and none that came along a redirect."""
+        visit = visit_of(request)
+        if visit and visit.source and not request.meta.get("redirect_urls"):
+            mark(request, validators=self._known(visit.source, visit.llmstxt))
+            if visit.llmstxt is None and request.url != visit.source.url:
+                self._check_other(visit.source, request.url)
+        known = marks_of(request).validators
         values = (known.etag, known.last_modified) if known and known.url == request.url else ()
         for name in _HEADERS:
             request.headers.pop(name, None)
@@ -58,61 +59,66 @@ class ConditionalMiddleware:
                 request.headers[name] = value
 
     async def process_response(self, request: Request, response: Response) -> Response:
-        """Turn the 304 that was asked for into ``NotModified``, for whoever made the request."""
+        """Raise NotModified for a 304 that answers our validators."""
         if response.status == 304 and any(name in request.headers for name in _HEADERS):
             self._crawler.stats.inc_value("walsh/conditional/not_modified")
             raise NotModified(response)
         return response
 
-    def _known(self, source: Source) -> meta.Validators | None:
-        """Return what an earlier visit left; raise NotDue if that was a moment ago."""
-        record = self._crawl.state.sources.find(source.url)
+    def _known(self, source: Source, llmstxt: str | None) -> Validators | None:
+        """Return the validators that earlier visits left of a page, or of an llms.txt."""
+        of_page = self._of_page(source)
+        return self._of_llmstxt(llmstxt) if llmstxt else of_page
+
+    def _of_page(self, source: Source) -> Validators | None:
+        """Return the validators of an earlier visit; raise NotDue if that was a moment ago."""
+        record = self._context.state.sources.find(source.url)
         if record is None:
             return None
-        now = self._crawl.now()
-        due_at = record.due(source.pause(self._crawl.options.min_revisit), now).at
-        if due_at > now and not self._forced:
+        now = self._context.clock.now()
+        due_at = record.due(source.pause(self._context.options.min_revisit), now).at
+        if due_at > now and not self._is_forced():
             raise NotDue(due_at)
         if record.validator_url is None or record.kind != source.kind:
             return None  # what a page was as a feed says nothing of it as markdown
-        return meta.Validators(record.validator_url, record.etag, record.last_modified)
+        return Validators(record.validator_url, record.etag, record.last_modified)
 
     def _check_other(self, source: Source, url: str) -> None:
-        """Raise AlreadyRead for a source that moved to where another is, and goes by that."""
-        other = self._crawl.state.sources.find(url)
+        """Raise AlreadyRead if a source moved to where another one is, and that was read."""
+        other = self._context.state.sources.find(url)
         if other is None or other.fetched_at is None:
             return
-        least, now = self._crawl.options.min_revisit, self._crawl.now()
+        least, now = self._context.options.min_revisit, self._context.clock.now()
         if other.stands_for(source.kind, least, now):
             trouble = other.detail if other.failures else ""
             raise AlreadyRead(url, other.fetched_at, other.due(least, now).at, trouble)
 
-    def _known_of(self, index: str) -> meta.Validators | None:
-        """Return what was left of an llms.txt; raise AlreadyRead if it need not be asked for.
+    def _of_llmstxt(self, url: str) -> Validators | None:
+        """Return the validators of an llms.txt; raise AlreadyRead if it was fetched already.
 
-        Once a run is enough for all sources of its host, by force as well.
+        Once a run is enough for all sources of its host, with ``force`` too.
         """
-        record = self._crawl.state.indexes.find(index)
+        record = self._context.state.indexes.find(url)
         if record is None:
             return None
-        now = self._crawl.now()
-        is_fresh = record.due_at > now and not self._forced
+        now = self._context.clock.now()
+        is_fresh = record.due_at > now and not self._is_forced()
         is_past = record.asked_at <= now + CLOCKS_DIFFER
-        if is_past and (is_fresh or record.asked_at >= self._crawl.started_at):
-            raise AlreadyRead(index, record.asked_at, record.due_at, record.trouble)
+        if is_past and (is_fresh or record.asked_at >= self._context.started_at):
+            raise AlreadyRead(url, record.asked_at, record.due_at, record.trouble)
         if record.validator_url is None:
             return None
-        return meta.Validators(record.validator_url, record.etag, record.last_modified)
+        return Validators(record.validator_url, record.etag, record.last_modified)
 
-    @property
-    def _forced(self) -> bool:
-        return getattr(self._crawler.spider, "force", False)
+    def _is_forced(self) -> bool:
+        spider = self._crawler.spider
+        return isinstance(spider, DeclaringSpider) and spider.force
 
 
-def _floor(settings: BaseSettings) -> None:
+def _check(settings: BaseSettings) -> None:
     require_order(
         settings,
-        (ConditionalMiddleware,),
-        (PacingMiddleware,),
-        "it gives the host back first; set the order of ConditionalMiddleware to 560",
+        (Gate.CONDITIONAL,),
+        (Gate.PACING,),
+        "the pacing gate releases the host first; set the order of ConditionalMiddleware to 560",
     )

@@ -1,4 +1,4 @@
-"""What a gate kept from a spider is told in the log, as Scrapy tells of what robots.txt forbids."""
+"""Logs what a gate denied or deferred, as Scrapy logs what robots.txt forbids."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.runtime import meta
-from walsh_scrapy.scheduler import scheduler_of
+from walsh_scrapy.politeness.hostqueues import HostQueues
+from walsh_scrapy.runtime.marks import rank_of
+from walsh_scrapy.runtime.visit import source_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -20,14 +21,15 @@ logger = logging.getLogger(__name__)
 
 
 class DenialsMiddleware:
-    """Logs each end that Scrapy itself passes over, since it is an IgnoreRequest (order 5).
+    """Logs each request that ended in an IgnoreRequest of ours (order 5): Scrapy logs none.
 
-    What is asked for a declared source has its line in the record, and in the log with it. What is
-    put off otherwise is left to the next start of the job, if the crawl is one.
+    A request for a declared source is logged with its record. Any other request that is deferred
+    is kept for the next start of the job, if the crawl is one.
     """
 
     def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
+        self._stats = crawler.stats
+        self._queues = HostQueues.of(crawler)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -35,13 +37,12 @@ class DenialsMiddleware:
         return cls(crawler)
 
     async def process_exception(self, request: Request, exception: Exception) -> None:
-        """Say which gate spoke, and why; a request that is put off is worth more than debugging."""
-        if meta.source(request) is not None or meta.rank(request) is not Rank.TARGET:
+        """Log which gate denied a request (DEBUG), or until when it is deferred (INFO)."""
+        if source_of(request) is not None or rank_of(request) is not Rank.TARGET:
             return
         if isinstance(exception, Denied):
             logger.debug("%s is denied by %s: %s", request.url, exception.gate, exception.reason)
         elif isinstance(exception, RequestDeferred):
-            self._crawler.stats.inc_value("walsh/requests/deferred")
-            logger.info("%s is not asked for in this run: %s", request.url, exception)
-            if scheduler := scheduler_of(self._crawler):
-                scheduler.put_off(request)
+            self._stats.inc_value("walsh/requests/deferred")
+            logger.info("%s is deferred: %s", request.url, exception)
+            self._queues.defer(request)

@@ -1,4 +1,4 @@
-"""R1: the last hand on every request's headers leaves exactly one name, and nothing personal."""
+"""R1: every request has exactly one User-Agent, and no header that identifies a person."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from scrapy.downloadermiddlewares.cookies import CookiesMiddleware
 from scrapy.downloadermiddlewares.httpauth import HttpAuthMiddleware
 from scrapy.downloadermiddlewares.useragent import UserAgentMiddleware
 
-from walsh_scrapy.runtime.context import Crawl
-from walsh_scrapy.runtime.startup import check_floor, require_order
+from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.runtime.gates import Gate
+from walsh_scrapy.runtime.startup import check_start, require_order
 
 if TYPE_CHECKING:
     from typing import Self
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
-#: What would tell one visit from another, or carry a right that nobody gave us (decision 16).
+#: Headers that would link visits to each other, or carry somebody's rights (decision 16).
 NEVER_SENT = ("Cookie", "Cookie2", "Referer", "Authorization")
 
 
@@ -30,21 +31,21 @@ class IdentityMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Speak as the crawl's own identity."""
-        check_floor(crawler, _floor)
-        return cls(Crawl.of(crawler).options.user_agent)
+        """Build the gate with the identity of the crawl."""
+        check_start(crawler, _check)
+        return cls(Context.of(crawler).options.user_agent)
 
     async def process_request(self, request: Request) -> None:
-        """Put the headers right."""
+        """Set the User-Agent, and remove what is never sent."""
         request.headers["User-Agent"] = self._user_agent
         for name in NEVER_SENT:
             request.headers.pop(name, None)
 
 
-def _floor(settings: BaseSettings) -> None:
+def _check(settings: BaseSettings) -> None:
     require_order(
         settings,
         (CookiesMiddleware, HttpAuthMiddleware, UserAgentMiddleware),
-        (IdentityMiddleware,),
-        "it puts right what they set; set the order of IdentityMiddleware to 860",
+        (Gate.IDENTITY,),
+        "it corrects what they set; set the order of IdentityMiddleware to 860",
     )

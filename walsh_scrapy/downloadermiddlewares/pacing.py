@@ -1,4 +1,4 @@
-"""R4: the last gate before the wire takes the host's lease, and gives it back with its end time."""
+"""R4: the last gate before the wire leases the host, and releases it at the end of the exchange."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from scrapy.downloadermiddlewares.retry import RetryMiddleware
 
 from walsh_scrapy.options import bad_setting, number_of
 from walsh_scrapy.policy.pacing import spacing
-from walsh_scrapy.politeness.holds import hold_after
-from walsh_scrapy.politeness.hostqueue import Turns
-from walsh_scrapy.politeness.inflight import Wire
-from walsh_scrapy.runtime import meta
-from walsh_scrapy.runtime.context import Crawl
+from walsh_scrapy.politeness.exchanges import exchange_of
+from walsh_scrapy.politeness.hostqueue import Wait
+from walsh_scrapy.politeness.hostqueues import HostQueues
+from walsh_scrapy.politeness.inflight import InFlight
+from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.runtime.engine import is_active
 from walsh_scrapy.runtime.failures import reason_of
-from walsh_scrapy.runtime.startup import check_floor, require_order
-from walsh_scrapy.scheduler import scheduler_of
-from walsh_scrapy.state.wirelog import Exchange
+from walsh_scrapy.runtime.gates import Gate
+from walsh_scrapy.runtime.marks import marks_of
+from walsh_scrapy.runtime.startup import check_start, require_order
+from walsh_scrapy.state.requests import RequestRecord
 
 if TYPE_CHECKING:
     from typing import Self
@@ -35,98 +37,100 @@ if TYPE_CHECKING:
 class PacingMiddleware:
     """One request at a time to a host, none too soon, whoever else shares the state (order 890).
 
-    With ``WALSH_SERIAL`` one at a time to all hosts, whatever came past the scheduler, and whatever
-    other serial crawls there are in the process.
+    With ``WALSH_SERIAL`` one at a time to all hosts, also of requests that did not come from the
+    scheduler and of other serial crawls in the process.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._crawl = Crawl.of(crawler)
-        self._turns = Turns(crawler, "pacing")
-        serial = self._crawl.options.serial
-        self._wire = Wire(crawler.settings, serial=serial)
-        self._quiet = self._wire.silence_everywhere if serial else nullcontext
+        self._context = Context.of(crawler)
+        self._queues = HostQueues.of(crawler)
+        serial = self._context.options.serial
+        self._in_flight = InFlight(crawler.settings, self._context.clock, serial=serial)
+        self._quiet = self._in_flight.none_at_all if serial else nullcontext
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
-        check_floor(crawler, _floor)
+        check_start(crawler, _check)
         gate = cls(crawler)
         crawler.signals.connect(gate.response_downloaded, signal=signals.response_downloaded)
         crawler.signals.connect(gate.left_downloader, signal=signals.request_left_downloader)
         return gate
 
     async def process_request(self, request: Request) -> Request | None:
-        """Let a request out, or let it wait, or defer it to a later run (decision 7)."""
-        host = self._crawl.host(request.url)
-        return await self._turns.wait(request, host, lambda: self._take(request, host), self._quiet)
+        """Let a request go out, let it wait, or defer it to a later run (decision 7)."""
+        host = self._context.host(request.url)
+        wait = Wait("pacing", host, lambda: self._lease(request, host), self._quiet)
+        return await self._queues.wait(request, wait)
 
     async def process_response(self, request: Request, response: Response) -> Response:
-        """Give the host back: its spacing counts from now, the end of the exchange (decision 2).
+        """Release the host: its spacing counts from now, the end of the exchange (decision 2).
 
-        A hold is written with it: a crawl that dies the next moment has not forgotten it.
+        A hold is written with it, so that a crawl that dies the next moment has not lost it.
         """
         self._release(request, response)
         return response
 
     async def process_exception(self, request: Request, exception: Exception) -> None:
-        """Give the host back after an exchange that failed."""
+        """Release the host after an exchange that failed."""
         self._release(request, None, reason_of(exception, request.url))
 
     def response_downloaded(self, response: Response, request: Request) -> None:
-        """Give the host back after an exchange that nobody waits for any more.
+        """Release the host after an exchange that nobody waits for any more.
 
-        Whoever made a request by ``engine.download_async`` may cancel it; it goes on all the same.
+        A request made by ``engine.download_async`` may be cancelled; its exchange goes on.
         """
-        if self._is_cancelled(request):
+        if not is_active(self._crawler, request):
             self._release(request, response)
 
     def left_downloader(self, request: Request) -> None:
-        """Give the host back after an exchange that failed when nobody waited for it any more."""
-        if self._is_cancelled(request):
+        """Release the host after an exchange that was cancelled and then failed."""
+        if not is_active(self._crawler, request):
             self._release(request, None, "cancelled, then without an answer")
 
-    def _is_cancelled(self, request: Request) -> bool:
-        return request not in self._crawler.engine.downloader.active
-
-    def _take(self, request: Request, host: str) -> float:
-        """Take the host's lease; return 0, or the seconds until it may be asked for again."""
-        timeout = self._wire.timeout(request)
-        wait = self._crawl.state.ledger.take(host, self._spacing(request), timeout)
+    def _lease(self, request: Request, host: str) -> float:
+        """Lease the host; return 0, or the seconds after which to try again."""
+        timeout = self._in_flight.timeout(request)
+        wait = self._context.state.ledger.take(host, self._spacing(request), timeout)
         if not wait:
-            # In a slot of others a request would wait for them while its lease runs out.
+            # In another host's slot the request would wait for that host while its lease runs out.
             request.meta[Downloader.DOWNLOAD_SLOT] = host
-            self._wire.went_out(request, host)
+            self._in_flight.begin(request, host)
         return wait
 
     def _spacing(self, request: Request, latency: float = 0.0) -> float:
-        options = self._crawl.options
-        asked = request.meta.get(meta.INTERVAL)
+        options, asked = self._context.options, marks_of(request).robots_interval
         return spacing(options.min_interval, asked, options.latency_factor, latency)
 
     def _release(self, request: Request, response: Response | None, error: str = "") -> None:
-        latency = self._wire.came_back(request)
+        latency = self._in_flight.end(request)
         if latency is None:
             return
-        host = self._crawl.host(request.url)
+        host = self._context.host(request.url)
+        answers = marks_of(request).answers.items()
+        record = RequestRecord(
+            sent_at=self._context.clock.now() - latency,
+            host=host,
+            url=request.url,
+            gates="; ".join(f"{gate}: {answer}" for gate, answer in answers),
+            status=None if response is None else response.status,
+            seconds=latency,
+            error=error,
+        )
         interval = self._spacing(request, latency)
-        gates = "; ".join(f"{gate}: {answer}" for gate, answer in meta.gates(request).items())
-        sent_at = self._crawl.now() - latency
-        status = None if response is None else response.status
-        exchange = Exchange(sent_at, host, request.url, gates, status, latency, error)
-        held = hold_after(self._crawl, request, response, latency)
-        standing = self._crawl.state.ledger.release(host, interval, exchange, held)
-        request.meta[meta.HELD] = standing.times.hold_until - standing.now
-        if scheduler := scheduler_of(self._crawler):
-            scheduler.wait(host, standing.rest, interval)
+        exchange = exchange_of(request, response, latency, interval)
+        ledger = self._context.state.ledger
+        snapshot = ledger.release(host, exchange, self._context.backoff, record)
+        self._queues.delay(host, snapshot.wait, interval)
 
 
-def _floor(settings: BaseSettings) -> None:
-    """Refuse what would take an answer away before the host is given back, or sleep on a lease."""
+def _check(settings: BaseSettings) -> None:
+    """Refuse what would take an answer away before the release, or sleep on a lease."""
     require_order(
         settings,
         (RetryMiddleware, BaseRedirectMiddleware),
-        (PacingMiddleware,),
+        (Gate.PACING,),
         "it sees every answer first; set the order of PacingMiddleware to 890",
     )
     instead = "0 beside PacingMiddleware, which keeps the pauses; set WALSH_MIN_INTERVAL"

@@ -1,4 +1,4 @@
-"""R6: a redirect may lead a declared target elsewhere on the public web, and nowhere private."""
+"""R6: a redirect of a public host may lead to another public host, and to no private one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from urllib.request import getproxies, proxy_bypass
 
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 
-from walsh_scrapy.downloadermiddlewares.robots import RobotsMiddleware
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.networks import is_private_host, is_public
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.runtime.startup import check_floor, require_order
+from walsh_scrapy.runtime.gates import Gate
+from walsh_scrapy.runtime.startup import check_start, require_order
 
 if TYPE_CHECKING:
     from typing import Self
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class PublicWebMiddleware:
     """Denies a hop from a public host to a private one, by its name or by what that resolves to.
 
-    An operator may declare hosts of an intranet; a stranger's redirect may not lead there
-    (decision 16). Behind a proxy names are the proxy's to resolve (order 20).
+    An operator may declare hosts of an intranet; a redirect of somebody else may not lead there
+    (order 20, decision 16). Behind a proxy, the proxy resolves the names.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -37,11 +37,11 @@ class PublicWebMiddleware:
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
-        check_floor(crawler, _floor)
+        check_start(crawler, _check)
         return cls(crawler)
 
     async def process_request(self, request: Request) -> None:
-        """Judge a hop before anything is asked of its host, robots.txt included."""
+        """Judge a hop before its host is asked for anything, robots.txt included."""
         hops = request.meta.get("redirect_urls")
         host = host_of(request.url)
         if not hops or host == host_of(hops[0]) or is_private_host(host_of(hops[0])):
@@ -60,10 +60,10 @@ class PublicWebMiddleware:
         return not all(is_public(str(address[0])) for *_, address in found)
 
 
-def _floor(settings: BaseSettings) -> None:
+def _check(settings: BaseSettings) -> None:
     require_order(
         settings,
-        (PublicWebMiddleware,),
-        (RobotsMiddleware, RobotsTxtMiddleware),
+        (Gate.PUBLICWEB,),
+        (Gate.ROBOTS, RobotsTxtMiddleware),
         "a private host is asked for no robots.txt; set the order of PublicWebMiddleware to 20",
     )

@@ -11,10 +11,11 @@ from scrapy.exceptions import IgnoreRequest
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.references import followed
-from walsh_scrapy.runtime import meta
-from walsh_scrapy.runtime.context import Crawl
-from walsh_scrapy.runtime.startup import check_floor, in_force
-from walsh_scrapy.visits.lifetimes import go_on
+from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.runtime.gates import Gate
+from walsh_scrapy.runtime.startup import check_start, in_force
+from walsh_scrapy.runtime.visit import set_visit, visit_of
+from walsh_scrapy.visits.lifetimes import lifetime_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
+    from walsh_scrapy.runtime.clock import Clock
+
 
 class RedirectMiddleware(ScrapyRedirectMiddleware):
     """Scrapy's own, without a Referer, and with each hop in its own host's slot (order 600).
@@ -30,19 +33,22 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
     A hop goes through the scheduler and every gate again, as any request does (decision 16).
     """
 
+    _clock: Clock
+
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the middleware without Scrapy's search for one that would set the Referer."""
-        check_floor(crawler, _floor)
+        check_start(crawler, _check)
         middleware = cls(crawler.settings)
         middleware.crawler = crawler
+        middleware._clock = Context.of(crawler).clock
         return middleware
 
     def process_response(self, request: Request, response: Response) -> Request | Response:  # type: ignore[override]
-        """Follow a redirect to its address in the spelling in which all are asked for.
+        """Follow a redirect to its address, spelled as all requests are.
 
-        One that leads nowhere is an answer as any other. Raises BadAnswer for one that has been
-        followed before in this visit, since it would be again, or after too many.
+        A redirect that leads nowhere is an ordinary response. Raises BadAnswer for a circle, and
+        after too many redirects.
         """
         location = response.headers.get("Location")
         target = None if location is None else followed(request.url, location)
@@ -55,25 +61,26 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
             reason = f"redirected more than {self.max_redirect_times} times, at last to {target}"
             raise BadAnswer(response, reason) from error
         if isinstance(answer, Request):
-            # What a form was sent to may be where its answer is read: that is another request.
+            # A form may be sent to the address that its answer is read from: another request.
             is_same = answer.method == request.method
             if is_same and answer.url in answer.meta["redirect_urls"]:
                 reason = f"redirected in a circle: {request.url} leads back to {target}"
                 raise BadAnswer(response, reason)
-            if meta.source(request) is not None:
-                go_on(answer, request, response, Crawl.now())
+            visit = visit_of(request)
+            if visit and visit.source:
+                set_visit(answer, visit.passed(lifetime_of(response, self._clock.now())))
         return answer
 
     def handle_referer(self, request: Request, response: Response) -> None:  # noqa: ARG002
-        """Leave the Referer out, and the slot of the host that redirected."""
+        """Remove the Referer, and the download slot of the host that redirected."""
         request.headers.pop("Referer", None)
         request.meta.pop("download_slot", None)
 
 
-def _floor(settings: BaseSettings) -> None:
+def _check(settings: BaseSettings) -> None:
     found = (place.kind for place in in_force(settings, ScrapyRedirectMiddleware))
     for other in found:
-        if not issubclass(other, RedirectMiddleware):
+        if not issubclass(other, Gate.REDIRECT.kind):
             raise BadSetting(
                 f"DOWNLOADER_MIDDLEWARES has {other.__name__} beside walsh-scrapy's own, but has "
                 f'to have one that follows redirects: set "{other.__module__}.{other.__name__}" '

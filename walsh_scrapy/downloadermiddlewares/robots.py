@@ -1,30 +1,31 @@
-"""R2: no target is asked for before its host's robots.txt was read, and only as that allows."""
+"""R2: a target is asked for after its robots.txt was read, and only if that allows it."""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from scrapy import Request, signals
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.exceptions import StopDownload
 
 from walsh_scrapy import identity
-from walsh_scrapy.downloadermiddlewares.identity import IdentityMiddleware
-from walsh_scrapy.downloadermiddlewares.pacing import PacingMiddleware
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.options import bad_setting
 from walsh_scrapy.policy.durations import format_seconds
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.robots.lines import MAX_OCTETS
 from walsh_scrapy.policy.urls import origin_of, robots_url
-from walsh_scrapy.politeness.hostqueue import Turns
-from walsh_scrapy.politeness.prerequisites import Errands
-from walsh_scrapy.politeness.robotscache import RobotsFile, RobotsFiles
-from walsh_scrapy.politeness.robotsflow import RobotsFlow
-from walsh_scrapy.runtime import meta
-from walsh_scrapy.runtime.context import Crawl
-from walsh_scrapy.runtime.startup import check_floor, in_force, require_order
+from walsh_scrapy.politeness.hostqueue import Wait
+from walsh_scrapy.politeness.hostqueues import HostQueues
+from walsh_scrapy.politeness.prerequisites import Prerequisites
+from walsh_scrapy.politeness.robots import RobotsCache
+from walsh_scrapy.politeness.robotsfetch import RobotsFetch
+from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.runtime.gates import Gate
+from walsh_scrapy.runtime.marks import mark, note_answer, rank_of
+from walsh_scrapy.runtime.startup import check_start, in_force, require_order
 
 if TYPE_CHECKING:
     from typing import Self
@@ -32,33 +33,33 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
+    from walsh_scrapy.policy.robots.copies import RobotsFile
+
 
 logger = logging.getLogger(__name__)
 
-#: In the meta of a request for robots.txt: how many bytes of it have come.
-RECEIVED = "walsh_robots_received"
-
 
 class RobotsMiddleware:
-    """Asks for robots.txt first, then lets through what it allows (order 100).
+    """Fetches robots.txt first, then lets through what it allows (order 100).
 
-    A request for robots.txt is a request like any other: it is paced, backed off and logged. While
-    it is out, the host's targets wait, in our scheduler if they came from there.
+    A request for robots.txt is a request like any other: it is paced, backed off from and recorded.
+    The host's targets wait for it.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._crawl = Crawl.of(crawler)
-        self._files = RobotsFiles(self._crawl)
-        self._flow = RobotsFlow(crawler, self._files)
-        self._errands = Errands(crawler, Rank.ROBOTS)
-        self._turns = Turns(crawler, "robots")
+        self._context = Context.of(crawler)
+        self._cache = RobotsCache(self._context)
+        self._fetch = RobotsFetch(crawler, self._cache)
+        self._prerequisites = Prerequisites(crawler, Rank.ROBOTS)
+        self._queues = HostQueues.of(crawler)
         self._comments: dict[str, tuple[str, ...]] = {}
+        self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
-        check_floor(crawler, _floor)
+        check_start(crawler, _check)
         gate = cls(crawler)
         crawler.signals.connect(gate.bytes_received, signal=signals.bytes_received)
         crawler.signals.connect(
@@ -67,86 +68,86 @@ class RobotsMiddleware:
         return gate
 
     async def process_request(self, request: Request) -> Request | None:
-        """Decide by the host's robots.txt, or send for it."""
+        """Decide by the robots.txt of the request's origin, fetching that first if need be."""
         origin = origin_of(request.url)
-        if meta.rank(request) is Rank.ROBOTS:
-            self._errands.check(request)
-            # A Crawl-delay holds for robots.txt too, once the host has told us of it.
-            request.meta[meta.INTERVAL] = self._files.known_interval(origin)
+        if rank_of(request) is Rank.ROBOTS:
+            self._prerequisites.check(request)
+            # A Crawl-delay holds for robots.txt too, once it is known.
+            mark(request, robots_interval=self._cache.interval(origin))
             return None
-        while (file := self._files.at_hand(origin)) is None:
-            if (error := self._flow.put_off(origin)) is not None:
+        while (file := self._cache.find(origin)) is None:
+            if (error := self._cache.deferral(origin)) is not None:
                 raise error
-            if instead := await self._sent_for(origin, request):
+            if instead := await self._fetch_first(origin, request):
                 return instead
-        self._tell(origin, file)
+        self._keep_comments(origin, file)
         self._judge(request, origin, file)
         return await self._until_open(request, file)
 
     async def process_exception(self, request: Request, exception: Exception) -> None:
-        """Keep the copy that makes a request wait for a later run."""
-        if isinstance(exception, RequestDeferred) and meta.rank(request) is not Rank.ROBOTS:
-            self._files.keep_for_later(origin_of(request.url))
+        """Keep the copy that defers a request to a later run."""
+        if isinstance(exception, RequestDeferred) and rank_of(request) is not Rank.ROBOTS:
+            self._cache.keep_for_later(origin_of(request.url))
 
     def request_reached_downloader(self, request: Request) -> None:
-        """Note that the request for whose sake a robots.txt was fetched is sent."""
-        if meta.rank(request) is not Rank.ROBOTS:
-            self._files.mark_used(origin_of(request.url))
+        """Note that a request is sent for which a robots.txt was fetched."""
+        if rank_of(request) is not Rank.ROBOTS:
+            self._cache.mark_used(origin_of(request.url))
 
     def bytes_received(self, data: bytes, request: Request) -> None:
         """Read no more of a robots.txt than counts (decision 11)."""
-        if meta.rank(request) is Rank.ROBOTS:
+        if rank_of(request) is Rank.ROBOTS:
             # A longer file is read as far as it counts, but what it unpacks to is bounded.
             request.meta["download_maxsize"] = self._crawler.settings.getint("DOWNLOAD_MAXSIZE")
-            received = request.meta[RECEIVED] = request.meta.get(RECEIVED, 0) + len(data)
+            received = self._received[request] = self._received.get(request, 0) + len(data)
             if received > MAX_OCTETS:
                 raise StopDownload(fail=False)
 
-    def _tell(self, origin: str, file: RobotsFile) -> None:
-        """Keep what a site says to us in Comment lines, for the summary."""
+    def _keep_comments(self, origin: str, file: RobotsFile) -> None:
+        """Keep the Comment lines of a site, for the summary."""
         if file.rules.comments and origin not in self._comments:
             self._comments[origin] = file.rules.comments
             self._crawler.stats.set_value("walsh/robots/comments", self._comments)
 
     def _judge(self, request: Request, origin: str, file: RobotsFile) -> None:
-        request.meta[meta.INTERVAL] = file.interval(self._crawl.now())
+        mark(request, robots_interval=file.interval(self._context.clock.now()))
         verdict = file.rules.verdict(request.url)
-        meta.note(request, "robots", "allowed" if verdict.allowed else "denied")
+        note_answer(request, "robots", "allowed" if verdict.allowed else "denied")
         if not verdict.allowed:
-            self._files.mark_used(origin)
+            self._cache.mark_used(origin)
             self._crawler.stats.inc_value("walsh/robots/denied")
             raise Denied("robots", file.why(verdict))
 
     async def _until_open(self, request: Request, file: RobotsFile) -> Request | None:
-        """Let a request wait for the host's next opening, if that is closed now."""
-        if not file.closed_for(self._crawl.now()):
+        """Let a request wait until Visit-time lets it in."""
+        if not file.closed_for(self._context.clock.now()):
             return None
-        host = self._crawl.host(request.url)
+        host = self._context.host(request.url)
 
-        def closed() -> float:
-            wait = max(0.0, file.closed_for(self._crawl.now()))
-            if wait:
-                rest = format_seconds(wait)
-                logger.info("%s asks to be visited at other times; it rests %s", host, rest)
-                self._crawl.state.ledger.change(host, lambda times, at: times.held(at, wait))
-            return wait
+        def seconds() -> float:
+            left = max(0.0, file.closed_for(self._context.clock.now()))
+            if left:
+                hold = format_seconds(left)
+                logger.info("%s is on hold for %s: its Visit-time is at another time", host, hold)
+                self._context.state.ledger.hold(host, left)
+            return left
 
-        return await self._turns.wait(request, host, closed)
+        return await self._queues.wait(request, Wait("robots", host, seconds))
 
-    async def _sent_for(self, origin: str, request: Request) -> Request | None:
+    async def _fetch_first(self, origin: str, request: Request) -> Request | None:
         url = robots_url(request.url)
-        host = self._crawl.host(origin)
-        return await self._errands.before(
-            request, origin, host, lambda: self._flow.read(origin, url)
+        host = self._context.host(origin)
+        return await self._prerequisites.before(
+            request, origin, host, lambda: self._fetch.steps(origin, url)
         )
 
 
-def _floor(settings: BaseSettings) -> None:
+def _check(settings: BaseSettings) -> None:
     require_order(
         settings,
-        (RobotsMiddleware,),
-        (PacingMiddleware,),
-        "robots.txt is read before a host is taken; set the order of RobotsMiddleware to 100",
+        (Gate.ROBOTS,),
+        (Gate.PACING,),
+        "robots.txt is read before the host is leased; set the order of RobotsMiddleware to 100",
     )
     if settings.getbool("ROBOTSTXT_OBEY") and in_force(settings, RobotsTxtMiddleware):
         raise bad_setting(
@@ -156,7 +157,7 @@ def _floor(settings: BaseSettings) -> None:
         )
     token = settings.get("WALSH_UA_TOKEN") or identity.UA_TOKEN
     is_named = token.lower() in str(settings["USER_AGENT"]).lower()
-    if not is_named and not in_force(settings, IdentityMiddleware):
+    if not is_named and not in_force(settings, Gate.IDENTITY):
         raise bad_setting(
             "USER_AGENT",
             settings["USER_AGENT"],

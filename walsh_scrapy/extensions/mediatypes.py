@@ -1,14 +1,15 @@
-"""R6, R9: a body that cannot be what its source declares is dropped at the headers."""
+"""R6, R9: a body that cannot be what its source declares is not downloaded."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scrapy import signals
 from scrapy.exceptions import StopDownload
 
-from walsh_scrapy.runtime import meta
 from walsh_scrapy.runtime.negotiation import content_type_of
+from walsh_scrapy.runtime.visit import set_visit, visit_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class MediaTypes:
-    """Stops the download of what its spider cannot read, before the first byte of its body."""
+    """Stops downloads that the spider cannot read, before the first byte of the body."""
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -29,11 +30,13 @@ class MediaTypes:
         return extension
 
     def headers_received(self, headers: Headers, request: Request) -> None:
-        """Look at the Content-Type of a source's answer."""
-        readable = request.meta.get(meta.READABLE)
+        """Judge the Content-Type of a source's answer."""
+        visit = visit_of(request)
+        if visit is None:
+            return
         content_type = content_type_of(headers)
-        request.meta.pop(meta.UNWANTED, None)
-        if readable is not None and not readable(content_type):
-            request.meta[meta.UNWANTED] = content_type
+        is_readable = visit.readable(content_type)
+        set_visit(request, replace(visit, unread=None if is_readable else content_type))
+        if not is_readable:
             # The response goes on without its body: its status may mean something to a gate.
             raise StopDownload(fail=False)

@@ -9,8 +9,8 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 
-from walsh_scrapy.runtime.context import Crawl
-from walsh_scrapy.scheduler import scheduler_of
+from walsh_scrapy.politeness.hostqueues import HostQueues
+from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.tools.answers import has_agenda
 from walsh_scrapy.tools.counts import Counts
 
@@ -35,7 +35,7 @@ class Progress:
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Follow a crawl from its opening to its end."""
-        if Crawl.of(crawler).options.progress == "off":
+        if Context.of(crawler).options.progress == "off":
             raise NotConfigured
         extension = cls(crawler)
         crawler.signals.connect(extension.spider_opened, signal=signals.spider_opened)
@@ -58,8 +58,8 @@ class Progress:
             done = f"{counts.done} of {counts.due} sources done, {counts.failed} failed"
         else:
             done = f"{stats.get('response_received_count', 0)} answers"
-        scheduler = scheduler_of(self._crawler)
-        waiting = f", {scheduler.waiting} requests wait for their hosts" if scheduler else ""
+        queued = HostQueues.of(self._crawler).waiting
+        waiting = "" if queued is None else f", {queued} requests wait for their hosts"
         line = f"{done}{waiting}"
         if line != self._said:
             logger.info("so far: %s", line)

@@ -1,16 +1,15 @@
-"""Backing off when a server says so, and for as long as it says (R5, decision 15).
+"""Backoff: how long to wait after 429, 503 and Retry-After (R5, decision 15).
 
-Delays are seconds. Randomness and the present come in as arguments.
+Delays are seconds. Randomness and the present are arguments.
 """
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from random import Random
 from typing import Final
 
 from walsh_scrapy.policy.httpdates import parse_http_date
-from walsh_scrapy.policy.pacing import HostTimes
 
 #: The statuses after which a request is made again (R5).
 RETRIED_STATUSES: Final = frozenset({429, 503})
@@ -47,65 +46,32 @@ def backoff_delay(attempt: int, base: float, cap: float, random: Random) -> floa
     return min(cap, delay * (1 + _JITTER * random.random()))
 
 
-def hold_for(
-    status: int,
-    retry_after: str | None,
-    now: datetime,
-    attempt: int,
-    base: float,
-    cap: float,
-    random: Random,
-) -> float:
-    """Return for how many seconds a host is left alone after a response (R5, decision 15).
-
-    After 429, any 5xx and no answer at all (`status` 0) that is our own backoff; after other
-    statuses it is nothing. Retry-After replaces it whatever the status, and is never capped
-    downward. One that asks for no time (`0`, a past date) or says nothing leaves ours as it is.
-    """
-    asked = None if retry_after is None else parse_retry_after(retry_after, now)
-    if asked:
-        return asked
-    ours = status in {0, 429} or status >= 500
-    return backoff_delay(attempt, base, cap, random) if ours else 0.0
-
-
 def is_refusal(status: int, *, for_robots: bool = False) -> bool:
-    """Tell whether an answer is asked for again: 429 and 503; for robots.txt every failure.
+    """Return True for an answer after which the request is made again: 429 and 503.
 
-    ``status`` is 0 where no answer came (decision 12).
+    For robots.txt that is every server error, and no answer at all (``status`` 0; decision 12).
     """
     return status in RETRIED_STATUSES or (for_robots and (status == 0 or status >= 500))
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """What an answer does to its host's line, by ``WALSH_BACKOFF_BASE`` and ``_MAX`` (seconds)."""
+    """How long a host is left alone: ``WALSH_BACKOFF_BASE``, ``WALSH_BACKOFF_MAX`` (seconds)."""
 
     base: float
     cap: float
     random: Random
 
-    def after(
-        self,
-        times: HostTimes,
-        now: float,
-        sent_at: float,
-        status: int,
-        retry_after: str | None = None,
-        *,
-        for_robots: bool = False,
-    ) -> HostTimes:
-        """Return a host's line after an answer that ended at ``now``, both in epoch seconds.
+    def hold(self, status: int, retry_after: str | None, now: datetime, attempt: int) -> float:
+        """Return the seconds of the hold after a response (R5, decision 15).
 
-        Whatever the error, a Retry-After holds for the whole host; only refusals and server
-        errors count as strikes.
+        After 429, any 5xx and no answer at all (``status`` 0) that is our own backoff before
+        retry ``attempt``, counted from 0; after other statuses it is nothing. Retry-After replaces
+        it whatever the status, and is never capped. A Retry-After of no time (`0`, a past date) or
+        one that cannot be read leaves ours as it is. ``now`` is an aware datetime.
         """
-        refused = is_refusal(status, for_robots=for_robots)
-        if not refused and not (status >= 400 and retry_after is not None):
-            return times
-        struck = times.struck(now, sent_at) if refused or status >= 500 else times
-        at = datetime.fromtimestamp(now, UTC)
-        seconds = hold_for(
-            status, retry_after, at, struck.strikes - 1, self.base, self.cap, self.random
-        )
-        return struck.held(now, seconds)
+        asked = None if retry_after is None else parse_retry_after(retry_after, now)
+        if asked:
+            return asked
+        is_ours = status in {0, 429} or status >= 500
+        return backoff_delay(attempt, self.base, self.cap, self.random) if is_ours else 0.0

@@ -1,15 +1,24 @@
-"""When a host may be asked again (R4; decisions 2, 3 and 7): two clocks, spacing and hold.
+"""When a host may be asked again (R4, R5; decisions 2, 3, 7 and 15).
 
-All times are epoch seconds of one clock, handed in; all durations are seconds.
+A host has two clocks: its spacing, which counts from the end of the last exchange, and its hold
+(Retry-After, backoff, Visit-time). A request goes out when both have run out. All times are epoch
+seconds of one clock, all durations seconds; both are handed in.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeAlias
 
-#: A lease outlasts the longest request it can have been taken for by this much.
+from walsh_scrapy.policy.backoff import is_refusal
+
+if TYPE_CHECKING:
+    from walsh_scrapy.policy.backoff import Backoff
+
+#: A lease lasts this much longer than the longest request it can have been taken for.
 LEASE_MARGIN = 5.0
-#: How often a host that another process holds is looked at again: it may be given back early.
+#: How often a host that another process has leased is looked at again: it may be released early.
 LOOK_AGAIN = 1.0
 #: After so long without a 429 or 503, the backoff of a host starts small again.
 QUIET_SECONDS = 1800.0
@@ -17,23 +26,23 @@ QUIET_SECONDS = 1800.0
 
 @dataclass(frozen=True, slots=True)
 class HostTimes:
-    """A host's line in the ledger. ``None`` for ``ended``: never asked."""
+    """What the ledger knows of a host. ``ended`` is None if it was never asked."""
 
     ended: float | None = None  #: when the last exchange with the host was over
-    interval: float = 0.0  #: the spacing that was in force at its end
-    hold_since: float = 0.0  #: when the hold (Retry-After, backoff, Visit-time) was laid on
+    interval: float = 0.0  #: the spacing in force at that end
+    hold_since: float = 0.0  #: when the hold (Retry-After, backoff, Visit-time) began
     hold_until: float = 0.0
-    lease_since: float = 0.0  #: when a process took the host for one request
+    lease_since: float = 0.0  #: when a process leased the host for one request
     lease_until: float = 0.0
-    holder: str = ""  #: the process that took it
+    holder: str = ""  #: the process that has the lease
     strikes: int = 0  #: bursts of 429 and 503 in a row (R5)
     struck_at: float = 0.0
 
     def ready_at(self, spacing: float) -> float:
         """Return the first moment at which a request that wants ``spacing`` may go out.
 
-        A host never seen is ready at once (R4: the first request MUST NOT be delayed). A lease
-        that nobody gave back counts as an exchange that lasted as long as it could.
+        A host that was never asked is ready at once (R4: the first request MUST NOT be delayed).
+        A lease that was never released counts as an exchange that lasted as long as it could.
         """
         room = max(self.interval, spacing)
         ends = (self.ended, self.lease_until - LEASE_MARGIN if self.lease_since else None)
@@ -41,15 +50,15 @@ class HostTimes:
         return max(spaced, self.hold_until, self.lease_until)
 
     def look_again_at(self, now: float, spacing: float) -> float:
-        """Return when to ask for the host again: when it is ready, or may have been given back."""
+        """Return when to try again: when the host is ready, or may have been released."""
         ready_at = self.ready_at(spacing)
         return min(ready_at, now + LOOK_AGAIN) if self.lease_until > now else ready_at
 
     def rebased(self, now: float) -> HostTimes:
-        """Return this line as a clock that jumped back reads it.
+        """Return these times as a clock that jumped back reads them.
 
-        What lies in the future cannot have happened: it counts as having begun now, so the wait
-        is as long as was asked, and no longer.
+        What lies in the future cannot have happened. It counts as begun now, so the wait is as
+        long as was asked, and no longer.
         """
         if max(self.ended or 0.0, self.hold_since, self.lease_since) <= now:
             return self
@@ -66,15 +75,15 @@ class HostTimes:
         )
 
     def leased(self, now: float, timeout: float, holder: str = "") -> HostTimes:
-        """Return this line with the host taken for one request of at most ``timeout`` seconds."""
+        """Return the times after a lease for one request of at most ``timeout`` seconds."""
         until = now + timeout + LEASE_MARGIN
         return replace(self, lease_since=now, lease_until=until, holder=holder)
 
     def released(self, ended: float, interval: float, holder: str = "") -> HostTimes:
-        """Return this line after the exchange: spacing counts from its end (decision 2).
+        """Return the times after an exchange: spacing counts from its end (decision 2).
 
         A process that was stopped for longer than its lease may come back while another has the
-        host: it notes its end, and leaves the other's lease alone.
+        lease. Then the end is noted, and the other's lease stays.
         """
         if self.holder != holder:
             last = ended if self.ended is None else max(self.ended, ended)
@@ -84,13 +93,13 @@ class HostTimes:
         )
 
     def widened(self, interval: float) -> HostTimes:
-        """Return this line with a spacing of at least ``interval``."""
+        """Return the times with a spacing of at least ``interval``."""
         return replace(self, interval=max(self.interval, interval))
 
     def struck(self, now: float, sent_at: float) -> HostTimes:
-        """Return this line after one more 429 or 503 to a request sent at ``sent_at`` (R5).
+        """Return the times after one more refusal of a request sent at ``sent_at`` (R5).
 
-        Answers to requests that were out before the hold began belong to the burst that caused
+        Refusals of requests that were out before the hold began belong to the burst that caused
         it, and count once (decision 15).
         """
         if self.strikes and sent_at < self.hold_since <= now:
@@ -99,7 +108,7 @@ class HostTimes:
         return replace(self, strikes=1 if quiet else self.strikes + 1, struck_at=now)
 
     def held(self, now: float, seconds: float) -> HostTimes:
-        """Return this line with a hold of ``seconds`` from ``now``; a longer one stays."""
+        """Return the times with a hold of ``seconds`` from ``now``; a longer hold stays."""
         if now + seconds <= self.hold_until:
             return self
         return replace(self, hold_since=now, hold_until=now + seconds)
@@ -117,3 +126,90 @@ def spacing(
     long its last exchange took: a host that answers slowly is asked less often.
     """
     return max(min_interval, robots_interval or 0.0, latency_factor * latency)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """One request to a host and its end, as pacing and backoff see it."""
+
+    interval: float  #: the spacing that counts from its end
+    latency: float = 0.0  #: seconds from the request to its end
+    status: int = 200  #: 0 if no answer came
+    retry_after: str | None = None  #: the header of the answer
+    for_robots: bool = False  #: its target was robots.txt
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A process wants a host for one request, if the host is ready."""
+
+    spacing: float
+    timeout: float
+    holder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The exchange that a process had leased a host for has ended."""
+
+    exchange: Exchange
+    backoff: Backoff
+    holder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An exchange without a lease has ended."""
+
+    exchange: Exchange
+    backoff: Backoff
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A host is to be left alone for some seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Widen:
+    """A host asks for a spacing of at least so many seconds."""
+
+    interval: float
+
+
+Event: TypeAlias = Lease | Release | Answer | Hold | Widen
+
+
+def after(times: HostTimes, event: Event, now: float) -> HostTimes:
+    """Return the times of a host after an event at ``now``: nothing else changes them."""
+    match event:
+        case Lease(spacing, timeout, holder):
+            is_ready = times.ready_at(spacing) <= now
+            return times.leased(now, timeout, holder) if is_ready else times
+        case Release(exchange, backoff, holder):
+            released = times.released(now, exchange.interval, holder)
+            return after_answer(released, exchange, backoff, now)
+        case Answer(exchange, backoff):
+            return after_answer(times, exchange, backoff, now)
+        case Hold(seconds):
+            return times.held(now, seconds)
+        case Widen(interval):
+            return times.widened(interval)
+
+
+def after_answer(times: HostTimes, exchange: Exchange, backoff: Backoff, now: float) -> HostTimes:
+    """Return the times of a host after the strike and the hold of an answer (R5, decision 15).
+
+    A Retry-After is a hold for the whole host, whatever the error. Only refusals and server errors
+    count as strikes.
+    """
+    status, retry_after = exchange.status, exchange.retry_after
+    is_refused = is_refusal(status, for_robots=exchange.for_robots)
+    if not is_refused and not (status >= 400 and retry_after is not None):
+        return times
+    is_strike = is_refused or status >= 500
+    struck = times.struck(now, now - exchange.latency) if is_strike else times
+    at = datetime.fromtimestamp(now, UTC)
+    return struck.held(now, backoff.hold(status, retry_after, at, struck.strikes - 1))

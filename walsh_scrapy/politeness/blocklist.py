@@ -6,13 +6,13 @@ import logging
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist, sound_schema
-from walsh_scrapy.runtime.meta import Validators
+from walsh_scrapy.runtime.marks import Validators
 from walsh_scrapy.state.documents import Document
 
 if TYPE_CHECKING:
     from scrapy.http import Response
 
-    from walsh_scrapy.runtime.context import Crawl
+    from walsh_scrapy.runtime.context import Context
 
 logger = logging.getLogger(__name__)
 
@@ -20,36 +20,36 @@ logger = logging.getLogger(__name__)
 RETRY_SECONDS = 3600.0
 
 
-class OperatorList:
-    """The operator's list as the state knows it, and when it has to be asked for again."""
+class BlocklistCache:
+    """The operator's blocklist as the state knows it, and when it has to be asked for again."""
 
-    def __init__(self, crawl: Crawl) -> None:
-        self._crawl = crawl
-        self._store = crawl.state.documents
-        self._url = crawl.options.blocklist_url
-        self._schema_url = crawl.options.blocklist_schema_url
+    def __init__(self, context: Context) -> None:
+        self._clock = context.clock
+        self._store = context.state.documents
+        self._url = context.options.blocklist_url
+        self._schema_url = context.options.blocklist_schema_url
         self._list, self._checked_at, self._due_at = self._stored()
 
     @property
     def is_due(self) -> bool:
         """Whether the list has to be asked for before anything else is.
 
-        So it has to be if it was last asked for in the future: a clock has jumped since.
+        That is so too if it was last asked for in the future: the clock has jumped since.
         """
-        is_fresh = self._checked_at <= self._crawl.now() < self._due_at
+        is_fresh = self._checked_at <= self._clock.now() < self._due_at
         return bool(self._url) and not is_fresh
 
     def blocks(self, url: str) -> Entry | None:
-        """Return the entry that keeps us from a URL, by the list in force."""
+        """Return the entry of the list in force that keeps us from a URL, or None."""
         return self._list.blocks(url)
 
     def validators(self, url: str) -> Validators | None:
-        """Return what the server last said of a document at ``url``."""
+        """Return the last validators of the list or its schema at ``url``."""
         known = self._store.find(url)
         return None if known is None else Validators(url, known.etag, known.last_modified)
 
     def adopt(self, candidate: Response, schema: Response | None) -> None:
-        """Put a fetched list in force if it is valid by ours and the published schema."""
+        """Put a fetched list in force if it is valid by our schema and the published one."""
         if schema is not None:
             self._store.keep(self._schema_url, self._document(schema))
         known = self._store.find(self._schema_url) if self._schema_url else None
@@ -63,10 +63,11 @@ class OperatorList:
         self._list = adopted
         self._store.keep(self._url, self._document(candidate))
         self._due_in(adopted.refresh.total_seconds())
-        logger.info("blocklist of %d domains adopted from %s", len(adopted), self._url)
+        what = "1 domain" if len(adopted) == 1 else f"{len(adopted)} domains"
+        logger.info("blocklist of %s adopted from %s", what, self._url)
 
     def keep_unchanged(self, response: Response) -> None:
-        """Go on with a list that its server says is still the newest (304)."""
+        """Keep the list in force: its server answered 304."""
         known = self._store.find(self._url)
         if known is not None:
             given = self._document(response)
@@ -76,14 +77,14 @@ class OperatorList:
         self._due_in(self._list.refresh.total_seconds())
 
     def keep_last(self, problem: str) -> None:
-        """Go on with the last good list, and say why."""
+        """Keep the last good list in force, and log the reason."""
         has_one = self._list is not Blocklist.EMPTY
         fallback = "the last good one stays in force" if has_one else "there is none yet"
         logger.warning("%s: %s; %s", self._url, problem, fallback)
         self._due_in(min(RETRY_SECONDS, self._list.refresh.total_seconds()))
 
     def _due_in(self, seconds: float) -> None:
-        self._checked_at = self._crawl.now()
+        self._checked_at = self._clock.now()
         self._due_at = self._checked_at + seconds
 
     def _stored(self) -> tuple[Blocklist, float, float]:
@@ -93,11 +94,11 @@ class OperatorList:
         try:
             known = Blocklist.parse(document.body)
         except InvalidBlocklist as error:
-            logger.warning("the stored list is asked for anew: %s", error)
+            logger.warning("the stored blocklist cannot be read, and is fetched again: %s", error)
             return Blocklist.EMPTY, 0.0, 0.0
         due_at = document.checked_at + known.refresh.total_seconds()
         return known, document.checked_at, due_at
 
     def _document(self, response: Response) -> Document:
         given = Validators.of(response)
-        return Document(response.body, given.etag, given.last_modified, self._crawl.now())
+        return Document(response.body, given.etag, given.last_modified, self._clock.now())

@@ -1,4 +1,4 @@
-"""A host's hold (R5): what an answer does to it, and who keeps it where no pacing gate does."""
+"""Keeps the holds of hosts where the backoff gate works without the pacing gate (R5)."""
 
 from __future__ import annotations
 
@@ -6,82 +6,58 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 
-from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.politeness.hostqueue import Turns
-from walsh_scrapy.politeness.inflight import Wire
-from walsh_scrapy.runtime import meta
-from walsh_scrapy.runtime.context import Crawl
+from walsh_scrapy.politeness.exchanges import exchange_of
+from walsh_scrapy.politeness.hostqueue import Wait
+from walsh_scrapy.politeness.hostqueues import HostQueues
+from walsh_scrapy.politeness.inflight import InFlight
+from walsh_scrapy.runtime.context import Context
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from walsh_scrapy.policy.pacing import HostTimes
-    from walsh_scrapy.state.hosts import Decision
-
-
-def hold_after(
-    crawl: Crawl, request: Request, response: Response | None, latency: float
-) -> Decision:
-    """Return the decision on a host's line after an exchange of ``latency`` seconds.
-
-    A response of None is no answer at all.
-    """
-    status = 0 if response is None else response.status
-    retry_after = None if response is None else response.headers.get("Retry-After")
-
-    def held(times: HostTimes, now: float) -> HostTimes:
-        return crawl.backoff.after(
-            times,
-            now,
-            now - latency,
-            status,
-            None if retry_after is None else retry_after.decode("latin-1"),
-            for_robots=meta.rank(request) is Rank.ROBOTS,
-        )
-
-    return held
-
 
 class Holds:
-    """Lets one request at a time out to a host, and none while that is on hold.
+    """Lets one request at a time go to a host, and none while the host is on hold.
 
-    One at a time, for what passed here may wait in Scrapy's downloader, where nobody asks again.
+    One at a time, because a request that passed here may wait in Scrapy's downloader, where nobody
+    looks at the hold again.
     """
 
     def __init__(self, crawler: Crawler) -> None:
-        self._crawl = Crawl.of(crawler)
-        self._turns = Turns(crawler, "backoff")
-        self._wire = Wire(crawler.settings)
-        # Middlewares nearer to the wire take some answers away, to retry them or to redirect.
+        self._context = Context.of(crawler)
+        self._queues = HostQueues.of(crawler)
+        self._in_flight = InFlight(crawler.settings, self._context.clock)
+        # Middlewares nearer to the wire take some answers away, to retry or redirect them.
         crawler.signals.connect(self.response_downloaded, signal=signals.response_downloaded)
         crawler.signals.connect(self.over, signal=signals.request_left_downloader)
 
     async def wait(self, request: Request) -> Request | None:
-        """Return None when a request may go out, or the request that goes back to wait."""
-        host = self._crawl.host(request.url)
+        """Return None when a request may go on, or what goes back; see ``HostQueue.wait``."""
+        host = self._context.host(request.url)
 
-        def hold() -> float:
-            standing = self._crawl.state.ledger.find(host)
-            wait = max(0.0, standing.times.hold_until - standing.now)
-            if not wait:
-                self._wire.went_out(request, host)
-            return wait
+        def seconds() -> float:
+            known = self._context.state.ledger.find(host)
+            left = max(0.0, known.times.hold_until - known.now)
+            if not left:
+                self._in_flight.begin(request, host)
+            return left
 
-        return await self._turns.wait(request, host, hold, lambda: self._wire.silence(host))
+        quiet = self._in_flight.none_to
+        return await self._queues.wait(request, Wait("backoff", host, seconds, lambda: quiet(host)))
 
     def response_downloaded(self, response: Response, request: Request) -> None:
-        """Lay the hold that an answer asks for, before the next request is let out."""
+        """Write the hold that an error asks for, before the next request goes on."""
         if response.status >= 400:
-            self.lay(request, response)
+            self.write(request, response)
 
-    def lay(self, request: Request, response: Response | None) -> None:
+    def write(self, request: Request, response: Response | None) -> None:
         """Write a hold into the ledger: for this crawl, all others on the state, and later ones."""
-        held = hold_after(self._crawl, request, response, self._wire.came_back(request) or 0.0)
-        standing = self._crawl.state.ledger.change(self._crawl.host(request.url), held)
-        request.meta[meta.HELD] = standing.times.hold_until - standing.now
+        exchange = exchange_of(request, response, self._in_flight.end(request) or 0.0)
+        host = self._context.host(request.url)
+        self._context.state.ledger.answered(host, exchange, self._context.backoff)
 
     def over(self, request: Request) -> None:
-        """Let the next request out: this one came to its end, in whatever way."""
-        self._wire.came_back(request)
+        """Let the next request go on: this one has ended, in whatever way."""
+        self._in_flight.end(request)

@@ -1,4 +1,4 @@
-"""What is out at the moment: one request at a time, however it was made (R4)."""
+"""Which requests are in flight: one at a time to a host, and under ``WALSH_SERIAL`` to all (R4)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 from walsh_scrapy.policy.pacing import LEASE_MARGIN
-from walsh_scrapy.runtime.context import Crawl
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -16,70 +15,74 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.settings import BaseSettings
 
+    from walsh_scrapy.runtime.clock import Clock
+
 
 class _Sent(NamedTuple):
     host: str
-    at: float  #: on the clock of this run
-    until: float  #: by when it must have come back
+    at: float  #: by the monotonic clock
+    until: float  #: by when it has ended, whatever happens
 
 
 class _Traffic:
-    """What is out, and who goes next."""
+    """The requests in flight, and who sends the next one."""
 
     def __init__(self) -> None:
-        self.out: WeakKeyDictionary[Request, _Sent] = WeakKeyDictionary()
-        self.came_back = asyncio.Event()
-        self.next = asyncio.Lock()  # whose turn it is, of those who wait for silence everywhere
+        self.sent: WeakKeyDictionary[Request, _Sent] = WeakKeyDictionary()
+        self.ended = asyncio.Event()
+        self.next = asyncio.Lock()  # held by the first of those who wait until nothing is in flight
 
 
-#: Of all serial crawls in this process: one request at a time is a matter of the process (R4).
+#: Of all serial crawls in this process: "one request at a time" is about the process (R4).
 _SERIAL = _Traffic()
 
 
-class Wire:
-    """The requests of one gate that are out, each until it came back, or must have."""
+class InFlight:
+    """The requests of one gate, each from its sending to its end, or to the end of its lease."""
 
-    def __init__(self, settings: BaseSettings, *, serial: bool = False) -> None:
+    def __init__(self, settings: BaseSettings, clock: Clock, *, serial: bool = False) -> None:
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
+        self._clock = clock
         self._traffic = _SERIAL if serial else _Traffic()
 
     def timeout(self, request: Request) -> float:
-        """Return the most seconds for which a request is out."""
+        """Return the most seconds for which a request is in flight."""
         own: float = request.meta.get("download_timeout") or self._timeout
         return own
 
-    def went_out(self, request: Request, host: str) -> None:
-        """Note that a request goes out now."""
-        now = Crawl.ticks()
-        self._traffic.out[request] = _Sent(host, now, now + self.timeout(request) + LEASE_MARGIN)
+    def begin(self, request: Request, host: str) -> None:
+        """Note that a request is sent now."""
+        now = self._clock.monotonic()
+        until = now + self.timeout(request) + LEASE_MARGIN
+        self._traffic.sent[request] = _Sent(host, now, until)
 
-    def came_back(self, request: Request) -> float | None:
-        """Return the seconds for which a request was out; None if it was not."""
-        sent = self._traffic.out.pop(request, None)
+    def end(self, request: Request) -> float | None:
+        """Return the seconds for which a request was in flight; None if it was not."""
+        sent = self._traffic.sent.pop(request, None)
         if sent is None:
             return None
-        self._traffic.came_back.set()
-        return Crawl.ticks() - sent.at
+        self._traffic.ended.set()
+        return self._clock.monotonic() - sent.at
 
     @asynccontextmanager
-    async def silence(self, host: str) -> AsyncIterator[None]:
-        """Give the moment at which nothing is out to a host."""
-        await self._until_silent(host)
+    async def none_to(self, host: str) -> AsyncIterator[None]:
+        """Wait until no request to a host is in flight."""
+        await self._until_none(host)
         yield
 
     @asynccontextmanager
-    async def silence_everywhere(self) -> AsyncIterator[None]:
-        """Give the moment at which nothing is out at all, to one after the other."""
+    async def none_at_all(self) -> AsyncIterator[None]:
+        """Wait until no request is in flight; of those who wait, one at a time goes on."""
         async with self._traffic.next:
-            await self._until_silent(None)
+            await self._until_none(None)
             yield
 
-    async def _until_silent(self, host: str | None) -> None:
-        while (busy := self._busy_for(host)) > 0:
-            self._traffic.came_back.clear()
+    async def _until_none(self, host: str | None) -> None:
+        while (left := self._seconds_left(host)) > 0:
+            self._traffic.ended.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._traffic.came_back.wait(), busy)
+                await asyncio.wait_for(self._traffic.ended.wait(), left)
 
-    def _busy_for(self, host: str | None) -> float:
-        out = (sent.until for sent in self._traffic.out.values() if host in (None, sent.host))
-        return max(out, default=0.0) - Crawl.ticks()
+    def _seconds_left(self, host: str | None) -> float:
+        ends = (sent.until for sent in self._traffic.sent.values() if host in (None, sent.host))
+        return max(ends, default=0.0) - self._clock.monotonic()

@@ -1,4 +1,4 @@
-"""A crawl that is stopped goes on where it ended, if it has a folder for that (``JOBDIR``)."""
+"""``JOBDIR``: a crawl that was stopped goes on at its next start where it ended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from scrapy.utils.job import job_dir
 from scrapy.utils.misc import build_from_crawler
 
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.runtime import meta
+from walsh_scrapy.runtime.marks import rank_of
+from walsh_scrapy.runtime.visit import visit_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,10 +24,10 @@ logger = logging.getLogger(__name__)
 
 
 class Job:
-    """The requests that a crawl leaves to its next start, in a queue of Scrapy's own.
+    """The requests that a crawl leaves to its next start, in one of Scrapy's disk queues.
 
-    What a gate asks for and what is asked for a declared source are not among them: the next
-    start asks for both by itself.
+    Requests of a gate and requests for a declared source are not among them: the next start makes
+    both by itself.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -36,11 +37,11 @@ class Job:
 
     @property
     def goes_on(self) -> bool:
-        """Whether there is a folder for what is left."""
+        """Whether the crawl has a ``JOBDIR``."""
         return self._path is not None
 
     def left(self) -> Iterator[Request]:
-        """Take out what the last crawl of this job left."""
+        """Yield and remove what the last start of this job left."""
         if self._path is not None:
             queue = build_from_crawler(PickleFifoDiskQueue, self._crawler, self._path)
             while request := queue.pop():
@@ -48,12 +49,12 @@ class Job:
             queue.close()
 
     def leave(self, waiting: Iterable[Request]) -> None:
-        """Write what is still to be asked for; what cannot be written is named and left out."""
+        """Write the requests that wait; log and leave out what cannot be written."""
         if self._path is None:
             return
         queue = build_from_crawler(PickleFifoDiskQueue, self._crawler, self._path)
         for request in waiting:
-            if meta.rank(request) is Rank.TARGET and meta.source(request) is None:
+            if rank_of(request) is Rank.TARGET and visit_of(request) is None:
                 try:
                     queue.push(request)
                 except ValueError as error:

@@ -1,7 +1,7 @@
-"""Fetches what a request depends on, robots.txt or the blocklist, once for all that wait for it.
+"""Prerequisites: robots.txt and the blocklist, fetched once for all requests that wait for them.
 
-A gate says as a generator what is asked for, and what to do with what came: it yields requests and
-is sent a response for each, or the exception in its place. How they are fetched is decided here.
+A gate writes a fetch as a generator: it yields a request and is sent the response, or the exception
+that came in its place, until the document is known. How the requests are made is decided here.
 """
 
 from __future__ import annotations
@@ -18,160 +18,171 @@ from scrapy.http.request import NO_CALLBACK
 from scrapy.spidermiddlewares.httperror import HttpError
 
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.runtime import meta
-from walsh_scrapy.scheduler import scheduler_of
+from walsh_scrapy.politeness.hostqueues import HostQueues
+from walsh_scrapy.runtime.marks import mark, marks_of, request_of
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
     from twisted.python.failure import Failure
 
-#: What came of a request: the response, or why there is none. One that is no success is an
-#: HttpError, unless the request takes all of them (``handle_httpstatus_all``).
-Answer: TypeAlias = "Response | BaseException"
-Flow: TypeAlias = Generator[Request, Answer, None]
+    from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
+
+#: What came of a request: the response, or the exception in its place. A response that is no
+#: success is an HttpError, unless the request takes all of them (``handle_httpstatus_all``).
+Outcome: TypeAlias = "Response | BaseException"
+Steps: TypeAlias = Generator[Request, Outcome, None]
 
 
-class Errand:
-    """One document under way, for all that wait for it."""
+class Fetch:
+    """One document that is being fetched, for all requests that wait for it."""
 
-    def __init__(self, key: str, host: str | None, flow: Flow, request: Request) -> None:
+    def __init__(self, key: str, host: str | None, steps: Steps, request: Request) -> None:
         self.key = key
         self.host = host
-        self.flow = flow
-        self.request = request  #: which the flow asks for at present
-        self.fetching: asyncio.Future[None] | None = None  #: None if our scheduler sees to it
-        self.idle = asyncio.Event()  #: set while it waits there, and when it is over
+        self.steps = steps
+        self.request = request  #: the present step
+        self.task: asyncio.Future[None] | None = None  #: None if our scheduler hands its steps out
+        self.idle = asyncio.Event()  #: set while a step waits in our scheduler, and at the end
         self.is_over = False
 
 
-class Errands:
-    """Sends for the documents of one gate; its requests are of one rank.
+class Prerequisites:
+    """Fetches the documents of one gate; its requests have one rank.
 
     A request that came from our scheduler waits there meanwhile, with all of higher rank to the
-    same host (or to any), and other hosts go on. Any other request cannot be told "later": it
-    waits in the gate, and what it needs is fetched past the scheduler, which may not be asked for
-    anything as long as that request counts as active.
+    same host (or to any), and other hosts go on. Any other request waits in the gate, and the
+    document is fetched past the scheduler: the scheduler is asked for nothing as long as that
+    request counts as active.
     """
 
     def __init__(self, crawler: Crawler, rank: Rank) -> None:
         self._crawler = crawler
+        self._queues = HostQueues.of(crawler)
         self._rank = rank
-        self._under_way: dict[str, Errand] = {}
+        self._fetches: dict[str, Fetch] = {}
         self._hosts: Counter[str | None] = Counter()
 
     async def before(
-        self, request: Request, key: str, host: str | None, flow: Callable[[], Flow]
+        self, request: Request, key: str, host: str | None, steps: Callable[[], Steps]
     ) -> Request | None:
-        """Return None once a document was fetched, or what goes out in the request's place.
+        """Return None once a document was fetched, or the request that goes out instead.
 
-        ``key`` names the document, ``host`` whose requests it holds up: None is every host's.
-        Raises what the flow raises.
+        ``key`` names the document, ``host`` whose requests wait for it: None is every host's.
+        Raises what a step raises.
         """
-        scheduler = scheduler_of(self._crawler)
-        errand = self._under_way.get(key)
-        if scheduler is not None and scheduler.came_from_here(request):
-            if errand is not None:
-                return scheduler.again(request)
-            errand = self._begin(key, host, flow())
-            scheduler.put_back(request)
-            return self._scheduled(errand)
-        if errand is not None and errand.fetching is None:
-            await errand.idle.wait()  # what is out comes back, for good or to wait once more
-            if key not in self._under_way:
-                return None
-            errand = self._under_way[key]
-        if errand is None or errand.fetching is None:
-            errand = self._taken_over(errand) if errand else self._begin(key, host, flow())
-            errand.fetching = asyncio.ensure_future(self._fetch(errand))
-        await asyncio.shield(errand.fetching)
+        if queue := self._queues.returns_to(request):
+            return self._in_scheduler(queue, request, key, host, steps)
+        await self._in_gate(key, host, steps)
         return None
 
     @staticmethod
     def check(request: Request) -> None:
-        """Raise IgnoreRequest for a request whose document was fetched past the scheduler since."""
-        errand: Errand | None = request.meta.get(meta.ERRAND)
-        if errand is not None and errand.is_over:
-            raise IgnoreRequest(f"{request.url} is known by now")
+        """Raise IgnoreRequest for a step of a fetch that somebody else has ended since."""
+        fetch = marks_of(request).fetch
+        if fetch is not None and fetch.is_over:
+            raise IgnoreRequest(f"{request.url} was fetched in the meantime")
 
-    def _begin(self, key: str, host: str | None, flow: Flow) -> Errand:
-        errand = self._under_way[key] = Errand(key, host, flow, next(flow))
+    def _in_scheduler(
+        self,
+        queue: SchedulerQueue,
+        request: Request,
+        key: str,
+        host: str | None,
+        steps: Callable[[], Steps],
+    ) -> Request:
+        if key in self._fetches:
+            return queue.sent_back(request)
+        fetch = self._begin(key, host, steps())
+        queue.push(request)
+        return self._scheduled(fetch)
+
+    async def _in_gate(self, key: str, host: str | None, steps: Callable[[], Steps]) -> None:
+        fetch = self._fetches.get(key)
+        if fetch is not None and fetch.task is None:
+            await fetch.idle.wait()  # the step in flight ends, for good or to wait once more
+            if key not in self._fetches:
+                return
+            fetch = self._fetches[key]
+        if fetch is None or fetch.task is None:
+            fetch = self._taken_over(fetch) if fetch else self._begin(key, host, steps())
+            fetch.task = asyncio.ensure_future(self._run(fetch))
+        await asyncio.shield(fetch.task)
+
+    def _begin(self, key: str, host: str | None, steps: Steps) -> Fetch:
+        fetch = self._fetches[key] = Fetch(key, host, steps, next(steps))
         self._hosts[host] += 1
-        self._restrict(self._rank, host)
-        return errand
+        self._queues.restrict(self._rank, host)
+        return fetch
 
-    def _taken_over(self, idle: Errand) -> Errand:
-        """Return an errand that goes on where one stopped whose request waits in our scheduler."""
-        idle.is_over = True  # when its request is handed out, that comes too late
+    def _taken_over(self, idle: Fetch) -> Fetch:
+        """Return a fetch that goes on with the step that waits in our scheduler."""
+        idle.is_over = True  # when that is handed out, it comes too late
         request = idle.request.replace()
-        errand = self._under_way[idle.key] = Errand(idle.key, idle.host, idle.flow, request)
-        return errand
+        fetch = self._fetches[idle.key] = Fetch(idle.key, idle.host, idle.steps, request)
+        return fetch
 
-    def _end(self, errand: Errand) -> None:
-        errand.is_over = True
-        errand.idle.set()
-        del self._under_way[errand.key]
-        self._hosts[errand.host] -= 1
-        if not self._hosts[errand.host]:
-            del self._hosts[errand.host]
-            self._restrict(Rank.TARGET, errand.host)
+    def _end(self, fetch: Fetch) -> None:
+        fetch.is_over = True
+        fetch.idle.set()
+        del self._fetches[fetch.key]
+        self._hosts[fetch.host] -= 1
+        if not self._hosts[fetch.host]:
+            del self._hosts[fetch.host]
+            self._queues.restrict(Rank.TARGET, fetch.host)
 
-    def _restrict(self, rank: Rank, host: str | None) -> None:
-        if scheduler := scheduler_of(self._crawler):
-            scheduler.restrict(rank, host)
-
-    def _scheduled(self, errand: Errand) -> Request:
-        request = self._marked(errand)
+    def _scheduled(self, fetch: Fetch) -> Request:
+        request = self._marked(fetch)
         request.callback, request.errback = self._arrived, self._failed
-        request.meta[meta.IDLE] = errand.idle
         return request
 
     def _arrived(self, response: Response) -> None:
-        self._go_on(meta.asked_by(response), _answer(response))
+        self._go_on(request_of(response), _outcome(response))
 
     def _failed(self, failure: Failure) -> None:
-        self._go_on(meta.asked_by(failure), failure.value)  # type: ignore[arg-type]  # never None
+        self._go_on(request_of(failure), failure.value)  # type: ignore[arg-type]  # never None
 
-    def _go_on(self, request: Request, answer: Answer) -> None:
-        errand: Errand = request.meta[meta.ERRAND]
-        if errand.is_over:
+    def _go_on(self, request: Request, outcome: Outcome) -> None:
+        fetch = marks_of(request).fetch
+        if fetch is None or fetch.is_over:
             return
         try:
-            errand.request = errand.flow.send(answer)
+            fetch.request = fetch.steps.send(outcome)
         except StopIteration:
-            self._end(errand)
+            self._end(fetch)
         except BaseException:  # whoever waits must not do so for ever
-            self._end(errand)
+            self._end(fetch)
             raise
         else:
-            self._crawler.engine.crawl(self._scheduled(errand))
+            self._crawler.engine.crawl(self._scheduled(fetch))
 
-    async def _fetch(self, errand: Errand) -> None:
+    async def _run(self, fetch: Fetch) -> None:
         try:
             with suppress(StopIteration):
                 while True:
-                    errand.request = errand.flow.send(await self._download(errand))
+                    fetch.request = fetch.steps.send(await self._download(fetch))
         finally:
-            self._end(errand)
+            self._end(fetch)
 
-    async def _download(self, errand: Errand) -> Answer:
-        request = self._marked(errand)
+    async def _download(self, fetch: Fetch) -> Outcome:
+        request = self._marked(fetch)
         request.callback, request.errback = NO_CALLBACK, None
         try:
             response = await self._crawler.engine.download_async(request)
-        except Exception as error:  # noqa: BLE001 - the flow knows what each failure means
+        except Exception as error:  # noqa: BLE001 - the steps know what each failure means
             return error
-        return _answer(response)
+        return _outcome(response)
 
-    def _marked(self, errand: Errand) -> Request:
-        request = errand.request
+    def _marked(self, fetch: Fetch) -> Request:
+        request = fetch.request
         request.dont_filter = True
         # A copy in Scrapy's HTTP cache has no date at which it ceases to be in force.
-        request.meta.update({meta.RANK: self._rank, meta.ERRAND: errand, "dont_cache": True})
+        request.meta["dont_cache"] = True
+        mark(request, rank=self._rank, fetch=fetch)
         return request
 
 
-def _answer(response: Response) -> Answer:
+def _outcome(response: Response) -> Outcome:
     if 200 <= response.status < 300 or response.meta.get("handle_httpstatus_all"):
         return response
     return HttpError(response, "no success")

@@ -1,65 +1,81 @@
-"""What the parts of one crawl share: its options, its state, its clock and its name in a lease."""
+"""What the parts of one crawl share: options, state, clock, backoff, and one of each part."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import time
 from functools import cached_property
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from scrapy import signals
 from scrapy.utils.conf import closest_scrapy_cfg
 
-from walsh_scrapy.exceptions import RequestDeferred, refuse_to_start
+from walsh_scrapy.exceptions import StateUnavailable, refuse_to_start
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.urls import host_of, registrable_domain
+from walsh_scrapy.runtime.clock import SystemClock
+from walsh_scrapy.runtime.engine import end_crawl
 from walsh_scrapy.state import State, StateError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from scrapy.crawler import Crawler
 
+    from walsh_scrapy.runtime.clock import Clock
+
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-_STRAY = (
-    "the state is %s, below the folder that this process was started in, for want of a scrapy.cfg: "
-    "another folder is another memory; set WALSH_STATE_URL to one place for all runs"
+_NO_PROJECT = (
+    "the state is %s, below the folder that this process was started in, because there is no "
+    "scrapy.cfg; from another folder it is another state; set WALSH_STATE_URL for all runs"
 )
 
 
-class Crawl:
-    """One for each crawler; every gate asks ``Crawl.of`` for it."""
+class Context:
+    """One for each crawler; every part of a crawl asks ``Context.of`` for it."""
 
-    def __init__(self, options: Options, state: State) -> None:
+    def __init__(self, options: Options, state: State, clock: Clock | None = None) -> None:
         self.options = options
         self.state = state
-        self.started_at = self.now()
+        self.clock = clock or SystemClock()
+        self.started_at = self.clock.now()
         random = Random()  # noqa: S311 - jitter, no secret
         self.backoff = Backoff(options.backoff_base, options.backoff_max, random)
+        self._parts: dict[object, Any] = {}
 
     @classmethod
-    def of(cls, crawler: Crawler) -> Crawl:
-        """Return what this crawler's parts share, opening it for the first that asks.
+    def of(cls, crawler: Crawler) -> Context:
+        """Return the context of a crawl, opened for the first part that asks.
 
         A bad setting or an unusable state ends the process with one line.
         """
-        if crawler not in _crawls:
-            try:
-                options = Options.from_settings(crawler.settings)
-                state = State(options.state_url, failed=_Ending(crawler).state_failed)
-                state.ledger.pace_by(options.pace_by)
-                _crawls[crawler] = cls(options, state)
-                if not (crawler.settings.get("WALSH_STATE_URL") or closest_scrapy_cfg()):
-                    logger.warning(_STRAY, options.state_url)
-            except (BadSetting, StateError) as error:
-                refuse_to_start(error, log_file=crawler.settings["LOG_FILE"])
-            crawler.signals.connect(_crawls[crawler].close, signal=signals.engine_stopped)
-        return _crawls[crawler]
+        return _contexts.get(crawler) or cls.open(crawler)
+
+    @classmethod
+    def open(cls, crawler: Crawler, clock: Clock | None = None) -> Context:
+        """Open the context of a crawl, by another clock than the machine's if one is given."""
+        try:
+            options = Options.from_settings(crawler.settings)
+            failed = _StateFailure(crawler).deferral
+            state = State(options.state_url, clock.now if clock else None, failed)
+            state.ledger.pace_by(options.pace_by)
+        except (BadSetting, StateError) as error:
+            refuse_to_start(error, log_file=crawler.settings["LOG_FILE"])
+        if not (crawler.settings.get("WALSH_STATE_URL") or closest_scrapy_cfg()):
+            logger.warning(_NO_PROJECT, options.state_url)
+        context = _contexts[crawler] = cls(options, state, clock)
+        crawler.signals.connect(context.close, signal=signals.engine_stopped)
+        return context
+
+    def part(self, key: object, make: Callable[[], T]) -> T:
+        """Return the one part of this crawl with a key, made for the first that asks."""
+        if key not in self._parts:
+            self._parts[key] = make()
+        return cast("T", self._parts[key])
 
     def host(self, url: str) -> str:
         """Return what paces a request to ``url``: host, or registrable domain (decision 5)."""
@@ -68,53 +84,32 @@ class Crawl:
 
     @cached_property
     def intervals(self) -> Mapping[str, float]:
-        """The spacing of each host that was seen to want more than the least, in seconds."""
+        """The spacing, in seconds, of each host that asked for more than the least one."""
         return self.state.ledger.intervals(above=self.options.min_interval)
 
-    @staticmethod
-    def now() -> float:
-        """Return the time of day in epoch seconds, as state and leases count it."""
-        return time.time()
-
-    @staticmethod
-    def ticks() -> float:
-        """Return seconds of a clock that never jumps, for waits within this run."""
-        return time.monotonic()
-
     def close(self) -> None:
-        """Prune the wire log and let go of the state."""
+        """Delete old records of requests, and close the state."""
         try:
-            self.state.wirelog.prune(self.now())
-        except RequestDeferred:
-            logger.debug("the wire log was not pruned: the state cannot be used")
+            self.state.requests.prune(self.clock.now())
+        except StateUnavailable:
+            logger.debug("old records of requests stay: the state cannot be used")
         self.state.close()
 
 
-class _Ending:
-    """Ends a crawl whose state fails: what it does next could not be paced, nor be remembered."""
+class _StateFailure:
+    """Ends a crawl whose state fails: it could neither pace nor remember what it does next."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._is_told = False
 
-    def state_failed(self, error: StateError) -> Exception:
-        """Return what becomes of the request in hand: it is left, uncharged, to a later run."""
+    def deferral(self, error: StateError) -> Exception:
+        """Return the end of the request in hand: a later run makes it, and it did not fail."""
         if not (error.is_passing or self._is_told):
             self._is_told = True
             logger.critical("%s", error)
             end_crawl(self._crawler, "state_failed")
-        return RequestDeferred(Crawl.now(), str(error))
+        return StateUnavailable(Context.of(self._crawler).clock.now(), str(error))
 
 
-def end_crawl(crawler: Crawler, reason: str) -> None:
-    """Let a crawl end before its time; ``scrapy crawl`` then exits with 1."""
-    _endings.append(asyncio.ensure_future(crawler.engine.close_spider_async(reason=reason)))
-
-
-def ended_early() -> bool:
-    """Tell whether something went so wrong in this process that a crawl had to end."""
-    return bool(_endings)
-
-
-_endings: list[asyncio.Future[None]] = []
-_crawls: WeakKeyDictionary[Crawler, Crawl] = WeakKeyDictionary()
+_contexts: WeakKeyDictionary[Crawler, Context] = WeakKeyDictionary()

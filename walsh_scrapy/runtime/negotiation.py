@@ -1,4 +1,4 @@
-"""What is asked of a site without a feed, in which words, and what its answers say (R9)."""
+"""Content negotiation with sites that have no feed (R9): Accept headers, and announced URLs."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from walsh_scrapy.policy.urls import trimmed
 if TYPE_CHECKING:
     from scrapy.http import Headers, Response
 
-#: Where the index of a host is, and what a request for it accepts.
-INDEX_PATH: Final = "/llms.txt"
+#: Where the llms.txt of a host is.
+LLMSTXT_PATH: Final = "/llms.txt"
 _DUMP: Final = "llms-full.txt"
-INDEX: Final = "text/plain, text/markdown"
-#: What a request for a page accepts.
-MARKDOWN: Final = "text/markdown"
-#: Of the addresses that a page announces so many are tried, until one answers as markdown.
+#: The Accept header of a request for an llms.txt, and for a page.
+ACCEPT_LLMSTXT: Final = "text/plain, text/markdown"
+ACCEPT_MARKDOWN: Final = "text/markdown"
+#: How many of the URLs that a page announces are tried, until one answers as markdown.
 MOST_ANNOUNCED: Final = 3
-#: A page that is not to be had, or not as markdown (406), has an llms.txt in its place. 408 and 429
-#: say nothing of the page, and are not among them.
+#: After these the llms.txt is asked for instead of the page: there is no page, or none as markdown
+#: (406). 408 and 429 say nothing about the page.
 ABSENT: Final = [status for status in range(400, 500) if status not in (408, 429)]
 
 
-def is_index(url: str) -> bool:
-    """Tell whether an address is that of an llms.txt.
+def is_llmstxt(url: str) -> bool:
+    """Return True for the URL of an llms.txt.
 
-    The one for a whole host is at its root; one that is declared may be in a folder (llmstxt.org).
+    That of a whole host is at its root; a declared one may be in a folder (llmstxt.org).
     """
-    return urlsplit(url).path.endswith(INDEX_PATH)
+    return urlsplit(url).path.endswith(LLMSTXT_PATH)
 
 
 def is_dump(url: str) -> bool:
-    """Tell whether an address is that of `llms-full.txt`: the pages themselves, never asked for.
+    """Return True for the URL of an `llms-full.txt`: that is content, and never asked for.
 
-    However it is spelled: servers take percent signs, capitals, slashes at the end and parameters
-    for what they stand for, or leave them out.
+    Its spelling does not matter: servers decode percent signs, ignore case, trailing slashes and
+    parameters.
     """
     if _DUMP not in unquote(trimmed(url)).lower():
         return False
@@ -56,7 +56,7 @@ def links_of(response: Response) -> list[str]:
 
 
 def announced_by(response: Response) -> tuple[str, ...]:
-    """Return where else, on its own server, a page says it is to be had as markdown."""
+    """Return the other URLs, on its own server, that a page announces as its markdown."""
     language = (response.headers.get("Content-Language") or b"").decode("latin-1")
     found = markdown_alternates(links_of(response), response.url, language)
     others = (each for each in found if each != response.url and not is_dump(each))

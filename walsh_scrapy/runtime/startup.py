@@ -1,6 +1,7 @@
-"""What a gate needs of the settings around it; below that it refuses to start (decision 22).
+"""Start-up checks: what a gate needs of the settings around it (decision 22).
 
-The add-on sets all of this. A project that takes one gate alone sets it itself.
+The add-on sets all of this. A project that takes one gate alone sets it itself, and a gate that
+lacks it ends the start with one line.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from scrapy.utils.conf import build_component_list
 from scrapy.utils.misc import load_object
 
 from walsh_scrapy.exceptions import refuse_to_start
-from walsh_scrapy.options import BadSetting
+from walsh_scrapy.options import BadSetting, Options
+from walsh_scrapy.runtime.gates import Gate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,13 +21,28 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
+ADDON = "walsh_scrapy.addon.Addon"
 
-def check_floor(crawler: Crawler, check: Callable[[BaseSettings], None]) -> None:
+
+def check_start(crawler: Crawler, check: Callable[[BaseSettings], None]) -> None:
     """End the process with one line if ``check`` raises BadSetting, before anything is sent."""
     try:
         check(crawler.settings)
     except BadSetting as error:
         refuse_to_start(error, log_file=crawler.settings["LOG_FILE"])
+
+
+def check_gates(settings: BaseSettings) -> None:
+    """Raise BadSetting if the add-on is not there, or switched off: nobody is asked without it."""
+    addons = map(load_object, build_component_list(settings["ADDONS"]))
+    has_addon = any(
+        isinstance(each, type) and issubclass(each, load_object(ADDON)) for each in addons
+    )
+    if not has_addon or not Options.from_settings(settings).enabled:
+        raise BadSetting(
+            "the gates are switched off by ADDONS or WALSH_ENABLED, and nobody is asked anything "
+            f'without them; set ADDONS = {{"{ADDON}": 500}}'
+        )
 
 
 class Place(NamedTuple):
@@ -35,15 +52,19 @@ class Place(NamedTuple):
     kind: type
 
 
-def in_force(settings: BaseSettings, *kinds: type) -> list[Place]:
+def in_force(settings: BaseSettings, *kinds: type | Gate) -> list[Place]:
     """Return the places of the downloader middlewares of some kinds that a project has."""
+    classes = tuple(kind.kind if isinstance(kind, Gate) else kind for kind in kinds)
     components = settings.get_component_priority_dict_with_base("DOWNLOADER_MIDDLEWARES")
-    classes = map(load_object, build_component_list(components))
-    return [Place(at, each) for at, each in enumerate(classes) if issubclass(each, kinds)]
+    chain = enumerate(map(load_object, build_component_list(components)))
+    return [Place(at, each) for at, each in chain if issubclass(each, classes)]
 
 
 def require_order(
-    settings: BaseSettings, first: tuple[type, ...], then: tuple[type, ...], remedy: str
+    settings: BaseSettings,
+    first: tuple[type | Gate, ...],
+    then: tuple[type | Gate, ...],
+    remedy: str,
 ) -> None:
     """Raise BadSetting if one of ``then`` stands nearer to the engine than one of ``first``."""
     before, behind = in_force(settings, *first)[-1:], in_force(settings, *then)[:1]

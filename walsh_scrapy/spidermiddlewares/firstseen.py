@@ -1,14 +1,18 @@
-"""R7: what a response gave is written in one transaction, and only new entries go on."""
+"""R7: what a response gave is committed in one transaction, and only new entries go on."""
 
 from __future__ import annotations
 
 import json
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from scrapy import Request
 from scrapy.spidermiddlewares.httperror import HttpError
+from scrapy.utils.asyncgen import as_async_generator
+from scrapy.utils.defer import ensure_awaitable
+from scrapy.utils.spider import iterate_spider_output
 
 from walsh_scrapy.exceptions import (
     AlreadyRead,
@@ -21,11 +25,13 @@ from walsh_scrapy.exceptions import (
 from walsh_scrapy.items import EntryItem, InvalidItem, check
 from walsh_scrapy.metadata.feeds import Feed, NotAFeed
 from walsh_scrapy.policy.moments import rfc3339
-from walsh_scrapy.runtime import meta
-from walsh_scrapy.runtime.context import Crawl
+from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.failures import reason_of
+from walsh_scrapy.runtime.marks import request_of
+from walsh_scrapy.runtime.visit import set_visit, source_of, visit_of
+from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.state.entries import EntryRecord
-from walsh_scrapy.visits.outcome import Visits
+from walsh_scrapy.visits.record import VisitRecorder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -40,7 +46,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-#: What a spider's document says of itself, if the spider does not hand it on.
+#: What a document says of itself if the spider does not hand it on.
 NOTHING_SAID = Feed(title=None, language=None, entries=())
 
 _as_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: json.dumps makes one an item
@@ -51,16 +57,16 @@ class FirstSeenMiddleware:
 
     Entries, validators and the time of the next visit are committed together, before an item goes
     to pipelines and exports: the state is the record, an export a view of it (decisions 17, 18).
-    A source ends once: with the document that a spider does not follow up with another request.
+    A visit ends once: with the document after which a spider makes no other request.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._crawl = Crawl.of(crawler)
-        self._visits = Visits(crawler)
+        self._context = Context.of(crawler)
+        self._recorder = VisitRecorder(crawler)
         self._over: WeakSet[Request] = WeakSet()
         # Under the contract's identity no item leaves that is more than metadata (decision 23).
-        self._closed = self._crawl.options.is_walsh_research
+        self._closed = self._context.options.is_walsh_research
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -68,7 +74,7 @@ class FirstSeenMiddleware:
         return cls(crawler)
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """See to it that no request of a source ends without a word."""
+        """Watch each request of a source, so that none ends without a record."""
         async for item in start:
             yield self._watched(item)
 
@@ -76,8 +82,8 @@ class FirstSeenMiddleware:
         self, response: Response, result: AsyncIterator[Any]
     ) -> AsyncIterator[Any]:
         """Commit what a response gave; hand on requests, and items never seen before."""
-        request = meta.asked_by(response)
-        source = meta.source(request)
+        request = request_of(response)
+        source = source_of(request)
         feed, found, goes_on = NOTHING_SAID, list[EntryItem](), False
         async for item in result:
             if source is not None and isinstance(item, EntryItem):
@@ -85,13 +91,13 @@ class FirstSeenMiddleware:
             elif isinstance(item, Feed):
                 feed = item
             elif isinstance(item, Request):
-                if source is not None and meta.source(item) == source:
+                if request not in self._over and _is_same_visit(request, item):
                     goes_on = True
-                    self._visits.goes_on(source, request, response, item)
+                    self._recorder.goes_on(request, response, item)
                 yield self._watched(item)
             elif not self._closed or _is_valid(item):
                 yield item
-        # What an errback returns comes by here as well, and so does an end in an error.
+        # After an HTTP error this is what the errback gave, and the visit is over.
         if source is not None and not goes_on and request not in self._over:
             for item in self._commit(source, response, feed, found):
                 yield item
@@ -99,33 +105,62 @@ class FirstSeenMiddleware:
     def process_spider_exception(
         self, response: Response, exception: Exception
     ) -> tuple[()] | None:
-        """Record that a response could not be read; what is no feed is no error of the spider."""
-        request = meta.asked_by(response)
-        source = meta.source(request)
-        if source is None or request in self._over:
+        """Record that a response could not be read; NotAFeed is no error of the spider."""
+        request = request_of(response)
+        if source_of(request) is None or request in self._over:
             return None
         self._over.add(request)
-        self._visits.failed(source, request, reason_of(exception, response.url), response)
+        self._recorder.failed(request, reason_of(exception, response.url), response)
         return () if isinstance(exception, NotAFeed) else None
 
     def _watched(self, item: Any) -> Any:  # noqa: ANN401 - requests, and whatever else
-        if isinstance(item, Request) and meta.source(item):
-            item.errback = self._ended
+        if isinstance(item, Request) and source_of(item):
+            item.errback = partial(self._failed, item.errback)
         return item
+
+    async def _failed(
+        self, errback: Callable[[Failure], Any] | None, failure: Failure
+    ) -> AsyncIterator[Any]:
+        """Record what became of a request that brought no page, after the spider's own errback.
+
+        The visit goes on if the spider asks for something instead.
+        """
+        request, goes_on = request_of(failure), False
+        self._over.add(request)
+        try:
+            async for item in self._errback_output(errback, failure):
+                if _is_same_visit(request, item):
+                    goes_on = True
+                    _carry(request, item)
+                if isinstance(item, Request) or not self._closed or _is_valid(item):
+                    yield self._watched(item)
+        finally:
+            if not goes_on:
+                self._end(request, failure.value)
+
+    async def _errback_output(
+        self, errback: Callable[[Failure], Any] | None, failure: Failure
+    ) -> AsyncIterator[Any]:
+        if other := self._alternative(request_of(failure), failure.value):
+            yield other
+        elif errback is not None:
+            output = await ensure_awaitable(iterate_spider_output(errback(failure)))
+            async for item in as_async_generator(output):
+                yield item
 
     def _commit(
         self, source: Source, response: Response, feed: Feed, found: list[EntryItem]
     ) -> list[EntryItem]:
-        now = self._crawl.now()
+        now = self._context.clock.now()
         seen = rfc3339(now)
         valid: dict[str, EntryItem] = {}
         for item in found:
             item.first_seen = seen
             if _is_valid(item):
                 valid.setdefault(item.key, item)  # written twice in one document, it is one entry
-        records = [_record(item, source.url, now) for item in valid.values()]
+        records = [_entry_record(item, source.url, now) for item in valid.values()]
         try:
-            new = self._visits.fetched(source, meta.asked_by(response), response, feed, records)
+            new = self._recorder.fetched(request_of(response), response, feed, records)
         except RequestDeferred as error:  # the state failed
             self._deferred(source, error)
             return []
@@ -133,59 +168,63 @@ class FirstSeenMiddleware:
         self._crawler.stats.inc_value("walsh/entries/new", len(new))
         return [item for key, item in valid.items() if key in new]
 
-    def _ended(self, failure: Failure) -> list[Request]:
-        """Record what became of a request that brought no page, unless there is another to ask."""
-        request, error = meta.asked_by(failure), failure.value
-        source = meta.source(request)
-        if source is None:
-            return []
-        if other := self._instead(request, error):
-            other.meta.update(
-                (name, request.meta[name])
-                for name in (meta.PASSED, meta.ANNOUNCED, meta.MOVE, meta.GONE)
-                if name in request.meta
-            )
-            return [self._watched(other)]
-        self._over.add(request)
+    def _end(self, request: Request, error: BaseException | None) -> None:
+        """Record an end without a page; a request that is deferred is left as due as it was."""
+        source = source_of(request)
         try:
-            self._end(source, request, error)
-        except RequestDeferred as deferred:
-            self._deferred(source, deferred)
-        return []
+            self._record(request, error)
+        except RequestDeferred as deferral:
+            if source is not None:
+                self._deferred(source, deferral)
 
-    def _end(self, source: Source, request: Request, error: BaseException | None) -> None:
-        if isinstance(error, NotModified):
-            self._visits.unchanged(source, request, error.response)
-        elif isinstance(error, AlreadyRead):
-            self._visits.shared(source, request, error)
-        elif isinstance(error, Denied):
-            self._visits.denied(source, request, error)
-        elif isinstance(error, NotDue):
-            self._crawler.stats.inc_value("walsh/sources/not_due")
-            self._crawler.stats.inc_value("walsh/sources/due", -1)
-            self._crawler.stats.min_value("walsh/sources/next_due", error.due_at)
-        elif isinstance(error, RequestDeferred):
-            raise error
-        else:
-            answer = error.response if isinstance(error, HttpError | BadAnswer) else None
-            self._visits.failed(source, request, reason_of(error, request.url), answer)
+    def _record(self, request: Request, error: BaseException | None) -> None:
+        match error:
+            case NotModified():
+                self._recorder.unchanged(request, error.response)
+            case AlreadyRead():
+                self._recorder.shared(request, error)
+            case Denied():
+                self._recorder.denied(request, error)
+            case NotDue():
+                self._crawler.stats.inc_value("walsh/sources/not_due")
+                self._crawler.stats.inc_value("walsh/sources/due", -1)
+                self._crawler.stats.min_value("walsh/sources/next_due", error.due_at)
+            case RequestDeferred():
+                raise error
+            case _:
+                answer = error.response if isinstance(error, HttpError | BadAnswer) else None
+                self._recorder.failed(request, reason_of(error, request.url), answer)
 
-    def _instead(self, request: Request, error: BaseException | None) -> Request | None:
-        """Return what a spider asks for in the place of a page that robots.txt denies."""
-        if not (isinstance(error, Denied) and error.gate == "robots"):
+    def _alternative(self, request: Request, error: BaseException | None) -> Request | None:
+        """Return what the spider asks for instead of a page that robots.txt denies."""
+        spider = self._crawler.spider
+        is_denied = isinstance(error, Denied) and error.gate == "robots"
+        if not is_denied or not isinstance(spider, DeclaringSpider):
             return None
-        instead: Callable[[Request], Request | None] | None
-        instead = getattr(self._crawler.spider, "instead_of", None)
-        return instead(request) if instead else None
+        return spider.alternative_to(request)
 
     def _deferred(self, source: Source, error: RequestDeferred) -> None:
-        """Leave a source as due as it was: the next run goes on with it (decision 7)."""
-        logger.info("%s is left to a later run: %s", source.url, error)
+        """Leave a source as due as it was: a later run asks for it (decision 7)."""
+        logger.info("%s is deferred to a later run: %s", source.url, error)
         self._crawler.stats.inc_value("walsh/sources/deferred")
         self._crawler.stats.min_value("walsh/sources/deferred_until", error.until)
 
 
-def _record(item: EntryItem, source_url: str, now: float) -> EntryRecord:
+def _is_same_visit(request: Request, following: object) -> bool:
+    if not isinstance(following, Request):
+        return False
+    source = source_of(request)
+    return source is not None and source_of(following) == source
+
+
+def _carry(request: Request, following: Request) -> None:
+    """Give the next request of a visit what the visit has learned."""
+    visit, next_visit = visit_of(request), visit_of(following)
+    if visit and next_visit:
+        set_visit(following, visit.carried_to(next_visit))
+
+
+def _entry_record(item: EntryItem, source_url: str, now: float) -> EntryRecord:
     return EntryRecord(
         key=item.key,
         full_key=item.full_key,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from walsh_scrapy.scheduler import scheduler_of
+from walsh_scrapy.politeness.hostqueues import HostQueues
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 class RoomMiddleware:
     """Holds the next start request back while enough others could go out.
 
-    Scrapy takes all that a spider starts with at once, and answers nothing meanwhile: with a
+    Scrapy takes all start requests of a spider at once, and handles no response meanwhile: with a
     hundred thousand sources that is hundreds of megabytes, and an exchange that seems to last for
     seconds.
     """
 
     def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
+        self._queues = HostQueues.of(crawler)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -30,8 +30,7 @@ class RoomMiddleware:
         return cls(crawler)
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Hand on what the spider starts with, one by one."""
+        """Hand on the start requests one by one."""
         async for item in start:
-            if scheduler := scheduler_of(self._crawler):
-                await scheduler.room()
+            await self._queues.room()
             yield item

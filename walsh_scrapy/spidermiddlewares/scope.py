@@ -1,4 +1,4 @@
-"""R6: a crawl asks for its declared targets, and follows no link."""
+"""R6: a crawl asks for its declared targets and follows no links."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from scrapy import Request
 
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.runtime import meta
-from walsh_scrapy.runtime.context import Crawl
+from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.runtime.marks import rank_of, request_of
 from walsh_scrapy.runtime.negotiation import announced_by, is_dump
+from walsh_scrapy.runtime.visit import set_visit, source_of, visit_of
 from walsh_scrapy.sources import declared_urls
+from walsh_scrapy.spider import DeclaringSpider
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -31,15 +33,15 @@ logger = logging.getLogger(__name__)
 class ScopeMiddleware:
     """Drops every request that is not for a URL its spider's sources declare (decision 16).
 
-    Between spider and engine it drops them with a line; as a gate before the wire it denies what
-    came past the spider, by ``engine.crawl`` or ``engine.download_async``. A bot of another
-    identity may follow links, with ``WALSH_SCOPE = "any"`` (decision 24).
+    Between spider and engine it drops them with a log line. As a gate before the wire it denies
+    requests that did not come from the spider (``engine.crawl``, ``engine.download_async``). A bot
+    of another identity may follow links, with ``WALSH_SCOPE = "any"`` (decision 24).
     """
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._crawl = Crawl.of(crawler)
-        self._declared_only = self._crawl.options.scope == "declared"
+        self._context = Context.of(crawler)
+        self._declared_only = self._context.options.scope == "declared"
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -47,11 +49,13 @@ class ScopeMiddleware:
         return cls(crawler)
 
     async def process_request(self, request: Request) -> None:
-        """Deny what nobody declared; a redirect of a declared target is part of it."""
-        if meta.rank(request) is Rank.TARGET and not self._is_declared(request):
+        """Deny what is not declared; a redirect of a declared target is part of it."""
+        if rank_of(request) is Rank.TARGET and not self._is_declared(request):
             raise self._denied(f"{request.url} is no declared target (R6)")
         if self._declared_only and is_dump(request.url):
-            raise self._denied(f"{request.url} is the pages themselves, and no index (R6, R9)")
+            raise self._denied(
+                f"{request.url} is the pages themselves, and no list of them (R6, R9)"
+            )
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Let declared targets in."""
@@ -62,37 +66,39 @@ class ScopeMiddleware:
     async def process_spider_output(
         self, response: Response, result: AsyncIterator[Any]
     ) -> AsyncIterator[Any]:
-        """Let items out, and of requests those that stay within what was declared."""
+        """Let items out, and the requests that are declared."""
         async for item in result:
-            if isinstance(item, Request) and meta.source(item):
-                item.meta[meta.ANNOUNCED] = _announced(response)
+            if isinstance(item, Request) and (visit := visit_of(item)) and visit.source:
+                set_visit(item, replace(visit, announced=_announced(response)))
             if not isinstance(item, Request) or self._lets_pass(item):
                 yield item
 
     @cached_property
     def _declared(self) -> frozenset[str]:
-        sources = getattr(self._crawler.spider, "sources", ())
-        if not sources and not self._crawl.options.is_walsh_research:
+        spider = self._crawler.spider
+        sources = spider.sources if isinstance(spider, DeclaringSpider) else ()
+        if not sources and not self._context.options.is_walsh_research:
             logger.warning(
-                "%s has no declared sources, so it may ask for nothing (R6); "
-                'a bot of its own identity that follows links sets WALSH_SCOPE = "any"',
-                self._crawler.spider,
+                "%s declares no sources, so it may ask for nothing (R6); "
+                'a bot with its own identity that follows links sets WALSH_SCOPE = "any"',
+                spider,
             )
         return frozenset(url for source in sources for url in declared_urls(source))
 
     def _is_declared(self, request: Request) -> bool:
         if not self._declared_only:
             return True
+        visit = visit_of(request)
         first = (request.meta.get("redirect_urls") or [request.url])[0]
         return request.method == "GET" and (
             first in self._declared
-            or first in meta.announced(request)
-            or self._is_where_it_moved(first, meta.source(request))
+            or first in (visit.announced if visit else ())
+            or self._is_where_it_moved(first, source_of(request))
         )
 
     def _is_where_it_moved(self, url: str, source: Source | None) -> bool:
-        """Tell whether the state knows that a declared source is at this address now."""
-        record = self._crawl.state.sources.find(source.url) if source else None
+        """Return True if the state knows that a declared source moved to this URL."""
+        record = self._context.state.sources.find(source.url) if source else None
         if source is None or record is None or source.url not in self._declared:
             return False
         return url in declared_urls(replace(source, url=record.address))
@@ -104,18 +110,17 @@ class ScopeMiddleware:
     def _lets_pass(self, request: Request) -> bool:
         if self._is_declared(request):
             return True
-        logger.warning("%s is no declared target, so it is not asked for (R6)", request)
+        logger.warning("%s is no declared target and is dropped (R6)", request)
         self._crawler.stats.inc_value("walsh/scope/dropped")
         return False
 
 
 def _announced(response: Response) -> tuple[str, ...]:
-    """Return where a source's page says it is to be had as markdown: that is declared with it.
+    """Return the URLs that a source's page announces as its markdown: they are declared with it.
 
-    What an announced document announces in its turn is not.
+    What an announced document announces in turn is not declared.
     """
-    request = meta.asked_by(response)
-    source = meta.source(request)
-    if source is None or source.kind != "llms":
+    visit = visit_of(request_of(response))
+    if visit is None or visit.source is None or visit.source.kind != "llms":
         return ()
-    return meta.announced(request) or announced_by(response)
+    return visit.announced or announced_by(response)

@@ -8,11 +8,11 @@ from walsh_scrapy.state.database import Database, exists
 from walsh_scrapy.state.documents import DocumentStore
 from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.entries import EntryStore
-from walsh_scrapy.state.hosts import Ledger
 from walsh_scrapy.state.indexes import IndexStore
+from walsh_scrapy.state.ledger import Ledger
+from walsh_scrapy.state.requests import RequestStore
 from walsh_scrapy.state.robots import RobotsStore
 from walsh_scrapy.state.sources import SourceStore
-from walsh_scrapy.state.wirelog import WireLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ class State:
         self.sources = SourceStore(self._database)
         self.indexes = IndexStore(self._database)
         self.entries = EntryStore(self._database)
-        self.wirelog = WireLog(self._database)
+        self.requests = RequestStore(self._database)
 
     @classmethod
     def existing(cls, url: str) -> State | None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from scrapy import Spider
 
-    from walsh_scrapy.runtime.context import Crawl
+    from walsh_scrapy.runtime.context import Context
 
 
 class Question(ScrapyCommand):
@@ -50,18 +50,18 @@ class Question(ScrapyCommand):
                 command = " ".join(self.example.split()[:2])
                 wrong_call(f"there is no option {word}; see {command} --help")
 
-    def opened(self) -> Crawl:
+    def opened(self) -> Context:
         """Return what the gates know, or end with one line and 2 if the settings forbid it."""
         from walsh_scrapy.options import BadSetting, Options
-        from walsh_scrapy.runtime.context import Crawl
-        from walsh_scrapy.spider import check_gates
+        from walsh_scrapy.runtime.context import Context
+        from walsh_scrapy.runtime.startup import check_gates
         from walsh_scrapy.state import State, StateError
 
         settings = self.settings or Settings()
         try:
             check_gates(settings)
             options = Options.from_settings(settings)
-            return Crawl(options, State(options.state_url))
+            return Context(options, State(options.state_url))
         except (BadSetting, StateError) as error:
             wrong_call(str(error))
 

@@ -1,32 +1,24 @@
-"""What the answers that a visit only passes by ask of whoever comes again (R8, decision 20).
+"""Freshness lifetimes of the responses of a visit, the intermediate ones too (R8, decision 20).
 
-Redirects, and a page that is left for another document: their requests lead to the next one, and
-what they asked for goes with it.
+A redirect, or a page that is left for another document, leads to the next request. Its lifetime
+counts for the next visit as well.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from walsh_scrapy.policy.freshness import Freshness
-from walsh_scrapy.runtime import meta
+from walsh_scrapy.runtime.visit import Lifetime
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from scrapy import Request
     from scrapy.http import Response
 
-
-class Passed(NamedTuple):
-    """An address, and until when its answer asks not to be asked for again, in epoch seconds."""
-
-    url: str
-    until: float
+    from walsh_scrapy.runtime.visit import Visit
 
 
 def freshness_of(response: Response) -> Freshness:
-    """Read the headers of a response that say how long it will do."""
+    """Return the headers of a response that say how long it is fresh."""
 
     def header(name: str) -> str | None:
         value = response.headers.get(name)
@@ -41,27 +33,20 @@ def freshness_of(response: Response) -> Freshness:
     )
 
 
-def passed_by(request: Request) -> Sequence[Passed]:
-    """Return the answers that led to a request, in their order."""
-    found: Sequence[Passed] = request.meta.get(meta.PASSED, ())
-    return found
+def lifetime_of(response: Response, now: float) -> Lifetime:
+    """Return until when a response is fresh; ``now`` is in epoch seconds."""
+    return Lifetime(response.url, now + freshness_of(response).lifetime(now))
 
 
-def go_on(following: Request, request: Request, response: Response, now: float) -> None:
-    """Note on the next request of a visit what the response that led to it asks for."""
-    until = now + freshness_of(response).lifetime(now)
-    following.meta[meta.PASSED] = (*passed_by(request), Passed(response.url, until))
+def fresh_until(visit: Visit, answer: Response | None, home: str, now: float) -> float:
+    """Return until when the next visit has to wait for the lifetimes of this one, in epoch seconds.
 
-
-def asked_until(request: Request, answer: Response | None, home: str, now: float) -> float:
-    """Return until when the answers of a visit ask to be left alone, in epoch seconds.
-
-    Each asks so for its own address; the hops before ``home``, where the next visit begins, are not
-    asked again, whenever that is.
+    A lifetime is about its own URL. The next visit begins at ``home`` and does not ask for the hops
+    before that, so these do not count.
     """
-    passed = list(passed_by(request))
+    lifetimes = list(visit.lifetimes)
     if answer is not None:
-        passed.append(Passed(answer.url, now + freshness_of(answer).lifetime(now)))
-    places = [each.url for each in passed]
-    start = places.index(home) if home in places else 0
-    return max((each.until for each in passed[start:]), default=now)
+        lifetimes.append(lifetime_of(answer, now))
+    urls = [each.url for each in lifetimes]
+    start = urls.index(home) if home in urls else 0
+    return max((each.until for each in lifetimes[start:]), default=now)

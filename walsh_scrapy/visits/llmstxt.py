@@ -1,4 +1,4 @@
-"""What came of the llms.txt of a host, for all sources that go by it (R9; decisions 17, 20)."""
+"""What came of a host's llms.txt, for all sources that share it (R9; decisions 17 and 20)."""
 
 from __future__ import annotations
 
@@ -6,42 +6,43 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from walsh_scrapy.policy.freshness import LastVisit, due
-from walsh_scrapy.runtime import meta
+from walsh_scrapy.runtime.visit import visit_of
 from walsh_scrapy.state.indexes import IndexRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
-from walsh_scrapy.visits.lifetimes import freshness_of, passed_by
+from walsh_scrapy.visits.lifetimes import freshness_of
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
 
-    from walsh_scrapy.runtime.context import Crawl
+    from walsh_scrapy.runtime.context import Context
+    from walsh_scrapy.runtime.marks import Validators
 
 Record = TypeVar("Record", SourceRecord, IndexRecord)
 
 
-def index_after(
-    crawl: Crawl, request: Request, answer: Response | None, trouble: str = ""
+def llmstxt_after(
+    context: Context, request: Request, answer: Response | None, trouble: str = ""
 ) -> IndexRecord | None:
-    """Return the line of the llms.txt that a request was for, if it was for one.
+    """Return the new record of the llms.txt that a request was for; None if it was for none.
 
-    It is due by its own answers, and at most as often as sources are.
+    An llms.txt is due by the freshness of its own responses, and at most as often as sources are.
     """
-    url = meta.index(request)
-    if url is None:
+    visit = visit_of(request)
+    if visit is None or visit.llmstxt is None:
         return None
-    now, hops = crawl.now(), request.meta.get("redirect_urls", ())
-    asked = [each.until - now for each in passed_by(request) if each.url in hops]
+    now, hops = context.clock.now(), request.meta.get("redirect_urls", ())
+    asked = [each.until - now for each in visit.lifetimes if each.url in hops]
     if answer is not None:
         asked.append(freshness_of(answer).lifetime(now))
-    visit = LastVisit(now, asked=max(asked, default=0.0))
-    due_at = due(visit, crawl.options.min_revisit, now).at
-    known = crawl.state.indexes.find(url) or IndexRecord(url=url)
+    last = LastVisit(now, asked=max(asked, default=0.0))
+    due_at = due(last, context.options.min_revisit, now).at
+    known = context.state.indexes.find(visit.llmstxt) or IndexRecord(url=visit.llmstxt)
     return replace(known, asked_at=now, due_at=due_at, trouble=trouble)
 
 
-def vouched(record: Record, given: meta.Validators | None) -> Record:
-    """Return a line with validators, or none, in the place of those it had."""
+def with_validators(record: Record, given: Validators | None) -> Record:
+    """Return a record with the validators of a response, or with none."""
     return replace(
         record,
         validator_url=given.url if given else None,
@@ -50,8 +51,8 @@ def vouched(record: Record, given: meta.Validators | None) -> Record:
     )
 
 
-def renewed(record: Record, given: meta.Validators) -> Record:
-    """Return a line with the validators of a 304, as far as it had any."""
+def with_renewed_validators(record: Record, given: Validators) -> Record:
+    """Return a record with the validators of a 304; those that it leaves out stay."""
     return replace(
         record,
         etag=given.etag or record.etag,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from walsh_scrapy.runtime.negotiation import is_index
+from walsh_scrapy.runtime.negotiation import is_llmstxt
 from walsh_scrapy.sources import Source, declared_urls, target_url
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def findings_for(urls: Iterable[str]) -> tuple[Finding, ...]:
 
 def _unknown(url: str, indexes: dict[str, Document]) -> Finding:
     *_, address = declared_urls(Source(url, "llms"))
-    is_itself = is_index(url)
+    is_itself = is_llmstxt(url)
     if is_itself:
         address = url
     index = indexes.setdefault(address, Document(address, "llms.txt"))

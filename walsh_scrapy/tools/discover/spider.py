@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from scrapy import Request, Spider
+from scrapy import Request
 
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
 from walsh_scrapy.metadata.linkheader import feed_alternates
 from walsh_scrapy.metadata.llms import parse_llms
 from walsh_scrapy.metadata.mediatypes import is_html, is_markdown, may_be_feed, may_be_llms
-from walsh_scrapy.runtime import meta
 from walsh_scrapy.runtime.failures import reason_of
+from walsh_scrapy.runtime.marks import request_of
 from walsh_scrapy.runtime.negotiation import (
     ABSENT,
-    INDEX,
-    MARKDOWN,
+    ACCEPT_LLMSTXT,
+    ACCEPT_MARKDOWN,
     announced_by,
     content_type_of,
     links_of,
 )
+from walsh_scrapy.runtime.visit import Visit, set_visit, visit_of
 from walsh_scrapy.sources import Source
+from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.tools.discover.candidates import Document, Finding, Form
 from walsh_scrapy.tools.mayfetch.spider import NO_OUTPUT
 
@@ -40,7 +42,7 @@ NOT_ACCEPTABLE: Final = 406
 MOST_FEEDS: Final = 3
 
 
-class DiscoverySpider(Spider):
+class DiscoverySpider(DeclaringSpider):
     """Asks for each page as markdown, for what its headers call that, and for its llms.txt.
 
     The URLs stand where a crawl has its declared targets. No request is made for a source, so
@@ -64,7 +66,7 @@ class DiscoverySpider(Spider):
                     yield request
             else:
                 finding.page.ask()
-                yield self._page(finding, MARKDOWN)
+                yield self._page(finding, ACCEPT_MARKDOWN)
 
     def page_came(
         self, response: Response, finding: Finding, document: Document
@@ -73,7 +75,7 @@ class DiscoverySpider(Spider):
         finding.feeds = (
             finding.feeds or feed_alternates(links_of(response), response.url)[:MOST_FEEDS]
         )
-        if response.status == NOT_ACCEPTABLE and _accepts(response) == MARKDOWN:
+        if response.status == NOT_ACCEPTABLE and _accepts(response) == ACCEPT_MARKDOWN:
             yield self._page(finding, FEEDS)
             return
         _read(response, document)
@@ -92,7 +94,7 @@ class DiscoverySpider(Spider):
 
     def failed(self, failure: Failure) -> list[Request]:
         """Keep why nothing came; what robots.txt says of a page says nothing of the llms.txt."""
-        request, error = meta.asked_by(failure), failure.value
+        request, error = request_of(failure), failure.value
         finding, document = request.cb_kwargs["finding"], request.cb_kwargs["document"]
         if not isinstance(error, Denied):
             later = isinstance(error, RequestDeferred)
@@ -118,14 +120,17 @@ class DiscoverySpider(Spider):
         document = next((each for each in finding.announced if not each.asked), None)
         if document is not None:
             document.ask()
-            request = self._request(self.links_came, finding, document, MARKDOWN, is_markdown)
             # Declared with its page, as in a crawl: the scope gate's own reading of those headers.
-            request.meta[meta.ANNOUNCED] = (document.url,)
-            yield request
+            announced = (document.url,)
+            yield self._request(
+                self.links_came, finding, document, ACCEPT_MARKDOWN, is_markdown, announced
+            )
 
     def _index(self, finding: Finding) -> Iterator[Request]:
         if finding.index.ask():
-            yield self._request(self.links_came, finding, finding.index, INDEX, may_be_llms)
+            yield self._request(
+                self.links_came, finding, finding.index, ACCEPT_LLMSTXT, may_be_llms
+            )
 
     def _request(
         self,
@@ -134,16 +139,19 @@ class DiscoverySpider(Spider):
         document: Document,
         accept: str,
         readable: Callable[[str], bool],
+        announced: tuple[str, ...] = (),
     ) -> Request:
-        return Request(
+        request = Request(
             document.url,
             callback=callback,
             errback=self.failed,
             headers={"Accept": accept},
             cb_kwargs={"finding": finding, "document": document},
-            meta={meta.READABLE: readable, "handle_httpstatus_list": ABSENT},
+            meta={"handle_httpstatus_list": ABSENT},
             dont_filter=True,
         )
+        set_visit(request, Visit(None, readable, announced=announced))
+        return request
 
 
 def _may_be_read(content_type: str) -> bool:
@@ -156,7 +164,8 @@ def _read(response: Response, document: Document) -> None:
     if response.status in ABSENT:
         document.end(f"answered {response.status}")
         return
-    if meta.UNWANTED in response.meta:
+    visit = visit_of(request_of(response))
+    if visit and visit.unread is not None:
         document.end(f"answered as {content_type[:80]}; its body was left alone")
         return
     is_links = document.role != "page" or is_markdown(content_type)
@@ -173,4 +182,4 @@ def _read(response: Response, document: Document) -> None:
 
 
 def _accepts(response: Response) -> str:
-    return (meta.asked_by(response).headers.get("Accept") or b"").decode("latin-1")
+    return (request_of(response).headers.get("Accept") or b"").decode("latin-1")

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 from walsh_scrapy.policy.durations import format_moment, format_seconds
 from walsh_scrapy.policy.pacing import spacing
 from walsh_scrapy.policy.robots.availability import RobotsCopy
+from walsh_scrapy.policy.robots.copies import RobotsFile
 from walsh_scrapy.policy.urls import origin_of
-from walsh_scrapy.politeness.blocklist import OperatorList
-from walsh_scrapy.politeness.robotscache import RobotsFile, RobotsFiles
+from walsh_scrapy.politeness.blocklist import BlocklistCache
+from walsh_scrapy.politeness.robots import RobotsCache
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from walsh_scrapy.runtime.context import Crawl
+    from walsh_scrapy.runtime.context import Context
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,25 +79,27 @@ class Answer:
 class Explainer:
     """Answers from the state alone; ``robots`` is a file to try in the place of every host's."""
 
-    def __init__(self, crawl: Crawl, robots: bytes | None = None, *, asked: bool = False) -> None:
-        self._crawl = crawl
-        self._list = OperatorList(crawl)
-        self._files = RobotsFiles(crawl)
+    def __init__(
+        self, context: Context, robots: bytes | None = None, *, asked: bool = False
+    ) -> None:
+        self._context = context
+        self._list = BlocklistCache(context)
+        self._files = RobotsCache(context)
         self._robots = robots
         # Where the list was asked for just now, a crawl would go on with the last one as well.
         self._must_ask = self._list.is_due and robots is None and not asked
 
     def explain(self, url: str) -> Answer:
         """Return what each gate says of ``url`` now."""
-        now = self._crawl.now()
+        now = self._context.clock.now()
         origin = origin_of(url)
         file = self._file(origin, now)
         robots = None if file is None else _robots_answer(file, origin, url, now, self._robots)
         allowed, gate, why = self._decide(url, origin, file)
-        host = self._crawl.host(url)
-        times = self._crawl.state.ledger.find(host).times
+        host = self._context.host(url)
+        times = self._context.state.ledger.find(host).times
         asked = file.interval(now) if file else 0.0
-        interval = spacing(max(self._crawl.options.min_interval, times.interval), asked)
+        interval = spacing(max(self._context.options.min_interval, times.interval), asked)
         opens_in = file.closed_for(now) if file else 0.0
         return Answer(
             url=url,
@@ -113,8 +116,10 @@ class Explainer:
 
     def _file(self, origin: str, now: float) -> RobotsFile | None:
         if self._robots is None:
-            return self._files.at_hand(origin)
-        return self._files.read(origin, RobotsCopy(now, 200, self._robots), now)
+            return self._files.find(origin)
+        options = self._context.options
+        copy = RobotsCopy(now, 200, self._robots)
+        return RobotsFile.read(copy, options.ua_token, options.robots_unreachable, now)
 
     def _decide(
         self, url: str, origin: str, file: RobotsFile | None
@@ -131,7 +136,7 @@ class Explainer:
         return verdict.allowed, None if verdict.allowed else "robots", file.why(verdict)
 
     def _blocklist(self, url: str) -> str:
-        if not self._crawl.options.blocklist_url:
+        if not self._context.options.blocklist_url:
             return "this bot has none"
         if entry := self._list.blocks(url):
             return f"{entry.domain} opted out on {entry.added or 'an unknown day'}: {entry.reason}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from scrapy import Request, Spider
+from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
 
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.urls import wire_url
-from walsh_scrapy.runtime import meta
+from walsh_scrapy.runtime.marks import rank_of
 from walsh_scrapy.sources import Source
+from walsh_scrapy.spider import DeclaringSpider
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -27,11 +28,11 @@ class AskedMiddleware:
 
     async def process_request(self, request: Request) -> None:
         """Let only through what the gates themselves have to read."""
-        if meta.rank(request) is Rank.TARGET:
+        if rank_of(request) is Rank.TARGET:
             raise IgnoreRequest("asked, not fetched")
 
 
-class AskingSpider(Spider):
+class AskingSpider(DeclaringSpider):
     """Sends URLs to the gates; what they read for it is in the state afterwards.
 
     The URLs stand where a crawl has its declared targets, but nothing of them is fetched.

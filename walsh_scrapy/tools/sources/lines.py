@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.state import State
-    from walsh_scrapy.state.hosts import Standing
+    from walsh_scrapy.state.ledger import HostSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class SourceLine:
     due: NextVisit
     entries: int
     host: str
-    resting: Standing | None = field(default=None, repr=False)  #: of the host, if it must wait
+    resting: HostSnapshot | None = field(default=None, repr=False)  #: of the host, if it must wait
 
     @property
     def kind(self) -> str:
@@ -57,7 +57,7 @@ class SourceLine:
         if self.resting is None:
             return None
         times, now = self.resting.times, self.resting.now
-        until = now + self.resting.rest
+        until = now + self.resting.wait
         if times.lease_until > now:
             return "lease", until
         return ("hold" if times.hold_until >= until else "spacing"), until
@@ -121,7 +121,7 @@ def overview(
     """Join what is declared with what the state knows; without a state every source is new."""
     known = Known(state.sources.all() if state else ())
     counts = state.sources.entry_counts() if state else {}
-    resting = state.ledger.resting() if state else {}
+    resting = state.ledger.waiting() if state else {}
 
     def line(source: Source | None, found: SourceRecord) -> SourceLine:
         record = found.spelled(source.url) if source else found

@@ -1,4 +1,7 @@
-"""Every request that went out: when, where to, what the gates said, what came back."""
+"""The record of requests: when, where to, what the gates answered, what came back.
+
+A site owner's question is answered from it, for 30 days.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,10 @@ _INSERT: Final = Statement(insert(requests))
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class RequestRecord:
     """One request and its end; a status of None means that ``error`` came instead."""
 
-    sent_at: float
+    sent_at: float  #: epoch seconds
     host: str
     url: str
     gates: str
@@ -33,18 +36,18 @@ class Exchange:
     error: str = ""
 
 
-def note(connection: Connection, exchange: Exchange) -> None:
-    """Write one exchange into the log, so that a site owner's question can be answered."""
-    _INSERT.run(connection, row_of(exchange))
+def write_request(connection: Connection, record: RequestRecord) -> None:
+    """Write one request within a transaction of the ledger."""
+    _INSERT.run(connection, row_of(record))
 
 
-class WireLog:
-    """The log as a whole."""
+class RequestStore:
+    """The record as a whole. Raises what ``State`` was told to raise when the database fails."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def prune(self, now: float) -> None:
-        """Forget what is older than 30 days."""
+        """Delete what is older than 30 days; ``now`` is in epoch seconds."""
         with self._database.write() as connection:
             connection.execute(delete(requests).where(requests.c.sent_at < now - KEEP_SECONDS))

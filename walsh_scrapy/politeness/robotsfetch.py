@@ -1,4 +1,4 @@
-"""How a robots.txt is asked for, and what its answer means to the host (R2, decision 12)."""
+"""How a robots.txt is fetched, redirects included, and what its answer means (decision 12)."""
 
 from __future__ import annotations
 
@@ -8,41 +8,35 @@ from typing import TYPE_CHECKING
 from scrapy import Request
 
 from walsh_scrapy.exceptions import Denied, RequestDeferred
-from walsh_scrapy.policy.pacing import LOOK_AGAIN
 from walsh_scrapy.policy.references import followed
 from walsh_scrapy.policy.robots.availability import Meaning, meaning_of
-from walsh_scrapy.runtime import meta
-from walsh_scrapy.runtime.context import Crawl
-from walsh_scrapy.scheduler import scheduler_of
+from walsh_scrapy.politeness.hostqueues import HostQueues
+from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.runtime.marks import request_of
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
-    from walsh_scrapy.politeness.prerequisites import Flow
-    from walsh_scrapy.politeness.robotscache import RobotsFiles
+    from walsh_scrapy.politeness.prerequisites import Steps
+    from walsh_scrapy.politeness.robots import RobotsCache
 
 logger = logging.getLogger(__name__)
 
 
-class RobotsFlow:
-    """Reads one robots.txt after the other, and settles what each means."""
+class RobotsFetch:
+    """Asks for a robots.txt, and gives the cache what came of it."""
 
-    def __init__(self, crawler: Crawler, files: RobotsFiles) -> None:
-        self._crawler = crawler
-        self._crawl = Crawl.of(crawler)
-        self._files = files
-        self._put_off: dict[str, tuple[RequestDeferred, float]] = {}
+    def __init__(self, crawler: Crawler, cache: RobotsCache) -> None:
+        self._stats = crawler.stats
+        self._context = Context.of(crawler)
+        self._queues = HostQueues.of(crawler)
+        self._cache = cache
 
-    def put_off(self, origin: str) -> RequestDeferred | None:
-        """Return why an origin's file cannot be read yet, if so (decision 7).
+    def steps(self, origin: str, url: str) -> Steps:
+        """Yield the requests for an origin's file at ``url``, and settle what their answers mean.
 
-        A run may last longer than what it did not wait for.
+        See ``prerequisites`` for how they are made.
         """
-        error, until = self._put_off.get(origin, (None, 0.0))
-        return error if self._crawl.now() < until else None
-
-    def read(self, origin: str, url: str) -> Flow:
-        """Ask for a robots.txt, wherever it redirects to, and settle what that means."""
         hops: tuple[str, ...] = ()
         while True:
             answer = yield _request(url, hops)
@@ -57,40 +51,31 @@ class RobotsFlow:
             if target is None:
                 meaning = "unavailable"
                 break
-            url, hops = target, (*hops, meta.asked_by(answer).url)
+            url, hops = target, (*hops, request_of(answer).url)
         self._settle(origin, answer.status, meaning, answer.body)
 
     def _failed(self, origin: str, error: BaseException) -> None:
         if isinstance(error, RequestDeferred):
-            self._leave(origin, error)
+            self._cache.defer(origin, error)
         elif isinstance(error, Denied):  # a redirect led to where we may not ask
             logger.info("%s/robots.txt redirects to where it cannot be read: %s", origin, error)
             self._settle(origin, None, "unavailable", b"")
         else:
             self._settle(origin, None, "unreachable", b"")
 
-    def _leave(self, origin: str, error: RequestDeferred) -> None:
-        # A state that failed names no later moment, and is not asked again at once either.
-        self._put_off[origin] = error, max(error.until, self._crawl.now() + LOOK_AGAIN)
-
     def _settle(self, origin: str, status: int | None, meaning: Meaning, body: bytes) -> None:
         """Let the host's targets go on by what came, at the spacing that it asks for."""
-        self._crawler.stats.inc_value(f"walsh/robots/{meaning}")
+        self._stats.inc_value(f"walsh/robots/{meaning}")
         try:
-            file = self._files.settle(origin, status, meaning, body)
+            file = self._cache.settle(origin, status, meaning, body)
         except RequestDeferred as error:  # the state failed
-            self._leave(origin, error)
+            self._cache.defer(origin, error)
             return
-        now = self._crawl.now()
-        interval = file.interval(now)
-        if interval > self._crawl.options.min_interval:
-            self._widen(self._crawl.host(origin), interval)
-
-    def _widen(self, host: str, interval: float) -> None:
-        ledger = self._crawl.state.ledger
-        standing = ledger.change(host, lambda times, _now: times.widened(interval))
-        if scheduler := scheduler_of(self._crawler):
-            scheduler.wait(host, standing.rest, standing.times.interval)
+        interval = file.interval(self._context.clock.now())
+        if interval > self._context.options.min_interval:
+            host = self._context.host(origin)
+            snapshot = self._context.state.ledger.widen(host, interval)
+            self._queues.delay(host, snapshot.wait, snapshot.times.interval)
 
 
 def _request(url: str, hops: tuple[str, ...]) -> Request:

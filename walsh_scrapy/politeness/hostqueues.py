@@ -1,0 +1,70 @@
+"""The host queues of one crawl: which of the two a request waits in is decided here alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from walsh_scrapy.politeness.gatequeue import GateQueue
+from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
+from walsh_scrapy.runtime.context import Context
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+    from walsh_scrapy.policy.frontier import Rank
+    from walsh_scrapy.politeness.hostqueue import Wait
+
+
+class HostQueues:
+    """One for each crawl: the queue in the gates, and our scheduler's if the crawl has that."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._in_gates = GateQueue(crawler)
+        self._scheduler: SchedulerQueue | None = None
+        self._crawler = crawler
+
+    @classmethod
+    def of(cls, crawler: Crawler) -> HostQueues:
+        """Return the queues of a crawl."""
+        return Context.of(crawler).part(cls, lambda: cls(crawler))
+
+    def open_scheduler(self, *, keeps_deferred: bool) -> SchedulerQueue:
+        """Return the queue for our scheduler, which says by this that the crawl has one."""
+        self._scheduler = SchedulerQueue(self._crawler, keeps_deferred=keeps_deferred)
+        return self._scheduler
+
+    @property
+    def waiting(self) -> int | None:
+        """How many requests wait for their hosts; None where our scheduler is not used."""
+        return None if self._scheduler is None else len(self._scheduler)
+
+    async def wait(self, request: Request, wait: Wait) -> Request | None:
+        """Return None when a request may go on, or what goes back; see ``HostQueue.wait``."""
+        return await (self.returns_to(request) or self._in_gates).wait(request, wait)
+
+    def returns_to(self, request: Request) -> SchedulerQueue | None:
+        """Return our scheduler's queue if a request came from there, and may go back to wait."""
+        if self._scheduler is not None and self._scheduler.has_handed_out(request):
+            return self._scheduler
+        return None
+
+    async def room(self) -> None:
+        """Wait until one more start request of a spider is of use."""
+        if self._scheduler is not None:
+            await self._scheduler.room()
+
+    def delay(self, host: str, seconds: float, interval: float) -> None:
+        """Ask a host for nothing for ``seconds``; ``interval`` is its spacing."""
+        if self._scheduler is not None:
+            self._scheduler.delay(host, seconds, interval)
+
+    def restrict(self, rank: Rank, host: str | None) -> None:
+        """Hand out nothing above ``rank``, of one host or (None) of all, until told otherwise."""
+        if self._scheduler is not None:
+            self._scheduler.restrict(rank, host)
+
+    def defer(self, request: Request) -> None:
+        """Keep a deferred request for the next start of the job, if the crawl is one."""
+        if self._scheduler is not None:
+            self._scheduler.defer(request)

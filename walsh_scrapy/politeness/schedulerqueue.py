@@ -1,0 +1,163 @@
+"""The host queue of our scheduler: waiting requests by host, handed out as hosts become ready."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from scrapy.utils.asyncio import CallLaterResult, call_later
+
+from walsh_scrapy.policy.frontier import Frontier, Rank
+from walsh_scrapy.politeness.hostqueue import HostQueue, Wait
+from walsh_scrapy.runtime.engine import ask_for_requests, is_active
+from walsh_scrapy.runtime.marks import marks_of, rank_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+#: Hosts with a request ready to go out, above which a spider's next start request waits: far more
+#: than are asked at once, and few enough to be kept in a few megabytes.
+ENOUGH = 2000
+
+
+class SchedulerQueue(HostQueue):
+    """Hands out only requests whose host may be asked now, and sleeps until the next one may."""
+
+    def __init__(self, crawler: Crawler, *, keeps_deferred: bool = False) -> None:
+        super().__init__(crawler)
+        self.deferred: list[Request] = []  #: for the next start of the job, if there is one
+        self._keeps_deferred = keeps_deferred
+        follows_links = self._context.options.scope == "any"
+        self._frontier: Frontier[Request] = Frontier(
+            self._context.intervals, hidden=math.inf if follows_links else 0.0
+        )
+        self._room = asyncio.Event()
+        self._handed_out: WeakSet[Request] = WeakSet()
+        self._out: dict[str, Request] = {}  # by host; one of each at most
+        self._sent_back: WeakSet[Request] = WeakSet()
+        self._timer: CallLaterResult | None = None
+
+    def __len__(self) -> int:
+        return len(self._frontier)
+
+    def __iter__(self) -> Iterator[Request]:
+        return iter(self._frontier)
+
+    def push(self, request: Request) -> None:
+        """Keep a request until its host is ready."""
+        if fetch := marks_of(request).fetch:
+            fetch.idle.set()
+        host = self._context.host(request.url)
+        self._frontier.push(host, request, rank_of(request), request.priority)
+
+    def pop(self) -> Request | None:
+        """Hand out a request whose host may be asked now, or return None until one may."""
+        self._free_hosts()
+        now = self._context.clock.monotonic()
+        picked = self._frontier.pop(now)
+        if self._frontier.awake(now) < ENOUGH:
+            self._room.set()
+        if picked is None:
+            self._wake_at(self._frontier.next_at(), now)
+            return None
+        host, request = picked
+        self._handed_out.add(request)
+        self._out[host] = request
+        if fetch := marks_of(request).fetch:
+            fetch.idle.clear()
+        return request
+
+    async def wait(self, request: Request, wait: Wait) -> Request | None:
+        """Return None when the request may go on, or what goes back; see ``HostQueue.wait``."""
+        async with wait.quiet():
+            seconds = wait.seconds()
+        if not seconds:
+            return None
+        self._check(wait, seconds)
+        self.delay(wait.host, seconds)
+        return self.sent_back(request)
+
+    async def room(self) -> None:
+        """Wait until so few requests could go out that one more start request is of use."""
+        await asyncio.sleep(0)  # lets answers in while a spider starts with thousands of requests
+        while self._frontier.awake(self._context.clock.monotonic()) >= ENOUGH:
+            self._room.clear()
+            await self._room.wait()
+
+    def delay(self, host: str, seconds: float, interval: float | None = None) -> None:
+        """Ask a host for nothing for ``seconds``; ``interval`` is its spacing.
+
+        A delay longer than ``WALSH_MAX_WAIT`` is not waited for: the host's requests are handed
+        out at once, and the pacing gate defers each (decision 7).
+        """
+        is_waited_for = 0.0 < seconds <= self._context.options.max_wait
+        now = self._context.clock.monotonic()
+        self._frontier.wait(host, now + (seconds if is_waited_for else 0.0), interval)
+
+    def restrict(self, rank: Rank, host: str | None) -> None:
+        """Hand out nothing above ``rank``, of one host or (None) of all, until told otherwise."""
+        self._frontier.restrict(rank, host)
+        ask_for_requests(self._crawler)
+
+    def has_handed_out(self, request: Request) -> bool:
+        """Return True if a request came from here and was not sent: it may come back."""
+        return request in self._handed_out
+
+    def defer(self, request: Request) -> None:
+        """Keep a request that may not go out in this run for the next start of the job.
+
+        Nothing else would make it again: the job's duplicate filter has seen it (decision 7).
+        """
+        came_from_here = self._out.get(self._context.host(request.url)) is request
+        if came_from_here and self._keeps_deferred:
+            self.deferred.append(request)
+
+    def sent_back(self, request: Request) -> Request:
+        """Return the copy by which a gate sends a request back to wait, past the duplicate filter.
+
+        Not by ``dont_filter``: a redirect would inherit it, and pass all filters as well.
+        """
+        copy = request.copy()
+        self._sent_back.add(copy)
+        return copy
+
+    def takes_back(self, request: Request) -> bool:
+        """Return True, once, for a request that a gate sent back."""
+        was_sent_back = request in self._sent_back
+        self._sent_back.discard(request)
+        return was_sent_back
+
+    def sent(self, request: Request) -> None:
+        """Note that a request is sent: if it is made again, that may be past the scheduler.
+
+        Of a target its host's links will be known soon: its work is no longer a guess.
+        """
+        self._handed_out.discard(request)
+        if rank_of(request) is Rank.TARGET:
+            self._frontier.looked_into(self._context.host(request.url))
+
+    def close(self) -> None:
+        """Stop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _free_hosts(self) -> None:
+        """Let hosts go on whose request has ended, in whatever way.
+
+        The engine asks for more after each end; no signal tells of what a middleware denied.
+        """
+        for host, request in list(self._out.items()):
+            if not is_active(self._crawler, request):
+                del self._out[host]
+                self._frontier.free(host)
+
+    def _wake_at(self, moment: float | None, now: float) -> None:
+        self.close()
+        if moment is not None:
+            self._timer = call_later(max(0.0, moment - now), ask_for_requests, self._crawler)

@@ -1,0 +1,234 @@
+"""What came of each visit of a source, written into its record (R7, R8; decisions 17, 20, 21)."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from walsh_scrapy.policy.durations import format_moment
+from walsh_scrapy.policy.freshness import NEVER, Wishes
+from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.runtime.marks import Validators
+from walsh_scrapy.runtime.negotiation import ABSENT
+from walsh_scrapy.runtime.visit import DATA_LOSS, Lifetime, Page, Visit, set_visit, visit_of
+from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.visits import moves
+from walsh_scrapy.visits.lifetimes import fresh_until, freshness_of, lifetime_of
+from walsh_scrapy.visits.llmstxt import llmstxt_after, with_renewed_validators, with_validators
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+    from walsh_scrapy.exceptions import AlreadyRead, Denied
+    from walsh_scrapy.metadata.entries import Feed
+    from walsh_scrapy.policy.moves import Move
+    from walsh_scrapy.sources import Source
+    from walsh_scrapy.state.entries import EntryRecord
+    from walsh_scrapy.state.indexes import IndexRecord
+
+logger = logging.getLogger(__name__)
+
+
+class VisitRecorder:
+    """Ends visits: writes the outcome, the validators, and when the source is due again.
+
+    Its methods take a request of the visit, and raise StateUnavailable if the state fails.
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._context = Context.of(crawler)
+        self._stats = crawler.stats
+
+    def fetched(
+        self, request: Request, response: Response, feed: Feed, entries: Sequence[EntryRecord]
+    ) -> frozenset[str]:
+        """Commit a document with its entries; return the keys of the entries never seen before.
+
+        Validators vouch for a whole document: those of one that was cut off are not kept.
+        """
+        source = _source(request)
+        is_whole = feed.is_whole and DATA_LOSS not in response.flags
+        given = Validators.of(response) if is_whole else None
+        llmstxt = llmstxt_after(self._context, request, response)
+        known = self._known(request).wishing(Wishes.of(feed))
+        detail = "" if is_whole else f"{response.url} was cut off: only a part of it came"
+        if detail:
+            logger.warning("%s: %s", source.url, detail)
+        record = replace(known, outcome="fetched", detail=detail, failures=0)
+        record = with_validators(record, None if llmstxt else given)
+        return self._end(
+            self._arrived(record, request, response.url),
+            request,
+            response,
+            entries,
+            llmstxt=with_validators(llmstxt, given) if llmstxt else None,
+        )
+
+    def unchanged(self, request: Request, response: Response) -> None:
+        """Commit that a document is unchanged, as its server says (304)."""
+        given = Validators.of(response)
+        llmstxt = llmstxt_after(self._context, request, response)
+        known = self._known(request)
+        holds_on = freshness_of(response).is_silent and known.failures == 0 and llmstxt is None
+        record = replace(known, outcome="unchanged", detail="", failures=0)
+        if llmstxt:
+            record = with_validators(record, None)
+            llmstxt = with_renewed_validators(llmstxt, given)
+        else:
+            record = with_renewed_validators(record, given)
+        moved = self._arrived(record, request, response.url)
+        asked = known.asked_interval if holds_on else 0.0
+        self._end(moved, request, response, llmstxt=llmstxt, asked=asked)
+
+    def shared(self, request: Request, known: AlreadyRead) -> None:
+        """Commit that a document was already fetched for another source: its entries are known.
+
+        Its freshness lifetime counts for this source too.
+        """
+        visit = _visit(request).passed(Lifetime(known.url, known.due_at))
+        set_visit(request, visit)
+        if known.trouble:
+            self._fail(request, known.trouble, None)
+            return
+        record = replace(
+            with_validators(self._known(request), None),
+            outcome="unchanged",
+            detail=f"{known.url} was read already, at {format_moment(known.asked_at)}",
+            failures=0,
+        )
+        if visit.llmstxt is None:
+            record = self._arrived(record, request, request.url)
+        self._end(record, request, None)
+
+    def goes_on(self, request: Request, response: Response, following: Request) -> None:
+        """Give the next request of a visit what the page says that led to it.
+
+        Its freshness lifetime, its move and whether it is gone count when the visit ends.
+        """
+        known, now = self._known(request), self._context.clock.now()
+        visit = _visit(request).passed(lifetime_of(response, now))
+        was_gone = visit.page is not None and visit.page.is_gone
+        is_gone = response.status == HTTPStatus.GONE and moves.is_for_source(known, request)
+        if response.status < 400:
+            known = self._moved(known, moves.noticed(known, request, response.url, now))
+        page = Page(is_gone or was_gone, known.move)
+        set_visit(following, replace(visit, page=page).carried_to(_visit(following)))
+
+    def denied(self, request: Request, error: Denied) -> None:
+        """Commit which gate denied a source, and why."""
+        logger.info("%s is denied by %s: %s", _source(request).url, error.gate, error.reason)
+        record = replace(
+            self._failed_move(self._known(request), request),
+            outcome=f"denied by {error.gate}",
+            detail=error.reason,
+        )
+        self._end(record, request, None, count=f"denied/{error.gate}")
+
+    def failed(self, request: Request, reason: str, answer: Response | None) -> None:
+        """Commit a failure; each further one in a row doubles the time to the next visit.
+
+        A source that is gone for good (410) waits for the operator.
+        """
+        self._fail(request, reason, answer, llmstxt_after(self._context, request, answer, reason))
+
+    def _fail(
+        self,
+        request: Request,
+        reason: str,
+        answer: Response | None,
+        llmstxt: IndexRecord | None = None,
+    ) -> None:
+        known, url = self._known(request), _source(request).url
+        record = replace(known, outcome="failed", detail=reason, failures=known.failures + 1)
+        if answer is not None and _is_gone(known, request, answer):
+            logger.warning(
+                "%s is gone (410) and not asked for again; `scrapy sources resume %s` resumes it",
+                url,
+                url,
+            )
+            self._end(replace(record, outcome="gone"), request, answer, llmstxt=llmstxt)
+            return
+        logger.warning("%s failed: %s", url, reason)
+        self._end(self._failed_move(record, request), request, answer, llmstxt=llmstxt)
+
+    def _end(
+        self,
+        record: SourceRecord,
+        request: Request,
+        answer: Response | None,
+        entries: Sequence[EntryRecord] = (),
+        count: str | None = None,
+        llmstxt: IndexRecord | None = None,
+        asked: float = 0.0,
+    ) -> frozenset[str]:
+        """Commit the record; ``asked`` are seconds that still hold from the last visit."""
+        now, options = self._context.clock.now(), self._context.options
+        until = fresh_until(_visit(request), answer, record.address, now)
+        visited = replace(
+            record,
+            fetched_at=now,
+            due_at=now,
+            status=answer.status if answer is not None else None,
+            asked_interval=max(asked, until - now),
+        )
+        least = _source(request).pause(options.min_revisit)
+        due_at = NEVER if record.outcome == "gone" else visited.due(least, now).at
+        record = replace(visited, due_at=due_at)
+        new = self._context.state.sources.commit(record, entries, llmstxt)
+        self._stats.inc_value(f"walsh/sources/{count or record.outcome}")
+        return new
+
+    def _arrived(self, record: SourceRecord, request: Request, last: str) -> SourceRecord:
+        now = self._context.clock.now()
+        return self._moved(record, moves.confirmed(record, request, last, now))
+
+    def _moved(self, record: SourceRecord, move: Move | None) -> SourceRecord:
+        if move and move.is_settled and record.address != move.to:
+            logger.info("%s moved to %s, and is asked for there now", record.url, move.to)
+        return record.moving(move)
+
+    def _failed_move(self, record: SourceRecord, request: Request) -> SourceRecord:
+        move = moves.failed(record, request, self._context.clock.now())
+        if move and move.is_doubted and record.move_settled:
+            logger.info("%s failed for a week: %s is asked again", move.to, record.url)
+        return record.moving(move)
+
+    def _known(self, request: Request) -> SourceRecord:
+        # Read again: the operator or another crawl may have changed it since the visit began.
+        visit, source = _visit(request), _source(request)
+        known = self._context.state.sources.find(source.url)
+        record = replace(known or SourceRecord(url=source.url, kind=""), kind=source.kind)
+        # What the page of this visit showed of a move is written at its end.
+        return record.moving(visit.page.move) if visit.page else record
+
+
+def _is_gone(record: SourceRecord, request: Request, answer: Response) -> bool:
+    """Return True if a source is gone for good, by its only answer or by that of its page.
+
+    If its page is gone, the last answer says whether there is anything in its place.
+    """
+    if answer.status == HTTPStatus.GONE and moves.is_for_source(record, request):
+        return True
+    page = _visit(request).page
+    is_final = answer.status == HTTPStatus.OK or answer.status in ABSENT
+    return is_final and page is not None and page.is_gone
+
+
+def _visit(request: Request) -> Visit:
+    visit = visit_of(request)
+    if visit is None:
+        raise ValueError(f"{request} belongs to no visit")
+    return visit
+
+
+def _source(request: Request) -> Source:
+    source = _visit(request).source
+    if source is None:
+        raise ValueError(f"{request} is for no declared source")
+    return source
