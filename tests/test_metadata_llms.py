@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from walsh_scrapy.items import EntryItem, check
 from walsh_scrapy.metadata.entries import NotAFeed
-from walsh_scrapy.metadata.llms import markdown, parse_llms
-from walsh_scrapy.metadata.llms import parse as llms
+from walsh_scrapy.metadata.llms import paragraphs, parse_llms, reader
 
 URL = "https://docs.example/guide/llms.txt"
 A = "https://a.example/a"
@@ -467,7 +466,7 @@ def test_the_sentence_stays_one_line():
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("[t](a)" + " " * markdown.MOST_CHARACTERS, "1000000 characters"),
+        ("[t](a)" + " " * paragraphs.MOST_CHARACTERS, "1000000 characters"),
         ("[t](a)" + "\n" * 25_001, "25000 lines"),
         ("[t](a)" + "\r\n" * 25_001, "25000 lines"),
         ("[t](a)" * 15_001, "15000 links"),
@@ -494,7 +493,7 @@ def test_a_link_in_more_quotes_than_are_read_is_a_link_still():
 
 
 def test_nothing_is_parsed_of_a_body_that_is_too_long(monkeypatch):
-    monkeypatch.setattr(markdown, "PARSER", None)
+    monkeypatch.setattr(paragraphs, "PARSER", None)
     assert "characters" in sentence(b"- [t](a)\n" * 1_700_000)
 
 
@@ -509,7 +508,7 @@ def test_a_long_paragraph_loses_no_link():
 
 def test_the_inline_parser_never_gets_more_than_a_piece(monkeypatch):
     sizes = []
-    inline = markdown.PARSER.inline
+    inline = paragraphs.PARSER.inline
     parsed = inline.parse
 
     def measured(text, *rest):
@@ -524,13 +523,13 @@ def test_the_inline_parser_never_gets_more_than_a_piece(monkeypatch):
 
 
 def test_prose_without_links_is_not_taken_apart(monkeypatch):
-    monkeypatch.setattr(markdown.PARSER.inline, "parse", None)
+    monkeypatch.setattr(paragraphs.PARSER.inline, "parse", None)
     assert sentence(b"*Many* words.\n\n" * 5000).startswith("Not a page of links")
 
 
 def test_images_inside_images_do_not_multiply(monkeypatch):
     texts = []
-    inline = markdown.PARSER.inline
+    inline = paragraphs.PARSER.inline
     parsed = inline.parse
 
     def measured(text, *rest):
@@ -547,9 +546,9 @@ def as_many_as_may_be(unit):
     links = max(map(unit.count, ("[", "]", "://")))
     counts = [200_000 // len(unit)]
     for count, most in (
-        (unit.count("\n"), markdown.MOST_LINES),
-        (unit.count("<"), markdown.MOST_TAGS),
-        (links, markdown.MOST_LINKS),
+        (unit.count("\n"), paragraphs.MOST_LINES),
+        (unit.count("<"), paragraphs.MOST_TAGS),
+        (links, paragraphs.MOST_LINKS),
     ):
         counts += [(most - 10) // count] if count else []
     return unit * min(counts)
@@ -676,7 +675,7 @@ def test_any_link(href):
 
 @given(st.text(max_size=700), st.integers(2, 600))
 def test_any_text_is_cut_to_its_length(text, most):
-    short = llms._short(text, most)
+    short = reader._short(text, most)
     assert short is None or (0 < len(short) <= most and short == " ".join(short.split()))
 
 
