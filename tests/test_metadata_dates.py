@@ -1,4 +1,4 @@
-"""Dates of feeds become RFC 3339 in UTC; what is no possible date is none."""
+"""Dates of feeds become RFC 3339 in UTC; an impossible date is None."""
 
 # ruff: noqa: RUF001 - look-alikes are what is tested
 import os
@@ -65,7 +65,7 @@ def test_iso_8601(text, expected):
         ("24 juillet 2018 19:42:40", "2018-07-24T19:42:40Z"),
     ],
 )
-def test_spelled_out(text, expected):
+def test_dates_with_names_of_months(text, expected):
     assert read(text) == expected
 
 
@@ -103,11 +103,11 @@ def test_impossible_dates_are_none(text):
 
 
 @pytest.mark.parametrize("value", [None, 5, 5.5, True, [], {}, b"2026-05-23"])
-def test_what_is_no_text_is_no_date(value):
+def test_a_value_that_is_no_text_is_no_date(value):
     assert date_in_utc(value) is None
 
 
-def test_neither_the_clock_nor_the_zone_of_the_machine_shifts_a_date(monkeypatch):
+def test_the_time_zone_of_the_machine_does_not_matter(monkeypatch):
     monkeypatch.setitem(os.environ, "TZ", "Asia/Kathmandu")
     time.tzset()
     try:

@@ -1,4 +1,4 @@
-"""R6, decision 23: an item is metadata, held to a closed schema, and each export can write it."""
+"""R6, decision 23: an item is metadata, checked by a closed schema, and every export writes it."""
 
 import copy
 import csv
@@ -66,7 +66,7 @@ def test_the_schema_is_sound_closed_and_knows_every_column():
 
 
 @pytest.mark.parametrize("item", [GOOD, BARE, good(note="n" * 2000, section="s", language="en")])
-def test_metadata_passes(item):
+def test_metadata_is_accepted(item):
     check(item)
     check(ItemAdapter(item).asdict())
 
@@ -104,7 +104,7 @@ def test_metadata_passes(item):
         {"first_seen": None},
     ],
 )
-def test_what_is_no_metadata_is_refused_with_a_sentence(changes):
+def test_a_value_outside_the_schema_is_refused_with_a_sentence(changes):
     (name,) = changes
     with pytest.raises(InvalidItem, match=rf"is refused: {name} must be .*\.$") as caught:
         check(good(**changes))
@@ -140,7 +140,7 @@ def test_no_other_field_exists(name):
     assert not hasattr(EntryItem, "body")
 
 
-def test_a_missing_field_and_things_that_are_no_items():
+def test_a_missing_field_and_objects_that_are_no_items():
     columns = ItemAdapter(GOOD).asdict()
     del columns["note"]
     with pytest.raises(InvalidItem, match="note"):
@@ -197,7 +197,7 @@ def test_the_compiled_schema_and_jsonschema_always_agree(changes):
     st.dictionaries(st.sampled_from([*COLUMNS, "body"]) | st.integers() | STRINGS, VALUES),
     st.sets(st.sampled_from(COLUMNS)),
 )
-def test_they_agree_on_fields_too_many_and_too_few(more, missing):
+def test_they_agree_on_unknown_and_missing_fields(more, missing):
     columns = ItemAdapter(GOOD).asdict() | more
     values = {name: value for name, value in columns.items() if name not in missing}
     is_valid = items._VALIDATOR.is_valid(values)

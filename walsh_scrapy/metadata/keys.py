@@ -7,8 +7,8 @@ ids, such as a change log whose entries all link to one page. There the fragment
 
 So the key of an entry depends on the other entries of its document, which come and go. Two more
 keys depend on the entry alone: `full_key` is its key beside such entries, `page_key` its key
-without them. The state remembers the key and the full key of each entry. An entry is known if the
-state has its full key or its page key.
+without them. The state stores the key and the full key of each entry, and looks an entry up by its
+full key and its page key. The entry is known if a stored key or full key that it finds is its own.
 
 Entries without an id that have the same page are one entry, even if their titles differ: the
 publisher may have changed the title.

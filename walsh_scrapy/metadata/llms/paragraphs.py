@@ -49,9 +49,7 @@ class Span:
 class Paragraph:
     """A paragraph or a heading."""
 
-    within: tuple[
-        str, ...
-    ]  #: HTML names from the outermost to its own: `("ul", "li", "p")`, `("h2",)`
+    within: tuple[str, ...]  #: HTML names, the outermost first: `("ul", "li", "p")` or `("h2",)`
     spans: Sequence[Span]  #: text and links in turn; the first and the last are text
 
 

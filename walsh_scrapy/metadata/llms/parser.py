@@ -13,15 +13,10 @@ from markdown_it.common.utils import unescapeAll
 from markdown_it.rules_block import StateBlock, blockquote, html_block
 from markdown_it.rules_inline import StateInline, image
 
-MOST_TOKENS: Final = (
-    150_000  # of 400 bytes; a link in a list makes five, `- - - ` two per character
-)
-_NESTING: Final = (
-    20  # the default of markdown-it-py; a list counts twice, each level reads its lines again
-)
-_QUOTES: Final = (
-    10  # levels of quotes; deeper, `>` is text, because each level reads the lines again
-)
+MOST_TOKENS: Final = 150_000  # 400 bytes each; a link in a list makes 5, `- - - ` 2 per character
+# Each level of a list or a quote reads its lines again.
+_NESTING: Final = 20  # levels, the default of markdown-it-py; a list counts twice
+_QUOTES: Final = 10  # levels of quotes; deeper ones are text
 _LONGEST_URL: Final = 4096
 
 _BARE_START: Final = re.compile(r"(?:^|[^a-z0-9.+-])(https?)$", re.IGNORECASE)
