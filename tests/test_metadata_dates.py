@@ -1,4 +1,4 @@
-"""Dates of feeds become RFC 3339 in UTC; what is no possible date is none."""
+"""Dates of feeds become RFC 3339 in UTC; an impossible date is None."""
 
 # ruff: noqa: RUF001 - look-alikes are what is tested
 import os
@@ -11,13 +11,13 @@ from feedparser.datetimes import _parse_date
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walsh_scrapy.metadata.feeds.dates import utc
+from walsh_scrapy.metadata.feeds.dates import date_in_utc
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
 
 def read(text):
-    return utc(text, _parse_date(text))
+    return date_in_utc(text, _parse_date(text))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def read(text):
     ],
 )
 def test_iso_8601(text, expected):
-    assert utc(text) == expected
+    assert date_in_utc(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_iso_8601(text, expected):
         ("24 juillet 2018 19:42:40", "2018-07-24T19:42:40Z"),
     ],
 )
-def test_spelled_out(text, expected):
+def test_dates_with_names_of_months(text, expected):
     assert read(text) == expected
 
 
@@ -103,11 +103,11 @@ def test_impossible_dates_are_none(text):
 
 
 @pytest.mark.parametrize("value", [None, 5, 5.5, True, [], {}, b"2026-05-23"])
-def test_what_is_no_text_is_no_date(value):
-    assert utc(value) is None
+def test_a_value_that_is_no_text_is_no_date(value):
+    assert date_in_utc(value) is None
 
 
-def test_neither_the_clock_nor_the_zone_of_the_machine_shifts_a_date(monkeypatch):
+def test_the_time_zone_of_the_machine_does_not_matter(monkeypatch):
     monkeypatch.setitem(os.environ, "TZ", "Asia/Kathmandu")
     time.tzset()
     try:
@@ -127,5 +127,5 @@ def test_any_text_is_a_time_or_none(text):
 @given(st.datetimes(min_value=datetime(1000, 1, 2)))  # noqa: DTZ001 - the zone is written below
 def test_every_moment_survives(moment):
     seconds = f"{moment:%Y-%m-%dT%H:%M:%S}Z"
-    assert utc(seconds) == seconds
-    assert utc(f"{moment:%Y%m%dT%H%M%S}Z") == seconds
+    assert date_in_utc(seconds) == seconds
+    assert date_in_utc(f"{moment:%Y%m%dT%H%M%S}Z") == seconds

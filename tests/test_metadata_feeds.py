@@ -1,4 +1,4 @@
-"""Issue 2, point 10: what is read in RSS, RDF and Atom."""
+"""R6: what is read in RSS, RDF and Atom."""
 
 # ruff: noqa: RUF001 - look-alikes are what is tested
 import pytest
@@ -167,7 +167,7 @@ def test_nothing_of_the_content_is_kept():
         ("", None),
     ],
 )
-def test_links_lead_to_the_web_or_nowhere(link, url):
+def test_a_link_is_a_web_url_or_none(link, url):
     assert item(f"<title>One</title><link>{link}</link>").url == url
     if '"' not in link:
         assert entry(f'<title>One</title><link href="{link.strip()}"/>').url == url
@@ -214,7 +214,7 @@ def test_an_atom_id_is_no_link():
     assert (only.url, only.id) == (None, "https://blog.example/1")
 
 
-def test_the_alternate_link_is_the_entry_and_pages_come_first():
+def test_the_link_is_the_first_alternate_and_html_comes_first():
     only = entry(
         "<link rel='self' href='/self'/><link rel='replies' type='text/html' href='/replies'/>"
         "<link rel='enclosure' href='/sound.mp3'/>"
@@ -258,11 +258,11 @@ def test_rss_titles_are_plain_text(title, text):
         ("<title type='html'>&lt;!-- x --&gt;A&lt;script&gt;x()&lt;/script&gt;B</title>", "AB"),
     ],
 )
-def test_atom_titles_are_what_their_type_says(title, text):
+def test_atom_titles_are_read_by_their_type(title, text):
     assert entry(title).title == text
 
 
-def test_what_no_export_could_write_is_stripped():
+def test_characters_that_no_export_can_write_are_removed():
     text = "a\x00b\x08c\x81d\ufffee\x7ff"
     feed = read(
         f"<rss><channel><item><title>{text}</title><guid>{text}</guid></item></channel></rss>"
@@ -271,7 +271,7 @@ def test_what_no_export_could_write_is_stripped():
     assert feed.entries[0].id == "abcdef"
 
 
-def test_half_emoji_are_made_whole_and_disturb_nothing():
+def test_surrogate_pairs_become_one_character():
     feed = rss("<item><title>&#55357;&#56832; &#xD83D; &#0; ok</title><guid>g</guid></item>")
     assert [(e.title, e.id) for e in feed.entries] == [("\U0001f600 \ufffd \ufffd ok", "g")]
 
@@ -324,7 +324,7 @@ def test_language(declared, language):
     assert rss(f"<language>{declared}</language>").language == language
 
 
-def test_a_feed_title_too_long_for_any_item_costs_no_entry():
+def test_a_feed_title_that_is_too_long_is_left_out_and_no_entry_is():
     long_title = f"<rss><channel><title>{'x' * 1001}</title><item><title>One</title></item>"
     feed = read(f"{long_title}</channel></rss>")
     assert (feed.title, len(feed.entries)) == (None, 1)
@@ -352,15 +352,15 @@ def test_dates(body, published, updated):
     assert (only.published, only.updated) == (published, updated)
 
 
-def test_an_atom_entry_that_was_only_updated_has_no_date_of_publication():
+def test_an_atom_entry_with_only_an_update_has_no_date_of_publication():
     only = entry("<updated>2026-05-23T00:00:00Z</updated>")
     assert (only.published, only.updated) == (None, "2026-05-23T00:00:00Z")
 
 
-# --- when to come again (decision 20)
+# --- update hints (decision 20)
 
 
-def test_hints():
+def test_update_hints():
     feed = rss(
         "<ttl> 90 </ttl><sy:updatePeriod>daily</sy:updatePeriod>"
         "<skipHours><hour>0</hour><hour> 5 </hour><hour>24</hour><hour>25</hour><hour>x</hour>"
@@ -384,14 +384,14 @@ def test_a_ttl_that_is_no_number_is_none(ttl):
         ("<?xml version='1.0' encoding='utf-8'?>{}", "application/xml"),
         ("{}", None),
         ("{}", "text/xml"),
-        ("{}", "text/xml; charset=iso-8859-1"),  # said of UTF-8 by half the servers there are
+        ("{}", "text/xml; charset=iso-8859-1"),  # many servers declare this for UTF-8
         ("<?xml version='1.0' encoding='iso-8859-1'?>{}", "application/rss+xml"),
         ("\n\n <?xml version='1.0'?>{}", None),
         ("\ufeff<?xml version='1.0'?>{}", None),
         ("\ufeff\n{}", None),
     ],
 )
-def test_utf8_is_utf8_whatever_it_is_called(body, content_type):
+def test_valid_utf8_is_utf8_whatever_is_declared(body, content_type):
     text = body.format("<rss><channel><title>Ünï 日本</title></channel></rss>")
     assert read(text, content_type=content_type).title == "Ünï 日本"
 
@@ -424,7 +424,7 @@ def test_other_encodings(encoding, declared, content_type):
 # --- broken documents
 
 
-def test_a_truncated_feed_gives_its_whole_entries():
+def test_a_feed_that_was_cut_off_gives_its_complete_entries():
     whole = "<rss><channel><title>Blog</title>" + "".join(
         f"<item><title>{n}</title><link>https://blog.example/{n}</link></item>" for n in range(3)
     )
@@ -447,7 +447,7 @@ QUOTING = "<!-- </rss> </channel> --><x><![CDATA[</channel> </rss> </rdf:RDF> </
         (RDF.replace("rdf:RDF", "r:RDF").replace("xmlns:rdf", "xmlns:r"), "</r:RDF>"),
     ],
 )
-def test_a_feed_is_whole_if_its_own_end_is_there_and_none_that_it_quotes(document, end):
+def test_a_feed_is_whole_if_it_has_its_own_end_tag_not_a_quoted_one(document, end):
     whole = document.rindex(end) + len(end)
     for cut in range(document.index("<title>"), len(document)):
         assert read(document[:cut]).is_whole is (cut >= whole), document[:cut][-40:]
@@ -455,7 +455,7 @@ def test_a_feed_is_whole_if_its_own_end_is_there_and_none_that_it_quotes(documen
     assert read(f"{document.replace('Blog', 'A & B')}<p>ad</p>").is_whole
 
 
-def test_an_entry_that_quotes_its_own_end_may_be_cut_off():
+def test_an_entry_that_quotes_its_end_tag_may_be_cut_off():
     cut = "<item><title>2</title><description><![CDATA[ </item> ]]></description>"
     (only,) = read(f"<rss><channel><item><title>1</title></item>{cut}").entries
     assert only.title == "1"
@@ -471,13 +471,13 @@ def test_an_entry_that_quotes_its_own_end_may_be_cut_off():
         "<item><title>One</title><guid>g</guid></item></channel></rss><!-- --><p>ad</p>",
     ],
 )
-def test_what_is_not_well_formed_is_read_all_the_same(body):
+def test_xml_that_is_not_well_formed_is_read_as_well(body):
     assert [e.id for e in rss(body).entries] == ["g"]
 
 
 def test_entities_of_the_document_itself():
     feed = read('<!DOCTYPE rss [\n<!ENTITY co "Blog Inc">\n]><rss><channel><title>&co;</title>')
-    assert feed.title in {"Blog Inc", "&co;"}  # feedparser knows it in some forms only
+    assert feed.title in {"Blog Inc", "&co;"}  # feedparser resolves it in some forms only
 
 
 def test_junk_before_the_feed():
@@ -486,7 +486,7 @@ def test_junk_before_the_feed():
     assert [e.title for e in feed.entries] == ["One"]
 
 
-def test_an_entry_that_says_nothing_is_still_an_entry():
+def test_an_empty_entry_is_an_entry():
     (only,) = atom("<entry><author></author></entry>").entries
     assert (only.url, only.title, only.id) == (None, None, None)
     assert len(only.key) == 64

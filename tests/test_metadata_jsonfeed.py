@@ -1,4 +1,4 @@
-"""JSON Feed 1.0 and 1.1, clause by clause of their specification."""
+"""JSON Feed 1.0 and 1.1, in the order of the specification."""
 
 import json
 
@@ -55,7 +55,7 @@ def test_all_members():
     assert (entry.authors, entry.tags) == (("Jo", "Ann"), ("a", "b", "5"))
 
 
-def test_an_external_url_is_not_the_entry():
+def test_an_external_url_is_not_the_link():
     assert item(external_url="https://elsewhere.example/").url is None
 
 
@@ -93,7 +93,7 @@ def test_authors_outrank_author_and_both_are_inherited():
     assert feed(heir, author={"name": "jo@blog.example"}).entries[0].authors == ()
 
 
-def test_expired_is_noted():
+def test_expired():
     assert feed(expired=True).expired
     assert not feed(expired="true").expired
     assert not feed().expired
@@ -112,11 +112,11 @@ def test_a_title_that_is_absent_is_none():
 
 
 @pytest.mark.parametrize("url", ["javascript:alert(1)", "mailto:a@b.example", {}, None, "http://["])
-def test_urls_lead_to_the_web_or_nowhere(url):
+def test_a_url_is_a_web_url_or_none(url):
     assert item(url=url).url is None
 
 
-def test_what_is_no_object_is_no_item():
+def test_an_item_must_be_an_object():
     assert [e.id for e in feed(1, None, "x", [], {"id": "1"}).entries] == ["1"]
 
 
@@ -131,7 +131,7 @@ def test_encodings(encoding):
     assert read(text.encode(encoding)).title == "Ünï"
 
 
-def test_bytes_that_are_no_utf8_cost_no_feed():
+def test_a_feed_with_bytes_that_are_no_utf8_is_read():
     body = json.dumps({"version": VERSION, "title": "T\xfc", "items": []}, ensure_ascii=False)
     assert read(body.encode("iso-8859-1")).title == "Tü"
 
@@ -164,6 +164,6 @@ def test_other_json_is_no_feed(document, what):
         read(document)
 
 
-def test_numbers_no_json_has_disturb_nothing():
+def test_numbers_that_json_does_not_allow_are_read_as_text():
     body = f'{{"version": "{VERSION}", "x": [NaN, Infinity, 1e999], "items": [{{"id": NaN}}]}}'
     assert [e.id for e in read(body.encode()).entries] == ["NaN"]

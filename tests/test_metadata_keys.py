@@ -1,4 +1,4 @@
-"""R7 and decision 19: which entries are the same one."""
+"""R7 and decision 19: the keys by which an entry is the same in every run."""
 
 import re
 from hashlib import sha256
@@ -27,7 +27,7 @@ def sha(text):
 
 
 def new(run, seen):
-    """Return which entries a record meets as new, as the state asks; it keeps full keys by key."""
+    """Return the ids of new entries, by the rule of the state; `seen` has full keys by key."""
     keyed = with_keys(run, SOURCE)
     candidates = {key for each in keyed for key in (each.full_key, each.page_key)}
     known = {key for pair in seen.items() if pair[0] in candidates for key in pair}
@@ -48,41 +48,41 @@ def test_the_query_counts():
     assert len(set(keys(entry(PAGE), entry(PAGE + "?a=1"), entry(PAGE + "?a=2")))) == 3
 
 
-def test_entries_of_other_ids_that_share_a_page_keep_their_fragments():
+def test_entries_with_different_ids_on_one_page_keep_their_fragments():
     assert keys(entry(PAGE + "#p3", "3"), entry(PAGE + "/#p4", "4")) == [
         sha(PAGE + "#p3"),
         sha(PAGE + "#p4"),
     ]
 
 
-def test_entries_without_ids_that_share_a_page_are_one():
+def test_entries_without_ids_on_one_page_are_one():
     assert set(keys(entry(PAGE), entry(PAGE + "/", title="B"), entry(PAGE + "#c"))) == {sha(PAGE)}
 
 
-def test_an_entry_written_twice_is_one():
+def test_an_entry_that_a_document_has_twice_is_one():
     assert len(set(keys(entry(PAGE + "#a", "1"), entry(PAGE + "#b", "1")))) == 1
     same = (entry(PAGE, PAGE), entry(PAGE + "/", PAGE + "/"))
     assert len(set(keys(*same))) == 1
 
 
-def test_where_fragments_tell_nothing_apart_the_ids_do():
+def test_entries_with_the_same_fragment_have_their_ids_in_their_keys():
     assert len(set(keys(entry(PAGE, "1"), entry(PAGE, "2"), entry(PAGE + "/", "3")))) == 3
     assert len(set(keys(entry(PAGE + "#news", "1"), entry(PAGE + "#news", "2")))) == 2
 
 
-def test_without_a_link_the_id():
+def test_without_a_link_the_key_is_of_the_id():
     assert keys(entry(None, "tag:blog.example,2026:1")) == [sha("tag:blog.example,2026:1")]
     assert keys(entry(None, "urn:uuid:1"), source="https://a.example/") == keys(
         entry(None, "urn:uuid:1"), source="https://b.example/"
     )
 
 
-def test_an_id_that_is_no_uri_is_unique_in_its_feed_only():
+def test_an_id_that_is_no_uri_is_unique_only_in_its_feed():
     mine, theirs = (keys(entry(None, "17"), source=f"https://{x}.example/") for x in "ab")
     assert mine != theirs
 
 
-def test_without_link_and_id_the_source_title_and_date():
+def test_without_link_and_id_the_key_is_of_source_title_and_date():
     day = "2026-05-23T00:00:00Z"
     assert len(set(keys(entry(title="A"), entry(title="B"), entry(title="A", published=day)))) == 3
     assert keys(entry(title="A")) == keys(entry(title="A"))
@@ -93,7 +93,7 @@ def test_without_link_and_id_the_source_title_and_date():
     ("first", "second"),
     [(PAGE + "#p3", PAGE + "#p4"), (PAGE, PAGE), (PAGE, PAGE + "#p4"), (PAGE + "#p3", PAGE)],
 )
-def test_neighbours_that_come_and_go_make_no_entry_new_or_lost(first, second):
+def test_other_entries_of_the_page_make_no_entry_new_or_lost(first, second):
     a, b = entry(first, "a"), entry(second, "b")
     seen = {}
     assert new([a], seen) == ["a"]
@@ -105,15 +105,15 @@ def test_neighbours_that_come_and_go_make_no_entry_new_or_lost(first, second):
 
 @pytest.mark.parametrize("id_", [PAGE, PAGE + "/", PAGE + "#v2", "urn:2", "2"])
 @pytest.mark.parametrize("link", [PAGE, PAGE + "#v2", SOURCE])
-def test_an_entry_that_loses_its_link_is_known_by_an_id_that_says_as_much(link, id_):
-    """Its id may be its link, or the feed may be its own page: by one rule, however it is found."""
+def test_an_entry_without_its_former_link_is_known_if_its_id_is_that_link(link, id_):
+    """The id may be the former link, or the feed may be the page: the same rule for both."""
     (linked,) = with_keys([entry(link, id_)], SOURCE)
     (lone,) = with_keys([entry(None, id_)], SOURCE)
     is_the_same = lone.key in (linked.key, linked.full_key)
     assert new([entry(None, id_)], {linked.key: linked.full_key}) == ([] if is_the_same else [id_])
 
 
-def test_many_entries_of_one_page_are_each_met_once():
+def test_each_of_many_entries_on_one_page_is_new_once():
     log = [entry(PAGE, str(number)) for number in range(20)]
     seen = {}
     met = [id_ for end in range(1, 21) for id_ in new(log[max(0, end - 5) : end], seen)]

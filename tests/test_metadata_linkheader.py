@@ -1,4 +1,4 @@
-"""R9: what the `Link` headers of a page announce as its markdown (RFC 8288)."""
+"""R9: the alternates of a page in its `Link` headers (RFC 8288)."""
 
 import pytest
 from hypothesis import given
@@ -30,11 +30,11 @@ def found(*values, url=PAGE, language=""):
         ("http://[", None),
     ],
 )
-def test_only_what_is_on_the_pages_own_server_is_announced(target, address):
+def test_only_urls_on_the_pages_own_server_are_returned(target, address):
     assert found(f"<{target}>; {TYPE}") == ([address] if address else [])
 
 
-def test_a_page_on_a_port_of_its_own_announces_what_is_there():
+def test_a_page_on_another_port_has_alternates_on_that_port():
     value = f"</a.md>; {TYPE}, <http://docs.example/b.md>; {TYPE}"
     assert found(value, url="http://docs.example:8080/") == ["http://docs.example:8080/a.md"]
 
@@ -47,7 +47,7 @@ def test_a_page_on_a_port_of_its_own_announces_what_is_there():
         'title="a, <b>; \\"c\\""; rel=alternate; type=text/x-markdown',
     ],
 )
-def test_an_announcement_is_read_however_it_is_written(parameters):
+def test_parameters_are_read_in_all_their_forms(parameters):
     assert found(f"<a>; {parameters}") == [f"{PAGE}a"]
 
 
@@ -63,7 +63,7 @@ def test_an_announcement_is_read_however_it_is_written(parameters):
         "",
     ],
 )
-def test_what_is_no_announcement(value):
+def test_headers_without_a_markdown_alternate(value):
     assert found(value) == []
 
 
@@ -84,12 +84,12 @@ def test_other_languages_come_last(language, order):
     assert found(value, language=language) == [PAGE + name for name in order]
 
 
-def test_an_address_is_announced_once_and_as_the_best_that_is_said_of_it():
+def test_a_url_is_returned_once_with_its_best_language():
     values = (f"<a>; {TYPE}; hreflang=de", f"<b>; {TYPE}; hreflang=de, <a>; {TYPE}")
     assert found(*values) == [f"{PAGE}a", f"{PAGE}b"]
 
 
-def test_feeds_are_announced_alike():
+def test_feed_alternates():
     value = (
         "</feed>; rel=alternate; type=application/rss+xml, <a>; rel=alternate; type=text/markdown"
     )
@@ -97,7 +97,7 @@ def test_feeds_are_announced_alike():
 
 
 @given(st.lists(st.text(max_size=60), max_size=5), st.text(max_size=20))
-def test_whatever_headers_hold_only_the_own_server_is_named(values, language):
+def test_any_headers_give_only_urls_on_the_own_server(values, language):
     values += [f"<{value}>; {TYPE}; hreflang={language}" for value in values]
     for address in found(*values, language=language):
         assert address.startswith(("https://docs.example/", "http://docs.example/"))

@@ -1,4 +1,4 @@
-"""Issue 2, point 10: what is no feed gives one sentence saying what it is, never an entry."""
+"""R9: a body that is no feed gives no entry, but one sentence with what it is."""
 
 import pytest
 
@@ -52,13 +52,13 @@ def sentence(body, content_type=None):
         (b"{}", "JSON"),
     ],
 )
-def test_the_sentence_says_what_came(body, what):
+def test_the_sentence_says_what_the_body_is(body, what):
     said = sentence(body)
     assert what in said
     assert said.endswith(".")
 
 
-def test_the_sentence_says_what_it_was_called_and_stays_one_line():
+def test_the_sentence_has_the_media_type_and_stays_one_line():
     assert sentence(b"hello", "text/plain") == "Not a feed but plain text (served as text/plain)."
     forged = sentence(b"hello", "text/plain\r\nERROR forged " + "x" * 999)
     assert "\n" not in forged
@@ -71,7 +71,7 @@ def test_the_bytes_decide_and_not_the_media_type(content_type):
     assert [entry.title for entry in feed.entries] == ["One"]
 
 
-def test_neither_files_nor_addresses_are_opened(tmp_path, monkeypatch):
+def test_no_file_and_no_url_is_opened(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "feed.xml").write_bytes(FEED)
     for name in (b"feed.xml", bytes(tmp_path / "feed.xml"), b"file:feed.xml"):

@@ -1,4 +1,4 @@
-"""R6: what entries contain is stepped over, and so can say nothing about them, whatever it is."""
+"""R6: the content of entries is skipped, so nothing in it can change their metadata."""
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +19,7 @@ NAMESPACES = {
     "other": "https://other.example/ns",
 }
 DECLARED = "".join(f" xmlns:{prefix}='{uri}'" for prefix, uri in NAMESPACES.items())
-# {0} is where content may stand: before, between and after what is read.
+# {0} marks the places of content: before, between and after the elements that are read.
 ENTRIES = {
     "rss": f"""<rss version="2.0"{DECLARED}><channel><title>Blog</title><item>{{0}}
 <title>&lt;b&gt;One&lt;/b&gt;</title>{{0}}<link>https://blog.example/1</link><guid>g</guid>{{0}}
@@ -74,7 +74,7 @@ def rss(content):
 WITHOUT = {form: read(document.replace("{0}", "")) for form, document in ENTRIES.items()}
 
 
-def test_the_feeds_of_these_tests():
+def test_the_feeds_without_content():
     for feed in WITHOUT.values():
         one, two = feed.entries
         assert (one.title, one.authors, one.tags) == ("One", ("Jo",), ("c",))
@@ -86,7 +86,7 @@ def test_the_feeds_of_these_tests():
 
 @pytest.mark.parametrize("form", ENTRIES)
 @pytest.mark.parametrize("markup", MARKUP)
-def test_content_says_nothing(form, markup):
+def test_content_changes_nothing(form, markup):
     for name in CONTENT:
         for attributes in TYPES:
             content = f"<{name} {attributes}>{markup}</{name}>"
@@ -144,23 +144,25 @@ def markup():
 
 @settings(max_examples=300)
 @given(st.sampled_from(CONTENT), st.sampled_from(TYPES), markup(), st.sampled_from([*ENTRIES]))
-def test_any_markup_in_content_says_nothing(name, attributes, inner, form):
+def test_any_markup_in_content_changes_nothing(name, attributes, inner, form):
     content = f"<{name} {attributes}>{inner}</{name}>"
     assert read(ENTRIES[form].replace("{0}", content)) == WITHOUT[form]
 
 
-# --- what is as it was
+# --- elements that are not skipped
 
 
-def test_content_of_another_xml_type_is_elements():
+def test_content_of_another_xml_type_is_read_as_elements():
     content = "<atom:content type='application/xml'><category>d</category></atom:content>"
     assert rss(content).entries[0].tags == ("d", "c")
 
 
-def test_what_has_entries_in_it_is_no_content_of_theirs():
+def test_an_element_that_contains_entries_is_not_their_content():
     body = "<body><item><title>One</title></item><item><title>Two</title></item></body>"
     feed = read(f"<rss><channel><title>Blog</title>{body}</channel></rss>")
-    assert [entry.title for entry in feed.entries] == ["Two"]  # feedparser is not used to it either
+    assert [entry.title for entry in feed.entries] == [
+        "Two"
+    ]  # feedparser expects no entries there and loses the first
 
 
 @pytest.mark.parametrize("name", ["content", "description", "body", "summary"])
@@ -170,7 +172,7 @@ def test_content_alone_is_no_feed(name):
             read(f"<{name}>{inner}</{name}>")
 
 
-def test_what_is_not_well_formed_in_content_is_read_by_the_other_parser():
+def test_a_feed_with_content_that_is_not_well_formed_is_read_by_the_loose_parser():
     for markup in ("<p>x<br></p>", "<undeclared:p>x</undeclared:p>", "a & b", "<p a=b>&nbsp;</p>"):
         one, two = rss(f"<description>{markup}</description>").entries
         assert (one.title, one.url, two.title) == ("One", "https://blog.example/1", "Two")

@@ -1,4 +1,4 @@
-"""R9: which documents of a site without a feed are asked for, and which never."""
+"""R9: an `llms-full.txt` is recognised, so that it is never requested."""
 
 import pytest
 
@@ -24,5 +24,5 @@ from walsh_scrapy.runtime.negotiation import is_dump
         ("?page=llms-full.txt", False),
     ],
 )
-def test_the_dump_of_all_pages_is_known_however_it_is_spelled(path, expected):
+def test_llms_full_txt_is_recognised_in_every_spelling(path, expected):
     assert is_dump(f"https://docs.example/{path}") is expected

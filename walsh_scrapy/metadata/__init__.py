@@ -1,1 +1,1 @@
-"""Bytes to entries: what a run may know of a feed, and nothing more (R6)."""
+"""Parsers: bytes of a feed or an llms.txt to entries, with metadata only (R6)."""

@@ -1,43 +1,43 @@
-"""What a document says of itself and of its entries: the only things a run keeps (R6)."""
+"""The metadata of a document and of its entries: all that a run keeps of it (R6)."""
 
 from dataclasses import dataclass
 
 
 class NotAFeed(Exception):
-    """What came is no feed or page of links; the message is a sentence saying what came instead."""
+    """The body is neither a feed nor a page of links. The message is a sentence with what it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry of a feed, or a link: metadata only, plain text, no content (R6, decision 23)."""
+    """An entry of a feed, or a link of an llms.txt: metadata as plain text (R6, decision 23)."""
 
-    url: str | None  #: absolute, http or https; as published, so with its fragment
+    url: str | None  #: absolute, http or https, with its fragment, as published
     title: str | None  #: plain text on one line
     id: str | None  #: as published
     published: str | None  #: RFC 3339, UTC, whole seconds
     updated: str | None  #: RFC 3339, UTC, whole seconds
     authors: tuple[str, ...]  #: names, never e-mail addresses
     tags: tuple[str, ...]
-    key: str = ""  #: SHA-256 in hex: the same entry has the same key (decision 19)
-    #: The key this entry has in documents where others of another id share its page. Whoever
-    #: remembers it beside `key` never meets the entry as new when such neighbours come or go.
-    full_key: str = ""
-    page_key: str = ""  #: the key it has, or had when it had a link, alone on its page
-    section: str | None = None  #: of a link: the heading it is under
-    note: str | None = None  #: of a link: what its list item says of it
+    #: SHA-256 in hex: the same entry has the same key (decision 19). The three keys are explained
+    #: in `metadata.keys`; they are empty until `with_keys` has set them.
+    key: str = ""
+    full_key: str = ""  #: its key where entries with other ids share its page
+    page_key: str = ""  #: its key where no other entry shares its page
+    section: str | None = None  #: of a link in an llms.txt: the heading above it
+    note: str | None = None  #: of a link in an llms.txt: the description beside it
 
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """A feed or a page of links, with what it says about when to come again (R8, decision 20)."""
+    """A feed or a page of links, with its update hints (R8, decision 20)."""
 
     title: str | None
     language: str | None  #: a BCP 47 tag
     entries: tuple[Entry, ...]  #: in document order
-    ttl: float | None = None  #: minutes, above 0
-    update_period: str | None = None  #: hourly, daily, weekly, monthly or yearly
-    update_frequency: int | None = None  #: fetches per period, 1 or more
-    skip_hours: frozenset[int] = frozenset()  #: 0 to 23, UTC
-    skip_days: frozenset[str] = frozenset()  #: English names, such as "Sunday"
-    is_whole: bool = True  #: False for a document that was cut off on its way
-    expired: bool = False  #: JSON Feed: the feed says it will never be updated again
+    ttl: float | None = None  #: `ttl` of RSS 2.0: minutes that a copy may be kept, above 0
+    update_period: str | None = None  #: "hourly", "daily", "weekly", "monthly" or "yearly"
+    update_frequency: int | None = None  #: updates in one `update_period`, 1 or more
+    skip_hours: frozenset[int] = frozenset()  #: hours without updates, 0 to 23, UTC
+    skip_days: frozenset[str] = frozenset()  #: days without updates, UTC, such as "Sunday"
+    is_whole: bool = True  #: False if the document was cut off in transit
+    expired: bool = False  #: JSON Feed: True if the feed says that it will never be updated again

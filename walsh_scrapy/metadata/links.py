@@ -1,41 +1,41 @@
-"""Links of entries: absolute, http or https, or none (R6)."""
+"""Links of entries: an absolute http or https URL, or None (R6)."""
 
 import re
 from typing import Final
 from urllib.parse import quote, urljoin, urlsplit
 
-# Most links are plain: nothing of what is looked for below is in them.
+# Most links: nothing in them has to be resolved, encoded or removed.
 _PLAIN: Final = re.compile(r"https?://[a-z0-9.-]*[a-z0-9](?::[0-9]+)?(?:[/?#][!-~]*)?", re.ASCII)
 _WEB: Final = re.compile(r"https?://", re.IGNORECASE)
-_USER_INFO: Final = re.compile(r"\A//[^/?#\\]*@")  # a name and a password are nobody's to keep
+_USER_INFO: Final = re.compile(r"\A//[^/?#\\]*@")  # a user name and a password are not kept
 _SPACE: Final = re.compile(r"\s")
-_INSIDE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+_UNWRITABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 
-def is_web(link: object) -> bool:
-    """Tell whether the text is an absolute http or https URL."""
+def is_web_url(link: object) -> bool:
+    """Return True if the value is text that begins as an absolute http or https URL does."""
     return isinstance(link, str) and _WEB.match(link.strip()) is not None
 
 
 def web_url(link: object, base: str) -> str | None:
-    """Return the link resolved against `base`; None if it leads nowhere on the web.
+    """Return the link resolved against `base`; None if that is no http or https URL with a host.
 
-    Spaces inside are encoded, control characters dropped and the scheme is in lower case, as in
-    browsers; the rest stays as published.
+    As browsers do, it encodes spaces, removes control characters and writes the scheme in lower
+    case. It also removes user name and password. The rest stays as published.
     """
     if not isinstance(link, str):
         return None
     if _PLAIN.fullmatch(link):
         return link
-    link = _INSIDE.sub("", link).strip()
+    link = _UNWRITABLE.sub("", link).strip()
     if not link:
         return None
     try:
         url = link if _WEB.match(link) else urljoin(base, link)
-        known = _WEB.match(url) and urlsplit(url).hostname
+        host = urlsplit(url).hostname if _WEB.match(url) else None
     except ValueError:
         return None
-    if not known:
+    if not host:
         return None
     scheme, _, rest = _SPACE.sub(lambda space: quote(space[0]), url).partition(":")
     return f"{scheme.lower()}:{_USER_INFO.sub('//', rest, count=1)}"

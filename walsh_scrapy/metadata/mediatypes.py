@@ -1,4 +1,4 @@
-"""Which bodies are worth reading: what a Content-Type says of them (R6, R9)."""
+"""The media type of a Content-Type header: which bodies are read at all (R6, R9)."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ _NEVER_EXACTLY = frozenset(
 
 
 def may_be_feed(content_type: str) -> bool:
-    """Tell whether a body of this Content-Type can be a feed.
+    """Return True if a body with this Content-Type may be a feed.
 
-    Servers call feeds many things, text/html and application/octet-stream among them, so only
-    what can be none is ruled out. ``image/svg+xml`` is an image, whatever its suffix.
+    Servers send feeds with many media types, such as text/html and application/octet-stream, so
+    only types that are never used for feeds are excluded. `image/svg+xml` is one of these.
     """
     media_type = _media_type(content_type)
     return not media_type.startswith(_NEVER) and media_type not in _NEVER_EXACTLY
 
 
 def is_feed(content_type: str) -> bool:
-    """Tell whether a body says of itself that it is a feed."""
+    """Return True if the media type is that of RSS, Atom or JSON Feed."""
     return _media_type(content_type) in _FEEDS
 
 
 def is_html(content_type: str) -> bool:
-    """Tell whether a body says of itself that it is an HTML page."""
+    """Return True if the media type is that of an HTML page."""
     return _media_type(content_type) in _PAGES
 
 
 def is_markdown(content_type: str) -> bool:
-    """Tell whether a body says of itself that it is markdown."""
+    """Return True if the media type is that of markdown."""
     return _media_type(content_type) in ("text/markdown", "text/x-markdown")
 
 
 def may_be_llms(content_type: str) -> bool:
-    """Tell whether an answer for ``/llms.txt`` can be one: markdown, plain text, or unsaid."""
+    """Return True if a body may be an llms.txt: markdown, plain text, or without a media type."""
     return is_markdown(content_type) or _media_type(content_type) in ("text/plain", "")
 
 

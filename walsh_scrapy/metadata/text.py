@@ -1,19 +1,20 @@
-"""Strings of other people's documents, made fit to be shown and exported on one line."""
+"""Text of a document as plain text on one line, which every export can write."""
 
 import re
 from collections.abc import Iterable
 from html import unescape
 from typing import Final
 
-#: Longest name or tag that is still one; longer ones are prose and left out.
+#: Characters of a name or tag; a longer one is prose and left out.
 LONGEST_NAME: Final = 300
-MOST_NAMES: Final = 100
+MOST_NAMES: Final = 100  #: names, or tags, of one entry
 _LONGEST_FEED_TITLE: Final = 1000
 _LANGUAGE: Final = re.compile(r"[a-z]{1,8}(?:-[a-z0-9]{1,8}){0,5}", re.IGNORECASE | re.ASCII)
 
-# No XML or UTF-8 export can carry these: controls, surrogates, non-characters.
+# Characters that no XML or UTF-8 export can write: controls, surrogates, non-characters.
 _UNWRITABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
-# What never closes reaches to the end: so each character is read once, whatever they send.
+# A comment or script without an end goes on to the end of the text. So each character is read
+# once, and the time is linear in hostile text as well.
 _HIDDEN: Final = re.compile(
     r"<!--(?:.*?-->|.*)|<(script|style)\b(?:.*?</\1\s*>|.*)", re.DOTALL | re.IGNORECASE
 )
@@ -23,7 +24,7 @@ _ADDRESS: Final = re.compile(r"[^\s@<>()\"]+@[^\s@<>()\"]+")
 
 
 def one_line(text: object) -> str | None:
-    """Return the text without controls, whitespace collapsed; None if that leaves nothing."""
+    """Return the text without control characters and with single spaces; None if it is empty."""
     if not isinstance(text, str):
         return None
     line = " ".join(text.split())
@@ -33,7 +34,7 @@ def one_line(text: object) -> str | None:
 
 
 def from_html(markup: object) -> str | None:
-    """Return the text of a short piece of HTML, on one line; None if that leaves nothing."""
+    """Return the text of a short piece of HTML, on one line; None if it is empty."""
     if not isinstance(markup, str):
         return None
     if "<" in markup:
@@ -41,14 +42,14 @@ def from_html(markup: object) -> str | None:
     return one_line(unescape(markup) if "&" in markup else markup)
 
 
-def names(texts: Iterable[str | None]) -> tuple[str, ...]:
-    """Return each name once, in order, without what is empty or too long to be a name."""
+def distinct_names(texts: Iterable[str | None]) -> tuple[str, ...]:
+    """Return each name once, in order, without empty and too long ones, at most `MOST_NAMES`."""
     kept = dict.fromkeys(text for text in texts if text and len(text) <= LONGEST_NAME)
     return tuple(kept)[:MOST_NAMES]
 
 
-def person(text: str | None) -> str | None:
-    """Return the name in `mail@example.org (Name)` and its kin: addresses are not kept (R6)."""
+def person_name(text: str | None) -> str | None:
+    """Return the text without e-mail addresses, such as `mail@example.org (Name)` (R6)."""
     if text is None or len(text) > LONGEST_NAME or "@" not in text:
         return text
     bare = _ADDRESS.sub(" ", text)
@@ -56,11 +57,11 @@ def person(text: str | None) -> str | None:
 
 
 def feed_title(text: str | None) -> str | None:
-    """Return the title of a feed; None if it is so long that no item could carry it."""
+    """Return the title of a feed; None if it is longer than an item may have it."""
     return text if text and len(text) <= _LONGEST_FEED_TITLE else None
 
 
-def language(text: object) -> str | None:
-    """Return a language as a BCP 47 tag (`en_US` is common); None if it is none."""
+def language_tag(text: object) -> str | None:
+    """Return a language as a BCP 47 tag, with `en_US` as `en-US`; None if it is no such tag."""
     tag = text.strip().replace("_", "-") if isinstance(text, str) else ""
     return tag if _LANGUAGE.fullmatch(tag) else None

@@ -1,7 +1,7 @@
-"""Dates of feeds, as RFC 3339 in UTC; what is no possible date is no date at all.
+"""Dates of feeds as RFC 3339 in UTC; an impossible date is None.
 
-ISO 8601 is read here and not by feedparser, whose reader turns month 13 into January, fills gaps
-from the clock and shifts by the machine's own time zone.
+ISO 8601 is read here and not by feedparser, which turns month 13 into January, completes a date
+from the clock and shifts it by the time zone of the machine.
 """
 
 import re
@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from time import struct_time
 from typing import Final
 
-# As published: also `2026-05-23 10:00:00 +0200`, `... UTC`, a year, or a year and a month.
+# As feeds write it: also `2026-05-23 10:00:00 +0200`, `... UTC`, a year, or a year and a month.
 _ISO: Final = re.compile(
     r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})"
     r"(?:(?:[Tt]|\s+)(\d{1,2}):(\d\d)(?::(\d\d)(?:[.,]\d+)?)?"
@@ -17,9 +17,9 @@ _ISO: Final = re.compile(
     re.ASCII,
 )
 _COMPACT: Final = re.compile(r"\d{8}(?:T[\dZ+:.-]+)?", re.ASCII)
-# `Wed, 03 Jan 2018 ...` and `3 Jan 2018 ...`: what feedparser reads without looking at a clock.
+# `Wed, 03 Jan 2018 ...` and `3 Jan 2018 ...`: feedparser reads these without the clock.
 _SPELLED: Final = re.compile(r"(?!T\d)[^\W\d_]|\d{1,2}[\s-]+[^\W\d_]")
-# The same in other languages, which feedparser does not know; the zone is GMT or an offset.
+# The same in languages that feedparser does not know; the zone is GMT or an offset.
 _FOREIGN: Final = re.compile(
     r"(?:[^\W\d_]+\.?(?:,\s*|\s+))?(\d{1,2})\.?[\s-]+([^\W\d_]{3,9})\.?[\s-]+(\d{4})"
     r"\s+(\d{1,2}):(\d\d)(?::(\d\d))?(?:\s+(?:GMT|UTC|Z|([+-])(\d\d):?(\d\d)))?"
@@ -48,11 +48,11 @@ _MONTHS: Final = {
 _FIRST_YEAR: Final = 1000  # .NET programs write year 1 for "no date"
 
 
-def utc(text: object, parsed: struct_time | None = None) -> str | None:
+def date_in_utc(text: object, parsed: struct_time | None = None) -> str | None:
     """Return a date as `2026-05-23T00:00:00Z`; None if it is absent or impossible.
 
-    `parsed` is feedparser's reading of the same text, in UTC, taken for spelled-out months only.
-    A date without a zone is UTC; one without a time is midnight.
+    `parsed` is feedparser's reading of the same text, in UTC; it counts only if the month is
+    written as a name. A date without a zone is in UTC, a date without a time is midnight.
     """
     if not isinstance(text, str) or len(text := text.strip()) > 100:
         return None

@@ -1,8 +1,8 @@
-"""JSON Feed 1.0 and 1.1 (jsonfeed.org/version/1.1), read as its specification says.
+"""JSON Feed 1.0 and 1.1, read as the specification says (jsonfeed.org/version/1.1).
 
-Items without an id are dropped, ids of other types become strings, `authors` outranks the `author`
-of 1.0, and an item without either has the feed's. `external_url` is what an item talks about, never
-its link.
+Items without an id are dropped. Ids of other types become strings. `authors` comes before the
+`author` of 1.0, and an item without either has the authors of the feed. `external_url` is the page
+that an item writes about, not the link of the item.
 """
 
 import json
@@ -12,10 +12,16 @@ from typing import Final, TypeAlias
 
 from walsh_scrapy.metadata.encoding import to_utf8
 from walsh_scrapy.metadata.entries import Entry, Feed
-from walsh_scrapy.metadata.feeds.dates import utc
-from walsh_scrapy.metadata.feeds.sniff import not_a_feed
+from walsh_scrapy.metadata.feeds.dates import date_in_utc
+from walsh_scrapy.metadata.feeds.formats import not_a_feed
 from walsh_scrapy.metadata.links import web_url
-from walsh_scrapy.metadata.text import feed_title, language, names, one_line, person
+from walsh_scrapy.metadata.text import (
+    distinct_names,
+    feed_title,
+    language_tag,
+    one_line,
+    person_name,
+)
 
 _Object: TypeAlias = Mapping[str, object]
 
@@ -24,42 +30,42 @@ _VERSION: Final = re.compile(r"https?://(?:www\.)?jsonfeed\.org/version/1(?:\.\d
 
 
 def read_json(body: bytes, *, url: str, content_type: str | None) -> Feed:
-    """Return the feed in a JSON document, its entries without keys yet.
+    """Return the feed in a JSON document, with entries that have no keys yet.
 
-    `url` is where the document came from. Raises NotAFeed if it is other JSON, or none at all.
+    `url` is the final URL of the response. Raises NotAFeed if it is other JSON or not valid JSON.
     """
-    feed = _document(body, content_type)
+    feed = _feed_object(body, content_type)
     inherited = _authors(feed)
     items = feed.get("items")
     return Feed(
         title=feed_title(one_line(feed.get("title"))),
-        language=language(feed.get("language")),
+        language=language_tag(feed.get("language")),
         entries=tuple(_entry(item, url, inherited) for item in _objects(items) if _id(item)),
         expired=feed.get("expired") is True,
     )
 
 
-def _document(body: bytes, content_type: str | None) -> _Object:
+def _feed_object(body: bytes, content_type: str | None) -> _Object:
     if body.count(b"{") + body.count(b"[") > _MOST_VALUES:
         raise not_a_feed(f"JSON of more than {_MOST_VALUES} objects and lists", content_type)
     try:
-        # Numbers stay as written: ids of any length, and nothing to overflow.
+        # Numbers stay text: an id may have any length, and no number can overflow.
         text = to_utf8(body, content_type).decode()
-        read: object = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
+        value: object = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
     except (ValueError, RecursionError) as error:
-        raise not_a_feed("text that begins like JSON and is none", content_type) from error
-    if not isinstance(read, dict) or not _VERSION.fullmatch(str(read.get("version")).strip()):
-        raise not_a_feed(_other(read), content_type)
-    if not isinstance(read.get("items"), list):
+        raise not_a_feed("text that begins like JSON but is not valid", content_type) from error
+    if not isinstance(value, dict) or not _VERSION.fullmatch(str(value.get("version")).strip()):
+        raise not_a_feed(_other_json(value), content_type)
+    if not isinstance(value.get("items"), list):
         raise not_a_feed("a JSON Feed without its list of items", content_type)
-    return read
+    return value
 
 
-def _other(read: object) -> str:
-    if isinstance(read, dict) and "jsonfeed.org" in str(read.get("version")):
+def _other_json(value: object) -> str:
+    if isinstance(value, dict) and "jsonfeed.org" in str(value.get("version")):
         return "a JSON Feed of an unknown version"
-    if isinstance(read, dict) and isinstance(read.get("rss"), dict):
-        return "RSS written as JSON, which has no specification to be read by"
+    if isinstance(value, dict) and isinstance(value.get("rss"), dict):
+        return "RSS written as JSON, a format without a specification"
     return "JSON of another kind"
 
 
@@ -68,10 +74,10 @@ def _entry(item: _Object, base: str, inherited: tuple[str, ...]) -> Entry:
         url=web_url(item.get("url"), base),
         title=one_line(item.get("title")),
         id=_id(item),
-        published=utc(item.get("date_published")),
-        updated=utc(item.get("date_modified")),
+        published=date_in_utc(item.get("date_published")),
+        updated=date_in_utc(item.get("date_modified")),
         authors=_authors(item) or inherited,
-        tags=names(map(one_line, _list(item.get("tags")))),
+        tags=distinct_names(map(one_line, _list(item.get("tags")))),
     )
 
 
@@ -81,12 +87,12 @@ def _id(item: _Object) -> str | None:
 
 
 def _authors(element: _Object) -> tuple[str, ...]:
-    several = names(_name(author) for author in _list(element.get("authors")))
-    return several or names([_name(element.get("author"))])
+    several = distinct_names(_name(author) for author in _list(element.get("authors")))
+    return several or distinct_names([_name(element.get("author"))])
 
 
 def _name(author: object) -> str | None:
-    return person(one_line(author.get("name") if isinstance(author, dict) else author))
+    return person_name(one_line(author.get("name") if isinstance(author, dict) else author))
 
 
 def _list(value: object) -> list[object]:

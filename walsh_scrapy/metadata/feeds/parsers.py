@@ -1,8 +1,8 @@
-"""feedparser's two parsers, with the limits they lack.
+"""feedparser's two parsers, with limits that feedparser lacks.
 
-`feedparser.parse` itself is not called: 100 kB in one `<author>` keep it busy for 24 seconds, and
-15 MiB of nested `xml:base` or of different categories for hours. It also decodes by any codec that
-a document names, and opens the file or the URL that its input happens to name.
+`feedparser.parse` itself is not called. It needs 24 seconds for 100 kB in one `<author>`, and hours
+for 15 MiB of nested `xml:base` or of different categories. It also decodes with any codec that a
+document names, and opens a file or a URL if its input looks like one.
 """
 
 from collections.abc import Mapping
@@ -13,26 +13,29 @@ from feedparser.mixin import _FeedParserMixin
 
 from walsh_scrapy.metadata.text import MOST_NAMES
 
-MOST_ELEMENTS: Final = 400_000  # twice what real feeds of 15 MiB have; about 5 seconds
+MOST_ELEMENTS: Final = 400_000  # twice as many as real feeds of 15 MiB have; takes about 5 seconds
 _MOST_NAMESPACES: Final = 200
 _LONGEST_BASE: Final = 4096
 
 
 class TooManyElements(Exception):
-    """More elements than any feed has."""
+    """The document has more than `MOST_ELEMENTS` elements."""
 
 
 class _Guards(_FeedParserMixin):  # type: ignore[misc]
-    """Limits; ids as published; every hour and day to skip, of which feedparser keeps the last."""
+    """Limits, ids as published, and all of skipHours and skipDays.
 
-    # Markup is neither sanitised nor are the links in it resolved: none of it is kept.
+    feedparser itself resolves relative ids and keeps only the last hour and day.
+    """
+
+    # Markup is not kept, so it is not sanitised, and links in it are not resolved.
     sanitize_html = resolve_relative_uris = False
     elements = 0
     guidislink: bool | int = False
     contentparams: dict[str, object]
 
     def count(self) -> None:
-        """Count one more element; raise TooManyElements if it is one too many."""
+        """Count one more element; raise TooManyElements above `MOST_ELEMENTS`."""
         self.elements += 1
         if self.elements > MOST_ELEMENTS:
             raise TooManyElements
@@ -49,7 +52,7 @@ class _Guards(_FeedParserMixin):  # type: ignore[misc]
 
     def push_content(self, tag: str, attrs: Mapping[str, str], kind: str, text: bool | int) -> None:
         super().push_content(tag, attrs, kind, text)
-        # As a FeedParserDict, asked at every turn for what it lacks, it took a fifth of the time.
+        # A plain dict: as a FeedParserDict, its failed look-ups take a fifth of the parsing time.
         self.contentparams = dict(self.contentparams)
 
     def _add_tag(self, *names: str | None) -> None:
@@ -57,15 +60,15 @@ class _Guards(_FeedParserMixin):  # type: ignore[misc]
             super()._add_tag(*names)
 
     def _sync_author_detail(self, key: str = "author") -> None:
-        # feedparser's own search for an address is what takes so long, and ends `.example` at
-        # `.exam`. The text is kept whole here; `person` takes the address out of it.
+        # feedparser's own search for an address is slow and cuts `.example` down to `.exam`. The
+        # whole text is kept here; `person_name` removes the address.
         context = self._get_context()
         people = context.get("authors")
         if key == "author" and people and not people[-1]:
             people[-1]["name"] = context.get(key)
 
     def _start_guid(self, attrs: Mapping[str, str]) -> None:
-        # feedparser resolves relative ids and makes links of them; an id is a name as it stands.
+        # feedparser resolves relative ids and makes links of them; an id stays as published.
         super()._start_guid(attrs)
         self._save("permalink", bool(self.guidislink), overwrite=True)
         self.guidislink = False
@@ -88,23 +91,23 @@ class _Guards(_FeedParserMixin):  # type: ignore[misc]
 
 
 class StrictParser(_Guards, StrictFeedParser):  # type: ignore[misc]
-    """For XML that is well-formed. It steps over the content of entries, which is never kept.
+    """For well-formed XML. It skips the content of entries, because content is never kept (R6).
 
-    Content is what feedparser takes for it: `description`, `content:encoded`, `summary`, `rights`
-    and their like. To feedparser it begins and ends, with nothing in between.
+    Content is every element that feedparser reads as content, such as `description`,
+    `content:encoded`, `summary` and `rights`. feedparser sees it as an empty element.
     """
 
-    unread = 0  #: elements that are open, from the content inwards
+    unread = 0  #: open elements in the content that is being skipped, itself included; else 0
 
     def push_content(self, tag: str, attrs: Mapping[str, str], kind: str, text: bool | int) -> None:
-        """Begin a title or content; `tag` is feedparser's one name for all its names in feeds."""
+        """Begin a title or content; `tag` is the name that feedparser maps all variants to."""
         super().push_content(tag, attrs, kind, text)
-        # Only in entries: what has entries in it is not their content, even if it is a `body`.
+        # Only in entries: an element that contains entries, such as `body`, is not their content.
         if self.inentry and tag != "title" and not _is_data(str(self.contentparams["type"])):
             self.unread = 1
 
     def startPrefixMapping(self, prefix: str | None, uri: str) -> None:  # noqa: N802
-        """Begin the scope of a prefix: feedparser keeps it to the end of the document."""
+        """Begin the scope of a prefix, which feedparser extends to the end of the document."""
         if not self.unread:
             super().startPrefixMapping(prefix, uri)
 
@@ -130,9 +133,9 @@ class StrictParser(_Guards, StrictFeedParser):  # type: ignore[misc]
 
 
 def _is_data(kind: str) -> bool:
-    """Tell whether content of this type is elements to feedparser, and no markup."""
+    """Return True if feedparser reads content of this type as elements instead of markup."""
     return kind.endswith("xml") and kind != "application/xhtml+xml"
 
 
 class LooseParser(_Guards, LooseFeedParser):  # type: ignore[misc]
-    """For all the rest that calls itself a feed."""
+    """For feeds that are not well-formed XML."""

@@ -1,53 +1,62 @@
-"""RSS 0.9x to 2.0, RSS 1.0 (RDF), Atom 0.3 and 1.0, from what feedparser reads in them."""
+"""RSS 0.9x to 2.0, RSS 1.0 (RDF), Atom 0.3 and 1.0: from elements to entries."""
 
 from collections.abc import Iterator
 from time import struct_time
 
 from walsh_scrapy.metadata.entries import Entry, Feed
 from walsh_scrapy.metadata.feeds import hints
-from walsh_scrapy.metadata.feeds.dates import utc
-from walsh_scrapy.metadata.feeds.document import Document, Element, parse
-from walsh_scrapy.metadata.links import is_web, web_url
-from walsh_scrapy.metadata.text import feed_title, from_html, language, names, one_line, person
+from walsh_scrapy.metadata.feeds.dates import date_in_utc
+from walsh_scrapy.metadata.feeds.elements import Element, FeedElements, parse_elements
+from walsh_scrapy.metadata.links import is_web_url, web_url
+from walsh_scrapy.metadata.text import (
+    distinct_names,
+    feed_title,
+    from_html,
+    language_tag,
+    one_line,
+    person_name,
+)
 
 
 def read_xml(body: bytes, *, url: str, content_type: str | None) -> Feed:
-    """Return the feed in an XML document, its entries without keys yet.
+    """Return the feed in an XML document, with entries that have no keys yet.
 
-    `url` is where the document came from. Raises NotAFeed if it is XML of another kind.
+    `url` is the final URL of the response. Raises NotAFeed if it is another kind of XML.
     """
-    document = parse(body, url=url, content_type=content_type)
-    channel = document.channel
+    elements = parse_elements(body, url=url, content_type=content_type)
+    channel = elements.channel
     return Feed(
         title=feed_title(_title(channel)),
-        language=language(channel.get("language")),
-        entries=_entries(document, url),
+        language=language_tag(channel.get("language")),
+        entries=_entries(elements, url),
         ttl=hints.ttl(channel),
         update_period=hints.update_period(channel),
         update_frequency=hints.update_frequency(channel),
         skip_hours=hints.skip_hours(channel),
         skip_days=hints.skip_days(channel),
-        is_whole=document.is_whole,
+        is_whole=elements.is_whole,
     )
 
 
-def _entries(document: Document, base: str) -> tuple[Entry, ...]:
-    read = _atom_entry if document.is_atom else _rss_entry
-    inherited = names(_people(document.channel)) if document.is_atom else ()
-    entries = tuple(read(element, base, inherited) for element in document.entries)
-    if document.breaks_off and entries and not (entries[-1].url and entries[-1].title):
-        return entries[:-1]  # it is whole in the next answer, and would be another entry there
+def _entries(elements: FeedElements, base: str) -> tuple[Entry, ...]:
+    read = _atom_entry if elements.is_atom else _rss_entry
+    inherited = distinct_names(_people(elements.channel)) if elements.is_atom else ()
+    entries = tuple(read(element, base, inherited) for element in elements.entries)
+    if elements.is_cut_in_entry and entries and not (entries[-1].url and entries[-1].title):
+        return entries[:-1]  # with its link, in a later response, it would have another key
     return entries
 
 
 def _atom_entry(element: Element, base: str, inherited: tuple[str, ...]) -> Entry:
-    """Read an Atom entry (RFC 4287). Its id is a name, never a link; its authors may be inherited.
+    """Return an Atom entry (RFC 4287). Its id is a name and never used as a link.
 
-    `inherited` are the feed's authors, which its entries have unless they or their source say
-    otherwise (4.2.1).
+    `inherited` are the authors of the feed. They count for an entry that has no authors, neither
+    of its own nor in its `source` element (4.2.1).
     """
     source = element.get("source")
-    own = names(_people(element)) or (names(_people(source)) if isinstance(source, dict) else ())
+    own = distinct_names(_people(element)) or (
+        distinct_names(_people(source)) if isinstance(source, dict) else ()
+    )
     return Entry(
         url=_link(element, base),
         title=_title(element),
@@ -55,15 +64,15 @@ def _atom_entry(element: Element, base: str, inherited: tuple[str, ...]) -> Entr
         published=_date(element, "published") or _date(element, "created"),
         updated=_date(element, "updated"),
         authors=own or inherited,
-        tags=names(map(one_line, _terms(element))),
+        tags=distinct_names(map(one_line, _terms(element))),
     )
 
 
 def _rss_entry(element: Element, base: str, _inherited: tuple[str, ...]) -> Entry:
-    """Read an item of RSS or RDF; names and tags in it may be escaped twice.
+    """Return an item of RSS or RDF; its names and tags may be escaped twice.
 
-    `dc:date`, the only date most RDF items have, is the publication's, and as feedparser has it
-    also the last change.
+    `dc:date` is the only date of most RDF items. feedparser reads it as the date of the update; it
+    counts as the date of publication as well.
     """
     updated = _date(element, "updated")
     return Entry(
@@ -72,8 +81,8 @@ def _rss_entry(element: Element, base: str, _inherited: tuple[str, ...]) -> Entr
         id=one_line(element.get("id")),
         published=_date(element, "published") or _date(element, "created") or updated,
         updated=updated,
-        authors=names(_people(element)),
-        tags=names(map(from_html, _terms(element))),
+        authors=distinct_names(_people(element)),
+        tags=distinct_names(map(from_html, _terms(element))),
     )
 
 
@@ -85,11 +94,11 @@ def _title(element: Element) -> str | None:
 
 def _date(element: Element, name: str) -> str | None:
     parsed = element.get(f"{name}_parsed")
-    return utc(element.get(name), parsed if isinstance(parsed, struct_time) else None)
+    return date_in_utc(element.get(name), parsed if isinstance(parsed, struct_time) else None)
 
 
 def _link(element: Element, base: str) -> str | None:
-    """Return the first alternate link that leads to the web, pages before other media."""
+    """Return the first alternate link that is a web URL; HTML pages come before other media."""
     links = [link for link in _dicts(element.get("links")) if link.get("rel") == "alternate"]
     links.sort(key=lambda link: "html" not in str(link.get("type")))
     return next(filter(None, (web_url(link.get("href"), base) for link in links)), None)
@@ -98,13 +107,13 @@ def _link(element: Element, base: str) -> str | None:
 def _permalink(element: Element) -> str | None:
     """Return the guid of an item without a usable link, if it is a permalink (RSS 2.0)."""
     guid = element.get("id")
-    return web_url(guid, "") if element.get("permalink") and is_web(guid) else None
+    return web_url(guid, "") if element.get("permalink") and is_web_url(guid) else None
 
 
 def _people(element: Element) -> Iterator[str | None]:
     for author in _dicts(element.get("authors")):
         name = one_line(author.get("name"))
-        yield person(from_html(name))
+        yield person_name(from_html(name))
 
 
 def _terms(element: Element) -> Iterator[object]:

@@ -1,5 +1,5 @@
-"""llms.txt and pages of markdown: bytes to links (R9)."""
+"""llms.txt and pages of markdown: from the bytes of a page to its links (R9)."""
 
-from walsh_scrapy.metadata.llms.parse import parse_llms
+from walsh_scrapy.metadata.llms.reader import parse_llms
 
 __all__ = ["parse_llms"]

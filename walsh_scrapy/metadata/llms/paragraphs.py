@@ -1,12 +1,12 @@
-"""Markdown, taken apart into paragraphs of text and links: what a reader of the page could click.
+"""Markdown as paragraphs of text and links, the links that a reader of the page could click.
 
-This is CommonMark as markdown-it-py reads it, and bare `https://` URLs. Code, comments and HTML are
-stepped over and never searched for links (R9). The rows of a table are lines of a paragraph.
+It is read as CommonMark by markdown-it-py, with bare `https://` URLs. Code, comments and HTML are
+skipped and not searched for links (R9). The rows of a table are lines of a paragraph.
 
-What markdown-it-py does takes time in proportion to the page, but 80 microseconds a link, up to 70
-a line and a kilobyte a character. The limits keep the worst page that was found at about a second,
-which is what an index of 10,000 links takes as well, and refuse what is longer, since a part of an
-index would pass for the whole.
+markdown-it-py needs time in proportion to the page: 80 microseconds per link and up to 70 per line;
+and up to a kilobyte of memory per character. With the limits below, the worst page that was found
+takes about a second, as a page of 10,000 links does. A longer page is refused and not read in part,
+because a part would look like the whole.
 """
 
 import re
@@ -16,15 +16,15 @@ from typing import Final
 
 from markdown_it.token import Token
 
-from walsh_scrapy.metadata.llms.commonmark import PARSER, check
+from walsh_scrapy.metadata.llms.parser import PARSER, check_limit
 
 HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 
-MOST_CHARACTERS: Final = 1_000_000  # an index of 10,000 links; what is longer is a dump
-MOST_LINES: Final = 25_000  # each link and a blank line; or lines that lazily go on twenty quotes
-MOST_LINKS: Final = 15_000  # and of brackets and `://`: each is followed to its end, or in vain
-MOST_TAGS: Final = 50_000  # of HTML, and whatever else begins with `<`
-_PIECE: Final = 65_536  # characters of a paragraph that are taken apart at once
+MOST_CHARACTERS: Final = 1_000_000  # enough for 10,000 links
+MOST_LINES: Final = 25_000  # enough for 10,000 links and blank lines between them
+MOST_LINKS: Final = 15_000  # also of brackets and `://`, because each may begin a link
+MOST_TAGS: Final = 50_000  # of HTML, and anything else that begins with `<`
+_PIECE: Final = 65_536  # characters of a paragraph that are parsed at once
 
 _PIECES: Final = re.compile(rf".{{1,{_PIECE}}}(?:\n|\Z)|.{{1,{_PIECE}}}", re.DOTALL)
 _MAY_LINK: Final = re.compile(r"\]|://|<[a-z]", re.IGNORECASE)
@@ -41,7 +41,7 @@ class Span:
 
     @property
     def text(self) -> str:
-        """Return the text: plain, with its line breaks."""
+        """Return the plain text, with its line breaks."""
         return "".join(self.parts)
 
 
@@ -49,17 +49,18 @@ class Span:
 class Paragraph:
     """A paragraph or a heading."""
 
-    within: tuple[str, ...]  #: as HTML has it, itself last: `("ul", "li", "p")` or `("h2",)`
-    spans: Sequence[Span]  #: text and links by turns; text first and last
+    within: tuple[str, ...]  #: HTML names, the outermost first: `("ul", "li", "p")` or `("h2",)`
+    spans: Sequence[Span]  #: text and links in turn; the first and the last are text
 
 
 def paragraphs(text: str) -> Iterator[Paragraph]:
-    """Give the headings of a document, and the paragraphs that may hold links, in its order.
+    """Yield the headings of a document, and the paragraphs that may have links, in its order.
 
-    A very long paragraph comes in pieces, cut between its lines. Raises TooMuch.
+    A very long paragraph comes in pieces, cut between its lines. Raises LimitExceeded if the
+    document is larger than any page of links.
     """
     _check_size(text)
-    definitions: dict[str, object] = {}  # of `[a]: https://...`, kept by markdown-it
+    definitions: dict[str, object] = {}  # filled by markdown-it: `[a]: https://...`
     within: list[str] = []
     links = 0
     for token in PARSER.parse(text, definitions):
@@ -72,20 +73,20 @@ def paragraphs(text: str) -> Iterator[Paragraph]:
                 if within[0] in HEADINGS or _MAY_LINK.search(piece):
                     spans = _spans(PARSER.inline.parse(piece, PARSER, definitions, []))
                     links += len(spans) // 2
-                    check("links", links, MOST_LINKS)
+                    check_limit("links", links, MOST_LINKS)
                     yield Paragraph(tuple(within), spans)
 
 
 def _check_size(text: str) -> None:
-    check("characters", len(text), MOST_CHARACTERS)
-    check("lines", max(text.count("\n"), text.count("\r")), MOST_LINES)
-    check("links", max(map(text.count, ("[", "]", "://"))), MOST_LINKS)
-    check("tags", text.count("<"), MOST_TAGS)
+    check_limit("characters", len(text), MOST_CHARACTERS)
+    check_limit("lines", max(text.count("\n"), text.count("\r")), MOST_LINES)
+    check_limit("links", max(map(text.count, ("[", "]", "://"))), MOST_LINKS)
+    check_limit("tags", text.count("<"), MOST_TAGS)
 
 
 def _spans(tokens: Sequence[Token]) -> list[Span]:
     spans = [Span()]
-    depth = 0  # `[a <https://b.example>](c)` is to markdown-it a link in a link; to us it is one
+    depth = 0  # `[a <https://b.example>](c)` is a link in a link for markdown-it, here only one
     for token in tokens:
         if token.type == "link_open":
             depth += 1
@@ -95,7 +96,7 @@ def _spans(tokens: Sequence[Token]) -> list[Span]:
             depth -= 1
             if depth == 0:
                 spans.append(Span())
-        elif depth or token.type != "image":  # what an image shows is a text only of its link
+        elif depth or token.type != "image":  # the text of an image counts only in a link
             spans[-1].parts.append(_text(token))
     return spans
 

@@ -1,4 +1,4 @@
-"""What came: something to be read as a feed, or else a sentence about what it is instead."""
+"""The format of a body: XML or JSON to be read as a feed, or what it is instead (R9)."""
 
 import json
 import re
@@ -8,9 +8,9 @@ from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.metadata.text import one_line
 
 _HEAD: Final = 16384  # bytes in which the root element must begin
-_RESCUE: Final = 4096  # bytes of junk, such as a PHP warning, before which a feed is still found
+_RESCUE: Final = 4096  # bytes of junk, such as a PHP warning, after which a feed is still found
 
-# Possessive and atomic throughout: an unfinished prolog costs one pass and no more.
+# Possessive and atomic throughout, so that the time for an unfinished prolog is linear.
 _PROLOG: Final = re.compile(
     rb"(?>\s++|<\?.*?\?>|<!--.*?-->|<!doctype(?:[^\[<>]|<(?!/?\w)[^<>]*>)*(?:\[.*?\]\s*)?>)*+",
     re.DOTALL | re.IGNORECASE,
@@ -30,7 +30,7 @@ _ROOTS: Final = {
     b"entry": "a single Atom entry",
     b"error": "an error message (XML)",
 }
-_MAGIC: Final = (
+_SIGNATURES: Final = (
     (b"\x89PNG", "an image (PNG)"),
     (b"\xff\xd8\xff", "an image (JPEG)"),
     (b"GIF8", "an image (GIF)"),
@@ -43,38 +43,38 @@ _MAGIC: Final = (
 )
 
 
-def form_of(body: bytes, content_type: str | None) -> Literal["xml", "json"]:
-    """Return how to read a body; raise NotAFeed if it cannot be a feed at all.
+def format_of(body: bytes, content_type: str | None) -> Literal["xml", "json"]:
+    """Return the format of a feed; raise NotAFeed if the body cannot be one.
 
-    The bytes decide, since feeds are served under every media type. An HTML page is refused by its
-    first element and never searched for one (R9).
+    The bytes decide, because feeds are served with any media type; `content_type` is only part of
+    the message. An HTML page is recognised by its first element and not searched for feeds (R9).
     """
     head = _ascii_head(body).lstrip()
     if not head:
         raise NotAFeed("The response body was empty, where a feed was expected.")
     if head[:1] in {b"{", b"["}:
         return "json"
-    what = _foreign(head)
+    what = _other_than_feed(head)
     if what is not None:
         raise not_a_feed(what, content_type)
     return "xml"
 
 
 def not_a_feed(what: str, content_type: str | None = None) -> NotAFeed:
-    """Return the error for something else that came: `an HTML page`, `a sitemap`."""
-    announced = (one_line(content_type) or "")[:80]
-    return NotAFeed(f"Not a feed but {what}{f' (served as {announced})' if announced else ''}.")
+    """Return the error for a body that is something else: `an HTML page`, `a sitemap`."""
+    served_as = (one_line(content_type) or "")[:80]
+    return NotAFeed(f"Not a feed but {what}{f' (served as {served_as})' if served_as else ''}.")
 
 
 def _ascii_head(body: bytes) -> bytes:
     """Return the beginning of the body in an encoding in which `<rss` is four bytes."""
-    encoding = json.detect_encoding(body[:4])  # BOM or zero bytes: XML and JSON agree on these
+    encoding = json.detect_encoding(body[:4])  # by BOM or zero bytes
     if encoding == "utf-8":
         return body[:_HEAD]
     return body[:_HEAD].decode(encoding, "ignore").encode("utf-8", "ignore")
 
 
-def _foreign(head: bytes) -> str | None:
+def _other_than_feed(head: bytes) -> str | None:
     """Return what the document is instead of an XML feed; None if it may be one."""
     start = _PROLOG.match(head)
     at = start.end() if start else 0
@@ -88,18 +88,18 @@ def _foreign(head: bytes) -> str | None:
         return "an HTML page"
     if name not in _ROOTS and _FEED_ROOT.search(head, at, at + _RESCUE):
         return None
-    return _named(name) if name else _unmarked(head)
+    return _by_root(name) if name else _by_signature(head)
 
 
-def _named(root: bytes) -> str:
+def _by_root(root: bytes) -> str:
     if root in _HTML:
         return "an HTML page"
     return _ROOTS.get(root) or f"XML of another kind (<{root[:40].decode('ascii', 'ignore')}>)"
 
 
-def _unmarked(head: bytes) -> str:
-    for magic, what in _MAGIC:
-        if head.startswith(magic):
+def _by_signature(head: bytes) -> str:
+    for signature, what in _SIGNATURES:
+        if head.startswith(signature):
             return what
     printable = sum(byte >= 32 or byte in b"\t\n\r" for byte in head[:512])
     return "plain text" if printable >= 0.95 * len(head[:512]) else "binary data"

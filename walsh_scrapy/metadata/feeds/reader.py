@@ -1,17 +1,18 @@
-"""Feeds: bytes to entries (R6, decision 19). RSS, RDF and Atom through feedparser; JSON Feed by us.
+"""From the bytes of a feed to its entries (R6, decision 19).
 
     feed = parse_feed(body, url=response_url, content_type="application/rss+xml", source=declared)
     for entry in feed.entries:
         entry.url, entry.title, entry.published, entry.key
 
-Nothing here reads a clock, opens a file or asks the network, whatever the document says.
+feedparser reads RSS, RDF and Atom; `jsonfeed` reads JSON Feed. No document can make them read a
+clock, open a file or use the network.
 """
 
 from dataclasses import replace
 
 from walsh_scrapy.metadata.entries import Entry, Feed, NotAFeed
+from walsh_scrapy.metadata.feeds.formats import format_of
 from walsh_scrapy.metadata.feeds.jsonfeed import read_json
-from walsh_scrapy.metadata.feeds.sniff import form_of
 from walsh_scrapy.metadata.feeds.xmlfeed import read_xml
 from walsh_scrapy.metadata.keys import with_keys
 
@@ -21,12 +22,13 @@ __all__ = ["Entry", "Feed", "NotAFeed", "parse_feed"]
 def parse_feed(body: bytes, *, url: str, content_type: str | None, source: str) -> Feed:
     """Return the feed in a response body, its entries in document order.
 
-    `url` is the final URL of the response: relative links resolve against it, and `xml:base`.
-    `source` is the declared URL: it tells entries apart that have nothing unique in the world.
-    Entries with the same `key` are the same entry written twice.
+    `url` is the final URL of the response: relative links and `xml:base` resolve against it.
+    `content_type` is the Content-Type header, None if there was none. `source` is the declared
+    URL: it is part of the key of an entry that has neither a link nor an id that is a URI.
+    Entries with the same `key` are one entry that the document has twice.
 
-    Raises NotAFeed, and nothing else, if the body is something else.
+    Raises NotAFeed, and nothing else, if the body is no feed.
     """
-    read = read_json if form_of(body, content_type) == "json" else read_xml
+    read = read_json if format_of(body, content_type) == "json" else read_xml
     feed = read(body, url=url, content_type=content_type)
     return replace(feed, entries=with_keys(feed.entries, source))

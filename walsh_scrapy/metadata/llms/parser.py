@@ -1,0 +1,143 @@
+"""The markdown parser: CommonMark by markdown-it-py, with bare URLs and limits of our own.
+
+Links stay as published, whatever their scheme. Bare `https://` URLs are links, as on GitHub;
+markdown-it-py would need one more package for them, linkify-it-py.
+"""
+
+import logging
+import re
+from typing import Final
+
+from markdown_it import MarkdownIt
+from markdown_it.common.utils import unescapeAll
+from markdown_it.rules_block import StateBlock, blockquote, html_block
+from markdown_it.rules_inline import StateInline, image
+
+MOST_TOKENS: Final = 150_000  # 400 bytes each; a link in a list makes 5, `- - - ` 2 per character
+# Each level of a list or a quote reads its lines again.
+_NESTING: Final = 20  # levels, the default of markdown-it-py; a list counts twice
+_QUOTES: Final = 10  # levels of quotes; deeper ones are text
+_LONGEST_URL: Final = 4096
+
+_BARE_START: Final = re.compile(r"(?:^|[^a-z0-9.+-])(https?)$", re.IGNORECASE)
+# A bare URL ends at a bracket, a quotation mark, the end of a cell or Chinese punctuation.
+_BARE_REST: Final = re.compile(
+    r"://[^\s<>\[\]|\"`\x00-\x1f\x7f\u2018-\u201d\u3000-\u303f\uff08\uff09\uff0c\uff1a\uff1b]"
+    rf"{{1,{_LONGEST_URL}}}"
+)
+# HTML blocks that may contain blank lines: how they begin and end (CommonMark 4.6).
+_LONG_HTML: Final = tuple(
+    (re.compile(start, re.IGNORECASE), re.compile(end, re.IGNORECASE))
+    for start, end in (
+        (r"<(?:script|pre|style|textarea)(?=[\s>])", "</(?:script|pre|style|textarea)>"),
+        ("<!--", "-->"),
+        (r"<!\[CDATA\[", r"\]\]>"),
+        (r"<\?", r"\?>"),
+        ("<![a-z]", ">"),
+    )
+)
+
+# At DEBUG, the level of Scrapy's logs, it would log every rule for every line.
+logging.getLogger("markdown_it").setLevel(logging.INFO)
+
+
+class LimitExceeded(Exception):
+    """The document has more of something than any page of links; the message says of what."""
+
+
+def check_limit(what: str, count: int, most: int) -> None:
+    """Raise LimitExceeded if `count` is above `most`; `what` names the counted things."""
+    if count > most:
+        raise LimitExceeded(f"markdown of more than {most} {what}")
+
+
+def _check_tokens(state: StateBlock, _line: int, _end: int, _silent: bool) -> bool:
+    """Limit the tokens, and so the memory: a block rule that is tried first and never matches."""
+    check_limit("parts", len(state.tokens), MOST_TOKENS)
+    return False
+
+
+def _quote(state: StateBlock, line: int, end: int, silent: bool) -> bool:
+    """Read a quote, if it is in fewer than ten others."""
+    return state.level < _QUOTES and blockquote(state, line, end, silent)
+
+
+def _html(state: StateBlock, line: int, end: int, silent: bool) -> bool:
+    """Read a block of HTML. One that is never closed is text, so that nothing after it is lost."""
+    at = state.bMarks[line] + state.tShift[line]
+    for opening, closing in _LONG_HTML:
+        if opening.match(state.src, at):
+            return at < _last_position(state, closing) and html_block(state, line, end, silent)
+    return html_block(state, line, end, silent)
+
+
+def _last_position(state: StateBlock, closing: re.Pattern[str]) -> int:
+    """Return the last position of an end mark in the document, -1 if none; searched only once."""
+    last = state.env.setdefault("walsh end marks", {})
+    if closing not in last:
+        last[closing] = max((match.start() for match in closing.finditer(state.src)), default=-1)
+    return int(last[closing])
+
+
+def _image(state: StateInline, silent: bool) -> bool:
+    """Read an image, but none inside another, because each level would read the text again."""
+    if state.env.get("walsh image"):
+        return False
+    state.env["walsh image"] = True
+    found = image(state, silent)
+    state.env["walsh image"] = False
+    return found
+
+
+def _bare_url(state: StateInline, silent: bool) -> bool:
+    """Read a bare URL in the text, up to the character at which GitHub ends it."""
+    if silent or state.linkLevel or state.src[state.pos] != ":":
+        return False
+    start = _BARE_START.search(state.pending[-6:])
+    rest = _BARE_REST.match(state.src, state.pos, state.posMax) if start else None
+    if not (start and rest):
+        return False
+    url = _trimmed(rest[0])
+    state.pending = state.pending[: -len(start[1])]
+    state.push("link_open", "a", 1).attrs = {"href": unescapeAll(start[1] + url)}
+    state.push("text", "", 0).content = unescapeAll(start[1] + url)
+    state.push("link_close", "a", -1)
+    state.pos += len(url)
+    return True
+
+
+def _trimmed(url: str) -> str:
+    """Return the URL without punctuation and brackets at its end that belong to the sentence."""
+    while True:
+        bare = url.rstrip("?!.,:;*_~'")
+        closed = len(bare) - len(bare.rstrip(")"))
+        spare = min(closed, bare.count(")") - bare.count("("))
+        if spare <= 0:
+            return bare
+        url = bare[:-spare]
+
+
+class _Markdown(MarkdownIt):
+    """CommonMark with every link as published, whatever its scheme."""
+
+    def normalizeLink(self, url: str) -> str:  # noqa: N802 - markdown-it's name
+        return url
+
+    def validateLink(self, url: str) -> bool:  # noqa: ARG002, N802
+        return True
+
+
+def _parser() -> MarkdownIt:
+    parser = _Markdown("commonmark", {"maxNesting": _NESTING})
+    parser.core.ruler.enableOnly(["normalize", "block"])
+    parser.block.ruler.before("code", "check_tokens", _check_tokens)
+    interrupted = ["paragraph", "reference", "blockquote"]  # by a block of HTML or a quote
+    parser.block.ruler.at("html_block", _html, {"alt": interrupted})
+    parser.block.ruler.at("blockquote", _quote, {"alt": [*interrupted, "list"]})
+    parser.inline.ruler.after("text", "bare", _bare_url)
+    parser.inline.ruler.at("image", _image)
+    return parser
+
+
+#: `parse` reads the blocks of a document, `inline.parse` the text of a block.
+PARSER: Final = _parser()
