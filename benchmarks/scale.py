@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from walsh_scrapy.policy.frontier import Frontier, in_turn
+from walsh_scrapy.policy.frontier import Frontier, start_order
 from walsh_scrapy.politeness.schedulerqueue import ENOUGH
 from walsh_scrapy.testing.crawl import find_project, start_crawl
 from walsh_scrapy.testing.feeds import rss
@@ -72,11 +72,11 @@ def _crawl(urls: list[str]) -> tuple[float, float]:
 def _hand_out(urls: list[str]) -> float:
     """Return the CPU seconds a request, fed as there is room, each host resting for a second."""
     frontier: Frontier[str] = Frontier()
-    feed = iter(in_turn(((url.split("/")[2], 0.0, url) for url in urls), {}))
+    feed = iter(start_order(((url.split("/")[2], 0.0, url) for url in urls), {}))
     began = time.process_time()
     now, left = 0.0, len(urls)
     while left:
-        while frontier.awake(now) < ENOUGH and (url := next(feed, None)):
+        while frontier.ready_hosts(now) < ENOUGH and (url := next(feed, None)):
             frontier.push(url.split("/")[2], url)
         if picked := frontier.pop(now):
             frontier.wait(picked[0], now + 1.0)

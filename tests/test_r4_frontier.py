@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walsh_scrapy.policy.frontier import Frontier, Rank, in_turn
+from walsh_scrapy.policy.frontier import Frontier, Rank, start_order
 
 
 def drain(frontier, now=0.0):
@@ -48,10 +48,10 @@ def test_the_host_with_most_paced_work_left_goes_first():
 
 
 def test_where_links_are_followed_a_host_that_nobody_has_looked_into_goes_first():
-    frontier = Frontier(hidden=math.inf)
+    frontier = Frontier(unexplored=math.inf)
     for number in range(3):
         frontier.push("many.example", f"many{number}")
-    frontier.looked_into("many.example")
+    frontier.explored("many.example")
     frontier.push("new.example", "new")
     frontier.push("new.example", "robots", Rank.ROBOTS)
     assert drain(frontier) == ["robots", "new", "many0", "many1", "many2"]
@@ -157,7 +157,7 @@ def test_a_run_begins_with_most_work_and_with_who_waited_longest():
         ("many.example", 7.0, "m-early"),
         ("slow.example", 9.0, "s"),
     ]
-    order = in_turn(waiting, {"slow.example": 10.0})
+    order = start_order(waiting, {"slow.example": 10.0})
     assert order == ["s", "m-early", "m-late", "o", "f"]
 
 
@@ -167,13 +167,13 @@ def test_hosts_that_could_go_out_are_counted_and_those_that_wait_are_not():
         frontier.push(host, f"{host}1")
         frontier.push(host, f"{host}2")
     frontier.wait("c", 5.0)
-    assert frontier.awake(0.0) == 2
+    assert frontier.ready_hosts(0.0) == 2
     frontier.pop(0.0)
     frontier.wait("a", 3.0)
     frontier.free("a")
-    assert frontier.awake(0.0) == 1
-    assert frontier.awake(4.0) == 2
-    assert frontier.awake(5.0) == 3
+    assert frontier.ready_hosts(0.0) == 1
+    assert frontier.ready_hosts(4.0) == 2
+    assert frontier.ready_hosts(5.0) == 3
 
 
 def test_a_host_whose_requests_are_closed_counts_as_one_that_could_go_out():
@@ -182,18 +182,18 @@ def test_a_host_whose_requests_are_closed_counts_as_one_that_could_go_out():
     frontier.push("a", "a1")
     frontier.restrict(Rank.OPERATOR)
     assert frontier.pop(0.0) is None
-    assert frontier.awake(0.0) == 1
+    assert frontier.ready_hosts(0.0) == 1
     frontier.restrict(Rank.TARGET)
     assert drain(frontier) == ["a1"]
-    assert frontier.awake(0.0) == 0
+    assert frontier.ready_hosts(0.0) == 0
 
 
 def crawled(visits, intervals, room):
     """Play a serial crawl, fed in turn while fewer hosts than ``room`` could go out."""
     frontier, done, now = Frontier(intervals), [], 0.0
-    feed = in_turn(visits, intervals)
+    feed = start_order(visits, intervals)
     while feed or len(frontier):
-        while feed and frontier.awake(now) < room:
+        while feed and frontier.ready_hosts(now) < room:
             frontier.push(feed[0][0], feed.pop(0))
         if picked := frontier.pop(now):
             done.append(picked[1])

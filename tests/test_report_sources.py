@@ -132,7 +132,7 @@ def test_what_is_due_comes_in_the_order_of_a_run():
         record("http://two.example/old", fetched_at=NOW - DAY - 9),
         record("http://no.example/"),
     ]
-    urls = [line.record.url for line in lines_of(records, declared).in_turn({})]
+    urls = [line.record.url for line in lines_of(records, declared).start_order({})]
     assert urls == [declared[index].url for index in (3, 2, 1, 0)]
 
 

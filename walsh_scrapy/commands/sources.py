@@ -86,7 +86,7 @@ def _list(options: Options, file: str, opts: argparse.Namespace) -> None:
     state = State.existing(options.state_url)
     found = overview(sources, state, options, time.time())
     intervals = state.ledger.intervals(above=options.min_interval) if state and opts.due else {}
-    lines = found.in_turn(intervals) if opts.due else found.by_trouble(undeclared=opts.all)
+    lines = found.start_order(intervals) if opts.due else found.by_trouble(undeclared=opts.all)
     if opts.json:
         from walsh_scrapy.tools.printable import json_array
 

@@ -34,7 +34,7 @@ class SchedulerQueue(HostQueue):
         self._keeps_deferred = keeps_deferred
         follows_links = self._context.options.scope == "any"
         self._frontier: Frontier[Request] = Frontier(
-            self._context.intervals, hidden=math.inf if follows_links else 0.0
+            self._context.intervals, unexplored=math.inf if follows_links else 0.0
         )
         self._room = asyncio.Event()
         self._handed_out: WeakSet[Request] = WeakSet()
@@ -60,7 +60,7 @@ class SchedulerQueue(HostQueue):
         self._free_hosts()
         now = self._context.clock.monotonic()
         picked = self._frontier.pop(now)
-        if self._frontier.awake(now) < ENOUGH:
+        if self._frontier.ready_hosts(now) < ENOUGH:
             self._room.set()
         if picked is None:
             self._wake_at(self._frontier.next_at(), now)
@@ -85,7 +85,7 @@ class SchedulerQueue(HostQueue):
     async def room(self) -> None:
         """Wait until so few requests could go out that one more start request is of use."""
         await asyncio.sleep(0)  # lets answers in while a spider starts with thousands of requests
-        while self._frontier.awake(self._context.clock.monotonic()) >= ENOUGH:
+        while self._frontier.ready_hosts(self._context.clock.monotonic()) >= ENOUGH:
             self._room.clear()
             await self._room.wait()
 
@@ -139,7 +139,7 @@ class SchedulerQueue(HostQueue):
         """
         self._handed_out.discard(request)
         if rank_of(request) is Rank.TARGET:
-            self._frontier.looked_into(self._context.host(request.url))
+            self._frontier.explored(self._context.host(request.url))
 
     def close(self) -> None:
         """Stop the timer."""

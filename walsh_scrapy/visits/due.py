@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import NEVER
-from walsh_scrapy.policy.frontier import in_turn
+from walsh_scrapy.policy.frontier import start_order
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.state.sourcerecord import Known, SourceRecord
 
@@ -50,7 +50,7 @@ def due_sources(
         else:
             later.append(due_at)
     _report(crawler, len(due), later)
-    return in_turn(due, context.intervals)
+    return start_order(due, context.intervals)
 
 
 def _known(context: Context, sources: Sequence[Source]) -> list[SourceRecord | None]:

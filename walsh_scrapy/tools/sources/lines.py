@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, get_args
 
-from walsh_scrapy.policy.frontier import in_turn
+from walsh_scrapy.policy.frontier import start_order
 from walsh_scrapy.policy.moments import rfc3339
 from walsh_scrapy.policy.urls import host_of, registrable_domain
 from walsh_scrapy.sources import Kind, Source
@@ -102,7 +102,7 @@ class Overview:
         lines = [*self.declared, *self.undeclared] if undeclared else self.declared
         return sorted(lines, key=attrgetter("trouble"))
 
-    def in_turn(self, intervals: Mapping[str, float]) -> list[SourceLine]:
+    def start_order(self, intervals: Mapping[str, float]) -> list[SourceLine]:
         """Return what runs would ask for now, each spider's in the order in which it would."""
         turns: list[SourceLine] = []
         for kind in get_args(Kind):
@@ -111,7 +111,7 @@ class Overview:
                 for line in self.declared
                 if line.due.is_due and line.kind == kind
             )
-            turns += in_turn(due, intervals)
+            turns += start_order(due, intervals)
         return turns
 
 
