@@ -22,6 +22,7 @@ from walsh_scrapy.options import PREFIX, BadSetting, Options
 from walsh_scrapy.sources import load_sources
 from walsh_scrapy.state import State
 from walsh_scrapy.state.tables import metadata as tables
+from walsh_scrapy.testing.demoweb import BLOCKLIST_SCHEMA_URL, BLOCKLIST_URL, demo_web
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -192,6 +193,27 @@ def test_the_test_of_another_project_passes_as_it_is_written(tmp_path):
         text=True,
     )
     assert ran.returncode == 0, ran.stdout
+
+
+def test_the_log_in_readme_is_that_of_a_run_of_the_demo(loopback_web, crawl):
+    sites, sources = demo_web()
+    result = crawl(
+        loopback_web(*sites),
+        sources=sources,
+        settings={
+            "WALSH_BLOCKLIST_URL": BLOCKLIST_URL,
+            "WALSH_BLOCKLIST_SCHEMA_URL": BLOCKLIST_SCHEMA_URL,
+        },
+    )
+    (log,) = (text for _, text in blocks(README, "text") if text.startswith("INFO"))
+    logged = {without_times(line) for line in result.stderr.splitlines()}
+    assert [line for line in log.splitlines() if without_times(line) not in logged] == []
+
+
+def without_times(line):
+    """A log line without the moment it was written and the seconds it tells."""
+    line = re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", "", line)
+    return re.sub(r"\b[\d.]+ s\b", "some s", line)
 
 
 def test_queries_run(url):
