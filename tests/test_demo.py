@@ -1,5 +1,6 @@
 """`scrapy demo` shows the main job in under two minutes, and fails if any rule is broken."""
 
+import re
 import subprocess
 import sys
 
@@ -50,3 +51,27 @@ def test_a_broken_rule_or_a_lost_source_is_exit_status_1(monkeypatch, capsys):
 
 def test_a_host_that_saw_nothing_is_said_to_have_seen_nothing():
     assert told([]) == "no byte sent"
+
+
+def test_the_table_in_readme_is_that_of_the_demo(demo, pytestconfig):
+    readme = (pytestconfig.rootpath / "README.md").read_text("utf-8")
+    shown, whole = rows_of(readme), rows_of(demo.stdout)
+    assert len(shown) > 4
+    assert shown == {host: cells for host, cells in whole.items() if host in shown}
+
+
+def rows_of(text):
+    """The rows of a framed table by their first cell; pauses differ from run to run."""
+    rows, host = {}, ""
+    for line in re.findall(r"^│ (.+) │$", text, re.MULTILINE):
+        first, *cells = map(str.strip, line.split("│"))
+        host = first or host
+        rows.setdefault(host, []).append(cells)
+    joined = {
+        host: [" ".join(cell).strip() for cell in zip(*lines, strict=True)]
+        for host, lines in rows.items()
+    }
+    return {
+        host: [re.sub(r"[\d.]+ s\b", "a pause", cell) for cell in cells]
+        for host, cells in joined.items()
+    }
