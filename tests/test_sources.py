@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scrapy import Request
 
 from walsh_scrapy.sources import Source, SourcesError, in_shard, load_sources, parse_shard
-from walsh_scrapy.sources.files import UnreadableSources, reader_for
+from walsh_scrapy.sources.readers import UnreadableSources, reader_for
 from walsh_scrapy.sources.opml import DEEPEST, OpmlError, read_opml
 
 
@@ -438,7 +438,7 @@ def test_a_source_has_the_url_that_scrapy_asks_for(tmp_path_factory, url):
 )
 def test_any_bytes_are_read_or_refused(ending, body):
     with suppress(UnreadableSources, OpmlError):
-        list(reader_for(ending)(body).entries)
+        list(reader_for(ending)(body).sources)
 
 
 MARKUP = st.sampled_from([
