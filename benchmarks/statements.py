@@ -12,18 +12,18 @@ target, else it is not worth its code.
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from sqlalchemy import Connection, CursorResult, create_engine
+from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import OperationalError
 
-from benchmarks.capacity import SERVER, _database
+from benchmarks.capacity import SERVER, new_database
 from walsh_scrapy.policy.robots.availability import RobotsCopy
-from walsh_scrapy.state import State, database, statements
+from walsh_scrapy.state import State, _statements, database
 from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.wirelog import Exchange
@@ -38,7 +38,7 @@ def main(visits: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         _measure(visits, f"sqlite:///{Path(folder, 'state.sqlite3')}", "SQLite")
     if _has_server():
-        with _database() as (url, _):
+        with new_database() as (url, _):
             _measure(visits, url, "PostgreSQL")
 
 
@@ -113,29 +113,16 @@ def _entry(source: str, number: int) -> EntryRecord:
 
 @contextmanager
 def _plain_sqlalchemy() -> Iterator[None]:
-    """Let SQLAlchemy run what the driver runs otherwise."""
-
-    def first(self: Any, connection: Connection, row: Mapping[str, Any]) -> Any:
-        return connection.execute(self._core, row).one_or_none()
-
-    def every(self: Any, connection: Connection, row: Mapping[str, Any]) -> Any:
-        return connection.execute(self._core, row).all()
-
-    def run(self: Any, connection: Connection, row: Mapping[str, Any]) -> int:
-        result = connection.execute(self._core, row)
-        assert isinstance(result, CursorResult)
-        return result.rowcount
-
-    def run_each(self: Any, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-        connection.execute(self._core, rows)
-
-    def tell(connection: Connection, sql: str) -> None:
-        connection.exec_driver_sql(sql)
-
-    methods = {"first": first, "all": every, "run": run, "run_each": run_each}
+    """Run every statement by SQLAlchemy instead of the driver's cursor."""
+    methods: dict[str, Callable[..., Any]] = {
+        "first": lambda self, connection, row: connection.execute(self._core, row).one_or_none(),
+        "all": lambda self, connection, row: connection.execute(self._core, row).all(),
+        "run": lambda self, connection, row: connection.execute(self._core, row).rowcount,
+        "run_each": lambda self, connection, rows: connection.execute(self._core, rows),
+    }
     with ExitStack() as patches:
-        patches.enter_context(patch.multiple(statements.Statement, **methods))
-        patches.enter_context(patch.object(database, "tell", tell))
+        patches.enter_context(patch.multiple(_statements.Statement, **methods))
+        patches.enter_context(patch.object(database, "run_sql", Connection.exec_driver_sql))
         yield
 
 

@@ -13,11 +13,11 @@ from sqlalchemy.pool import NullPool
 from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.policy.robots.availability import RobotsCopy
 from walsh_scrapy.state import State, StateError
+from walsh_scrapy.state.blocklist import BlocklistCopy
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.documents import Document
-from walsh_scrapy.state.entries import Choice, EntryRecord
-from walsh_scrapy.state.indexes import IndexRecord
-from walsh_scrapy.state.sourcerecord import Known, SourceRecord
+from walsh_scrapy.state.entries import EntryFilter, EntryRecord
+from walsh_scrapy.state.llmstxt import LlmsTxtRecord
+from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 from walsh_scrapy.state.tables import SCHEMA_VERSION, requests, schema_version
 from walsh_scrapy.state.wirelog import KEEP_SECONDS, Exchange
 
@@ -172,21 +172,21 @@ def test_an_unseen_host_has_empty_times_and_reading_writes_nothing(state):
     assert state.ledger.find("a.example").times == HostTimes()
 
 
-def test_robots_copies_and_documents_come_back_as_they_were(state):
+def test_copies_of_robots_txt_and_of_the_blocklist_come_back_as_they_were(state):
     copy = RobotsCopy(100.0, 503, b"User-agent: *\n\xff", failing_since=99.0, unused=True)
     state.robots.keep("https://a.example:443", copy)
     assert state.robots.find("https://a.example:443") == copy
     assert state.robots.find("http://a.example:80") is None
     state.robots.set_unused("https://a.example:443", unused=False)
     assert not state.robots.find("https://a.example:443").unused
-    document = Document(b"{}", b'W/"\xe9"', None, 100.0)
-    state.documents.keep("https://operator.example/list.json", document)
-    assert state.documents.find("https://operator.example/list.json") == document
+    copy = BlocklistCopy(b"{}", b'W/"\xe9"', None, 100.0)
+    state.blocklist.keep("https://operator.example/list.json", copy)
+    assert state.blocklist.find("https://operator.example/list.json") == copy
 
 
 def count_entries(state):
     with state.entries.snapshot() as snapshot:
-        return snapshot.count(Choice())
+        return snapshot.count(EntryFilter())
 
 
 def entry(page, full=None, *, shares=False, source="http://a.example/feed"):
@@ -254,7 +254,7 @@ def test_a_source_comes_back_as_it_was(state):
 
 def test_an_llms_txt_comes_back_as_it_was_until_it_is_forgotten(state):
     record = SourceRecord(url="http://a.example/", kind="llms", outcome="fetched")
-    index = IndexRecord(
+    llmstxt = LlmsTxtRecord(
         url="http://a.example/llms.txt",
         asked_at=100.0,
         due_at=200.0,
@@ -263,13 +263,13 @@ def test_an_llms_txt_comes_back_as_it_was_until_it_is_forgotten(state):
         etag=b'"\xff"',
         last_modified=b"yesterday",
     )
-    assert state.indexes.find(index.url) is None
-    state.sources.commit(record, index=index)
-    assert state.indexes.find(index.url) == index
+    assert state.llmstxt.find(llmstxt.url) is None
+    state.sources.commit(record, llmstxt=llmstxt)
+    assert state.llmstxt.find(llmstxt.url) == llmstxt
     state.sources.commit(record)
-    assert state.indexes.find(index.url) == index
-    state.indexes.forget(index.url)
-    assert state.indexes.find(index.url) is None
+    assert state.llmstxt.find(llmstxt.url) == llmstxt
+    state.llmstxt.forget(llmstxt.url)
+    assert state.llmstxt.find(llmstxt.url) is None
 
 
 def test_a_state_of_the_first_version_is_brought_up_to_date_and_loses_nothing(url):
@@ -292,7 +292,7 @@ def test_a_state_of_the_first_version_is_brought_up_to_date_and_loses_nothing(ur
     for _ in range(2):
         with contextlib.closing(State(url)) as state:
             assert state.sources.find(record.url) == record
-            assert state.indexes.find(record.url) is None
+            assert state.llmstxt.find(record.url) is None
     with contextlib.closing(Database(url)) as database, database.read() as connection:
         assert connection.scalar(select(schema_version.c.version)) == SCHEMA_VERSION
         indexes = inspect(connection).get_indexes("entries")
@@ -341,7 +341,7 @@ def test_a_source_goes_on_under_another_spelling(state):
     )
     state.sources.commit(record, [entry("1"), entry("2")])
     for _ in range(2):  # two runs may begin with the same file
-        state.sources.respell({old: new})
+        state.sources.rename({old: new})
     assert state.sources.all() == [replace(record, url=new)]
     assert state.sources.entry_counts() == {new: 2}
     assert state.sources.commit(replace(record, url=new), [entry("1", source=new)]) == set()
@@ -351,10 +351,10 @@ def test_a_source_that_is_declared_where_it_moved_to_moved_no_more(state):
     old, new = "http://a.example/feed", "http://a.example/feed/"
     record = SourceRecord(url=old, kind="feed", moved_to=new, moved_since=1.0, move_settled=True)
     state.sources.commit(record)
-    state.sources.respell({old: new})
+    state.sources.rename({old: new})
     assert state.sources.find(new).move is None
     elsewhere = replace(record, moved_to="http://b.example/")
-    assert elsewhere.spelled(new).move == elsewhere.move
+    assert elsewhere.with_url(new).move == elsewhere.move
 
 
 def test_what_is_known_is_found_under_any_spelling():
@@ -363,11 +363,11 @@ def test_what_is_known_is_found_under_any_spelling():
         SourceRecord(url=url, kind="feed", fetched_at=float(number))
         for number, url in enumerate(urls)
     )
-    known = Known([first, second, other])
-    assert known.of(urls[0]) is first
-    assert known.of("http://a.example/feed//") is second, "it was visited last"
-    assert known.of("http://c.example/") is None
-    assert known.but(["http://a.example/feed"]) == [other]
+    known = KnownSources([first, second, other])
+    assert known.find(urls[0]) is first
+    assert known.find("http://a.example/feed//") is second, "it was visited last"
+    assert known.find("http://c.example/") is None
+    assert known.others(["http://a.example/feed"]) == [other]
 
 
 def test_the_wire_log_keeps_thirty_days(url):
@@ -467,11 +467,11 @@ def test_a_lost_connection_is_made_anew_and_loses_nothing(postgresql_url):
         assert state.ledger.take("a.example", spacing=1.0, timeout=60.0) > 0.0
 
 
-def test_a_connection_lost_within_a_transaction_undoes_it_and_is_a_passing_trouble(postgresql_url):
+def test_a_connection_lost_within_a_transaction_undoes_it_and_is_reported_as_such(postgresql_url):
     told = []
 
     def failed(error):
-        told.append(error.is_passing)
+        told.append(error.connection_lost)
         return LookupError()
 
     def interrupted(database):

@@ -11,8 +11,8 @@ from sqlalchemy import text
 
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.database import Database, exists
-from walsh_scrapy.state.entries import AT_ONCE, Choice, EntryRecord
-from walsh_scrapy.state.indexes import IndexRecord
+from walsh_scrapy.state.entries import ROWS_AT_ONCE, EntryFilter, EntryRecord
+from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.wirelog import Exchange
 from walsh_scrapy.tools.sources.changes import Changes
@@ -42,10 +42,10 @@ def source(url=FEED, **fields):
     return SourceRecord(**{"url": url, "kind": "feed"} | fields)
 
 
-def keys(state, **choice):
+def keys(state, **wanted):
     with state.entries.snapshot() as entries:
-        chosen = [seen.key for seen in entries.chosen(Choice(**choice))]
-        assert entries.count(Choice(**choice)) == len(chosen)
+        chosen = [entry.key for entry in entries.matching(EntryFilter(**wanted))]
+        assert entries.count(EntryFilter(**wanted)) == len(chosen)
     return chosen
 
 
@@ -77,16 +77,16 @@ def test_crawls_that_find_the_same_entries_in_another_order_wait_for_each_other(
 
 
 def test_a_snapshot_is_of_one_moment_and_keeps_no_writer_waiting(url, state):
-    many = [entry(f"{number:04}") for number in range(AT_ONCE * 2 + 1)]
+    many = [entry(f"{number:04}") for number in range(ROWS_AT_ONCE * 2 + 1)]
     state.sources.commit(source(), many)
     with contextlib.closing(State(url)) as crawl, state.entries.snapshot() as entries:
-        chosen = entries.chosen(Choice())
+        chosen = entries.matching(EntryFilter())
         first = next(chosen)
         crawl.sources.commit(source(OTHER), [entry("9999", OTHER, 999.0)])
         crawl.ledger.release("a.example", 1.0, Exchange(1.0, "a.example", FEED, "", 200, 0.1))
         state.sources.resume(FEED)
         assert [first, *chosen][-1].key == many[-1].key
-        assert entries.count(Choice()) == len(many)
+        assert entries.count(EntryFilter()) == len(many)
     assert len(keys(state)) == len(many) + 1
 
 
@@ -189,11 +189,11 @@ def test_what_fails_within_a_snapshot_is_said_in_one_sentence(url, state):
         keys(state)
 
 
-def test_a_password_is_not_in_what_is_shown(url):
-    from walsh_scrapy.state.engines import shown
+def test_a_shown_url_has_no_password(url):
+    from walsh_scrapy.state.engines import without_password
 
-    assert "secret" not in shown("postgresql+psycopg://me:secret@127.0.0.1:1/none")
-    assert Path(shown(url)).name == Path(url).name
+    assert "secret" not in without_password("postgresql+psycopg://me:secret@127.0.0.1:1/none")
+    assert Path(without_password(url)).name == Path(url).name
 
 
 def test_whoever_resumes_or_forgets_a_page_has_every_llms_txt_of_it_asked_for_anew(state):
@@ -201,10 +201,10 @@ def test_whoever_resumes_or_forgets_a_page_has_every_llms_txt_of_it_asked_for_an
     old, new = "http://old.example/docs", "http://new.example/docs"
     move = {"moved_to": new, "moved_since": 1.0, "move_settled": True}
     record = SourceRecord(url=old, kind="llms", failures=1, fetched_at=2.0, due_at=9e9, **move)
-    indexes = [f"http://{host}.example/llms.txt" for host in ("old", "new")] + [new]
+    urls = [f"http://{host}.example/llms.txt" for host in ("old", "new")] + [new]
     for action in ("resume", "forget"):
-        for index in indexes:
-            state.sources.commit(record, index=IndexRecord(url=index, due_at=9e9, trouble="none"))
+        for url in urls:
+            state.sources.commit(record, llmstxt=LlmsTxtRecord(url=url, due_at=9e9, trouble="none"))
         (line,) = getattr(Changes(state, "sources.toml", 0.0), action)(old)
         assert line.startswith(old)
-        assert [state.indexes.find(index) for index in indexes] == [None, None, None]
+        assert [state.llmstxt.find(url) for url in urls] == [None, None, None]

@@ -8,8 +8,8 @@ from sqlalchemy import bindparam, insert, select, text
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from walsh_scrapy.state import StateError
+from walsh_scrapy.state._statements import Statement, run_sql
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.statements import Statement, tell
 from walsh_scrapy.state.tables import sources
 
 NAMES = ("url", "kind", "outcome", "detail", "due_at", "failures", "status", "move_settled", "etag")
@@ -78,7 +78,7 @@ def test_what_postgresql_cannot_keep_is_a_fault_of_the_row(postgresql_url):
 
 def test_sql_that_a_database_does_not_know_is_its_error(database):
     with database.read() as connection, pytest.raises(DBAPIError) as told:
-        tell(connection, "SELECT nonsense")
+        run_sql(connection, "SELECT nonsense")
     assert "nonsense" in str(told.value.orig)
 
 
@@ -96,7 +96,7 @@ def test_a_connection_that_is_lost_is_let_go_of(postgresql_url):
     with contextlib.closing(Database(postgresql_url)) as database:
         with pytest.raises(StateError) as told:
             lose(database, postgresql_url)
-        assert told.value.is_passing
+        assert told.value.connection_lost
         write(database, {**ROW, "url": "b"})
         with database.read() as connection:
             assert Statement(select(sources.c.url)).all(connection, {}) == [("b",)]

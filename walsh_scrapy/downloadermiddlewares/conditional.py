@@ -70,7 +70,7 @@ class ConditionalMiddleware:
         if record is None:
             return None
         now = self._crawl.now()
-        due_at = record.due(source.pause(self._crawl.options.min_revisit), now).at
+        due_at = record.due(source.revisit_interval(self._crawl.options.min_revisit), now).at
         if due_at > now and not self._forced:
             raise NotDue(due_at)
         if record.validator_url is None or record.kind != source.kind:
@@ -83,7 +83,7 @@ class ConditionalMiddleware:
         if other is None or other.fetched_at is None:
             return
         least, now = self._crawl.options.min_revisit, self._crawl.now()
-        if other.stands_for(source.kind, least, now):
+        if other.covers_moved_source(source.kind, least, now):
             trouble = other.detail if other.failures else ""
             raise AlreadyRead(url, other.fetched_at, other.due(least, now).at, trouble)
 
@@ -92,7 +92,7 @@ class ConditionalMiddleware:
 
         Once a run is enough for all sources of its host, by force as well.
         """
-        record = self._crawl.state.indexes.find(index)
+        record = self._crawl.state.llmstxt.find(index)
         if record is None:
             return None
         now = self._crawl.now()

@@ -99,7 +99,7 @@ class _Ending:
 
     def state_failed(self, error: StateError) -> Exception:
         """Return what becomes of the request in hand: it is left, uncharged, to a later run."""
-        if not (error.is_passing or self._is_told):
+        if not (error.connection_lost or self._is_told):
             self._is_told = True
             logger.critical("%s", error)
             end_crawl(self._crawler, "state_failed")

@@ -11,9 +11,9 @@ from sqlalchemy import bindparam, or_, select, update
 
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.pacing import HostTimes
+from walsh_scrapy.state._statements import Statement
 from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.rows import row_of
-from walsh_scrapy.state.statements import Statement
 from walsh_scrapy.state.tables import choices, hosts
 from walsh_scrapy.state.upsert import insert_if_new, upsert
 from walsh_scrapy.state.wirelog import Exchange, note

@@ -9,7 +9,7 @@ from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.frontier import in_turn
 from walsh_scrapy.runtime.context import Crawl
-from walsh_scrapy.state.sourcerecord import Known, SourceRecord
+from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,9 +40,9 @@ def agenda(crawler: Crawler, sources: Sequence[Source], *, force: bool) -> list[
     later: list[float] = []
     for source, known in zip(sources, _known(crawl, sources), strict=True):
         record = known or SourceRecord(url=source.url, kind=source.kind)
-        due_at = record.due(source.pause(revisit), now).at
+        due_at = record.due(source.revisit_interval(revisit), now).at
         if due_at <= now or (force and due_at < NEVER):
-            visit = Visit(source, record.spelled(source.url).address)
+            visit = Visit(source, record.with_url(source.url).address)
             due.append((crawl.host(visit.url), due_at, visit))
         else:
             later.append(due_at)
@@ -52,12 +52,12 @@ def agenda(crawler: Crawler, sources: Sequence[Source], *, force: bool) -> list[
 
 def _known(crawl: Crawl, sources: Sequence[Source]) -> list[SourceRecord | None]:
     """Return what is known of each; what has a new spelling in the file goes on under that."""
-    known = Known(crawl.state.sources.all())
-    records = [known.of(source.url) for source in sources]
+    known = KnownSources(crawl.state.sources.all())
+    records = [known.find(source.url) for source in sources]
     found = zip(records, (source.url for source in sources), strict=True)
     spellings = {record.url: url for record, url in found if record and record.url != url}
     if spellings:
-        crawl.state.sources.respell(spellings)
+        crawl.state.sources.rename(spellings)
     return records
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from walsh_scrapy.policy.freshness import LastVisit, due
 from walsh_scrapy.runtime import meta
-from walsh_scrapy.state.indexes import IndexRecord
+from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.visits.lifetimes import freshness_of, passed_by
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.runtime.context import Crawl
 
-Record = TypeVar("Record", SourceRecord, IndexRecord)
+Record = TypeVar("Record", SourceRecord, LlmsTxtRecord)
 
 
 def index_after(
     crawl: Crawl, request: Request, answer: Response | None, trouble: str = ""
-) -> IndexRecord | None:
+) -> LlmsTxtRecord | None:
     """Return the line of the llms.txt that a request was for, if it was for one.
 
     It is due by its own answers, and at most as often as sources are.
@@ -36,7 +36,7 @@ def index_after(
         asked.append(freshness_of(answer).lifetime(now))
     visit = LastVisit(now, asked=max(asked, default=0.0))
     due_at = due(visit, crawl.options.min_revisit, now).at
-    known = crawl.state.indexes.find(url) or IndexRecord(url=url)
+    known = crawl.state.llmstxt.find(url) or LlmsTxtRecord(url=url)
     return replace(known, asked_at=now, due_at=due_at, trouble=trouble)
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.moves import Move
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state.entries import EntryRecord
-    from walsh_scrapy.state.indexes import IndexRecord
+    from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 
 #: How a visit changes what is known of a move.
 Rule = Callable[["Move | None", str, str, "Sequence[str]", float], "Move | None"]
@@ -62,7 +62,7 @@ class Visits:
         is_whole = feed.is_whole and meta.DATA_LOSS not in response.flags
         given = meta.Validators.of(response) if is_whole else None
         index = index_after(self._crawl, request, response)
-        known = self._known(source, request).wishing(Wishes.of(feed))
+        known = self._known(source, request).with_update_hints(Wishes.of(feed))
         detail = "" if is_whole else f"{response.url} was cut off on its way: not all of it came"
         if detail:
             logger.warning("%s: %s", source.url, detail)
@@ -151,7 +151,7 @@ class Visits:
         request: Request,
         reason: str,
         answer: Response | None,
-        index: IndexRecord | None = None,
+        index: LlmsTxtRecord | None = None,
     ) -> None:
         known = self._known(source, request)
         record = replace(known, outcome="failed", detail=reason, failures=known.failures + 1)
@@ -174,7 +174,7 @@ class Visits:
         answer: Response | None,
         entries: Sequence[EntryRecord] = (),
         count: str | None = None,
-        index: IndexRecord | None = None,
+        index: LlmsTxtRecord | None = None,
         asked: float = 0.0,
     ) -> frozenset[str]:
         """Commit what is known after a visit; ``asked`` are seconds that hold on from the last."""
@@ -186,7 +186,7 @@ class Visits:
             status=answer.status if answer is not None else None,
             asked_interval=max(asked, asked_until(request, answer, record.address, now) - now),
         )
-        least = source.pause(self._crawl.options.min_revisit)
+        least = source.revisit_interval(self._crawl.options.min_revisit)
         due_at = NEVER if record.outcome == "gone" else visited.due(least, now).at
         record = replace(visited, due_at=due_at)
         new = self._crawl.state.sources.commit(record, entries, index)
@@ -201,7 +201,7 @@ class Visits:
         move = rule(record.move, record.url, _asked(request), way, self._crawl.now())
         if move and move.is_settled and record.address != move.to:
             logger.info("%s moved to %s, and is asked for there now", record.url, move.to)
-        return record.moving(move)
+        return record.with_move(move)
 
     def _lost(self, record: SourceRecord, request: Request) -> SourceRecord:
         """Return the line with what a visit that brought nothing does to its move."""
@@ -211,14 +211,14 @@ class Visits:
         move = after_failure(record.move, record.url, asked, self._crawl.now())
         if move and move.is_doubted and record.move_settled:
             logger.info("%s fails for a week: %s is asked again", move.to, record.url)
-        return record.moving(move)
+        return record.with_move(move)
 
     def _known(self, source: Source, request: Request) -> SourceRecord:
         # Not as it was when it was asked for: the operator or another crawl may have changed it.
         known = self._crawl.state.sources.find(source.url)
         record = replace(known or SourceRecord(url=source.url, kind=""), kind=source.kind)
         # What was learned of its move on the way to this request is written with its end.
-        return record.moving(request.meta[meta.MOVE]) if meta.MOVE in request.meta else record
+        return record.with_move(request.meta[meta.MOVE]) if meta.MOVE in request.meta else record
 
 
 def _is_gone(record: SourceRecord, request: Request, answer: Response) -> bool:
