@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scrapy import Request
 
 from walsh_scrapy.sources import Source, SourcesError, in_shard, load_sources, parse_shard
-from walsh_scrapy.sources.readers import UnreadableSources, reader_for
 from walsh_scrapy.sources.opml import DEEPEST, OpmlError, read_opml
+from walsh_scrapy.sources.readers import UnreadableSources, reader_for
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from typing import Any, Final, cast
 
 from walsh_scrapy.policy.durations import parse_duration
 from walsh_scrapy.policy.urls import canonical_url
-from walsh_scrapy.sources.readers import Contents, RawSource, UnreadableSources, reader_for
 from walsh_scrapy.sources.opml import OpmlError
+from walsh_scrapy.sources.readers import Contents, RawSource, UnreadableSources, reader_for
 from walsh_scrapy.sources.source import Kind, Source, SourcesError, target_url
 
 _KINDS: Final = ("feed", "llms")
