@@ -220,14 +220,14 @@ def test_what_an_exported_list_has_wrong_is_left_out_and_said(load, caplog):
     assert [record.getMessage().partition("subs.opml: ")[2] for record in caplog.records] == [
         "left out: outline 2 ('Dead'): it has no URL; give it one that begins with https://",
         "left out: outline 3: '/feed' has no scheme; begin it with https:// or http://",
-        "left out: outline 4: 'ftp://c.example/' is not http or https; only those are asked for",
+        "left out: outline 4: 'ftp://c.example/' is not http or https; only those are requested",
     ]
 
 
 def test_an_exported_list_with_nothing_else_is_refused(refusal, caplog):
     content = '<opml><outline xmlUrl="/a"/><outline xmlUrl="/b"/></opml>'
     assert refusal("subs.opml", content).startswith(
-        "none of its 2 sources can be asked for; outline 1: '/a' has no scheme"
+        "none of its 2 sources can be requested; outline 1: '/a' has no scheme"
     )
     assert caplog.records == []
 
@@ -317,14 +317,14 @@ def entry(**values):
         (
             "s.toml",
             "[source]\nurl = 'https://a.example/'\n",
-            "its sources are no list; write [[source",
+            "its sources are not a list; write [[source",
         ),
         ("s.toml", "[[sources]]\nurl = 'https://a.example/'\n", "unknown key 'sources' at the top"),
         ("s.toml", "[[source]]\nname = 'x'\n", "entry 1: it has no URL"),
         ("s.json", "[", "it is not JSON: "),
         ("s.json", "[" * 100_000, "it is not JSON: "),
         ("s.json", "[" + "9" * 5000 + "]", "it is not JSON: "),
-        ("s.json", '"https://a.example/"', "its sources are no list"),
+        ("s.json", '"https://a.example/"', "its sources are not a list"),
         ("s.json", "[7]", "entry 1: it is neither a URL nor a table with one"),
         ("s.json", '["https://a.example/", ""]', "entry 2: it has no URL"),
         ("s.json", entry(url=7), "entry 2: it has no URL; give it one that begins with https://"),
@@ -338,13 +338,13 @@ def entry(**values):
         ("s.json", entry(kind="feeds"), "entry 2: unknown kind 'feeds'; did you mean 'feed'?"),
         ("s.json", entry(kind=["feed"]), "entry 2: unknown kind ['feed']"),
         ("s.json", entry(kind=None), "entry 2: unknown kind None; known are feed, llms"),
-        ("s.json", entry(name=7), "entry 2: its name is no text; put it in quotes"),
-        ("s.json", entry(tags="news"), "entry 2: its tags are no list of texts"),
-        ("s.json", entry(tags=["a", 1]), "entry 2: its tags are no list of texts"),
+        ("s.json", entry(name=7), "entry 2: its name is not a text; put it in quotes"),
+        ("s.json", entry(tags="news"), "entry 2: its tags are not a list of texts"),
+        ("s.json", entry(tags=["a", 1]), "entry 2: its tags are not a list of texts"),
         ("s.json", entry(every="daily"), "entry 2: every: 'daily' is no ISO-8601 duration"),
         ("s.json", entry(every="P1M"), "entry 2: every: 'P1M' is no ISO-8601 duration"),
-        ("s.json", entry(every=86400), "entry 2: every is no length of time"),
-        ("s.json", entry(every="PT0S"), "entry 2: every is no length of time"),
+        ("s.json", entry(every=86400), "entry 2: every is not a length of time"),
+        ("s.json", entry(every="PT0S"), "entry 2: every is not a length of time"),
         (
             "s.txt",
             "https://a.example/\nftp://b.example/",
@@ -358,7 +358,7 @@ def entry(**values):
             "line 1: 'b.example/feed' has no scheme; begin it with https://",
         ),
         ("s.txt", "//b.example/feed", "line 1: '//b.example/feed' has no scheme"),
-        ("s.txt", "https://", "line 1: 'https://' names no host that can be asked"),
+        ("s.txt", "https://", "line 1: 'https://' names no host that can be requested"),
         ("s.txt", "https://b.example:99999/", "line 1: 'https://b.example:99999/' names no host"),
         ("s.json", '["https://a b.example/"]', "entry 1: 'https://a b.example/' names no host"),
         ("s.txt", "https://[bad/", "line 1: 'https://[bad/' names no host"),
@@ -370,10 +370,10 @@ def entry(**values):
         ("s.opml", "<opml><body>", "it is not XML: "),
         ("s.opml", "{}", "it is not XML: "),
         ("s.opml", "https://a.example/", "it is not XML: "),
-        ("s.opml", "<!doctype html><title>x</title><p>hi<br>", "it is no OPML, its outermost"),
-        ("s.opml", f"<html><body>{A}></html>", "it is no OPML, its outermost element is <html>"),
-        ("s.opml", "<rss/>", "it is no OPML, its outermost element is <rss>"),
-        ("s.xml", "<rss>&nbsp;</rss>", "it is no OPML, its outermost element is <rss>"),
+        ("s.opml", "<!doctype html><title>x</title><p>hi<br>", "it is not OPML, its outermost"),
+        ("s.opml", f"<html><body>{A}></html>", "it is not OPML, its outermost element is <html>"),
+        ("s.opml", "<rss/>", "it is not OPML, its outermost element is <rss>"),
+        ("s.xml", "<rss>&nbsp;</rss>", "it is not OPML, its outermost element is <rss>"),
         ("s.opml", outlines('text="Dead" type="rss"'), "outline 1 ('Dead'): it has no URL"),
         ("s.opml", outlines('xmlUrl=""'), "outline 1: it has no URL"),
         (

@@ -111,7 +111,7 @@ def _why_empty(wrong: list[str]) -> str:
         return "it declares no source; add one, at least its URL"
     if len(wrong) == 1:
         return wrong[0]
-    return f"none of its {len(wrong)} sources can be asked for; {wrong[0]}"
+    return f"none of its {len(wrong)} sources can be requested; {wrong[0]}"
 
 
 def _source(raw: RawSource) -> Source:
@@ -148,14 +148,14 @@ def _kind(value: dict[str, Any]) -> Kind:
 def _name(value: dict[str, Any]) -> str | None:
     name = value.get("name")
     if name is not None and not isinstance(name, str):
-        raise SourcesError("its name is no text; put it in quotes")
+        raise SourcesError("its name is not a text; put it in quotes")
     return name or None
 
 
 def _tags(value: dict[str, Any]) -> tuple[str, ...]:
     tags = value.get("tags", [])
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        raise SourcesError('its tags are no list of texts; write tags = ["news", "tech"]')
+        raise SourcesError('its tags are not a list of texts; write tags = ["news", "tech"]')
     return tuple(dict.fromkeys(tags))
 
 
@@ -168,7 +168,7 @@ def _every(value: dict[str, Any]) -> timedelta | None:
     except ValueError as error:
         raise SourcesError(f"every: {error}") from None
     if not length:
-        raise SourcesError('every is no length of time; write for example every = "P1D"')
+        raise SourcesError('every is not a length of time; write for example every = "P1D"')
     return length
 
 

@@ -105,7 +105,7 @@ def read_opml(body: bytes) -> Opml:
     except (ParseError, LookupError, ValueError) as error:
         return _read_malformed(_text(body), error)
     if not collected.is_opml:
-        raise OpmlError(f"it is no OPML, its outermost element is <{collected.outermost[:40]}>")
+        raise OpmlError(f"it is not OPML, its outermost element is <{collected.outermost[:40]}>")
     return Opml(collected.found)
 
 
@@ -118,7 +118,7 @@ def _read_malformed(text: str, flaw: Exception) -> Opml:
         parser.close()
     first = _ELEMENT.search(text)
     if first and not broken.is_opml:
-        raise OpmlError(f"it is no OPML, its outermost element is <{first[1]}>") from flaw
+        raise OpmlError(f"it is not OPML, its outermost element is <{first[1]}>") from flaw
     if not broken.found:
         raise OpmlError(f"it is not XML: {flaw}") from flaw
     return Opml(broken.found, is_whole=_END.search(text) is not None)

@@ -107,7 +107,9 @@ def _entries(document: dict[str, Any], notation: str) -> Iterator[RawSource]:
             raise UnreadableSources(f"unknown key {key[:40]!r} at the top; sources are {notation}")
     listed = document.get("source", [])
     if not isinstance(listed, list):
-        raise UnreadableSources(f"its sources are no list; write {notation} and a table or a list")
+        raise UnreadableSources(
+            f"its sources are not a list; write {notation} and a table or a list"
+        )
     for number, value in enumerate(listed, 1):
         yield RawSource(f"entry {number}", {"url": value} if isinstance(value, str) else value)
 

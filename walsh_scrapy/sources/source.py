@@ -64,13 +64,13 @@ def target_url(url: object) -> str:
     if scheme is None:
         raise SourcesError(f"{url[:80]!r} has no scheme; begin it with https:// or http://")
     if scheme[1].lower() not in {"http", "https"}:
-        raise SourcesError(f"{url[:80]!r} is not http or https; only those are asked for")
+        raise SourcesError(f"{url[:80]!r} is not http or https; only those are requested")
     if not origin_of(url):
-        raise SourcesError(f"{url[:80]!r} names no host that can be asked; check its spelling")
+        raise SourcesError(f"{url[:80]!r} names no host that can be requested; check its spelling")
     try:
         target = safe_url_string(wire_url(url))
     except ValueError as error:
-        raise SourcesError(f"{url[:80]!r} cannot be asked for: {error}") from None
+        raise SourcesError(f"{url[:80]!r} cannot be requested: {error}") from None
     if len(target) > LONGEST_DECLARED:
         raise SourcesError(f"{url[:80]!r}... is longer than {LONGEST_DECLARED} characters")
     return target

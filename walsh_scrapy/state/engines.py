@@ -68,18 +68,21 @@ def state_error(engine: Engine, error: DBAPIError) -> StateError:
 
 def _remedy(engine: Engine, error: DBAPIError) -> str:
     if engine.dialect.name != "sqlite":
-        return "see that the server runs and lets us in, and start again"
+        return "check that the server runs and accepts the login, then start again"
     reason = str(error.orig)
     if "locked" in reason:
-        return f"another process had its lock for {LOCKED_SECONDS:.0f} s; end that, and start again"
+        return (
+            f"another process held its lock for {LOCKED_SECONDS:.0f} s; end that process, "
+            "then start again"
+        )
     if "full" in reason or "readonly" in reason or "disk I/O" in reason:
-        return "see that there is room, and that we may write there, and start again"
-    return "if the file is damaged, put a backup in its place or move it away to begin anew"
+        return "check the free space and the permission to write, then start again"
+    return "if the file is damaged, restore a backup, or move it away to start an empty state"
 
 
 def _no_state(url: str, reason: object) -> StateError:
     return StateError(
-        f"WALSH_STATE_URL is {url!r}, which opens no database ({reason}); write "
+        f"WALSH_STATE_URL is {url!r}, which does not open a database ({reason}); write "
         "sqlite:////absolute/path.sqlite3 or postgresql+psycopg://user@host/database"
     )
 
@@ -98,7 +101,7 @@ def _make_folder(path: str | None) -> None:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StateError(
-                f"WALSH_STATE_URL is in the folder of {path}, which cannot be made: "
+                f"WALSH_STATE_URL is in the folder of {path}, which cannot be created: "
                 f"{error.strerror}"
             ) from error
 
