@@ -4,7 +4,7 @@
 
 The same store methods run against the same database, once as they are and once with every statement
 given to SQLAlchemy's `Connection.execute`, in turn. CPU time of this process counts, the least of
-five rounds of each. A first visit asks for robots.txt and the source and gives 20 entries; a later
+ten rounds of each. A first visit asks for robots.txt and the source and gives 20 entries; a later
 visit is answered 304. Goal: the driver saves at least 5 % of what `benchmarks.overhead` finds for a
 target, else it is not worth its code.
 """
@@ -28,7 +28,7 @@ from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.wirelog import Exchange
 
-ROUNDS = 5
+ROUNDS = 10
 ENTRIES = 20
 Visit = Callable[[State, int], None]
 
@@ -138,4 +138,4 @@ def _has_server() -> bool:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 300)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 100)

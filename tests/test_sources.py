@@ -1,4 +1,4 @@
-"""Declared targets: every way to write them down, and one clear line for what is wrong."""
+"""Declared sources: every file format, and one clear line for what is wrong."""
 
 import json
 import logging
@@ -179,7 +179,7 @@ BROKEN_STRUCTURE = {
 
 
 @pytest.mark.parametrize("content", BROKEN_STRUCTURE.values(), ids=BROKEN_STRUCTURE)
-def test_opml_that_is_no_xml_is_read_all_the_same(load, caplog, content):
+def test_opml_that_is_not_xml_is_read_nevertheless(load, caplog, content):
     found = load("subs.opml", content)
     assert [source.url for source in found] == ["https://a.example/", "https://b.example/"]
     assert caplog.records == []
@@ -191,8 +191,8 @@ def test_a_folder_may_look_like_a_subscription(load):
         assert load("subs.opml", folder) == (Source("https://a.example/", tags=("F",)),)
 
 
-def test_what_is_commented_out_in_opml_is_not_declared(load, caplog):
-    """`isComment` of OPML 2.0: an outline, or a folder with all in it; what follows one counts."""
+def test_outlines_that_are_commented_out_are_not_declared(load, caplog):
+    """`isComment` of OPML 2.0, of an outline or of a folder with all its outlines."""
     commented = 'isComment="True"'
     off = f'<outline text="Off" {commented}><outline text="Sub">{B}/></outline></outline>'
     for end in ("/>", ">"):  # the second is never ended, so the next one lies in it
@@ -201,7 +201,7 @@ def test_what_is_commented_out_in_opml_is_not_declared(load, caplog):
     assert caplog.records == []
 
 
-def test_opml_that_was_cut_off_is_read_so_far_and_said(load, caplog):
+def test_opml_that_was_cut_off_is_read_with_a_warning(load, caplog):
     (source,) = load("subs.opml", f"<opml><body>{A}/>{B[:-3]}")
     assert source.url == "https://a.example/"
     (record,) = caplog.records
@@ -210,7 +210,7 @@ def test_opml_that_was_cut_off_is_read_so_far_and_said(load, caplog):
     )
 
 
-def test_what_an_exported_list_has_wrong_is_left_out_and_said(load, caplog):
+def test_wrong_sources_of_an_exported_list_are_left_out_with_a_warning(load, caplog):
     content = (
         f'<opml><body>{A}/><outline text="Dead" type="rss"/><outline xmlUrl="/feed"/>'
         f'<outline xmlUrl="ftp://c.example/"/>{B}/></body></opml>'
@@ -224,7 +224,7 @@ def test_what_an_exported_list_has_wrong_is_left_out_and_said(load, caplog):
     ]
 
 
-def test_an_exported_list_with_nothing_else_is_refused(refusal, caplog):
+def test_an_exported_list_with_only_wrong_sources_is_refused(refusal, caplog):
     content = '<opml><outline xmlUrl="/a"/><outline xmlUrl="/b"/></opml>'
     assert refusal("subs.opml", content).startswith(
         "none of its 2 sources can be requested; outline 1: '/a' has no scheme"
@@ -232,7 +232,7 @@ def test_an_exported_list_with_nothing_else_is_refused(refusal, caplog):
     assert caplog.records == []
 
 
-def test_folders_that_never_end_cost_little(load):
+def test_many_folders_without_end_are_read_quickly(load):
     deep = load("subs.opml", "<opml>" + '<outline text="x">' * 20_000 + f"{A}/></opml>")
     assert deep == (Source("https://a.example/", tags=("x",)),)
     nested = "".join(f'<outline text="{number}">{A}/>' for number in range(100))
@@ -246,13 +246,13 @@ def test_entities_are_not_expanded(refusal):
     assert "entities" in refusal("subs.opml", outside)
 
 
-def test_what_is_declared_in_a_broken_file_means_nothing(load):
+def test_entities_declared_in_a_malformed_file_are_ignored(load):
     bomb = '<!DOCTYPE opml [<!ENTITY a SYSTEM "file:///etc/passwd"><!ENTITY b "&a;&a;">]>'
     (source,) = load("subs.opml", "&" + bomb + outlines(f'text="&a;&b;" {PLAIN_URL}'))
     assert source.name == "&a;&b;"
 
 
-def test_the_same_target_twice_is_one_source_said_once(load, caplog):
+def test_a_target_declared_twice_is_one_source_with_one_warning(load, caplog):
     content = "https://a.example/feed\nhttps://A.example:443/feed/#x\nhttps://a.example/feed\n"
     with caplog.at_level(logging.WARNING):
         assert load("sources.txt", content) == (Source("https://a.example/feed"),)
@@ -279,7 +279,7 @@ def test_a_source_in_several_places_has_the_tags_of_all(load):
     assert (source.name, source.tags) == ("1", ("1", "2"))
 
 
-def test_many_repetitions_are_one_line_too(load, caplog):
+def test_many_repetitions_give_one_warning(load, caplog):
     load("sources.txt", "https://a.example/\n" * 100)
     (record,) = caplog.records
     assert record.getMessage().endswith("line 2, line 3, line 4 and 96 more")
@@ -291,7 +291,7 @@ def test_a_page_is_one_source_whatever_its_kind(load, caplog):
     assert "counted once" in caplog.text
 
 
-def test_hosts_of_ones_own_network_may_be_declared(load):
+def test_hosts_of_a_private_network_may_be_declared(load):
     urls = [source.url for source in load("s.txt", "http://127.0.0.1:8000/f\nhttp://intranet/f\n")]
     assert urls == ["http://127.0.0.1:8000/f", "http://intranet/f"]
 
@@ -396,7 +396,7 @@ def test_credentials_are_refused_and_not_shown(refusal, url):
     assert "secret" not in reason
 
 
-def test_an_at_sign_in_the_path_is_no_credential(load):
+def test_an_at_sign_in_the_path_is_not_a_credential(load):
     (source,) = load("s.txt", "https://a.example/@someone?mail=x@y")
     assert source.url == "https://a.example/@someone?mail=x@y"
 
@@ -423,7 +423,7 @@ URLS = st.lists(PIECES, max_size=9).map("".join) | st.text(max_size=20)
 
 
 @given(url=URLS)
-def test_a_source_has_the_url_that_scrapy_asks_for(tmp_path_factory, url):
+def test_a_source_has_the_url_that_scrapy_requests(tmp_path_factory, url):
     file = tmp_path_factory.getbasetemp() / "property.json"
     file.write_text(json.dumps([url]))
     with suppress(SourcesError):
