@@ -34,7 +34,7 @@ def main(hosts: int) -> None:
             _measure(hosts, processes, f"sqlite:///{file}", "SQLite")
             print(f"  {file.stat().st_size / hosts / 1024:.1f} KiB of state a target")
     for processes in (1, 2):
-        with _database() as (url, connection):
+        with new_database() as (url, connection):
             _measure(hosts, processes, url, "PostgreSQL")
             commits, size = connection.execute(
                 text(
@@ -88,7 +88,7 @@ def _start(web: LoopbackWeb, folder: Path, state: str, shard: str) -> Crawl:
 
 
 @contextmanager
-def _database() -> Iterator[tuple[str, Connection]]:
+def new_database() -> Iterator[tuple[str, Connection]]:
     """Make a database, and drop it at the end."""
     name = f"walsh_{os.getpid()}_{uuid.uuid4().hex[:8]}"
     server = create_engine(SERVER, isolation_level="AUTOCOMMIT")

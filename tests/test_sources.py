@@ -1,4 +1,4 @@
-"""Declared targets: every way to write them down, and one clear line for what is wrong."""
+"""Declared sources: every file format, and one clear line for what is wrong."""
 
 import json
 import logging
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scrapy import Request
 
 from walsh_scrapy.sources import Source, SourcesError, in_shard, load_sources, parse_shard
-from walsh_scrapy.sources.files import UnreadableSources, reader_for
 from walsh_scrapy.sources.opml import DEEPEST, OpmlError, read_opml
+from walsh_scrapy.sources.readers import UnreadableSources, reader_for
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ BROKEN_STRUCTURE = {
 
 
 @pytest.mark.parametrize("content", BROKEN_STRUCTURE.values(), ids=BROKEN_STRUCTURE)
-def test_opml_that_is_no_xml_is_read_all_the_same(load, caplog, content):
+def test_opml_that_is_not_xml_is_read_nevertheless(load, caplog, content):
     found = load("subs.opml", content)
     assert [source.url for source in found] == ["https://a.example/", "https://b.example/"]
     assert caplog.records == []
@@ -191,8 +191,8 @@ def test_a_folder_may_look_like_a_subscription(load):
         assert load("subs.opml", folder) == (Source("https://a.example/", tags=("F",)),)
 
 
-def test_what_is_commented_out_in_opml_is_not_declared(load, caplog):
-    """`isComment` of OPML 2.0: an outline, or a folder with all in it; what follows one counts."""
+def test_outlines_that_are_commented_out_are_not_declared(load, caplog):
+    """`isComment` of OPML 2.0, of an outline or of a folder with all its outlines."""
     commented = 'isComment="True"'
     off = f'<outline text="Off" {commented}><outline text="Sub">{B}/></outline></outline>'
     for end in ("/>", ">"):  # the second is never ended, so the next one lies in it
@@ -201,7 +201,7 @@ def test_what_is_commented_out_in_opml_is_not_declared(load, caplog):
     assert caplog.records == []
 
 
-def test_opml_that_was_cut_off_is_read_so_far_and_said(load, caplog):
+def test_opml_that_was_cut_off_is_read_with_a_warning(load, caplog):
     (source,) = load("subs.opml", f"<opml><body>{A}/>{B[:-3]}")
     assert source.url == "https://a.example/"
     (record,) = caplog.records
@@ -210,7 +210,7 @@ def test_opml_that_was_cut_off_is_read_so_far_and_said(load, caplog):
     )
 
 
-def test_what_an_exported_list_has_wrong_is_left_out_and_said(load, caplog):
+def test_wrong_sources_of_an_exported_list_are_left_out_with_a_warning(load, caplog):
     content = (
         f'<opml><body>{A}/><outline text="Dead" type="rss"/><outline xmlUrl="/feed"/>'
         f'<outline xmlUrl="ftp://c.example/"/>{B}/></body></opml>'
@@ -220,19 +220,19 @@ def test_what_an_exported_list_has_wrong_is_left_out_and_said(load, caplog):
     assert [record.getMessage().partition("subs.opml: ")[2] for record in caplog.records] == [
         "left out: outline 2 ('Dead'): it has no URL; give it one that begins with https://",
         "left out: outline 3: '/feed' has no scheme; begin it with https:// or http://",
-        "left out: outline 4: 'ftp://c.example/' is not http or https; only those are asked for",
+        "left out: outline 4: 'ftp://c.example/' is not http or https; only those are requested",
     ]
 
 
-def test_an_exported_list_with_nothing_else_is_refused(refusal, caplog):
+def test_an_exported_list_with_only_wrong_sources_is_refused(refusal, caplog):
     content = '<opml><outline xmlUrl="/a"/><outline xmlUrl="/b"/></opml>'
     assert refusal("subs.opml", content).startswith(
-        "none of its 2 sources can be asked for; outline 1: '/a' has no scheme"
+        "none of its 2 sources can be requested; outline 1: '/a' has no scheme"
     )
     assert caplog.records == []
 
 
-def test_folders_that_never_end_cost_little(load):
+def test_many_folders_without_end_are_read_quickly(load):
     deep = load("subs.opml", "<opml>" + '<outline text="x">' * 20_000 + f"{A}/></opml>")
     assert deep == (Source("https://a.example/", tags=("x",)),)
     nested = "".join(f'<outline text="{number}">{A}/>' for number in range(100))
@@ -246,13 +246,13 @@ def test_entities_are_not_expanded(refusal):
     assert "entities" in refusal("subs.opml", outside)
 
 
-def test_what_is_declared_in_a_broken_file_means_nothing(load):
+def test_entities_declared_in_a_malformed_file_are_ignored(load):
     bomb = '<!DOCTYPE opml [<!ENTITY a SYSTEM "file:///etc/passwd"><!ENTITY b "&a;&a;">]>'
     (source,) = load("subs.opml", "&" + bomb + outlines(f'text="&a;&b;" {PLAIN_URL}'))
     assert source.name == "&a;&b;"
 
 
-def test_the_same_target_twice_is_one_source_said_once(load, caplog):
+def test_a_target_declared_twice_is_one_source_with_one_warning(load, caplog):
     content = "https://a.example/feed\nhttps://A.example:443/feed/#x\nhttps://a.example/feed\n"
     with caplog.at_level(logging.WARNING):
         assert load("sources.txt", content) == (Source("https://a.example/feed"),)
@@ -279,7 +279,7 @@ def test_a_source_in_several_places_has_the_tags_of_all(load):
     assert (source.name, source.tags) == ("1", ("1", "2"))
 
 
-def test_many_repetitions_are_one_line_too(load, caplog):
+def test_many_repetitions_give_one_warning(load, caplog):
     load("sources.txt", "https://a.example/\n" * 100)
     (record,) = caplog.records
     assert record.getMessage().endswith("line 2, line 3, line 4 and 96 more")
@@ -291,7 +291,7 @@ def test_a_page_is_one_source_whatever_its_kind(load, caplog):
     assert "counted once" in caplog.text
 
 
-def test_hosts_of_ones_own_network_may_be_declared(load):
+def test_hosts_of_a_private_network_may_be_declared(load):
     urls = [source.url for source in load("s.txt", "http://127.0.0.1:8000/f\nhttp://intranet/f\n")]
     assert urls == ["http://127.0.0.1:8000/f", "http://intranet/f"]
 
@@ -317,14 +317,14 @@ def entry(**values):
         (
             "s.toml",
             "[source]\nurl = 'https://a.example/'\n",
-            "its sources are no list; write [[source",
+            "its sources are not a list; write [[source",
         ),
         ("s.toml", "[[sources]]\nurl = 'https://a.example/'\n", "unknown key 'sources' at the top"),
         ("s.toml", "[[source]]\nname = 'x'\n", "entry 1: it has no URL"),
         ("s.json", "[", "it is not JSON: "),
         ("s.json", "[" * 100_000, "it is not JSON: "),
         ("s.json", "[" + "9" * 5000 + "]", "it is not JSON: "),
-        ("s.json", '"https://a.example/"', "its sources are no list"),
+        ("s.json", '"https://a.example/"', "its sources are not a list"),
         ("s.json", "[7]", "entry 1: it is neither a URL nor a table with one"),
         ("s.json", '["https://a.example/", ""]', "entry 2: it has no URL"),
         ("s.json", entry(url=7), "entry 2: it has no URL; give it one that begins with https://"),
@@ -338,13 +338,13 @@ def entry(**values):
         ("s.json", entry(kind="feeds"), "entry 2: unknown kind 'feeds'; did you mean 'feed'?"),
         ("s.json", entry(kind=["feed"]), "entry 2: unknown kind ['feed']"),
         ("s.json", entry(kind=None), "entry 2: unknown kind None; known are feed, llms"),
-        ("s.json", entry(name=7), "entry 2: its name is no text; put it in quotes"),
-        ("s.json", entry(tags="news"), "entry 2: its tags are no list of texts"),
-        ("s.json", entry(tags=["a", 1]), "entry 2: its tags are no list of texts"),
+        ("s.json", entry(name=7), "entry 2: its name is not a text; put it in quotes"),
+        ("s.json", entry(tags="news"), "entry 2: its tags are not a list of texts"),
+        ("s.json", entry(tags=["a", 1]), "entry 2: its tags are not a list of texts"),
         ("s.json", entry(every="daily"), "entry 2: every: 'daily' is no ISO-8601 duration"),
         ("s.json", entry(every="P1M"), "entry 2: every: 'P1M' is no ISO-8601 duration"),
-        ("s.json", entry(every=86400), "entry 2: every is no length of time"),
-        ("s.json", entry(every="PT0S"), "entry 2: every is no length of time"),
+        ("s.json", entry(every=86400), "entry 2: every is not a length of time"),
+        ("s.json", entry(every="PT0S"), "entry 2: every is not a length of time"),
         (
             "s.txt",
             "https://a.example/\nftp://b.example/",
@@ -358,7 +358,7 @@ def entry(**values):
             "line 1: 'b.example/feed' has no scheme; begin it with https://",
         ),
         ("s.txt", "//b.example/feed", "line 1: '//b.example/feed' has no scheme"),
-        ("s.txt", "https://", "line 1: 'https://' names no host that can be asked"),
+        ("s.txt", "https://", "line 1: 'https://' names no host that can be requested"),
         ("s.txt", "https://b.example:99999/", "line 1: 'https://b.example:99999/' names no host"),
         ("s.json", '["https://a b.example/"]', "entry 1: 'https://a b.example/' names no host"),
         ("s.txt", "https://[bad/", "line 1: 'https://[bad/' names no host"),
@@ -370,10 +370,10 @@ def entry(**values):
         ("s.opml", "<opml><body>", "it is not XML: "),
         ("s.opml", "{}", "it is not XML: "),
         ("s.opml", "https://a.example/", "it is not XML: "),
-        ("s.opml", "<!doctype html><title>x</title><p>hi<br>", "it is no OPML, its outermost"),
-        ("s.opml", f"<html><body>{A}></html>", "it is no OPML, its outermost element is <html>"),
-        ("s.opml", "<rss/>", "it is no OPML, its outermost element is <rss>"),
-        ("s.xml", "<rss>&nbsp;</rss>", "it is no OPML, its outermost element is <rss>"),
+        ("s.opml", "<!doctype html><title>x</title><p>hi<br>", "it is not OPML, its outermost"),
+        ("s.opml", f"<html><body>{A}></html>", "it is not OPML, its outermost element is <html>"),
+        ("s.opml", "<rss/>", "it is not OPML, its outermost element is <rss>"),
+        ("s.xml", "<rss>&nbsp;</rss>", "it is not OPML, its outermost element is <rss>"),
         ("s.opml", outlines('text="Dead" type="rss"'), "outline 1 ('Dead'): it has no URL"),
         ("s.opml", outlines('xmlUrl=""'), "outline 1: it has no URL"),
         (
@@ -396,7 +396,7 @@ def test_credentials_are_refused_and_not_shown(refusal, url):
     assert "secret" not in reason
 
 
-def test_an_at_sign_in_the_path_is_no_credential(load):
+def test_an_at_sign_in_the_path_is_not_a_credential(load):
     (source,) = load("s.txt", "https://a.example/@someone?mail=x@y")
     assert source.url == "https://a.example/@someone?mail=x@y"
 
@@ -423,7 +423,7 @@ URLS = st.lists(PIECES, max_size=9).map("".join) | st.text(max_size=20)
 
 
 @given(url=URLS)
-def test_a_source_has_the_url_that_scrapy_asks_for(tmp_path_factory, url):
+def test_a_source_has_the_url_that_scrapy_requests(tmp_path_factory, url):
     file = tmp_path_factory.getbasetemp() / "property.json"
     file.write_text(json.dumps([url]))
     with suppress(SourcesError):
@@ -438,7 +438,7 @@ def test_a_source_has_the_url_that_scrapy_asks_for(tmp_path_factory, url):
 )
 def test_any_bytes_are_read_or_refused(ending, body):
     with suppress(UnreadableSources, OpmlError):
-        list(reader_for(ending)(body).entries)
+        list(reader_for(ending)(body).sources)
 
 
 MARKUP = st.sampled_from([

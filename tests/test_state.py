@@ -1,4 +1,4 @@
-"""The state: the same answers on SQLite and PostgreSQL, all of a change or nothing of it."""
+"""The state: the same results on SQLite and PostgreSQL, and each change whole or not at all."""
 
 import contextlib
 import math
@@ -15,12 +15,12 @@ from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import Exchange, HostTimes
 from walsh_scrapy.policy.robots.availability import RobotsCopy
 from walsh_scrapy.state import State, StateError
+from walsh_scrapy.state.blocklist import BlocklistCopy
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.documents import Document
-from walsh_scrapy.state.entries import Choice, EntryRecord
-from walsh_scrapy.state.indexes import IndexRecord
+from walsh_scrapy.state.entries import EntryFilter, EntryRecord
+from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 from walsh_scrapy.state.requests import KEEP_SECONDS, RequestRecord
-from walsh_scrapy.state.sourcerecord import Known, SourceRecord
+from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 from walsh_scrapy.state.tables import SCHEMA_VERSION, requests, schema_version
 
 RECORD = RequestRecord(100.0, "a.example", "http://a.example/", "robots: allowed", 200, 0.1)
@@ -28,7 +28,7 @@ BACKOFF = Backoff(2.0, 300.0, Random(1))
 
 
 class Clock:
-    """Shows what it is set to; it can be set back."""
+    """A clock that shows what it is set to, and can be set back."""
 
     at = 100.0
 
@@ -175,25 +175,25 @@ def test_an_unseen_host_has_empty_times_and_reading_writes_nothing(state):
     assert state.ledger.find("a.example").times == HostTimes()
 
 
-def test_robots_copies_and_documents_come_back_as_they_were(state):
+def test_copies_of_robots_txt_and_of_the_blocklist_come_back_as_they_were(state):
     copy = RobotsCopy(100.0, 503, b"User-agent: *\n\xff", failing_since=99.0, unused=True)
     state.robots.keep("https://a.example:443", copy)
     assert state.robots.find("https://a.example:443") == copy
     assert state.robots.find("http://a.example:80") is None
     state.robots.set_unused("https://a.example:443", unused=False)
     assert not state.robots.find("https://a.example:443").unused
-    document = Document(b"{}", b'W/"\xe9"', None, 100.0)
-    state.documents.keep("https://operator.example/list.json", document)
-    assert state.documents.find("https://operator.example/list.json") == document
+    copy = BlocklistCopy(b"{}", b'W/"\xe9"', None, 100.0)
+    state.blocklist.keep("https://operator.example/list.json", copy)
+    assert state.blocklist.find("https://operator.example/list.json") == copy
 
 
 def count_entries(state):
     with state.entries.snapshot() as snapshot:
-        return snapshot.count(Choice())
+        return snapshot.count(EntryFilter())
 
 
 def entry(page, full=None, *, shares=False, source="http://a.example/feed"):
-    """An entry by its two keys; of a page that it ``shares`` it goes by the full one."""
+    """An entry with its two keys; if it ``shares`` its page, it is stored under the full one."""
     full = full or f"full {page}"
     return EntryRecord(
         key=full if shares else page,
@@ -206,7 +206,7 @@ def entry(page, full=None, *, shares=False, source="http://a.example/feed"):
     )
 
 
-def test_entries_are_new_once_under_either_key(state):
+def test_an_entry_is_new_once_under_either_of_its_keys(state):
     source = SourceRecord(url="http://a.example/feed", kind="feed")
     assert state.sources.commit(source, [entry("1"), entry("2"), entry("1")]) == {"1", "2"}
     assert state.sources.commit(source, [entry("2"), entry("3")]) == {"3"}
@@ -225,7 +225,7 @@ def test_a_thousand_entries_at_once(state):
     assert state.sources.commit(source, many) == set()
 
 
-def test_validators_and_entries_stand_or_fall_together(url):
+def test_validators_and_entries_are_written_together_or_not_at_all(url):
     with contextlib.closing(State(url)) as state:
         broken = entry("2", source="http://nowhere.example/")  # no such source: refused
         with pytest.raises(IntegrityError):
@@ -257,7 +257,7 @@ def test_a_source_comes_back_as_it_was(state):
 
 def test_an_llms_txt_comes_back_as_it_was_until_it_is_forgotten(state):
     record = SourceRecord(url="http://a.example/", kind="llms", outcome="fetched")
-    index = IndexRecord(
+    llmstxt = LlmsTxtRecord(
         url="http://a.example/llms.txt",
         asked_at=100.0,
         due_at=200.0,
@@ -266,16 +266,16 @@ def test_an_llms_txt_comes_back_as_it_was_until_it_is_forgotten(state):
         etag=b'"\xff"',
         last_modified=b"yesterday",
     )
-    assert state.indexes.find(index.url) is None
-    state.sources.commit(record, index=index)
-    assert state.indexes.find(index.url) == index
+    assert state.llmstxt.find(llmstxt.url) is None
+    state.sources.commit(record, llmstxt=llmstxt)
+    assert state.llmstxt.find(llmstxt.url) == llmstxt
     state.sources.commit(record)
-    assert state.indexes.find(index.url) == index
-    state.indexes.forget(index.url)
-    assert state.indexes.find(index.url) is None
+    assert state.llmstxt.find(llmstxt.url) == llmstxt
+    state.llmstxt.forget(llmstxt.url)
+    assert state.llmstxt.find(llmstxt.url) is None
 
 
-def test_a_state_of_the_first_version_is_brought_up_to_date_and_loses_nothing(url):
+def test_a_state_of_version_1_is_migrated_and_loses_nothing(url):
     added = [
         "status", "wished_interval", "skip_hours", "skip_days", "moved_to", "moved_since",
         "move_settled", "asked_interval", "move_failing_since", "onward_to", "onward_since",
@@ -295,7 +295,7 @@ def test_a_state_of_the_first_version_is_brought_up_to_date_and_loses_nothing(ur
     for _ in range(2):
         with contextlib.closing(State(url)) as state:
             assert state.sources.find(record.url) == record
-            assert state.indexes.find(record.url) is None
+            assert state.llmstxt.find(record.url) is None
     with contextlib.closing(Database(url)) as database, database.read() as connection:
         assert connection.scalar(select(schema_version.c.version)) == SCHEMA_VERSION
         indexes = inspect(connection).get_indexes("entries")
@@ -303,7 +303,7 @@ def test_a_state_of_the_first_version_is_brought_up_to_date_and_loses_nothing(ur
 
 
 def take_back(connection, version):
-    """Make of a state one of version 2 or 3, as far as these are alike."""
+    """Undo what versions 4 and later changed, and set the version."""
     for name in ("asked_interval", "move_failing_since", "onward_to", "onward_since"):
         connection.execute(text(f"ALTER TABLE sources DROP COLUMN {name}"))
     connection.execute(text("DROP TABLE indexes"))
@@ -311,7 +311,7 @@ def take_back(connection, version):
     connection.execute(text(f"UPDATE schema_version SET version = {version}"))
 
 
-def test_a_state_of_the_second_version_gets_what_its_first_ones_lack(url):
+def test_a_state_of_version_2_gets_the_columns_that_early_ones_lack(url):
     with contextlib.closing(State(url)) as state:
         state.ledger.take("a.example", spacing=1.0, timeout=60.0)
     with contextlib.closing(Database(url)) as database, database.write() as connection:
@@ -322,8 +322,8 @@ def test_a_state_of_the_second_version_gets_what_its_first_ones_lack(url):
         assert state.ledger.take("a.example", spacing=1.0, timeout=60.0) > 0.0
 
 
-def test_what_the_third_version_did_not_keep_is_taken_for_a_servers_wish(url):
-    """So that nobody is asked sooner than was promised; whose time it was is known no more."""
+def test_a_due_time_of_version_3_is_taken_as_asked_for_by_the_server(url):
+    """It was not recorded who asked for it; so no source is fetched earlier than it was due."""
     times = {"waits": 300.0, "new": 0.0, "gone": math.inf}
     with contextlib.closing(State(url)) as state:
         for name, due_at in times.items():
@@ -337,43 +337,43 @@ def test_what_the_third_version_did_not_keep_is_taken_for_a_servers_wish(url):
     assert asked == {"waits": pytest.approx(200.0, abs=0.01), "new": 0.0, "gone": 0.0}
 
 
-def test_a_source_goes_on_under_another_spelling(state):
+def test_a_source_keeps_its_record_under_another_spelling_of_its_url(state):
     old, new = "http://a.example/feed", "http://a.example/feed/"
     record = SourceRecord(
         url=old, kind="feed", fetched_at=1.0, failures=2, validator_url=old, etag=b"x"
     )
     state.sources.commit(record, [entry("1"), entry("2")])
     for _ in range(2):  # two runs may begin with the same file
-        state.sources.respell({old: new})
+        state.sources.rename({old: new})
     assert state.sources.all() == [replace(record, url=new)]
     assert state.sources.entry_counts() == {new: 2}
     assert state.sources.commit(replace(record, url=new), [entry("1", source=new)]) == set()
 
 
-def test_a_source_that_is_declared_where_it_moved_to_moved_no_more(state):
+def test_a_move_is_over_once_the_source_is_declared_there(state):
     old, new = "http://a.example/feed", "http://a.example/feed/"
     record = SourceRecord(url=old, kind="feed", moved_to=new, moved_since=1.0, move_settled=True)
     state.sources.commit(record)
-    state.sources.respell({old: new})
+    state.sources.rename({old: new})
     assert state.sources.find(new).move is None
     elsewhere = replace(record, moved_to="http://b.example/")
-    assert elsewhere.spelled(new).move == elsewhere.move
+    assert elsewhere.with_url(new).move == elsewhere.move
 
 
-def test_what_is_known_is_found_under_any_spelling():
+def test_a_record_is_found_under_any_spelling_of_its_url():
     urls = ("http://a.example/feed", "http://a.example/feed/", "http://b.example/x")
     first, second, other = (
         SourceRecord(url=url, kind="feed", fetched_at=float(number))
         for number, url in enumerate(urls)
     )
-    known = Known([first, second, other])
-    assert known.of(urls[0]) is first
-    assert known.of("http://a.example/feed//") is second, "it was visited last"
-    assert known.of("http://c.example/") is None
-    assert known.but(["http://a.example/feed"]) == [other]
+    known = KnownSources([first, second, other])
+    assert known.find(urls[0]) is first
+    assert known.find("http://a.example/feed//") is second, "it was visited last"
+    assert known.find("http://c.example/") is None
+    assert known.others(["http://a.example/feed"]) == [other]
 
 
-def test_the_wire_log_keeps_thirty_days(url):
+def test_the_wire_log_is_kept_for_thirty_days(url):
     with contextlib.closing(State(url)) as state:
         for sent_at in (100.0, 200.0):
             release(state.ledger, record=replace(RECORD, sent_at=sent_at))
@@ -442,7 +442,7 @@ def test_a_state_is_paced_by_another_unit_once_all_hosts_have_waited(opened, clo
     opened().ledger.pace_by("host")
 
 
-def test_what_fails_in_use_is_told_in_a_sentence_and_raised_as_the_caller_says(tmp_path):
+def test_a_failure_in_use_is_described_in_a_sentence_and_raised_as_the_caller_chose(tmp_path):
     told = []
 
     def failed(error):
@@ -458,7 +458,7 @@ def test_what_fails_in_use_is_told_in_a_sentence_and_raised_as_the_caller_says(t
     assert "no such table: robots" in told[0]
 
 
-def test_a_lost_connection_is_made_anew_and_loses_nothing(postgresql_url):
+def test_a_lost_connection_is_replaced_and_nothing_is_lost(postgresql_url):
     with contextlib.closing(State(postgresql_url)) as state:
         assert state.ledger.take("a.example", spacing=1.0, timeout=60.0) == 0.0
         for _ in range(2):
@@ -470,11 +470,13 @@ def test_a_lost_connection_is_made_anew_and_loses_nothing(postgresql_url):
         assert state.ledger.take("a.example", spacing=1.0, timeout=60.0) > 0.0
 
 
-def test_a_connection_lost_within_a_transaction_undoes_it_and_is_a_passing_trouble(postgresql_url):
+def test_a_connection_lost_within_a_transaction_rolls_it_back_and_is_reported_as_lost(
+    postgresql_url,
+):
     told = []
 
     def failed(error):
-        told.append(error.is_passing)
+        told.append(error.connection_lost)
         return LookupError()
 
     def interrupted(database):

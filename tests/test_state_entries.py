@@ -1,4 +1,4 @@
-"""Reading the record beside whoever writes it, and what an operator changes of a source by hand."""
+"""Reading entries while others are written, and what an operator changes of a source by hand."""
 
 import contextlib
 import math
@@ -14,8 +14,8 @@ from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.database import Database, exists
-from walsh_scrapy.state.entries import AT_ONCE, Choice, EntryRecord
-from walsh_scrapy.state.indexes import IndexRecord
+from walsh_scrapy.state.entries import ROWS_AT_ONCE, EntryFilter, EntryRecord
+from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 from walsh_scrapy.state.requests import RequestRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.tools.sources.changes import Changes
@@ -46,14 +46,14 @@ def source(url=FEED, **fields):
     return SourceRecord(**{"url": url, "kind": "feed"} | fields)
 
 
-def keys(state, **choice):
+def keys(state, **wanted):
     with state.entries.snapshot() as entries:
-        chosen = [seen.key for seen in entries.chosen(Choice(**choice))]
-        assert entries.count(Choice(**choice)) == len(chosen)
+        chosen = [entry.key for entry in entries.matching(EntryFilter(**wanted))]
+        assert entries.count(EntryFilter(**wanted)) == len(chosen)
     return chosen
 
 
-def test_entries_come_by_the_time_they_were_seen_then_by_key(state):
+def test_entries_are_ordered_by_first_seen_then_by_key(state):
     state.sources.commit(source(), [entry("c", first_seen=200.0), entry("z"), entry("b")])
     state.sources.commit(source(OTHER), [entry("a", OTHER, 300.0, "llms"), entry("y", OTHER)])
     assert keys(state) == ["b", "y", "z", "c", "a"]
@@ -64,7 +64,7 @@ def test_entries_come_by_the_time_they_were_seen_then_by_key(state):
 
 
 def test_crawls_that_find_the_same_entries_in_another_order_wait_for_each_other(postgresql_url):
-    """With rows locked in the order of each document two of four such crawls block each other."""
+    """If each inserted them in the order of its document, two of them would deadlock."""
     State(postgresql_url).close()
 
     def crawl(number):
@@ -80,18 +80,18 @@ def test_crawls_that_find_the_same_entries_in_another_order_wait_for_each_other(
         assert sum(crawls.map(crawl, range(4))) == 10 * 300
 
 
-def test_a_snapshot_is_of_one_moment_and_keeps_no_writer_waiting(url, state):
-    many = [entry(f"{number:04}") for number in range(AT_ONCE * 2 + 1)]
+def test_a_snapshot_is_of_one_moment_and_no_writer_waits_for_it(url, state):
+    many = [entry(f"{number:04}") for number in range(ROWS_AT_ONCE * 2 + 1)]
     state.sources.commit(source(), many)
     with contextlib.closing(State(url)) as crawl, state.entries.snapshot() as entries:
-        chosen = entries.chosen(Choice())
+        chosen = entries.matching(EntryFilter())
         first = next(chosen)
         crawl.sources.commit(source(OTHER), [entry("9999", OTHER, 999.0)])
         record = RequestRecord(1.0, "a.example", FEED, "", 200, 0.1)
         crawl.ledger.release("a.example", Exchange(interval=1.0), BACKOFF, record)
         state.sources.resume(FEED)
         assert [first, *chosen][-1].key == many[-1].key
-        assert entries.count(Choice()) == len(many)
+        assert entries.count(EntryFilter()) == len(many)
     assert len(keys(state)) == len(many) + 1
 
 
@@ -102,7 +102,7 @@ def test_the_newest_entry_of_a_source(state):
         assert entries.newest(OTHER) is None
 
 
-def test_every_line_and_how_many_entries_it_has(state):
+def test_every_record_and_the_number_of_its_entries(state):
     records = [source(failures=2), source(OTHER, due_at=math.inf, outcome="gone")]
     state.sources.commit(records[0], [entry("a"), entry("b")])
     state.sources.commit(records[1])
@@ -110,7 +110,7 @@ def test_every_line_and_how_many_entries_it_has(state):
     assert state.sources.entry_counts() == {FEED: 2}
 
 
-def test_what_is_forgotten_begins_anew_and_its_entries_stay_known(state):
+def test_a_forgotten_source_starts_again_and_its_entries_stay_known(state):
     state.sources.commit(
         source(fetched_at=1.0, etag=b"x", failures=3, moved_to=OTHER, due_at=9.0), [entry("a")]
     )
@@ -132,7 +132,7 @@ def test_what_is_forgotten_begins_anew_and_its_entries_stay_known(state):
         ({"outcome": "denied by robots", "due_at": 9e9}, False),
     ],
 )
-def test_only_what_is_gone_or_fails_is_resumed(state, troubles, resumed):
+def test_only_a_source_that_is_gone_or_failing_is_resumed(state, troubles, resumed):
     record = source(fetched_at=1.0, etag=b"x", **troubles)
     state.sources.commit(record)
     assert state.sources.resume(FEED) is resumed
@@ -157,7 +157,7 @@ def test_resting_hosts_are_those_that_may_not_be_asked_now(url, fake_clock):
     assert resting == {"held.example": 590.0, "slow.example": 490.0, "leased.example": 55.0}
 
 
-def test_asking_whether_there_is_a_state_makes_none(url, tmp_path):
+def test_checking_for_a_state_creates_none(url, tmp_path):
     assert not exists(url)
     assert State.existing(url) is None
     assert list(tmp_path.iterdir()) == []
@@ -178,7 +178,7 @@ def test_an_empty_file_is_no_state_and_a_damaged_one_is_refused(tmp_path):
 
 
 def test_a_state_is_opened_while_another_process_writes(tmp_path):
-    """Who only reads asks for no lock, so nobody waits for anybody."""
+    """Opening an existing state only reads, and takes no lock."""
     file = tmp_path / "state.sqlite3"
     State(f"sqlite:///{file}").close()
     with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as writer:
@@ -188,29 +188,29 @@ def test_a_state_is_opened_while_another_process_writes(tmp_path):
             assert keys(state) == []
 
 
-def test_what_fails_within_a_snapshot_is_said_in_one_sentence(url, state):
+def test_a_failure_within_a_snapshot_is_described_in_one_sentence(url, state):
     with contextlib.closing(Database(url)) as database, database.write() as connection:
         connection.execute(text("DROP TABLE entries"))
     with pytest.raises(StateError, match="cannot be used as state"):
         keys(state)
 
 
-def test_a_password_is_not_in_what_is_shown(url):
-    from walsh_scrapy.state.engines import shown
+def test_a_shown_url_has_no_password(url):
+    from walsh_scrapy.state.engines import without_password
 
-    assert "secret" not in shown("postgresql+psycopg://me:secret@127.0.0.1:1/none")
-    assert Path(shown(url)).name == Path(url).name
+    assert "secret" not in without_password("postgresql+psycopg://me:secret@127.0.0.1:1/none")
+    assert Path(without_password(url)).name == Path(url).name
 
 
-def test_whoever_resumes_or_forgets_a_page_has_every_llms_txt_of_it_asked_for_anew(state):
-    """That of the host where it moved to as well, or what it moved to if it is one itself."""
+def test_resuming_or_forgetting_a_page_forgets_every_llms_txt_of_it(state):
+    """Also that of the host it moved to, and the URL it moved to if that is an llms.txt."""
     old, new = "http://old.example/docs", "http://new.example/docs"
     move = {"moved_to": new, "moved_since": 1.0, "move_settled": True}
     record = SourceRecord(url=old, kind="llms", failures=1, fetched_at=2.0, due_at=9e9, **move)
-    indexes = [f"http://{host}.example/llms.txt" for host in ("old", "new")] + [new]
+    urls = [f"http://{host}.example/llms.txt" for host in ("old", "new")] + [new]
     for action in ("resume", "forget"):
-        for index in indexes:
-            state.sources.commit(record, index=IndexRecord(url=index, due_at=9e9, trouble="none"))
+        for url in urls:
+            state.sources.commit(record, llmstxt=LlmsTxtRecord(url=url, due_at=9e9, trouble="none"))
         (line,) = getattr(Changes(state, "sources.toml", 0.0), action)(old)
         assert line.startswith(old)
-        assert [state.indexes.find(index) for index in indexes] == [None, None, None]
+        assert [state.llmstxt.find(url) for url in urls] == [None, None, None]

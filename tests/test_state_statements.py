@@ -1,4 +1,4 @@
-"""Statements run by the driver: values and errors are as if SQLAlchemy ran them."""
+"""Statements run by the driver give the values and errors that SQLAlchemy would give."""
 
 import contextlib
 import math
@@ -8,8 +8,8 @@ from sqlalchemy import bindparam, insert, select, text
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from walsh_scrapy.state import StateError
+from walsh_scrapy.state._statements import Statement, run_sql
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.statements import Statement, tell
 from walsh_scrapy.state.tables import sources
 
 NAMES = ("url", "kind", "outcome", "detail", "due_at", "failures", "status", "move_settled", "etag")
@@ -40,7 +40,7 @@ def write(database, *rows):
             assert WRITE.run(connection, row) == 1
 
 
-def test_values_come_back_as_they_went(database):
+def test_values_are_read_as_they_were_written(database):
     write(database, ROW, {**ROW, "url": "b", "move_settled": False, "status": 200})
     statement = Statement(READ)
     with database.read() as connection:
@@ -59,7 +59,7 @@ def test_a_row_may_name_its_values_in_any_order(database):
         assert tuple(Statement(READ).first(connection, {"key": "b"}))[1:] == tuple(ROW.values())[1:]
 
 
-def test_a_fault_of_a_row_is_told_as_such_and_undoes_the_transaction(database):
+def test_an_error_of_a_row_is_raised_as_such_and_rolls_the_transaction_back(database):
     with pytest.raises(IntegrityError):
         write(database, ROW, {**ROW, "url": "b"}, ROW)
     with pytest.raises(IntegrityError), database.write() as connection:
@@ -69,16 +69,16 @@ def test_a_fault_of_a_row_is_told_as_such_and_undoes_the_transaction(database):
     write(database, ROW)
 
 
-def test_what_postgresql_cannot_keep_is_a_fault_of_the_row(postgresql_url):
+def test_a_value_that_postgresql_refuses_is_an_error_of_the_row(postgresql_url):
     with contextlib.closing(Database(postgresql_url)) as database:
         with pytest.raises(DataError), database.write() as connection:
             WRITE.run(connection, {**ROW, "url": "a" * 5000})
         write(database, ROW)
 
 
-def test_sql_that_a_database_does_not_know_is_its_error(database):
+def test_wrong_sql_is_an_error_of_the_database(database):
     with database.read() as connection, pytest.raises(DBAPIError) as told:
-        tell(connection, "SELECT nonsense")
+        run_sql(connection, "SELECT nonsense")
     assert "nonsense" in str(told.value.orig)
 
 
@@ -92,17 +92,17 @@ def lose(database, url):
         WRITE.run(connection, {**ROW, "url": "b"})
 
 
-def test_a_connection_that_is_lost_is_let_go_of(postgresql_url):
+def test_a_lost_connection_is_invalidated_and_replaced(postgresql_url):
     with contextlib.closing(Database(postgresql_url)) as database:
         with pytest.raises(StateError) as told:
             lose(database, postgresql_url)
-        assert told.value.is_passing
+        assert told.value.connection_lost
         write(database, {**ROW, "url": "b"})
         with database.read() as connection:
             assert Statement(select(sources.c.url)).all(connection, {}) == [("b",)]
 
 
-def test_a_connection_that_was_closed_is_opened_again(postgresql_url):
+def test_a_closed_connection_is_opened_again(postgresql_url):
     with contextlib.closing(Database(postgresql_url)) as database:
         for connection in (database._writer, database._reader):
             connection.connection.driver_connection.close()

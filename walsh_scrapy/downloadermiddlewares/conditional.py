@@ -76,7 +76,7 @@ class ConditionalMiddleware:
         if record is None:
             return None
         now = self._context.clock.now()
-        due_at = record.due(source.pause(self._context.options.min_revisit), now).at
+        due_at = record.due(source.revisit_interval(self._context.options.min_revisit), now).at
         if due_at > now and not self._is_forced():
             raise NotDue(due_at)
         if record.validator_url is None or record.kind != source.kind:
@@ -89,7 +89,7 @@ class ConditionalMiddleware:
         if other is None or other.fetched_at is None:
             return
         least, now = self._context.options.min_revisit, self._context.clock.now()
-        if other.stands_for(source.kind, least, now):
+        if other.covers_moved_source(source.kind, least, now):
             trouble = other.detail if other.failures else ""
             raise AlreadyRead(url, other.fetched_at, other.due(least, now).at, trouble)
 
@@ -98,7 +98,7 @@ class ConditionalMiddleware:
 
         Once a run is enough for all sources of its host, with ``force`` too.
         """
-        record = self._context.state.indexes.find(url)
+        record = self._context.state.llmstxt.find(url)
         if record is None:
             return None
         now = self._context.clock.now()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist, sound_schema
 from walsh_scrapy.runtime.marks import Validators
-from walsh_scrapy.state.documents import Document
+from walsh_scrapy.state.blocklist import BlocklistCopy
 
 if TYPE_CHECKING:
     from scrapy.http import Response
@@ -25,7 +25,7 @@ class BlocklistCache:
 
     def __init__(self, context: Context) -> None:
         self._clock = context.clock
-        self._store = context.state.documents
+        self._store = context.state.blocklist
         self._url = context.options.blocklist_url
         self._schema_url = context.options.blocklist_schema_url
         self._list, self._checked_at, self._due_at = self._stored()
@@ -73,7 +73,9 @@ class BlocklistCache:
             given = self._document(response)
             etag = given.etag or known.etag
             last_modified = given.last_modified or known.last_modified
-            self._store.keep(self._url, Document(known.body, etag, last_modified, given.checked_at))
+            self._store.keep(
+                self._url, BlocklistCopy(known.body, etag, last_modified, given.checked_at)
+            )
         self._due_in(self._list.refresh.total_seconds())
 
     def keep_last(self, problem: str) -> None:
@@ -99,6 +101,6 @@ class BlocklistCache:
         due_at = document.checked_at + known.refresh.total_seconds()
         return known, document.checked_at, due_at
 
-    def _document(self, response: Response) -> Document:
+    def _document(self, response: Response) -> BlocklistCopy:
         given = Validators.of(response)
-        return Document(response.body, given.etag, given.last_modified, self._clock.now())
+        return BlocklistCopy(response.body, given.etag, given.last_modified, self._clock.now())

@@ -105,7 +105,7 @@ class _StateFailure:
 
     def deferral(self, error: StateError) -> Exception:
         """Return the end of the request in hand: a later run makes it, and it did not fail."""
-        if not (error.is_passing or self._is_told):
+        if not (error.connection_lost or self._is_told):
             self._is_told = True
             logger.critical("%s", error)
             end_crawl(self._crawler, "state_failed")

@@ -1,15 +1,8 @@
-"""The declared targets of a crawl (R6): what a source is, and the files that declare them."""
+"""Declared sources (R6): what a source is, and the files that declare them."""
 
-from walsh_scrapy.sources.declared import (
-    Kind,
-    Source,
-    SourcesError,
-    declared_urls,
-    in_shard,
-    load_sources,
-    parse_shard,
-    target_url,
-)
+from walsh_scrapy.sources.loading import load_sources
+from walsh_scrapy.sources.shards import in_shard, parse_shard
+from walsh_scrapy.sources.source import Kind, Source, SourcesError, declared_urls, target_url
 
 __all__ = [
     "Kind",

@@ -1,7 +1,7 @@
-"""Subscriptions as feed readers export them: OPML, well-formed or nearly so.
+"""Reading OPML, the subscriptions that feed readers export, well-formed or nearly so.
 
-No entity is expanded beyond XML's and HTML's own, and nothing is fetched: a sound file is read by
-defusedxml; another one as browsers read HTML, where nothing that is declared means anything.
+Only the entities of XML and HTML itself are expanded, and nothing is fetched. A well-formed file is
+read by defusedxml; any other one by lxml's HTML parser, which ignores declarations.
 """
 
 import html
@@ -17,7 +17,7 @@ from lxml.etree import HTMLParser, LxmlError  # type: ignore[import-untyped]
 
 from walsh_scrapy.metadata.encoding import to_utf8
 
-#: Folders further in than this are no tags: whoever nests so deep files nothing.
+#: Folders nested deeper than this are not taken as tags.
 DEEPEST: Final = 32
 
 _ILLEGAL: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -30,45 +30,48 @@ _FEED_TYPES: Final = frozenset({"rss", "atom", "feed", "llms"})
 
 
 class OpmlError(ValueError):
-    """A document that is no OPML; the message is the reason."""
+    """A document that is not OPML; the message is the reason."""
 
 
 @dataclass(slots=True)
 class Outline:
-    """One subscription: its attributes by lower-case name, and the folders it lies in."""
+    """One outline: its attributes by lower-case name, and the folders it is in."""
 
     number: int
     attributes: dict[str, str]
     folders: tuple[str, ...] = ()
-    is_comment: bool = False  #: commented out (`isComment`), it or a folder that it lies in
+    is_comment: bool = False  #: `isComment` is set on it or on a folder that it is in
     children: int = field(default=0, repr=False)
 
     @property
     def kind(self) -> str:
-        """Its type in lower case, "" for none."""
+        """The `type` in lower case, "" for none."""
         return self.attributes.get("type", "").lower()
 
     @property
     def url(self) -> str | None:
-        """Where its feed is: `xmlUrl`; some write `url`, which alone may be any page's."""
+        """The URL of the feed: `xmlUrl`, or `url` if the type says that it is a feed."""
         url = self.attributes.get("xmlurl")
         return url or (self.attributes.get("url") if self.kind in _FEED_TYPES else None)
 
     @property
     def name(self) -> str | None:
-        """What the reader called it."""
+        """The title that the feed reader shows."""
         return self.attributes.get("title") or self.attributes.get("text") or None
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Its folders from the outside in, then its own categories (OPML 2.0)."""
+        """The folders from the outermost in, then the outline's own categories (OPML 2.0)."""
         listed = self.attributes.get("category", "").split(",")
         own = (category.strip().strip("/") for category in listed)
         return tuple(dict.fromkeys((*self.folders, *filter(None, own))))
 
     @property
     def is_subscription(self) -> bool:
-        """Tell it from a folder, which some give an empty `xmlUrl` or a type, and from a note."""
+        """True for a subscription; False for a comment, a note or a folder.
+
+        Some programs give folders a type or an empty `xmlUrl` too.
+        """
         if self.is_comment:
             return False
         says_so = "xmlurl" in self.attributes or self.kind in _FEED_TYPES
@@ -76,7 +79,10 @@ class Outline:
 
 
 class Opml(NamedTuple):
-    """The subscriptions of a document, in its order; it is whole unless its end is missing."""
+    """The subscriptions of a document, in its order.
+
+    ``is_whole`` is False if the end of the document is missing.
+    """
 
     outlines: list[Outline]
     is_whole: bool = True
@@ -85,26 +91,26 @@ class Opml(NamedTuple):
 def read_opml(body: bytes) -> Opml:
     """Read an OPML document. Raises OpmlError.
 
-    What readers are known to get wrong is read all the same: a bare `&`, `&nbsp;`, `<` or no quotes
-    around a value, control characters, a wrong encoding, elements that never end or were never
-    begun, whatever stands before the first element or after the last.
+    Known mistakes of feed readers are accepted: a bare `&`, `&nbsp;` or `<` in a value, no quotes
+    around it, control characters, a wrong encoding, missing start or end tags, and anything before
+    the first element or after the last one.
     """
-    sound = _Collector()
+    collected = _Collector()
     try:
-        parser = DefusedXMLParser(target=sound)
+        parser = DefusedXMLParser(target=collected)
         parser.feed(body)
         parser.close()
     except DefusedXmlException as error:
         raise OpmlError("it declares entities of its own, which are never expanded") from error
     except (ParseError, LookupError, ValueError) as error:
-        return _mended(_text(body), error)
-    if not sound.is_opml:
-        raise OpmlError(f"it is no OPML, its outermost element is <{sound.outermost[:40]}>")
-    return Opml(sound.found)
+        return _read_malformed(_text(body), error)
+    if not collected.is_opml:
+        raise OpmlError(f"it is not OPML, its outermost element is <{collected.outermost[:40]}>")
+    return Opml(collected.found)
 
 
-def _mended(text: str, flaw: Exception) -> Opml:
-    """Read what is no XML; its ``flaw`` is the reason if nothing can be read."""
+def _read_malformed(text: str, flaw: Exception) -> Opml:
+    """Read what is not well-formed XML; ``flaw`` is the reason given if nothing can be read."""
     broken = _Collector()
     with suppress(LxmlError):
         parser = HTMLParser(target=broken, encoding="utf-8")
@@ -112,21 +118,21 @@ def _mended(text: str, flaw: Exception) -> Opml:
         parser.close()
     first = _ELEMENT.search(text)
     if first and not broken.is_opml:
-        raise OpmlError(f"it is no OPML, its outermost element is <{first[1]}>") from flaw
+        raise OpmlError(f"it is not OPML, its outermost element is <{first[1]}>") from flaw
     if not broken.found:
         raise OpmlError(f"it is not XML: {flaw}") from flaw
     return Opml(broken.found, is_whole=_END.search(text) is not None)
 
 
 class _Collector:
-    """A parser's target: keeps subscriptions and forgets the tree."""
+    """A parser's target: it keeps the subscriptions, and no tree."""
 
     def __init__(self) -> None:
         self.outermost = ""
         self.is_opml = False
         self._kept: list[Outline] = []
         self._open: list[Outline] = []
-        self._folders: list[str] = []  # of what is open, "" for what is no folder
+        self._folders: list[str] = []  # one for each open outline, "" if it is no folder
         self._count = 0
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
@@ -158,10 +164,10 @@ class _Collector:
                 self._kept.append(outline)
 
     def data(self, text: str) -> None:
-        """Ignore text: OPML says everything in attributes."""
+        """Ignore text: OPML has all its data in attributes."""
 
     def close(self) -> None:
-        """Give nothing back: what was found is asked for by name, also after an error."""
+        """Return nothing: `found` has the result, also after an error."""
 
     @property
     def found(self) -> list[Outline]:

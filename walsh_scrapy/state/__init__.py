@@ -1,15 +1,15 @@
-"""What outlives a run: one small class for each question a crawl asks its past."""
+"""What outlives a run: one store for each kind of record, all in one database."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from walsh_scrapy.state.blocklist import BlocklistStore
 from walsh_scrapy.state.database import Database, exists
-from walsh_scrapy.state.documents import DocumentStore
 from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.entries import EntryStore
-from walsh_scrapy.state.indexes import IndexStore
 from walsh_scrapy.state.ledger import Ledger
+from walsh_scrapy.state.llmstxt import LlmsTxtStore
 from walsh_scrapy.state.requests import RequestStore
 from walsh_scrapy.state.robots import RobotsStore
 from walsh_scrapy.state.sources import SourceStore
@@ -21,10 +21,12 @@ __all__ = ["State", "StateError"]
 
 
 class State:
-    """The state database with all its questions. Raises StateError if it cannot be used.
+    """The state database and its stores. Raises StateError if it cannot be opened.
 
-    ``clock`` gives the epoch seconds by which all who share the state pace themselves, if not the
-    database does. ``failed`` says what to raise when the state fails while it is in use.
+    ``clock`` returns epoch seconds, for leases and spacing; without it the database's own clock is
+    used, which all processes that share the state have in common. If the database fails later,
+    every method of a store raises what ``failed`` returns for the StateError: by default that error
+    itself; a crawl gives ``StateUnavailable``, so that the request in hand is left to a later run.
     """
 
     def __init__(
@@ -36,17 +38,20 @@ class State:
         self._database = Database(url, failed)
         self.ledger = Ledger(self._database, clock)
         self.robots = RobotsStore(self._database)
-        self.documents = DocumentStore(self._database)
+        self.blocklist = BlocklistStore(self._database)
         self.sources = SourceStore(self._database)
-        self.indexes = IndexStore(self._database)
+        self.llmstxt = LlmsTxtStore(self._database)
         self.entries = EntryStore(self._database)
         self.requests = RequestStore(self._database)
 
     @classmethod
     def existing(cls, url: str) -> State | None:
-        """Open the state at ``url``, or return None where there never was one; make none."""
+        """Open the state at ``url``; return None, and create nothing, if there is none.
+
+        Raises StateError if it cannot be opened.
+        """
         return cls(url) if exists(url) else None
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database; what was committed stays."""
         self._database.close()

@@ -1,4 +1,4 @@
-"""The database behind a crawl: opened with care, written in short transactions."""
+"""The state's database connections: opened with checks, used in short transactions."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import insert, select, text
+from sqlalchemy import text
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
-from walsh_scrapy.state import tables
+from walsh_scrapy.state._statements import run_sql
 from walsh_scrapy.state.engines import (
     StateError,
     bare_engine,
     open_engine,
     separate_engine,
-    unusable,
+    state_error,
 )
-from walsh_scrapy.state.migrations import migrate
-from walsh_scrapy.state.statements import tell
+from walsh_scrapy.state.schema import create_or_migrate, has_schema, is_up_to_date
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,23 +29,23 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: How long a crawl stands still for a database server that went away, before that is an error.
+#: How long a crawl waits for a database server that went away before it gives up.
 LOST_SECONDS = 120.0
-_LOOK_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 _CLOCK = text("SELECT extract(epoch FROM clock_timestamp())::double precision")
-#: These tell of what was to be written, not of the database.
-_FAULTS_OF_A_ROW = (IntegrityError, DataError)
+#: Errors of the values to be written, not of the database: raised as they are.
+_ROW_ERRORS = (IntegrityError, DataError)
 
 
 class Database:
-    """The state, open for one thread: a connection to write by, one to read by, tables in place.
+    """The state's database, for use by one thread: one connection to write, one to read.
 
-    Both are kept: to take one from a pool for each of a target's ten questions costs more than
-    the answers.
+    Both stay open: taking one from a pool for each of a target's ten queries would cost more than
+    the queries.
 
     Raises StateError for a database that cannot be reached, is damaged, or was written by another
-    version; what is there is never overwritten. ``failed`` says what to raise for one that fails
-    later, while it is in use.
+    version; existing data is never overwritten. If the database fails later, methods raise what
+    ``failed`` returns for the StateError.
     """
 
     def __init__(
@@ -60,12 +59,12 @@ class Database:
         try:
             self._writer = self._open.enter_context(self._engine.connect())
             self._reader = self._open.enter_context(self._engine.connect())
-            if not self._is_sqlite:  # where a statement on its own needs no transaction
+            if not self._is_sqlite:  # there a single statement needs no transaction
                 self._reader.execution_options(isolation_level="AUTOCOMMIT")
             self._prepare()
         except DBAPIError as error:
             self.close()
-            raise unusable(self._engine, error) from error
+            raise state_error(self._engine, error) from error
         except StateError:
             self.close()
             raise
@@ -74,22 +73,29 @@ class Database:
         return self._engine.url.render_as_string(hide_password=True)
 
     def write(self) -> AbstractContextManager[Connection]:
-        """Give a connection inside one transaction: all of it is kept, or nothing.
+        """Give a connection within one transaction: all of it is kept, or nothing.
 
-        SQLite gives its one lock at the beginning: what is read stays true, and a moment that is
-        noted is the moment at which it is written, however long others had the lock.
+        On SQLite the transaction holds the database's write lock from its beginning. So nobody
+        changes what was read, and a time read from the clock is the time of the write, however
+        long the transaction waited for the lock.
+
+        Raises what ``failed`` returns if the database fails; IntegrityError and DataError of
+        SQLAlchemy for values that it does not accept.
         """
         return self._transaction(self._writer, "BEGIN IMMEDIATE" if self._is_sqlite else None)
 
     def read(self) -> AbstractContextManager[Connection]:
-        """Give a connection on which each statement stands for itself, and no writer waits."""
+        """Give a connection on which each statement is on its own, and no writer has to wait.
+
+        Raises what ``failed`` returns if the database fails.
+        """
         return self._transaction(self._reader)
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
-        """Give a connection of its own on which all is read as of one moment; no writer waits.
+        """Give a separate connection on which all is read as of one moment; no writer has to wait.
 
-        However long that takes. Raises StateError if the database fails meanwhile.
+        Raises StateError if the database fails meanwhile.
         """
         engine = separate_engine(self._engine)
         try:
@@ -102,19 +108,19 @@ class Database:
                     )
                 yield connection
         except DBAPIError as error:
-            raise unusable(engine, error) from error
+            raise state_error(engine, error) from error
         finally:
             engine.dispose()
 
     def now(self, connection: Connection) -> float:
-        """Return epoch seconds by the one clock that all who share the database go by.
+        """Return epoch seconds by the clock of all who share the database.
 
-        That is the server's own; of SQLite, which has none, the machine's.
+        That is the server's clock; SQLite has none, so the machine's.
         """
         return time.time() if self._is_sqlite else float(connection.scalars(_CLOCK).one())
 
     def close(self) -> None:
-        """Let go of the database; what was committed stays."""
+        """Close the connections; what was committed stays."""
         self._open.close()
 
     @contextmanager
@@ -122,76 +128,54 @@ class Database:
         self, connection: Connection, first: str | None = None
     ) -> Iterator[Connection]:
         try:
-            with self._begun(connection):
+            with self._begin(connection):
                 if first is not None:
-                    tell(connection, first)
+                    run_sql(connection, first)
                 yield connection
-        except _FAULTS_OF_A_ROW:
+        except _ROW_ERRORS:
             raise
         except DBAPIError as error:
-            trouble = unusable(self._engine, error)
-            trouble.is_passing = error.connection_invalidated
+            trouble = state_error(self._engine, error)
+            trouble.connection_lost = error.connection_invalidated
             raise self._failed(trouble) from error
 
-    def _begun(self, connection: Connection) -> Transaction:
-        """Begin a transaction; if the server went away, wait for it to come back."""
+    def _begin(self, connection: Connection) -> Transaction:
+        """Begin a transaction; if the server went away, wait until it is back."""
         deadline, waited = time.monotonic() + LOST_SECONDS, False
         while True:
             transaction = None
             try:
                 transaction = connection.begin()
-                if not self._is_sqlite:  # which tells of a loss with the first statement only
-                    tell(connection, "SELECT 1")
+                if not self._is_sqlite:  # a lost connection shows with the first statement only
+                    run_sql(connection, "SELECT 1")
             except DBAPIError as error:
                 if transaction is not None:
                     transaction.close()
                 if self._is_sqlite or time.monotonic() > deadline:
-                    raise self._failed(unusable(self._engine, error)) from error
+                    raise self._failed(state_error(self._engine, error)) from error
                 if not waited:
                     reason = str(error.orig).partition("\n")[0]
                     logger.warning("%s is lost (%s); the crawl waits for it", self, reason)
                     waited = True
-                    continue  # most often the connection is all that was lost
-                time.sleep(_LOOK_AGAIN_SECONDS)
+                    continue  # mostly only the connection is lost, and a new one works at once
+                time.sleep(_RETRY_SECONDS)
             else:
                 if waited:
                     logger.warning("%s is back, and the crawl goes on", self)
                 return transaction
 
     def _prepare(self) -> None:
-        if self._is_up_to_date():  # as nearly always: then nobody has to wait for anybody
-            return
-        with self._writer.begin():
-            connection = self._writer
-            # Of two that make the tables, one comes first.
-            lock = "BEGIN IMMEDIATE" if self._is_sqlite else "SELECT pg_advisory_xact_lock(9309)"
-            connection.exec_driver_sql(lock)
-            if connection.dialect.has_table(connection, tables.schema_version.name):
-                self._bring_up_to_date(connection)
-                return
-            tables.metadata.create_all(connection)
-            connection.execute(insert(tables.schema_version), {"version": tables.SCHEMA_VERSION})
-
-    def _is_up_to_date(self) -> bool:
         with self._reader.begin():
-            if not self._reader.dialect.has_table(self._reader, tables.schema_version.name):
-                return False
-            found = self._reader.scalars(select(tables.schema_version.c.version)).all()
-            return list(found) == [tables.SCHEMA_VERSION]
-
-    def _bring_up_to_date(self, connection: Connection) -> None:
-        found = connection.scalars(select(tables.schema_version.c.version)).all()
-        if len(found) != 1 or not migrate(connection, found[0]):
-            raise StateError(
-                f"{self} has schema version {found}, this walsh-scrapy knows "
-                f"{tables.SCHEMA_VERSION}; use the version that wrote it, or another database"
-            )
+            if is_up_to_date(self._reader):  # nearly always, and without waiting for a lock
+                return
+        with self._writer.begin():
+            create_or_migrate(self._writer, str(self))
 
 
 def exists(url: str) -> bool:
-    """Tell whether a state was ever made at ``url``; asking makes none.
+    """Return True if a state was ever created at ``url``; create none.
 
-    Raises StateError where that cannot be told.
+    Raises StateError if the database cannot be read.
     """
     engine = bare_engine(url)
     path = engine.url.database
@@ -199,8 +183,8 @@ def exists(url: str) -> bool:
         return False
     try:
         with engine.connect() as connection:
-            return connection.dialect.has_table(connection, tables.schema_version.name)
+            return has_schema(connection)
     except DBAPIError as error:
-        raise unusable(engine, error) from error
+        raise state_error(engine, error) from error
     finally:
         engine.dispose()

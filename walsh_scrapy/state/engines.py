@@ -1,4 +1,4 @@
-"""From ``WALSH_STATE_URL`` to a database that can be talked to, or one sentence why not."""
+"""SQLAlchemy engines for ``WALSH_STATE_URL``, and the error if it cannot be used."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
     from sqlalchemy.exc import DBAPIError
 
-#: How long to wait for another process's transaction before that counts as an error.
+#: How long to wait for another process's transaction before that is an error.
 LOCKED_SECONDS = 10.0
-_TRY_AGAIN_SECONDS = 0.05
+_RETRY_SECONDS = 0.05
 
 
 class StateError(RuntimeError):
     """The state cannot be used: which database, why, and what to do."""
 
-    #: Only the connection was lost: what was begun is undone, and the next transaction gets another
-    is_passing = False
+    #: True if only the connection was lost: its transaction was rolled back, and the next
+    #: transaction opens another one.
+    connection_lost = False
 
 
 def open_engine(url: str) -> Engine:
-    """Return an engine that makes what is missing. Raises StateError."""
+    """Return an engine that creates a missing SQLite file and its folder. Raises StateError."""
     engine = bare_engine(url)
     if engine.dialect.name == "sqlite":
         _make_folder(engine.url.database)
@@ -37,7 +38,7 @@ def open_engine(url: str) -> Engine:
 
 
 def bare_engine(url: str) -> Engine:
-    """Return an engine that changes nothing by being opened. Raises StateError."""
+    """Return an engine that creates and changes nothing by itself. Raises StateError."""
     try:
         engine = create_engine(url, **_arguments(url))
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:
@@ -48,37 +49,40 @@ def bare_engine(url: str) -> Engine:
 
 
 def separate_engine(engine: Engine) -> Engine:
-    """Return another engine on the same database, whose connections are its own."""
+    """Return another engine on the same database, with connections of its own."""
     arguments = _arguments(engine.url.drivername) | {"poolclass": NullPool}
     return create_engine(engine.url, **arguments)
 
 
-def shown(url: str) -> str:
-    """Return a state's URL as an operator may see it, without a password."""
+def without_password(url: str) -> str:
+    """Return a state's URL for logs and messages: its password is replaced by ``***``."""
     return make_url(url).render_as_string(hide_password=True)
 
 
-def unusable(engine: Engine, error: DBAPIError) -> StateError:
-    """Return what to tell an operator of a database that gave ``error``."""
+def state_error(engine: Engine, error: DBAPIError) -> StateError:
+    """Return the StateError for a driver's error: database, reason and remedy in one sentence."""
     name = engine.url.render_as_string(hide_password=True)
-    why = " ".join(str(error.orig).split())  # PostgreSQL's take several lines
+    why = " ".join(str(error.orig).split())  # PostgreSQL's messages have several lines
     return StateError(f"{name} cannot be used as state: {why}; {_remedy(engine, error)}")
 
 
 def _remedy(engine: Engine, error: DBAPIError) -> str:
     if engine.dialect.name != "sqlite":
-        return "see that the server runs and lets us in, and start again"
+        return "check that the server runs and accepts the login, then start again"
     reason = str(error.orig)
     if "locked" in reason:
-        return f"another process had its lock for {LOCKED_SECONDS:.0f} s; end that, and start again"
+        return (
+            f"another process held its lock for {LOCKED_SECONDS:.0f} s; end that process, "
+            "then start again"
+        )
     if "full" in reason or "readonly" in reason or "disk I/O" in reason:
-        return "see that there is room, and that we may write there, and start again"
-    return "if the file is damaged, put a backup in its place or move it away to begin anew"
+        return "check the free space and the permission to write, then start again"
+    return "if the file is damaged, restore a backup, or move it away to start an empty state"
 
 
 def _no_state(url: str, reason: object) -> StateError:
     return StateError(
-        f"WALSH_STATE_URL is {url!r}, which opens no database ({reason}); write "
+        f"WALSH_STATE_URL is {url!r}, which does not open a database ({reason}); write "
         "sqlite:////absolute/path.sqlite3 or postgresql+psycopg://user@host/database"
     )
 
@@ -86,7 +90,7 @@ def _no_state(url: str, reason: object) -> StateError:
 def _arguments(url: str) -> dict[str, Any]:
     if not url.startswith("sqlite"):
         return {}
-    # Transactions are begun by us: the driver's own begin would take the lock too late.
+    # We begin transactions ourselves: the driver's own BEGIN would take the lock too late.
     manual = {"isolation_level": None, "timeout": LOCKED_SECONDS}
     return {"poolclass": StaticPool, "connect_args": manual}
 
@@ -97,7 +101,7 @@ def _make_folder(path: str | None) -> None:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StateError(
-                f"WALSH_STATE_URL is in the folder of {path}, which cannot be made: "
+                f"WALSH_STATE_URL is in the folder of {path}, which cannot be created: "
                 f"{error.strerror}"
             ) from error
 
@@ -109,7 +113,7 @@ def _tune_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - a 
 
 
 def _write_ahead(connection: Any) -> None:  # noqa: ANN401 - a DBAPI connection
-    """Switch a new file to its write-ahead log; SQLite does not wait for others who do the same."""
+    """Switch a new file to WAL mode; SQLite does not wait for others who do so, hence the loop."""
     deadline = time.monotonic() + LOCKED_SECONDS
     while True:
         try:
@@ -117,6 +121,6 @@ def _write_ahead(connection: Any) -> None:  # noqa: ANN401 - a DBAPI connection
         except OperationalError as error:
             if "locked" not in str(error) or time.monotonic() > deadline:
                 raise
-            time.sleep(_TRY_AGAIN_SECONDS)
+            time.sleep(_RETRY_SECONDS)
         else:
             return

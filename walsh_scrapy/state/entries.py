@@ -1,4 +1,4 @@
-"""The entries as they were first seen: written once, read as of one moment (decision 18)."""
+"""Entries as they were first seen: written once, read as of one moment (decisions 18, 19)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sqlalchemy import bindparam, func, select
 
-from walsh_scrapy.state.statements import Statement
+from walsh_scrapy.state._statements import Statement
 from walsh_scrapy.state.tables import entries
 from walsh_scrapy.state.upsert import insert_new
 
@@ -21,42 +21,42 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.database import Database
 
 #: Rows held in memory at once, however many there are.
-AT_ONCE: Final = 1000
-#: Keys looked up at once; databases bound the parameters of a statement.
-IN_ONE_QUESTION: Final = 512
+ROWS_AT_ONCE: Final = 1000
+#: Keys in one SELECT; databases limit the parameters of a statement.
+KEYS_AT_ONCE: Final = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryRecord:
-    """One entry as it was first seen; ``item`` is the exported item as JSON."""
+    """One entry to be written; ``item`` is the exported item as JSON."""
 
     key: str  #: its full key or its page key; see ``metadata.keys``
     full_key: str
-    page_key: str  #: where it is looked for beside its full key; no column of its own
-    source: str
+    page_key: str  #: looked up beside the full key; it has no column of its own
+    source: str  #: URL of the source, as declared
     kind: str
-    first_seen: float
+    first_seen: float  #: epoch seconds
     item: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """Which entries: all, unless something is said."""
+class EntryFilter:
+    """Which entries to read: by default all."""
 
     since: float | None = None  #: epoch seconds: first seen then or later
-    sources: tuple[str, ...] = ()  #: URLs as they were declared
+    sources: tuple[str, ...] = ()  #: URLs as they were declared; empty for all
     kind: str | None = None
 
 
-class Seen(NamedTuple):
-    """An entry: what it is known by, and its exported item as JSON."""
+class StoredEntry(NamedTuple):
+    """An entry as it is stored: its key, and its exported item as JSON."""
 
     key: str
     item: str
 
 
 class EntryStore:
-    """Reads what runs have written, beside whoever is writing more."""
+    """Reads what runs have written, while others may be writing more."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -85,72 +85,72 @@ class Snapshot:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def count(self, choice: Choice) -> int:
-        """Return how many entries a choice has."""
-        counted = select(func.count()).select_from(entries).where(*_conditions(choice))
+    def count(self, wanted: EntryFilter) -> int:
+        """Return the number of entries that pass a filter."""
+        counted = select(func.count()).select_from(entries).where(*_conditions(wanted))
         return self._connection.scalar(counted) or 0
 
-    def chosen(self, choice: Choice) -> Iterator[Seen]:
-        """Yield the entries of a choice, a thousand in memory at once, the earliest seen first.
+    def matching(self, wanted: EntryFilter) -> Iterator[StoredEntry]:
+        """Yield the entries that pass a filter, those first seen earliest first.
 
-        Those of one response were seen at one moment; they come in the order of their keys, which
-        is the same on every database and after every restore.
+        At most a thousand are in memory at once. Entries of one response have the same time; they
+        come in the order of their keys, which is the same on every database and after a restore.
         """
-        wanted = select(entries.c.key, entries.c.item).where(*_conditions(choice))
-        ordered = wanted.order_by(entries.c.first_seen, entries.c.key)
-        rows = self._connection.execute(ordered, execution_options={"yield_per": AT_ONCE})
+        found = select(entries.c.key, entries.c.item).where(*_conditions(wanted))
+        ordered = found.order_by(entries.c.first_seen, entries.c.key)
+        rows = self._connection.execute(ordered, execution_options={"yield_per": ROWS_AT_ONCE})
         for row in rows:
-            yield Seen(*row)
+            yield StoredEntry(*row)
 
-    def newest(self, source: str) -> Seen | None:
-        """Return an entry that was last found new at a source, or None if it gave none."""
+    def newest(self, source: str) -> StoredEntry | None:
+        """Return the entry of a source that was first seen last, or None if there is none."""
         row = self._connection.execute(_NEWEST, {"url": source}).one_or_none()
-        return None if row is None else Seen(*row)
+        return None if row is None else StoredEntry(*row)
 
 
 _COLUMNS: Final = tuple(column.name for column in entries.c)
 
 
-def write_unseen(connection: Connection, found: Sequence[EntryRecord]) -> frozenset[str]:
-    """Write the entries that were seen under neither of their keys; return the keys of these.
+def insert_unseen(connection: Connection, found: Sequence[EntryRecord]) -> frozenset[str]:
+    """Insert the entries that were seen under neither of their keys; return the keys inserted.
 
-    In the order of their keys: of two transactions that write the same ones at once, one waits for
-    the other, and neither for what the other waits for.
+    They are inserted in the order of their keys. So of two transactions that insert the same
+    entries at once, one waits for the other, and they cannot block each other.
     """
-    known = _known(connection, found)
+    known = _known_keys(connection, found)
     unseen = [entry for entry in found if known.isdisjoint((entry.key, entry.full_key))]
     unseen.sort(key=lambda entry: entry.key)
     rows = [{name: getattr(entry, name) for name in _COLUMNS} for entry in unseen]
     return insert_new(connection, entries, rows)
 
 
-def _known(connection: Connection, found: Sequence[EntryRecord]) -> frozenset[str]:
-    """Return the keys and full keys of what was seen before and may be one of these entries.
+def _known_keys(connection: Connection, found: Sequence[EntryRecord]) -> frozenset[str]:
+    """Return the keys and full keys of stored entries that may be one of these.
 
-    An entry is kept under its full key or its page key, so one index finds it: that of the keys.
+    An entry is stored under its full key or its page key, so the index of keys finds it.
     """
     known: set[str] = set()
     wanted = sorted({key for entry in found for key in (entry.full_key, entry.page_key)})
-    for start in range(0, len(wanted), IN_ONE_QUESTION):
-        some = wanted[start : start + IN_ONE_QUESTION]
-        # Filled up with the last one to a power of two: so few statements are written.
+    for start in range(0, len(wanted), KEYS_AT_ONCE):
+        some = wanted[start : start + KEYS_AT_ONCE]
+        # The last key is repeated up to a power of two, so that few statements are compiled.
         size = 1 << (len(some) - 1).bit_length()
         keys = {f"key{at}": some[min(at, len(some) - 1)] for at in range(size)}
-        known.update(*_known_among(size).all(connection, keys))
+        known.update(*_select_keys(size).all(connection, keys))
     return frozenset(known)
 
 
 @cache
-def _known_among(size: int) -> Statement:
-    """Return the statement that looks for so many keys at once."""
+def _select_keys(size: int) -> Statement:
+    """Return the statement that looks up ``size`` keys."""
     wanted = entries.c.key.in_([bindparam(f"key{at}") for at in range(size)])
     return Statement(select(entries.c.key, entries.c.full_key).where(wanted))
 
 
-def _conditions(choice: Choice) -> Iterator[ColumnElement[bool]]:
-    if choice.since is not None:
-        yield entries.c.first_seen >= choice.since
-    if choice.sources:
-        yield entries.c.source.in_(choice.sources)
-    if choice.kind is not None:
-        yield entries.c.kind == choice.kind
+def _conditions(wanted: EntryFilter) -> Iterator[ColumnElement[bool]]:
+    if wanted.since is not None:
+        yield entries.c.first_seen >= wanted.since
+    if wanted.sources:
+        yield entries.c.source.in_(wanted.sources)
+    if wanted.kind is not None:
+        yield entries.c.kind == wanted.kind

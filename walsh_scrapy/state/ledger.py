@@ -21,10 +21,10 @@ from walsh_scrapy.policy.pacing import (
     Widen,
     after,
 )
+from walsh_scrapy.state._statements import Statement
 from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.requests import RequestRecord, write_request
 from walsh_scrapy.state.rows import row_of
-from walsh_scrapy.state.statements import Statement
 from walsh_scrapy.state.tables import choices, hosts
 from walsh_scrapy.state.upsert import insert_if_new, upsert
 

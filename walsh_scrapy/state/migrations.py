@@ -1,4 +1,4 @@
-"""How a state of an earlier version becomes one of this version: forward, never back."""
+"""Migrations: a state of an earlier version is brought to this version, never back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def migrate(connection: Connection, found: int) -> bool:
     return True
 
 
-def _wishes_moves_and_holders(connection: Connection) -> None:
+def _add_update_hints_moves_and_holders(connection: Connection) -> None:
     for name in (
         "status",
         "wished_interval",
@@ -44,17 +44,17 @@ def _wishes_moves_and_holders(connection: Connection) -> None:
     _add_index(connection, tables.entries, "entries_by_source")
 
 
-def _choices(connection: Connection) -> None:
+def _add_choices(connection: Connection) -> None:
     tables.choices.create(connection)
-    # The first states of version 2 were made without it.
+    # The first states of version 2 were created without it.
     if "holder" not in {column["name"] for column in inspect(connection).get_columns("hosts")}:
         _add_column(connection, tables.hosts, "holder")
 
 
-def _what_servers_asked(connection: Connection) -> None:
-    """Take what is not known to be the operator's own time for what a server asked for.
+def _add_asked_interval(connection: Connection) -> None:
+    """Add ``asked_interval``, filled from ``due_at``: who asked for that time was not recorded.
 
-    Short of it by as much as a difference of two times of day may be off.
+    A millisecond less than the difference, which rounding may have made longer.
     """
     _add_column(connection, tables.sources, "asked_interval")
     columns = tables.sources.c
@@ -64,16 +64,16 @@ def _what_servers_asked(connection: Connection) -> None:
     connection.execute(waits.values(asked_interval=columns.due_at - columns.fetched_at - 0.001))
 
 
-def _indexes(connection: Connection) -> None:
+def _add_indexes(connection: Connection) -> None:
     tables.indexes.create(connection)
 
 
-def _moves_that_fail_and_lead_on(connection: Connection) -> None:
+def _add_failing_and_onward_moves(connection: Connection) -> None:
     for name in ("move_failing_since", "onward_to", "onward_since"):
         _add_column(connection, tables.sources, name)
 
 
-def _one_index_of_keys(connection: Connection) -> None:
+def _drop_second_index_of_keys(connection: Connection) -> None:
     connection.exec_driver_sql("DROP INDEX IF EXISTS ix_entries_full_key")
 
 
@@ -87,12 +87,12 @@ def _add_index(connection: Connection, table: Table, name: str) -> None:
     connection.execute(CreateIndex(index))
 
 
-#: By the version that each step starts from.
+#: Each step, by the version that it starts from.
 _STEPS: Final[Mapping[int, Callable[[Connection], None]]] = {
-    1: _wishes_moves_and_holders,
-    2: _choices,
-    3: _what_servers_asked,
-    4: _indexes,
-    5: _moves_that_fail_and_lead_on,
-    6: _one_index_of_keys,
+    1: _add_update_hints_moves_and_holders,
+    2: _add_choices,
+    3: _add_asked_interval,
+    4: _add_indexes,
+    5: _add_failing_and_onward_moves,
+    6: _drop_second_index_of_keys,
 }

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import delete, insert
 
+from walsh_scrapy.state._statements import Statement
 from walsh_scrapy.state.rows import row_of
-from walsh_scrapy.state.statements import Statement
 from walsh_scrapy.state.tables import requests
 
 if TYPE_CHECKING:

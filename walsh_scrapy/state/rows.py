@@ -1,4 +1,4 @@
-"""A record as a row: what ``dataclasses.asdict`` does, without copying every value."""
+"""Records as rows: like ``dataclasses.asdict``, but without copying every value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def row_of(record: DataclassInstance) -> dict[str, Any]:
-    """Return the fields of a flat record by name."""
+    """Return the fields of a record by name. They must hold plain values, not records."""
     return {name: getattr(record, name) for name in _names(type(record))}
 
 

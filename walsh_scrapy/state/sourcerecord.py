@@ -1,4 +1,4 @@
-"""The line of one declared source: what is known of it, and what follows from that (R7, R8)."""
+"""What is known of one declared source, and what follows from it (R7, R8; decisions 17 to 21)."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRecord:
-    """One source's line; times are epoch seconds."""
+    """One source: a row of the table ``sources``. Times are epoch seconds."""
 
     url: str
     kind: str
     fetched_at: float | None = None
-    due_at: float = 0.0  #: as the last visit left it; NEVER if it is gone, 0 if it was resumed
+    due_at: float = 0.0  #: as of the last visit; NEVER if it is gone (410), 0 if it was resumed
     outcome: str = "new"
     detail: str = ""
-    failures: int = 0
-    status: int | None = None  #: of the last answer
-    asked_interval: float = 0.0  #: seconds, by the answers of the last visit
-    wished_interval: float = 0.0  #: seconds, by the feed
-    skip_hours: str = ""  #: numbers with commas between them; so are the days' names
-    skip_days: str = ""
+    failures: int = 0  #: in a row
+    status: int | None = None  #: of the last response
+    asked_interval: float = 0.0  #: seconds that the responses of the last visit asked for
+    wished_interval: float = 0.0  #: seconds that the feed asks for
+    skip_hours: str = ""  #: numbers separated by commas, UTC
+    skip_days: str = ""  #: English names separated by commas, UTC
     moved_to: str | None = None
     moved_since: float | None = None
-    move_settled: bool = False  #: from now on it is asked for there
+    move_settled: bool = False  #: from now on it is requested there
     move_failing_since: float | None = None
     onward_to: str | None = None  #: where permanent redirects lead from there
     onward_since: float | None = None
@@ -41,53 +41,58 @@ class SourceRecord:
     last_modified: bytes | None = None
 
     @property
-    def wishes(self) -> Wishes:
-        """What the feed asked of whoever comes again."""
+    def update_hints(self) -> Wishes:
+        """How often, and when not, the feed asks to be fetched (`ttl`, `skipHours` and so on)."""
         hours = frozenset(map(int, filter(None, self.skip_hours.split(","))))
-        return Wishes(
-            self.wished_interval, hours, frozenset(filter(None, self.skip_days.split(",")))
-        )
+        days = frozenset(filter(None, self.skip_days.split(",")))
+        return Wishes(self.wished_interval, hours, days)
 
-    def due(self, least: float, now: float) -> Due:
-        """Say when the source may be asked for next; ``least`` is the operator's own time."""
+    def due(self, revisit_interval: float, now: float) -> Due:
+        """Return when the source is due, and which rule decided it (R8, decision 20).
+
+        ``revisit_interval`` is the operator's least time between two visits, in seconds.
+        """
         if self.fetched_at is None:
-            return due(None, least, now)
+            return due(None, revisit_interval, now)
         last = LastVisit(
             self.fetched_at,
             self.asked_interval,
             self.failures,
-            self.wishes,
+            self.update_hints,
             is_gone=self.due_at == NEVER,
             is_resumed=self.due_at <= 0.0,
         )
-        return due(last, least, now)
-
-    def stands_for(self, kind: str, least: float, now: float) -> bool:
-        """Tell whether a source of ``kind`` that moved here may go by this one, once asked for.
-
-        One that has moved itself is none to go by: two could wait for each other. If it is declared
-        no longer it is soon overdue, and the other has the address for itself.
-        """
-        is_at_home = self.kind == kind and self.address == self.url
-        return is_at_home and now < self.due(least, now).at + least < NEVER
+        return due(last, revisit_interval, now)
 
     @property
     def address(self) -> str:
-        """Where to ask for the source: where it is declared, or where it settled."""
+        """The URL at which the source is requested: as declared, or where its move settled."""
         return self.moved_to if self.moved_to and self.move_settled else self.url
 
-    def wishing(self, wishes: Wishes) -> SourceRecord:
-        """Return the line with other wishes."""
+    def covers_moved_source(self, kind: str, revisit_interval: float, now: float) -> bool:
+        """Return True if a source of ``kind`` that moved here may rely on this one's visits.
+
+        So the same document is fetched once. It may not if this source has moved itself, because
+        two sources could then wait for each other, nor if this source is gone (410) or overdue by
+        more than ``revisit_interval`` seconds, because it is then probably declared no longer.
+        """
+        has_moved = self.address != self.url
+        if self.kind != kind or has_moved:
+            return False
+        return now < self.due(revisit_interval, now).at + revisit_interval < NEVER
+
+    def with_update_hints(self, hints: Wishes) -> SourceRecord:
+        """Return the record with these update hints instead of its own."""
         return replace(
             self,
-            wished_interval=wishes.interval,
-            skip_hours=",".join(map(str, sorted(wishes.skip_hours))),
-            skip_days=",".join(sorted(wishes.skip_days)),
+            wished_interval=hints.interval,
+            skip_hours=",".join(map(str, sorted(hints.skip_hours))),
+            skip_days=",".join(sorted(hints.skip_days)),
         )
 
     @property
     def move(self) -> Move | None:
-        """Where the source moved to, or seems to."""
+        """Where permanent redirects lead, if anywhere, settled or not (decision 21)."""
         if self.moved_to is None:
             return None
         onward = None
@@ -101,8 +106,8 @@ class SourceRecord:
             self.move_failing_since,
         )
 
-    def moving(self, move: Move | None) -> SourceRecord:
-        """Return the line with another move, or none."""
+    def with_move(self, move: Move | None) -> SourceRecord:
+        """Return the record with this move, or none, instead of its own."""
         onward = move.onward if move else None
         return replace(
             self,
@@ -114,35 +119,35 @@ class SourceRecord:
             onward_since=onward.since if onward else None,
         )
 
-    def spelled(self, url: str) -> SourceRecord:
-        """Return the line of the same source under another spelling of its URL.
+    def with_url(self, url: str) -> SourceRecord:
+        """Return the record of the same source, declared under another spelling of its URL.
 
-        Where it moved to is no move any more once it is declared there.
+        A move to that very spelling is over: the source is declared there now.
         """
         if url == self.url:
             return self
         record = replace(self, url=url)
-        return record.moving(None) if record.moved_to == url else record
+        return record.with_move(None) if record.moved_to == url else record
 
 
-class Known:
-    """The lines of sources by their URLs, however these are spelled: `/feed` is `/feed/`."""
+class KnownSources:
+    """Records of sources by URL. All spellings of a URL are one source: `/feed` is `/feed/`."""
 
     def __init__(self, records: Iterable[SourceRecord]) -> None:
         self._by_url = {record.url: record for record in records}
 
-    def of(self, url: str) -> SourceRecord | None:
-        """Return a source's line, under its URL or that of its spellings visited last."""
-        if not self._by_url:  # the first run of all: 100,000 URLs need not be read
+    def find(self, url: str) -> SourceRecord | None:
+        """Return the record under this URL, else under the spelling of it visited last, or None."""
+        if not self._by_url:  # in the very first run 100,000 URLs need not be parsed
             return None
-        return self._by_url.get(url) or self._by_page.get(canonical_url(url))
+        return self._by_url.get(url) or self._by_canonical_url.get(canonical_url(url))
 
-    def but(self, urls: Iterable[str]) -> list[SourceRecord]:
-        """Return the lines of all other sources."""
-        pages = set(map(canonical_url, urls))
-        return [each for url, each in self._by_url.items() if canonical_url(url) not in pages]
+    def others(self, urls: Iterable[str]) -> list[SourceRecord]:
+        """Return the records of all sources except those with these URLs, however spelled."""
+        excluded = set(map(canonical_url, urls))
+        return [each for url, each in self._by_url.items() if canonical_url(url) not in excluded]
 
     @cached_property
-    def _by_page(self) -> dict[str, SourceRecord]:
+    def _by_canonical_url(self) -> dict[str, SourceRecord]:
         records = sorted(self._by_url.values(), key=lambda record: record.fetched_at or 0.0)
         return {canonical_url(record.url): record for record in records}

@@ -1,4 +1,4 @@
-"""What outlives a run, as tables. Times are epoch seconds, durations seconds."""
+"""The tables of the state. Times are epoch seconds, durations seconds."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from sqlalchemy import (
     false,
 )
 
-#: Raised by one with every change below; an unknown one is refused, never guessed at.
+#: Increased by one with every change below; a state of an unknown version is refused.
 SCHEMA_VERSION = 7
 
 metadata = MetaData()
 
 schema_version = Table("schema_version", metadata, Column("version", Integer, primary_key=True))
 
-# What all crawls on this state have in common: `pace_by`, the unit of the lines in `hosts`.
+# Settings that all crawls on this state must share: `pace_by`, what a row of `hosts` stands for.
 choices = Table(
     "choices",
     metadata,
@@ -46,7 +46,8 @@ hosts = Table(
     Column("holder", String(32), nullable=False, server_default=""),
     Column("strikes", Integer, nullable=False, default=0),
     Column("struck_at", Double, nullable=False, default=0.0),
-    # Every change counts up: an update names the revision it read, so two holders cannot both win.
+    # Increased with every change: an update names the revision it read (compare-and-set), so only
+    # one of two processes gets a host.
     Column("revision", BigInteger, nullable=False, default=0),
 )
 
@@ -82,27 +83,27 @@ sources = Table(
     Column("detail", Text, nullable=False, default=""),
     Column("failures", Integer, nullable=False, default=0),
     Column("status", Integer),
-    # Seconds that the answers of the last visit asked for: `due_at` follows from more than that.
+    # Seconds that the responses of the last visit asked for; `due_at` depends on more than that.
     Column("asked_interval", Double, nullable=False, server_default="0"),
-    # What the feed asked of whoever comes again: seconds; hours and days to skip, with commas.
+    # Update hints of the feed: seconds; hours and days to skip, separated by commas.
     Column("wished_interval", Double, nullable=False, server_default="0"),
     Column("skip_hours", String(80), nullable=False, server_default=""),
     Column("skip_days", String(80), nullable=False, server_default=""),
-    # Where permanent redirects led, since when, and whether it is asked for there (decision 21).
+    # Where permanent redirects led, since when, and whether it is requested there (decision 21).
     Column("moved_to", String(4096)),
     Column("moved_since", Double),
     Column("move_settled", Boolean, nullable=False, server_default=false()),
-    # Since when visits fail there; and where it leads on from there, since when.
+    # Since when visits fail there; and where it redirects to from there, since when.
     Column("move_failing_since", Double),
     Column("onward_to", String(4096)),
     Column("onward_since", Double),
-    # Validators vouch for one URL only, and are never sent to another (decision 17).
+    # Validators belong to one URL, and are never sent to another (decision 17).
     Column("validator_url", String(4096)),
     Column("etag", LargeBinary),
     Column("last_modified", LargeBinary),
 )
 
-# The llms.txt of a host, asked for once for all its sources that need it (R9).
+# The llms.txt of a host, requested once for all its sources that need it (R9).
 indexes = Table(
     "indexes",
     metadata,
@@ -119,7 +120,7 @@ entries = Table(
     "entries",
     metadata,
     Column("key", String(64), primary_key=True),
-    # The key the entry has where others share its page: by either it is known again (decision 19).
+    # The key of the entry if others share its page; either key identifies it (decision 19).
     Column("full_key", String(64), nullable=False),
     Column("source", String(4096), ForeignKey("sources.url"), nullable=False),
     Column("kind", String(16), nullable=False),

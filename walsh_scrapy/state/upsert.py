@@ -1,4 +1,4 @@
-"""Insert a row or replace it: one statement, on SQLite and PostgreSQL alike."""
+"""Insert rows, replace them or leave them: for SQLite and PostgreSQL alike."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from walsh_scrapy.state.statements import Statement
+from walsh_scrapy.state._statements import Statement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,23 +16,24 @@ if TYPE_CHECKING:
 
 
 def upsert(connection: Connection, table: Table, row: Mapping[str, Any]) -> None:
-    """Write ``row``; where its primary key exists, the given columns are replaced."""
+    """Insert ``row``, or replace the given columns if its primary key exists."""
     _upsert(connection.dialect.name, table, tuple(row)).run(connection, row)
 
 
 def insert_if_new(connection: Connection, table: Table, row: Mapping[str, Any]) -> bool:
-    """Write ``row``, all columns of it, if its primary key is new, and tell whether it was."""
+    """Insert ``row``, which has all columns, and return True if its primary key is new."""
     return _insert_if_new(connection.dialect.name, table).run(connection, row) == 1
 
 
 def insert_new(
     connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
 ) -> frozenset[str]:
-    """Write the rows whose primary key is new, and return these keys.
+    """Insert the rows whose primary key is new, and return these keys.
 
-    Rows are for a caller to give that were not there when its transaction began. SQLite has one
-    lock, and the caller has it, so there they are new still; to be told by the database which ones
-    it wrote takes three times as long as writing them.
+    The caller has checked in the same transaction that none of them exists. On SQLite that is still
+    so, because the transaction holds the one write lock; asking the database which rows it inserted
+    would take three times as long as inserting them. On PostgreSQL another transaction may have
+    been faster, so there it is asked.
     """
     if not rows:
         return frozenset()
@@ -58,6 +59,6 @@ def _insert_if_new(dialect: str, table: Table) -> Statement:
 
 
 def _insert(dialect: str, table: Table) -> postgresql.Insert | sqlite.Insert:
-    # Only the one in use is loaded; PostgreSQL's takes as long as many a command.
+    # Only the dialect in use is imported: PostgreSQL's takes as long as some commands do.
     inserts = import_module(f"sqlalchemy.dialects.{dialect}")
     return inserts.insert(table)  # type: ignore[no-any-return]

@@ -9,7 +9,7 @@ from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.frontier import start_order
 from walsh_scrapy.runtime.context import Context
-from walsh_scrapy.state.sourcerecord import Known, SourceRecord
+from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,9 +43,9 @@ def due_sources(
     later: list[float] = []
     for source, known in zip(sources, _known(context, sources), strict=True):
         record = known or SourceRecord(url=source.url, kind=source.kind)
-        due_at = record.due(source.pause(revisit), now).at
+        due_at = record.due(source.revisit_interval(revisit), now).at
         if due_at <= now or (force and due_at < NEVER):
-            found = DueSource(source, record.spelled(source.url).address)
+            found = DueSource(source, record.with_url(source.url).address)
             due.append((context.host(found.url), due_at, found))
         else:
             later.append(due_at)
@@ -55,12 +55,12 @@ def due_sources(
 
 def _known(context: Context, sources: Sequence[Source]) -> list[SourceRecord | None]:
     """Return the record of each source; one with a new spelling in the file is renamed."""
-    known = Known(context.state.sources.all())
-    records = [known.of(source.url) for source in sources]
+    known = KnownSources(context.state.sources.all())
+    records = [known.find(source.url) for source in sources]
     found = zip(records, (source.url for source in sources), strict=True)
     spellings = {record.url: url for record, url in found if record and record.url != url}
     if spellings:
-        context.state.sources.respell(spellings)
+        context.state.sources.rename(spellings)
     return records
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from walsh_scrapy.policy.freshness import LastVisit, due
 from walsh_scrapy.runtime.visit import visit_of
-from walsh_scrapy.state.indexes import IndexRecord
+from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.visits.lifetimes import freshness_of
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from walsh_scrapy.runtime.context import Context
     from walsh_scrapy.runtime.marks import Validators
 
-Record = TypeVar("Record", SourceRecord, IndexRecord)
+Record = TypeVar("Record", SourceRecord, LlmsTxtRecord)
 
 
 def llmstxt_after(
     context: Context, request: Request, answer: Response | None, trouble: str = ""
-) -> IndexRecord | None:
+) -> LlmsTxtRecord | None:
     """Return the new record of the llms.txt that a request was for; None if it was for none.
 
     An llms.txt is due by the freshness of its own responses, and at most as often as sources are.
@@ -37,7 +37,7 @@ def llmstxt_after(
         asked.append(freshness_of(answer).lifetime(now))
     last = LastVisit(now, asked=max(asked, default=0.0))
     due_at = due(last, context.options.min_revisit, now).at
-    known = context.state.indexes.find(visit.llmstxt) or IndexRecord(url=visit.llmstxt)
+    known = context.state.llmstxt.find(visit.llmstxt) or LlmsTxtRecord(url=visit.llmstxt)
     return replace(known, asked_at=now, due_at=due_at, trouble=trouble)
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.moves import Move
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state.entries import EntryRecord
-    from walsh_scrapy.state.indexes import IndexRecord
+    from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class VisitRecorder:
         is_whole = feed.is_whole and DATA_LOSS not in response.flags
         given = Validators.of(response) if is_whole else None
         llmstxt = llmstxt_after(self._context, request, response)
-        known = self._known(request).wishing(Wishes.of(feed))
+        known = self._known(request).with_update_hints(Wishes.of(feed))
         detail = "" if is_whole else f"{response.url} was cut off: only a part of it came"
         if detail:
             logger.warning("%s: %s", source.url, detail)
@@ -142,7 +142,7 @@ class VisitRecorder:
         request: Request,
         reason: str,
         answer: Response | None,
-        llmstxt: IndexRecord | None = None,
+        llmstxt: LlmsTxtRecord | None = None,
     ) -> None:
         known, url = self._known(request), _source(request).url
         record = replace(known, outcome="failed", detail=reason, failures=known.failures + 1)
@@ -164,7 +164,7 @@ class VisitRecorder:
         answer: Response | None,
         entries: Sequence[EntryRecord] = (),
         count: str | None = None,
-        llmstxt: IndexRecord | None = None,
+        llmstxt: LlmsTxtRecord | None = None,
         asked: float = 0.0,
     ) -> frozenset[str]:
         """Commit the record; ``asked`` are seconds that still hold from the last visit."""
@@ -177,7 +177,7 @@ class VisitRecorder:
             status=answer.status if answer is not None else None,
             asked_interval=max(asked, until - now),
         )
-        least = _source(request).pause(options.min_revisit)
+        least = _source(request).revisit_interval(options.min_revisit)
         due_at = NEVER if record.outcome == "gone" else visited.due(least, now).at
         record = replace(visited, due_at=due_at)
         new = self._context.state.sources.commit(record, entries, llmstxt)
@@ -191,13 +191,13 @@ class VisitRecorder:
     def _moved(self, record: SourceRecord, move: Move | None) -> SourceRecord:
         if move and move.is_settled and record.address != move.to:
             logger.info("%s moved to %s, and is asked for there now", record.url, move.to)
-        return record.moving(move)
+        return record.with_move(move)
 
     def _failed_move(self, record: SourceRecord, request: Request) -> SourceRecord:
         move = moves.failed(record, request, self._context.clock.now())
         if move and move.is_doubted and record.move_settled:
             logger.info("%s failed for a week: %s is asked again", move.to, record.url)
-        return record.moving(move)
+        return record.with_move(move)
 
     def _known(self, request: Request) -> SourceRecord:
         # Read again: the operator or another crawl may have changed it since the visit began.
@@ -205,7 +205,7 @@ class VisitRecorder:
         known = self._context.state.sources.find(source.url)
         record = replace(known or SourceRecord(url=source.url, kind=""), kind=source.kind)
         # What the page of this visit showed of a move is written at its end.
-        return record.moving(visit.page.move) if visit.page else record
+        return record.with_move(visit.page.move) if visit.page else record
 
 
 def _is_gone(record: SourceRecord, request: Request, answer: Response) -> bool:

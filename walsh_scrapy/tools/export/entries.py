@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scrapy.exporters import BaseItemExporter
     from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.state.entries import Seen
+    from walsh_scrapy.state.entries import StoredEntry
 
 #: Endings of a file, and the format that each means; all but the last are of entries.
 FORMATS: Final = {
@@ -33,7 +33,7 @@ _COLUMNS: Final = frozenset(column.name for column in fields(EntryItem))
 
 
 def export_entries(
-    entries: Iterable[Seen], file: IO[bytes], format_name: str, settings: BaseSettings
+    entries: Iterable[StoredEntry], file: IO[bytes], format_name: str, settings: BaseSettings
 ) -> int:
     """Write entries as a run would export them, and return how many.
 
@@ -62,7 +62,7 @@ def _exporter(file: IO[bytes], format_name: str, settings: BaseSettings) -> Base
     return exporter
 
 
-def _item(entry: Seen) -> EntryItem:
+def _item(entry: StoredEntry) -> EntryItem:
     try:
         values: dict[str, Any] = json.loads(entry.item)
         return EntryItem(**{name: values[name] for name in values if name in _COLUMNS})

@@ -11,8 +11,8 @@ from rich.progress import Progress
 
 from walsh_scrapy.sources import load_sources
 from walsh_scrapy.state import State, StateError
-from walsh_scrapy.state.engines import shown
-from walsh_scrapy.state.entries import Choice
+from walsh_scrapy.state.engines import without_password
+from walsh_scrapy.state.entries import EntryFilter
 from walsh_scrapy.tools.export.entries import export_entries
 from walsh_scrapy.tools.export.opml import export_sources
 from walsh_scrapy.tools.sources.known import UnknownSource, meant
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.state.entries import Seen
+    from walsh_scrapy.state.entries import StoredEntry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +49,12 @@ class Export:
                 return self._write_sources(file, state)
             if state is None:
                 raise StateError(
-                    f"there is no state at {shown(self.state_url)} yet: nothing was crawled, or "
-                    "WALSH_STATE_URL is another"
+                    f"there is no state at {without_password(self.state_url)} yet: nothing was "
+                    "crawled, or WALSH_STATE_URL is another"
                 )
-            choice = Choice(since=self.since, kind=self.kind, sources=self._chosen(state))
+            choice = EntryFilter(since=self.since, kind=self.kind, sources=self._chosen(state))
             with state.entries.snapshot() as entries:
-                chosen = entries.chosen(choice)
+                chosen = entries.matching(choice)
                 if progress:
                     chosen = _tracked(chosen, entries.count(choice))
                 return export_entries(chosen, file, format_name, self.settings)
@@ -83,7 +83,7 @@ class Export:
             return export_sources(chosen, file, entries.newest)
 
 
-def _tracked(entries: Iterator[Seen], total: int) -> Iterator[Seen]:
+def _tracked(entries: Iterator[StoredEntry], total: int) -> Iterator[StoredEntry]:
     """Yield the entries, and show on standard error how far they are."""
     with Progress(console=Console(stderr=True), transient=True) as progress:
         yield from progress.track(entries, total=total, description="exporting")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from walsh_scrapy.sources import Source
-    from walsh_scrapy.state.entries import Seen
+    from walsh_scrapy.state.entries import StoredEntry
 
 _HEAD: Final = (
     '<?xml version="1.0" encoding="UTF-8"?>\n<opml version="2.0">\n'
@@ -23,7 +23,7 @@ _NO_CATEGORY: Final = re.compile(r",|^[\s/]|[\s/]$|^$")
 
 
 def export_sources(
-    sources: Iterable[Source], file: IO[bytes], newest: Callable[[str], Seen | None]
+    sources: Iterable[Source], file: IO[bytes], newest: Callable[[str], StoredEntry | None]
 ) -> int:
     """Write each source as an outline, and return how many there are.
 
@@ -64,7 +64,7 @@ def _quoted(text: str) -> str:
     return quoteattr(_ILLEGAL.sub("", text))
 
 
-def _title_of(seen: Seen | None) -> str | None:
+def _title_of(seen: StoredEntry | None) -> str | None:
     try:
         title = json.loads(seen.item)["source_title"] if seen else None
     except (ValueError, KeyError, TypeError):

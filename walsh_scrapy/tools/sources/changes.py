@@ -55,7 +55,7 @@ class Changes:
         if record is None or record.fetched_at is None or record.due_at <= 0.0:
             return "now, as before"
         source = self._declared.get(canonical_url(url))
-        least = source.pause(self._min_revisit) if source else self._min_revisit
+        least = source.revisit_interval(self._min_revisit) if source else self._min_revisit
         return f"{format_moment(record.due(least, record.fetched_at).at)}, as before"
 
     def _forget_index(self, url: str) -> None:
@@ -67,7 +67,7 @@ class Changes:
         if self._state and record and record.kind == "llms":
             for address in {url, record.address}:
                 for index in declared_urls(Source(address, "llms")):
-                    self._state.indexes.forget(index)
+                    self._state.llmstxt.forget(index)
 
     def _meant(self, url: str) -> list[str]:
         try:

@@ -10,7 +10,7 @@ from walsh_scrapy.policy.frontier import start_order
 from walsh_scrapy.policy.moments import rfc3339
 from walsh_scrapy.policy.urls import host_of, registrable_domain
 from walsh_scrapy.sources import Kind, Source
-from walsh_scrapy.state.sourcerecord import Known, SourceRecord
+from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 from walsh_scrapy.tools.sources.nextvisit import NextVisit, next_visit
 
 if TYPE_CHECKING:
@@ -119,12 +119,12 @@ def overview(
     sources: Sequence[Source], state: State | None, options: Options, now: float
 ) -> Overview:
     """Join what is declared with what the state knows; without a state every source is new."""
-    known = Known(state.sources.all() if state else ())
+    known = KnownSources(state.sources.all() if state else ())
     counts = state.sources.entry_counts() if state else {}
     resting = state.ledger.waiting() if state else {}
 
     def line(source: Source | None, found: SourceRecord) -> SourceLine:
-        record = found.spelled(source.url) if source else found
+        record = found.with_url(source.url) if source else found
         host = host_of(record.address)
         if options.pace_by == "domain":
             host = registrable_domain(host)
@@ -138,8 +138,8 @@ def overview(
         )
 
     declared = [
-        line(source, known.of(source.url) or SourceRecord(url=source.url, kind=source.kind))
+        line(source, known.find(source.url) or SourceRecord(url=source.url, kind=source.kind))
         for source in sources
     ]
-    undeclared = known.but(source.url for source in sources)
+    undeclared = known.others(source.url for source in sources)
     return Overview(declared, [line(None, record) for record in undeclared])

@@ -29,9 +29,9 @@ def next_visit(
         return NextVisit(None, "undeclared", "no longer declared")
     if record is None:
         record = SourceRecord(url=source.url, kind=source.kind)
-    at, rule = record.due(source.pause(min_revisit), now)
+    at, rule = record.due(source.revisit_interval(min_revisit), now)
     if rule == "operator":
-        rule = "every" if source.pause(min_revisit) > min_revisit else "revisit"
+        rule = "every" if source.revisit_interval(min_revisit) > min_revisit else "revisit"
     moment = at if 0.0 < at < NEVER else None
     return NextVisit(moment, rule, _why(rule, record, at), is_due=at <= now)
 

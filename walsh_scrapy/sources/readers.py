@@ -1,6 +1,6 @@
-"""The four ways to write sources down, read into what they say and where (TOML, OPML, JSON, list).
+"""Readers of the four file formats: TOML, JSON, a plain list of URLs, and OPML.
 
-What is said is not judged here: `walsh_scrapy.sources` does that.
+They return each source as the file has it, with its place; `loading` checks it.
 """
 
 import json
@@ -16,100 +16,102 @@ _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 
 
 class UnreadableSources(ValueError):
-    """A file that is not what its ending says; the message is the reason."""
+    """A file that does not have the format its ending names; the message is the reason."""
 
 
-class Declared(NamedTuple):
-    """One source as its file has it: the place, the value, and the web page it belongs to."""
+class RawSource(NamedTuple):
+    """One source as its file has it, unchecked: `place` is for messages, "line 3" or "entry 3"."""
 
-    where: str
+    place: str
     value: Any
-    page: str | None = None
+    page: str | None = None  #: the web page it belongs to
 
 
-class Reading(NamedTuple):
-    """What a file declares, in its order; reading ``entries`` may raise as its reader does.
+class Contents(NamedTuple):
+    """What a file declares, in its order. Iterating over ``sources`` may raise as the reader does.
 
-    Programs write exported files: their operator cannot help a wrong entry, and may not even see
-    it. ``remark`` says what is wrong with a file that can be read all the same.
+    ``is_exported`` is True for files that programs write: an operator cannot help a wrong source in
+    one. ``warning`` says what is wrong with a file that can be read nevertheless.
     """
 
-    entries: Iterable[Declared]
+    sources: Iterable[RawSource]
     is_exported: bool = False
-    remark: str | None = None
+    warning: str | None = None
 
 
-Reader = Callable[[bytes], Reading]
+Reader = Callable[[bytes], Contents]
 
 
 def reader_for(ending: str) -> Reader | None:
-    """Return what reads files with this ending (`.toml`), or None.
+    """Return the reader of files with this ending (`.toml`), or None.
 
-    Readers raise UnreadableSources or OpmlError.
+    Readers raise UnreadableSources, and that of OPML raises OpmlError.
     """
     return _READERS.get(ending.lower())
 
 
-def read_toml(body: bytes) -> Reading:
+def read_toml(body: bytes) -> Contents:
     """Read `[[source]]` tables."""
     try:
         document = tomllib.loads(_text(body))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UnreadableSources(f"it is not TOML: {error}") from error
-    return Reading(_entries(document, "[[source]]"))
+    return Contents(_entries(document, "[[source]]"))
 
 
-def read_json(body: bytes) -> Reading:
+def read_json(body: bytes) -> Contents:
     """Read a list of URLs and objects, or an object with such a list as its `source`."""
     try:
         document = json.loads(_text(body))
     except (ValueError, RecursionError) as error:
         raise UnreadableSources(f"it is not JSON: {error}") from error
     tables = document if isinstance(document, dict) else {"source": document}
-    return Reading(_entries(tables, '"source"'))
+    return Contents(_entries(tables, '"source"'))
 
 
-def read_list(body: bytes) -> Reading:
+def read_list(body: bytes) -> Contents:
     """Read one URL a line; `#` at the start of a line or after a space begins a comment."""
-    return Reading(_lines(_text(body)))
+    return Contents(_lines(_text(body)))
 
 
-def read_opml_file(body: bytes) -> Reading:
+def read_opml_file(body: bytes) -> Contents:
     """Read subscriptions: `xmlUrl`, name, folders and categories as tags, `htmlUrl` as page."""
     opml = read_opml(body)
-    remark = None
+    warning = None
     if not opml.is_whole:
-        remark = "it has no end (</opml>), so sources may be missing; export it again"
-    return Reading(map(_subscription, opml.outlines), is_exported=True, remark=remark)
+        warning = "it has no end (</opml>), so sources may be missing; export it again"
+    return Contents(map(_subscription, opml.outlines), is_exported=True, warning=warning)
 
 
-def _subscription(outline: Outline) -> Declared:
+def _subscription(outline: Outline) -> RawSource:
     name = outline.name
     kind = "llms" if outline.kind == "llms" else "feed"
-    return Declared(
+    return RawSource(
         f"outline {outline.number}" + (f" ({name[:40]!r})" if name else ""),
         {"url": outline.url, "kind": kind, "name": name, "tags": [*outline.tags]},
         outline.attributes.get("htmlurl") or None,
     )
 
 
-def _lines(text: str) -> Iterator[Declared]:
+def _lines(text: str) -> Iterator[RawSource]:
     for number, line in enumerate(_LINE_END.split(text), 1):
         if url := _COMMENT.sub("", line).strip():
             if len(url.split()) > 1:
                 raise UnreadableSources(f"line {number}: one URL a line; a comment begins with #")
-            yield Declared(f"line {number}", {"url": url})
+            yield RawSource(f"line {number}", {"url": url})
 
 
-def _entries(document: dict[str, Any], spelled: str) -> Iterator[Declared]:
+def _entries(document: dict[str, Any], notation: str) -> Iterator[RawSource]:
     for key in document:
         if key != "source":
-            raise UnreadableSources(f"unknown key {key[:40]!r} at the top; sources are {spelled}")
+            raise UnreadableSources(f"unknown key {key[:40]!r} at the top; sources are {notation}")
     listed = document.get("source", [])
     if not isinstance(listed, list):
-        raise UnreadableSources(f"its sources are no list; write {spelled} and a table or a list")
+        raise UnreadableSources(
+            f"its sources are not a list; write {notation} and a table or a list"
+        )
     for number, value in enumerate(listed, 1):
-        yield Declared(f"entry {number}", {"url": value} if isinstance(value, str) else value)
+        yield RawSource(f"entry {number}", {"url": value} if isinstance(value, str) else value)
 
 
 def _text(body: bytes) -> str:

@@ -1,0 +1,168 @@
+"""All ``WALSH_`` settings as one typed value, with the rules between them (decision 24)."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar, get_args
+
+from scrapy.exceptions import NotConfigured
+from scrapy.utils.project import data_path
+
+from walsh_scrapy import identity
+from walsh_scrapy.options.reader import (
+    PREFIX,
+    BadSetting,
+    SettingsReader,
+    bad_setting,
+    number_of,
+)
+
+if TYPE_CHECKING:
+    from scrapy.settings import BaseSettings
+
+_T = TypeVar("_T")
+Scope: TypeAlias = Literal["declared", "any"]
+PaceBy: TypeAlias = Literal["host", "domain"]
+RobotsUnreachable: TypeAlias = Literal["allow", "disallow", "phased"]
+Progress: TypeAlias = Literal["auto", "off"]
+
+_DAY_SECONDS: Final = 86_400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The ``WALSH_`` settings of a project, each under its name in lower case; times are seconds.
+
+    `docs/settings.md` says what each of them means.
+    """
+
+    enabled: bool
+    user_agent: str
+    ua_token: str
+    blocklist_url: str
+    blocklist_schema_url: str
+    state_url: str
+    min_interval: float
+    serial: bool
+    scope: Scope
+    pace_by: PaceBy
+    latency_factor: float
+    max_wait: float
+    robots_ttl: float
+    robots_unreachable: RobotsUnreachable
+    max_retries: int
+    backoff_base: float
+    backoff_max: float
+    min_revisit: float
+    sources: str
+    progress: Progress
+
+    @classmethod
+    def from_settings(cls, settings: BaseSettings) -> Options:
+        """Read and check every ``WALSH_`` setting of a Scrapy project.
+
+        Raises BadSetting for a value of the wrong kind or out of bounds, an unknown ``WALSH_``
+        name, an identity that is neither ours nor entirely another's, and for choices that are
+        fixed under the Walsh-Research identity (decision 24).
+        """
+        _refuse_unknown_names(settings)
+        read = SettingsReader(settings)
+        user_agent = read.text("USER_AGENT", identity.USER_AGENT)
+        ua_token = read.text("UA_TOKEN", identity.UA_TOKEN)
+        ours = _is_ours(user_agent, ua_token)
+        backoff_base = read.number("BACKOFF_BASE", 2.0, low=0.01, high=_DAY_SECONDS)
+        return cls(
+            enabled=read.flag("ENABLED", default=True),
+            user_agent=user_agent,
+            ua_token=ua_token,
+            blocklist_url=read.url("BLOCKLIST_URL", identity.BLOCKLIST_URL if ours else ""),
+            blocklist_schema_url=read.url(
+                "BLOCKLIST_SCHEMA_URL", identity.BLOCKLIST_SCHEMA_URL if ours else ""
+            ),
+            state_url=read.text("STATE_URL", "") or _default_state_url(),
+            # A longer delay that is set for Scrapy is meant to be kept.
+            min_interval=max(
+                read.number("MIN_INTERVAL", 1.0, low=1.0, high=_DAY_SECONDS),
+                number_of(settings, "DOWNLOAD_DELAY", 0.0, low=0.0, high=_DAY_SECONDS),
+            ),
+            serial=_fixed_under_our_identity(
+                ours, "SERIAL", read.flag("SERIAL", default=True), fixed=True
+            ),
+            scope=_fixed_under_our_identity(
+                ours, "SCOPE", read.choice("SCOPE", "declared", get_args(Scope)), fixed="declared"
+            ),
+            pace_by=read.choice("PACE_BY", "host", get_args(PaceBy)),
+            latency_factor=read.number("LATENCY_FACTOR", 1.0, low=0.0, high=1000.0),
+            max_wait=read.number("MAX_WAIT", 900.0, low=0.0, high=math.inf),
+            robots_ttl=read.number("ROBOTS_TTL", _DAY_SECONDS, low=1.0, high=_DAY_SECONDS),
+            robots_unreachable=read.choice(
+                "ROBOTS_UNREACHABLE", "allow", get_args(RobotsUnreachable)
+            ),
+            max_retries=int(read.number("MAX_RETRIES", 4, low=0, high=20, whole=True)),
+            backoff_base=backoff_base,
+            backoff_max=read.number("BACKOFF_MAX", 300.0, low=backoff_base, high=30 * _DAY_SECONDS),
+            min_revisit=read.number("MIN_REVISIT", _DAY_SECONDS, low=0.0, high=30 * _DAY_SECONDS),
+            sources=read.text("SOURCES", "sources.toml"),
+            progress=read.choice("PROGRESS", "auto", get_args(Progress)),
+        )
+
+    @property
+    def is_walsh_research(self) -> bool:
+        """True if the crawl has the Walsh-Research identity (R1)."""
+        return self.ua_token == identity.UA_TOKEN
+
+
+def _fixed_under_our_identity(ours: bool, name: str, value: _T, *, fixed: _T) -> _T:
+    if ours and value != fixed:
+        raise bad_setting(
+            PREFIX + name,
+            value,
+            f"{fixed!r} under the Walsh-Research identity; a bot with its own "
+            f"{PREFIX}USER_AGENT and {PREFIX}UA_TOKEN may choose",
+        )
+    return value
+
+
+def _is_ours(user_agent: str, ua_token: str) -> bool:
+    """Return True for the Walsh-Research identity, False for another bot's own (decision 24).
+
+    Raises BadSetting for a mixture of both, or for a User-Agent without its product token.
+    """
+    if (user_agent, ua_token) == (identity.USER_AGENT, identity.UA_TOKEN):
+        return True
+    if not re.fullmatch(r"[A-Za-z_-]+", ua_token):
+        raise bad_setting(
+            PREFIX + "UA_TOKEN",
+            ua_token,
+            "a product token of letters, '_' and '-' (RFC 9309 2.2.1)",
+        )
+    if ua_token.lower() == identity.UA_TOKEN.lower():
+        raise bad_setting(
+            PREFIX + "USER_AGENT", user_agent, f"exactly {identity.USER_AGENT!r} (R1)"
+        )
+    if identity.UA_TOKEN.lower() in user_agent.lower() or ua_token not in user_agent:
+        raise bad_setting(
+            PREFIX + "USER_AGENT", user_agent, f"a line that holds your own token {ua_token!r}"
+        )
+    return False
+
+
+def _refuse_unknown_names(settings: BaseSettings) -> None:
+    known = [PREFIX + field.name.upper() for field in fields(Options)]
+    for name in settings:
+        if str(name).startswith(PREFIX) and name not in known and settings.get(name):
+            close = difflib.get_close_matches(str(name), known, n=1)
+            hint = f"; did you mean {close[0]}?" if close else "; see docs/settings.md"
+            raise BadSetting(f"{name} is no setting of walsh-scrapy{hint}")
+
+
+def _default_state_url() -> str:
+    try:
+        path = data_path("walsh.sqlite3")
+    except NotConfigured:  # outside a project, as in a script
+        path = str(Path(".scrapy", "walsh.sqlite3").absolute())
+    return f"sqlite:///{path}"

@@ -1,0 +1,105 @@
+"""Reading one setting at a time: its type and bounds are checked, and errors name it."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from scrapy.settings import BaseSettings
+
+_T = TypeVar("_T")
+
+PREFIX: Final = "WALSH_"
+_DECIMAL: Final = re.compile(
+    r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,3})?|inf", re.IGNORECASE
+)
+_TRUE: Final = ("1", "true", "yes", "on")
+_FALSE: Final = ("0", "false", "no", "off")
+
+
+class BadSetting(ValueError):
+    """A setting with a value that is refused: its name, the value, and what it has to be."""
+
+
+def bad_setting(name: str, value: object, wanted: str) -> BadSetting:
+    """Return the error for a setting; ``wanted`` completes "has to be"."""
+    return BadSetting(f"{name} is {value!r}, but has to be {wanted}")
+
+
+def number_of(
+    settings: BaseSettings,
+    name: str,
+    default: float,
+    *,
+    low: float,
+    high: float,
+    whole: bool = False,
+) -> float:
+    """Return the number in any Scrapy setting, or ``default`` if that is None or not set.
+
+    Raises BadSetting for anything else than a number from ``low`` to ``high``.
+    """
+    value = settings.get(name)
+    if value is None:
+        return default
+    bounds = f"from {low:g} to {high:g}" if high < math.inf else f"of at least {low:g}"
+    number = math.nan
+    if isinstance(value, int | float) or _DECIMAL.fullmatch(str(value).strip()):
+        number = float(value)
+    if not low <= number <= high or (whole and number != int(number)):
+        raise bad_setting(name, value, f"a {'whole ' if whole else ''}number {bounds}")
+    return number
+
+
+class SettingsReader:
+    """Reads ``WALSH_`` settings by their names without prefix; None counts as not set.
+
+    Every method raises BadSetting for a value of another kind, or out of bounds.
+    """
+
+    def __init__(self, settings: BaseSettings) -> None:
+        self._settings = settings
+
+    def text(self, name: str, default: str) -> str:
+        """Return one line of text without control characters, stripped."""
+        value = self._value(name, default)
+        if not isinstance(value, str) or any(ord(character) < 32 for character in value):
+            raise bad_setting(PREFIX + name, value, "a line of text")
+        return value.strip()
+
+    def url(self, name: str, default: str) -> str:
+        """Return an http or https URL, or an empty text."""
+        value = self.text(name, default)
+        if value:
+            parts = urlsplit(value)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise bad_setting(PREFIX + name, value, "an http or https URL, or empty for none")
+        return value
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """Return a truth value; on the command line it may be written as 1, true, yes or on."""
+        value = str(self._value(name, default)).strip().lower()
+        if value not in _TRUE + _FALSE:
+            raise bad_setting(PREFIX + name, value, "True or False")
+        return value in _TRUE
+
+    def choice(self, name: str, default: _T, choices: tuple[_T, ...]) -> _T:
+        """Return one of ``choices``."""
+        value = self._value(name, default)
+        for choice in choices:
+            if value == choice:
+                return choice
+        raise bad_setting(PREFIX + name, value, " or ".join(f'"{choice}"' for choice in choices))
+
+    def number(
+        self, name: str, default: float, *, low: float, high: float, whole: bool = False
+    ) -> float:
+        """Return a number from ``low`` to ``high``."""
+        return number_of(self._settings, PREFIX + name, default, low=low, high=high, whole=whole)
+
+    def _value(self, name: str, default: object) -> object:
+        value = self._settings.get(PREFIX + name)
+        return default if value is None else value

@@ -1,0 +1,177 @@
+"""Loading a sources file: each declaration is checked, and each target kept once (R6).
+
+A file is taken as a whole or refused with one line that names the place and the reason. From a list
+that a program exported (OPML) what cannot be requested is left out, with a warning.
+"""
+
+import difflib
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, cast
+
+from walsh_scrapy.policy.durations import parse_duration
+from walsh_scrapy.policy.urls import canonical_url
+from walsh_scrapy.sources.opml import OpmlError
+from walsh_scrapy.sources.readers import Contents, RawSource, UnreadableSources, reader_for
+from walsh_scrapy.sources.source import Kind, Source, SourcesError, target_url
+
+_KINDS: Final = ("feed", "llms")
+_KEYS: Final = ("url", "kind", "name", "tags", "every")
+
+_log = logging.getLogger(__name__)
+
+
+def load_sources(path: str | Path) -> tuple[Source, ...]:
+    """Read the sources of a `.toml`, `.opml`, `.xml`, `.json` or `.txt` file, in its order.
+
+    A target that is declared twice (by its canonical URL) is one source, as it was declared first,
+    with the tags of all its declarations; one warning names the others. Wrong outlines of an OPML
+    file are left out, with a warning each, unless no source would remain. Raises SourcesError.
+    """
+    file = Path(path)
+    read = reader_for(file.suffix)
+    if read is None:
+        raise SourcesError(
+            f"{file}: sources are read from .toml, .opml, .xml, .json and .txt files; rename it"
+        )
+    body = _body(file)
+    wrong: list[str] = []
+    try:
+        contents = read(body)
+        kept, repeated = _merged(_checked(contents, wrong))
+    except (SourcesError, UnreadableSources, OpmlError) as error:
+        raise SourcesError(f"{file}: {error}") from None
+    if not kept:
+        raise SourcesError(f"{file}: {_why_empty(wrong)}")
+    if contents.warning:
+        _log.warning("%s: %s", file, contents.warning)
+    for reason in wrong:
+        _log.warning("%s: left out: %s", file, reason)
+    if repeated:
+        more = f" and {len(repeated) - 3} more" if len(repeated) > 3 else ""
+        shown = ", ".join(repeated[:3]) + more
+        _log.warning("%s: declared before and counted once: %s", file, shown)
+    return kept
+
+
+def _body(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        why = "there is no such file; create it or name another with -a sources=FILE"
+    except IsADirectoryError:
+        why = "this is a folder; name a file in it"
+    except (OSError, ValueError) as error:
+        why = f"it cannot be read: {getattr(error, 'strerror', None) or error}"
+    raise SourcesError(f"{file}: {why}")
+
+
+def _checked(contents: Contents, wrong: list[str]) -> Iterator[tuple[str, Source]]:
+    """Yield each source with its place; append to ``wrong`` why others of an export are left out.
+
+    Raises SourcesError for the first wrong source of any other file.
+    """
+    for raw in contents.sources:
+        try:
+            yield raw.place, _source(raw)
+        except SourcesError as error:
+            if not contents.is_exported:
+                raise
+            wrong.append(str(error))
+
+
+def _merged(found: Iterable[tuple[str, Source]]) -> tuple[tuple[Source, ...], list[str]]:
+    """Return each target once, and the places of its further declarations."""
+    kept: dict[str, Source] = {}
+    repeated: list[str] = []
+    for place, source in found:
+        key = canonical_url(source.url)
+        if key in kept:
+            repeated.append(place)
+            kept[key] = _merge(kept[key], source)
+        else:
+            kept[key] = source
+    return tuple(kept.values()), repeated
+
+
+def _merge(first: Source, other: Source) -> Source:
+    return replace(
+        first,
+        name=first.name or other.name,
+        tags=tuple(dict.fromkeys((*first.tags, *other.tags))),
+        page=first.page or other.page,
+    )
+
+
+def _why_empty(wrong: list[str]) -> str:
+    if not wrong:
+        return "it declares no source; add one, at least its URL"
+    if len(wrong) == 1:
+        return wrong[0]
+    return f"none of its {len(wrong)} sources can be requested; {wrong[0]}"
+
+
+def _source(raw: RawSource) -> Source:
+    value = raw.value
+    try:
+        _check_keys(value)
+        return Source(
+            url=target_url(value.get("url")),
+            kind=_kind(value),
+            name=_name(value),
+            tags=_tags(value),
+            every=_every(value),
+            page=raw.page,
+        )
+    except SourcesError as error:
+        raise SourcesError(f"{raw.place}: {error}") from None
+
+
+def _check_keys(value: object) -> None:
+    if not isinstance(value, dict):
+        raise SourcesError("it is neither a URL nor a table with one")
+    for key in value:
+        if key not in _KEYS:
+            raise SourcesError(f"unknown key {key[:40]!r}{_suggestion(key, _KEYS)}")
+
+
+def _kind(value: dict[str, Any]) -> Kind:
+    kind = value.get("kind", "feed")
+    if kind not in _KINDS:
+        raise SourcesError(f"unknown kind {kind!r:.40}{_suggestion(kind, _KINDS)}")
+    return cast("Kind", kind)
+
+
+def _name(value: dict[str, Any]) -> str | None:
+    name = value.get("name")
+    if name is not None and not isinstance(name, str):
+        raise SourcesError("its name is not a text; put it in quotes")
+    return name or None
+
+
+def _tags(value: dict[str, Any]) -> tuple[str, ...]:
+    tags = value.get("tags", [])
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        raise SourcesError('its tags are not a list of texts; write tags = ["news", "tech"]')
+    return tuple(dict.fromkeys(tags))
+
+
+def _every(value: dict[str, Any]) -> timedelta | None:
+    every = value.get("every")
+    if every is None:
+        return None
+    try:
+        length = parse_duration(every) if isinstance(every, str) else None
+    except ValueError as error:
+        raise SourcesError(f"every: {error}") from None
+    if not length:
+        raise SourcesError('every is not a length of time; write for example every = "P1D"')
+    return length
+
+
+def _suggestion(word: object, known: tuple[str, ...]) -> str:
+    near = difflib.get_close_matches(str(word)[:40].lower(), known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"

@@ -1,0 +1,76 @@
+"""The model of a declared source: what it is, and which URLs it declares (R6, decision 16)."""
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, Literal
+from urllib.parse import urljoin
+
+from w3lib.url import safe_url_string
+
+from walsh_scrapy.policy.urls import LONGEST_DECLARED, origin_of, wire_url
+
+Kind = Literal["feed", "llms"]
+
+_SCHEME: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*):")
+_USER_INFO: Final = re.compile(r"[^:/\\?#]*:[/\\]*[^/\\?#]*@")
+
+
+class SourcesError(ValueError):
+    """A URL, sources file or shard that cannot be used; the message is one line for operators."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One declared source.
+
+    `url` is spelled as Scrapy will request it, without fragment. `every` is the operator's least
+    time between two visits, None for `WALSH_MIN_REVISIT`. `page` is the site it belongs to
+    (`htmlUrl` of an OPML file).
+    """
+
+    url: str
+    kind: Kind = "feed"
+    name: str | None = None
+    tags: tuple[str, ...] = ()
+    every: timedelta | None = None
+    page: str | None = None
+
+    def revisit_interval(self, min_revisit: float) -> float:
+        """Return the operator's least time between two visits, in seconds (R8).
+
+        That is `every` or ``min_revisit``, the `WALSH_MIN_REVISIT` setting, whichever is longer.
+        """
+        return max(min_revisit, self.every.total_seconds() if self.every else 0.0)
+
+
+def declared_urls(source: Source) -> tuple[str, ...]:
+    """Return the URLs that a source declares: its own; without a feed also its host's llms.txt."""
+    if source.kind == "llms":
+        return source.url, urljoin(source.url, "/llms.txt")
+    return (source.url,)
+
+
+def target_url(url: object) -> str:
+    """Return a declared URL as it will be requested: as Scrapy spells it, without fragment.
+
+    Raises SourcesError for anything that no crawl could request.
+    """
+    if not isinstance(url, str) or not url.strip():
+        raise SourcesError("it has no URL; give it one that begins with https://")
+    if _USER_INFO.match(url):  # the URL is not shown, because it may hold a password
+        raise SourcesError("its URL holds a user name or password, which is never sent; remove it")
+    scheme = _SCHEME.match(url)
+    if scheme is None:
+        raise SourcesError(f"{url[:80]!r} has no scheme; begin it with https:// or http://")
+    if scheme[1].lower() not in {"http", "https"}:
+        raise SourcesError(f"{url[:80]!r} is not http or https; only those are requested")
+    if not origin_of(url):
+        raise SourcesError(f"{url[:80]!r} names no host that can be requested; check its spelling")
+    try:
+        target = safe_url_string(wire_url(url))
+    except ValueError as error:
+        raise SourcesError(f"{url[:80]!r} cannot be requested: {error}") from None
+    if len(target) > LONGEST_DECLARED:
+        raise SourcesError(f"{url[:80]!r}... is longer than {LONGEST_DECLARED} characters")
+    return target

@@ -1,0 +1,53 @@
+"""The tables of a state: created in a new database, brought up to date in an old one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import insert, select
+
+from walsh_scrapy.state import tables
+from walsh_scrapy.state.engines import StateError
+from walsh_scrapy.state.migrations import migrate
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+#: Number of the PostgreSQL advisory lock under which tables are created and migrated.
+_LOCK_NUMBER = 9309
+
+
+def has_schema(connection: Connection) -> bool:
+    """Return True if the tables of a state were ever created here, in whatever version."""
+    return connection.dialect.has_table(connection, tables.schema_version.name)
+
+
+def is_up_to_date(connection: Connection) -> bool:
+    """Return True if the database has the tables of this version."""
+    return has_schema(connection) and _versions(connection) == [tables.SCHEMA_VERSION]
+
+
+def create_or_migrate(connection: Connection, database: str) -> None:
+    """Create the tables or migrate them, within the transaction of ``connection``.
+
+    It takes a lock first: of two processes that start at once the second one waits.
+    Raises StateError for a version that this code does not know; ``database`` is its name there.
+    """
+    is_sqlite = connection.dialect.name == "sqlite"
+    lock = "BEGIN IMMEDIATE" if is_sqlite else f"SELECT pg_advisory_xact_lock({_LOCK_NUMBER})"
+    connection.exec_driver_sql(lock)
+    if not has_schema(connection):
+        tables.metadata.create_all(connection)
+        connection.execute(insert(tables.schema_version), {"version": tables.SCHEMA_VERSION})
+        return
+    found = _versions(connection)
+    if len(found) != 1 or not migrate(connection, found[0]):
+        raise StateError(
+            f"{database} has schema version {found}, this walsh-scrapy knows "
+            f"{tables.SCHEMA_VERSION}; use the version that wrote it, or another database"
+        )
+
+
+def _versions(connection: Connection) -> list[int]:
+    """Return the rows of the version table: exactly one in a sound state."""
+    return list(connection.scalars(select(tables.schema_version.c.version)))
