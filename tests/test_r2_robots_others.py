@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from walsh_scrapy.policy.robots import RobotsTxt
-from walsh_scrapy.policy.robots.availability import meaning_of, updated
+from walsh_scrapy.policy.robots.access import access_result, copy_after
 from walsh_scrapy.policy.urls import origin_of
 
 
@@ -83,9 +83,9 @@ def test_what_webcanon_says_of_parsing_and_precedence(file, url, allowed):
     ],
 )
 def test_transport_verdicts_under_the_policy_that_matches_each(policy, status, allowed):
-    meaning = meaning_of(status, 0, has_location=False)
-    copy = updated(None, 0.0, status, meaning, b"User-agent: *\nDisallow: /page\n")
-    rules = RobotsTxt.parse(copy.rules_body(policy, now=60.0)).rules_for("Walsh-Research")
+    meaning = access_result(status, 0, has_location=False)
+    copy = copy_after(None, 0.0, status, meaning, b"User-agent: *\nDisallow: /page\n")
+    rules = RobotsTxt.parse(copy.effective_body(policy, now=60.0)).rules_for("Walsh-Research")
     assert rules.verdict("https://example.com/page").allowed is allowed
 
 

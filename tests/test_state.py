@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import NullPool
 
 from walsh_scrapy.policy.pacing import HostTimes
-from walsh_scrapy.policy.robots.availability import RobotsCopy
+from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.documents import Document

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from scrapy.utils.datatypes import LocalCache
 
 from walsh_scrapy.policy.robots import RobotsTxt, Rules, Verdict
-from walsh_scrapy.policy.robots.availability import Meaning, RobotsCopy, updated
+from walsh_scrapy.policy.robots.access import AccessResult, RobotsCopy, copy_after
 
 if TYPE_CHECKING:
     from walsh_scrapy.runtime.context import Crawl
@@ -82,10 +82,12 @@ class RobotsFiles:
             file = self.read(origin, copy, now)
         return file.interval(now)
 
-    def settle(self, origin: str, status: int | None, meaning: Meaning, body: bytes) -> RobotsFile:
+    def settle(
+        self, origin: str, status: int | None, meaning: AccessResult, body: bytes
+    ) -> RobotsFile:
         """Keep what came of a request for robots.txt, and return what decides from now on."""
         now = self._crawl.now()
-        copy = updated(self._store.find(origin), now, status, meaning, body)
+        copy = copy_after(self._store.find(origin), now, status, meaning, body)
         self._store.keep(origin, copy)
         self._waited_for.add(origin)
         if meaning == "unreachable":
@@ -119,9 +121,11 @@ class RobotsFiles:
         """Parse a copy, and go by it from now on."""
         options = self._crawl.options
         policy = options.robots_unreachable
-        body = copy.rules_body(policy, now)
+        body = copy.effective_body(policy, now)
         rules = RobotsTxt.parse(body).rules_for(options.ua_token)
         for line, warning in rules.warnings:
             logger.info("%s/robots.txt line %d: %s", origin, line, warning)
-        self._files[origin] = file = RobotsFile(copy, rules, copy.is_stand_in(policy, now))
+        self._files[origin] = file = RobotsFile(
+            copy, rules, copy.is_replaced_by_policy(policy, now)
+        )
         return file

@@ -10,7 +10,7 @@ from scrapy import Request
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.policy.pacing import LOOK_AGAIN
 from walsh_scrapy.policy.references import followed
-from walsh_scrapy.policy.robots.availability import Meaning, meaning_of
+from walsh_scrapy.policy.robots.access import AccessResult, access_result
 from walsh_scrapy.runtime import meta
 from walsh_scrapy.runtime.context import Crawl
 from walsh_scrapy.scheduler import scheduler_of
@@ -50,7 +50,7 @@ class RobotsFlow:
                 self._failed(origin, answer)
                 return
             location = answer.headers.get("Location")
-            meaning = meaning_of(answer.status, len(hops), has_location=location is not None)
+            meaning = access_result(answer.status, len(hops), has_location=location is not None)
             if meaning != "redirect" or location is None:
                 break
             target = followed(answer.url, location)
@@ -73,7 +73,7 @@ class RobotsFlow:
         # A state that failed names no later moment, and is not asked again at once either.
         self._put_off[origin] = error, max(error.until, self._crawl.now() + LOOK_AGAIN)
 
-    def _settle(self, origin: str, status: int | None, meaning: Meaning, body: bytes) -> None:
+    def _settle(self, origin: str, status: int | None, meaning: AccessResult, body: bytes) -> None:
         """Let the host's targets go on by what came, at the spacing that it asks for."""
         self._crawler.stats.inc_value(f"walsh/robots/{meaning}")
         try:

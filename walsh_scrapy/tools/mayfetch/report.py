@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from walsh_scrapy.policy.durations import format_moment, format_seconds
 from walsh_scrapy.policy.pacing import spacing
-from walsh_scrapy.policy.robots.availability import RobotsCopy
+from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.policy.urls import origin_of
 from walsh_scrapy.politeness.blocklist import OperatorList
 from walsh_scrapy.politeness.robotscache import RobotsFile, RobotsFiles
