@@ -75,7 +75,7 @@ def test_whole_seconds_are_exact(seconds):
         (90061, "1 d 1 h"),
         (-3, "0 s"),
         (float("nan"), "0 s"),
-        (float("inf"), "for ever"),
+        (float("inf"), "forever"),
     ],
 )
 def test_seconds_as_operators_read_them(seconds, said):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scrapy import Request
 
-from walsh_scrapy.policy.references import followed
+from walsh_scrapy.policy.references import resolve_reference
 from walsh_scrapy.policy.urls import host_of, wire_url
 from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.manners import redirect_target
@@ -67,7 +67,7 @@ LOCATIONS = st.lists(PIECES, max_size=10).map(b"".join) | st.binary(max_size=40)
     ],
 )
 def test_a_location_leads_where_browsers_go(location, address):
-    assert followed(PAGE, location) == address
+    assert resolve_reference(PAGE, location) == address
 
 
 def test_a_judge_expects_the_next_request_there():
@@ -85,16 +85,16 @@ def test_a_judge_expects_the_next_request_there():
     ]:
         hit = Hit(0, 1, 0, "GET", "http", "a.example", 80, "/dir/page?q", status=301)
         answer = (("Location", location.decode("latin-1")),)
-        assert redirect_target(replace(hit, answer=answer)) == followed(PAGE, location)
+        assert redirect_target(replace(hit, answer=answer)) == resolve_reference(PAGE, location)
     assert redirect_target(replace(hit, answer=(("Location", "http://[bad"),))) is None
 
 
 @given(LOCATIONS, st.sampled_from(["http", "https"]))
 def test_whatever_it_holds_the_host_that_is_judged_is_asked(location, scheme):
-    target = followed(f"{scheme}://a.example/dir/", location)
+    target = resolve_reference(f"{scheme}://a.example/dir/", location)
     if target is not None:
         assert target.isascii()
         assert wire_url(target) == target
         assert Request(target).url == target
-        assert followed("https://other.example/", target.encode()) == target
+        assert resolve_reference("https://other.example/", target.encode()) == target
         assert host_of(target)

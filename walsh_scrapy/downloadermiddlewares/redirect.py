@@ -10,7 +10,7 @@ from scrapy.exceptions import IgnoreRequest
 
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.options import BadSetting
-from walsh_scrapy.policy.references import followed
+from walsh_scrapy.policy.references import resolve_reference
 from walsh_scrapy.runtime import meta
 from walsh_scrapy.runtime.context import Crawl
 from walsh_scrapy.runtime.startup import check_floor, in_force
@@ -45,7 +45,7 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
         followed before in this visit, since it would be again, or after too many.
         """
         location = response.headers.get("Location")
-        target = None if location is None else followed(request.url, location)
+        target = None if location is None else resolve_reference(request.url, location)
         if target is None:
             return response
         response.headers["Location"] = target

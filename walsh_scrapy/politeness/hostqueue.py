@@ -10,8 +10,8 @@ from weakref import WeakValueDictionary
 from scrapy.utils.asyncio import sleep
 
 from walsh_scrapy.exceptions import RequestDeferred
-from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.pacing import LOOK_AGAIN
+from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.runtime.context import Crawl
 from walsh_scrapy.scheduler import is_closing, scheduler_of
 

@@ -9,7 +9,7 @@ from scrapy import Request
 
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.policy.pacing import LOOK_AGAIN
-from walsh_scrapy.policy.references import followed
+from walsh_scrapy.policy.references import resolve_reference
 from walsh_scrapy.policy.robots.access import AccessResult, access_result
 from walsh_scrapy.runtime import meta
 from walsh_scrapy.runtime.context import Crawl
@@ -53,7 +53,7 @@ class RobotsFlow:
             meaning = access_result(answer.status, len(hops), has_location=location is not None)
             if meaning != "redirect" or location is None:
                 break
-            target = followed(answer.url, location)
+            target = resolve_reference(answer.url, location)
             if target is None:
                 meaning = "unavailable"
                 break

@@ -9,8 +9,8 @@ from uuid import uuid4
 
 from sqlalchemy import bindparam, or_, select, update
 
-from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.pacing import HostTimes
+from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.rows import row_of
 from walsh_scrapy.state.statements import Statement

@@ -8,9 +8,9 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import NEVER, Wishes
 from walsh_scrapy.policy.moves import after_failure, is_for_good, led_along, move_of, passing
+from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.runtime import meta
 from walsh_scrapy.runtime.context import Crawl
 from walsh_scrapy.runtime.negotiation import ABSENT
