@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy.downloadermiddlewares.pacing import PacingMiddleware
 from walsh_scrapy.exceptions import AlreadyRead, NotDue, NotModified
-from walsh_scrapy.policy.freshness import CLOCKS_DIFFER
+from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.runtime import meta
 from walsh_scrapy.runtime.context import Crawl
 from walsh_scrapy.runtime.startup import check_floor, require_order
@@ -97,7 +97,7 @@ class ConditionalMiddleware:
             return None
         now = self._crawl.now()
         is_fresh = record.due_at > now and not self._forced
-        is_past = record.asked_at <= now + CLOCKS_DIFFER
+        is_past = record.asked_at <= now + CLOCK_SKEW
         if is_past and (is_fresh or record.asked_at >= self._crawl.started_at):
             raise AlreadyRead(index, record.asked_at, record.due_at, record.trouble)
         if record.validator_url is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.policy.freshness import NEVER, Due, LastVisit, Wishes, due
+from walsh_scrapy.policy.freshness import NEVER, Due, LastVisit, UpdateHints, due
 from walsh_scrapy.policy.moves import Move
 from walsh_scrapy.policy.urls import canonical_url
 
@@ -41,10 +41,10 @@ class SourceRecord:
     last_modified: bytes | None = None
 
     @property
-    def wishes(self) -> Wishes:
+    def wishes(self) -> UpdateHints:
         """What the feed asked of whoever comes again."""
         hours = frozenset(map(int, filter(None, self.skip_hours.split(","))))
-        return Wishes(
+        return UpdateHints(
             self.wished_interval, hours, frozenset(filter(None, self.skip_days.split(",")))
         )
 
@@ -76,7 +76,7 @@ class SourceRecord:
         """Where to ask for the source: where it is declared, or where it settled."""
         return self.moved_to if self.moved_to and self.move_settled else self.url
 
-    def wishing(self, wishes: Wishes) -> SourceRecord:
+    def wishing(self, wishes: UpdateHints) -> SourceRecord:
         """Return the line with other wishes."""
         return replace(
             self,

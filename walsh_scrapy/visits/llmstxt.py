@@ -34,7 +34,7 @@ def index_after(
     asked = [each.until - now for each in passed_by(request) if each.url in hops]
     if answer is not None:
         asked.append(freshness_of(answer).lifetime(now))
-    visit = LastVisit(now, asked=max(asked, default=0.0))
+    visit = LastVisit(now, server_interval=max(asked, default=0.0))
     due_at = due(visit, crawl.options.min_revisit, now).at
     known = crawl.state.indexes.find(url) or IndexRecord(url=url)
     return replace(known, asked_at=now, due_at=due_at, trouble=trouble)

@@ -8,8 +8,14 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.policy.freshness import NEVER, Wishes
-from walsh_scrapy.policy.moves import after_failure, is_for_good, led_along, move_of, passing
+from walsh_scrapy.policy.freshness import NEVER, UpdateHints
+from walsh_scrapy.policy.moves import (
+    are_permanent,
+    move_after_document,
+    move_after_failure,
+    move_after_intermediate,
+    permanent_targets,
+)
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.runtime import meta
 from walsh_scrapy.runtime.context import Crawl
@@ -62,7 +68,7 @@ class Visits:
         is_whole = feed.is_whole and meta.DATA_LOSS not in response.flags
         given = meta.Validators.of(response) if is_whole else None
         index = index_after(self._crawl, request, response)
-        known = self._known(source, request).wishing(Wishes.of(feed))
+        known = self._known(source, request).wishing(UpdateHints.of(feed))
         detail = "" if is_whole else f"{response.url} was cut off on its way: not all of it came"
         if detail:
             logger.warning("%s: %s", source.url, detail)
@@ -81,7 +87,7 @@ class Visits:
         """Go on with what is known of a document that its server says is still the newest (304)."""
         given, index = meta.Validators.of(response), index_after(self._crawl, request, response)
         known = self._known(source, request)
-        holds_on = freshness_of(response).is_silent and known.failures == 0 and index is None
+        holds_on = freshness_of(response).is_unspecified and known.failures == 0 and index is None
         record = replace(known, outcome="unchanged", detail="", failures=0)
         record = vouched(record, None) if index else renewed(record, given)
         moved = self._moved(record, request, response.url)
@@ -121,7 +127,7 @@ class Visits:
         is_gone = response.status == GONE and _is_for_good(known, request)
         following.meta[meta.GONE] = is_gone or request.meta.get(meta.GONE, False)
         if response.status < 400:
-            known = self._moved(known, request, response.url, passing)
+            known = self._moved(known, request, response.url, move_after_intermediate)
         following.meta[meta.MOVE] = known.move
 
     def denied(self, source: Source, request: Request, error: Denied) -> None:
@@ -194,10 +200,10 @@ class Visits:
         return new
 
     def _moved(
-        self, record: SourceRecord, request: Request, last: str, rule: Rule = move_of
+        self, record: SourceRecord, request: Request, last: str, rule: Rule = move_after_document
     ) -> SourceRecord:
         hops = [*request.meta.get("redirect_urls", ()), last]
-        way = led_along(hops, request.meta.get("redirect_reasons", ()))
+        way = permanent_targets(hops, request.meta.get("redirect_reasons", ()))
         move = rule(record.move, record.url, _asked(request), way, self._crawl.now())
         if move and move.is_settled and record.address != move.to:
             logger.info("%s moved to %s, and is asked for there now", record.url, move.to)
@@ -208,7 +214,7 @@ class Visits:
         asked = _asked(request)
         if asked not in (record.url, record.moved_to):
             asked = record.address  # a document beside it failed: so did the visit there
-        move = after_failure(record.move, record.url, asked, self._crawl.now())
+        move = move_after_failure(record.move, record.url, asked, self._crawl.now())
         if move and move.is_doubted and record.move_settled:
             logger.info("%s fails for a week: %s is asked again", move.to, record.url)
         return record.moving(move)
@@ -235,7 +241,7 @@ def _is_gone(record: SourceRecord, request: Request, answer: Response) -> bool:
 def _is_for_good(record: SourceRecord, request: Request) -> bool:
     """Tell whether an answer speaks for the source itself: no temporary redirect led to it."""
     is_its_own = _asked(request) in (record.url, record.address)
-    return is_its_own and is_for_good(request.meta.get("redirect_reasons", ()))
+    return is_its_own and are_permanent(request.meta.get("redirect_reasons", ()))
 
 
 def _asked(request: Request) -> str:
