@@ -99,7 +99,7 @@ def test_the_update_interval_of_a_feed(feed, seconds):
         (0.0, HOUR, 0, 0.0, HOUR),
     ],
 )
-def test_the_longest_wins_and_failures_double(
+def test_the_longest_interval_counts_and_failures_double_the_operators(
     operator_interval, server_interval, failures, feed_interval, seconds
 ):
     last = LastVisit(NOW, server_interval, failures, UpdateHints(feed_interval))
@@ -173,7 +173,6 @@ def test_the_rule_that_decides_is_named(last, decided):
 def test_a_changed_operator_interval_counts_at_once_but_not_below_the_servers(
     operator_interval, server_interval, seconds
 ):
-    """Nothing of the time that was in force at the visit is left in what it left."""
     assert (
         due(LastVisit(NOW, server_interval), operator_interval, NOW + HOUR / 2).at == NOW + seconds
     )
