@@ -1,4 +1,4 @@
-"""The examples in the docstrings of the policy modules are what they say."""
+"""The examples in the docstrings of the policy modules are right."""
 
 import doctest
 import pkgutil

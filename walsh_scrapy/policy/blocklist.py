@@ -124,7 +124,7 @@ def _entry(item: dict[str, Any], index: int) -> Entry:
     netloc = f"[{domain.strip('[]')}]" if ":" in domain else domain
     host = host_of(f"http://{netloc}/")
     if not _HOST.fullmatch(host):
-        raise _invalid(f"$.blocked[{index}].domain: {domain!r} is no host name")
+        raise _invalid(f"$.blocked[{index}].domain: {domain!r} is not a host name")
     return Entry(
         _mapped_ipv4(host) or host,
         _storable(item.get("added", "")),

@@ -96,12 +96,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         counted = Counter(name for name, _ in pairs)
         twice = counted.most_common(1)[0][0]
-        raise ValueError(f"the key {twice[:40]!r} stands twice in one object")
+        raise ValueError(f"the key {twice[:40]!r} occurs twice in one object")
     return found
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def _bundled_error(document: Any) -> str | None:  # noqa: ANN401 - JSON not yet checked
@@ -144,7 +144,7 @@ def _validator(schema: dict[str, Any]) -> Validator:
     kind = validator_for(schema, default=Draft202012Validator)
     draft = str(kind.META_SCHEMA["$schema"])
     if str(schema.get("$schema", draft)).rstrip("#") != draft.rstrip("#"):
-        raise ValueError("its $schema is no draft of JSON Schema that is known here")
+        raise ValueError("its $schema is not a draft of JSON Schema that jsonschema knows")
     kind.check_schema(schema)
     return kind(schema, registry=Registry())  # without `retrieve`: a $ref fetches nothing
 
@@ -163,7 +163,7 @@ def _sentence(error: ValidationError, positions: list[int]) -> str:
         for step in steps
     )
     what = f"{error.instance!r:.100}"
-    why = error.message if len(error.message) <= 200 else f"{what} breaks {error.validator!r}"
+    why = error.message if len(error.message) <= 200 else f"{what} violates {error.validator!r}"
     if steps[-1:] == ["domain"] and error.validator in {"pattern", "maxLength"}:
-        why = f"{what} is no host name (no scheme, port, path or wildcard belongs there)"
+        why = f"{what} is not a host name (write it without scheme, port, path and wildcard)"
     return f"${where}: {why}"

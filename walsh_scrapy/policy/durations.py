@@ -27,7 +27,7 @@ def parse_duration(text: str) -> timedelta:
     shown = text if len(text) <= 40 else text[:40] + "…"
     if not found:
         raise ValueError(
-            f"{shown!r} is no ISO-8601 duration of weeks, days, hours, minutes and seconds; "
+            f"{shown!r} is not an ISO-8601 duration of weeks, days, hours, minutes and seconds; "
             "write for example PT6H or P1D"
         )
     parts = {unit: number for unit, number in zip(_UNITS, found.groups(), strict=True) if number}

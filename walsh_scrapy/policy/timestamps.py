@@ -31,7 +31,7 @@ def parse_since(text: str, now: float) -> float:
     except (ValueError, OverflowError):
         pass  # for example the 31st of February, or 25 o'clock
     raise ValueError(
-        f"{text[:40]!r} is no date, RFC 3339 time or ISO-8601 duration; write for example "
+        f"{text[:40]!r} is not a date, RFC 3339 time or ISO-8601 duration; write for example "
         "2026-05-23, 2026-05-23T06:00:00Z or, for the last week, P7D"
     )
 
