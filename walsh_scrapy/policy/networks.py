@@ -1,7 +1,7 @@
 """Which addresses and hosts are public (R6, decision 16).
 
-A public host may not redirect to a private one. Nothing is resolved here: callers pass the
-addresses that a name resolves to to `is_public`.
+A public host may not redirect to a private one. Nothing is resolved here: callers resolve names
+themselves, and pass the addresses to `is_public`.
 """
 
 import re

@@ -91,7 +91,10 @@ class GlobRule:
 
 @dataclass(frozen=True, slots=True)
 class OrderedRules:
-    """The rules of a 2.x group in order, split after the first that denies everything."""
+    """The rules of a 2.x group in order, split after the first that denies everything.
+
+    A URL is denied if the first match in either part is a Disallow rule.
+    """
 
     first: tuple[GlobRule, ...] = ()
     rest: tuple[GlobRule, ...] = ()
