@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import idna
 
-from walsh_scrapy.policy.networks import parse_ipv4
+from walsh_scrapy.policy.networks import format_ip, parse_ipv4
 
 #: Schemes whose URLs have a host, and their default ports.
 DEFAULT_PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443, "ftp": 21}
@@ -83,7 +83,7 @@ def _ipv6(text: str) -> str:
     if not text.endswith("]"):
         return ""
     try:
-        return IPv6Address(text[1:-1].partition("%")[0]).compressed
+        return format_ip(IPv6Address(text[1:-1].partition("%")[0]))
     except ValueError:
         return ""
 
@@ -94,7 +94,8 @@ def _ascii_host(text: str) -> str:
     if mapped is None or _FORBIDDEN.search(mapped):
         return text.translate(_ASCII_LOWER).rstrip(".")  # no resolver knows such a name
     name = mapped.rstrip(".")
-    return str(parse_ipv4(name) or name)
+    address = parse_ipv4(name)
+    return format_ip(address) if address else name
 
 
 def _a_labels(host: str) -> str | None:
