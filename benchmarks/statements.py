@@ -23,7 +23,7 @@ from sqlalchemy.exc import OperationalError
 from walsh_scrapy.state.wirelog import Exchange
 
 from benchmarks.capacity import SERVER, new_database
-from walsh_scrapy.policy.robots.availability import RobotsCopy
+from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state import State, _statements, database
 from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord

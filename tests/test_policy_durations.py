@@ -1,4 +1,4 @@
-"""ISO-8601 durations from weeks to seconds, and how they are said."""
+"""ISO-8601 durations from weeks to seconds, and durations as text for operators."""
 
 # ruff: noqa: RUF001 - look-alikes are what is tested
 from contextlib import suppress
@@ -41,7 +41,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_everything_else_is_refused_in_one_line(text):
+def test_everything_else_is_refused_with_one_line(text):
     with pytest.raises(ValueError, match=r"duration|fraction|longer") as caught:
         parse_duration(text)
     assert "\n" not in str(caught.value)
@@ -49,7 +49,7 @@ def test_everything_else_is_refused_in_one_line(text):
 
 
 @given(st.text(alphabet="PTWDHMS0123456789.,-", max_size=20) | st.text())
-def test_any_text_gives_a_length_or_value_error(text):
+def test_any_text_returns_a_duration_or_raises_value_error(text):
     with suppress(ValueError):
         assert parse_duration(text) >= timedelta(0)
 
@@ -60,7 +60,7 @@ def test_whole_seconds_are_exact(seconds):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "text"),
     [
         (0, "0 s"),
         (0.5, "0.5 s"),
@@ -75,8 +75,8 @@ def test_whole_seconds_are_exact(seconds):
         (90061, "1 d 1 h"),
         (-3, "0 s"),
         (float("nan"), "0 s"),
-        (float("inf"), "for ever"),
+        (float("inf"), "forever"),
     ],
 )
-def test_seconds_as_operators_read_them(seconds, said):
-    assert format_seconds(seconds) == said
+def test_durations_for_operators(seconds, text):
+    assert format_seconds(seconds) == text

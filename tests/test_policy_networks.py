@@ -1,4 +1,4 @@
-"""Decision 16: what is not the public internet, however it is spelled."""
+"""Decision 16: which addresses and hosts are public, in every form."""
 
 # ruff: noqa: RUF001 - look-alikes are what is tested
 from contextlib import suppress
@@ -114,7 +114,7 @@ def test_public_addresses(address):
 
 
 @pytest.mark.parametrize("address", NOT_PUBLIC)
-def test_all_others(address):
+def test_addresses_that_are_not_public(address):
     assert not is_public(address)
 
 
@@ -147,18 +147,18 @@ def test_all_others(address):
         ("9" * 5000, None),
     ],
 )
-def test_ipv4_in_every_spelling(text, address):
+def test_ipv4_in_every_form(text, address):
     assert parse_ipv4(text) == (address and IPv4Address(address))
 
 
 @given(st.ip_addresses(v=4) | st.ip_addresses(v=6))
-def test_nothing_that_python_calls_private_is_public(address):
+def test_no_address_that_is_private_for_python_is_public(address):
     if not address.is_global:
         assert not is_public(str(address))
 
 
 @given(st.ip_addresses(v=4))
-def test_spellings_and_wrappings_of_an_address_are_judged_alike(address):
+def test_all_forms_of_an_ipv4_address_are_judged_alike(address):
     judged = is_public(str(address))
     assert is_public(str(int(address))) is judged
     assert is_public(hex(int(address))) is judged
@@ -168,7 +168,7 @@ def test_spellings_and_wrappings_of_an_address_are_judged_alike(address):
 
 
 @given(st.text(alphabet="0123456789abcdefx.", max_size=20))
-def test_whatever_the_resolver_takes_for_an_address_is_one(text):
+def test_each_address_that_the_resolver_accepts_is_recognised(text):
     with suppress(OSError):
         packed = inet_aton(text)
         assert parse_ipv4(text) == IPv4Address(packed)
@@ -208,5 +208,5 @@ def test_no_text_raises(text):
         ("93.184.216.34", False),
     ],
 )
-def test_names_that_stay_at_home(host, private):
+def test_hosts_of_a_local_network(host, private):
     assert is_private_host(host) is private

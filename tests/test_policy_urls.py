@@ -1,4 +1,4 @@
-"""Decisions 5 and 19: which host a URL means, and when two URLs are the same page."""
+"""Decisions 5 and 19: the host of a URL, and when two URLs are the same entry."""
 
 # ruff: noqa: RUF001 - look-alikes are what is tested
 from contextlib import suppress
@@ -19,7 +19,7 @@ from walsh_scrapy.policy.urls import (
     wire_url,
 )
 
-# Pieces that URLs are really made of, so that examples come near the edges of the syntax.
+# Parts of real URLs, chosen to reach the limits of the syntax.
 PIECES = st.sampled_from([
     "http", "https", "ftp", "feed", "mailto", ":", "://", "//", "/", "\\", "?", "#", "@", "[", "]",
     "%", "%2e", "%2f", "%25", "%61", "%C2%AD", ".", "..", "a", "A", "example.com", "EXAMPLE",
@@ -159,12 +159,12 @@ def test_origin_and_robots_url(url, origin, robots):
         (" mailto:x ", "mailto:x"),
     ],
 )
-def test_wire_url_is_what_is_asked_for(url, wire):
+def test_wire_url(url, wire):
     assert wire_url(url) == wire
 
 
 @given(URLS)
-def test_nothing_raises_and_what_is_canonical_stays_so(url):
+def test_nothing_raises_and_a_canonical_url_stays_as_it_is(url):
     canonical = canonical_url(url)
     assert canonical_url(canonical) == canonical
     assert wire_url(wire_url(url)) == wire_url(url)
@@ -176,25 +176,25 @@ def test_nothing_raises_and_what_is_canonical_stays_so(url):
 
 
 @given(URLS)
-def test_a_host_means_itself_in_another_dress(url):
+def test_a_host_is_the_same_in_another_form(url):
     host = host_of(url)
     if not origin_of(url):
         return
-    dressed = f"[{host.upper()}]" if ":" in host else host.upper() + "."
-    assert host_of(f"HTTPS://someone@{dressed}:8443/x") == host
+    other_form = f"[{host.upper()}]" if ":" in host else host.upper() + "."
+    assert host_of(f"HTTPS://someone@{other_form}:8443/x") == host
 
 
 @given(URLS)
-def test_the_short_way_to_a_host_is_the_long_way(url):
+def test_the_fast_path_of_host_of_agrees_with_the_parser(url):
     parsed = urls._parse(url)
     assert host_of(url) == (parsed.authority.host if parsed else "")
 
 
 @given(URLS)
-def test_scrapy_asks_the_host_that_the_gates_judge(url):
+def test_scrapy_requests_the_host_that_the_gates_judge(url):
     wire = wire_url(url)
     if origin_of(wire) and wire.startswith("http"):
-        with suppress(UnicodeEncodeError):  # lone surrogates, which cannot be asked for
+        with suppress(UnicodeEncodeError):  # lone surrogates cannot be requested
             assert host_of(safe_url_string(wire)) == host_of(url)
 
 
@@ -218,7 +218,7 @@ def test_registrable_domain(host, domain):
     assert registrable_domain(host) == domain
 
 
-def test_the_suffix_list_is_the_bundled_one_and_nothing_is_written():
+def test_the_suffix_list_is_the_bundled_one_and_no_cache_is_written():
     suffixes = urls._suffixes()
     assert isinstance(suffixes, tldextract.TLDExtract)
     assert suffixes.suffix_list_urls == ()

@@ -1,18 +1,18 @@
-"""R2, RFC 9309 2.3.1, decision 12: what a robots.txt that did or did not arrive means."""
+"""R2, RFC 9309 2.3.1, decision 12: what a response to /robots.txt means, and for how long."""
 
 from dataclasses import replace
 
 import pytest
 
-from walsh_scrapy.policy.robots.availability import (
+from walsh_scrapy.policy.robots.access import (
     ALLOW_ALL,
     DISALLOW_ALL,
     LONGEST_WAIT,
+    PHASE_DISALLOW,
     PHASE_LAST_GOOD,
-    PHASE_REFUSE,
     UNREACHABLE_TTL,
-    meaning_of,
-    updated,
+    access_result,
+    copy_after,
 )
 
 DAY = 86_400.0
@@ -20,7 +20,7 @@ GOOD = b"User-agent: *\nDisallow: /private\n"
 
 
 @pytest.mark.parametrize(
-    ("status", "hops", "has_location", "meaning"),
+    ("status", "hops", "has_location", "result"),
     [
         (200, 0, False, "good"),
         (206, 5, False, "good"),
@@ -41,56 +41,56 @@ GOOD = b"User-agent: *\nDisallow: /private\n"
         (None, 0, False, "unreachable"),
     ],
 )
-def test_by_status(status, hops, has_location, meaning):
-    assert meaning_of(status, hops, has_location=has_location) == meaning
+def test_access_result_by_status(status, hops, has_location, result):
+    assert access_result(status, hops, has_location=has_location) == result
 
 
 @pytest.mark.parametrize("policy", ["allow", "disallow", "phased"])
-def test_what_arrived_is_obeyed_under_every_policy(policy):
-    copy = updated(None, 0.0, 200, "good", GOOD)
-    assert copy.rules_body(policy, now=10.0) == GOOD
-    missing = updated(copy, 20.0, 404, "unavailable", b"<html>gone</html>")
-    assert missing.rules_body(policy, now=30.0) == ALLOW_ALL
+def test_a_response_is_obeyed_under_every_policy(policy):
+    copy = copy_after(None, 0.0, 200, "good", GOOD)
+    assert copy.effective_body(policy, now=10.0) == GOOD
+    missing = copy_after(copy, 20.0, 404, "unavailable", b"<html>gone</html>")
+    assert missing.effective_body(policy, now=30.0) == ALLOW_ALL
 
 
 @pytest.mark.parametrize("policy", ["allow", "disallow"])
 def test_after_a_failure_the_last_good_copy_decides_however_old(policy):
-    copy = updated(updated(None, 0.0, 200, "good", GOOD), 300 * DAY, 503, "unreachable", b"")
-    assert copy.rules_body(policy, now=400 * DAY) == GOOD
+    copy = copy_after(copy_after(None, 0.0, 200, "good", GOOD), 300 * DAY, 503, "unreachable", b"")
+    assert copy.effective_body(policy, now=400 * DAY) == GOOD
 
 
 @pytest.mark.parametrize(
     ("policy", "body"), [("allow", ALLOW_ALL), ("disallow", DISALLOW_ALL), ("phased", DISALLOW_ALL)]
 )
-def test_where_there_never_was_a_good_copy_the_policy_decides(policy, body):
-    copy = updated(None, 0.0, None, "unreachable", b"")
-    assert copy.rules_body(policy, now=60.0) == body
+def test_without_a_good_copy_the_policy_decides(policy, body):
+    copy = copy_after(None, 0.0, None, "unreachable", b"")
+    assert copy.effective_body(policy, now=60.0) == body
 
 
 def test_the_three_phases():
-    good = updated(None, 0.0, 200, "good", GOOD)
-    failing = updated(good, 1000.0, 500, "unreachable", b"")
-    assert failing.rules_body("phased", 1000.0 + PHASE_REFUSE - 1) == DISALLOW_ALL
-    again = updated(failing, 50_000.0, 503, "unreachable", b"")
+    good = copy_after(None, 0.0, 200, "good", GOOD)
+    failing = copy_after(good, 1000.0, 500, "unreachable", b"")
+    assert failing.effective_body("phased", 1000.0 + PHASE_DISALLOW - 1) == DISALLOW_ALL
+    again = copy_after(failing, 50_000.0, 503, "unreachable", b"")
     assert again.failing_since == 1000.0, "the phases count from the first failure"
-    assert again.rules_body("phased", 1000.0 + PHASE_REFUSE) == GOOD
-    assert again.rules_body("phased", 1000.0 + PHASE_LAST_GOOD) == ALLOW_ALL
-    silent = updated(again, 60_000.0, None, "unreachable", b"")
-    assert silent.rules_body("phased", 1000.0 + PHASE_LAST_GOOD) == DISALLOW_ALL
+    assert again.effective_body("phased", 1000.0 + PHASE_DISALLOW) == GOOD
+    assert again.effective_body("phased", 1000.0 + PHASE_LAST_GOOD) == ALLOW_ALL
+    silent = copy_after(again, 60_000.0, None, "unreachable", b"")
+    assert silent.effective_body("phased", 1000.0 + PHASE_LAST_GOOD) == DISALLOW_ALL
 
 
-def test_a_copy_is_used_for_its_time_and_a_failure_for_less():
-    copy = replace(updated(None, 1000.0, 200, "good", GOOD), unused=False)
+def test_a_copy_is_usable_for_its_lifetime_and_a_failure_for_a_shorter_one():
+    copy = replace(copy_after(None, 1000.0, 200, "good", GOOD), unused=False)
     assert copy.is_usable(1000.0 + DAY - 1, ttl=DAY)
     assert not copy.is_usable(1000.0 + DAY, ttl=DAY)
-    assert not copy.is_usable(999.0, ttl=DAY), "a clock that jumped back proves nothing"
-    failed = replace(updated(copy, 1000.0, 503, "unreachable", b""), unused=False)
+    assert not copy.is_usable(999.0, ttl=DAY), "the clock was set back"
+    failed = replace(copy_after(copy, 1000.0, 503, "unreachable", b""), unused=False)
     assert not failed.is_usable(1000.0 + UNREACHABLE_TTL, ttl=DAY)
 
 
-def test_a_copy_that_makes_a_request_wait_stays_until_it_was_sent():
-    waiting = replace(updated(None, 0.0, 200, "good", GOOD), unused=True)
+def test_a_copy_that_made_a_request_wait_stays_usable_for_it():
+    waiting = replace(copy_after(None, 0.0, 200, "good", GOOD), unused=True)
     assert waiting.is_usable(2 * DAY, ttl=1.0)
     assert not waiting.is_usable(LONGEST_WAIT, ttl=1.0)
-    failing = replace(updated(waiting, 5.0, None, "unreachable", b""), unused=True)
-    assert not failing.is_usable(5.0 + UNREACHABLE_TTL, ttl=DAY), "what stands in is no copy"
+    failing = replace(copy_after(waiting, 5.0, None, "unreachable", b""), unused=True)
+    assert not failing.is_usable(5.0 + UNREACHABLE_TTL, ttl=DAY), "there is no copy to go by"

@@ -64,12 +64,12 @@ def test_any_other_crawl_delay_is_ignored_with_a_warning(value):
 
 
 @pytest.mark.parametrize("values", [(1, 10), (10, 1)])
-def test_of_several_crawl_delays_the_largest_counts(values):
+def test_the_largest_of_several_crawl_delays_counts(values):
     assert rules_of(*(f"Crawl-delay: {value}" for value in values)).crawl_delay == 10
 
 
 @pytest.mark.parametrize("key", ["crawl-delay:", "Crawl delay:", "CRAWLDELAY :", "Crawl-delay"])
-def test_slips_in_crawl_delay_count(key):
+def test_misspelled_crawl_delays_count(key):
     assert rules_of(f"{key} 7").crawl_delay == 7
 
 
@@ -88,7 +88,7 @@ def test_slips_in_crawl_delay_count(key):
         (at(23, 59), at(6) + timedelta(days=1)),
     ],
 )
-def test_a_visit_time_includes_the_minutes_it_names(value, now, opening):
+def test_a_visit_time_includes_its_first_and_last_minute(value, now, opening):
     assert rules_of(f"Visit-time: {value}").opens(now) == opening
 
 
@@ -119,7 +119,7 @@ def test_several_visit_times_are_alternatives(now, opening):
     assert rules_of("Visit-time: 1200-1259", "Visit-time: 0100-0159").opens(now) == opening
 
 
-def test_visit_times_are_utc_whatever_zone_is_asked_in():
+def test_visit_times_are_utc_in_every_time_zone():
     zone = timezone(timedelta(hours=-5))
     opening = rules_of("Visit-time: 0600-0845").opens(at(0, 30, 5, zone))
     assert (opening, opening.tzinfo) == (at(1, zone=zone), zone)
@@ -171,7 +171,7 @@ def test_a_malformed_visit_time_is_ignored_with_a_warning(value):
         ("3/1", 1 / 3),
     ],
 )
-def test_a_request_rate_is_documents_in_a_time(value, seconds):
+def test_a_request_rate_is_documents_per_time(value, seconds):
     rules = rules_of(f"Request-rate: {value}")
     assert rules.interval(at(3)) == pytest.approx(seconds)
     assert rules.crawl_delay is None
@@ -212,7 +212,7 @@ def test_a_request_rate_may_have_a_window(value):
     assert seconds == [None, 600, 600, None]
 
 
-def test_of_the_rates_in_force_the_slowest_counts():
+def test_the_slowest_of_the_rates_in_force_counts():
     rules = rules_of("Request-rate: 1/10", "Request-rate: 1/20", "Request-rate: 1/5 0000-0559")
     assert (rules.interval(at(3)), rules.interval(at(12))) == (20, 20)
     rules = rules_of("Request-rate: 1/10", "Request-rate: 1/60 0000-0559")
@@ -257,19 +257,19 @@ def allowed(url, *lines):
         (["Disallow: /"], "/robots.txt", True),
     ],
 )
-def test_version_2_is_read_in_order_with_shell_patterns_too(lines, url, expected):
+def test_version_2_is_also_read_in_order_with_shell_patterns(lines, url, expected):
     assert allowed(url, *lines) is expected
 
 
 @pytest.mark.parametrize("version", ["2.0", "2", "2.1", "2.0.0", "2.0.0 2.0"])
-def test_version_2_in_every_spelling(version):
+def test_every_form_of_version_2(version):
     lines = ["Disallow: *", "Allow: *.html"]
     assert not rules_of(f"Robot-version: {version}", *lines).verdict("/a.html").allowed
     assert not rules_of(*lines, f"Robot-version: {version}").verdict("/a.html").allowed
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.0.0", "", "20", "3.0", "x"])
-def test_any_other_version_is_the_rfc_alone(version):
+def test_any_other_version_is_read_by_the_rfc_alone(version):
     lines = [f"Robot-version: {version}", "Disallow: *", "Allow: *.html"]
     assert rules_of(*lines).verdict("/a.html").allowed
 
@@ -285,7 +285,7 @@ def test_only_the_groups_that_declare_version_2_are_read_in_order():
     assert (rules.verdict("/c/d").rule, rules.verdict("/c/d").line) == ("Disallow: /c*", 6)
 
 
-def test_an_ordered_reading_too_costly_denies_and_says_so():
+def test_ordered_rules_that_cost_too_much_deny_and_are_reported():
     many = rules_of("Robot-version: 2.0", *(f"Allow: /{number}" for number in range(2_001)))
     assert many.verdict("/x").undecided
     long = rules_of("Robot-version: 2.0", "Allow: /" + "*a?" * 5_000, "Disallow: /b")

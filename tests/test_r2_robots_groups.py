@@ -1,4 +1,4 @@
-"""R2, RFC 9309 2.2.1: which groups are ours (decisions 8 and 9), and bytes become records."""
+"""R2, RFC 9309 2.2, 2.2.1: records and groups, and which groups are ours (decisions 8, 9, 11)."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def allowed(text, url="/x", token=US):
         "\tWalsh-Research\t",
     ],
 )
-def test_a_value_that_names_us(value):
+def test_values_that_match_our_token(value):
     assert not allowed(f"User-agent: {value}\nDisallow: /\n")
 
 
@@ -54,12 +54,12 @@ def test_a_value_that_names_us(value):
         "",
     ],
 )
-def test_a_value_that_names_another_or_nobody(value):
+def test_values_that_do_not_match_our_token(value):
     assert allowed(f"User-agent: {value}\nDisallow: /\n")
 
 
 @pytest.mark.parametrize(("value", "ours"), [("*", True), ("* all", True), ("**", False)])
-def test_a_star_stands_alone(value, ours):
+def test_a_star_has_to_stand_alone(value, ours):
     assert rules_of(f"User-agent: {value}\nDisallow: /").group == ("*" if ours else None)
 
 
@@ -68,7 +68,7 @@ def test_a_named_group_overrides_the_star_in_both_directions():
     assert not allowed("User-agent: *\nAllow: /\n\nUser-agent: Walsh-Research\nDisallow: /\n")
 
 
-def test_the_longest_name_wins_wherever_it_stands():
+def test_the_longest_name_counts_in_any_order():
     for lines in (["Walsh", "Walsh-Research", "*"], ["*", "Walsh-Research", "Walsh"]):
         text = "".join(f"User-agent: {line}\nDisallow: /{line}\n" for line in lines)
         rules = rules_of(text)
@@ -105,7 +105,7 @@ def test_without_a_group_for_us_everything_is_allowed():
 
 
 def test_rules_before_any_user_agent_are_in_no_group():
-    # RFC 9309 2.2.2 wants them ignored; others give them to "*", and the RFC outranks it.
+    # RFC 9309 2.2.2 has them ignored; some other parsers add them to "*".
     assert allowed("Disallow: /\nUser-agent: *\nDisallow: /y\n")
 
 
@@ -113,7 +113,7 @@ def test_an_empty_user_agent_line_ends_the_group_before_it():
     assert allowed("User-agent: *\nDisallow: /y\nUser-agent:\nDisallow: /\n")
 
 
-def test_stacked_user_agents_share_what_follows():
+def test_stacked_user_agents_share_the_records_that_follow():
     text = "User-agent: a\nUser-agent: Walsh-Research\n\n# all\nUser-agent: b\nDisallow: /x\n"
     for token in ("a", US, "b"):
         assert not allowed(text, token=token)
@@ -163,7 +163,7 @@ def test_allow_and_disallow_end_a_stack_for_the_others():
     ("token", "group"),
     [("Foo", "foo"), ("Foo/1.0", "foo"), ("foo2", "foo"), ("Foo Bar", "*"), ("", "*"), ("ﬀ", "*")],
 )
-def test_a_token_is_cut_as_the_values_are(token, group):
+def test_a_token_is_cut_like_the_values(token, group):
     assert rules_of("User-agent: foo2\nDisallow: /\nUser-agent: *\nDisallow:", token).group == group
 
 
@@ -171,27 +171,27 @@ def test_a_token_is_cut_as_the_values_are(token, group):
     "key", ["disallow", "DISALLOW", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"]
 )
 @pytest.mark.parametrize("separator", [":", ": ", " : ", "\t:\t", " ", "\t"])
-def test_slips_in_a_rule_count(key, separator):
+def test_misspelled_rules_count(key, separator):
     assert not allowed(f"User-agent: *\n {key}{separator}/x\t\n")
 
 
 @pytest.mark.parametrize("line", ["useragent: ", "user agent: ", "User Agent ", "USER-AGENT "])
-def test_slips_in_user_agent_count(line):
+def test_misspelled_user_agent_lines_count(line):
     assert not allowed(f"{line}Walsh-Research\nDisallow: /\n")
 
 
-def test_a_missing_colon_counts_before_one_word_only():
+def test_a_missing_colon_is_accepted_before_a_single_word_only():
     assert allowed("User-agent: *\nDisallow everything here\nDisallow\n", "/everything")
     assert not allowed("User-agent: *\nDisallow /x # this\n")
 
 
-def test_sitemaps_belong_to_the_file():
+def test_sitemaps_belong_to_no_group():
     text = "Sitemap: https://h/a\nUser-agent: b\nsite-map: /b\nsitemaps /c\nSitemap:\nsitemap: /é#x"
     assert RobotsTxt.parse(text.encode()).sitemaps == ("https://h/a", "/b", "/c", "/é")
 
 
 @pytest.mark.parametrize("bom", [b"\xef\xbb\xbf", b"\xef\xbb", b"\xef"])
-def test_a_byte_order_mark_is_no_part_of_the_first_line(bom):
+def test_a_byte_order_mark_is_not_part_of_the_first_line(bom):
     assert not allowed(bom + b"User-agent: *\nDisallow: /")
 
 
@@ -210,7 +210,7 @@ def test_nothing_else_ends_a_line(other):
     assert allowed(f"User-agent: *\nDisallow: /y{other}Disallow: /x\n")
 
 
-def test_octets_that_are_no_utf_8_stay_what_they_are():
+def test_octets_that_are_not_utf_8_stay_as_they_are():
     latin = b"User-agent: *\nDisallow: /\nAllow: /caf\xe9\n"
     assert allowed(latin, "/caf%E9")
     assert not allowed(latin, "/caf\u00e9")
@@ -218,7 +218,7 @@ def test_octets_that_are_no_utf_8_stay_what_they_are():
     assert not allowed(latin, "/caf\ufffd")
 
 
-def test_at_most_500_kib_are_read_and_a_line_cut_in_two_is_dropped():
+def test_at_most_500_kib_are_read_and_an_incomplete_last_line_is_dropped():
     head = b"User-agent: *\nDisallow: /"
     filler = b"\n#" + b"x" * (512_000 - len(head) - 2 - len(b"\nAllow: /private"))
     assert not allowed(head + filler + b"\nAllow: /private/one\n", "/private")

@@ -1,8 +1,8 @@
-"""R2: the tables of cases of the documents the project grows from.
+"""R2: the tables of cases in the documents that the project is based on.
 
-webcanon.robots reads group names as any part of our token, and gives rules without a group to "*";
-both are outranked (decision 8, RFC 9309 2.2.2). Its worked examples hold under the RFC. Ladon
-matches full URLs with their query, per origin: the first is here, the second is the robots gate's.
+webcanon.robots accepts any part of our token as a group name, and adds rules without a group to
+"*". RFC 9309 2.2.2 and decision 8 differ in both; its worked examples are valid under the RFC as
+well. Ladon matches full URLs with their query (tested here), and per origin (a task of the gate).
 """
 
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from walsh_scrapy.policy.robots import RobotsTxt
-from walsh_scrapy.policy.robots.availability import meaning_of, updated
+from walsh_scrapy.policy.robots.access import access_result, copy_after
 from walsh_scrapy.policy.urls import origin_of
 
 
@@ -32,7 +32,7 @@ def test_worked_examples_of_webcanon(records, url, expected):
     assert f"{word}_{'explicit' if answer.rule else 'implicit'}" == expected
 
 
-def test_ladon_gives_the_full_url_with_its_query():
+def test_ladon_matches_the_full_url_with_its_query():
     rules = RobotsTxt.parse(b"User-agent: *\nDisallow: /search?q=\n").rules_for("Ladon")
     assert not rules.verdict("https://example.com/search?q=x").allowed
     assert rules.verdict("https://example.com/search").allowed
@@ -59,7 +59,7 @@ def test_ladon_gives_the_full_url_with_its_query():
         ("Disallow: /a\n", "/a", True),  # before any User-agent; RFC 9309 2.2.2 against webcanon
     ],
 )
-def test_what_webcanon_says_of_parsing_and_precedence(file, url, allowed):
+def test_parsing_and_precedence_of_webcanon(file, url, allowed):
     rules = RobotsTxt.parse(file.encode()).rules_for("WebCanonBot")
     assert rules.verdict(url).allowed is allowed
 
@@ -73,7 +73,7 @@ def test_what_webcanon_says_of_parsing_and_precedence(file, url, allowed):
         ("disallow", 500, False),  # unreachable denies by default
         ("disallow", 503, False),
         ("disallow", None, False),
-        ("allow", 200, False),  # Ladon, the contract's SHOULD: whatever fails lets us in
+        ("allow", 200, False),  # Ladon, the contract's SHOULD: all is allowed after a failure
         ("allow", 404, True),
         ("allow", 500, True),
         ("allow", 503, True),
@@ -82,10 +82,10 @@ def test_what_webcanon_says_of_parsing_and_precedence(file, url, allowed):
         ("phased", None, False),
     ],
 )
-def test_transport_verdicts_under_the_policy_that_matches_each(policy, status, allowed):
-    meaning = meaning_of(status, 0, has_location=False)
-    copy = updated(None, 0.0, status, meaning, b"User-agent: *\nDisallow: /page\n")
-    rules = RobotsTxt.parse(copy.rules_body(policy, now=60.0)).rules_for("Walsh-Research")
+def test_failures_under_the_policy_of_each_document(policy, status, allowed):
+    result = access_result(status, 0, has_location=False)
+    copy = copy_after(None, 0.0, status, result, b"User-agent: *\nDisallow: /page\n")
+    rules = RobotsTxt.parse(copy.effective_body(policy, now=60.0)).rules_for("Walsh-Research")
     assert rules.verdict("https://example.com/page").allowed is allowed
 
 
@@ -203,18 +203,18 @@ def test_frommitz_second_group_denies_only_what_it_lists():
         ("/blackhole/info8.html", False),
     ],
 )
-def test_frommitz_third_group_as_its_remarks_say(agent, path, expected):
+def test_frommitz_third_group_as_its_comments_say(agent, path, expected):
     assert fetchable(agent, path) == ({path} if expected else set())
 
 
-def test_frommitz_gives_the_reason_of_either_reading():
+def test_frommitz_verdicts_name_the_rule_of_either_reading():
     verdict = FROMMITZ.rules_for("alfred").verdict
     assert verdict("/blackhole/info99.html").rule == "Disallow: /blackhole/info99*"
     assert verdict("/blackhole/info98.shtml").rule == "Disallow: *.shtml"
     assert verdict("/index.html").rule == "Allow: *index.html"
 
 
-def test_frommitz_hackerbot_gets_index_pages_one_in_half_an_hour():
+def test_frommitz_hackerbot_gets_one_index_page_in_30_minutes():
     assert fetchable("hackerbot", "/index.html", "/a/index.html", *PAGES[1:], *OTHERS) == {
         "/index.html",
         "/a/index.html",
@@ -222,7 +222,7 @@ def test_frommitz_hackerbot_gets_index_pages_one_in_half_an_hour():
     assert FROMMITZ.rules_for("hackerbot").interval(datetime(2026, 1, 1, tzinfo=UTC)) == 1800
 
 
-def test_frommitz_suckemdry_gets_html_between_six_and_a_quarter_to_nine():
+def test_frommitz_suckemdry_gets_html_from_0600_to_0845():
     assert fetchable("suckemdry", *PAGES, *OTHERS) == set(PAGES)
     rules = FROMMITZ.rules_for("suckemdry")
     day = datetime(2026, 1, 1, tzinfo=UTC)
@@ -232,7 +232,7 @@ def test_frommitz_suckemdry_gets_html_between_six_and_a_quarter_to_nine():
 
 
 @pytest.mark.parametrize("agent", ["vacuumweb", "spanwebbot", "spiderbot"])
-def test_frommitz_vacuumweb_is_as_fast_as_the_time_of_day_allows(agent):
+def test_frommitz_vacuumweb_has_a_rate_for_each_time_of_day(agent):
     assert fetchable(agent, *PAGES, *OTHERS) == set(PAGES)
     rules = FROMMITZ.rules_for(agent)
     rates = {hour: rules.interval(datetime(2026, 1, 1, hour, 59, tzinfo=UTC)) for hour in range(24)}
@@ -242,5 +242,5 @@ def test_frommitz_vacuumweb_is_as_fast_as_the_time_of_day_allows(agent):
     assert rules.comments == ("you ask all the time", "so here is a limit")
 
 
-def test_frommitz_asks_all_others_to_go_away():
+def test_frommitz_denies_all_others():
     assert not fetchable("Walsh-Research", *PAGES, *OTHERS)

@@ -1,6 +1,6 @@
-"""R2, for every file and URL: no exception, and never more than a plain reading of RFC 9309 allows.
+"""R2, for every file and URL: no exception, and nothing allowed that RFC 9309 denies.
 
-The oracle below was written from the RFC's text, octet by octet, with none of the project's code.
+The oracle below follows the RFC's text octet by octet, and uses none of the project's code.
 """
 
 import re
@@ -17,14 +17,14 @@ DELIMITERS = (ord("/"), ord("?"))
 
 
 def octets(text):
-    """Split into (octet, escaped): escapes of unreserved characters are the character."""
+    """Split into (octet, escaped); an escape of an unreserved character is that character."""
     for piece in re.findall(rb"%[0-9A-Fa-f]{2}|.", text, re.DOTALL):
         octet = int(piece[1:], 16) if len(piece) == 3 else piece[0]
         yield octet, len(piece) == 3 and octet not in UNRESERVED
 
 
 def url_octets(url):
-    """RFC 9309 2.2.2: (octet, escaped, its delimiters are data because it is in the query)."""
+    """Split into (octet, escaped, in_query); in a query delimiters are data (RFC 9309 2.2.2)."""
     in_query = False
     for octet, escaped in octets(url.partition(b"#")[0]):
         yield octet, escaped, in_query
@@ -32,7 +32,7 @@ def url_octets(url):
 
 
 def rule_octets(path):
-    """The same for a rule; "*" and a last "$" are the strings "*" and "$"."""
+    """Split the path of a rule in the same way; "*" and a final "$" stay strings."""
     anchored = path.endswith(b"$")
     in_query = False
     for octet, escaped in octets(path[:-1] if anchored else path):
@@ -46,17 +46,17 @@ def rule_octets(path):
 
 
 def same(rule, octet, allow):
-    """Compare octets; a Disallow gets the benefit of the doubt whether it means the query."""
+    """Compare octets; a Disallow that may be about the query counts as being about it."""
     if rule[0] != octet[0]:
         return False
     if rule[0] == ord("%") and rule[1] != octet[1]:
-        return False  # a stray "%" is no "%25"
+        return False  # a stray "%" is not "%25"
     data = octet[2] and (rule[2] or not allow)
     return rule[0] not in DELIMITERS or data or rule[1] == octet[1]
 
 
 def rule_matches(rule, url, allow):
-    """Advance through the rule for all places in the URL at once."""
+    """Match a rule part by part, for all possible offsets in the URL at once."""
     places = {0}
     for part in rule:
         if part == "*":
@@ -69,7 +69,7 @@ def rule_matches(rule, url, allow):
 
 
 def specificity(path):
-    """Octets as they are to be compared: what is not ASCII counts as its escape."""
+    """Return the number of octets that are compared; one beyond ASCII counts as its escape."""
     return sum(3 if escaped or octet > 127 else 1 for octet, escaped in octets(path))
 
 
@@ -128,32 +128,32 @@ rule_lists = st.lists(st.tuples(st.booleans(), rule_paths), max_size=6)
 
 
 def undelimited(path):
-    """A rule whose escaped delimiters may stand before or in the query."""
+    """Match a rule whose escaped delimiters may be before the query or in it."""
     return re.match(rb"[^*?]*\*[^?]*%[23][fF]", path)
 
 
 def mixed(path):
-    """A rule of the query (perhaps) that escapes one delimiter and not another."""
+    """Match a rule, possibly about the query, that escapes one delimiter and not another."""
     behind_star = path.partition(b"?")[0].partition(b"*")[2]
     return re.search(rb"%[23][fF]", behind_star) and b"/" in behind_star
 
 
 @given(rule_lists, url_paths)
-def test_a_verdict_is_that_of_the_rfc(rules, url):
+def test_verdicts_agree_with_the_oracle(rules, url):
     assume(url != "/robots.txt")
     assume(not any(mixed(path) for _, path in rules))
     assert verdict(robots_of(rules), url).allowed == oracle(rules, url.encode())
 
 
 @given(rule_lists, url_paths)
-def test_no_reading_of_a_mixed_rule_allows_more_than_as_it_is_written(rules, url):
+def test_a_mixed_rule_never_allows_more_than_it_says(rules, url):
     assume(url != "/robots.txt")
     if verdict(robots_of(rules), url).allowed:
         assert as_written(rules, url.encode())
 
 
 def as_written(rules, url):
-    """Return a verdict with delimiters never the same as their escapes, for Disallow."""
+    """Return a verdict in which a Disallow never takes a delimiter and its escape as equal."""
     target = [(octet, escaped, False) for octet, escaped, _ in url_octets(url)]
     data = list(url_octets(url))
     matching = [
@@ -170,13 +170,13 @@ half_paths = st.lists(
 
 
 def plainly_matches(path, url):
-    """Match octets as they stand: no escape is read on either side."""
+    """Match octets as they are, without decoding escapes."""
     pattern = b".*".join(map(re.escape, path.removesuffix(b"$").split(b"*")))
     return re.match(pattern + (rb"\Z" if path.endswith(b"$") else b""), url, re.DOTALL)
 
 
 @given(half_paths, st.lists(st.sampled_from(["/", "a", "%2F", "%20", "%C3"]), max_size=6))
-def test_half_an_escape_denies_what_begins_so_and_allows_no_more(path, pieces):
+def test_an_incomplete_escape_denies_all_that_begin_with_it_and_allows_no_more(path, pieces):
     url = "/" + "".join(pieces)
     if plainly_matches(path, url.encode()):
         assert not verdict(robots_of([(False, path)]), url).allowed
@@ -185,7 +185,7 @@ def test_half_an_escape_denies_what_begins_so_and_allows_no_more(path, pieces):
 
 
 @given(rule_lists, url_paths)
-def test_the_reason_is_a_rule_that_matches_and_says_so(rules, url):
+def test_the_named_rule_is_one_with_that_verdict(rules, url):
     answer = verdict(robots_of(rules), url)
     if answer.line is None:
         assert answer.rule is None
@@ -239,7 +239,7 @@ moments = st.datetimes(
 
 
 def everything(body, token, urls, at):
-    """Ask all there is to ask; lines are left out, since a test may move them."""
+    """Return all answers about a file; without line numbers, which some tests change."""
     robots = RobotsTxt.parse(body)
     rules = robots.rules_for(token)
     return (

@@ -1,4 +1,4 @@
-"""R2 and RFC 9309 2.2.2, 2.2.3, 5: which rule decides about a URL, and the reason that is given."""
+"""R2 and RFC 9309 2.2.2, 2.2.3, 5: which rule decides on a URL, and how a verdict names it."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def allowed(url, *lines):
 
 
 def matches(path, url):
-    """Both ways: a Disallow of `path` denies, and an Allow of it lets through."""
+    """Return True if a rule matches; Allow and Disallow have to agree."""
     denied = not allowed(url, f"Disallow: {path}")
     assert allowed(url, "Disallow: /", f"Allow: {path}") == denied
     return denied
@@ -83,7 +83,7 @@ def test_the_most_octets_win_and_allow_wins_ties(lines, url, expected):
         ("/", "/", True),
     ],
 )
-def test_a_path_matches_from_its_first_octet_with_star_and_dollar(path, url, expected):
+def test_a_path_matches_from_its_first_octet_with_wildcards(path, url, expected):
     assert matches(path, url) is expected
 
 
@@ -135,17 +135,17 @@ def test_special_characters_as_in_figure_6(path, url, expected):
         ("/%2541", "/A", False),
     ],
 )
-def test_a_delimiter_is_itself_only_where_it_delimits(path, url, expected):
+def test_a_delimiter_equals_its_escape_only_in_the_query(path, url, expected):
     assert (not allowed(url, f"Disallow: {path}")) is expected
 
 
-def test_an_allow_without_a_question_mark_matches_a_query_only_as_it_is_written():
+def test_an_allow_without_a_question_mark_matches_a_query_only_as_written():
     assert not allowed("/q?a%2Fb", "Disallow: /", "Allow: /*/b")
     assert allowed("/q?a/b", "Disallow: /", "Allow: /*/b")
     assert allowed("/q?a%2Fb", "Disallow: /", "Allow: /*?a/b")
 
 
-def test_an_allow_cut_inside_an_escape_allows_no_more_than_it_says():
+def test_an_allow_with_an_incomplete_escape_allows_no_more_than_it_says():
     for path in ("/100%", "/100%2", "/100%*"):
         assert not allowed("/100%20", "Disallow: /", f"Allow: {path}")
 
@@ -179,7 +179,7 @@ def test_robots_txt_is_always_allowed(url):
 
 
 @pytest.mark.parametrize("url", ["/robots.txt?x", "/a/robots.txt", "/robots.txt.bak"])
-def test_what_only_resembles_robots_txt_is_not(url):
+def test_similar_paths_are_not_always_allowed(url):
     assert not allowed(url, "Disallow: /")
 
 
@@ -187,7 +187,7 @@ def test_index_html_is_not_special():
     assert not allowed("/x/", "Disallow: /", "Allow: /x/index.html")
 
 
-def test_a_dollar_at_the_end_is_no_dollar_as_well():
+def test_a_dollar_at_the_end_does_not_match_a_dollar_too():
     assert not allowed("/a$x", "Disallow: /", "Allow: /a$")
 
 
@@ -200,23 +200,23 @@ def test_a_dollar_at_the_end_is_no_dollar_as_well():
         ("/z", None, None),
     ],
 )
-def test_the_reason_is_rule_and_line(url, rule, line):
+def test_a_verdict_names_rule_and_line(url, rule, line):
     rules = rules_of("# rules", "  allow : /x/y # but", "", "Disallow: /x", "Disallow: /*.pdf$")
     answer = rules.verdict(url)
     assert (answer.rule, answer.line) == (rule, line)
 
 
-def test_of_equal_rules_the_first_that_decides_is_the_reason():
+def test_a_verdict_names_the_first_of_equal_rules():
     rules = rules_of("Disallow: /x", "Allow: /x", "Allow: /x*", "Allow: /%78")
     assert (rules.verdict("/x").rule, rules.verdict("/x").line) == ("Allow: /x*", 4)
     assert rules_of("Allow: /x", "Allow: /%78").verdict("/x").line == 2
 
 
-def test_verdicts_compare_by_their_answer():
+def test_verdicts_with_the_same_answer_are_equal():
     assert rules_of("Disallow: /x").verdict("/x") == rules_of("Disallow: /").verdict("/y")
 
 
-def test_rules_too_costly_to_read_deny_and_say_so():
+def test_rules_that_cost_too_much_deny_and_are_reported():
     hostile = rules_of(*(f"Allow: /{'*a' * 900}b{number}" for number in range(250)))
     answer = hostile.verdict("/" + "a" * 2_000)
     assert (answer.allowed, answer.undecided, answer.rule, answer.line) == (False, True, None, None)
@@ -224,7 +224,7 @@ def test_rules_too_costly_to_read_deny_and_say_so():
     assert not rules_of("Disallow: /").verdict("/x").undecided
 
 
-def test_many_rules_are_matched_as_few_are():
+def test_many_rules_are_matched_like_few():
     lines = [f"Disallow: /*/{number}$" for number in range(2_000)]
     rules = rules_of(*lines, *(f"Allow: /{number}/*x" for number in range(2_000)))
     assert [rules.verdict(url).allowed for url in ("/a/17", "/a/17/", "/17/17", "/17/x/17")] == [
@@ -236,13 +236,13 @@ def test_many_rules_are_matched_as_few_are():
 
 
 @pytest.mark.parametrize("key", ["Disallowed", "disallows", "Dissallowed", "DISALLOWING"])
-def test_letters_behind_a_key_are_a_slip_that_counts(key):
+def test_keys_with_further_letters_count(key):
     rules = RobotsTxt.parse(f"User-agents: *\n{key}: /a\nAllowed: /a/b\n".encode()).rules_for("x")
     assert not rules.verdict("/a/c").allowed
     assert rules.verdict("/a/b").allowed
 
 
 @pytest.mark.parametrize("key", ["Disallow-all", "Noindex", "No-disallow", "Disallow2"])
-def test_another_key_is_another_record(key):
+def test_other_keys_do_not_count(key):
     rules = RobotsTxt.parse(f"User-agent: *\n{key}: /a\n".encode()).rules_for("x")
     assert rules.verdict("/a").allowed

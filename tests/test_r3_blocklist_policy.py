@@ -1,4 +1,4 @@
-"""R3 and decision 14: which documents are adopted, and whom they block."""
+"""R3 and decision 14: which documents are adopted, and which hosts they block."""
 
 # ruff: noqa: RUF001 - look-alikes are what is tested
 import json
@@ -117,14 +117,14 @@ def test_a_listed_host_and_its_subdomains_are_blocked(url, domain):
 
 
 @pytest.mark.parametrize("url", FREE)
-def test_all_others_are_not(url):
+def test_other_hosts_are_not_blocked(url):
     assert listing(*LISTED).blocks(url) is None
 
 
-def test_without_any_list_nothing_is_blocked():
+def test_the_list_before_the_first_one_blocks_nothing():
     assert Blocklist.EMPTY.blocks("http://example.com/") is None
     assert Blocklist.EMPTY.refresh > timedelta(0)
-    assert Blocklist.EMPTY  # a list all the same
+    assert Blocklist.EMPTY  # also without entries
     assert Blocklist.parse(document(blocked=[])).blocks("http://example.com/") is None
 
 
@@ -134,7 +134,7 @@ def test_a_domain_listed_twice_keeps_its_first_entry():
     assert found == Entry("a.example", "", "one")
 
 
-def test_what_later_versions_add_is_left_alone():
+def test_unknown_members_are_ignored():
     later = [{"domain": "a.example", "paths": ["/x"], "until": None}]
     assert Blocklist.parse(document(blocked=later, signature={"alg": "x"})).blocks(
         "http://a.example"
@@ -160,7 +160,7 @@ def test_optional_members(name):
         ("P999999D", timedelta(days=7)),
     ],
 )
-def test_refresh_is_the_documents_own_within_reason(said, used):
+def test_refresh_is_the_documents_own_within_limits(said, used):
     assert Blocklist.parse(document(refresh=said)).refresh == used
 
 
@@ -202,7 +202,7 @@ BAD_DOMAINS = [
 
 
 @pytest.mark.parametrize("domain", BAD_DOMAINS)
-def test_one_wrong_domain_and_nothing_is_adopted(domain):
+def test_a_document_with_one_wrong_domain_is_refused(domain):
     blocked = [{"domain": "fine.example"}, {"domain": "also.fine", "x": 1}, {"domain": domain}]
     with pytest.raises(InvalidBlocklist, match=r"\$\.blocked\[2\]\.domain: ") as caught:
         Blocklist.parse(document(blocked=blocked))
@@ -219,10 +219,10 @@ def test_one_wrong_domain_and_nothing_is_adopted(domain):
         (b"\xef\xbb\xbf" + document(), "BOM"),
         (document().decode().encode("utf-16"), "UTF-8"),
         (document().replace(b"Jason", b"Jas\xf6n"), "byte 95 is not UTF-8"),
-        (document(x=float("nan")), "NaN is no JSON value"),
-        (document(x=float("inf")), "Infinity is no JSON value"),
-        (document().replace(b'"updated"', b'"refresh"'), "'refresh' stands twice"),
-        (document().replace(b'"added"', b'"domain"'), "'domain' stands twice"),
+        (document(x=float("nan")), "NaN is not a JSON value"),
+        (document(x=float("inf")), "Infinity is not a JSON value"),
+        (document().replace(b'"updated"', b'"refresh"'), "'refresh' occurs twice"),
+        (document().replace(b'"added"', b'"domain"'), "'domain' occurs twice"),
         (b"[" * 200_000, "nested too deeply"),
         (b'{"x":' * 200_000, "nested too deeply"),
         (document(x=0).replace(b'"x": 0', b'"x": ' + b"9" * 5000), "not JSON"),
@@ -233,7 +233,7 @@ def test_one_wrong_domain_and_nothing_is_adopted(domain):
         (document(contract=...), "'contract' is a required property"),
         (document(blocked=...), "'blocked' is a required property"),
         (document(refresh=...), "'refresh' is a required property"),
-        (document(refresh="6 hours"), r"\$\.refresh: '6 hours' is no ISO-8601 duration"),
+        (document(refresh="6 hours"), r"\$\.refresh: '6 hours' is not an ISO-8601 duration"),
         (document(refresh="P1M"), r"\$\.refresh: "),
         (document(refresh=6), r"\$\.refresh: "),
         (document(blocked={}), r"\$\.blocked: "),
@@ -243,14 +243,14 @@ def test_one_wrong_domain_and_nothing_is_adopted(domain):
         (document(blocked=[{"domain": "a.b", "added": None}]), r"\$\.blocked\[0\]\.added: "),
     ],
 )
-def test_what_is_not_adopted_says_where_and_why(body, why):
+def test_an_error_says_where_and_why(body, why):
     with pytest.raises(InvalidBlocklist, match=why) as caught:
         Blocklist.parse(body)
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith("the blocklist is ")
 
 
-def test_what_json_can_spell_but_no_log_can_keep_is_replaced():
+def test_lone_surrogates_are_replaced():
     entry = Blocklist.parse(document(blocked=[{"domain": "a.b", "reason": "\ud800ü"}]))
     assert entry.blocks("http://a.b").reason == "?ü"
 
@@ -281,14 +281,14 @@ ENTRIES = st.fixed_dictionaries(
 
 
 @given(st.lists(ENTRIES | JSON, max_size=4))
-def test_the_glance_at_plain_entries_answers_as_the_schema_does(blocked):
+def test_the_fast_check_of_entries_agrees_with_the_schema(blocked):
     value = CONTRACT | {"blocked": blocked}
     exact = Draft202012Validator(BUNDLED).is_valid(value)
-    assert (blocklist_schema.fault(value, None) is None) is exact
+    assert (blocklist_schema.schema_error(value, None) is None) is exact
 
 
 @given(DOMAINS, st.sampled_from(["http://{}/", "https://x.{}:8443/y", "http://u@{}"]))
-def test_whatever_domain_is_adopted_is_blocked(domain, spelled):
+def test_each_adopted_domain_is_blocked(domain, spelled):
     with suppress(InvalidBlocklist):
         found = listing(domain)
         host = next(iter(found.entries))
@@ -308,19 +308,19 @@ def test_no_url_raises(url):
 STRICTER = {"$schema": BUNDLED["$schema"], "type": "object", "required": ["signature"]}
 
 
-def test_the_bundled_schema_is_sound_and_fits_the_contract():
+def test_the_bundled_schema_is_sound_and_accepts_the_contracts_sample():
     Draft202012Validator.check_schema(BUNDLED)
     assert sound_schema(json.dumps(BUNDLED).encode()) == BUNDLED
     assert len(Blocklist.parse(document(), BUNDLED)) == 1
 
 
-def test_a_published_schema_counts_as_well():
+def test_a_document_has_to_be_valid_under_the_published_schema_too():
     with pytest.raises(InvalidBlocklist, match=r"\$: 'signature' is a required property"):
         Blocklist.parse(document(), STRICTER)
     assert len(Blocklist.parse(document(signature="x"), STRICTER)) == 1
 
 
-def test_the_bundled_schema_counts_whatever_the_published_one_allows():
+def test_a_published_schema_does_not_replace_the_bundled_one():
     with pytest.raises(InvalidBlocklist, match=r"\$\.blocked\[0\]\.domain"):
         Blocklist.parse(document(blocked=[{"domain": "*"}]), {"type": "object"})
 
@@ -366,7 +366,7 @@ UNSOUND = [
 
 
 @pytest.mark.parametrize("schema", UNSOUND)
-def test_unsound_schemas_are_left_aside_and_nothing_is_fetched(schema, monkeypatch):
+def test_unsound_schemas_are_ignored_and_nothing_is_fetched(schema, monkeypatch):
     monkeypatch.setattr(socket, "create_connection", lambda *_, **__: pytest.fail("fetched"))
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: pytest.fail("resolved"))
     assert sound_schema(json.dumps(schema).encode()) is None
@@ -377,7 +377,7 @@ def test_unsound_schemas_are_left_aside_and_nothing_is_fetched(schema, monkeypat
 @pytest.mark.parametrize(
     "body", [b"", b"<html>", b"\xff", b"{" * 200_000, b'{"a":1,"a":2}', b"{}x"]
 )
-def test_what_is_no_json_is_no_schema(body):
+def test_a_schema_that_is_not_json_is_unsound(body):
     assert sound_schema(body) is None
 
 

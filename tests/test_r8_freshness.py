@@ -1,4 +1,4 @@
-"""When a source is due again: the longest that anybody asks for, at most 30 days (decision 20)."""
+"""When a source is due again: after the longest interval, at most 30 days (R8, decision 20)."""
 
 from datetime import UTC, datetime
 
@@ -14,7 +14,7 @@ from walsh_scrapy.policy.freshness import (
     Due,
     Freshness,
     LastVisit,
-    Wishes,
+    UpdateHints,
     due,
 )
 
@@ -54,12 +54,12 @@ LATER = "Thu, 01 Jan 2026 14:00:00 GMT"
         ({"retry_after": "soon"}, 0.0),
     ],
 )
-def test_headers_say_how_long_an_answer_will_do(headers, seconds):
+def test_the_freshness_lifetime_of_a_response(headers, seconds):
     assert Freshness(**headers).lifetime(NOW) == pytest.approx(seconds)
 
 
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(Freshness.__slots__, st.text())))
-def test_whatever_headers_hold_they_ask_for_a_length_of_time(headers):
+def test_the_lifetime_is_finite_and_not_negative_for_any_headers(headers):
     assert 0.0 <= Freshness(**headers).lifetime(NOW) < float("inf")
 
 
@@ -76,20 +76,20 @@ def test_whatever_headers_hold_they_ask_for_a_length_of_time(headers):
         ({"expired": True}, LONGEST_REVISIT),
     ],
 )
-def test_feeds_say_how_often_they_change(feed, seconds):
-    assert Wishes.of(Feed(title=None, language=None, entries=(), **feed)).interval == seconds
+def test_the_update_interval_of_a_feed(feed, seconds):
+    assert UpdateHints.of(Feed(title=None, language=None, entries=(), **feed)).interval == seconds
 
 
 @pytest.mark.parametrize(
-    ("least", "asked", "failures", "wished", "seconds"),
+    ("operator_interval", "server_interval", "failures", "feed_interval", "seconds"),
     [
         (DAY, 0.0, 0, 0.0, DAY),
         (DAY, 3 * DAY, 0, 0.0, 3 * DAY),
         (DAY, 3 * DAY, 0, 5 * DAY, 5 * DAY),
         (DAY, 365 * DAY, 0, 0.0, LONGEST_REVISIT),
         (DAY, 0.0, 0, 365 * DAY, LONGEST_REVISIT),
-        (60 * DAY, 0.0, 0, 0.0, 60 * DAY),  # the operator may come less often still
-        (9e12, 0.0, 0, 0.0, LONGEST_SECONDS),  # `every = "P100000000D"`, beyond all calendars
+        (60 * DAY, 0.0, 0, 0.0, 60 * DAY),  # the operator may choose more
+        (9e12, 0.0, 0, 0.0, LONGEST_SECONDS),  # `every = "P100000000D"`
         (DAY, 0.0, 1, 0.0, DAY),
         (DAY, 0.0, 2, 0.0, 2 * DAY),
         (DAY, 0.0, 5, 0.0, 16 * DAY),
@@ -99,9 +99,11 @@ def test_feeds_say_how_often_they_change(feed, seconds):
         (0.0, HOUR, 0, 0.0, HOUR),
     ],
 )
-def test_the_longest_wins_and_failures_double(least, asked, failures, wished, seconds):
-    last = LastVisit(NOW, asked, failures, Wishes(wished))
-    assert due(last, least, NOW).at == NOW + seconds
+def test_the_longest_interval_counts_and_failures_double_the_operators(
+    operator_interval, server_interval, failures, feed_interval, seconds
+):
+    last = LastVisit(NOW, server_interval, failures, UpdateHints(feed_interval))
+    assert due(last, operator_interval, NOW).at == NOW + seconds
 
 
 def at(text):
@@ -118,20 +120,20 @@ def at(text):
         ((22, 23, 0), (), "2026-01-01T22:59:59", "2026-01-02T01:00"),
         ((), ("Thursday",), "2026-01-01T12:30", "2026-01-02T00:00"),
         ((0,), ("Thursday", "Friday"), "2026-01-01T12:30", "2026-01-03T01:00"),
-        # Whoever skips all of them asks for nothing that can be done.
+        # A feed that skips all hours cannot be visited otherwise.
         (range(24), (), "2026-01-01T12:30", "2026-01-01T12:30"),
     ],
 )
-def test_hours_and_days_to_skip_are_waited_out(hours, days, moment, opens):
-    wishes = Wishes(skip_hours=frozenset(hours), skip_days=frozenset(days))
-    assert wishes.opens(at(moment)) == at(opens)
+def test_no_visit_in_hours_and_on_days_to_skip(hours, days, moment, opens):
+    hints = UpdateHints(skip_hours=frozenset(hours), skip_days=frozenset(days))
+    assert hints.opens(at(moment)) == at(opens)
     yesterday = at(moment) - DAY
-    assert due(LastVisit(yesterday, wishes=wishes), DAY, yesterday).at == at(opens)
-    late = due(LastVisit(at(moment) - 9 * DAY, wishes=wishes), DAY, at(moment)).at
+    assert due(LastVisit(yesterday, hints=hints), DAY, yesterday).at == at(opens)
+    late = due(LastVisit(at(moment) - 9 * DAY, hints=hints), DAY, at(moment)).at
     assert max(late, at(moment)) == at(opens)
 
 
-SKIPPING = Wishes(2 * DAY, frozenset({12}))
+SKIPPING = UpdateHints(2 * DAY, frozenset({12}))
 
 
 @pytest.mark.parametrize(
@@ -139,42 +141,46 @@ SKIPPING = Wishes(2 * DAY, frozenset({12}))
     [
         (None, Due(0.0, "new")),
         (LastVisit(NOW), Due(NOW + DAY, "operator")),
-        (LastVisit(NOW, asked=DAY, wishes=Wishes(DAY)), Due(NOW + DAY, "operator")),
-        (LastVisit(NOW, asked=2 * DAY), Due(NOW + 2 * DAY, "server")),
-        (LastVisit(NOW, asked=2 * DAY, wishes=Wishes(2 * DAY)), Due(NOW + 2 * DAY, "feed")),
+        (LastVisit(NOW, server_interval=DAY, hints=UpdateHints(DAY)), Due(NOW + DAY, "operator")),
+        (LastVisit(NOW, server_interval=2 * DAY), Due(NOW + 2 * DAY, "server")),
+        (
+            LastVisit(NOW, server_interval=2 * DAY, hints=UpdateHints(2 * DAY)),
+            Due(NOW + 2 * DAY, "feed"),
+        ),
         (LastVisit(NOW, failures=1), Due(NOW + DAY, "failing")),
         (LastVisit(NOW, failures=3), Due(NOW + 4 * DAY, "failing")),
-        (LastVisit(NOW, asked=5 * DAY, failures=3), Due(NOW + 5 * DAY, "server")),
-        (LastVisit(NOW, wishes=SKIPPING), Due(NOW + 2 * DAY + HOUR, "skip")),
-        (LastVisit(NOW - 9 * DAY, wishes=SKIPPING), Due(NOW + HOUR, "skip")),
-        (LastVisit(NOW - 40 * DAY, wishes=SKIPPING), Due(NOW - 38 * DAY, "feed")),
+        (LastVisit(NOW, server_interval=5 * DAY, failures=3), Due(NOW + 5 * DAY, "server")),
+        (LastVisit(NOW, hints=SKIPPING), Due(NOW + 2 * DAY + HOUR, "skip")),
+        (LastVisit(NOW - 9 * DAY, hints=SKIPPING), Due(NOW + HOUR, "skip")),
+        (LastVisit(NOW - 40 * DAY, hints=SKIPPING), Due(NOW - 38 * DAY, "feed")),
         (LastVisit(NOW, DAY, 9, is_resumed=True), Due(0.0, "resumed")),
-        (LastVisit(NOW, wishes=SKIPPING, is_resumed=True), Due(NOW + HOUR, "skip")),
+        (LastVisit(NOW, hints=SKIPPING, is_resumed=True), Due(NOW + HOUR, "skip")),
         (LastVisit(NOW, is_gone=True), Due(NEVER, "gone")),
-        # Noted by a clock that is a little ahead, or was wrong.
+        # Written by a clock that is a little ahead, or by one that was wrong.
         (LastVisit(NOW + 60.0), Due(NOW + 60.0 + DAY, "operator")),
-        (LastVisit(NOW + 2 * HOUR, asked=DAY), Due(0.0, "new")),
+        (LastVisit(NOW + 2 * HOUR, server_interval=DAY), Due(0.0, "new")),
         (LastVisit(NOW + 900 * DAY, is_gone=True), Due(NEVER, "gone")),
     ],
 )
-def test_what_decides_has_a_name(last, decided):
+def test_the_rule_that_decides_is_named(last, decided):
     assert due(last, DAY, NOW) == decided
 
 
 @pytest.mark.parametrize(
-    ("least", "asked", "seconds"),
+    ("operator_interval", "server_interval", "seconds"),
     [(7 * DAY, 0.0, 7 * DAY), (DAY, 0.0, DAY), (DAY, 3 * DAY, 3 * DAY), (0.0, HOUR, HOUR)],
 )
-def test_the_operators_time_counts_as_it_is_now_and_never_under_what_was_asked(
-    least, asked, seconds
+def test_a_changed_operator_interval_counts_at_once_but_not_below_the_servers(
+    operator_interval, server_interval, seconds
 ):
-    """Nothing of the time that was in force at the visit is left in what it left."""
-    assert due(LastVisit(NOW, asked), least, NOW + HOUR / 2).at == NOW + seconds
+    assert (
+        due(LastVisit(NOW, server_interval), operator_interval, NOW + HOUR / 2).at == NOW + seconds
+    )
 
 
 SECONDS = st.floats(0.0, 400 * DAY) | st.floats(0.0, 1e13)
 SKIPS = st.builds(
-    Wishes,
+    UpdateHints,
     SECONDS,
     st.frozensets(st.integers(0, 23)),
     st.frozensets(st.sampled_from(["Monday", "Tuesday", "Wednesday", "Thursday", "Friday"])),
@@ -183,15 +189,18 @@ VISITS = st.builds(LastVisit, st.just(NOW), SECONDS, st.integers(0, 60), SKIPS)
 
 
 @given(VISITS, SECONDS, st.floats(0.0, 500 * DAY))
-@example(LastVisit(NOW, wishes=Wishes(skip_days=frozenset({"Thursday"}))), 0.0, DAY / 2)
-def test_the_next_visit_is_never_too_early_and_comes_in_the_end(last, least, waited):
-    """Whatever is to be skipped: not before all the time that was asked for, and by 30 days."""
+@example(LastVisit(NOW, hints=UpdateHints(skip_days=frozenset({"Thursday"}))), 0.0, DAY / 2)
+def test_a_source_is_never_due_too_early_nor_after_the_latest_time(last, operator_interval, waited):
+    """With any hours and days to skip: not before the longest interval, and within 30 days."""
     now = NOW + waited
-    latest = NOW + max(LONGEST_REVISIT, min(least, LONGEST_SECONDS))
-    found = due(last, least, now)
-    assert min(NOW + max(least, last.asked, last.wishes.interval), latest) <= found.at
+    latest = NOW + max(LONGEST_REVISIT, min(operator_interval, LONGEST_SECONDS))
+    found = due(last, operator_interval, now)
+    assert (
+        min(NOW + max(operator_interval, last.server_interval, last.hints.interval), latest)
+        <= found.at
+    )
     assert found.at <= max(now, latest)
     if found.at <= now < latest:
-        assert last.wishes.opens(now) == now
-    said = max(now, found.at)  # one in the past means now; an hour to skip may have been there
-    assert due(last, least, said).at <= said, "it is due when it was said to be"
+        assert last.hints.opens(now) == now
+    then = max(now, found.at)  # a time in the past means now; there may have been hours to skip
+    assert due(last, operator_interval, then).at <= then, "it is due at the time that was returned"

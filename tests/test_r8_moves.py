@@ -1,15 +1,15 @@
-"""A permanent redirect is remembered once it lasts, whatever fails meanwhile (decision 21)."""
+"""Permanent redirects of a source are remembered once they last (R8, decision 21)."""
 
 import pytest
 
 from walsh_scrapy.policy.moves import (
-    BELIEVED_AFTER,
+    SETTLED_AFTER,
     Move,
-    after_failure,
-    is_for_good,
-    led_along,
-    move_of,
-    passing,
+    are_permanent,
+    move_after_document,
+    move_after_failure,
+    move_after_intermediate,
+    permanent_targets,
 )
 
 DAY = 86_400.0
@@ -19,7 +19,7 @@ LONG = f"http://new.example/{'x' * 2048}"
 
 
 @pytest.mark.parametrize(
-    ("statuses", "hops", "way"),
+    ("statuses", "hops", "targets"),
     [
         ((), (OLD,), ()),
         ((301,), (OLD, NEW), (NEW,)),
@@ -32,20 +32,20 @@ LONG = f"http://new.example/{'x' * 2048}"
         ((301, 301), (OLD, NEW, LONG), (NEW,)),
     ],
 )
-def test_a_temporary_hop_ends_the_chain(statuses, hops, way):
-    assert led_along(hops, statuses) == way
+def test_a_temporary_redirect_ends_the_chain(statuses, hops, targets):
+    assert permanent_targets(hops, statuses) == targets
 
 
 @pytest.mark.parametrize(
     ("statuses", "expected"),
     [((), True), ((301, 308), True), ((302,), False), ((301, 307), False), ((303, 301), False)],
 )
-def test_what_permanent_redirects_lead_to_may_be_gone_for_good(statuses, expected):
-    assert is_for_good(statuses) is expected
+def test_only_permanent_redirects_let_a_410_count_for_the_source(statuses, expected):
+    assert are_permanent(statuses) is expected
 
 
 class History:
-    """The visits of a source that is declared as OLD, each begun where the one before says."""
+    """The visits of a source declared as OLD; each begins at the address that is then settled."""
 
     def __init__(self):
         self.move = None
@@ -54,28 +54,28 @@ class History:
     def address(self):
         return self.move.to if self.move and self.move.is_settled else OLD
 
-    def came(self, day, *way):
-        self.move = move_of(self.move, OLD, self.address, way, day * DAY)
+    def visited(self, day, *targets):
+        self.move = move_after_document(self.move, OLD, self.address, targets, day * DAY)
         return self
 
     def failed(self, day):
-        self.move = after_failure(self.move, OLD, self.address, day * DAY)
+        self.move = move_after_failure(self.move, OLD, self.address, day * DAY)
         return self
 
 
 def settled():
-    return History().came(1, NEW).came(8, NEW)
+    return History().visited(1, NEW).visited(8, NEW)
 
 
-def test_it_is_believed_once_two_visits_seven_days_apart_saw_it():
-    assert History().came(1, NEW).move == Move(NEW, DAY, is_settled=False)
-    assert History().came(1, NEW).came(2, NEW).came(7.9, NEW).address == OLD
+def test_a_move_is_settled_once_two_visits_seven_days_apart_saw_it():
+    assert History().visited(1, NEW).move == Move(NEW, DAY, is_settled=False)
+    assert History().visited(1, NEW).visited(2, NEW).visited(7.9, NEW).address == OLD
     assert settled().address == NEW
-    assert BELIEVED_AFTER == 7 * DAY
+    assert SETTLED_AFTER == 7 * DAY
 
 
 @pytest.mark.parametrize(
-    ("asked", "target", "is_settled"),
+    ("requested", "target", "is_settled"),
     [
         (OLD, SECURE, True),
         (OLD, "https://old.example/other", False),
@@ -83,76 +83,76 @@ def test_it_is_believed_once_two_visits_seven_days_apart_saw_it():
         (SECURE, OLD, False),
     ],
 )
-def test_a_plain_step_to_https_is_believed_at_once(asked, target, is_settled):
-    assert move_of(None, asked, asked, (target,), DAY).is_settled is is_settled
+def test_an_upgrade_to_https_is_settled_at_once(requested, target, is_settled):
+    assert move_after_document(None, requested, requested, (target,), DAY).is_settled is is_settled
 
 
-def test_a_visit_that_is_not_led_away_ends_a_move_that_did_not_settle():
-    assert History().came(1, NEW).came(2).move is None
-    assert History().came(1, NEW).came(2).came(8, NEW).address == OLD
-    assert settled().came(9).address == NEW
+def test_a_visit_without_redirect_removes_a_move_that_is_not_settled():
+    assert History().visited(1, NEW).visited(2).move is None
+    assert History().visited(1, NEW).visited(2).visited(8, NEW).address == OLD
+    assert settled().visited(9).address == NEW
 
 
-def test_another_target_begins_anew_and_the_way_back_ends_it():
-    assert History().came(1, NEW).came(5, NEWER).came(9, NEWER).address == OLD
-    assert settled().came(9, OLD).move is None
+def test_another_target_replaces_a_move_and_a_redirect_back_removes_it():
+    assert History().visited(1, NEW).visited(5, NEWER).visited(9, NEWER).address == OLD
+    assert settled().visited(9, OLD).move is None
 
 
-def test_where_it_leads_on_from_its_new_address_is_believed_in_its_turn():
-    moved_on = settled().came(20, NEWER)
+def test_an_onward_move_is_settled_in_the_same_way():
+    moved_on = settled().visited(20, NEWER)
     assert (moved_on.address, moved_on.move.onward.to) == (NEW, NEWER)
-    assert moved_on.came(26, NEWER).address == NEW
-    assert moved_on.came(27, NEWER).move == Move(NEWER, 20 * DAY, is_settled=True)
-    assert settled().came(20, NEWER).came(23).came(28, NEWER).address == NEW
+    assert moved_on.visited(26, NEWER).address == NEW
+    assert moved_on.visited(27, NEWER).move == Move(NEWER, 20 * DAY, is_settled=True)
+    assert settled().visited(20, NEWER).visited(23).visited(28, NEWER).address == NEW
 
 
-def test_a_step_to_https_and_a_move_from_there_are_two_things():
-    chain = History().came(1, SECURE, WWW)
+def test_an_upgrade_to_https_is_settled_apart_from_the_move_after_it():
+    chain = History().visited(1, SECURE, WWW)
     assert chain.address == SECURE
-    assert chain.came(5, WWW).address == SECURE
-    assert chain.came(8, WWW).address == WWW
-    later = History().came(1, SECURE).came(30, WWW)
+    assert chain.visited(5, WWW).address == SECURE
+    assert chain.visited(8, WWW).address == WWW
+    later = History().visited(1, SECURE).visited(30, WWW)
     assert later.address == SECURE
-    assert later.came(37, WWW).address == WWW
+    assert later.visited(37, WWW).address == WWW
 
 
-def test_no_failure_forgets_a_move():
+def test_failures_do_not_remove_a_move():
     assert settled().failed(9).address == NEW
-    assert settled().failed(9).failed(12).came(14).failed(17).failed(23.9).address == NEW
-    assert History().came(1, NEW).failed(4).came(8, NEW).address == NEW
+    assert settled().failed(9).failed(12).visited(14).failed(17).failed(23.9).address == NEW
+    assert History().visited(1, NEW).failed(4).visited(8, NEW).address == NEW
 
 
-def test_where_visits_fail_for_a_week_the_declared_address_is_asked_by_turns():
+def test_after_a_week_of_failures_both_addresses_are_visited_alternately():
     lost = settled().failed(9).failed(16)
     assert lost.address == OLD
     assert lost.failed(20).address == NEW
     assert lost.failed(28).address == OLD
 
 
-def test_whichever_of_the_two_answers_decides():
+def test_the_first_of_both_addresses_that_brings_a_document_decides():
     def lost():
         return settled().failed(9).failed(16)
 
-    assert lost().came(20).move is None
-    assert lost().came(20, NEW).move == Move(NEW, DAY, is_settled=True)
-    assert lost().came(20, NEWER).move == Move(NEWER, 20 * DAY, is_settled=False)
-    assert lost().failed(20).came(28).move == Move(NEW, DAY, is_settled=True)
+    assert lost().visited(20).move is None
+    assert lost().visited(20, NEW).move == Move(NEW, DAY, is_settled=True)
+    assert lost().visited(20, NEWER).move == Move(NEWER, 20 * DAY, is_settled=False)
+    assert lost().failed(20).visited(28).move == Move(NEW, DAY, is_settled=True)
 
 
-def test_a_document_beside_says_only_that_the_visit_brought_something():
+def test_an_additional_document_ends_the_failures_and_changes_nothing_else():
     lost, beside = settled().failed(9).move, "http://new.example/llms.txt"
-    assert move_of(lost, OLD, beside, (), 12 * DAY) == settled().move
-    assert move_of(lost, OLD, beside, (NEWER,), 12 * DAY) == settled().move
+    assert move_after_document(lost, OLD, beside, (), 12 * DAY) == settled().move
+    assert move_after_document(lost, OLD, beside, (NEWER,), 12 * DAY) == settled().move
     http = "http://old.example/llms.txt"
-    assert move_of(None, OLD, http, ("https://old.example/llms.txt",), DAY) is None
+    assert move_after_document(None, OLD, http, ("https://old.example/llms.txt",), DAY) is None
 
 
-def test_a_page_that_is_passed_by_moves_as_others_do_but_ends_no_failure():
+def test_an_intermediate_page_can_move_but_does_not_end_the_failures():
     lost = settled().failed(9)
-    assert passing(None, OLD, OLD, (NEW,), DAY) == Move(NEW, DAY, is_settled=False)
-    assert passing(Move(NEW, DAY, is_settled=False), OLD, OLD, (), 9 * DAY) is None
-    assert passing(lost.move, OLD, NEW, (), 12 * DAY) == lost.move
-    assert passing(lost.move, OLD, NEW, (NEWER,), 12 * DAY).failing_since == 9 * DAY
+    assert move_after_intermediate(None, OLD, OLD, (NEW,), DAY) == Move(NEW, DAY, is_settled=False)
+    assert move_after_intermediate(Move(NEW, DAY, is_settled=False), OLD, OLD, (), 9 * DAY) is None
+    assert move_after_intermediate(lost.move, OLD, NEW, (), 12 * DAY) == lost.move
+    assert move_after_intermediate(lost.move, OLD, NEW, (NEWER,), 12 * DAY).failing_since == 9 * DAY
     doubted = lost.failed(16).move
-    assert passing(doubted, OLD, OLD, (NEW,), 20 * DAY) == doubted
-    assert passing(doubted, OLD, OLD, (), 20 * DAY) is None
+    assert move_after_intermediate(doubted, OLD, OLD, (NEW,), 20 * DAY) == doubted
+    assert move_after_intermediate(doubted, OLD, OLD, (), 20 * DAY) is None

@@ -12,7 +12,7 @@ from rich.console import Console
 from scrapy.settings import Settings
 
 from walsh_scrapy.options import Options
-from walsh_scrapy.policy.moments import parse_since, rfc3339
+from walsh_scrapy.policy.timestamps import parse_since, rfc3339
 from walsh_scrapy.sources import Source, load_sources
 from walsh_scrapy.state import State
 from walsh_scrapy.state.sourcerecord import SourceRecord

@@ -341,8 +341,8 @@ def entry(**values):
         ("s.json", entry(name=7), "entry 2: its name is not a text; put it in quotes"),
         ("s.json", entry(tags="news"), "entry 2: its tags are not a list of texts"),
         ("s.json", entry(tags=["a", 1]), "entry 2: its tags are not a list of texts"),
-        ("s.json", entry(every="daily"), "entry 2: every: 'daily' is no ISO-8601 duration"),
-        ("s.json", entry(every="P1M"), "entry 2: every: 'P1M' is no ISO-8601 duration"),
+        ("s.json", entry(every="daily"), "entry 2: every: 'daily' is not an ISO-8601 duration"),
+        ("s.json", entry(every="P1M"), "entry 2: every: 'P1M' is not an ISO-8601 duration"),
         ("s.json", entry(every=86400), "entry 2: every is not a length of time"),
         ("s.json", entry(every="PT0S"), "entry 2: every is not a length of time"),
         (

@@ -13,7 +13,7 @@ from sqlalchemy.pool import NullPool
 
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import Exchange, HostTimes
-from walsh_scrapy.policy.robots.availability import RobotsCopy
+from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.blocklist import BlocklistCopy
 from walsh_scrapy.state.database import Database

@@ -127,7 +127,7 @@ def _format(target: str, chosen: str | None) -> str:
 
 
 def _since(text: str | None) -> float | None:
-    from walsh_scrapy.policy.moments import parse_since
+    from walsh_scrapy.policy.timestamps import parse_since
 
     try:
         return None if text is None else parse_since(text, time.time())

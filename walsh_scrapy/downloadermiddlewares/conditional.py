@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.exceptions import AlreadyRead, NotDue, NotModified
-from walsh_scrapy.policy.freshness import CLOCKS_DIFFER
+from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.gates import Gate
 from walsh_scrapy.runtime.marks import Validators, mark, marks_of
@@ -103,7 +103,7 @@ class ConditionalMiddleware:
             return None
         now = self._context.clock.now()
         is_fresh = record.due_at > now and not self._is_forced()
-        is_past = record.asked_at <= now + CLOCKS_DIFFER
+        is_past = record.asked_at <= now + CLOCK_SKEW
         if is_past and (is_fresh or record.asked_at >= self._context.started_at):
             raise AlreadyRead(url, record.asked_at, record.due_at, record.trouble)
         if record.validator_url is None:

@@ -10,7 +10,7 @@ from scrapy.exceptions import IgnoreRequest
 
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.options import BadSetting
-from walsh_scrapy.policy.references import followed
+from walsh_scrapy.policy.references import resolve_reference
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.gates import Gate
 from walsh_scrapy.runtime.startup import check_start, in_force
@@ -51,7 +51,7 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
         after too many redirects.
         """
         location = response.headers.get("Location")
-        target = None if location is None else followed(request.url, location)
+        target = None if location is None else resolve_reference(request.url, location)
         if target is None:
             return response
         response.headers["Location"] = target

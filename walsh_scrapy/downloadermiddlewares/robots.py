@@ -15,7 +15,7 @@ from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.options import bad_setting
 from walsh_scrapy.policy.durations import format_seconds
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.robots.lines import MAX_OCTETS
+from walsh_scrapy.policy.robots.records import MAX_OCTETS
 from walsh_scrapy.policy.urls import origin_of, robots_url
 from walsh_scrapy.politeness.hostqueue import Wait
 from walsh_scrapy.politeness.hostqueues import HostQueues

@@ -6,7 +6,6 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from walsh_scrapy.metadata.mediatypes import is_feed, is_markdown
-from walsh_scrapy.policy.references import followed
 from walsh_scrapy.policy.urls import wire_url
 
 #: Characters of one header that are read, because Scrapy does not limit headers.
@@ -42,7 +41,7 @@ def _alternates(
         for target, parameters in _links(value[:_LONGEST]):
             is_alternate = "alternate" in parameters.get("rel", "").lower().split()
             if is_alternate and is_wanted(parameters.get("type", "")):
-                address = followed(url, target.encode("latin-1", "replace"))
+                address = resolve_reference(url, target.encode("latin-1", "replace"))
                 if address and _server(address) == own_server:
                     is_foreign = _is_foreign(parameters.get("hreflang", ""), language)
                     found[address] = found.get(address, True) and is_foreign

@@ -1,6 +1,6 @@
-"""The operator's blocklist: opt-outs that reached us out of band (R3, decision 14).
+"""The blocklist: domains whose owners opted out by another way than robots.txt (R3, decision 14).
 
-A document is adopted whole or not at all; keeping the last good one is up to whoever holds it.
+A document is adopted whole or not at all. If one is refused, the caller keeps the last good one.
 """
 
 import re
@@ -10,13 +10,14 @@ from datetime import timedelta
 from ipaddress import IPv6Address
 from typing import Any, ClassVar, Final
 
-from walsh_scrapy.policy.blocklist_schema import fault, sound_schema, strict_json
+from walsh_scrapy.policy.blocklist_schema import schema_error, sound_schema, strict_json
 from walsh_scrapy.policy.durations import parse_duration
+from walsh_scrapy.policy.networks import format_ip
 from walsh_scrapy.policy.urls import host_of
 
 __all__ = ["Blocklist", "Entry", "InvalidBlocklist", "sound_schema"]
 
-#: Shorter and longer refresh times than these are read as these, see `Blocklist.refresh`.
+#: The limits of `Blocklist.refresh`.
 SHORTEST_REFRESH: Final = timedelta(minutes=1)
 LONGEST_REFRESH: Final = timedelta(days=7)
 
@@ -24,42 +25,46 @@ _HOST: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})
 
 
 class InvalidBlocklist(ValueError):
-    """A document that may not be adopted; the message says where it is wrong, and why."""
+    """A document that must not be adopted. The message says where it is wrong, and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One opt-out: the domain as `host_of` spells hosts, the day it came and how ("" if unsaid)."""
+    """One opt-out."""
 
-    domain: str
-    added: str = ""
-    reason: str = ""
+    domain: str  #: as `host_of` returns hosts
+    added: str = ""  #: the date, as in the document; "" if it has none
+    reason: str = ""  #: "" if the document has none
 
 
 @dataclass(frozen=True, slots=True)
 class Blocklist:
-    """The domains nobody may be asked at, and for how long the list may be used.
+    """The domains that get no requests, and how long the list may be used.
 
-    `refresh` is the document's own, between one minute and seven days: no list is asked for more
-    often than that, and no slip (`P10W`) keeps an opt-out from being honoured for weeks.
+    `refresh` is the document's, but at least one minute, so that the list is not requested more
+    often, and at most seven days, so that a mistake (`P10W`) does not delay opt-outs for weeks.
     """
 
     entries: Mapping[str, Entry] = field(repr=False)
     refresh: timedelta
 
-    #: No list was ever had: nothing is blocked, and an hour later one is asked for again.
+    #: For use before the first list: it blocks nothing, and is to be replaced after an hour.
     EMPTY: ClassVar["Blocklist"]
 
     @classmethod
     def parse(cls, body: bytes, schema: dict[str, Any] | None = None) -> "Blocklist":
         """Read a `walsh-research-blocklist/v1` document.
 
-        It must satisfy the bundled schema and, if one is given, the published `schema` as well;
-        one that turns out unsound (see `sound_schema`) is left aside. Raises InvalidBlocklist.
+        It has to be valid under the bundled schema and, if given, the published `schema`, which is
+        ignored if it cannot be used (see `sound_schema`). Raises InvalidBlocklist.
+
+        >>> Blocklist.parse(b"[]")
+        Traceback (most recent call last):
+        walsh_scrapy.policy.blocklist.InvalidBlocklist: the blocklist is invalid at $: ...
         """
         document = _load(body)
-        if wrong := fault(document, schema):
-            raise _invalid(wrong)
+        if error := schema_error(document, schema):
+            raise _invalid(error)
         entries: dict[str, Entry] = {}
         for index, item in enumerate(document["blocked"]):
             entry = _entry(item, index)
@@ -67,15 +72,15 @@ class Blocklist:
         return cls(entries, _refresh(document["refresh"]))
 
     def blocks(self, url: str) -> Entry | None:
-        """Return the entry that blocks a URL, by its host or any parent domain, or None (R3).
+        """Return the entry that blocks a URL, by its host or a parent domain of it; else None (R3).
 
-        Addresses match as a whole. Never raises.
+        IP addresses have no parent domains. Never raises.
         """
         host = host_of(url)
         if entry := self.entries.get(host):
             return entry
-        if ":" in host or host.rpartition(".")[2].isdigit():  # addresses have no parent domains
-            return self.entries.get(_carried_ipv4(host))
+        if ":" in host or host.rpartition(".")[2].isdigit():  # an IP address
+            return self.entries.get(_mapped_ipv4(host))
         while host := host.partition(".")[2]:
             if entry := self.entries.get(host):
                 return entry
@@ -85,7 +90,7 @@ class Blocklist:
         return len(self.entries)
 
     def __bool__(self) -> bool:
-        return True  # a list without entries is a list all the same
+        return True  # also without entries
 
 
 Blocklist.EMPTY = Blocklist({}, timedelta(hours=1))
@@ -103,8 +108,8 @@ def _load(body: bytes) -> Any:  # noqa: ANN401 - JSON not yet checked
     raise InvalidBlocklist(f"the blocklist is not JSON: {why}")
 
 
-def _invalid(wrong: str) -> InvalidBlocklist:
-    return InvalidBlocklist(f"the blocklist is invalid at {wrong}")
+def _invalid(error: str) -> InvalidBlocklist:
+    return InvalidBlocklist(f"the blocklist is invalid at {error}")
 
 
 def _refresh(text: str) -> timedelta:
@@ -120,19 +125,20 @@ def _entry(item: dict[str, Any], index: int) -> Entry:
     netloc = f"[{domain.strip('[]')}]" if ":" in domain else domain
     host = host_of(f"http://{netloc}/")
     if not _HOST.fullmatch(host):
-        raise _invalid(f"$.blocked[{index}].domain: {domain!r} is no host name")
+        raise _invalid(f"$.blocked[{index}].domain: {domain!r} is not a host name")
     return Entry(
-        _carried_ipv4(host) or host,
+        _mapped_ipv4(host) or host,
         _storable(item.get("added", "")),
         _storable(item.get("reason", "")),
     )
 
 
 def _storable(text: str) -> str:
-    """Replace lone surrogates, which JSON can spell but neither a log nor a database can keep."""
+    """Replace lone surrogates, which JSON can contain, but a log or a database cannot."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _carried_ipv4(host: str) -> str:
-    """Return the IPv4 address an IPv4-mapped IPv6 address stands for, "" for any other host."""
-    return str(IPv6Address(host).ipv4_mapped or "") if ":" in host else ""
+def _mapped_ipv4(host: str) -> str:
+    """Return the IPv4 address of an IPv4-mapped IPv6 address; "" for any other host."""
+    mapped = IPv6Address(host).ipv4_mapped if ":" in host else None
+    return format_ip(mapped) if mapped else ""

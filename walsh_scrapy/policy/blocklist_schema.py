@@ -1,6 +1,6 @@
-"""JSON Schema for the blocklist: the bundled `walsh-research-blocklist/v1` and the published one.
+"""JSON Schemas for the blocklist: `walsh-research-blocklist/v1`, bundled and as published.
 
-R3: a document is validated before it is adopted (decision 14).
+A document is validated before it is adopted (R3, decision 14).
 """
 
 import json
@@ -27,7 +27,7 @@ _SAMPLE: Final[dict[str, Any]] = {
     "refresh": "PT6H",
     "blocked": [{"domain": "example.com", "added": "2026-05-23", "reason": "email opt-out"}],
 }
-# How a schema that is no sound one makes itself known while it is used.
+# The exceptions that jsonschema raises for schemas that cannot be used.
 _UNSOUND: Final = (
     Unresolvable,
     SchemaError,
@@ -42,11 +42,11 @@ _UNSOUND: Final = (
 
 
 def sound_schema(body: bytes) -> dict[str, Any] | None:
-    """Read a published schema; None if it is none that could be used (decision 14).
+    """Read a published schema; None if it cannot be used (decision 14).
 
-    A JSON object in a draft jsonschema knows, valid by that draft, whose patterns compile and
-    whose references stay within it: nothing is ever fetched. Its patterns run as they are, on
-    the word of the operator whose site it comes from.
+    It has to be a JSON object that is valid under a draft known to jsonschema, with patterns that
+    compile, and without references to other documents: nothing is ever fetched. Its patterns may
+    be slow; the operator whose site it comes from is trusted in this. Never raises.
     """
     try:
         schema = strict_json(body)
@@ -60,18 +60,18 @@ def sound_schema(body: bytes) -> dict[str, Any] | None:
 
 @cache
 def bundled_schema() -> dict[str, Any]:
-    """Return the `walsh-research-blocklist/v1` schema that comes with this package (read only)."""
+    """Return the bundled `walsh-research-blocklist/v1` schema; callers must not change it."""
     text = resources.files(__package__).joinpath("blocklist.schema.json").read_text("utf-8")
     schema: dict[str, Any] = json.loads(text)
     return schema
 
 
-def fault(document: Any, published: dict[str, Any] | None) -> str | None:  # noqa: ANN401 - any JSON
-    """Return where and why a document breaks the bundled schema or the published one, or None.
+def schema_error(document: Any, published: dict[str, Any] | None) -> str | None:  # noqa: ANN401 - any JSON
+    """Return where and why a document is invalid under either schema; None if it is valid.
 
-    A published schema that proves unsound on this document is left aside.
+    A published schema that cannot be used for this document is ignored.
     """
-    found = _bundled_fault(document)
+    found = _bundled_error(document)
     if found or published is None or published == bundled_schema():
         return found
     try:
@@ -82,9 +82,9 @@ def fault(document: Any, published: dict[str, Any] | None) -> str | None:  # noq
 
 
 def strict_json(body: bytes) -> Any:  # noqa: ANN401 - JSON not yet checked
-    """Read JSON as RFC 8259 has it: UTF-8, no BOM, no NaN, no key twice.
+    """Read JSON strictly: in UTF-8, without BOM, NaN and duplicate keys (RFC 8259).
 
-    Raises ValueError, or RecursionError where it is nested too deeply.
+    Raises ValueError, or RecursionError if it is nested too deeply.
     """
     return json.loads(
         body.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse_constant
@@ -96,30 +96,30 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         counted = Counter(name for name, _ in pairs)
         twice = counted.most_common(1)[0][0]
-        raise ValueError(f"the key {twice[:40]!r} stands twice in one object")
+        raise ValueError(f"the key {twice[:40]!r} occurs twice in one object")
     return found
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not a JSON value")
 
 
-def _bundled_fault(document: Any) -> str | None:  # noqa: ANN401 - JSON not yet checked
-    """Validate by the bundled schema in a fraction of the time that 100,000 entries would take.
+def _bundled_error(document: Any) -> str | None:  # noqa: ANN401 - JSON not yet checked
+    """Validate a document by the bundled schema.
 
-    The schema looks at each entry on its own, so those that plainly satisfy it can be left out of
-    what jsonschema is given: the answer is the same.
+    The schema judges each entry by itself, so the entries that are clearly valid can be left out.
+    This makes validating 100,000 entries many times faster, with the same result.
     """
     blocked = document.get("blocked") if isinstance(document, dict) else None
-    odd: list[int] = []
+    others: list[int] = []
     if isinstance(blocked, list):
-        odd = [index for index, item in enumerate(blocked) if not _plain(item)]
-        document = document | {"blocked": [blocked[index] for index in odd]}
+        others = [index for index, item in enumerate(blocked) if not _is_clearly_valid(item)]
+        document = document | {"blocked": [blocked[index] for index in others]}
     error = _first_error(_bundled_validator(), document)
-    return _sentence(error, odd) if error else None
+    return _sentence(error, others) if error else None
 
 
-def _plain(item: Any) -> bool:  # noqa: ANN401 - JSON not yet checked
+def _is_clearly_valid(item: Any) -> bool:  # noqa: ANN401 - JSON not yet checked
     return (
         type(item) is dict
         and "domain" in item
@@ -144,13 +144,13 @@ def _validator(schema: dict[str, Any]) -> Validator:
     kind = validator_for(schema, default=Draft202012Validator)
     draft = str(kind.META_SCHEMA["$schema"])
     if str(schema.get("$schema", draft)).rstrip("#") != draft.rstrip("#"):
-        raise ValueError("its $schema is no draft of JSON Schema that is known here")
+        raise ValueError("its $schema is not a draft of JSON Schema that jsonschema knows")
     kind.check_schema(schema)
     return kind(schema, registry=Registry())  # without `retrieve`: a $ref fetches nothing
 
 
 def _first_error(validator: Validator, document: Any) -> ValidationError | None:  # noqa: ANN401
-    first = next(validator.iter_errors(document), None)  # there can be 100,000 of them
+    first = next(validator.iter_errors(document), None)  # only the first: there can be 100,000
     return best_match([first]) if first else None
 
 
@@ -163,7 +163,7 @@ def _sentence(error: ValidationError, positions: list[int]) -> str:
         for step in steps
     )
     what = f"{error.instance!r:.100}"
-    why = error.message if len(error.message) <= 200 else f"{what} breaks {error.validator!r}"
+    why = error.message if len(error.message) <= 200 else f"{what} violates {error.validator!r}"
     if steps[-1:] == ["domain"] and error.validator in {"pattern", "maxLength"}:
-        why = f"{what} is no host name (no scheme, port, path or wildcard belongs there)"
+        why = f"{what} is not a host name (write it without scheme, port, path and wildcard)"
     return f"${where}: {why}"

@@ -1,7 +1,7 @@
-"""Lengths of time as documents spell them and as operators read them (R3 `refresh`, sources)."""
+"""Durations: ISO-8601 in documents (R3 `refresh`, `every` and `pause` of a source), and as text."""
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 _NUMBER: Final = r"([0-9]+(?:[.,][0-9]+)?)"
@@ -14,17 +14,20 @@ _STEPS: Final = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read an ISO-8601 duration from weeks down to seconds: `P1W`, `PT6H`, `P1DT12H30M`, `PT0.5S`.
+    """Read an ISO-8601 duration in weeks, days, hours, minutes and seconds.
 
-    Capitals and ASCII digits, as the standard has them; a decimal point or comma in the smallest
-    part only. Months and years have no fixed length and are refused, as are signs.
-    Raises ValueError, one sentence, for everything else.
+    Capital letters and ASCII digits, as in the standard; a decimal fraction, after a point or a
+    comma, in the smallest part only. Raises ValueError, with a message of one sentence, for
+    everything else, also for years and months, whose lengths vary, and for signs.
+
+    >>> parse_duration("P1DT12H30M")
+    datetime.timedelta(days=1, seconds=45000)
     """
     found = _DURATION.fullmatch(text)
     shown = text if len(text) <= 40 else text[:40] + "…"
     if not found:
         raise ValueError(
-            f"{shown!r} is no ISO-8601 duration of weeks, days, hours, minutes and seconds; "
+            f"{shown!r} is not an ISO-8601 duration of weeks, days, hours, minutes and seconds; "
             "write for example PT6H or P1D"
         )
     parts = {unit: number for unit, number in zip(_UNITS, found.groups(), strict=True) if number}
@@ -34,30 +37,26 @@ def parse_duration(text: str) -> timedelta:
     try:
         return timedelta(**{unit: float(n.replace(",", ".")) for unit, n in parts.items()})
     except (OverflowError, ValueError):
-        raise ValueError(f"{shown!r} is a longer time than can be reckoned with") from None
+        raise ValueError(f"{shown!r} is longer than can be counted") from None
 
 
 def format_seconds(seconds: float) -> str:
-    """Say a number of seconds in its two largest units, for operators: `2 h 5 min`, `0.5 s`."""
+    """Format a duration for operators, in its two largest units; "0 s" if negative or NaN.
+
+    >>> format_seconds(7512), format_seconds(0.5)
+    ('2 h 5 min', '0.5 s')
+    """
     if not seconds >= 0:
         return "0 s"
     if seconds < 10:
         return f"{round(seconds, 1):g} s"
     if seconds == float("inf"):
-        return "for ever"
-    left, said = round(seconds), list[str]()
+        return "forever"
+    left, parts = round(seconds), list[str]()
     for unit, size in _STEPS:
         if count := left // size:
-            said.append(f"{count} {unit}")
-        elif said:
+            parts.append(f"{count} {unit}")
+        elif parts:
             break
         left %= size
-    return " ".join(said[:2])
-
-
-def format_moment(epoch_seconds: float) -> str:
-    """Say a time for operators, in UTC: `2026-05-23 06:00:00 UTC`; one beyond the calendar so."""
-    try:
-        return datetime.fromtimestamp(epoch_seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, ValueError, OSError):
-        return "a time beyond the calendar"
+    return " ".join(parts[:2])

@@ -1,4 +1,8 @@
-"""When a source is due again (R8, decision 20). Times are epoch seconds, durations seconds."""
+"""When a source is due again (R8, decision 20). Times are epoch seconds, durations seconds.
+
+What counts are the operator's interval, the freshness lifetime of the server's responses (RFC 9111)
+and the update hints of the feed.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +19,15 @@ from walsh_scrapy.policy.httpdates import parse_http_date
 if TYPE_CHECKING:
     from walsh_scrapy.metadata.entries import Feed
 
-#: A source is never forgotten: whatever was asked, and however often it failed, it is tried again.
+#: Seconds after which a source is due at the latest, however often it failed and whatever a feed or
+#: a server asks for.
 LONGEST_REVISIT: Final = 30 * 86_400.0
-#: When a source is due that is gone for good (410): when the operator says so.
+#: The due time of a source that is gone (410): only the operator can resume it.
 NEVER: Final = math.inf
 
-#: Seconds by which the clocks of several machines may differ. What was noted further ahead of now,
-#: was noted by a clock that was wrong.
-CLOCKS_DIFFER: Final = 3600.0
+#: Seconds by which the clocks of several machines may differ. A time that is further in the future
+#: was written by a clock that was wrong.
+CLOCK_SKEW: Final = 3600.0
 
 _MAX_AGE: Final = re.compile(r'(?:^|[\s,])max-age\s*=\s*"?([0-9]+)', re.IGNORECASE)
 _DIGITS: Final = re.compile(r"\s*[0-9]+\s*", re.ASCII)
@@ -37,29 +42,29 @@ _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturda
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """What a feed asks of whoever comes again; it holds until the feed says otherwise."""
+class UpdateHints:
+    """What a feed says about its updates; valid until the feed says something else."""
 
-    interval: float = 0.0  #: the longer of `ttl` and `sy:updatePeriod` by `sy:updateFrequency`
+    interval: float = 0.0  #: seconds: the longer of `ttl` and `sy:updatePeriod`/`updateFrequency`
     skip_hours: frozenset[int] = frozenset()  #: 0 to 23, UTC
     skip_days: frozenset[str] = frozenset()  #: English names, UTC
 
     @classmethod
-    def of(cls, feed: Feed) -> Wishes:
-        """Read them from a feed document."""
+    def of(cls, feed: Feed) -> UpdateHints:
+        """Read the update hints of a feed document."""
         syndicated = 0.0
-        if feed.update_period or feed.update_frequency:  # each has a default without the other
+        if feed.update_period or feed.update_frequency:  # each has a default if the other is set
             period = _PERIODS[feed.update_period or "daily"]
             syndicated = period / (feed.update_frequency or 1)
-        # A JSON feed that has expired says that it will never change again.
-        ended = LONGEST_REVISIT if feed.expired else 0.0
-        interval = max((feed.ttl or 0.0) * 60.0, syndicated, ended)
+        # An expired JSON Feed says that it will never be updated again.
+        expired = LONGEST_REVISIT if feed.expired else 0.0
+        interval = max((feed.ttl or 0.0) * 60.0, syndicated, expired)
         return cls(interval, feed.skip_hours, feed.skip_days)
 
     def opens(self, at: float) -> float:
-        """Return the first moment from ``at`` that is in no hour and on no day to skip.
+        """Return the first epoch second, from ``at`` on, outside all hours and days to skip.
 
-        Whoever skips all of them asks for nothing that can be done: that is ``at`` itself.
+        If a feed skips all hours or all days, this cannot be kept, and ``at`` itself is returned.
         """
         if not self.skip_hours and not self.skip_days:
             return at
@@ -73,7 +78,7 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """The headers of a response, of whatever status, that say how long it will do."""
+    """The headers of a response, with any status, that say how long it stays fresh."""
 
     cache_control: str | None = None
     expires: str | None = None
@@ -82,33 +87,33 @@ class Freshness:
     retry_after: str | None = None
 
     def lifetime(self, now: float) -> float:
-        """Return for how many seconds from ``now`` the server asks not to be asked again.
+        """Return for how many seconds from ``now`` the server asks for no further request.
 
-        max-age goes before Expires, and the time spent in caches counts (RFC 9111 4.2.1, 4.2.3);
-        what cannot be read asks for nothing (5.3). A Retry-After holds if it is longer.
+        The freshness lifetime less the age: max-age goes before Expires (RFC 9111 4.2.1, 4.2.3),
+        and malformed headers are ignored (5.3). Or Retry-After, if that is longer.
         """
         at = datetime.fromtimestamp(now, UTC)
-        waits = parse_retry_after(self.retry_after, at) if self.retry_after else None
-        return max(self._fresh_for(at), waits or 0.0, 0.0)
+        retry_after = parse_retry_after(self.retry_after, at) if self.retry_after else None
+        return max(self._fresh_for(at), retry_after or 0.0, 0.0)
 
     @property
-    def is_silent(self) -> bool:
-        """Tell whether they say nothing of it; in a 304, what was said before then holds.
+    def is_unspecified(self) -> bool:
+        """Return True if there is neither Cache-Control nor Expires.
 
-        A cache keeps the headers of its copy that a 304 does not replace (RFC 9111 3.2, 4.3.4).
+        In a 304 this means that those of the stored response stay valid (RFC 9111 3.2, 4.3.4).
         """
         return not (self.cache_control or self.expires)
 
     def _fresh_for(self, now: datetime) -> float:
-        spent = _number(self.age) if self.age and _DIGITS.fullmatch(self.age) else 0.0
-        ages = _MAX_AGE.findall(self.cache_control or "")
-        if ages:
-            return max(map(_number, ages)) - spent
-        until = parse_http_date(self.expires, now) if self.expires else None
-        if until is None:
+        age = _number(self.age) if self.age and _DIGITS.fullmatch(self.age) else 0.0
+        max_ages = _MAX_AGE.findall(self.cache_control or "")
+        if max_ages:
+            return max(map(_number, max_ages)) - age
+        expires = parse_http_date(self.expires, now) if self.expires else None
+        if expires is None:
             return 0.0
-        since = parse_http_date(self.date, now) if self.date else None
-        return (until - (since or now)).total_seconds() - spent
+        date = parse_http_date(self.date, now) if self.date else None
+        return (expires - (date or now)).total_seconds() - age
 
 
 def _number(digits: str) -> float:
@@ -117,54 +122,55 @@ def _number(digits: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class LastVisit:
-    """What a visit left for the next: its moment, and whatever was asked for besides."""
+    """What the last visit of a source says about the next."""
 
-    at: float
-    asked: float = 0.0  #: seconds that its answers asked for
+    at: float  #: its end
+    server_interval: float = 0.0  #: seconds that the server's responses ask for
     failures: int = 0  #: in a row
-    wishes: Wishes = Wishes()
+    hints: UpdateHints = UpdateHints()
     is_gone: bool = False  #: 410
-    is_resumed: bool = False  #: the operator said so
+    is_resumed: bool = False  #: the operator wants a visit now
 
 
 class Due(NamedTuple):
-    """The moment from which a source may be asked for, and what decided it, in one word."""
+    """From when on a source may be visited, and why: what decided, in one word."""
 
-    at: float  #: 0 for what waits for nobody, NEVER for what rests
+    at: float  #: 0 for at once, NEVER if it is gone
     rule: str  #: new gone resumed skip failing feed server operator
 
 
-def due(last: LastVisit | None, least: float, now: float) -> Due:
-    """Say when a source is due that is looked at ``now``; None was never visited.
+def due(last: LastVisit | None, operator_interval: float, now: float) -> Due:
+    """Return when a source is due; ``last`` is None if it was never visited.
 
-    A visit that lies ahead is as good as none, or a clock that was wrong once would let a source
-    rest for years.
+    It is due after the longest of the operator's interval, the server's and the feed's (a tie goes
+    to the first of these), but after at most 30 days, or the operator's interval if that is longer
+    (up to 100 years). Each failure in a row after the first doubles the operator's interval. If
+    the source is due, or becomes due, in an hour or on a day to skip, it is due after that, within
+    the same limit.
 
-    The longest wins of what the operator chose (``least``), the answers asked for and the feed
-    wishes, at most 30 days unless the operator chose more, and never more than can be reckoned
-    with (100 years). Each failure in a row after the first doubles the operator's time. Hours and
-    days to skip are waited out, whenever the run is, but not beyond that.
+    A last visit in the future counts as none. Otherwise a clock that was wrong once could delay a
+    source for years.
     """
     if last is not None and last.is_gone:
         return Due(NEVER, "gone")
-    if last is None or last.at > now + CLOCKS_DIFFER:
+    if last is None or last.at > now + CLOCK_SKEW:
         return Due(0.0, "new")
-    pause, rule = _pause(last, least)
-    latest = last.at + max(LONGEST_REVISIT, min(least, LONGEST_SECONDS))
-    ripe = 0.0 if last.is_resumed else min(last.at + pause, latest)
-    soonest = max(ripe, now)
-    opens = min(last.wishes.opens(soonest), max(soonest, latest))
-    return Due(opens, "skip") if opens > soonest else Due(ripe, rule)
+    interval, rule = _interval(last, operator_interval)
+    latest = last.at + max(LONGEST_REVISIT, min(operator_interval, LONGEST_SECONDS))
+    due_at = 0.0 if last.is_resumed else min(last.at + interval, latest)
+    earliest = max(due_at, now)
+    opens = min(last.hints.opens(earliest), max(earliest, latest))
+    return Due(opens, "skip") if opens > earliest else Due(due_at, rule)
 
 
-def _pause(last: LastVisit, least: float) -> tuple[float, str]:
-    """Return the seconds between two visits and who made them so many: of equals the first."""
+def _interval(last: LastVisit, operator_interval: float) -> tuple[float, str]:
+    """Return the seconds between two visits, and which rule of `Due` they come from."""
     if last.is_resumed:
         return 0.0, "resumed"
     doublings = min(max(last.failures - 1, 0), 40)
     return max(
-        (least * 2.0**doublings, "failing" if last.failures else "operator"),
-        (last.wishes.interval, "feed"),
-        (last.asked, "server"),
+        (operator_interval * 2.0**doublings, "failing" if last.failures else "operator"),
+        (last.hints.interval, "feed"),
+        (last.server_interval, "server"),
         key=itemgetter(0),
     )

@@ -1,10 +1,10 @@
-"""Dates in HTTP headers: all three forms, in any language environment (RFC 9110 5.6.7)."""
+"""Dates in HTTP headers: all three forms, in any locale (RFC 9110 5.6.7)."""
 
 import re
 from datetime import UTC, datetime
 from typing import Final
 
-# Spelled out: strptime and the calendar module speak the language of the machine.
+# strptime and the calendar module would use the names of the machine's locale.
 _MONTHS: Final = "jan feb mar apr may jun jul aug sep oct nov dec"
 _MONTH: Final = rf"(?P<month>{_MONTHS.replace(' ', '|')})"
 _DAY: Final = r"(?P<day>[0-9]{1,2})"
@@ -13,15 +13,18 @@ _WEEKDAY: Final = r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}"
 _HTTP_DATES: Final = (
     # IMF-fixdate, and the obsolete form of RFC 850 with its two-digit year
     rf"{_WEEKDAY}, {_DAY}[ -]{_MONTH}[ -](?P<year>[0-9]{{4}}|[0-9]{{2}}) {_TIME} GMT",
-    # asctime, which names no zone and means UTC
+    # asctime: it has no time zone, and is in UTC
     rf"{_WEEKDAY} {_MONTH} +{_DAY} {_TIME} (?P<year>[0-9]{{4}})",
 )
 
 
 def parse_http_date(text: str, now: datetime) -> datetime | None:
-    """Return the aware datetime that a header names; None for what is none of the three forms.
+    """Return the date in a header as an aware datetime; None if it has none of the three forms.
 
-    `now`, an aware datetime, gives a two-digit year its century. Never raises.
+    The century of a two-digit year depends on `now`, an aware datetime. Never raises.
+
+    >>> parse_http_date("Sat, 23 May 2026 06:00:00 GMT", datetime(2026, 1, 1, tzinfo=UTC))
+    datetime.datetime(2026, 5, 23, 6, 0, tzinfo=datetime.timezone.utc)
     """
     matches = (
         re.fullmatch(form, text.strip(" \t"), re.IGNORECASE | re.ASCII) for form in _HTTP_DATES
@@ -44,7 +47,7 @@ def parse_http_date(text: str, now: datetime) -> datetime | None:
 
 
 def _full_year(digits: int, moment: tuple[int, ...], now: datetime) -> int:
-    """Give a two-digit year its century: never more than 50 years ahead (RFC 9110 5.6.7)."""
+    """Return the year with its century, at most 50 years in the future (RFC 9110 5.6.7)."""
     latest = (now.year + 50, now.month, now.day, now.hour, now.minute, now.second)
     year = now.year // 100 * 100 + 100 + digits
     while (year, *moment) > latest:

@@ -1,9 +1,11 @@
-"""Where a source moved to: a permanent redirect is believed once it lasts (decision 21).
+"""Where a source moved to: which permanent redirects are remembered (decision 21).
 
-Two visits seven days apart decide. What both saw is believed: then the source is asked for at its
-new address, and what leads on from there is watched in its turn. Where both failed is doubted: then
-the declared address and the new one are asked by turns, until one answers. Only a document forgets
-a move, one that the declared address brings itself, or by another way; no failure does.
+A move is settled once two visits at least seven days apart saw the same redirect. From then on the
+source is requested at its new address, and a redirect from there is observed in the same way (the
+onward move). If all visits to the new address fail for seven days, the move is doubted: then visits
+go to the declared address and to the new one alternately, until one brings a document. Failures
+never remove a move. It is removed when a visit ends at the declared address, and replaced when the
+declared address redirects elsewhere.
 """
 
 from __future__ import annotations
@@ -16,104 +18,107 @@ from walsh_scrapy.policy.urls import LONGEST_DECLARED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+#: The statuses of permanent redirects (RFC 9110 15.4.2, 15.4.9).
 PERMANENT: Final = frozenset({301, 308})
-#: What two visits see so many seconds apart is no accident.
-BELIEVED_AFTER: Final = 7 * 86_400.0
+#: Seconds between two visits that have to see the same before it is believed.
+SETTLED_AFTER: Final = 7 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """The address that permanent redirects lead to, and whether to ask there from now on."""
+    """The new address of a source, and whether it is requested there. Times are epoch seconds."""
 
     to: str
-    since: float  #: epoch seconds of the first visit that was led there
-    is_settled: bool
-    onward: Move | None = None  #: what leads on from there, not believed yet
-    failing_since: float | None = None  #: the first of the visits in a row that failed there
+    since: float  #: the first visit that was redirected there
+    is_settled: bool  #: the source is requested at the new address
+    onward: Move | None = None  #: the move from there, which is not settled yet
+    failing_since: float | None = None  #: the first of the latest visits, all of which failed there
 
     @property
     def is_doubted(self) -> bool:
-        """Tell whether it was settled, and failed so long that the declared address has a turn."""
+        """Return True if it was settled, and visits failed so long that it no longer is."""
         return self.failing_since is not None and not self.is_settled
 
 
-def led_along(hops: Sequence[str], statuses: Sequence[int]) -> tuple[str, ...]:
-    """Return the addresses that permanent redirects led a visit to, one after the other.
+def permanent_targets(urls: Sequence[str], statuses: Sequence[int]) -> tuple[str, ...]:
+    """Return the targets of a visit's permanent redirects, up to its first temporary one.
 
-    ``hops`` are the addresses from the one asked for to the last, ``statuses`` what each but the
-    last answered. A temporary redirect ends the chain, and so does an address so long that nobody
-    could declare it.
+    ``urls`` are the requested URLs, from the first to the last; ``statuses`` are those of the
+    redirects, one fewer. A target that is too long to be declared ends the chain as well.
     """
     found: list[str] = []
-    for following, status in zip(hops[1:], statuses, strict=True):
-        if status not in PERMANENT or len(following) > LONGEST_DECLARED:
+    for target, status in zip(urls[1:], statuses, strict=True):
+        if status not in PERMANENT or len(target) > LONGEST_DECLARED:
             break
-        found.append(following)
+        found.append(target)
     return tuple(found)
 
 
-def move_of(
-    known: Move | None, declared: str, asked: str, way: Sequence[str], now: float
-) -> Move | None:
-    """Return what is known of a source's move after a visit that brought its document.
+def are_permanent(statuses: Sequence[int]) -> bool:
+    """Return True if no redirect of a visit is temporary: a 410 at its end is for the source."""
+    return PERMANENT.issuperset(statuses)
 
-    ``asked`` is the address its request began with, ``way`` where permanent redirects led from
-    there. What is neither the declared nor the new address is a document beside them.
-    The same end of the way on two visits 7 days apart is settled; a plain step from http to https
-    at once, and what leads on from there is watched.
+
+def move_after_document(
+    known: Move | None, declared: str, requested: str, targets: Sequence[str], now: float
+) -> Move | None:
+    """Return a source's move after a visit that ended at its document, or None if it has none.
+
+    ``requested`` is the URL of the visit's first request, ``targets`` what `permanent_targets`
+    returns for it. If ``requested`` is neither the declared nor the new address, the document is
+    an additional one, and says nothing about a move.
+
+    A redirect from http to https that changes nothing else is settled at once.
     """
-    here = known if known and asked == known.to else None
-    if here is None and asked != declared:
+    here = known if known and requested == known.to else None
+    if here is None and requested != declared:
         return replace(known, failing_since=None) if known and known.is_settled else known
-    if (way[-1] if way else asked) == declared:
+    if (targets[-1] if targets else requested) == declared:
         return None
-    if way and _is_plain_step(asked, way[0]):
-        here, way = Move(way[0], now, is_settled=True), way[1:]
-        if known and known.to == here.to:  # what leads on from there may have been seen before
+    if targets and _is_https_upgrade(requested, targets[0]):
+        here, targets = Move(targets[0], now, is_settled=True), targets[1:]
+        if known and known.to == here.to:  # an earlier visit may have seen the onward move
             here = replace(here, onward=known.onward)
     if here is None:
-        return _watched(known, way[-1], now)
-    if not way:
+        return _observed(known, targets[-1], now)
+    if not targets:
         return replace(here, onward=None, failing_since=None)
-    onward = _watched(here.onward, way[-1], now)
+    onward = _observed(here.onward, targets[-1], now)
     return onward if onward.is_settled else replace(here, onward=onward, failing_since=None)
 
 
-def passing(
-    known: Move | None, declared: str, asked: str, way: Sequence[str], now: float
+def move_after_intermediate(
+    known: Move | None, declared: str, requested: str, targets: Sequence[str], now: float
 ) -> Move | None:
-    """Return the same after a page that a visit only comes by, on its way to another document.
+    """Return a source's move after an intermediate page, which led the visit to its document.
 
-    Where the page is says nothing of whether the visit will bring anything.
+    As `move_after_document`, but failures count on: the visit can still fail.
     """
-    move = move_of(known, declared, asked, way, now)
+    move = move_after_document(known, declared, requested, targets, now)
     if known is None or move is None or move.to != known.to:
         return move
     return known if known.is_doubted else replace(move, failing_since=known.failing_since)
 
 
-def after_failure(known: Move | None, declared: str, asked: str, now: float) -> Move | None:
-    """Return what is known of a source's move after a visit that brought nothing."""
+def move_after_failure(
+    known: Move | None, declared: str, requested: str, now: float
+) -> Move | None:
+    """Return a source's move after a visit that brought no document."""
     if known is None:
         return None
-    if known.is_settled and asked == known.to:
+    if known.is_settled and requested == known.to:
         since = now if known.failing_since is None else known.failing_since
-        return replace(known, failing_since=since, is_settled=now - since < BELIEVED_AFTER)
-    if known.is_doubted and asked == declared:
+        return replace(known, failing_since=since, is_settled=now - since < SETTLED_AFTER)
+    if known.is_doubted and requested == declared:
         return replace(known, is_settled=True)
     return known
 
 
-def is_for_good(statuses: Sequence[int]) -> bool:
-    """Tell whether each redirect of a visit is permanent: what is gone there (410) is gone."""
-    return PERMANENT.issuperset(statuses)
-
-
-def _watched(known: Move | None, target: str, now: float) -> Move:
-    """Return a move to a target that is settled if it was first seen long ago."""
+def _observed(known: Move | None, target: str, now: float) -> Move:
+    """Return a move to ``target``, which is settled if it was first seen long enough ago."""
     since = known.since if known and known.to == target else now
-    return Move(target, since, is_settled=now - since >= BELIEVED_AFTER)
+    return Move(target, since, is_settled=now - since >= SETTLED_AFTER)
 
 
-def _is_plain_step(address: str, target: str) -> bool:
-    return address.startswith("http:") and target == f"https{address.removeprefix('http')}"
+def _is_https_upgrade(url: str, target: str) -> bool:
+    return url.startswith("http:") and target == f"https{url.removeprefix('http')}"

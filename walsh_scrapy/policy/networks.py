@@ -1,7 +1,7 @@
-"""Which addresses are public (R6, decision 16): a public host may not redirect to a private one.
+"""Which addresses and hosts are public (R6, decision 16).
 
-Only literals and names are judged here; what a name resolves to is asked of the resolver, and its
-answer brought back to `is_public`.
+A public host may not redirect to a private one. Nothing is resolved here: callers resolve names
+themselves, and pass the addresses to `is_public`.
 """
 
 import re
@@ -10,11 +10,11 @@ from typing import Final
 
 _NUMBER: Final = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+", re.ASCII)
 
-#: What `ipaddress.is_global` calls global although no public web server answers there.
+#: Networks without public web servers for which `ipaddress.is_global` is true.
 _NOT_PUBLIC_4: Final = tuple(
     ip_network(block)
     for block in (
-        "192.0.0.0/24",  # IETF protocol assignments (RFC 6890); two hosts of it pass is_global
+        "192.0.0.0/24",  # IETF protocol assignments (RFC 6890); is_global is true for two addresses
         "192.31.196.0/24",  # AS112 (RFC 7535)
         "192.52.193.0/24",  # AMT relays (RFC 7450)
         "192.88.99.0/24",  # 6to4 relays (RFC 7526)
@@ -22,19 +22,19 @@ _NOT_PUBLIC_4: Final = tuple(
         "224.0.0.0/4",  # multicast (RFC 5771)
     )
 )
-_PUBLIC_6: Final = ip_network("2000::/3")  # all the unicast space IANA has given out so far
+_PUBLIC_6: Final = ip_network("2000::/3")  # all unicast addresses that IANA has assigned so far
 _NOT_PUBLIC_6: Final = tuple(
     ip_network(block)
     for block in (
         "2001::/23",  # protocol assignments: Teredo, ORCHID, benchmarking, AMT (RFC 2928)
         "2001:db8::/32",  # documentation (RFC 3849)
-        "2002::/16",  # 6to4 carries any IPv4 address in it (RFC 3056)
+        "2002::/16",  # 6to4: contains any IPv4 address (RFC 3056)
         "2620:4f:8000::/48",  # AS112 (RFC 7534)
         "3fff::/20",  # documentation (RFC 9637)
     )
 )
 
-#: Names that never leave the machine or the house (RFC 6761, 6762, 7686, 8375; ICANN: internal).
+#: Names for one machine or one local network (RFC 6761, 6762, 7686, 8375; ICANN: internal).
 _LOCAL_SUFFIXES: Final = (
     "localhost",
     "localdomain",
@@ -50,13 +50,16 @@ _LOCAL_SUFFIXES: Final = (
 
 
 def parse_ipv4(text: str) -> IPv4Address | None:
-    """Read an IPv4 address in every spelling resolvers accept: `2130706433`, `0x7f.1`, `0177.1`.
+    """Read an IPv4 address in every form that resolvers accept, as inet_aton does.
 
-    One to four parts, each decimal, octal (`0…`) or hexadecimal (`0x…`); the last one fills the
-    bytes that are left, as inet_aton and the URL standard do. None if it is no such address.
+    One to four parts, each decimal, octal (`0…`) or hexadecimal (`0x…`); the last part fills the
+    remaining bytes (WHATWG URL). None if the text is not such an address. Never raises.
+
+    >>> parse_ipv4("0x7f.1"), parse_ipv4("2130706433"), parse_ipv4("example.com")
+    (IPv4Address('127.0.0.1'), IPv4Address('127.0.0.1'), None)
     """
     parts = text.removesuffix(".").split(".")
-    if len(parts) > 4 or _number(parts[-1]) is None:  # as of nearly every host name
+    if len(parts) > 4 or _number(parts[-1]) is None:  # true for nearly all host names
         return None
     numbers = [_number(part) for part in parts]
     *leading, last = (256**4 if number is None else number for number in numbers)
@@ -68,7 +71,10 @@ def parse_ipv4(text: str) -> IPv4Address | None:
 
 
 def parse_ip(address: str) -> IPv4Address | IPv6Address | None:
-    """Read an IP literal: IPv4 in any spelling, IPv6 with or without brackets or a zone id."""
+    """Read an IP literal: IPv4 in any form, IPv6 with or without brackets and zone.
+
+    None if the text is not an address. Never raises.
+    """
     text = address.strip().removeprefix("[").removesuffix("]")
     if ":" not in text:
         return parse_ipv4(text)
@@ -78,11 +84,24 @@ def parse_ip(address: str) -> IPv4Address | IPv6Address | None:
         return None
 
 
-def is_public(address: str) -> bool:
-    """Tell whether an IP literal belongs to the public internet (decision 16).
+def format_ip(address: IPv4Address | IPv6Address) -> str:
+    """Return the one spelling of an address: dotted decimals, or RFC 5952 in hexadecimal only.
 
-    False for everything private, local, reserved, multicast or wrapped (NAT64, 6to4, Teredo),
-    and for what is no address at all. IPv4-mapped IPv6 counts as the IPv4 address it carries.
+    A host is a key of the state and of the blocklist, so its spelling must never change. `str()`
+    does: Python 3.13 writes `::ffff:192.0.2.9` where 3.12 writes `::ffff:c000:209`, as browsers do.
+    """
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        high, low = divmod(int(address.ipv4_mapped), 1 << 16)
+        return f"::ffff:{high:x}:{low:x}"
+    return str(address)
+
+
+def is_public(address: str) -> bool:
+    """Return True if an IP literal is an address of the public internet (decision 16).
+
+    False for private, local, reserved, multicast and translated addresses (NAT64, 6to4, Teredo),
+    and for a text that is not an address. An IPv4-mapped IPv6 address counts as its IPv4 address.
+    Never raises.
     """
     found = parse_ip(address)
     if isinstance(found, IPv6Address):
@@ -95,10 +114,11 @@ def is_public(address: str) -> bool:
 
 
 def is_private_host(host: str) -> bool:
-    """Tell whether a host, as `host_of` gives it, is plainly not on the public web (decision 16).
+    """Return True if a host, as `host_of` returns it, is not on the public web (decision 16).
 
-    True for addresses that are not public, for names without a dot and for names under a suffix
-    kept for local use (`localhost`, `local`, `internal`, `home.arpa`, ...). "" is no public host.
+    These are addresses that are not public, names without a dot, and names under a suffix for local
+    use (`localhost`, `local`, `internal`, `home.arpa`, ...), and "". A name that resolves to a
+    private address is found only by `is_public`. Never raises.
     """
     if parse_ip(host) is not None:
         return not is_public(host)

@@ -1,4 +1,4 @@
-"""Where a Location or Link header leads, read as browsers read it (decision 16; RFC 3986 5.2)."""
+"""Targets of Location and Link headers, as browsers resolve them (decision 16; RFC 3986 5.2)."""
 
 import re
 from typing import Final
@@ -6,33 +6,43 @@ from urllib.parse import urljoin
 
 from w3lib.url import safe_url_string
 
-from walsh_scrapy.policy.urls import LONGEST_FOLLOWED, origin_of, slashed, trimmed, wire_url
+from walsh_scrapy.policy.urls import (
+    LONGEST_FOLLOWED,
+    origin_of,
+    replace_backslashes,
+    strip_controls,
+    wire_url,
+)
 
 _BEYOND_ASCII: Final = re.compile(rb"[\x80-\xff]")
 
 
-def followed(url: str, location: bytes) -> str | None:
-    r"""Return the http or https URL that a header of ``url`` leads to, as it is asked for.
+def resolve_reference(base: str, reference: bytes) -> str | None:
+    r"""Return the http or https URL to request for a reference in a header of the page `base`.
 
-    Bytes beyond ASCII are asked for as they are, whatever their encoding: `/caf\xe9` is `/caf%E9`.
-    None where it leads nowhere that can be asked, or to an address so long that no state could keep
-    it. Never raises.
+    Bytes beyond ASCII are percent-encoded as they are, whatever their encoding: `/caf\xe9` becomes
+    `/caf%E9`. None if no request can go there, or if the URL is longer than `LONGEST_FOLLOWED`
+    characters. Never raises.
+
+    >>> resolve_reference("http://a.example/dir/page", b"//b.example/x y")
+    'http://b.example/x%20y'
     """
-    text = _BEYOND_ASCII.sub(lambda byte: b"%%%02X" % byte[0][0], location).decode("ascii")
+    text = _BEYOND_ASCII.sub(lambda byte: b"%%%02X" % byte[0][0], reference).decode("ascii")
     try:
-        target = safe_url_string(wire_url(_joined(url, slashed(trimmed(text)))))
+        absolute = _joined(base, replace_backslashes(strip_controls(text)))
+        target = safe_url_string(wire_url(absolute))
     except ValueError:
         return None
     is_web = origin_of(target).startswith(("http://", "https://"))
     return target if is_web and len(target) <= LONGEST_FOLLOWED else None
 
 
-def _joined(url: str, reference: str) -> str:
-    """Return an absolute URL; `urljoin` takes authorities for paths that browsers know as such.
+def _joined(base: str, reference: str) -> str:
+    """Return an absolute URL.
 
-    To them `http:` of a page that is http itself says nothing, and two slashes or more, of either
-    kind, are followed by a host (WHATWG URL 4.4).
+    `urljoin` reads some references as paths that browsers read as hosts (WHATWG URL 4.4): in them
+    the base's own scheme in front changes nothing, and two slashes or more are followed by a host.
     """
-    scheme = f"{url.partition(':')[0]}:"
+    scheme = f"{base.partition(':')[0]}:"
     rest = reference[len(scheme) :] if reference.lower().startswith(scheme) else reference
-    return scheme + rest if rest.startswith("//") else urljoin(url, reference)
+    return scheme + rest if rest.startswith("//") else urljoin(base, reference)

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.exceptions import RequestDeferred
-from walsh_scrapy.policy.durations import format_moment
+from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.runtime.context import Context
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from scrapy.utils.datatypes import LocalCache
 
 from walsh_scrapy.policy.pacing import LOOK_AGAIN
-from walsh_scrapy.policy.robots.availability import Meaning, updated
+from walsh_scrapy.policy.robots.access import AccessResult, copy_after
 from walsh_scrapy.policy.robots.copies import RobotsFile
 
 if TYPE_CHECKING:
     from walsh_scrapy.exceptions import RequestDeferred
-    from walsh_scrapy.policy.robots.availability import RobotsCopy
+    from walsh_scrapy.policy.robots.access import RobotsCopy
     from walsh_scrapy.runtime.context import Context
 
 logger = logging.getLogger(__name__)
@@ -62,13 +62,15 @@ class RobotsCache:
             file = self._read(origin, copy)
         return file.interval(self._context.clock.now())
 
-    def settle(self, origin: str, status: int | None, meaning: Meaning, body: bytes) -> RobotsFile:
+    def settle(
+        self, origin: str, status: int | None, result: AccessResult, body: bytes
+    ) -> RobotsFile:
         """Keep what came of a request for robots.txt, and return the file that decides now."""
         now = self._context.clock.now()
-        copy = updated(self._store.find(origin), now, status, meaning, body)
+        copy = copy_after(self._store.find(origin), now, status, result, body)
         self._store.keep(origin, copy)
         self._fetched.add(origin)
-        if meaning == "unreachable":
+        if result == "unreachable":
             logger.warning(
                 "%s/robots.txt could not be read (%s); %s decides",
                 origin,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from scrapy import Request
 
 from walsh_scrapy.exceptions import Denied, RequestDeferred
-from walsh_scrapy.policy.references import followed
-from walsh_scrapy.policy.robots.availability import Meaning, meaning_of
+from walsh_scrapy.policy.references import resolve_reference
+from walsh_scrapy.policy.robots.access import AccessResult, access_result
 from walsh_scrapy.politeness.hostqueues import HostQueues
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.marks import request_of
@@ -44,15 +44,15 @@ class RobotsFetch:
                 self._failed(origin, answer)
                 return
             location = answer.headers.get("Location")
-            meaning = meaning_of(answer.status, len(hops), has_location=location is not None)
-            if meaning != "redirect" or location is None:
+            result = access_result(answer.status, len(hops), has_location=location is not None)
+            if result != "redirect" or location is None:
                 break
-            target = followed(answer.url, location)
+            target = resolve_reference(answer.url, location)
             if target is None:
-                meaning = "unavailable"
+                result = "unavailable"
                 break
             url, hops = target, (*hops, request_of(answer).url)
-        self._settle(origin, answer.status, meaning, answer.body)
+        self._settle(origin, answer.status, result, answer.body)
 
     def _failed(self, origin: str, error: BaseException) -> None:
         if isinstance(error, RequestDeferred):
@@ -63,11 +63,11 @@ class RobotsFetch:
         else:
             self._settle(origin, None, "unreachable", b"")
 
-    def _settle(self, origin: str, status: int | None, meaning: Meaning, body: bytes) -> None:
+    def _settle(self, origin: str, status: int | None, result: AccessResult, body: bytes) -> None:
         """Let the host's targets go on by what came, at the spacing that it asks for."""
-        self._stats.inc_value(f"walsh/robots/{meaning}")
+        self._stats.inc_value(f"walsh/robots/{result}")
         try:
-            file = self._cache.settle(origin, status, meaning, body)
+            file = self._cache.settle(origin, status, result, body)
         except RequestDeferred as error:  # the state failed
             self._cache.defer(origin, error)
             return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from walsh_scrapy.metadata.linkheader import markdown_alternates
-from walsh_scrapy.policy.urls import trimmed
+from walsh_scrapy.policy.urls import strip_controls
 
 if TYPE_CHECKING:
     from scrapy.http import Headers, Response
@@ -39,7 +39,7 @@ def is_dump(url: str) -> bool:
     Its spelling does not matter: servers decode percent signs, ignore case, trailing slashes and
     parameters.
     """
-    if _DUMP not in unquote(trimmed(url)).lower():
+    if _DUMP not in unquote(strip_controls(url)).lower():
         return False
     names = unquote(urlsplit(url).path).lower().replace("\\", "/").split("/")
     return any(name.partition(";")[0].strip(" .") == _DUMP for name in names)

@@ -24,7 +24,7 @@ from walsh_scrapy.exceptions import (
 )
 from walsh_scrapy.items import EntryItem, InvalidItem, check
 from walsh_scrapy.metadata.feeds import Feed, NotAFeed
-from walsh_scrapy.policy.moments import rfc3339
+from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.marks import request_of

@@ -9,7 +9,6 @@ from uuid import uuid4
 
 from sqlalchemy import bindparam, or_, select, update
 
-from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.pacing import (
     Answer,
     Event,
@@ -21,6 +20,7 @@ from walsh_scrapy.policy.pacing import (
     Widen,
     after,
 )
+from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.state._statements import Statement
 from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.requests import RequestRecord, write_request

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import bindparam, select, update
 
-from walsh_scrapy.policy.robots.availability import RobotsCopy
+from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state._statements import Statement
 from walsh_scrapy.state.rows import row_of
 from walsh_scrapy.state.tables import robots

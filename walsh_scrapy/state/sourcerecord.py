@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.policy.freshness import NEVER, Due, LastVisit, Wishes, due
+from walsh_scrapy.policy.freshness import NEVER, Due, LastVisit, due
 from walsh_scrapy.policy.moves import Move
 from walsh_scrapy.policy.urls import canonical_url
 
@@ -41,11 +41,11 @@ class SourceRecord:
     last_modified: bytes | None = None
 
     @property
-    def update_hints(self) -> Wishes:
+    def update_hints(self) -> UpdateHints:
         """How often, and when not, the feed asks to be fetched (`ttl`, `skipHours` and so on)."""
         hours = frozenset(map(int, filter(None, self.skip_hours.split(","))))
         days = frozenset(filter(None, self.skip_days.split(",")))
-        return Wishes(self.wished_interval, hours, days)
+        return UpdateHints(self.wished_interval, hours, days)
 
     def due(self, revisit_interval: float, now: float) -> Due:
         """Return when the source is due, and which rule decided it (R8, decision 20).
@@ -81,7 +81,7 @@ class SourceRecord:
             return False
         return now < self.due(revisit_interval, now).at + revisit_interval < NEVER
 
-    def with_update_hints(self, hints: Wishes) -> SourceRecord:
+    def with_update_hints(self, hints: UpdateHints) -> SourceRecord:
         """Return the record with these update hints instead of its own."""
         return replace(
             self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from walsh_scrapy.policy.durations import format_moment
+from walsh_scrapy.policy.timestamps import format_moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

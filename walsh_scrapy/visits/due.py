@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.frontier import start_order
+from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 

@@ -35,7 +35,7 @@ def llmstxt_after(
     asked = [each.until - now for each in visit.lifetimes if each.url in hops]
     if answer is not None:
         asked.append(freshness_of(answer).lifetime(now))
-    last = LastVisit(now, asked=max(asked, default=0.0))
+    last = LastVisit(now, server_interval=max(asked, default=0.0))
     due_at = due(last, context.options.min_revisit, now).at
     known = context.state.llmstxt.find(visit.llmstxt) or LlmsTxtRecord(url=visit.llmstxt)
     return replace(known, asked_at=now, due_at=due_at, trouble=trouble)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.policy.moves import after_failure, is_for_good, led_along, move_of, passing
+from walsh_scrapy.policy.moves import (
+    are_permanent,
+    move_after_document,
+    move_after_failure,
+    move_after_intermediate,
+    permanent_targets,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,12 +23,16 @@ if TYPE_CHECKING:
 
 def confirmed(record: SourceRecord, request: Request, last: str, now: float) -> Move | None:
     """Return the move of a source after a visit whose document came from ``last``."""
-    return move_of(record.move, record.url, first_url(request), _way(request, last), now)
+    return move_after_document(
+        record.move, record.url, first_url(request), _way(request, last), now
+    )
 
 
 def noticed(record: SourceRecord, request: Request, last: str, now: float) -> Move | None:
     """Return the move of a source after a page at ``last`` that is not the end of the visit."""
-    return passing(record.move, record.url, first_url(request), _way(request, last), now)
+    return move_after_intermediate(
+        record.move, record.url, first_url(request), _way(request, last), now
+    )
 
 
 def failed(record: SourceRecord, request: Request, now: float) -> Move | None:
@@ -30,13 +40,13 @@ def failed(record: SourceRecord, request: Request, now: float) -> Move | None:
     asked = first_url(request)
     if asked not in (record.url, record.moved_to):
         asked = record.address  # a document beside the page failed: so did the visit there
-    return after_failure(record.move, record.url, asked, now)
+    return move_after_failure(record.move, record.url, asked, now)
 
 
 def is_for_source(record: SourceRecord, request: Request) -> bool:
     """Return True if an answer is about the source itself: no temporary redirect led to it."""
     is_its_own = first_url(request) in (record.url, record.address)
-    return is_its_own and is_for_good(request.meta.get("redirect_reasons", ()))
+    return is_its_own and are_permanent(request.meta.get("redirect_reasons", ()))
 
 
 def first_url(request: Request) -> str:
@@ -45,6 +55,6 @@ def first_url(request: Request) -> str:
     return hops[0]
 
 
-def _way(request: Request, last: str) -> Sequence[str]:
+def _permanent_hops(request: Request, last: str) -> Sequence[str]:
     hops = [*request.meta.get("redirect_urls", ()), last]
-    return led_along(hops, request.meta.get("redirect_reasons", ()))
+    return permanent_targets(hops, request.meta.get("redirect_reasons", ()))

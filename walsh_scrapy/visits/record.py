@@ -7,8 +7,8 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.policy.durations import format_moment
-from walsh_scrapy.policy.freshness import NEVER, Wishes
+from walsh_scrapy.policy.freshness import NEVER, UpdateHints
+from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.marks import Validators
 from walsh_scrapy.runtime.negotiation import ABSENT
@@ -56,7 +56,7 @@ class VisitRecorder:
         is_whole = feed.is_whole and DATA_LOSS not in response.flags
         given = Validators.of(response) if is_whole else None
         llmstxt = llmstxt_after(self._context, request, response)
-        known = self._known(request).with_update_hints(Wishes.of(feed))
+        known = self._known(request).with_update_hints(UpdateHints.of(feed))
         detail = "" if is_whole else f"{response.url} was cut off: only a part of it came"
         if detail:
             logger.warning("%s: %s", source.url, detail)
@@ -75,7 +75,7 @@ class VisitRecorder:
         given = Validators.of(response)
         llmstxt = llmstxt_after(self._context, request, response)
         known = self._known(request)
-        holds_on = freshness_of(response).is_silent and known.failures == 0 and llmstxt is None
+        holds_on = freshness_of(response).is_unspecified and known.failures == 0 and llmstxt is None
         record = replace(known, outcome="unchanged", detail="", failures=0)
         if llmstxt:
             record = with_validators(record, None)

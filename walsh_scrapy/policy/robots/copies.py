@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.policy.robots.robotstxt import RobotsTxt, Rules, Verdict
+from walsh_scrapy.policy.robots.robotstxt import RobotsTxt
 
 if TYPE_CHECKING:
-    from walsh_scrapy.policy.robots.availability import Policy, RobotsCopy
+    from walsh_scrapy.policy.robots.access import Policy, RobotsCopy
+    from walsh_scrapy.policy.robots.rules import Rules, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,17 +19,17 @@ class RobotsFile:
 
     copy: RobotsCopy
     rules: Rules
-    stand_in: bool = False  #: there is no file to obey: ``WALSH_ROBOTS_UNREACHABLE`` decides
+    is_replaced: bool = False  #: there is no file to obey: ``WALSH_ROBOTS_UNREACHABLE`` decides
 
     @classmethod
     def read(cls, copy: RobotsCopy, token: str, policy: Policy, now: float) -> RobotsFile:
         """Parse a copy for a product token; ``now`` is in epoch seconds."""
-        rules = RobotsTxt.parse(copy.rules_body(policy, now)).rules_for(token)
-        return cls(copy, rules, copy.is_stand_in(policy, now))
+        rules = RobotsTxt.parse(copy.effective_body(policy, now)).rules_for(token)
+        return cls(copy, rules, copy.is_replaced_by_policy(policy, now))
 
     def why(self, verdict: Verdict) -> str:
         """Return the reason of a verdict in one sentence."""
-        if self.stand_in:
+        if self.is_replaced:
             answer = f"answered {self.copy.status}" if self.copy.status else "gave no answer"
             return f"robots.txt {answer}, and WALSH_ROBOTS_UNREACHABLE decides"
         if verdict.undecided:

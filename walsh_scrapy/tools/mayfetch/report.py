@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from walsh_scrapy.policy.durations import format_moment, format_seconds
+from walsh_scrapy.policy.durations import format_seconds
 from walsh_scrapy.policy.pacing import spacing
-from walsh_scrapy.policy.robots.availability import RobotsCopy
+from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.policy.robots.copies import RobotsFile
+from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.urls import origin_of
 from walsh_scrapy.politeness.blocklist import BlocklistCache
 from walsh_scrapy.politeness.robots import RobotsCache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.policy.durations import format_moment
+from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.urls import canonical_url
 from walsh_scrapy.sources import Source, declared_urls, load_sources
 from walsh_scrapy.tools.printable import printable

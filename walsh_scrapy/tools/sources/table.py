@@ -9,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from walsh_scrapy.policy.moments import rfc3339
+from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.tools.printable import columns, printable
 
 if TYPE_CHECKING:

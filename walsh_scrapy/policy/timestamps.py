@@ -1,4 +1,4 @@
-"""Points in time as operators and documents of ours write them: RFC 3339, UTC."""
+"""Points in time as text: RFC 3339 for machines, a short form in UTC for operators."""
 
 import re
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ def parse_since(text: str, now: float) -> float:
     """Return the epoch seconds of a date (its midnight in UTC), a time, or a duration before `now`.
 
     `2026-05-23`, `2026-05-23T06:00:00Z` with any offset (RFC 3339), `P7D` (ISO-8601). Raises
-    ValueError, one sentence, for everything else.
+    ValueError, with a message of one sentence, for everything else.
     """
     written = text.strip()
     try:
@@ -29,15 +29,19 @@ def parse_since(text: str, now: float) -> float:
         if _TIME.fullmatch(written):
             return datetime.fromisoformat(written.upper()).timestamp()
     except (ValueError, OverflowError):
-        pass  # a day or an hour that no calendar has
+        pass  # for example the 31st of February, or 25 o'clock
     raise ValueError(
-        f"{text[:40]!r} is no date, RFC 3339 time or ISO-8601 duration; write for example "
+        f"{text[:40]!r} is not a date, RFC 3339 time or ISO-8601 duration; write for example "
         "2026-05-23, 2026-05-23T06:00:00Z or, for the last week, P7D"
     )
 
 
 def rfc3339(epoch_seconds: float | None) -> str | None:
-    """Write a time to the second, in UTC; None for none, or one beyond the calendar."""
+    """Format a time as RFC 3339, in UTC and whole seconds; None for None and after the year 9999.
+
+    >>> rfc3339(1779516000.5)
+    '2026-05-23T06:00:00Z'
+    """
     if epoch_seconds is None:
         return None
     try:
@@ -45,3 +49,15 @@ def rfc3339(epoch_seconds: float | None) -> str | None:
     except (OverflowError, ValueError, OSError):
         return None
     return moment.isoformat().replace("+00:00", "Z")
+
+
+def format_moment(epoch_seconds: float) -> str:
+    """Format a time for operators, in UTC and whole seconds.
+
+    >>> format_moment(1779516000.5)
+    '2026-05-23 06:00:00 UTC'
+    """
+    try:
+        return datetime.fromtimestamp(epoch_seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):
+        return "a time after the year 9999"

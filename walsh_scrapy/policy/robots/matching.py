@@ -1,7 +1,8 @@
-"""Which Allow or Disallow rule decides about a URL (RFC 9309 2.2.2 and 2.2.3, R2).
+"""The most specific Allow or Disallow rule for a URL (RFC 9309 2.2.2 and 2.2.3, R2).
 
-The most octets win, and Allow wins ties. Protego does this part no longer: it takes up to 0.4 s to
-read one group, 55 ms for one verdict, and counts and matches octets otherwise than the RFC.
+The rule with the most octets decides; of equal ones Allow does. Protego is not used for this: it
+takes up to 0.4 s for a group and 55 ms for a verdict, and counts and compares octets in other ways
+than the RFC.
 """
 
 from collections import defaultdict
@@ -9,18 +10,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from walsh_scrapy.policy.robots.spelling import Pattern, Target, patterns_of
+from walsh_scrapy.policy.robots.percentencoding import Pattern, Target, patterns_of
 
-# Beyond this many wildcard rules an index over the URL's own octets pays for itself.
+# With more wildcard rules than this, collecting the URL's own pairs of octets saves time.
 _MANY: Final = 32
-# What one verdict may cost, in searches of one part of a rule: about 2 ms.
+# What one verdict may cost, in searches for a part of a rule: about 2 ms.
 _WORK: Final = 12_000
-#: A rank that stands for "too costly to say", and denies.
+#: The rank of a URL whose verdict would cost too much; it denies the URL.
 UNDECIDED: Final = -2
 
 
 def matches(pattern: Pattern, target: Target) -> bool:
-    """Return whether one pattern matches a URL."""
+    """Return True if one pattern matches a URL."""
     text, rank = pattern
     head, star, tail = text.partition("*")
     if star:
@@ -31,7 +32,7 @@ def matches(pattern: Pattern, target: Target) -> bool:
 
 
 def _tail_matches(tail: Pattern, target: Target, start: int) -> bool:
-    """Return whether what follows a pattern's first "*" is found from `start` on."""
+    """Return True if the part of a pattern after its first "*" is found from `start` on."""
     text, rank = tail
     if target.path == target.escaped or "?" in text or "?" in target.path[:start]:
         return _found(text, target.path, start)
@@ -41,7 +42,7 @@ def _tail_matches(tail: Pattern, target: Target, start: int) -> bool:
 
 
 def _found(tail: str, path: str, start: int) -> bool:
-    # Taking the first place for each part is enough: it leaves the most for the next.
+    # Taking the first match of each part is enough: it leaves the most text for the next parts.
     *parts, last = tail.split("*")
     for part in parts:
         found = path.find(part, start)
@@ -53,24 +54,24 @@ def _found(tail: str, path: str, start: int) -> bool:
     return path.find(last, start) >= 0
 
 
-#: Wildcard rules: by what stands before their first "*", then by the two characters after it.
+#: Wildcard rules by the part before their first "*", then by the two characters after it.
 Wildcards = dict[str, dict[str, list[Pattern]]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PathRules:
-    """The Allow and Disallow rules of one group, arranged so that a verdict reads few of them."""
+    """The Allow and Disallow rules of one group, indexed so that a verdict reads few of them."""
 
-    plain: dict[str, int]
-    exact: dict[str, int]
+    prefixes: dict[str, int]  #: the ranks of rules without "*" and "$", by path
+    exact: dict[str, int]  #: the ranks of rules that end in "$" and have no "*", by path
     wildcards: Wildcards
-    lengths: list[int]
-    heads: list[int]
-    many: bool
+    prefix_lengths: list[int]
+    head_lengths: list[int]  #: the lengths of the keys of `wildcards`
+    has_many_wildcards: bool
 
     @classmethod
     def of(cls, rules: Sequence[tuple[str, str]]) -> "PathRules":
-        """Arrange (key, path) records; a path written twice counts once, with its best rank."""
+        """Index (key, path) records; a path that occurs twice counts once, with its best rank."""
         ranks: dict[str, int] = {}
         for text, rank in patterns_of(rules):
             if rank > ranks.get(text, 1):
@@ -86,16 +87,16 @@ class PathRules:
         return cls(ranks, exact, wildcards, lengths, heads, len(starred) > _MANY)
 
     def rank(self, target: Target) -> int:
-        """Return the rank of the rule that decides about a URL.
+        """Return the rank of the most specific rule for a URL.
 
-        Zero: no rule matches. `UNDECIDED`: the rules cost too much to read for this URL.
+        Zero: no rule matches. `UNDECIDED`: the verdict would cost too much.
         """
-        path, plain = target.path, self.plain
+        path, prefixes = target.path, self.prefixes
         best, size = self.exact.get(path, 0), len(path)
-        for length in self.lengths:
+        for length in self.prefix_lengths:
             if length > size:
                 break
-            rank = plain.get(path[:length], 0)
+            rank = prefixes.get(path[:length], 0)
             if rank > best:
                 best = rank
         return self._wildcard_rank(target, best) if self.wildcards else best
@@ -113,31 +114,31 @@ class PathRules:
         return best
 
     def _candidates(self, target: Target) -> Iterator[tuple[int, Pattern]]:
-        """Yield the wildcard rules whose beginning the URL has: length of the head, the rest."""
-        pieces = _pieces(target) if self.many else set()
-        for length in self.heads:
+        """Yield the wildcard rules whose head the URL begins with: the head's length, the tail."""
+        pairs = _pairs(target) if self.has_many_wildcards else set()
+        for length in self.head_lengths:
             tails = self.wildcards.get(target.path[:length], {})
-            keys = tails.keys() & pieces if self.many else tails
+            keys = tails.keys() & pairs if self.has_many_wildcards else tails
             for key in keys:
                 for tail in tails[key]:
                     yield length, tail
 
 
-def place_of(rank: int, target: Target, rules: Sequence[tuple[str, str]]) -> int:
-    """Return which of the (key, path) records has this rank and matches."""
+def index_of(rank: int, target: Target, rules: Sequence[tuple[str, str]]) -> int:
+    """Return the index of the first (key, path) record that has this rank and matches the URL."""
     patterns = enumerate(patterns_of(rules))
-    return next(at for at, rule in patterns if rule[1] == rank and matches(rule, target))
+    return next(index for index, rule in patterns if rule[1] == rank and matches(rule, target))
 
 
 def denies(rank: int) -> bool:
-    """Return whether a rank forbids the URL: it is the rank of a Disallow, or undecided."""
+    """Return True if a rank denies the URL: it is that of a Disallow rule, or `UNDECIDED`."""
     return rank != 0 and rank % 2 == 0
 
 
-def _pieces(target: Target) -> set[str]:
-    """Return the beginnings (see `Wildcards`) of whatever can be found in a URL."""
-    pieces = set()
+def _pairs(target: Target) -> set[str]:
+    """Return the keys (see `Wildcards`) of all tails that can be found in a URL."""
+    pairs = set()
     for path in set(target):
-        pieces.update([octet + end for octet in set(path) for end in ("", "*", "$")])
-        pieces.update([path[i : i + 2] for i in range(len(path) - 1)])
-    return pieces
+        pairs.update([octet + end for octet in set(path) for end in ("", "*", "$")])
+        pairs.update([path[i : i + 2] for i in range(len(path) - 1)])
+    return pairs

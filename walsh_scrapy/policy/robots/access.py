@@ -1,0 +1,103 @@
+"""What a response to `/robots.txt` means, and for how long (RFC 9309 2.3.1 and 2.4, R2).
+
+Decisions 7 and 12. Times are epoch seconds, durations seconds; a status of ``None`` means that no
+response came (network error).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+#: How many redirects are followed (RFC 9309 2.3.1.2); a file behind more is "unavailable".
+MAX_HOPS = 5
+#: After so many seconds an unreachable robots.txt is asked for again.
+UNREACHABLE_TTL = 3600.0
+#: How long a copy stays usable for the request that it made wait (decision 7).
+LONGEST_WAIT = 7 * 86_400.0
+#: `"phased"`: for so long everything is disallowed after the first failure.
+PHASE_DISALLOW = 12 * 3600.0
+#: `"phased"`: from then until so long after the first failure the last good copy counts.
+PHASE_LAST_GOOD = 30 * 86_400.0
+
+ALLOW_ALL = b""
+DISALLOW_ALL = b"User-agent: *\nDisallow: /\n"
+
+#: `WALSH_ROBOTS_UNREACHABLE`
+Policy = Literal["allow", "disallow", "phased"]
+AccessResult = Literal["good", "redirect", "unavailable", "unreachable"]
+
+
+def access_result(status: int | None, hops: int, *, has_location: bool) -> AccessResult:
+    """Return what a response after ``hops`` redirects means (RFC 9309 2.3.1, decision 12).
+
+    A redirect without Location, or one more than `MAX_HOPS`, is "unavailable".
+    """
+    if status is None or status == 429 or status >= 500:
+        return "unreachable"
+    if 200 <= status < 300:
+        return "good"
+    if 300 <= status < 400 and has_location and hops < MAX_HOPS:
+        return "redirect"
+    return "unavailable"
+
+
+@dataclass(frozen=True, slots=True)
+class RobotsCopy:
+    """What is known of the robots.txt of one scheme, host and port: a row of the table `robots`."""
+
+    fetched_at: float  #: the last request for it, whatever came of it
+    status: int | None  #: of the last response
+    body: bytes | None = None  #: the last good copy; empty if the file was unavailable
+    failing_since: float | None = None  #: the first failure after that copy
+    unused: bool = False  #: a request that the copy made wait is deferred (decision 7)
+
+    def is_usable(self, now: float, ttl: float) -> bool:
+        """Return True if the copy still counts at ``now``; False if it has to be fetched again.
+
+        ``ttl`` is the usual lifetime (`WALSH_ROBOTS_TTL`). A deferred request goes by the copy that
+        made it wait, so that a Crawl-delay of a day still lets one request through (decision 7).
+        """
+        if self.failing_since is not None:
+            lifetime = min(ttl, UNREACHABLE_TTL)
+        else:
+            lifetime = LONGEST_WAIT if self.unused else ttl
+        return 0 <= now - self.fetched_at < lifetime
+
+    def effective_body(self, policy: Policy, now: float) -> bytes:
+        """Return the robots.txt that counts: the copy, the last good one, or the policy's."""
+        if self.failing_since is None:
+            return self.body or ALLOW_ALL
+        if policy == "phased":
+            return self._phased_body(now - self.failing_since)
+        if self.body is not None:
+            return self.body
+        return ALLOW_ALL if policy == "allow" else DISALLOW_ALL
+
+    def is_replaced_by_policy(self, policy: Policy, now: float) -> bool:
+        """Return True if ``effective_body`` is the policy's, because there is no copy to obey."""
+        return self.failing_since is not None and self.effective_body(policy, now) is not self.body
+
+    def _phased_body(self, failing_for: float) -> bytes:
+        if failing_for < PHASE_DISALLOW:
+            return DISALLOW_ALL
+        if failing_for < PHASE_LAST_GOOD and self.body is not None:
+            return self.body
+        host_answers = self.status is not None
+        return ALLOW_ALL if failing_for >= PHASE_LAST_GOOD and host_answers else DISALLOW_ALL
+
+
+def copy_after(
+    known: RobotsCopy | None, now: float, status: int | None, result: AccessResult, body: bytes
+) -> RobotsCopy:
+    """Return what is known of a robots.txt after one more request for it ended at ``now``.
+
+    A failure keeps the body of the known copy, and the time of the first failure.
+    """
+    if result == "unreachable":
+        failed = RobotsCopy(now, status, failing_since=now)
+        if known is None:
+            return failed
+        since = now if known.failing_since is None else known.failing_since
+        return replace(known, fetched_at=now, status=status, failing_since=since, unused=False)
+    return RobotsCopy(now, status, body if result == "good" else ALLOW_ALL)

@@ -1,0 +1,122 @@
+"""The records of a robots.txt file: from bytes to keys and values (RFC 9309 2.2, 2.2.4 and 2.5).
+
+The text of a file is a string in which each character is one octet (latin-1) and each line begins
+with a line feed. An offset is an index into that string. Line numbers are counted only when a
+caller asks for them, since most verdicts need none.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Final
+
+#: How many octets of a file are read (RFC 9309 2.5, decision 11).
+MAX_OCTETS: Final = 500 * 1024
+
+#: A part of the text: the offset of its start, and of its end.
+Span = tuple[int, int]
+
+_BOM: Final = b"\xef\xbb\xbf"
+BLANKS: Final = " \t\v\f"
+_BLANK: Final = r"[ \t\v\f]"
+# A missing colon is accepted only before a single word, so that prose is not read as a record.
+_SEPARATOR: Final = (
+    rf"(?:{_BLANK}*+:{_BLANK}*+|{_BLANK}++(?=[^ \t\v\f#\n]++{_BLANK}*+(?:[#\n]|\Z)))"
+)
+
+
+def _record(key: str, value: str) -> re.Pattern[str]:
+    """Return the pattern of a line with this key, up to its comment."""
+    return re.compile(rf"\n{_BLANK}*+{key}{_SEPARATOR}{value}", re.IGNORECASE | re.ASCII)
+
+
+# The misspelled keys are those that Google's parser accepts. It also accepts keys with further
+# letters at their end (`disallowed`, `user-agents`).
+_DISALLOW: Final = "disallow|dissallow|dissalow|disalow|diasllow|disallaw"
+_OTHERS: Final = (
+    "(?=[crv])(crawl[- ]?delay|request[- ]?rate|visit[- ]?time|robot[- ]?version|comment)"
+)
+_VALUE: Final = r"([^\n#]*+)"
+#: A User-agent line. Its value ends at the first character that a product token cannot have
+#: (decision 8); "*" has to stand alone.
+USER_AGENT: Final = _record("user[- ]?agent[a-z]*+", r"(\*(?![^ \t\v\f#\n])|[a-z_-]*+)[^\n]*+")
+#: An Allow or Disallow record: its key, "" for Disallow, and its path.
+RULE: Final = _record(f"(?:(allow)|(?=d)(?:{_DISALLOW}))[a-z]*+", _VALUE)
+#: Another record of a group (RFC 9309 2.2.4): its key and its value.
+OTHER: Final = _record(_OTHERS, _VALUE)
+_SITEMAP: Final = _record("(?:sitemaps?|site-map)", _VALUE)
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+
+
+def decode(body: bytes) -> str:
+    """Return the text of a file: at most 500 KiB, without a BOM or an incomplete last line.
+
+    Lines end at CR, LF or CRLF only (RFC 9309 2.2): U+2028 or NEL are part of a value.
+    """
+    read = body[:MAX_OCTETS]
+    if len(body) > MAX_OCTETS and body[MAX_OCTETS] not in b"\r\n":
+        read = read[: max(read.rfind(b"\n"), read.rfind(b"\r")) + 1]
+    for length in (3, 2, 1):  # an incomplete BOM is not part of the first key either
+        if read.startswith(_BOM[:length]):
+            read = read[length:]
+            break
+    return "\n" + read.decode("latin-1").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def rules_in(text: str, spans: Iterable[Span]) -> list[tuple[str, str]]:
+    """Return the Allow and Disallow records as (key, path); the key is "" for Disallow."""
+    return RULE.findall("".join([text[start:end] for start, end in spans]))
+
+
+def rule_offsets(text: str, spans: Iterable[Span]) -> Iterator[int]:
+    """Yield the offset of each record that `rules_in` returns."""
+    return (rule.start() for span in spans for rule in RULE.finditer(text, *span))
+
+
+def others_in(text: str, spans: Iterable[Span]) -> dict[str, list[str]]:
+    """Return the values of the other records by key: `crawldelay`, `visittime` and so on."""
+    values: dict[str, list[str]] = {}
+    for key, value in OTHER.findall("".join([text[start:end] for start, end in spans])):
+        values.setdefault(_key(key), []).append(value.strip(BLANKS))
+    return values
+
+
+def other_offsets(text: str, spans: Iterable[Span]) -> Iterator[tuple[str, str, int]]:
+    """Yield key, value and offset of each record that `others_in` returns."""
+    for span in spans:
+        for found in OTHER.finditer(text, *span):
+            yield _key(found[1]), found[2].strip(BLANKS), found.start()
+
+
+@lru_cache(maxsize=256)
+def _key(written: str) -> str:
+    return written.lower().replace("-", "").replace(" ", "")
+
+
+def sitemap_values(text: str) -> tuple[str, ...]:
+    """Return the values of the Sitemap records, which belong to no group (RFC 9309 2.2.4)."""
+    return tuple(filter(None, map(readable, _SITEMAP.findall(text))))
+
+
+def readable(value: str) -> str:
+    """Return a value for people to read: decoded from UTF-8, without control characters."""
+    if value.isascii() and value.isprintable():
+        return value.strip()
+    octets = value.encode("latin-1")
+    return _CONTROL.sub("", octets.decode("utf-8", "replace")).strip()
+
+
+def line_numbers(text: str, offsets: Iterable[int]) -> Iterator[int]:
+    """Yield the line number, from 1, of each offset. The offsets have to ascend."""
+    line, seen = 1, 1
+    for offset in offsets:
+        line += text.count("\n", seen, offset + 1)
+        seen = max(seen, offset + 1)
+        yield line
+
+
+def record_at(text: str, offset: int) -> str:
+    """Return the record at an offset as the site wrote it, without its comment."""
+    end = text.find("\n", offset + 1)
+    line = text[offset + 1 : end if end >= 0 else len(text)]
+    return readable(line.partition("#")[0])
