@@ -6,6 +6,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from walsh_scrapy.metadata.mediatypes import is_feed, is_markdown
+from walsh_scrapy.policy.references import resolve_reference
 from walsh_scrapy.policy.urls import wire_url
 
 #: Characters of one header that are read, because Scrapy does not limit headers.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.policy.freshness import NEVER, Due, LastVisit, due
+from walsh_scrapy.policy.freshness import NEVER, Due, LastVisit, UpdateHints, due
 from walsh_scrapy.policy.moves import Move
 from walsh_scrapy.policy.urls import canonical_url
 

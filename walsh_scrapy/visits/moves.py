@@ -23,16 +23,14 @@ if TYPE_CHECKING:
 
 def confirmed(record: SourceRecord, request: Request, last: str, now: float) -> Move | None:
     """Return the move of a source after a visit whose document came from ``last``."""
-    return move_after_document(
-        record.move, record.url, first_url(request), _way(request, last), now
-    )
+    asked, hops = first_url(request), _permanent_hops(request, last)
+    return move_after_document(record.move, record.url, asked, hops, now)
 
 
 def noticed(record: SourceRecord, request: Request, last: str, now: float) -> Move | None:
     """Return the move of a source after a page at ``last`` that is not the end of the visit."""
-    return move_after_intermediate(
-        record.move, record.url, first_url(request), _way(request, last), now
-    )
+    asked, hops = first_url(request), _permanent_hops(request, last)
+    return move_after_intermediate(record.move, record.url, asked, hops, now)
 
 
 def failed(record: SourceRecord, request: Request, now: float) -> Move | None:

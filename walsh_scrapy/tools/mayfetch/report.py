@@ -157,7 +157,7 @@ def _robots_answer(
     file: RobotsFile, origin: str, url: str, now: float, given: bytes | None
 ) -> RobotsAnswer:
     verdict = file.rules.verdict(url)
-    real = not file.stand_in
+    real = not file.is_replaced
     return RobotsAnswer(
         origin=origin,
         fetched_at=file.copy.fetched_at if given is None else None,
