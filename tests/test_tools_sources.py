@@ -1,4 +1,4 @@
-"""What `scrapy sources` says of a source: when it is due and why, in what order and words."""
+"""The rows of `scrapy sources`: when each source is due and why, their order and their words."""
 
 import io
 import json
@@ -12,12 +12,11 @@ from rich.console import Console
 from scrapy.settings import Settings
 
 from walsh_scrapy.options import Options
-from walsh_scrapy.policy.moments import parse_since, rfc3339
-from walsh_scrapy.sources import Source, load_sources
+from walsh_scrapy.policy.moments import rfc3339
+from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
 from walsh_scrapy.state.sourcerecord import SourceRecord
-from walsh_scrapy.tools.export.opml import export_sources
-from walsh_scrapy.tools.printable import columns, json_array, printable
+from walsh_scrapy.tools.printable import json_array
 from walsh_scrapy.tools.sources import nextvisit
 from walsh_scrapy.tools.sources.lookup import UnknownSource, find_sources
 from walsh_scrapy.tools.sources.nextvisit import next_visit
@@ -182,13 +181,6 @@ def test_in_a_pipe_nothing_is_cut():
     url = f"http://a.example/{'long/' * 200}"
     piped = list(sources_text(overview_of([record(url)]).declared))
     assert url in piped[1]
-    assert list(columns([["a", "日本"], ["bbb", "c"]])) == ["a    日本", "bbb  c"]
-    assert (
-        printable("na\u00efve \U0001f469\u200d\U0001f52c")
-        == "na\u00efve \U0001f469\u200d\U0001f52c"
-    )
-    assert list(json_array([])) == ["[]"]
-    assert json.loads("".join(json_array([{"a": "\x7f"}, {}]))) == [{"a": "\x7f"}, {}]
 
 
 def test_a_url_means_itself_or_another_spelling_or_nothing():
@@ -200,51 +192,6 @@ def test_a_url_means_itself_or_another_spelling_or_nothing():
         find_sources("http://b.example/y", known)
     with pytest.raises(UnknownSource, match="scrapy sources --all"):
         find_sources("\x1b", known)
-
-
-@pytest.mark.parametrize(
-    ("text", "moment"),
-    [
-        ("2026-05-20", NOW - 12 * 3600),
-        ("2026-05-20T12:00:00Z", NOW),
-        ("2026-05-20t14:00:00.5+02:00", NOW + 0.5),
-        ("P7D", NOW - 7 * DAY),
-        (" PT0S ", NOW),
-    ],
-)
-def test_since_when(text, moment):
-    assert parse_since(text, NOW) == moment
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "yesterday", "2026-13-01", "2026-05-20T12:00:00", "20260520", "P1M", "-P1D", "2026-W20",
-     "2026-02-30", "9" * 400],
-)  # fmt: skip
-def test_since_what_is_no_time_is_refused_in_one_sentence(text):
-    with pytest.raises(ValueError, match="write for example"):
-        parse_since(text, NOW)
-
-
-@pytest.mark.parametrize("beyond", [math.inf, math.nan, 1e30, None])
-def test_a_moment_beyond_the_calendar_is_unknown(beyond):
-    assert rfc3339(beyond) is None
-
-
-def test_sources_survive_a_journey_through_opml(tmp_path):
-    sources = [
-        Source(URL, name='Tom & "Jerry" <x>\x00', tags=("a", "b c")),
-        Source("http://a.example/?q=1&r=<2>", kind="llms", page="http://a.example/"),
-        Source("http://a.example/odd", name="Odd", tags=("a, b", "/c/")),
-    ]
-    file = tmp_path / "sources.opml"
-    with file.open("wb") as opened:
-        assert export_sources(sources, opened, lambda _url: None) == 3
-    first, second, third = load_sources(file)
-    assert (first.url, first.name, first.tags) == (URL, 'Tom & "Jerry" <x>', ("a", "b c"))
-    assert (second.kind, second.page) == ("llms", "http://a.example/")
-    assert second.url == "http://a.example/?q=1&r=%3C2%3E"
-    assert (third.tags, third.name) == (("a, b", "/c/"), "Odd")
 
 
 def test_the_fields_of_json_and_their_rules_are_those_of_the_docs():

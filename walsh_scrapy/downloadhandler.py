@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Seconds in which the reactor certainly closes an aborted connection.
+#: Seconds to wait for the reactor to close an aborted connection.
 CLOSING_SECONDS = 0.02
 
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from scrapy.commands import ScrapyCommand
 from scrapy.settings import Settings
 
 from walsh_scrapy.policy.plurals import counted
-from walsh_scrapy.tools.exits import CommandError, clean_exit, usage_error
+from walsh_scrapy.tools.exits import clean_exit, usage_error
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
 
 
 class Command(ScrapyCommand):
@@ -83,10 +80,11 @@ class Command(ScrapyCommand):
         """Check the call, write, and print on standard error how much was written."""
         from walsh_scrapy.options import Options
         from walsh_scrapy.tools.export.export import Export
+        from walsh_scrapy.tools.export.output import open_output
         from walsh_scrapy.tools.printable import printable
 
         if args:
-            usage_error(f"there is no option {args[0]}; see scrapy export --help")
+            usage_error(f"export does not take {args[0]}; see scrapy export --help")
         target = _target(opts)
         format_name, since = _format(target, opts.format), _since(opts.since)
         if format_name == "opml" and since is not None:
@@ -102,7 +100,7 @@ class Command(ScrapyCommand):
                 kind=opts.kind,
                 since=since,
             )
-            with _file(target, replace=opts.output is None) as file:
+            with open_output(target, replace=opts.output is None) as file:
                 count = export.write(file, format_name, progress=_shows_progress(target))
         nouns = ("source", "sources") if format_name == "opml" else ("entry", "entries")
         where = "standard output" if target == "-" else printable(target)
@@ -138,27 +136,6 @@ def _since(text: str | None) -> float | None:
         return None if text is None else parse_since(text, time.time())
     except ValueError as error:
         usage_error(f"--since: {error}")
-
-
-@contextmanager
-def _file(target: str, *, replace: bool) -> Iterator[IO[bytes]]:
-    from walsh_scrapy.tools.export.atomicfile import atomic_file
-    from walsh_scrapy.tools.printable import printable
-
-    if not replace and Path(target).is_file():
-        raise CommandError(f"{printable(target)} exists already; -O replaces it")
-    try:
-        if target == "-":
-            with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as file:
-                yield file
-        else:
-            with atomic_file(Path(target)) as file:
-                yield file
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        why = error.strerror or error
-        raise CommandError(f"{printable(target)} cannot be written: {why}") from error
 
 
 def _shows_progress(target: str) -> bool:
