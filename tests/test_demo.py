@@ -9,7 +9,7 @@ import pytest
 from walsh_scrapy.commands.demo import Command
 from walsh_scrapy.testing import politeness
 from walsh_scrapy.testing.demoweb import SOURCES, demo_web
-from walsh_scrapy.tools.demo import told
+from walsh_scrapy.tools.demo import timeline
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_a_broken_rule_or_a_lost_source_is_exit_status_1(monkeypatch, capsys):
 
 
 def test_a_host_that_saw_nothing_is_said_to_have_seen_nothing():
-    assert told([]) == "no byte sent"
+    assert timeline([]) == "no byte sent"
 
 
 def test_the_table_in_readme_is_that_of_the_demo(demo, pytestconfig):

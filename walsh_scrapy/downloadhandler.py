@@ -1,4 +1,4 @@
-"""Scrapy's HTTP handler: each request goes out once, and to nobody who does not show who it is."""
+"""Scrapy's HTTP handler, without hidden retries and with verified certificates (decision 22)."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Time enough for the reactor to close a connection.
+#: Seconds to wait for the reactor to close an aborted connection.
 CLOSING_SECONDS = 0.02
 
 
 class DownloadHandler(HTTP11DownloadHandler):
-    """Sends a request once (decision 1: every retry takes a slot of its host).
+    """Sends each request once, so that every retry passes the gates again (decision 1).
 
-    When a connection that was kept open breaks, Twisted sends a GET again within milliseconds;
-    here it fails, and is retried by a middleware, through the scheduler and every gate. A request
-    to a host with a bad certificate fails with ``BadCertificate``, which nobody retries.
+    If a connection that was kept alive breaks, Twisted sends a GET again at once, without pacing.
+    Here the request fails instead, and a middleware retries it. A request to a host whose
+    certificate is not valid fails with ``BadCertificate``, which is not retried.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -39,21 +39,22 @@ class DownloadHandler(HTTP11DownloadHandler):
         self._contextFactory = policy  # type: ignore[assignment]  # mypy knows no zope interfaces
 
     async def download_request(self, request: Request) -> Response:
-        """Return the response; say it in words if TLS is what kept it from us.
+        """Return the response when its connection is free or closed.
 
-        A connection that we give up is closed when the reactor comes to it: only then is the
-        exchange over for the server, and for pacing (decision 2).
+        An aborted connection is closed a moment later, by the reactor; until then the exchange is
+        not over for the server, nor for pacing (decision 2). Raises BadCertificate or
+        NoSecureConnection if TLS failed, else the exceptions of Scrapy's handler.
         """
         is_closed = False
         try:
             response = await super().download_request(request)
             is_closed = "download_stopped" not in response.flags
         except DownloadFailedError as error:
-            trouble = tls_error(error, host_of(request.url))
-            if trouble is None:
+            found = tls_error(error, host_of(request.url))
+            if found is None:
                 raise
-            logger.info("%s: %s", request.url, trouble)
-            raise trouble from error
+            logger.info("%s: %s", request.url, found)
+            raise found from error
         finally:
             if not is_closed:
                 await sleep(CLOSING_SECONDS)

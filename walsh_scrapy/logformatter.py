@@ -1,4 +1,4 @@
-"""Scrapy's log lines, without the work on those that nobody will see."""
+"""Scrapy's log formatter, without the work on lines that ``LOG_LEVEL`` hides."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class QuietLogFormatter(LogFormatter):
-    """Makes no line of a page or an item unless ``LOG_LEVEL`` lets it be seen.
+    """Formats lines about responses and items only if ``LOG_LEVEL`` is DEBUG or lower.
 
-    Scrapy makes a log record of each, and only its handlers find out that it is not wanted.
+    Scrapy formats a log record for each, and only then its handlers drop it.
     """
 
     def __init__(self, level: int) -> None:
@@ -27,19 +27,19 @@ class QuietLogFormatter(LogFormatter):
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Go by the project's ``LOG_LEVEL``, a name or a number."""
+        """Read ``LOG_LEVEL``, a name or a number."""
         level = crawler.settings["LOG_LEVEL"]
         names = logging.getLevelNamesMapping()
         return cls(names.get(str(level).upper()) or int(level))
 
-    def crawled(  # type: ignore[override]  # None is Scrapy's word for no line
+    def crawled(  # type: ignore[override]  # None means no line to Scrapy
         self, request: Request, response: Response, spider: Spider
     ) -> LogFormatterResult | None:
-        """Say which page came."""
+        """Return the line about a response, or None."""
         return None if self._is_silent else super().crawled(request, response, spider)
 
     def scraped(  # type: ignore[override]
         self, item: object, response: Response | Failure | None, spider: Spider
     ) -> LogFormatterResult | None:
-        """Say which item came of it."""
+        """Return the line about an item, or None."""
         return None if self._is_silent else super().scraped(item, response, spider)

@@ -128,7 +128,7 @@ def test_nothing_is_made_of_html_and_one_sentence_says_so(docs):
     found = docs(top=html(headers={"Link": ", ".join(links)}))
     assert (found.code, found.asked) == (1, ["/", "/llms.txt"])  # each once, announced or not
     assert "hidden" not in found.stdout
-    assert "# nothing found: asked for the page as markdown or feed" in found.stdout
+    assert "# nothing found: the page as markdown or as a feed" in found.stdout
     assert "HTML is not scraped" in found.stdout
     assert all(line.startswith("#") for line in found.stdout.splitlines())
 

@@ -166,7 +166,7 @@ def test_an_old_file_is_replaced_only_if_told_to_and_only_whole(web, crawl, expo
     file.chmod(0o600)
     refused = export("-o", file)
     assert refused.returncode == 1
-    assert refused.stderr == f"walsh-scrapy: {file} is there already; -O replaces it\n".encode()
+    assert refused.stderr == f"walsh-scrapy: {file} exists already; -O replaces it\n".encode()
     assert file.read_text() == "old"
     state = tmp_path / "crawl" / "walsh.sqlite3"
     with sqlite3.connect(state) as database:
@@ -211,12 +211,12 @@ def test_the_state_is_exported_while_a_crawl_writes_it(loopback_web, crawl, expo
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        ([], 2, "name one file"),
-        (["-o", "a.json", "-O", "b.json"], 2, "name one file"),
-        (["-o", "entries.txt"], 2, "entries.txt: the ending of the file chooses .jsonl"),
-        (["-o", "entries"], 2, "or name the format with --format"),
-        (["-o", "-", "--since", "yesterday"], 2, "--since: 'yesterday' is not a date"),
-        (["-o", "a.opml", "--since", "P1D"], 2, "--since chooses entries"),
+        ([], 2, "give one file"),
+        (["-o", "a.json", "-O", "b.json"], 2, "give one file"),
+        (["-o", "entries.txt"], 2, "entries.txt: the ending of the file has to be one of .jsonl"),
+        (["-o", "entries"], 2, "unless --format names the format"),
+        (["-o", "-", "--since", "yesterday"], 2, "--since: 'yesterday' is no date"),
+        (["-o", "a.opml", "--since", "P1D"], 2, "--since selects entries"),
         (["-o", "-", "spare"], 2, "spare"),
         (["-o", "-"], 1, "there is no state at sqlite:///"),
         (["-o", "-", "-s", "WALSH_STATE_URL=nonsense"], 1, "WALSH_STATE_URL"),

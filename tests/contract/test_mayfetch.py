@@ -166,4 +166,4 @@ def test_it_goes_on_with_the_last_list_where_a_crawl_would(loopback_web, ask):
     )
     result = ask(web, "http://blog.example/feed", WALSH_BLOCKLIST_URL=LIST_URL)
     assert result.returncode == 0
-    assert "not in the last list there was" in result.stdout
+    assert "not in the last copy of the list" in result.stdout

@@ -34,18 +34,21 @@ PAGES = {
 }
 TOLD = {
     "missing": (404, "missing.example answered 404"),
-    "nowhere": (301, "nowhere.example answered 301 without saying where to go"),
-    "ftp": (301, "ftp.example answered 301, which leads nowhere that can be asked: 'ftp://x/'"),
-    "bad": (301, "bad.example answered 301, which leads nowhere that can be asked: 'http://[bad'"),
+    "nowhere": (301, "nowhere.example answered 301 without a Location"),
+    "ftp": (301, "ftp.example answered 301 with a Location that cannot be requested: 'ftp://x/'"),
+    "bad": (
+        301,
+        "bad.example answered 301 with a Location that cannot be requested: 'http://[bad'",
+    ),
     "circle": (301, "redirected in a circle: {host}/back leads back to {host}/feed"),
     "far": (301, "redirected more than 2 times, at last to {host}/3"),
-    "reset": (None, f"no answer of reset.example: {str(ConnectionLost()).rstrip('.')}"),
-    "closed": (None, "no answer of closed.example: Connection was closed cleanly"),
-    "cut": (None, "the answer of cut.example broke off before its end"),
-    "slow": (None, "slow.example took too long: Getting {host}/feed took longer than 1.0 seconds"),
+    "reset": (None, f"no response from reset.example: {str(ConnectionLost()).rstrip('.')}"),
+    "closed": (None, "no response from closed.example: Connection was closed cleanly"),
+    "cut": (None, "the response from cut.example ended before it was complete"),
+    "slow": (None, "slow.example timed out: Getting {host}/feed took longer than 1.0 seconds"),
     "plain": (200, "the body of {host}/feed is not gzip as announced: Not a gzipped file (b'<?')"),
     "gone": (410, "gone.example answered 410"),
-    "large": (None, "the answer of large.example is longer than may be read"),
+    "large": (None, "the response from large.example is larger than DOWNLOAD_MAXSIZE"),
     "refused": (None, "127.0.0.1 refused the connection"),
 }
 

@@ -147,7 +147,7 @@ def test_what_is_no_longer_declared_is_counted_and_can_be_shown(
     old, blog = "http://old.example/feed", "http://blog.example/feed"
     crawl(web, sources=[old, blog])
     result = scrapy_sources(sources=[blog])
-    assert "1 more in the state are no longer declared" in result.stdout.splitlines()[-1]
+    assert "no longer declared, listed only with --all: 1 source" in result.stdout.splitlines()[-1]
     assert old not in result.stdout
     as_json = scrapy_sources("--json")
     assert "no longer declared" in as_json.stderr
@@ -183,7 +183,7 @@ def test_forget_begins_anew_and_knows_the_entries(loopback_web, crawl, listed, s
     said = scrapy_sources("forget", "HTTP://Blog.example:80/feed/", sources=[url])
     assert said.returncode == 0
     assert said.stdout == (
-        f"{url} is forgotten: its next visit is its first; the entries it gave (2) stay known\n"
+        f"{url} is forgotten: its next visit is its first; 2 entries from it remain known\n"
     )
     assert listed("--due")[url]["outcome"] == "new"
     again = crawl(web, sources=[url])
@@ -203,7 +203,7 @@ def test_resume_makes_due_what_is_gone_or_failing(loopback_web, crawl, listed, s
     assert listed("--due", sources=sources) == {}
     result = scrapy_sources("resume", *sources)
     assert result.returncode == 0
-    assert result.stdout.count("is due now, with no failure counted") == 2
+    assert result.stdout.count("is due now, and its failures are counted from 0") == 2
     assert f"{sources[2]} is neither gone nor failing: it is due 20" in result.stdout
     assert [line["due_rule"] for line in listed("--due").values()] == ["resumed", "resumed"]
     second = crawl(web, sources=sources)
@@ -242,8 +242,8 @@ def test_an_unknown_url_is_one_line_with_the_nearest(scrapy_sources, action):
     assert result.returncode == 1
     assert result.stdout == ""
     assert result.stderr == (
-        "walsh-scrapy: http://blog.exmple/feed is no source that is declared or known; did you "
-        "mean http://blog.example/feed?\n"
+        "walsh-scrapy: http://blog.exmple/feed is not a source, declared or in the state; "
+        "did you mean http://blog.example/feed?\n"
     )
 
 

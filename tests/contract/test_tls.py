@@ -15,14 +15,14 @@ from walsh_scrapy.testing.web import Certificate, Site, redirect
 BAD = {
     "expired.example": (Certificate.EXPIRED, "expired on 2025-01-01"),
     "wrong.example": (Certificate.WRONG_NAME, "is for other.example"),
-    "nameless.example": (Certificate.NAMELESS, "is for no host at all"),
+    "nameless.example": (Certificate.NAMELESS, "is for no host"),
     "stranger.example": (
         Certificate.UNKNOWN_CA,
-        "is signed by nobody this machine trusts (Nobody's CA)",
+        "is signed by Nobody's CA, which this machine does not trust",
     ),
     "itself.example": (
         Certificate.SELF_SIGNED,
-        "is signed by nobody this machine trusts (itself)",
+        "is self-signed, which this machine does not trust",
     ),
 }
 
@@ -112,7 +112,7 @@ def test_without_the_private_ca_nobody_is_believed(loopback_web, crawl, tmp_path
         environment={"SSL_CERT_FILE": str(tmp_path / "nobody.pem")},
     )
     _, detail = in_state(result)["blog.example"]
-    assert detail.endswith(" is signed by nobody this machine trusts (Loopback CA)")
+    assert detail.endswith(" is signed by Loopback CA, which this machine does not trust")
 
 
 def test_no_context_factory_switches_verification_off(loopback_web, crawl):

@@ -102,7 +102,7 @@ def test_a_crawl_that_follows_links_over_many_hosts_at_once(loopback_web, crawl)
         "DOWNLOAD_HANDLERS: https at scrapy.core.downloader.handlers.http11",
         "denied            2   1 by blocklist, 1 by robots",
         "deferred          1",
-        "asked again       1",
+        "retried           1",
     ):
         assert line in result.stderr
 

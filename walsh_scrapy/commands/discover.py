@@ -1,40 +1,40 @@
-"""``scrapy discover URL...``: what a site offers a crawl, as a line for ``sources.toml``."""
+"""``scrapy discover URL...``: what a site offers a crawl, as lines for ``sources.toml``."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.tools.endings import one_line, wrong_call
-from walsh_scrapy.tools.urlcommand import Question
+from walsh_scrapy.tools.exits import clean_exit, usage_error
+from walsh_scrapy.tools.urlcommand import UrlCommand
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Sequence
 
     from walsh_scrapy.runtime.context import Context
-    from walsh_scrapy.tools.discover.candidates import Finding
+    from walsh_scrapy.tools.discover.candidates import SiteOffer
 
 
-class Command(Question):
-    """Asks as a crawl would, through the same gates, and declares nothing."""
+class Command(UrlCommand):
+    """Requests what a crawl would, through the same gates, and declares nothing."""
 
     longest_wait = 60
     example = "scrapy discover https://docs.example/"
 
     def short_desc(self) -> str:
         """Return the line that ``scrapy`` lists."""
-        return "Say what a site offers a crawl, as a line for sources.toml"
+        return "Find what a site offers a crawl, as lines for sources.toml"
 
     def long_desc(self) -> str:
         """Return the text of ``--help``."""
         return (
-            "Asks each site, through every gate and at its own pace, for robots.txt, the page as "
-            "markdown (and as a feed if it answers 406), what its headers announce as its markdown "
-            "(three at most, until one is) and /llms.txt. A feed is known as one, and ends the "
-            "search. HTML is not read. Prints the source to declare as TOML, and all else as "
-            "comments. Nothing is declared or kept of the site. Exit status: 0 something found for "
-            "every URL, 1 nothing for one, 2 cannot say. "
+            "Requests from each site, through every gate: robots.txt; the page as markdown, and as "
+            "a feed if the server answers 406; what its headers announce as markdown, at most "
+            "three documents, until one is markdown; and /llms.txt. The search ends at a feed. "
+            "HTML is not read. Prints the sources to declare as TOML, and all else as comments. "
+            "Declares nothing. Exit status: 0 something found for every URL, 1 nothing for at "
+            "least one, 2 cannot say, or a wrong call. "
             "Example: scrapy discover https://docs.example/ >> sources.toml"
         )
 
@@ -44,38 +44,38 @@ class Command(Question):
         parser.add_argument("--json", action="store_true", help="print one JSON array")
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
-        """Check the call, ask, and print what was found."""
+        """Check the call, run the spider, and print what it found."""
         from walsh_scrapy.sources import SourcesError
-        from walsh_scrapy.tools.discover.candidates import findings_for
-        from walsh_scrapy.tools.discover.spider import DiscoverySpider
+        from walsh_scrapy.tools.discover.candidates import offers_for
+        from walsh_scrapy.tools.discover.spider import DiscoverSpider
 
-        self.check_call(args)
-        with one_line():
+        self.check_usage(args)
+        with clean_exit():
             try:
-                findings = findings_for(args)
+                offers = offers_for(args)
             except SourcesError as error:
-                wrong_call(str(error))
-            context = self.opened()
+                usage_error(str(error))
+            context = self.open_crawl()
             if sys.stderr.isatty():
-                print("asking, each host at its own pace ...", file=sys.stderr)
-            self.ask(DiscoverySpider, findings=findings)
-            _print(_lines(findings, context, as_json=opts.json))
-        self.conclude(finding.is_usable for finding in findings)
+                print("sending requests, with the pauses of each host ...", file=sys.stderr)
+            self.run_spider(DiscoverSpider, offers=offers)
+            _print(_lines(offers, context, as_json=opts.json))
+        self.set_exit_status(offer.is_usable for offer in offers)
 
 
-def _lines(findings: Sequence[Finding], context: Context, *, as_json: bool) -> Iterable[str]:
-    from walsh_scrapy.tools.discover.report import all_lines, as_dict
-    from walsh_scrapy.tools.mayfetch.report import Explainer
+def _lines(offers: Sequence[SiteOffer], context: Context, *, as_json: bool) -> Iterable[str]:
+    from walsh_scrapy.tools.discover.report import as_dict, report_lines
+    from walsh_scrapy.tools.mayfetch.explainer import Explainer
     from walsh_scrapy.tools.printable import json_array
 
     explainer = Explainer(context, asked=True)
     if as_json:
-        return json_array(as_dict(finding, explainer) for finding in findings)
-    return all_lines(findings, explainer, context.clock.now())
+        return json_array(as_dict(offer, explainer) for offer in offers)
+    return report_lines(offers, explainer, context.clock.now())
 
 
 def _print(lines: Iterable[str]) -> None:
-    if not sys.stdout.isatty():  # TOML is UTF-8, wherever it goes
+    if not sys.stdout.isatty():  # TOML is UTF-8, whatever the locale says
         sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
     for line in lines:
         print(line)

@@ -1,26 +1,24 @@
-"""``scrapy export``: rebuilds from the state what any run exported, and the sources as OPML."""
+"""``scrapy export``: the entries that any run found, and the sources as OPML."""
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from scrapy.commands import ScrapyCommand
 from scrapy.settings import Settings
 
-from walsh_scrapy.tools.endings import CannotDo, one_line, wrong_call
+from walsh_scrapy.policy.plurals import counted
+from walsh_scrapy.tools.exits import clean_exit, usage_error
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
 
 
 class Command(ScrapyCommand):
-    """Writes the record, as it is at the moment of the call, into one file."""
+    """Writes entries or sources, as they are at the moment of the call, into one file."""
 
     requires_project = True
     requires_crawler_process = False
@@ -36,11 +34,11 @@ class Command(ScrapyCommand):
     def long_desc(self) -> str:
         """Return the text of ``--help``."""
         return (
-            "Writes every entry in the state as the run that found it exported it, in the order "
-            "in which they were first seen; the ending of FILE chooses .jsonl (or .jl), .json, "
-            ".csv or .xml. A FILE that ends in .opml gets the declared sources instead. The file "
-            "is written whole or not at all. Exit status: 0, 1 if it cannot be done, 2 for a "
-            "wrong call. Examples: scrapy export -o entries.jsonl. "
+            "Writes every entry in the state as the run that found it exported it, the first seen "
+            "first. The ending of FILE chooses the format: .jsonl (or .jl), .json, .csv or .xml; "
+            "with .opml the declared sources are written instead. The file is written whole or "
+            "not at all. Exit status: 0, 1 if it cannot be done, 2 for a wrong call. "
+            "Examples: scrapy export -o entries.jsonl. "
             "scrapy export -O week.csv --since P7D. scrapy export -o - --kind llms | jq .url"
         )
 
@@ -51,41 +49,47 @@ class Command(ScrapyCommand):
             "-o", "--output", metavar="FILE", help="a new file, or - for standard output"
         )
         parser.add_argument(
-            "-O", "--overwrite-output", metavar="FILE", help="the same, replacing an old file"
+            "-O",
+            "--overwrite-output",
+            metavar="FILE",
+            help="the same, but an existing file is replaced",
         )
         parser.add_argument(
             "--format",
             choices=("jsonl", "json", "csv", "xml", "opml"),
-            help="whatever the ending of FILE; without it, standard output is jsonl",
+            help="instead of the ending of FILE; jsonl for standard output unless given",
         )
         parser.add_argument(
             "--since",
             metavar="WHEN",
-            help="first seen since a date, an RFC 3339 time, or a duration ago: P7D",
+            help="only entries first seen since a date, an RFC 3339 time, or a duration ago: P7D",
         )
         parser.add_argument(
             "--source",
             metavar="URL",
             action="append",
             default=[],
-            help="only of this source (may be repeated)",
+            help="only entries of this source (may be repeated)",
         )
-        parser.add_argument("--kind", choices=("feed", "llms"), help="only of such sources")
-        parser.add_argument("--sources", metavar="FILE", help="another file than WALSH_SOURCES")
+        parser.add_argument("--kind", choices=("feed", "llms"), help="only entries of such sources")
+        parser.add_argument(
+            "--sources", metavar="FILE", help="sources file to use instead of WALSH_SOURCES"
+        )
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
-        """Check the call, write, and say on standard error how much was written."""
+        """Check the call, write, and print on standard error how much was written."""
         from walsh_scrapy.options import Options
         from walsh_scrapy.tools.export.export import Export
+        from walsh_scrapy.tools.export.output import open_output
         from walsh_scrapy.tools.printable import printable
 
         if args:
-            wrong_call(f"{args[0]} is no option of export; see scrapy export --help")
+            usage_error(f"export does not take {args[0]}; see scrapy export --help")
         target = _target(opts)
         format_name, since = _format(target, opts.format), _since(opts.since)
         if format_name == "opml" and since is not None:
-            wrong_call("--since chooses entries, and an OPML file lists sources; leave one out")
-        with one_line():
+            usage_error("--since selects entries, but an OPML file lists sources; drop one")
+        with clean_exit():
             settings = self.settings or Settings()
             options = Options.from_settings(settings)
             export = Export(
@@ -96,18 +100,17 @@ class Command(ScrapyCommand):
                 kind=opts.kind,
                 since=since,
             )
-            with _file(target, replace=opts.output is None) as file:
+            with open_output(target, replace=opts.output is None) as file:
                 count = export.write(file, format_name, progress=_shows_progress(target))
-        what = "source" if format_name == "opml" else "entry"
-        many = "sources" if format_name == "opml" else "entries"
+        nouns = ("source", "sources") if format_name == "opml" else ("entry", "entries")
         where = "standard output" if target == "-" else printable(target)
-        print(f"{count} {what if count == 1 else many} written to {where}", file=sys.stderr)
+        print(f"{counted(count, *nouns)} written to {where}", file=sys.stderr)
 
 
 def _target(opts: argparse.Namespace) -> str:
     given = [name for name in (opts.output, opts.overwrite_output) if name]
     if len(given) != 1:
-        wrong_call("name one file: -o FILE, or -O FILE to replace it; `-o -` is standard output")
+        usage_error("give one file: -o FILE, or -O FILE to replace it; `-o -` is standard output")
     return str(given[0])
 
 
@@ -119,9 +122,9 @@ def _format(target: str, chosen: str | None) -> str:
     if chosen is None:
         chosen = "jsonl" if target == "-" else FORMATS.get(ending)
     if chosen is None:
-        wrong_call(
-            f"{printable(target)}: the ending of the file chooses {', '.join(FORMATS)}; end it in "
-            "one of them, or name the format with --format"
+        usage_error(
+            f"{printable(target)}: the ending of the file has to be one of {', '.join(FORMATS)}, "
+            "unless --format names the format"
         )
     return chosen
 
@@ -132,30 +135,9 @@ def _since(text: str | None) -> float | None:
     try:
         return None if text is None else parse_since(text, time.time())
     except ValueError as error:
-        wrong_call(f"--since: {error}")
-
-
-@contextmanager
-def _file(target: str, *, replace: bool) -> Iterator[IO[bytes]]:
-    from walsh_scrapy.tools.export.atomicfile import atomic_file
-    from walsh_scrapy.tools.printable import printable
-
-    if not replace and Path(target).is_file():
-        raise CannotDo(f"{printable(target)} is there already; -O replaces it")
-    try:
-        if target == "-":
-            with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as file:
-                yield file
-        else:
-            with atomic_file(Path(target)) as file:
-                yield file
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        why = error.strerror or error
-        raise CannotDo(f"{printable(target)} cannot be written: {why}") from error
+        usage_error(f"--since: {error}")
 
 
 def _shows_progress(target: str) -> bool:
-    """Tell whether there is a terminal that the export itself does not go to."""
+    """Return True if standard error is a terminal, and the export does not go there too."""
     return sys.stderr.isatty() and not (target == "-" and sys.stdout.isatty())

@@ -1,4 +1,4 @@
-"""``scrapy sources``: every source with what came of it, what is due and why; forget and resume."""
+"""``scrapy sources``: the last visit and the next one of each source; forget and resume."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 from scrapy.commands import ScrapyCommand
 from scrapy.settings import Settings
 
-from walsh_scrapy.tools.endings import one_line, wrong_call
+from walsh_scrapy.tools.exits import clean_exit, usage_error
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Sequence
 
     from walsh_scrapy.options import Options
-    from walsh_scrapy.tools.sources.lines import Overview, SourceLine
+    from walsh_scrapy.tools.sources.overview import Overview, SourceRow
 
 _EXAMPLE = "Example: scrapy sources resume https://blog.example/feed.xml"
 
 
 class Command(ScrapyCommand):
-    """Shows the sources beside a running crawl, which it never keeps waiting."""
+    """Lists sources, also while a crawl runs, which never has to wait for it."""
 
     requires_project = True
     requires_crawler_process = False
@@ -39,10 +39,10 @@ class Command(ScrapyCommand):
         """Return the text of ``--help``."""
         return (
             "Lists every declared source with what the state knows of it: last visit, outcome, "
-            "failures in a row, next due and why, where it moved, entries. Trouble comes first. "
-            "`forget URL` takes back all that is known of a source but its entries, so its next "
-            "visit is its first; `resume URL` makes one due that is gone (410) or failing. "
-            "Exit status: 0, 1 if something cannot be done, 2 for a wrong call. "
+            "failures in a row, next due and why, where it moved, entries. Sources in trouble come "
+            "first. `forget URL` deletes what the state knows of a source, except its entries, so "
+            "that its next visit is its first. `resume URL` makes a source due that is gone (410) "
+            "or failing. Exit status: 0, 1 if something cannot be done, 2 for a wrong call. "
             "Examples: scrapy sources --due. scrapy sources --json. "
             "scrapy sources resume https://blog.example/feed.xml"
         )
@@ -50,10 +50,14 @@ class Command(ScrapyCommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Add what this command takes."""
         super().add_options(parser)
-        parser.add_argument("--sources", metavar="FILE", help="another file than WALSH_SOURCES")
+        parser.add_argument(
+            "--sources", metavar="FILE", help="sources file to use instead of WALSH_SOURCES"
+        )
         parser.add_argument("--json", action="store_true", help="print one JSON array")
         parser.add_argument(
-            "--due", action="store_true", help="only what a run would ask for now, in its order"
+            "--due",
+            action="store_true",
+            help="only sources that a run would visit now, in its order",
         )
         parser.add_argument(
             "--all", action="store_true", help="also sources that are no longer declared"
@@ -65,10 +69,10 @@ class Command(ScrapyCommand):
 
         for word in args:
             if word.startswith("-"):
-                wrong_call(f"there is no option {word}; see scrapy sources --help")
+                usage_error(f"there is no option {word}; see scrapy sources --help")
         if args and (args[0] not in ("forget", "resume") or len(args) == 1):
-            wrong_call(f"after `sources` comes nothing, `forget URL` or `resume URL`. {_EXAMPLE}")
-        with one_line():
+            usage_error(f"`sources` takes `forget URL`, `resume URL` or nothing. {_EXAMPLE}")
+        with clean_exit():
             options = Options.from_settings(self.settings or Settings())
             file = opts.sources or options.sources
             if args:
@@ -80,43 +84,43 @@ class Command(ScrapyCommand):
 def _list(options: Options, file: str, opts: argparse.Namespace) -> None:
     from walsh_scrapy.sources import load_sources
     from walsh_scrapy.state import State
-    from walsh_scrapy.tools.sources.lines import overview
+    from walsh_scrapy.tools.sources.overview import build_overview
 
     sources = load_sources(file)
     state = State.existing(options.state_url)
-    found = overview(sources, state, options, time.time())
+    found = build_overview(sources, state, options, time.time())
     intervals = state.ledger.intervals(above=options.min_interval) if state and opts.due else {}
-    lines = found.start_order(intervals) if opts.due else found.by_trouble(undeclared=opts.all)
+    rows = found.due(intervals) if opts.due else found.by_urgency(undeclared=opts.all)
     if opts.json:
         from walsh_scrapy.tools.printable import json_array
 
-        _print(json_array(line.as_dict() for line in lines))
+        _print(json_array(row.as_dict() for row in rows))
     else:
-        _show(lines, found, due=opts.due)
+        _show(rows, found, due=opts.due)
     hidden = 0 if opts.all or opts.due else len(found.undeclared)
     if hidden:
-        from walsh_scrapy.tools.sources.table import undeclared
+        from walsh_scrapy.tools.sources.table import hidden_line
 
-        print(undeclared(hidden), file=sys.stderr if opts.json else sys.stdout)
+        print(hidden_line(hidden), file=sys.stderr if opts.json else sys.stdout)
 
 
-def _show(lines: Sequence[SourceLine], found: Overview, *, due: bool) -> None:
+def _show(rows: Sequence[SourceRow], found: Overview, *, due: bool) -> None:
     from rich.console import Console
 
-    from walsh_scrapy.tools.sources.table import FRAMED, sources_table, sources_text, summary
+    from walsh_scrapy.tools.sources.table import MOST_FRAMED, sources_table, sources_text, totals
 
-    if lines and sys.stdout.isatty() and len(lines) <= FRAMED:
-        Console().print(sources_table(lines))
-    elif lines:
-        _print(sources_text(lines))
-    print(summary(found.declared if due else lines))
+    if rows and sys.stdout.isatty() and len(rows) <= MOST_FRAMED:
+        Console().print(sources_table(rows))
+    elif rows:
+        _print(sources_text(rows))
+    print(totals(found.declared if due else rows))
 
 
 def _change(action: str, urls: list[str], options: Options, file: str) -> int:
-    """Forget or resume each URL; one that names no source is told, and the rest still done."""
+    """Forget or resume each URL; return 1 if one of them is not a source, else 0."""
     from walsh_scrapy.state import State
     from walsh_scrapy.tools.sources.changes import Changes
-    from walsh_scrapy.tools.sources.known import UnknownSource
+    from walsh_scrapy.tools.sources.lookup import UnknownSource
 
     changes = Changes(State.existing(options.state_url), file, options.min_revisit)
     change = changes.forget if action == "forget" else changes.resume

@@ -13,6 +13,7 @@ from walsh_scrapy.options import bad_setting
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES, is_refusal
 from walsh_scrapy.policy.durations import format_seconds
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.plurals import counted
 from walsh_scrapy.politeness.holds import Holds
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.failures import reason_of
@@ -84,7 +85,7 @@ class BackoffMiddleware:
         self._refusals[host] += 1
         attempt = marks_of(request).attempt + 1
         if attempt > most or self._refusals[host] > most:
-            tries = "1 try" if attempt == 1 else f"{attempt} tries"
+            tries = counted(attempt, "try", "tries")
             logger.warning("%s %s; giving up after %s", request.url, what, tries)
             self._crawler.stats.inc_value("walsh/backoff/gave_up")
             return None

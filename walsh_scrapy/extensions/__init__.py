@@ -1,1 +1,1 @@
-"""What looks on while a crawl runs, and speaks to the operator."""
+"""Scrapy extensions: progress and summary in the log, and bodies dropped at their headers."""

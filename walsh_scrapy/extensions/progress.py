@@ -1,4 +1,4 @@
-"""A long run shows how far it is (``WALSH_PROGRESS``)."""
+"""Progress of a run, logged every 15 seconds (``WALSH_PROGRESS``)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 
+from walsh_scrapy.policy.plurals import counted
 from walsh_scrapy.politeness.hostqueues import HostQueues
 from walsh_scrapy.runtime.context import Context
-from walsh_scrapy.tools.answers import has_agenda
-from walsh_scrapy.tools.counts import Counts
+from walsh_scrapy.tools.summary import SourceCounts, is_by_source
 
 if TYPE_CHECKING:
     from typing import Self
@@ -25,16 +25,16 @@ EVERY_SECONDS = 15.0
 
 
 class Progress:
-    """Logs a line every quarter of a minute, while there is something to tell."""
+    """Logs a line every ``EVERY_SECONDS`` seconds, unless it is the same as the last."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._said = ""
-        self._timer = create_looping_call(self._say)
+        self._last = ""
+        self._timer = create_looping_call(self._log)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Follow a crawl from its opening to its end."""
+        """Follow a crawl from start to end; raises NotConfigured if progress is off."""
         if Context.of(crawler).options.progress == "off":
             raise NotConfigured
         extension = cls(crawler)
@@ -43,24 +43,27 @@ class Progress:
         return extension
 
     def spider_opened(self) -> None:
-        """Begin to tell."""
+        """Start the timer."""
         self._timer.start(EVERY_SECONDS, now=False)
 
     def spider_closed(self) -> None:
-        """Fall silent: the summary follows."""
+        """Stop the timer."""
         if self._timer.running:
             self._timer.stop()
 
-    def _say(self) -> None:
-        stats = self._crawler.stats.get_stats()
-        if has_agenda(stats):
-            counts = Counts.of(stats)
-            done = f"{counts.done} of {counts.due} sources done, {counts.failed} failed"
-        else:
-            done = f"{stats.get('response_received_count', 0)} answers"
-        queued = HostQueues.of(self._crawler).waiting
-        waiting = "" if queued is None else f", {queued} requests wait for their hosts"
-        line = f"{done}{waiting}"
-        if line != self._said:
+    def _log(self) -> None:
+        line = f"{self._done()}{self._waiting()}"
+        if line != self._last:
             logger.info("so far: %s", line)
-        self._said = line
+        self._last = line
+
+    def _done(self) -> str:
+        stats = self._crawler.stats.get_stats()
+        if is_by_source(stats):
+            counts = SourceCounts.of(stats)
+            return f"{counts.done} of {counted(counts.due, 'source')} done, {counts.failed} failed"
+        return counted(stats.get("response_received_count", 0), "response")
+
+    def _waiting(self) -> str:
+        waiting = HostQueues.of(self._crawler).waiting
+        return "" if waiting is None else f", {counted(waiting, 'request')} waiting"

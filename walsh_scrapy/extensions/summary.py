@@ -1,4 +1,4 @@
-"""At the end of a run, one summary: what became of the sources, or else of the requests."""
+"""The summary at the end of a run: what became of its sources, or else of its requests."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 
-from walsh_scrapy.tools.answers import answer_lines, has_agenda
-from walsh_scrapy.tools.counts import Counts
+from walsh_scrapy.tools.summary import SourceCounts, is_by_source, request_lines
 
 if TYPE_CHECKING:
     from typing import Self
@@ -19,22 +18,22 @@ logger = logging.getLogger(__name__)
 
 
 class Summary:
-    """Logs the outcome of a run when its spider has closed."""
+    """Logs the summary when the spider has closed."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._stats = crawler.stats
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Wait for the end of a crawl."""
+        """Listen for the end of a crawl."""
         extension = cls(crawler)
         crawler.signals.connect(extension.spider_closed, signal=signals.spider_closed)
         return extension
 
     def spider_closed(self, reason: str) -> None:
-        """Sum up."""
+        """Log the summary; ``reason`` is why the spider closed, as Scrapy names it."""
         stats = self._stats.get_stats()
-        by_source = has_agenda(stats)
-        lines = Counts.of(stats).lines() if by_source else answer_lines(stats)
+        by_source = is_by_source(stats)
+        lines = SourceCounts.of(stats).lines() if by_source else request_lines(stats)
         what = "sources" if by_source else "requests"
         logger.info("run %s; %s:\n  %s", reason, what, "\n  ".join(lines))

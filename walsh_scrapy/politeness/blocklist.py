@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist, sound_schema
+from walsh_scrapy.policy.plurals import counted
 from walsh_scrapy.runtime.marks import Validators
 from walsh_scrapy.state.blocklist import BlocklistCopy
 
@@ -63,8 +64,8 @@ class BlocklistCache:
         self._list = adopted
         self._store.keep(self._url, self._document(candidate))
         self._due_in(adopted.refresh.total_seconds())
-        what = "1 domain" if len(adopted) == 1 else f"{len(adopted)} domains"
-        logger.info("blocklist of %s adopted from %s", what, self._url)
+        domains = counted(len(adopted), "domain")
+        logger.info("blocklist of %s adopted from %s", domains, self._url)
 
     def keep_unchanged(self, response: Response) -> None:
         """Keep the list in force: its server answered 304."""

@@ -1,4 +1,4 @@
-"""Why a request brought nothing, as one sentence for the operator: what went wrong, and where."""
+"""Why a request failed, as one sentence for the operator: which host, and what went wrong."""
 
 from __future__ import annotations
 
@@ -23,48 +23,51 @@ from walsh_scrapy.wire.tlserrors import causes, tls_error
 if TYPE_CHECKING:
     from scrapy.http import Response
 
-#: What servers and libraries say is repeated so far.
-LONGEST_WORDS: Final = 200
+#: Most characters that are quoted of a server or a library.
+LONGEST_QUOTE: Final = 200
 
 
 def reason_of(error: BaseException | None, url: str) -> str:
-    """Say in one line why a request for ``url`` failed, as an operator would put it."""
+    """Return why a request for ``url`` failed, as one line.
+
+    The log shows it, and the state keeps it as the ``detail`` of a source.
+    """
     host = host_of(url)
-    if trouble := tls_error(error, host):
-        return str(trouble)
+    if found := tls_error(error, host):
+        return str(found)
     match error:
         case HttpError(response=response):
-            return f"{host} answered {response.status}{_leading(response)}"
+            return f"{host} answered {response.status}{_bad_redirect(response)}"
         case DownloadConnectionRefusedError():
             return f"{host} refused the connection"
         case CannotResolveHostError():
-            return f"the DNS knows no address of {host}"
-        case DownloadTimeoutError() as slow:
-            return f"{host} took too long: {_words(slow)}"
+            return f"the DNS has no address for {host}"
+        case DownloadTimeoutError() as timeout:
+            return f"{host} timed out: {_quote(timeout)}"
         case DownloadCancelledError():
-            return f"the answer of {host} is longer than may be read"
+            return f"the response from {host} is larger than DOWNLOAD_MAXSIZE"
         case ResponseDataLossError():
-            return f"the answer of {host} broke off before its end"
+            return f"the response from {host} ended before it was complete"
         case DownloadFailedError() as failed:
             *_, first = causes(failed)
-            return f"no answer of {host}: {_words(first)}"
-        case (IgnoreRequest() | NotAFeed()) as told if said := one_line(str(told)):
-            return said
+            return f"no response from {host}: {_quote(first)}"
+        case (IgnoreRequest() | NotAFeed()) as ours if reason := one_line(str(ours)):
+            return reason
         case other:
-            words = _words(other)
-            return f"{type(other).__name__}: {words}" if words else type(other).__name__
+            quote = _quote(other)
+            return f"{type(other).__name__}: {quote}" if quote else type(other).__name__
 
 
-def _leading(response: Response) -> str:
-    """Say where an answer leads that nobody could follow; nothing if it is no redirect."""
+def _bad_redirect(response: Response) -> str:
+    """Return why a redirect was not followed; empty if the response is not a redirect."""
     if not 300 <= response.status < 400 or response.status == 304:
         return ""
     location = response.headers.get("Location")
     if location is None:
-        return " without saying where to go"
-    target = ascii(location.decode("latin-1"))[:LONGEST_WORDS]
-    return f", which leads nowhere that can be asked: {target}"
+        return " without a Location"
+    target = ascii(location.decode("latin-1"))[:LONGEST_QUOTE]
+    return f" with a Location that cannot be requested: {target}"
 
 
-def _words(error: BaseException | None) -> str:
-    return (one_line(str(error)) or "")[:LONGEST_WORDS].rstrip(".") if error else ""
+def _quote(error: BaseException | None) -> str:
+    return (one_line(str(error)) or "")[:LONGEST_QUOTE].rstrip(".") if error else ""

@@ -1,1 +1,1 @@
-"""What the commands say and write: answers, tables and files."""
+"""What the commands do and print: a package a command, and what several of them share."""

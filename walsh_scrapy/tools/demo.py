@@ -1,4 +1,4 @@
-"""The table of ``scrapy demo``: what each server asked for, and what its log shows was done."""
+"""The tables of ``scrapy demo``: what each host asks for, and what its log shows."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ if TYPE_CHECKING:
 
 
 def demo_table(sites: Iterable[Site], runs: Sequence[Sequence[Hit]]) -> Table:
-    """Return a row for each host: its wish, and what the crawler did in each run."""
+    """Return a row for each host: what it asks for, and its requests in each run."""
     table = Table(title="What each server asked for, and what its log shows", title_justify="left")
     table.add_column("host", no_wrap=True)
     table.add_column("what it asks for", ratio=2)
     for number in range(1, len(runs) + 1):
         table.add_column(f"what the crawler did in run {number}", ratio=2)
     for site in sites:
-        deeds = (told([hit for hit in log if hit.host == site.host]) for log in runs)
-        table.add_row(site.host, site.asks, *deeds)
+        cells = (timeline([hit for hit in log if hit.host == site.host]) for log in runs)
+        table.add_row(site.host, site.asks, *cells)
     return table
 
 
-def told(hits: Sequence[Hit]) -> str:
-    """Say in one line what a host saw of a run, with the pauses it was left in."""
+def timeline(hits: Sequence[Hit]) -> str:
+    """Return the requests that a host got in a run on one line, with the pauses between them."""
     if not hits:
         return "no byte sent"
     ordered = sorted(hits, key=lambda hit: hit.started)
-    said = [_name(ordered[0])]
+    parts = [_request(ordered[0])]
     for earlier, later in pairwise(ordered):
-        said += [f"{later.started - earlier.ended:.2f} s", _name(later)]
-    return " · ".join(said)
+        parts += [f"{later.started - earlier.ended:.2f} s", _request(later)]
+    return " · ".join(parts)
 
 
 def entries_table(runs: Sequence[Sequence[Mapping[str, Any]]]) -> Table:
-    """Return the entries found, by source and run."""
+    """Return a row for each source: how many new entries each run found, and one title."""
     table = Table(title="Entries found", title_justify="left")
     table.add_column("source", no_wrap=True)
     for number in range(1, len(runs) + 1):
@@ -55,6 +55,6 @@ def entries_table(runs: Sequence[Sequence[Mapping[str, Any]]]) -> Table:
     return table
 
 
-def _name(hit: Hit) -> str:
+def _request(hit: Hit) -> str:
     what = "robots.txt" if hit.path == "/robots.txt" else hit.path
     return f"{what} {hit.status}"

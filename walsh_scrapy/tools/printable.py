@@ -1,4 +1,4 @@
-"""Text of other people, made fit for a terminal, a pipe and grep: a line stays a line."""
+"""Text of other people, made safe for a terminal, a pipe and grep."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from rich.cells import cell_len
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-# Characters that do something instead of showing something; directions could make a line lie.
-_ACTING: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
-_DIRECTIONS: Final = frozenset(
+# Controls, surrogates and line separators: a terminal obeys them, or breaks the line.
+_UNSAFE_CATEGORIES: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
+# Marks of writing direction: they can show a line in another order than it has.
+_DIRECTION_MARKS: Final = frozenset(
     "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 )
 
 
 def printable(text: str) -> str:
-    r"""Return the text with every control character spelled out (`\x1b`)."""
-    return text if text.isprintable() else "".join(map(_spelled, text))
+    r"""Return the text with control characters and direction marks escaped (`\x1b`)."""
+    return text if text.isprintable() else "".join(map(_escaped, text))
 
 
 def columns(rows: Sequence[Sequence[str]], widest: int = 60) -> Iterator[str]:
-    """Yield a line for each row, its cells below each other as far as they are not too wide.
+    """Yield a line for each row, with the cells of a column aligned.
 
-    Nothing is cut or wrapped; the last cells are not padded.
+    ``widest`` is the largest width, in terminal cells, that a column is padded to. Nothing is cut
+    or wrapped, so a longer cell moves the rest of its line to the right.
     """
     widths = [min(max(map(cell_len, cells)), widest) for cells in zip(*rows, strict=True)]
     for row in rows:
@@ -37,16 +39,16 @@ def columns(rows: Sequence[Sequence[str]], widest: int = 60) -> Iterator[str]:
 
 
 def json_array(objects: Iterable[Mapping[str, object]]) -> Iterator[str]:
-    """Yield the lines of a JSON array, an object a line."""
+    """Yield the lines of a JSON array, one object a line."""
     before = "["
     for each in objects:
-        # json spells out every other control character by itself
+        # json escapes every other control character itself.
         yield before + json.dumps(each).replace("\x7f", "\\u007f")
         before = ","
     yield "]" if before == "," else "[]"
 
 
-def _spelled(character: str) -> str:
-    if unicodedata.category(character) in _ACTING or character in _DIRECTIONS:
+def _escaped(character: str) -> str:
+    if unicodedata.category(character) in _UNSAFE_CATEGORIES or character in _DIRECTION_MARKS:
         return character.encode("unicode_escape").decode("ascii")
     return character

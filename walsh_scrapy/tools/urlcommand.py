@@ -1,4 +1,4 @@
-"""What the commands share that ask servers, through the gates, and answer by what was learned."""
+"""The base class of ``scrapy mayfetch`` and ``scrapy discover``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from scrapy.commands import ScrapyCommand
 from scrapy.settings import Settings
 
-from walsh_scrapy.tools.endings import wrong_call
+from walsh_scrapy.tools.exits import usage_error
 
 if TYPE_CHECKING:
     import argparse
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from walsh_scrapy.runtime.context import Context
 
 
-class Question(ScrapyCommand):
-    """A command about URLs, whose exit status is the answer: 0 yes, 1 no, 2 cannot say.
+class UrlCommand(ScrapyCommand):
+    """A command that runs a spider about URLs; the exit status is 0 yes, 1 no, 2 cannot say.
 
-    Not among the commands: Scrapy lists every class it finds there.
+    It is not in the package of the commands, because Scrapy lists every class that it finds there.
     """
 
     requires_project = True
 
-    longest_wait: ClassVar[int]  #: seconds; of a host that wants more the answer is "when"
+    longest_wait: ClassVar[int]  #: seconds; a request that has to wait longer is deferred
     example: ClassVar[str]
 
     def syntax(self) -> str:
@@ -34,24 +34,24 @@ class Question(ScrapyCommand):
         return "[options] URL [URL ...]"
 
     def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
-        """Keep the log to what is worth a line beside the answers."""
+        """Set the longest wait, and log warnings only, unless the call says otherwise."""
         super().process_options(args, opts)
         if self.settings is not None:
             self.settings.set("WALSH_MAX_WAIT", self.longest_wait, priority="command")
             if opts.loglevel is None:
                 self.settings.set("LOG_LEVEL", "WARNING", priority="cmdline")
 
-    def check_call(self, args: list[str]) -> None:
-        """End with one line and 2 if no URL was given, or an option that is none."""
+    def check_usage(self, args: list[str]) -> None:
+        """Exit with status 2 and one line if there is no URL, or an unknown option."""
         if not args:
-            wrong_call(f"which URL? Example: {self.example}")
+            usage_error(f"which URL? Example: {self.example}")
         for word in args:
             if word.startswith("-"):
                 command = " ".join(self.example.split()[:2])
-                wrong_call(f"there is no option {word}; see {command} --help")
+                usage_error(f"there is no option {word}; see {command} --help")
 
-    def opened(self) -> Context:
-        """Return what the gates know, or end with one line and 2 if the settings forbid it."""
+    def open_crawl(self) -> Context:
+        """Return options and state; exit with status 2 and one line if the settings are bad."""
         from walsh_scrapy.options import BadSetting, Options
         from walsh_scrapy.runtime.context import Context
         from walsh_scrapy.runtime.startup import check_gates
@@ -63,15 +63,15 @@ class Question(ScrapyCommand):
             options = Options.from_settings(settings)
             return Context(options, State(options.state_url))
         except (BadSetting, StateError) as error:
-            wrong_call(str(error))
+            usage_error(str(error))
 
-    def ask(self, spider: type[Spider], **arguments: object) -> None:
-        """Run a spider that asks what the answer needs, to its end."""
+    def run_spider(self, spider: type[Spider], **arguments: object) -> None:
+        """Run a spider in this process until it closes."""
         if self.crawler_process is not None:
             self.crawler_process.crawl(spider, **arguments)
             self.crawler_process.start()
 
-    def conclude(self, verdicts: Iterable[bool | None]) -> None:
-        """Set the exit status; one no outweighs what cannot be said."""
+    def set_exit_status(self, verdicts: Iterable[bool | None]) -> None:
+        """Set 1 if any verdict is False, else 2 if any is None, else 0."""
         given = set(verdicts)
         self.exitcode = 1 if False in given else 2 if None in given else 0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.frontier import start_order
+from walsh_scrapy.policy.plurals import counted
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
@@ -72,6 +73,5 @@ def _report(crawler: Crawler, due: int, later: list[float]) -> None:
     if waiting:
         crawler.stats.set_value("walsh/sources/not_due", len(waiting))
         crawler.stats.set_value("walsh/sources/next_due", min(waiting))
-        sources = "1 source is" if len(waiting) == 1 else f"{len(waiting)} sources are"
-        when = format_moment(min(waiting))
-        logger.info("%s not due yet; the next one is due at %s", sources, when)
+        sources, when = counted(len(waiting), "source"), format_moment(min(waiting))
+        logger.info("not due yet: %s, the next one at %s", sources, when)

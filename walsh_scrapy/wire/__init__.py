@@ -1,1 +1,1 @@
-"""The connection to a host: certificates, and what TLS errors mean."""
+"""The connection to a host: how its certificate is verified, and what a TLS error means."""

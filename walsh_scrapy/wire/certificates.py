@@ -1,8 +1,8 @@
-"""Verifies the certificate of every host we talk to, and says what is wrong with one (decision 22).
+"""Verification of the certificate of every host, with the reason if it fails (decision 22).
 
-Only the callback that OpenSSL asks during a handshake learns what it has against a certificate;
-whoever comes later is told "certificate verify failed". And Twisted's own callback lets a
-certificate pass whose names cannot be read, or that has none.
+It is a verify callback of OpenSSL, because only that learns during the handshake what is wrong:
+the error after it says "certificate verify failed". Twisted's own callback accepts a certificate
+that names no host, or whose names cannot be read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from twisted.python.failure import Failure
 from twisted.web.iweb import IPolicyForHTTPS
 from zope.interface import implementer  # type: ignore[import-untyped]
 
-from walsh_scrapy.wire.tlserrors import BadCertificate, flaw_of, hosts_of
+from walsh_scrapy.wire.tlserrors import BadCertificate, certificate_flaw, wrong_host
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @implementer(IPolicyForHTTPS)
 class CertificatePolicy:
-    """Another policy, which says how to connect and whom to trust, with our verification."""
+    """Adds our verification to another policy, which chooses TLS options and trusted signers."""
 
     def __init__(self, policy: IPolicyForHTTPS) -> None:
         self._policy = policy
@@ -40,7 +40,7 @@ class CertificatePolicy:
     def creatorForNetloc(  # noqa: N802 - Twisted's name
         self, hostname: bytes, port: int
     ) -> VerifyingCreator:
-        """Return what connects to a host and verifies its certificate."""
+        """Return an object that makes verified connections to a host."""
         # To mypy the methods of a zope interface have no self.
         creator = self._policy.creatorForNetloc(  # type: ignore[call-arg, misc]
             hostname,  # type: ignore[arg-type]
@@ -51,7 +51,7 @@ class CertificatePolicy:
 
 @implementer(IOpenSSLClientConnectionCreator)
 class VerifyingCreator:
-    """Makes connections that fail with ``BadCertificate`` unless the host proves who it is."""
+    """Makes TLS connections that fail with ``BadCertificate`` if the certificate is not valid."""
 
     def __init__(self, creator: IOpenSSLClientConnectionCreator, host: str) -> None:
         self._creator = creator
@@ -60,30 +60,30 @@ class VerifyingCreator:
     def clientConnectionForTLS(  # noqa: N802 - Twisted's name
         self, protocol: TLSMemoryBIOProtocol
     ) -> SSL.Connection:
-        """Return the client's side of a new TLS connection."""
+        """Return the client side of a new TLS connection."""
         connection = self._creator.clientConnectionForTLS(protocol)  # type: ignore[call-arg, misc]
 
-        # A connection must not hold on to its protocol, which holds on to it.
-        known = weakref.ref(protocol)
+        # The protocol refers to its connection: a strong reference back would be a cycle.
+        reference = weakref.ref(protocol)
 
         def verify(_: SSL.Connection, shown: X509, code: int, depth: int, ok: int) -> bool:
             flaw = self._flaw(shown, code, depth, valid=bool(ok))
-            if flaw and (ended := known()):
+            if flaw and (failed := reference()):
                 failure = Failure(BadCertificate(self._host, flaw))  # type: ignore[no-untyped-call]
-                ended.failVerification(failure)  # type: ignore[no-untyped-call]
+                failed.failVerification(failure)  # type: ignore[no-untyped-call]
             return not flaw
 
         connection.set_verify(SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT, verify)
         return connection
 
     def _flaw(self, shown: X509, code: int, depth: int, *, valid: bool) -> str:
-        """Say what is wrong with a certificate of the chain; nothing, if all is well."""
+        """Return what is wrong with a certificate of the chain; empty if it is valid."""
         try:
             certificate = shown.to_cryptography()
             if not valid:
-                return flaw_of(code, certificate, is_leaf=depth == 0)
-            return "" if depth or _is_for(certificate, self._host) else hosts_of(certificate)
-        except Exception:  # noqa: BLE001 - a server's bytes: what cannot be read proves nothing
+                return certificate_flaw(code, certificate, is_leaf=depth == 0)
+            return "" if depth or _is_for(certificate, self._host) else wrong_host(certificate)
+        except Exception:  # noqa: BLE001 - a server's bytes: unreadable is invalid
             return "cannot be read"
 
 

@@ -1,4 +1,4 @@
-"""What went wrong between a host and us before HTTP began, as sentences for the operator."""
+"""TLS errors as sentences for the operator: which host, and what is wrong with it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from walsh_scrapy.metadata.text import one_line
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Names are a server's words: so many of them are repeated, each so long.
-NAMES_TOLD: Final = 3
+#: Most host names of a certificate that are shown, and most characters of each.
+MOST_NAMES: Final = 3
 LONGEST_NAME: Final = 100
 
 _UNTRUSTED: Final = frozenset(
@@ -29,14 +29,15 @@ _UNTRUSTED: Final = frozenset(
         Codes.ERR_SELF_SIGNED_CERT_IN_CHAIN,
     }
 )
+#: Names of OpenSSL's verification errors, by code.
 _CODES: Final = {value: name for name, value in vars(Codes).items() if name.startswith("ERR_")}
 
 
 class BadCertificate(IgnoreRequest):
-    """A host did not prove who it is (decision 22): nothing is asked of it.
+    """The certificate of a host is not valid (decision 22), so no request is sent to it.
 
-    That will not pass by itself, so nobody tries again in this run. ``flaw`` goes on where
-    "the certificate of ``host``" ends.
+    It is not retried in this run, since another try would not help. ``flaw`` completes the sentence
+    "the certificate of ``host`` ...".
     """
 
     def __init__(self, host: str, flaw: str) -> None:
@@ -46,7 +47,7 @@ class BadCertificate(IgnoreRequest):
 
 
 class NoSecureConnection(DownloadFailedError):
-    """TLS could not be spoken with a host, whatever its certificate; another try may help."""
+    """A TLS handshake failed for a reason other than the certificate; a retry may help."""
 
     def __init__(self, host: str, reason: str) -> None:
         super().__init__(f"TLS: no secure connection with {host}: {reason}")
@@ -57,7 +58,7 @@ class NoSecureConnection(DownloadFailedError):
 def tls_error(
     error: BaseException | None, host: str = "the server"
 ) -> BadCertificate | NoSecureConnection | None:
-    """Return what an error with ``host`` comes down to if TLS is behind it, else None."""
+    """Return the TLS error behind a failed download from ``host``; None if there is none."""
     for cause in causes(error):
         match cause:
             case BadCertificate() | NoSecureConnection():
@@ -65,7 +66,7 @@ def tls_error(
             case VerificationError():
                 return BadCertificate(host, "is for another host")
             case CertificateError():
-                return BadCertificate(host, "names no host that could be read")
+                return BadCertificate(host, "has names that cannot be read")
             case SSL.Error():
                 reason = _reason(cause)
                 if reason == "certificate verify failed":
@@ -74,15 +75,17 @@ def tls_error(
     return None
 
 
-def flaw_of(code: int, certificate: x509.Certificate, *, is_leaf: bool = True) -> str:
-    """Say what OpenSSL has against a certificate, the host's own or one of its signers'.
+def certificate_flaw(code: int, certificate: x509.Certificate, *, is_leaf: bool = True) -> str:
+    """Return why OpenSSL rejects a certificate, to follow "the certificate of HOST".
 
-    ``code`` is one of ``OpenSSL.SSL.X509VerificationCodes``; dates are in UTC.
+    ``code`` is one of ``OpenSSL.SSL.X509VerificationCodes``. ``is_leaf`` is False for a certificate
+    of a signer. Dates are in UTC.
     """
     if code in _UNTRUSTED:
         signer = certificate.issuer
-        name = "itself" if is_leaf and signer == certificate.subject else _name(signer)
-        return f"is signed by nobody this machine trusts ({name})"
+        is_self_signed = is_leaf and signer == certificate.subject
+        how = "self-signed" if is_self_signed else f"signed by {_name(signer)}"
+        return f"is {how}, which this machine does not trust"
     whose = "" if is_leaf else f"is signed by {_name(certificate.subject)}, whose own certificate "
     if code == Codes.ERR_CERT_HAS_EXPIRED:
         return f"{whose}expired on {certificate.not_valid_after_utc.date()}"
@@ -92,26 +95,26 @@ def flaw_of(code: int, certificate: x509.Certificate, *, is_leaf: bool = True) -
     return f"{whose}is not valid ({words})"
 
 
-def hosts_of(certificate: x509.Certificate) -> str:
-    """Say whom a certificate is for, where it is not for the host that shows it."""
+def wrong_host(certificate: x509.Certificate) -> str:
+    """Return which other hosts a certificate is for, to follow "the certificate of HOST"."""
     try:
         extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:
-        return "is for no host at all"
+        return "is for no host"
     names = extension.value
     hosts = [
         *names.get_values_for_type(x509.DNSName),
         *map(str, names.get_values_for_type(x509.IPAddress)),
     ]
-    told = ", ".join(_short(host) for host in hosts[:NAMES_TOLD])
-    more = f" and {len(hosts) - NAMES_TOLD} more" if len(hosts) > NAMES_TOLD else ""
-    return f"is for {told}{more}" if hosts else "is for no host at all"
+    shown = ", ".join(_short(host) for host in hosts[:MOST_NAMES])
+    more = f" and {len(hosts) - MOST_NAMES} more" if len(hosts) > MOST_NAMES else ""
+    return f"is for {shown}{more}" if hosts else "is for no host"
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and those it comes from, the first last.
+    """Yield an error and its causes, the original one last.
 
-    Twisted keeps a list of them in one error.
+    Some errors of Twisted have several causes, in a list.
     """
     if error is None:
         return
@@ -122,7 +125,7 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _reason(error: SSL.Error) -> str:
-    """Return OpenSSL's own words: the last of its triples of library, function and reason."""
+    """Return the reason in OpenSSL's words, from the last of its error entries."""
     match error.args:
         case [[*_, [_, _, str(reason)]]] if reason:
             return reason

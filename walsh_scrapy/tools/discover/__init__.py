@@ -1,1 +1,1 @@
-"""``scrapy discover``: what a site offers a crawl."""
+"""``scrapy discover``: what a site offers a crawl, as lines for ``sources.toml``."""

@@ -1,4 +1,4 @@
-"""What ``scrapy discover`` finds: the documents it asks a site for, and what each is."""
+"""The documents that ``scrapy discover`` requests from a site, and what each turned out to be."""
 
 from __future__ import annotations
 
@@ -18,91 +18,97 @@ Form = Literal["feed", "markdown"]
 
 
 @dataclass(slots=True)
-class Document:
-    """An address that may be asked for, and what came of that."""
+class Candidate:
+    """A document that a crawl might use, and the outcome of the request for it."""
 
     url: str
     role: Role
-    asked: bool = False
-    came: str = "not asked for"  #: a few words; a server's own among them
+    requested: bool = False
+    outcome: str = "not requested"  #: a few words, partly those of the server
     form: Form | None = None  #: None: nothing that a crawl could use
     title: str | None = None
-    entries: int = 0  #: of a feed; links of a page of markdown
-    led_to: str | None = None  #: where redirects ended, if there were any
-    unsure: bool = False  #: the server or its host may answer otherwise another time
+    entries: int = 0  #: entries of a feed, links of a markdown document
+    redirected_to: str | None = None
+    unsure: bool = False  #: True if another request later may have another outcome
 
-    def ask(self) -> bool:
-        """Tell whether it has to be asked for; that happens once."""
-        first, self.asked = not self.asked, True
+    def claim(self) -> bool:
+        """Mark the document as requested; return False if it was already.
+
+        Several sites of one host share its llms.txt, which is requested once.
+        """
+        first, self.requested = not self.requested, True
         if first:
-            self.end("asked for, without an answer", unsure=True)
+            self.end("requested, without a response", unsure=True)
         return first
 
-    def found(self, feed: Feed, form: Form, address: str) -> None:
-        """Keep what a crawl could use."""
+    def found(self, feed: Feed, form: Form, url: str) -> None:
+        """Keep what was parsed from the response of ``url``."""
         self.form, self.title, self.entries = form, feed.title, len(feed.entries)
-        self.led_to = None if address == self.url else address
+        self.redirected_to = None if url == self.url else url
         self.end(form)
 
-    def end(self, came: str, *, unsure: bool = False) -> None:
-        """Say what came."""
-        self.came, self.unsure = came, unsure
+    def end(self, outcome: str, *, unsure: bool = False) -> None:
+        """Set the outcome."""
+        self.outcome, self.unsure = outcome, unsure
 
 
 @dataclass(slots=True)
-class Finding:
-    """A URL that an operator would like to add, with all that was asked for on its account."""
+class SiteOffer:
+    """What a site offers for one URL that an operator would like to declare."""
 
     url: str
-    page: Document
-    index: Document  #: the host's llms.txt, which other findings may share
-    announced: tuple[Document, ...] = ()  #: what the page's headers call its markdown
-    feeds: tuple[str, ...] = field(default=())  #: what they announce as feeds; not asked for
+    page: Candidate
+    llms_txt: Candidate  #: of the host; other offers may share it
+    announced: tuple[Candidate, ...] = ()  #: what the headers of the page announce as markdown
+    feeds: tuple[str, ...] = field(default=())  #: what they announce as feeds; not requested
 
     @property
-    def documents(self) -> tuple[Document, ...]:
-        """Return each document once, in the order in which a crawl would prefer them (R9).
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Return each candidate once, in the order in which a crawl prefers them (R9).
 
-        Beside a feed there is none: an llms.txt is for sites without one.
+        If the page is a feed it is the only one: an llms.txt is for sites without a feed.
         """
-        beside = () if self.page.form == "feed" else (*self.announced, self.index)
-        return tuple({each.url: each for each in (self.page, *beside)}.values())
+        others = () if self.page.form == "feed" else (*self.announced, self.llms_txt)
+        return tuple({each.url: each for each in (self.page, *others)}.values())
 
     @property
-    def offers(self) -> tuple[Document, ...]:
-        """Return the documents that a crawl could use, the one it would use first."""
-        return tuple(each for each in self.documents if each.form is not None)
+    def usable(self) -> tuple[Candidate, ...]:
+        """Return the candidates that a crawl could use, the best first."""
+        return tuple(each for each in self.candidates if each.form is not None)
 
     @property
     def is_usable(self) -> bool | None:
-        """Tell whether a crawl could use the URL; None if that cannot be said now."""
-        if self.offers:
+        """Return True if a crawl could use any candidate; None if that cannot be said now."""
+        if self.usable:
             return True
-        return None if any(each.unsure for each in self.documents) else False
+        return None if any(each.unsure for each in self.candidates) else False
 
     @property
     def source(self) -> Source | None:
-        """Return the source to declare, if there is any.
+        """Return the source to declare, or None if no candidate is usable.
 
-        Its URL is the one that was given: a crawl comes from there to whatever was found, and to
-        something better if the site begins to offer that.
+        Its URL is the one that the operator gave. A crawl finds the best candidate from there, and
+        a better one if the site offers it later.
         """
-        if not self.offers:
+        if not self.usable:
             return None
-        best = self.offers[0]
+        best = self.usable[0]
         return Source(self.url, "feed" if best.form == "feed" else "llms", best.title)
 
 
-def findings_for(urls: Iterable[str]) -> tuple[Finding, ...]:
-    """Return what is to be found of each URL, once each. Raises SourcesError for a bad one."""
-    indexes: dict[str, Document] = {}
-    return tuple(_unknown(url, indexes) for url in dict.fromkeys(map(target_url, urls)))
+def offers_for(urls: Iterable[str]) -> tuple[SiteOffer, ...]:
+    """Return an offer, with nothing requested yet, for each different URL.
+
+    Raises SourcesError for a URL that cannot be declared.
+    """
+    llms_txts: dict[str, Candidate] = {}
+    return tuple(_offer(url, llms_txts) for url in dict.fromkeys(map(target_url, urls)))
 
 
-def _unknown(url: str, indexes: dict[str, Document]) -> Finding:
+def _offer(url: str, llms_txts: dict[str, Candidate]) -> SiteOffer:
     *_, address = declared_urls(Source(url, "llms"))
-    is_itself = is_llmstxt(url)
-    if is_itself:
+    is_llms_txt = is_llmstxt(url)
+    if is_llms_txt:
         address = url
-    index = indexes.setdefault(address, Document(address, "llms.txt"))
-    return Finding(url, index if is_itself else Document(url, "page"), index)
+    llms_txt = llms_txts.setdefault(address, Candidate(address, "llms.txt"))
+    return SiteOffer(url, llms_txt if is_llms_txt else Candidate(url, "page"), llms_txt)

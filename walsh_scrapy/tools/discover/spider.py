@@ -1,4 +1,4 @@
-"""Asks sites what they offer, by the gates of a crawl: what ``scrapy discover`` runs (R9)."""
+"""The spider of ``scrapy discover``: it requests what a site may offer a crawl (R9)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from walsh_scrapy.runtime.negotiation import (
 from walsh_scrapy.runtime.visit import Visit, set_visit, visit_of
 from walsh_scrapy.sources import Source
 from walsh_scrapy.spider import DeclaringSpider
-from walsh_scrapy.tools.discover.candidates import Document, Finding, Form
+from walsh_scrapy.tools.discover.candidates import Candidate, Form, SiteOffer
 from walsh_scrapy.tools.mayfetch.spider import NO_OUTPUT
 
 if TYPE_CHECKING:
@@ -33,120 +33,120 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from twisted.python.failure import Failure
 
-#: For a server that answers 406 to a request for markdown.
+#: The Accept header for a server that answers 406 to a request for markdown.
 FEEDS: Final = (
     "application/atom+xml, application/rss+xml, application/feed+json, application/xml;q=0.9, "
     "text/xml;q=0.9, */*;q=0.1"
 )
 NOT_ACCEPTABLE: Final = 406
+#: Most feeds kept of those that the headers of a page announce.
 MOST_FEEDS: Final = 3
 
 
-class DiscoverySpider(DeclaringSpider):
-    """Asks for each page as markdown, for what its headers call that, and for its llms.txt.
+class DiscoverSpider(DeclaringSpider):
+    """Requests each page as markdown, then what its headers announce, then the host's llms.txt.
 
-    The URLs stand where a crawl has its declared targets. No request is made for a source, so
-    nothing of them gets into the state but pacing, robots.txt and the wire log. HTML is cut off
-    at its headers; a feed ends the search.
+    The search ends at a feed. HTML is dropped at its headers. Requests have no source, so the state
+    keeps only pacing, robots.txt and the wire log of them. ``sources`` makes the scope gate take
+    the URLs for declared targets.
     """
 
-    name = "discovery"
+    name = "discover"
     custom_settings = NO_OUTPUT
 
-    def __init__(self, findings: Iterable[Finding] = (), **arguments: Any) -> None:  # noqa: ANN401
+    def __init__(self, offers: Iterable[SiteOffer] = (), **arguments: Any) -> None:  # noqa: ANN401
         super().__init__(**arguments)
-        self.findings = tuple(findings)
-        self.sources = tuple(Source(finding.url, "llms") for finding in self.findings)
+        self.offers = tuple(offers)
+        self.sources = tuple(Source(offer.url, "llms") for offer in self.offers)
 
     async def start(self) -> AsyncIterator[Any]:
-        """Ask for each page."""
-        for finding in self.findings:
-            if finding.page is finding.index:
-                for request in self._index(finding):
+        """Request each page; a URL that is an llms.txt is requested as one."""
+        for offer in self.offers:
+            if offer.page is offer.llms_txt:
+                for request in self._llms_txt(offer):
                     yield request
             else:
-                finding.page.ask()
-                yield self._page(finding, ACCEPT_MARKDOWN)
+                offer.page.claim()
+                yield self._page(offer, ACCEPT_MARKDOWN)
 
-    def page_came(
-        self, response: Response, finding: Finding, document: Document
+    def parse_page(
+        self, response: Response, offer: SiteOffer, candidate: Candidate
     ) -> Iterator[Request]:
-        """Go on to what the page announces and to the llms.txt, unless it is a feed."""
-        finding.feeds = (
-            finding.feeds or feed_alternates(links_of(response), response.url)[:MOST_FEEDS]
-        )
+        """Read the page; unless it is a feed, request what it announces and the llms.txt."""
+        offer.feeds = offer.feeds or feed_alternates(links_of(response), response.url)[:MOST_FEEDS]
         if response.status == NOT_ACCEPTABLE and _accepts(response) == ACCEPT_MARKDOWN:
-            yield self._page(finding, FEEDS)
+            yield self._page(offer, FEEDS)
             return
-        _read(response, document)
-        if document.form != "feed":
-            if document.form is None:
-                yield from self._announced(response, finding)
-            yield from self._index(finding)
+        _read(response, candidate)
+        if candidate.form != "feed":
+            if candidate.form is None:
+                yield from self._announced(response, offer)
+            yield from self._llms_txt(offer)
 
-    def links_came(
-        self, response: Response, finding: Finding, document: Document
+    def parse_markdown(
+        self, response: Response, offer: SiteOffer, candidate: Candidate
     ) -> Iterator[Request]:
-        """Keep what a document beside the page turned out to be; else ask for the next."""
-        _read(response, document)
-        if document.role == "announced" and document.form is None:
-            yield from self._next_announced(finding)
+        """Read an announced document or an llms.txt; request the next if this is of no use."""
+        _read(response, candidate)
+        if candidate.role == "announced" and candidate.form is None:
+            yield from self._next_announced(offer)
 
     def failed(self, failure: Failure) -> list[Request]:
-        """Keep why nothing came; what robots.txt says of a page says nothing of the llms.txt."""
+        """Keep the reason; if robots.txt denies a document, request what would come next."""
         request, error = request_of(failure), failure.value
-        finding, document = request.cb_kwargs["finding"], request.cb_kwargs["document"]
+        offer, candidate = request.cb_kwargs["offer"], request.cb_kwargs["candidate"]
         if not isinstance(error, Denied):
-            later = isinstance(error, RequestDeferred)
-            document.end(str(error) if later else reason_of(error, request.url), unsure=True)
+            deferred = isinstance(error, RequestDeferred)
+            reason = str(error) if deferred else reason_of(error, request.url)
+            candidate.end(reason, unsure=True)
             return []
-        document.end(f"denied by {error.gate}: {error.reason}")
-        if error.gate != "robots" or document.role == "llms.txt":
+        candidate.end(f"denied by {error.gate}: {error.reason}")
+        if error.gate != "robots" or candidate.role == "llms.txt":
             return []
-        following = self._index if document.role == "page" else self._next_announced
-        return list(following(finding))
+        following = self._llms_txt if candidate.role == "page" else self._next_announced
+        return list(following(offer))
 
-    def _page(self, finding: Finding, accept: str) -> Request:
-        return self._request(self.page_came, finding, finding.page, accept, _may_be_read)
+    def _page(self, offer: SiteOffer, accept: str) -> Request:
+        return self._request(self.parse_page, offer, offer.page, accept, _may_be_read)
 
-    def _announced(self, response: Response, finding: Finding) -> Iterator[Request]:
-        asked = (finding.page.url, finding.index.url)
-        targets = (url for url in announced_by(response) if url not in asked)
-        finding.announced = tuple(Document(url, "announced") for url in targets)
-        yield from self._next_announced(finding)
+    def _announced(self, response: Response, offer: SiteOffer) -> Iterator[Request]:
+        known = (offer.page.url, offer.llms_txt.url)
+        urls = (url for url in announced_by(response) if url not in known)
+        offer.announced = tuple(Candidate(url, "announced") for url in urls)
+        yield from self._next_announced(offer)
 
-    def _next_announced(self, finding: Finding) -> Iterator[Request]:
-        """Ask for the next document that the page announces, if there is one."""
-        document = next((each for each in finding.announced if not each.asked), None)
-        if document is not None:
-            document.ask()
-            # Declared with its page, as in a crawl: the scope gate's own reading of those headers.
-            announced = (document.url,)
+    def _next_announced(self, offer: SiteOffer) -> Iterator[Request]:
+        """Request the next document that the page announces, if there is one."""
+        candidate = next((each for each in offer.announced if not each.requested), None)
+        if candidate is not None:
+            candidate.claim()
+            # The scope gate lets it pass as in a crawl, where the page declares it.
+            announced = (candidate.url,)
             yield self._request(
-                self.links_came, finding, document, ACCEPT_MARKDOWN, is_markdown, announced
+                self.parse_markdown, offer, candidate, ACCEPT_MARKDOWN, is_markdown, announced
             )
 
-    def _index(self, finding: Finding) -> Iterator[Request]:
-        if finding.index.ask():
+    def _llms_txt(self, offer: SiteOffer) -> Iterator[Request]:
+        if offer.llms_txt.claim():
             yield self._request(
-                self.links_came, finding, finding.index, ACCEPT_LLMSTXT, may_be_llms
+                self.parse_markdown, offer, offer.llms_txt, ACCEPT_LLMSTXT, may_be_llms
             )
 
     def _request(
         self,
         callback: Callable[..., Any],
-        finding: Finding,
-        document: Document,
+        offer: SiteOffer,
+        candidate: Candidate,
         accept: str,
         readable: Callable[[str], bool],
         announced: tuple[str, ...] = (),
     ) -> Request:
         request = Request(
-            document.url,
+            candidate.url,
             callback=callback,
             errback=self.failed,
             headers={"Accept": accept},
-            cb_kwargs={"finding": finding, "document": document},
+            cb_kwargs={"offer": offer, "candidate": candidate},
             meta={"handle_httpstatus_list": ABSENT},
             dont_filter=True,
         )
@@ -158,27 +158,27 @@ def _may_be_read(content_type: str) -> bool:
     return may_be_feed(content_type) and not is_html(content_type)
 
 
-def _read(response: Response, document: Document) -> None:
-    """Keep what a response is: a feed, markdown, or something else."""
+def _read(response: Response, candidate: Candidate) -> None:
+    """Keep what a response holds: a feed, markdown, or nothing of use."""
     content_type = content_type_of(response.headers)
     if response.status in ABSENT:
-        document.end(f"answered {response.status}")
+        candidate.end(f"answered {response.status}")
         return
     visit = visit_of(request_of(response))
     if visit and visit.unread is not None:
-        document.end(f"answered as {content_type[:80]}; its body was left alone")
+        candidate.end(f"answered as {content_type[:80]}; its body was not read")
         return
-    is_links = document.role != "page" or is_markdown(content_type)
+    is_links = candidate.role != "page" or is_markdown(content_type)
     form: Form = "markdown" if is_links else "feed"
     parse = parse_llms if is_links else parse_feed
     try:
         feed = parse(
-            response.body, url=response.url, content_type=content_type, source=document.url
+            response.body, url=response.url, content_type=content_type, source=candidate.url
         )
     except NotAFeed as error:
-        document.end(str(error))
+        candidate.end(str(error))
     else:
-        document.found(feed, form, response.url)
+        candidate.found(feed, form, response.url)
 
 
 def _accepts(response: Response) -> str:

@@ -1,1 +1,1 @@
-"""``scrapy export``: the record as files."""
+"""``scrapy export``: entries and sources, written from the state into a file."""

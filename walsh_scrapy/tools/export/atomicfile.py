@@ -1,4 +1,4 @@
-"""A file that is there whole or not at all: written beside its place, then put into it."""
+"""A file that is written whole or not at all: under another name first, then renamed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def atomic_file(target: Path) -> Iterator[IO[bytes]]:
-    """Give a file that takes the place of ``target`` once the block has ended well.
+    """Open a new file that replaces ``target`` when the block ends without an exception.
 
-    Whatever goes wrong before leaves ``target`` as it was. Its folder is made, as Scrapy makes it
-    for an export; a link is followed; what is no plain file (`/dev/null`, a pipe) is written to.
-    Raises OSError.
+    After an exception ``target`` is as it was. Its folder is created, as Scrapy does it for an
+    export; a symbolic link is followed; a target that is no regular file (`/dev/null`, a pipe) is
+    written to directly. Raises OSError.
     """
     place = target.resolve()
     if place.exists() and not place.is_file():
@@ -42,7 +42,7 @@ def atomic_file(target: Path) -> Iterator[IO[bytes]]:
 
 
 def _mode(place: Path) -> int:
-    """Return the permissions of the file that is replaced, or those that a new one gets."""
+    """Return the permissions of the file that is replaced, or those of any new file."""
     if place.exists():
         return place.stat().st_mode & 0o777
     umask = os.umask(0)

@@ -1,4 +1,4 @@
-"""The record as an export: what runs exported, by the same exporters (decision 18)."""
+"""Entries of the state as JSON, CSV or XML, by the exporters of a run (decision 18)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.state.entries import StoredEntry
 
-#: Endings of a file, and the format that each means; all but the last are of entries.
+#: The format for each ending of a file name; "opml" lists sources, the others hold entries.
 FORMATS: Final = {
     ".jsonl": "jsonl",
     ".jl": "jsonl",
@@ -35,9 +35,9 @@ _COLUMNS: Final = frozenset(column.name for column in fields(EntryItem))
 def export_entries(
     entries: Iterable[StoredEntry], file: IO[bytes], format_name: str, settings: BaseSettings
 ) -> int:
-    """Write entries as a run would export them, and return how many.
+    """Write entries as a run exports them, and return how many there were.
 
-    `FEED_EXPORTERS` and the `FEED_EXPORT_` settings hold here as there. Raises StateError for an
+    `FEED_EXPORTERS` and the `FEED_EXPORT_` settings apply as in a run. Raises StateError for an
     entry that cannot be read.
     """
     exporter = _exporter(file, format_name, settings)

@@ -1,4 +1,4 @@
-"""What ``scrapy export`` does: the record as a file, or the sources as one (decision 18)."""
+"""One export: which entries or sources it takes, and from where (decision 18)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from walsh_scrapy.state.engines import without_password
 from walsh_scrapy.state.entries import EntryFilter
 from walsh_scrapy.tools.export.entries import export_entries
 from walsh_scrapy.tools.export.opml import export_sources
-from walsh_scrapy.tools.sources.known import UnknownSource, meant
+from walsh_scrapy.tools.sources.lookup import UnknownSource, find_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """What an operator wants to have exported, and from where.
+    """The options of a call of ``scrapy export``, and what it does with them.
 
-    ``write`` raises StateError, SourcesError, and UnknownSource for a URL that is no source's.
+    ``write`` raises StateError, SourcesError, and UnknownSource for a URL that is not a source.
     """
 
     settings: BaseSettings
     state_url: str
     sources_file: str
-    urls: Sequence[str] = ()
-    kind: str | None = None
-    since: float | None = None  #: epoch seconds
+    urls: Sequence[str] = ()  #: only of these sources; empty: of all
+    kind: str | None = None  #: only of sources of this kind; None: of all
+    since: float | None = None  #: only entries first seen at this epoch second or later
 
     def write(self, file: IO[bytes], format_name: str, *, progress: bool = False) -> int:
-        """Write the entries, or for "opml" the sources, and return how many there were."""
+        """Write the entries, or the sources for "opml", and return how many there were."""
         with ExitStack() as opened:
             state = State.existing(self.state_url)
             if state is not None:
@@ -49,8 +49,8 @@ class Export:
                 return self._write_sources(file, state)
             if state is None:
                 raise StateError(
-                    f"there is no state at {without_password(self.state_url)} yet: nothing was "
-                    "crawled, or WALSH_STATE_URL is another"
+                    f"there is no state at {without_password(self.state_url)} yet: no crawl was "
+                    "run, or it had another WALSH_STATE_URL"
                 )
             choice = EntryFilter(since=self.since, kind=self.kind, sources=self._chosen(state))
             with state.entries.snapshot() as entries:
@@ -60,18 +60,18 @@ class Export:
                 return export_entries(chosen, file, format_name, self.settings)
 
     def _chosen(self, state: State) -> tuple[str, ...]:
-        """Return the sources that the URLs mean; one that is declared may not have been tried."""
+        """Return the sources that the URLs mean; a declared one may have no visit yet."""
         known = state.sources.urls()
         try:
-            return tuple(each for url in self.urls for each in meant(url, known))
+            return tuple(each for url in self.urls for each in find_sources(url, known))
         except UnknownSource:
             known |= dict.fromkeys(source.url for source in load_sources(self.sources_file))
-            return tuple(each for url in self.urls for each in meant(url, known))
+            return tuple(each for url in self.urls for each in find_sources(url, known))
 
     def _write_sources(self, file: IO[bytes], state: State | None) -> int:
         sources = load_sources(self.sources_file)
         known = dict.fromkeys(source.url for source in sources)
-        wanted = {each for url in self.urls for each in meant(url, known)} or known.keys()
+        wanted = {each for url in self.urls for each in find_sources(url, known)} or known.keys()
         chosen = [
             source
             for source in sources
@@ -84,6 +84,6 @@ class Export:
 
 
 def _tracked(entries: Iterator[StoredEntry], total: int) -> Iterator[StoredEntry]:
-    """Yield the entries, and show on standard error how far they are."""
+    """Yield the entries, and show a progress bar on standard error."""
     with Progress(console=Console(stderr=True), transient=True) as progress:
         yield from progress.track(entries, total=total, description="exporting")

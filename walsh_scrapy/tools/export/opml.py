@@ -1,4 +1,4 @@
-"""The sources as an OPML 2.0 file, which feed readers and ``load_sources`` read."""
+"""Sources as an OPML 2.0 file, for feed readers and for ``load_sources``."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ _HEAD: Final = (
     '<?xml version="1.0" encoding="UTF-8"?>\n<opml version="2.0">\n'
     "<head><title>Sources of walsh-scrapy</title></head>\n<body>\n"
 )
+# Characters that XML 1.0 does not allow.
 _ILLEGAL: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# In a list of categories these would be other tags when they are read again.
+# Tags that would be read back as other tags from a list of categories.
 _NO_CATEGORY: Final = re.compile(r",|^[\s/]|[\s/]$|^$")
 
 
 def export_sources(
     sources: Iterable[Source], file: IO[bytes], newest: Callable[[str], StoredEntry | None]
 ) -> int:
-    """Write each source as an outline, and return how many there are.
+    """Write each source as an outline, and return how many there were.
 
-    A source without a name gets the title of its newest entry's feed, or its URL. What OPML has no
-    attribute for (`every`) is left out.
+    ``newest`` returns the newest entry of a source, by its URL. A source without a name is titled
+    after the feed of that entry, or else by its URL. OPML has no attribute for `every`.
     """
     count = 0
     file.write(_HEAD.encode())
@@ -41,7 +42,7 @@ def export_sources(
 
 
 def _outline(source: Source, title: str) -> Iterator[str]:
-    """Yield a source's line, within folders where its tags cannot stand in a list."""
+    """Yield the outline of a source, inside folders if its tags cannot be categories."""
     listable = not any(map(_NO_CATEGORY.search, source.tags))
     folders = () if listable else tuple(filter(str.strip, source.tags))
     attributes = {

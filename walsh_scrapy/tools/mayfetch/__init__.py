@@ -1,1 +1,1 @@
-"""``scrapy mayfetch``: what every gate says of a URL, and why."""
+"""``scrapy mayfetch``: what each gate says of a URL, and why, without fetching it."""

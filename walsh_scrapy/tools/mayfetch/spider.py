@@ -1,4 +1,4 @@
-"""Asks every gate about URLs without fetching them: what ``scrapy mayfetch`` runs."""
+"""The spider of ``scrapy mayfetch``: it sends URLs through the gates and fetches none of them."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
     from twisted.python.failure import Failure
 
-#: A question is no run: exports, pipelines and job of the project it is asked in stay as they are.
+#: Settings of a run that is no crawl: it leaves the project's exports, pipelines and job alone.
 NO_OUTPUT: Final[dict[str, Any]] = {"FEEDS": {}, "ITEM_PIPELINES": {}, "JOBDIR": None}
 
 
-class AskedMiddleware:
-    """Ends a target once blocklist and robots.txt have answered (after 100, before the rest)."""
+class StopBeforeFetch:
+    """A downloader middleware, right after robots.txt (100), that stops every target."""
 
     async def process_request(self, request: Request) -> None:
-        """Let only through what the gates themselves have to read."""
+        """Raise IgnoreRequest unless the request is one that a gate makes for itself."""
         if rank_of(request) is Rank.TARGET:
-            raise IgnoreRequest("asked, not fetched")
+            raise IgnoreRequest("its gates were asked, and it is not fetched")
 
 
-class AskingSpider(DeclaringSpider):
-    """Sends URLs to the gates; what they read for it is in the state afterwards.
+class MayfetchSpider(DeclaringSpider):
+    """Sends each URL through blocklist and robots.txt, so that the state has what they need.
 
-    The URLs stand where a crawl has its declared targets, but nothing of them is fetched.
+    ``sources`` makes the scope gate take the URLs for declared targets.
     """
 
-    name = "asking"
+    name = "mayfetch"
     custom_settings = NO_OUTPUT
 
     @classmethod
     def update_settings(cls, settings: BaseSettings) -> None:
-        """Add the end of all targets to the middlewares that the project has."""
+        """Add ``StopBeforeFetch`` to the middlewares of the project."""
         super().update_settings(settings)
-        settings.set_in_component_priority_dict("DOWNLOADER_MIDDLEWARES", AskedMiddleware, 110)
+        settings.set_in_component_priority_dict("DOWNLOADER_MIDDLEWARES", StopBeforeFetch, 110)
 
     def __init__(self, urls: Iterable[str] = (), **arguments: Any) -> None:  # noqa: ANN401
         super().__init__(**arguments)
         self.sources = tuple(Source(Request(wire_url(url)).url) for url in urls)
 
     async def start(self) -> AsyncIterator[Any]:
-        """Give each URL to the gates."""
+        """Request each URL."""
         for source in self.sources:
-            yield Request(source.url, errback=self._answered, dont_filter=True)
+            yield Request(source.url, errback=self._stopped, dont_filter=True)
 
-    def _answered(self, failure: Failure) -> None:
-        """Leave the answer to the state."""
+    def _stopped(self, failure: Failure) -> None:
+        """Do nothing: the answers are read from the state when the spider has closed."""

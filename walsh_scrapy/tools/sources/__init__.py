@@ -1,1 +1,1 @@
-"""``scrapy sources``: every declared source and what is known of it."""
+"""``scrapy sources``: what the state knows of each source, and how an operator changes that."""

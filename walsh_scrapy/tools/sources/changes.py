@@ -1,15 +1,16 @@
-"""What ``scrapy sources forget`` and ``resume`` do to the state, and say of it."""
+"""``scrapy sources forget`` and ``resume``: what they change in the state, and what they print."""
 
 from __future__ import annotations
 
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from walsh_scrapy.policy.plurals import counted
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.urls import canonical_url
 from walsh_scrapy.sources import Source, declared_urls, load_sources
 from walsh_scrapy.tools.printable import printable
-from walsh_scrapy.tools.sources.known import UnknownSource, meant
+from walsh_scrapy.tools.sources.lookup import UnknownSource, find_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class Changes:
-    """Changes what is known of sources; each method yields a line for every source it met.
+    """Changes what the state knows of sources; each method yields a line for every source.
 
-    A URL may be spelled as it is declared or canonically. Raises UnknownSource for one that is
-    neither in the state nor declared in ``file``, which is read only where that matters.
-    ``min_revisit`` are seconds.
+    A URL may be spelled as it is declared, or in any way with the same canonical URL. Each method
+    raises UnknownSource for a URL that is neither in the state nor declared in ``file``; the file
+    is only read when it is needed. ``min_revisit`` is in seconds.
     """
 
     def __init__(self, state: State | None, file: str, min_revisit: float) -> None:
@@ -31,22 +32,23 @@ class Changes:
         self._min_revisit = min_revisit
 
     def forget(self, url: str) -> Iterator[str]:
-        """Take back what is known of a source, but its entries."""
-        for each in self._meant(url):
-            self._forget_index(each)
-            stays = self._state.sources.forget(each) if self._state else None
-            if stays is None:
+        """Delete what the state knows of a source, except its entries."""
+        for each in self._find(url):
+            self._forget_llms_txt(each)
+            kept = self._state.sources.forget(each) if self._state else None
+            if kept is None:
                 yield f"{printable(each)} was never visited: there is nothing to forget"
                 continue
-            kept = f"; the entries it gave ({stays}) stay known" if stays else ""
-            yield f"{printable(each)} is forgotten: its next visit is its first{kept}"
+            entries = counted(kept, "entry", "entries")
+            remain = f"; {entries} from it remain known" if kept else ""
+            yield f"{printable(each)} is forgotten: its next visit is its first{remain}"
 
     def resume(self, url: str) -> Iterator[str]:
         """Make a source due that is gone or failing."""
-        for each in self._meant(url):
+        for each in self._find(url):
             if self._state and self._state.sources.resume(each):
-                self._forget_index(each)
-                yield f"{printable(each)} is due now, with no failure counted"
+                self._forget_llms_txt(each)
+                yield f"{printable(each)} is due now, and its failures are counted from 0"
                 continue
             yield f"{printable(each)} is neither gone nor failing: it is due {self._due(each)}"
 
@@ -58,23 +60,23 @@ class Changes:
         least = source.revisit_interval(self._min_revisit) if source else self._min_revisit
         return f"{format_moment(record.due(least, record.fetched_at).at)}, as before"
 
-    def _forget_index(self, url: str) -> None:
-        """Let the next visit ask for the llms.txt as well, here or where the source moved to.
+    def _forget_llms_txt(self, url: str) -> None:
+        """Make the next visit request the llms.txt too, where it is declared and where it moved.
 
         The source may be an llms.txt itself.
         """
         record = self._state.sources.find(url) if self._state else None
         if self._state and record and record.kind == "llms":
             for address in {url, record.address}:
-                for index in declared_urls(Source(address, "llms")):
-                    self._state.llmstxt.forget(index)
+                for llms_txt in declared_urls(Source(address, "llms")):
+                    self._state.llmstxt.forget(llms_txt)
 
-    def _meant(self, url: str) -> list[str]:
+    def _find(self, url: str) -> list[str]:
         try:
-            return meant(url, self._known)
+            return find_sources(url, self._known)
         except UnknownSource:
             declared = (source.url for source in self._declared.values())
-            return meant(url, {**self._known, **dict.fromkeys(declared)})
+            return find_sources(url, {**self._known, **dict.fromkeys(declared)})
 
     @cached_property
     def _known(self) -> dict[str, None]:

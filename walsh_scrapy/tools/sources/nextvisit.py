@@ -1,4 +1,4 @@
-"""When a source is visited next, and which rule says so, in words (R8, decision 20)."""
+"""When a source is visited next, and by which rule (R8, decision 20)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,26 @@ if TYPE_CHECKING:
 
 
 class NextVisit(NamedTuple):
-    """The next visit; ``at`` is in epoch seconds, None if there is no such moment."""
+    """The next visit of a source.
+
+    ``at`` is in epoch seconds; it is None for a source that was never visited, was resumed, is gone
+    or is not declared.
+    """
 
     at: float | None
-    rule: str  #: one word for programs
-    why: str  #: the same for people
+    rule: str  #: one word, for programs
+    why: str  #: the same in words, for operators
     is_due: bool = False
 
 
 def next_visit(
     record: SourceRecord | None, source: Source | None, min_revisit: float, now: float
 ) -> NextVisit:
-    """Say when a source is visited next; ``source`` is None for one that is not declared."""
+    """Return the next visit of a source as of ``now`` (epoch seconds).
+
+    ``record`` is None for a source that was never visited, ``source`` for one that is not declared.
+    ``min_revisit`` is in seconds.
+    """
     if source is None:
         return NextVisit(None, "undeclared", "no longer declared")
     if record is None:

@@ -1,4 +1,4 @@
-"""Which source an operator means by a URL: as it is declared, or spelled otherwise."""
+"""Which source an operator means by a URL, in whatever spelling."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 class UnknownSource(ValueError):
-    """A URL that names no source; the message is one line with the nearest that does."""
+    """A URL is not that of any source; the message is one line and suggests the nearest."""
 
 
-def meant(url: str, known: Collection[str]) -> list[str]:
-    """Return the known URLs that ``url`` names: itself, or all of the same canonical spelling.
+def find_sources(url: str, known: Collection[str]) -> list[str]:
+    """Return the known URLs that ``url`` means: itself, or all with the same canonical URL.
 
-    Raises UnknownSource.
+    Raises UnknownSource if there is none.
     """
     if url in known:
         return [url]
@@ -27,12 +27,12 @@ def meant(url: str, known: Collection[str]) -> list[str]:
     if same := [each for each in known if canonical_url(each) == canonical]:
         return same
     near = nearest(url, known)
-    hint = f"; did you mean {near}?" if near else "; `scrapy sources --all` lists those that are"
-    raise UnknownSource(printable(f"{url} is no source that is declared or known{hint}"))
+    hint = f"; did you mean {near}?" if near else "; `scrapy sources --all` lists all sources"
+    raise UnknownSource(printable(f"{url} is not a source, declared or in the state{hint}"))
 
 
 def nearest(url: str, known: Collection[str]) -> str | None:
-    """Return the known URL that looks most like ``url``: first by its host, then by the rest."""
+    """Return the known URL most similar to ``url``, by host first; None if no host is similar."""
     hosts: dict[str, list[str]] = {}
     for each in known:
         hosts.setdefault(host_of(each), []).append(each)

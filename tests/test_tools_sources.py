@@ -1,4 +1,4 @@
-"""What `scrapy sources` says of a source: when it is due and why, in what order and words."""
+"""The rows of `scrapy sources`: when each source is due and why, their order and their words."""
 
 import io
 import json
@@ -12,17 +12,16 @@ from rich.console import Console
 from scrapy.settings import Settings
 
 from walsh_scrapy.options import Options
-from walsh_scrapy.policy.timestamps import parse_since, rfc3339
-from walsh_scrapy.sources import Source, load_sources
+from walsh_scrapy.policy.timestamps import rfc3339
+from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
 from walsh_scrapy.state.sourcerecord import SourceRecord
-from walsh_scrapy.tools.export.opml import export_sources
-from walsh_scrapy.tools.printable import columns, json_array, printable
+from walsh_scrapy.tools.printable import json_array
 from walsh_scrapy.tools.sources import nextvisit
-from walsh_scrapy.tools.sources.known import UnknownSource, meant
-from walsh_scrapy.tools.sources.lines import overview
+from walsh_scrapy.tools.sources.lookup import UnknownSource, find_sources
 from walsh_scrapy.tools.sources.nextvisit import next_visit
-from walsh_scrapy.tools.sources.table import sources_table, sources_text, summary
+from walsh_scrapy.tools.sources.overview import build_overview
+from walsh_scrapy.tools.sources.table import sources_table, sources_text, totals
 
 DAY = 86_400.0
 NOW = datetime(2026, 5, 20, 12, 0, tzinfo=UTC).timestamp()  # a Wednesday
@@ -86,20 +85,20 @@ def test_hours_to_skip_end_with_the_moment_that_a_run_would_ask():
     assert not closed.is_due
 
 
-def lines_of(records, sources=None, **settings):
-    """The lines of an overview over a state in memory."""
+def overview_of(records, sources=None, **settings):
+    """The overview of a state in memory."""
     state = State("sqlite://")
     for each in records:
         state.sources.commit(each)
     declared = sources or [Source(each.url) for each in records]
     options = Options.from_settings(Settings({"WALSH_STATE_URL": "sqlite://"} | settings))
-    found = overview(declared, state, options, NOW)
+    found = build_overview(declared, state, options, NOW)
     state.close()
     return found
 
 
 def test_trouble_comes_first():
-    found = lines_of(
+    found = overview_of(
         [
             record("http://later.example/", fetched_at=NOW - DAY + 9),
             record("http://sooner.example/", fetched_at=NOW - DAY + 8),
@@ -111,11 +110,9 @@ def test_trouble_comes_first():
             record("http://gone.example/", outcome="gone", failures=8, due_at=math.inf),
         ]
     )
-    names = [line.host.removesuffix(".example") for line in found.by_trouble()]
+    names = [row.host.removesuffix(".example") for row in found.by_urgency()]
     assert names == ["gone", "dying", "ill", "denied", "new", "due", "sooner", "later"]
-    assert summary(found.by_trouble()) == (
-        "8 sources: 1 gone, 2 failed, 1 denied, 1 new, 2 due now"
-    )
+    assert totals(found.by_urgency()) == ("8 sources: 1 gone, 2 failed, 1 denied, 1 new, 2 due now")
 
 
 def test_what_is_due_comes_in_the_order_of_a_run():
@@ -132,38 +129,38 @@ def test_what_is_due_comes_in_the_order_of_a_run():
         record("http://two.example/old", fetched_at=NOW - DAY - 9),
         record("http://no.example/"),
     ]
-    urls = [line.record.url for line in lines_of(records, declared).start_order({})]
+    urls = [row.record.url for row in overview_of(records, declared).due({})]
     assert urls == [declared[index].url for index in (3, 2, 1, 0)]
 
 
 def test_a_source_that_settled_elsewhere_waits_for_the_host_there():
     moved = record(moved_to="http://b.example/feed", moved_since=NOW - DAY, move_settled=True)
-    (line,) = lines_of([moved]).declared
-    assert line.host == "b.example"
-    assert "moved to http://b.example/feed (asked for there)" in "".join(sources_text([line]))
+    (row,) = overview_of([moved]).declared
+    assert row.host == "b.example"
+    assert "moved to http://b.example/feed (visited there)" in "".join(sources_text([row]))
     watched = record(moved_to="http://b.example/feed", moved_since=NOW - DAY)
-    (line,) = lines_of([watched]).declared
-    assert line.host == "a.example"
-    assert "(watched since 2026-05-19T12:00:00Z)" in "".join(sources_text([line]))
+    (row,) = overview_of([watched]).declared
+    assert row.host == "a.example"
+    assert "(watched since 2026-05-19T12:00:00Z)" in "".join(sources_text([row]))
 
 
 def test_a_source_that_is_spelled_otherwise_now_is_one_source():
     older = record(f"{URL}//", failures=1, fetched_at=NOW - 3 * DAY)
-    found = lines_of([older, record(f"{URL}/", failures=3)], [Source(URL)])
-    (line,) = found.declared
-    assert (line.record.url, line.record.failures) == (URL, 3)
+    found = overview_of([older, record(f"{URL}/", failures=3)], [Source(URL)])
+    (row,) = found.declared
+    assert (row.record.url, row.record.failures) == (URL, 3)
     assert found.undeclared == []
 
 
 def test_what_servers_and_files_say_is_never_more_than_text():
-    found = lines_of(
+    found = overview_of(
         [
             record(
                 outcome="failed", detail=HOSTILE, failures=1, moved_to=f"http://x.example/{HOSTILE}"
             )
         ],
         [Source(URL, name=HOSTILE)],
-    ).by_trouble()
+    ).by_urgency()
     for width in (40, 200):
         screen = io.StringIO()
         Console(file=screen, force_terminal=True, color_system=None, width=width).print(
@@ -175,86 +172,34 @@ def test_what_servers_and_files_say_is_never_more_than_text():
     piped = "\n".join(sources_text(found))
     assert len(piped.splitlines()) == 2
     assert r"\x1b]0;owned\x07[bold red]x[/] \u202emoc\u2028\x9b2J" in piped
-    written = list(json_array(line.as_dict() for line in found))
+    written = list(json_array(row.as_dict() for row in found))
     assert all(line.isprintable() for line in written)
     assert json.loads("".join(written))[0]["detail"] == HOSTILE
 
 
 def test_in_a_pipe_nothing_is_cut():
     url = f"http://a.example/{'long/' * 200}"
-    piped = list(sources_text(lines_of([record(url)]).declared))
+    piped = list(sources_text(overview_of([record(url)]).declared))
     assert url in piped[1]
-    assert list(columns([["a", "日本"], ["bbb", "c"]])) == ["a    日本", "bbb  c"]
-    assert (
-        printable("na\u00efve \U0001f469\u200d\U0001f52c")
-        == "na\u00efve \U0001f469\u200d\U0001f52c"
-    )
-    assert list(json_array([])) == ["[]"]
-    assert json.loads("".join(json_array([{"a": "\x7f"}, {}]))) == [{"a": "\x7f"}, {}]
 
 
 def test_a_url_means_itself_or_another_spelling_or_nothing():
     known = ["http://a.example/feed", "http://a.example/feed/", "http://b.example/x"]
-    assert meant("http://a.example/feed", known) == known[:1]
-    assert meant("HTTP://B.example:80/x#top", known) == known[2:]
-    assert meant("http://A.example/feed", known) == known[:2]
+    assert find_sources("http://a.example/feed", known) == known[:1]
+    assert find_sources("HTTP://B.example:80/x#top", known) == known[2:]
+    assert find_sources("http://A.example/feed", known) == known[:2]
     with pytest.raises(UnknownSource, match=r"did you mean http://b\.example/x\?"):
-        meant("http://b.example/y", known)
+        find_sources("http://b.example/y", known)
     with pytest.raises(UnknownSource, match="scrapy sources --all"):
-        meant("\x1b", known)
-
-
-@pytest.mark.parametrize(
-    ("text", "moment"),
-    [
-        ("2026-05-20", NOW - 12 * 3600),
-        ("2026-05-20T12:00:00Z", NOW),
-        ("2026-05-20t14:00:00.5+02:00", NOW + 0.5),
-        ("P7D", NOW - 7 * DAY),
-        (" PT0S ", NOW),
-    ],
-)
-def test_since_when(text, moment):
-    assert parse_since(text, NOW) == moment
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "yesterday", "2026-13-01", "2026-05-20T12:00:00", "20260520", "P1M", "-P1D", "2026-W20",
-     "2026-02-30", "9" * 400],
-)  # fmt: skip
-def test_since_what_is_no_time_is_refused_in_one_sentence(text):
-    with pytest.raises(ValueError, match="write for example"):
-        parse_since(text, NOW)
-
-
-@pytest.mark.parametrize("beyond", [math.inf, math.nan, 1e30, None])
-def test_a_moment_beyond_the_calendar_is_unknown(beyond):
-    assert rfc3339(beyond) is None
-
-
-def test_sources_survive_a_journey_through_opml(tmp_path):
-    sources = [
-        Source(URL, name='Tom & "Jerry" <x>\x00', tags=("a", "b c")),
-        Source("http://a.example/?q=1&r=<2>", kind="llms", page="http://a.example/"),
-        Source("http://a.example/odd", name="Odd", tags=("a, b", "/c/")),
-    ]
-    file = tmp_path / "sources.opml"
-    with file.open("wb") as opened:
-        assert export_sources(sources, opened, lambda _url: None) == 3
-    first, second, third = load_sources(file)
-    assert (first.url, first.name, first.tags) == (URL, 'Tom & "Jerry" <x>', ("a", "b c"))
-    assert (second.kind, second.page) == ("llms", "http://a.example/")
-    assert second.url == "http://a.example/?q=1&r=%3C2%3E"
-    assert (third.tags, third.name) == (("a, b", "/c/"), "Odd")
+        find_sources("\x1b", known)
 
 
 def test_the_fields_of_json_and_their_rules_are_those_of_the_docs():
     page = (Path(__file__).parent.parent / "docs" / "commands.md").read_text("utf-8")
     table, rules = page.split("| `due_rule` | when", 1)
-    (line,) = lines_of([record()]).declared
+    (row,) = overview_of([record()]).declared
     fields = re.search(r"\| field \| meaning \|\n\|---\|---\|\n((?:\|.+\n)+)", table)[1]
-    assert re.findall(r"^\| `(\w+)`", fields, re.MULTILINE) == list(line.as_dict())
+    assert re.findall(r"^\| `(\w+)`", fields, re.MULTILINE) == list(row.as_dict())
     rows = re.search(r"\n((?:\|.+\n)+)\n", rules)[1]
     named = re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in rows.splitlines()))
     source = (Path(nextvisit.__file__)).read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Every source with what is known of it: the declared ones joined with the state."""
+"""The rows of ``scrapy sources``: each declared source, joined with what the state knows of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, get_args
 
-from walsh_scrapy.policy.frontier import start_order
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.urls import host_of, registrable_domain
 from walsh_scrapy.sources import Kind, Source
@@ -22,24 +21,26 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceLine:
-    """A source as declared (None: no longer), as known, and what follows from both."""
+class SourceRow:
+    """One source: its declaration, its record in the state, and when it is due."""
 
-    source: Source | None
+    source: Source | None  #: None if it is no longer declared
     record: SourceRecord
     due: NextVisit
-    entries: int
-    host: str
-    resting: HostSnapshot | None = field(default=None, repr=False)  #: of the host, if it must wait
+    entries: int  #: that it ever gave
+    host: str  #: the host or registrable domain that paces it
+    waiting: HostSnapshot | None = field(
+        default=None, repr=False
+    )  #: of its host, if that must wait
 
     @property
     def kind(self) -> str:
-        """What it is read as."""
+        """The kind it is declared as, or was when it was last visited."""
         return self.source.kind if self.source else self.record.kind
 
     @property
-    def trouble(self) -> tuple[float, ...]:
-        """Sort key: what needs the operator first, then whatever is visited next."""
+    def urgency(self) -> tuple[float, ...]:
+        """The sort key: gone, failing, denied, new, visited, undeclared; then the next visit."""
         record, due_at = self.record, self.due.at or 0.0
         if self.source is None:
             return (5, due_at)
@@ -53,17 +54,17 @@ class SourceLine:
 
     @property
     def host_waits(self) -> tuple[str, float] | None:
-        """What keeps the host from being asked now, and until when in epoch seconds."""
-        if self.resting is None:
+        """Why the host must wait, and until when in epoch seconds; None if it need not."""
+        if self.waiting is None:
             return None
-        times, now = self.resting.times, self.resting.now
-        until = now + self.resting.wait
+        times, now = self.waiting.times, self.waiting.now
+        until = now + self.waiting.wait
         if times.lease_until > now:
             return "lease", until
         return ("hold" if times.hold_until >= until else "spacing"), until
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the line for programs (``--json``): times as RFC 3339, null for unknown."""
+        """Return the row for ``--json``: times as RFC 3339 in UTC, None for what is not known."""
         source, record, waits = self.source, self.record, self.host_waits
         return {
             "url": record.url,
@@ -92,54 +93,57 @@ class SourceLine:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """All lines: of the sources that are declared, and of those that are so no longer."""
+    """The rows of all declared sources, and of those that only the state still knows."""
 
-    declared: Sequence[SourceLine]
-    undeclared: Sequence[SourceLine]
+    declared: Sequence[SourceRow]
+    undeclared: Sequence[SourceRow]
 
-    def by_trouble(self, *, undeclared: bool = False) -> list[SourceLine]:
-        """Return the lines, trouble first, then by the next visit."""
-        lines = [*self.declared, *self.undeclared] if undeclared else self.declared
-        return sorted(lines, key=attrgetter("trouble"))
+    def by_urgency(self, *, undeclared: bool = False) -> list[SourceRow]:
+        """Return the rows, those that need the operator first, then by the next visit."""
+        rows = [*self.declared, *self.undeclared] if undeclared else self.declared
+        return sorted(rows, key=attrgetter("urgency"))
 
-    def start_order(self, intervals: Mapping[str, float]) -> list[SourceLine]:
-        """Return what runs would ask for now, each spider's in the order in which it would."""
-        turns: list[SourceLine] = []
+    def due(self, intervals: Mapping[str, float]) -> list[SourceRow]:
+        """Return the rows that are due now, one kind after the other, in the order of a run.
+
+        ``intervals`` are the known spacings of hosts, in seconds.
+        """
+        ordered: list[SourceRow] = []
         for kind in get_args(Kind):
             due = (
-                (line.host, line.due.at or 0.0, line)
-                for line in self.declared
-                if line.due.is_due and line.kind == kind
+                (row.host, row.due.at or 0.0, row)
+                for row in self.declared
+                if row.due.is_due and row.kind == kind
             )
-            turns += start_order(due, intervals)
-        return turns
+            ordered += start_order(due, intervals)
+        return ordered
 
 
-def overview(
+def build_overview(
     sources: Sequence[Source], state: State | None, options: Options, now: float
 ) -> Overview:
-    """Join what is declared with what the state knows; without a state every source is new."""
+    """Join the declared sources with the state; without a state all of them are new."""
     known = KnownSources(state.sources.all() if state else ())
     counts = state.sources.entry_counts() if state else {}
-    resting = state.ledger.waiting() if state else {}
+    waiting = state.ledger.waiting() if state else {}
 
-    def line(source: Source | None, found: SourceRecord) -> SourceLine:
+    def row(source: Source | None, found: SourceRecord) -> SourceRow:
         record = found.with_url(source.url) if source else found
         host = host_of(record.address)
         if options.pace_by == "domain":
             host = registrable_domain(host)
-        return SourceLine(
+        return SourceRow(
             source=source,
             record=record,
             due=next_visit(record, source, options.min_revisit, now),
             entries=counts.get(found.url, 0),
             host=host,
-            resting=resting.get(host),
+            waiting=waiting.get(host),
         )
 
     declared = [
-        line(source, known.find(source.url) or SourceRecord(url=source.url, kind=source.kind))
+        row(source, known.find(source.url) or SourceRecord(url=source.url, kind=source.kind))
         for source in sources
     ]
     undeclared = known.others(source.url for source in sources)
-    return Overview(declared, [line(None, record) for record in undeclared])
+    return Overview(declared, [row(None, record) for record in undeclared])

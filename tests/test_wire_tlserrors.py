@@ -1,4 +1,4 @@
-"""What keeps TLS from working is said in one line: which host, and why."""
+"""A TLS error is one sentence: which host, and why."""
 
 import pytest
 from cryptography import x509
@@ -17,9 +17,9 @@ from walsh_scrapy.testing.certificates import EXPIRED_ON, Authority, Certificate
 from walsh_scrapy.wire.tlserrors import (
     BadCertificate,
     NoSecureConnection,
-    flaw_of,
-    hosts_of,
+    certificate_flaw,
     tls_error,
+    wrong_host,
 )
 
 NOT_VALID = SSL.Error([("SSL routines", "", "certificate verify failed")])
@@ -53,7 +53,7 @@ def show():
         (
             CertificateError("no names"),
             BadCertificate,
-            "TLS: the certificate of x.example names no host that could be read",
+            "TLS: the certificate of x.example has names that cannot be read",
         ),
         (
             OLD_SERVER,
@@ -110,37 +110,37 @@ def test_a_bad_certificate_is_never_retried_and_a_broken_handshake_may_be():
             Certificate.UNKNOWN_CA,
             Codes.ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY,
             True,
-            "is signed by nobody this machine trusts (Nobody's CA)",
+            "is signed by Nobody's CA, which this machine does not trust",
         ),
         (
             Certificate.SELF_SIGNED,
             Codes.ERR_DEPTH_ZERO_SELF_SIGNED_CERT,
             True,
-            "is signed by nobody this machine trusts (itself)",
+            "is self-signed, which this machine does not trust",
         ),
         (
             Certificate.SELF_SIGNED,
             Codes.ERR_SELF_SIGNED_CERT_IN_CHAIN,
             False,
-            "is signed by nobody this machine trusts (blog.example)",
+            "is signed by blog.example, which this machine does not trust",
         ),
         (Certificate.GOOD, Codes.ERR_INVALID_PURPOSE, True, "is not valid (invalid purpose)"),
         (Certificate.GOOD, 9999, True, "is not valid (error 9999)"),
     ],
 )
 def test_flaws(show, kind, code, is_leaf, flaw):
-    assert flaw_of(code, show(kind), is_leaf=is_leaf) == flaw
+    assert certificate_flaw(code, show(kind), is_leaf=is_leaf) == flaw
 
 
 @pytest.mark.parametrize(
     ("kind", "whom"),
     [
         (Certificate.WRONG_NAME, "is for other.example"),
-        (Certificate.NAMELESS, "is for no host at all"),
+        (Certificate.NAMELESS, "is for no host"),
     ],
 )
 def test_whom_a_certificate_is_for(show, kind, whom):
-    assert hosts_of(show(kind)) == whom
+    assert wrong_host(show(kind)) == whom
 
 
 def test_a_servers_names_are_kept_short_and_on_one_line():
@@ -157,6 +157,6 @@ def test_a_servers_names_are_kept_short_and_on_one_line():
         .add_extension(x509.SubjectAlternativeName(map(x509.DNSName, names)), critical=False)
         .sign(owner.key, SHA256())
     )
-    assert hosts_of(certificate) == f"is for a [31m.example, {'b' * 100}, ? and 2 more"
-    flaw = flaw_of(Codes.ERR_SELF_SIGNED_CERT_IN_CHAIN, certificate, is_leaf=False)
-    assert flaw == f"is signed by nobody this machine trusts (x [2J{'y' * 50})"
+    assert wrong_host(certificate) == f"is for a [31m.example, {'b' * 100}, ? and 2 more"
+    flaw = certificate_flaw(Codes.ERR_SELF_SIGNED_CERT_IN_CHAIN, certificate, is_leaf=False)
+    assert flaw == f"is signed by x [2J{'y' * 50}, which this machine does not trust"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walsh_scrapy.sources import Source, load_sources
-from walsh_scrapy.tools.discover.report import table, toml_string
+from walsh_scrapy.tools.discover.toml import source_table, toml_string
 
 TEXT = st.text(st.characters() | st.sampled_from("\"'\\\n\r\t\b\x00\x1b\x7f\x85\x9b\u202e\u2028"))
 
@@ -26,5 +26,5 @@ def test_a_table_is_read_back_by_the_reader_of_sources(tmp_path):
         Source("http://docs.example/%22", "llms"),
     )
     file = tmp_path / "sources.toml"
-    file.write_text("\n".join(line for each in sources for line in table(each)), "utf-8")
+    file.write_text("\n".join(line for each in sources for line in source_table(each)), "utf-8")
     assert load_sources(file) == sources

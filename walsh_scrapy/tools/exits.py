@@ -1,4 +1,4 @@
-"""How commands end that only read or change the record: with one line when it cannot be done."""
+"""Exit statuses of the commands, and the one line on standard error that explains them."""
 
 from __future__ import annotations
 
@@ -11,29 +11,33 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class CannotDo(Exception):
-    """What an operator asked for cannot be done: what, and what to do instead."""
+class CommandError(Exception):
+    """A command cannot do what it was called for; the message says why and what to do."""
 
 
 @contextmanager
-def one_line() -> Iterator[None]:
-    """Turn what may go wrong into one line and exit status 1; a closed pipe into silence."""
+def clean_exit() -> Iterator[None]:
+    """Exit with status 1 and one line, not a traceback, if the block fails in a known way.
+
+    Exits with status 1 and no line if the reader of the output has closed its pipe, and with
+    status 130 on Ctrl-C.
+    """
     from sqlalchemy.exc import DBAPIError
 
     from walsh_scrapy.exceptions import refuse_to_start
     from walsh_scrapy.options import BadSetting
     from walsh_scrapy.sources import SourcesError
     from walsh_scrapy.state import StateError
-    from walsh_scrapy.tools.sources.known import UnknownSource
+    from walsh_scrapy.tools.sources.lookup import UnknownSource
 
-    _never_fail_to_print()
+    _escape_unprintable_characters()
     try:
         yield
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read us, `head` for one, has enough
+    except BrokenPipeError:  # `head`, for example, has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
-    except (BadSetting, CannotDo, SourcesError, StateError, UnknownSource) as error:
+    except (BadSetting, CommandError, SourcesError, StateError, UnknownSource) as error:
         refuse_to_start(error, log_file=None)
     except DBAPIError as error:
         refuse_to_start(StateError(f"the state failed: {error.orig}"), log_file=None)
@@ -41,13 +45,13 @@ def one_line() -> Iterator[None]:
         raise SystemExit(130) from None
 
 
-def wrong_call(message: str) -> NoReturn:
-    """End with one line and exit status 2: the command was not called as it wants to be."""
+def usage_error(message: str) -> NoReturn:
+    """Exit with status 2 and one line: the command was called in a wrong way."""
     print(f"walsh-scrapy: {message}", file=sys.stderr)
     raise SystemExit(2)
 
 
-def _never_fail_to_print() -> None:
-    """Let a terminal that cannot show a character show its number."""
+def _escape_unprintable_characters() -> None:
+    r"""Print `\xe9` for a character that the terminal's encoding does not have, and go on."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]

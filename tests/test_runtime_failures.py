@@ -1,4 +1,4 @@
-"""Why a request brought nothing is one sentence: what went wrong, and where."""
+"""Why a request failed is one sentence: which host, and what went wrong."""
 
 import pytest
 from OpenSSL import SSL
@@ -42,21 +42,27 @@ def downloaded(*reasons):
     [
         (answered(404), "blog.example answered 404"),
         (answered(304, Location="/x"), "blog.example answered 304"),
-        (answered(301), "blog.example answered 301 without saying where to go"),
+        (answered(301), "blog.example answered 301 without a Location"),
         (
             answered(302, Location=b"http://[\x1b\xe9"),
-            r"blog.example answered 302, which leads nowhere that can be asked: 'http://[\x1b\xe9'",
+            r"blog.example answered 302 with a Location that cannot be requested: 'http://[\x1b\xe9'",
         ),
         (DownloadConnectionRefusedError("111"), "blog.example refused the connection"),
-        (CannotResolveHostError("no results"), "the DNS knows no address of blog.example"),
+        (CannotResolveHostError("no results"), "the DNS has no address for blog.example"),
         (
             DownloadTimeoutError("Getting http://x took longer than 30 seconds.\nmore"),
-            "blog.example took too long: Getting http://x took longer than 30 seconds. more",
+            "blog.example timed out: Getting http://x took longer than 30 seconds. more",
         ),
-        (DownloadCancelledError(), "the answer of blog.example is longer than may be read"),
-        (ResponseDataLossError(), "the answer of blog.example broke off before its end"),
-        (downloaded(ConnectionDone()), "no answer of blog.example: Connection was closed cleanly"),
-        (downloaded(ParseError("no", b"x")), "no answer of blog.example: ('no', b'x')"),
+        (
+            DownloadCancelledError(),
+            "the response from blog.example is larger than DOWNLOAD_MAXSIZE",
+        ),
+        (ResponseDataLossError(), "the response from blog.example ended before it was complete"),
+        (
+            downloaded(ConnectionDone()),
+            "no response from blog.example: Connection was closed cleanly",
+        ),
+        (downloaded(ParseError("no", b"x")), "no response from blog.example: ('no', b'x')"),
         (
             downloaded(SSL.Error([("a", "", "unsupported protocol")])),
             "TLS: no secure connection with blog.example: unsupported protocol",

@@ -1,0 +1,60 @@
+"""The summary of a run: by source, or by request without declared sources."""
+
+import pytest
+
+from walsh_scrapy.tools.summary import SourceCounts, is_by_source, request_lines
+
+
+@pytest.mark.parametrize(
+    ("stats", "lines"),
+    [
+        ({}, ["responses         0"]),
+        (
+            {
+                "response_received_count": 12,
+                "walsh/robots/denied": 2,
+                "walsh/blocklist/denied": 1,
+                "walsh/scope/dropped": 4,
+                "walsh/requests/deferred": 5,
+                "walsh/backoff/retried": 6,
+            },
+            [
+                "responses        12   robots.txt included",
+                "denied            3   1 by blocklist, 2 by robots",
+                "undeclared        4   not requested (R6)",
+                "deferred          5   their hosts may not be asked within WALSH_MAX_WAIT",
+                "retried           6   after 429 or 503",
+            ],
+        ),
+    ],
+)
+def test_what_did_not_happen_is_left_out(stats, lines):
+    assert request_lines(stats) == lines
+
+
+def test_the_outcomes_of_sources_have_a_line_each():
+    stats = {
+        "walsh/sources/due": 5,
+        "walsh/sources/fetched": 1,
+        "walsh/sources/denied/robots": 1,
+        "walsh/sources/denied/blocklist": 2,
+        "walsh/sources/not_due": 1,
+        "walsh/sources/next_due": 0.0,
+        "walsh/sources/resting": 1,
+        "walsh/robots/comments": {"http://blog.example:80": ("be brief",)},
+    }
+    assert SourceCounts.of(stats).done == 4
+    assert SourceCounts.of(stats).lines() == [
+        "fetched           1",
+        "denied            3   2 by blocklist, 1 by robots",
+        "not reached       1   still due: the run ended before",
+        "not due           1   the next one at 1970-01-01 00:00:00 UTC",
+        "stopped           1   gone (410) on an earlier visit",
+        "new entries       0",
+        "http://blog.example:80/robots.txt says: be brief",
+    ]
+
+
+def test_a_run_that_finds_nothing_due_still_goes_by_its_sources():
+    assert is_by_source({"walsh/sources/due": 0})
+    assert not is_by_source({"response_received_count": 1})

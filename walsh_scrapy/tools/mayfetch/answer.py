@@ -1,0 +1,100 @@
+"""The answer of ``scrapy mayfetch`` about one URL, for programs and for operators."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from walsh_scrapy.policy.durations import format_seconds
+from walsh_scrapy.policy.timestamps import format_moment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_INDENT = " " * 13
+
+
+@dataclass(frozen=True, slots=True)
+class RobotsAnswer:
+    """What a robots.txt says of a URL; times are epoch seconds, durations seconds."""
+
+    origin: str
+    fetched_at: float | None  #: None for a file given by the operator
+    status: int | None
+    group: str | None  #: the User-agent value of our group
+    group_lines: tuple[int, ...]
+    rule: str | None
+    line: int | None
+    crawl_delay: float | None
+    request_rate: float | None
+    opens_in: float  #: until Visit-time allows a request; 0 if it does now
+    comments: tuple[str, ...]
+    ignored: tuple[str, ...]  #: lines of our group that could not be understood
+    why: str
+
+    def lines(self, now: float) -> Iterator[str]:
+        """Yield the answer for operators: the file, our group, the rule, and the rest."""
+        yield f"  robots     {self._file(now)}"
+        if self.group is not None:
+            numbers = ", ".join(map(str, self.group_lines))
+            yield f"{_INDENT}group {self.group!r} (line {numbers})"
+        else:
+            yield f"{_INDENT}no group for us"
+        yield f"{_INDENT}{self.why}"
+        for name, seconds in (
+            ("Crawl-delay", self.crawl_delay),
+            ("Request-rate", self.request_rate),
+        ):
+            if seconds is not None:
+                yield f"{_INDENT}{name}: one request every {format_seconds(seconds)}"
+        if self.opens_in > 0:
+            yield f"{_INDENT}Visit-time: opens in {format_seconds(self.opens_in)}"
+        for comment in self.comments:
+            yield f"{_INDENT}Comment: {comment}"
+        for line in self.ignored:
+            yield f"{_INDENT}{line}"
+
+    def _file(self, now: float) -> str:
+        if self.fetched_at is None:
+            return "the file given"
+        age = format_seconds(now - self.fetched_at)
+        return f"{self.origin}/robots.txt, {self.status or 'no response'}, {age} old"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the gates say of a URL; times are epoch seconds, durations seconds."""
+
+    url: str
+    allowed: bool | None  #: None if a gate cannot say
+    gate: str | None  #: the gate that denies, or cannot say
+    why: str
+    blocklist: str
+    robots: RobotsAnswer | None
+    host: str
+    interval: float  #: from the end of one request to the start of the next
+    hold_until: float | None
+    next_request_at: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the answer for ``--json``."""
+        return asdict(self)
+
+    def lines(self, now: float) -> Iterator[str]:
+        """Yield the answer for operators: the verdict, then what each gate says."""
+        verdict = {True: "allowed", False: "denied", None: "cannot say"}[self.allowed]
+        yield f"{self.url}: {verdict}{f' by {self.gate}' if self.gate else ''}"
+        yield f"  blocklist  {self.blocklist}"
+        if self.robots is not None:
+            yield from self.robots.lines(now)
+        else:
+            yield f"  robots     {'not requested' if self.gate == 'blocklist' else self.why}"
+        yield f"  pacing     {self._pacing(now)}"
+
+    def _pacing(self, now: float) -> str:
+        hold = f"; on hold until {format_moment(self.hold_until)}" if self.hold_until else ""
+        wait = self.next_request_at - now
+        when = "now"
+        if wait > 0:
+            when = f"in {format_seconds(wait)}, {format_moment(self.next_request_at)}"
+        return f"one request every {format_seconds(self.interval)}{hold}; next {when}"

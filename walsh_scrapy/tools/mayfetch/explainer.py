@@ -1,0 +1,119 @@
+"""What each gate says of a URL, and why, as far as the state knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from walsh_scrapy.policy.pacing import spacing
+from walsh_scrapy.policy.robots.access import RobotsCopy
+from walsh_scrapy.policy.robots.copies import RobotsFile
+from walsh_scrapy.policy.urls import origin_of
+from walsh_scrapy.politeness.blocklist import BlocklistCache
+from walsh_scrapy.politeness.robots import RobotsCache
+from walsh_scrapy.tools.mayfetch.answer import Answer, RobotsAnswer
+
+if TYPE_CHECKING:
+    from walsh_scrapy.runtime.context import Context
+
+
+class Explainer:
+    """Answers from the state, without a request.
+
+    ``robots`` is the body of a robots.txt to use instead of that of every host. ``asked`` is True
+    if a spider has just sent the URLs through the gates: then a blocklist that is out of date is
+    one that could not be fetched, and a crawl would use it too.
+    """
+
+    def __init__(
+        self, context: Context, robots: bytes | None = None, *, asked: bool = False
+    ) -> None:
+        self._context = context
+        self._list = BlocklistCache(context)
+        self._files = RobotsCache(context)
+        self._robots = robots
+        self._needs_list = self._list.is_due and robots is None and not asked
+
+    def explain(self, url: str) -> Answer:
+        """Return what each gate says of ``url`` now."""
+        now = self._context.clock.now()
+        origin = origin_of(url)
+        file = self._file(origin, now)
+        robots = None if file is None else _robots_answer(file, origin, url, now, self._robots)
+        allowed, gate, why = self._decide(url, origin, file)
+        host = self._context.host(url)
+        times = self._context.state.ledger.find(host).times
+        asked = file.interval(now) if file else 0.0
+        interval = spacing(max(self._context.options.min_interval, times.interval), asked)
+        opens_in = file.closed_for(now) if file else 0.0
+        return Answer(
+            url=url,
+            allowed=allowed,
+            gate=gate,
+            why=why,
+            blocklist=self._blocklist(url),
+            robots=None if gate == "blocklist" else robots,
+            host=host,
+            interval=interval,
+            hold_until=times.hold_until if times.hold_until > now else None,
+            next_request_at=max(times.ready_at(interval), now + opens_in, now),
+        )
+
+    def _file(self, origin: str, now: float) -> RobotsFile | None:
+        if self._robots is None:
+            return self._files.find(origin)
+        options = self._context.options
+        copy = RobotsCopy(now, 200, self._robots)
+        return RobotsFile.read(copy, options.ua_token, options.robots_unreachable, now)
+
+    def _decide(
+        self, url: str, origin: str, file: RobotsFile | None
+    ) -> tuple[bool | None, str | None, str]:
+        """Return whether the URL is allowed, the gate that does not allow it, and the reason."""
+        if not is_web(url):
+            return None, "url", "this is not an http or https URL with a host"
+        if self._list.blocks(url):
+            return False, "blocklist", self._blocklist(url)
+        if self._needs_list:
+            return None, "blocklist", self._blocklist(url)
+        if file is None:
+            return None, "robots", f"there is no current copy of the robots.txt of {origin}"
+        verdict = file.rules.verdict(url)
+        return verdict.allowed, None if verdict.allowed else "robots", file.why(verdict)
+
+    def _blocklist(self, url: str) -> str:
+        if not self._context.options.blocklist_url:
+            return "this bot has no blocklist"
+        if entry := self._list.blocks(url):
+            return f"{entry.domain} opted out on {entry.added or 'an unknown day'}: {entry.reason}"
+        if not self._list.is_due:
+            return "not listed"
+        if self._needs_list:
+            return "the copy of the list is out of date"
+        return "not checked" if self._robots is not None else "not in the last copy of the list"
+
+
+def is_web(url: str) -> bool:
+    """Return True if a crawl may request this kind of URL at all (decision 16)."""
+    return origin_of(url).startswith(("http://", "https://"))
+
+
+def _robots_answer(
+    file: RobotsFile, origin: str, url: str, now: float, given: bytes | None
+) -> RobotsAnswer:
+    verdict = file.rules.verdict(url)
+    real = not file.is_replaced
+    return RobotsAnswer(
+        origin=origin,
+        fetched_at=file.copy.fetched_at if given is None else None,
+        status=file.copy.status if given is None else None,
+        group=file.rules.group if real else None,
+        group_lines=file.rules.lines if real else (),
+        rule=verdict.rule if real else None,
+        line=verdict.line if real else None,
+        crawl_delay=file.rules.crawl_delay,
+        request_rate=file.rate(now),
+        opens_in=file.closed_for(now),
+        comments=file.rules.comments,
+        ignored=tuple(f"line {line}: {what}" for line, what in file.rules.warnings),
+        why=file.why(verdict),
+    )

@@ -1,0 +1,126 @@
+"""The summary of a run, read from Scrapy's stats: by source, or by request without any."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from walsh_scrapy.policy.timestamps import format_moment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_DENIED: Final = "walsh/sources/denied/"
+_GATES: Final = ("blocklist", "robots", "scope", "publicweb")
+
+
+def is_by_source(stats: Mapping[str, Any]) -> bool:
+    """Return True if the spider of a run visits declared sources."""
+    return "walsh/sources/due" in stats
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCounts:
+    """How many sources had which outcome, and how many entries came of them.
+
+    ``deferred_until`` and ``next_due`` are in epoch seconds.
+    """
+
+    fetched: int
+    unchanged: int
+    denied: Mapping[str, int]  #: by gate
+    deferred: int
+    deferred_until: float | None
+    failed: int
+    gone: int
+    stopped: int  #: gone (410) on an earlier visit
+    due: int
+    not_due: int
+    next_due: float | None
+    new_entries: int
+    known_entries: int
+    comments: Mapping[str, tuple[str, ...]]  #: the Comment lines of robots.txt, by origin
+
+    @classmethod
+    def of(cls, stats: Mapping[str, Any]) -> SourceCounts:
+        """Read the stats of a run."""
+        return cls(
+            fetched=stats.get("walsh/sources/fetched", 0),
+            unchanged=stats.get("walsh/sources/unchanged", 0),
+            denied={
+                name.removeprefix(_DENIED): count
+                for name, count in sorted(stats.items())
+                if name.startswith(_DENIED)
+            },
+            deferred=stats.get("walsh/sources/deferred", 0),
+            deferred_until=stats.get("walsh/sources/deferred_until"),
+            failed=stats.get("walsh/sources/failed", 0),
+            gone=stats.get("walsh/sources/gone", 0),
+            stopped=stats.get("walsh/sources/resting", 0),
+            due=stats.get("walsh/sources/due", 0),
+            not_due=stats.get("walsh/sources/not_due", 0),
+            next_due=stats.get("walsh/sources/next_due"),
+            new_entries=stats.get("walsh/entries/new", 0),
+            known_entries=stats.get("walsh/entries/known", 0),
+            comments=stats.get("walsh/robots/comments", {}),
+        )
+
+    @property
+    def done(self) -> int:
+        """How many sources had an outcome in this run."""
+        ended = self.fetched + self.unchanged + self.deferred + self.failed + self.gone
+        return ended + sum(self.denied.values())
+
+    def lines(self) -> list[str]:
+        """Return the summary, a line for each outcome that any source had."""
+        rows = (
+            ("fetched", self.fetched, ""),
+            ("unchanged", self.unchanged, "304 Not Modified, or an llms.txt that was read before"),
+            ("denied", sum(self.denied.values()), _by_gate(self.denied)),
+            ("deferred", self.deferred, _first("the first until", self.deferred_until)),
+            ("failed", self.failed, "the reasons are in the log above"),
+            ("gone", self.gone, "410: not visited again until `scrapy sources resume URL`"),
+            ("not reached", max(self.due - self.done, 0), "still due: the run ended before"),
+            ("not due", self.not_due, _first("the next one at", self.next_due)),
+            ("stopped", self.stopped, "gone (410) on an earlier visit"),
+            ("new entries", self.new_entries, f"{self.known_entries} known before"),
+        )
+        return _table(rows, always=("fetched", "new entries")) + [
+            f"{origin}/robots.txt says: {comment}"
+            for origin, comments in self.comments.items()
+            for comment in comments
+        ]
+
+
+def request_lines(stats: Mapping[str, Any]) -> list[str]:
+    """Return the summary of a run without declared sources, a line for each outcome."""
+    denied = {gate: stats.get(f"walsh/{gate}/denied", 0) for gate in _GATES}
+    rows = (
+        ("responses", stats.get("response_received_count", 0), "robots.txt included"),
+        ("denied", sum(denied.values()), _by_gate(denied)),
+        ("undeclared", stats.get("walsh/scope/dropped", 0), "not requested (R6)"),
+        (
+            "deferred",
+            stats.get("walsh/requests/deferred", 0),
+            "their hosts may not be asked within WALSH_MAX_WAIT",
+        ),
+        ("retried", stats.get("walsh/backoff/retried", 0), "after 429 or 503"),
+    )
+    return _table(rows, always=("responses",))
+
+
+def _table(rows: Iterable[tuple[str, int, str]], *, always: tuple[str, ...]) -> list[str]:
+    """Return a line for each row with a count; a remark is only added to a count above 0."""
+    return [
+        f"{name:<12}{count:>7}{f'   {remark}' if remark and count else ''}"
+        for name, count, remark in rows
+        if count or name in always
+    ]
+
+
+def _by_gate(denied: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} by {gate}" for gate, count in denied.items() if count)
+
+
+def _first(words: str, epoch_seconds: float | None) -> str:
+    return "" if epoch_seconds is None else f"{words} {format_moment(epoch_seconds)}"
