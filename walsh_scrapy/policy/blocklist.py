@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final
 
 from walsh_scrapy.policy.blocklist_schema import fault, sound_schema, strict_json
 from walsh_scrapy.policy.durations import parse_duration
+from walsh_scrapy.policy.networks import format_ip
 from walsh_scrapy.policy.urls import host_of
 
 __all__ = ["Blocklist", "Entry", "InvalidBlocklist", "sound_schema"]
@@ -135,4 +136,5 @@ def _storable(text: str) -> str:
 
 def _carried_ipv4(host: str) -> str:
     """Return the IPv4 address an IPv4-mapped IPv6 address stands for, "" for any other host."""
-    return str(IPv6Address(host).ipv4_mapped or "") if ":" in host else ""
+    carried = IPv6Address(host).ipv4_mapped if ":" in host else None
+    return format_ip(carried) if carried else ""

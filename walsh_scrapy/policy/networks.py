@@ -78,6 +78,18 @@ def parse_ip(address: str) -> IPv4Address | IPv6Address | None:
         return None
 
 
+def format_ip(address: IPv4Address | IPv6Address) -> str:
+    """Return the one spelling of an address: dotted decimals, or RFC 5952 in hexadecimal only.
+
+    A host is a key of the state and of the blocklist, so its spelling must never change. `str()`
+    does: Python 3.13 writes `::ffff:192.0.2.9` where 3.12 writes `::ffff:c000:209`, as browsers do.
+    """
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        high, low = divmod(int(address.ipv4_mapped), 1 << 16)
+        return f"::ffff:{high:x}:{low:x}"
+    return str(address)
+
+
 def is_public(address: str) -> bool:
     """Tell whether an IP literal belongs to the public internet (decision 16).
 

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import idna
 
-from walsh_scrapy.policy.networks import parse_ip, parse_ipv4
+from walsh_scrapy.policy.networks import format_ip, parse_ip, parse_ipv4
 
 if TYPE_CHECKING:
     from tldextract import TLDExtract
@@ -217,7 +217,7 @@ def _ipv6(text: str) -> str:
     if not text.endswith("]"):
         return ""
     try:
-        return IPv6Address(text[1:-1].partition("%")[0]).compressed
+        return format_ip(IPv6Address(text[1:-1].partition("%")[0]))
     except ValueError:
         return ""
 
@@ -228,7 +228,8 @@ def _ascii_host(text: str) -> str:
     if mapped is None or _FORBIDDEN.search(mapped):
         return text.translate(_ASCII_LOWER).rstrip(".")  # no resolver will know it: keep it as is
     name = mapped.rstrip(".")
-    return str(parse_ipv4(name) or name)
+    address = parse_ipv4(name)
+    return format_ip(address) if address else name
 
 
 def _mapped(host: str) -> str | None:
