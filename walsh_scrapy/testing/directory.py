@@ -1,13 +1,19 @@
 """Who is who in the loopback web: its sites by name, their pages' counts, their certificates."""
 
-import ssl
+from __future__ import annotations
+
 from collections import Counter
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from walsh_scrapy.testing.certificates import Authority
-from walsh_scrapy.testing.hit import Hit
-from walsh_scrapy.testing.reply import Page
 from walsh_scrapy.testing.site import NO_SUCH_HOST, NO_TUNNEL, Site
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from walsh_scrapy.testing.authority import Authority
+    from walsh_scrapy.testing.hit import Hit
+    from walsh_scrapy.testing.reply import Page
 
 
 class Directory:
@@ -31,6 +37,8 @@ class Directory:
     def add(self, *sites: Site) -> None:
         """Take sites in; one of the same name is replaced."""
         if self._authority is None and any(site.tls for site in sites):
+            from walsh_scrapy.testing.authority import Authority  # noqa: PLC0415 - rarely needed
+
             self._authority = Authority()
         self._sites = self._sites | {site.key: site for site in sites}
 
@@ -45,7 +53,7 @@ class Directory:
         self._counts[site.key, path] += 1
         return replace(hit, number=self._counts[site.key, path]), page
 
-    def context_for(self, hit: Hit) -> ssl.SSLContext | None:
+    def context_for(self, hit: Hit) -> SSLContext | None:
         """Return what answers for a host within a tunnel, None if it does not speak TLS."""
         site = self._find(hit)
         if site is None or site.tls is None or self._authority is None:

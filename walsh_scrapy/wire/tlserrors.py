@@ -12,7 +12,6 @@ from scrapy.exceptions import DownloadFailedError, IgnoreRequest
 from service_identity import CertificateError, VerificationError
 
 from walsh_scrapy.metadata.text import one_line
-from walsh_scrapy.policy.networks import format_ip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,7 +101,7 @@ def hosts_of(certificate: x509.Certificate) -> str:
     names = extension.value
     hosts = [
         *names.get_values_for_type(x509.DNSName),
-        *map(format_ip, names.get_values_for_type(x509.IPAddress)),
+        *map(str, names.get_values_for_type(x509.IPAddress)),
     ]
     told = ", ".join(_short(host) for host in hosts[:NAMES_TOLD])
     more = f" and {len(hosts) - NAMES_TOLD} more" if len(hosts) > NAMES_TOLD else ""
