@@ -1,4 +1,4 @@
-"""Who is who in the loopback web: its sites by name, their pages' counts, their certificates."""
+"""The sites of a loopback web by name, the number of hits on each page, and the TLS contexts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Directory:
-    """Sites may be added in one thread while another asks for them."""
+    """Finds the page for a hit. One thread may add sites while another looks them up."""
 
     def __init__(self) -> None:
         self._sites: dict[str, Site] = {}
@@ -31,11 +31,11 @@ class Directory:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What makes OpenSSL believe the good certificates, where there are any."""
+        """Environment variables that make OpenSSL trust the CA; empty if no site has TLS."""
         return {"SSL_CERT_FILE": str(self._authority.file)} if self._authority else {}
 
     def add(self, *sites: Site) -> None:
-        """Take sites in; one of the same name is replaced."""
+        """Add sites; one with the name of an earlier one replaces it."""
         if self._authority is None and any(site.tls for site in sites):
             from walsh_scrapy.testing.authority import Authority  # noqa: PLC0415 - rarely needed
 
@@ -43,7 +43,7 @@ class Directory:
         self._sites = self._sites | {site.key: site for site in sites}
 
     def page_for(self, hit: Hit) -> tuple[Hit, Page]:
-        """Return what answers a hit, and the hit with its number on that page."""
+        """Return the hit with its number on its page, and that page."""
         if hit.method == "CONNECT":
             return hit, NO_TUNNEL
         site = self._find(hit)
@@ -54,14 +54,14 @@ class Directory:
         return replace(hit, number=self._counts[site.key, path]), page
 
     def context_for(self, hit: Hit) -> SSLContext | None:
-        """Return what answers for a host within a tunnel, None if it does not speak TLS."""
+        """Return the TLS context for the host of a CONNECT request, None if its site has no TLS."""
         site = self._find(hit)
         if site is None or site.tls is None or self._authority is None:
             return None
         return self._authority.context(hit.host, site.tls)
 
     def close(self) -> None:
-        """Forget the certificates."""
+        """Remove the certificates."""
         if self._authority:
             self._authority.close()
             self._authority = None
