@@ -21,9 +21,10 @@ class AbandonedError(ConnectionError):
 
 
 class ResponseWriter:
-    """Sends one reply. `publish` is called once, when the response ends or fails.
+    """Sends one reply.
 
-    It is called before the last write, so a client that has read a response finds it in the log.
+    `publish` is called before the last write, so a client that has read a response finds it in the
+    log, and again if the response fails after all.
     `alive` is the last moment at which the client was known to be there, on `time.monotonic`.
     """
 
