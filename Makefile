@@ -29,8 +29,9 @@ check: $(INSTALLED)
 	$(VENV)/bin/lint-imports
 
 $(INSTALLED): requirements.txt
-	@command -v "$(PYTHON)" >/dev/null || { \
-	  echo "$(PYTHON) is not on this machine: install Python 3.11 or later" >&2; exit 1; }
+	@"$(PYTHON)" -c '' 2>/dev/null || { \
+	  echo "$(PYTHON) does not run on this machine: install Python 3.11 or later, or name another" \
+	    "one with PYTHON=..." >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "$$("$(PYTHON)" --version 2>&1) is too old: walsh-scrapy needs 3.11 or later;" \
 	    "name another one with PYTHON=..." >&2; exit 1; }

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walsh_scrapy.policy.networks import is_private_host, is_public, parse_ip, parse_ipv4
+from walsh_scrapy.policy.networks import (
+    format_ip,
+    is_private_host,
+    is_public,
+    parse_ip,
+    parse_ipv4,
+)
+from walsh_scrapy.policy.urls import host_of
 
 PUBLIC = [
     "8.8.8.8",
@@ -149,6 +156,34 @@ def test_addresses_that_are_not_public(address):
 )
 def test_ipv4_in_every_form(text, address):
     assert parse_ipv4(text) == (address and IPv4Address(address))
+
+
+@pytest.mark.parametrize(
+    ("text", "spelling"),
+    [
+        ("0x7f.1", "127.0.0.1"),
+        ("2001:DB8:0:0::1", "2001:db8::1"),
+        ("[fe80::1%eth0]", "fe80::1"),
+        ("::ffff:192.0.2.9", "::ffff:c000:209"),
+        ("0:0:0:0:0:ffff:C000:0209", "::ffff:c000:209"),
+        ("::ffff:0.0.0.0", "::ffff:0:0"),
+        ("::192.0.2.9", "::c000:209"),
+        ("64:ff9b::192.0.2.9", "64:ff9b::c000:209"),
+    ],
+)
+def test_an_address_has_one_spelling_on_every_python(text, spelling):
+    assert format_ip(parse_ip(text)) == spelling
+
+
+MAPPED = st.ip_addresses(v=4).map(lambda carried: IPv6Address(0xFFFF << 32 | int(carried)))
+
+
+@given(st.ip_addresses(v=4) | st.ip_addresses(v=6) | MAPPED)
+def test_the_spelling_of_an_address_is_read_as_that_address_and_as_that_host(address):
+    spelling = format_ip(address)
+    assert parse_ip(spelling) == address
+    assert (":" in spelling, "." in spelling) == (address.version == 6, address.version == 4)
+    assert host_of(f"http://{spelling if address.version == 4 else f'[{spelling}]'}/") == spelling
 
 
 @given(st.ip_addresses(v=4) | st.ip_addresses(v=6))

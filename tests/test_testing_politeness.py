@@ -76,7 +76,7 @@ class TestPolite:
         with pytest.raises(AssertionError) as error:
             assert_polite(hits)
         head, scope, pacing = str(error.value).splitlines()
-        assert head == "2 time(s) a rule was broken:"
+        assert head == "2 violations:"
         assert scope == (
             "- R2: c.example: #4 GET http://c.example/x (200) came before any "
             "http://c.example/robots.txt"

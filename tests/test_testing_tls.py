@@ -91,8 +91,8 @@ def test_a_client_that_does_not_believe_a_certificate_is_seen_to_leave(loopback_
     log = ended(web, 2)
     assert [(hit.method, hit.status, hit.complete) for hit in log] == [("CONNECT", 0, False)] * 2
     # It was in touch with the host, so the judge counts it.
-    (sentence,) = violations(log)
-    assert sentence.startswith("R4: blog.example: 0.0")
+    (sentence,) = violations(log, interval=3600)
+    assert sentence.startswith("R4: blog.example: ")
 
 
 def test_a_tunnel_of_its_own_for_each_request_is_no_second_visit(loopback_web):
@@ -135,11 +135,13 @@ def test_faults_in_a_tunnel(loopback_web, reply, error):
 def test_slow_and_large_bodies(loopback_web):
     web = loopback_web(site([Reply("12345678", drip=0.1), "x" * 3_000_000]))
     connection = tunnel(web)
+    before = time.monotonic()
     assert get(connection) == (200, b"12345678")
+    taken = time.monotonic() - before
     assert len(get(connection)[1]) == 3_000_000
     connection.close()
     _, slow, large = ended(web, 3)
-    assert 0.09 <= slow.ended - slow.started < 1
+    assert 0.09 <= slow.ended - slow.started <= taken
     assert (large.size, large.complete) == (3_000_000, True)
 
 

@@ -2,7 +2,9 @@
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.x509.oid import NameOID
 from OpenSSL import SSL
 from OpenSSL.SSL import X509VerificationCodes as Codes
 from scrapy.exceptions import DownloadFailedError, IgnoreRequest
@@ -13,7 +15,8 @@ from twisted.internet.error import ConnectionLost
 from twisted.python.failure import Failure
 from twisted.web._newclient import ResponseNeverReceived
 
-from walsh_scrapy.testing.certificates import EXPIRED_ON, Authority, Certificate, Signer
+from walsh_scrapy.testing.authority import Authority
+from walsh_scrapy.testing.certificates import EXPIRED_ON, Certificate
 from walsh_scrapy.wire.tlserrors import (
     BadCertificate,
     NoSecureConnection,
@@ -39,7 +42,11 @@ def downloaded(*reasons):
 @pytest.fixture(scope="module")
 def show():
     authority = Authority()
-    yield lambda kind: authority.certificate("blog.example", kind)[1]
+
+    def certificate(kind):
+        return x509.load_pem_x509_certificate(authority.key_and_certificate("blog.example", kind))
+
+    yield certificate
     authority.close()
 
 
@@ -145,17 +152,18 @@ def test_whom_a_certificate_is_for(show, kind, whom):
 
 def test_a_servers_names_are_kept_short_and_on_one_line():
     names = ["a\n\x1b[31m.example", "b" * 500, "\x00", "d.example", "e.example"]
-    owner = Signer("x\r\n\x1b[2J" + "y" * 50)
+    owner = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "x\r\n\x1b[2J" + "y" * 50)])
+    key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
         x509.CertificateBuilder()
-        .subject_name(owner.certificate.subject)
-        .issuer_name(owner.certificate.subject)
-        .public_key(owner.key.public_key())
+        .subject_name(owner)
+        .issuer_name(owner)
+        .public_key(key.public_key())
         .serial_number(1)
         .not_valid_before(EXPIRED_ON)
         .not_valid_after(EXPIRED_ON)
         .add_extension(x509.SubjectAlternativeName(map(x509.DNSName, names)), critical=False)
-        .sign(owner.key, SHA256())
+        .sign(key, SHA256())
     )
     assert wrong_host(certificate) == f"is for a [31m.example, {'b' * 100}, ? and 2 more"
     flaw = certificate_flaw(Codes.ERR_SELF_SIGNED_CERT_IN_CHAIN, certificate, is_leaf=False)

@@ -1,4 +1,4 @@
-"""One client's connection to the loopback web: requests in the clear, or in a tunnel with TLS."""
+"""One client's connection to the loopback web: plain HTTP, or TLS in a CONNECT tunnel."""
 
 import asyncio
 import contextlib
@@ -8,20 +8,20 @@ from ssl import SSLContext
 from typing import Final
 
 from walsh_scrapy.testing.directory import Directory
-from walsh_scrapy.testing.exchange import Exchange
 from walsh_scrapy.testing.hit import Hit, Log
-from walsh_scrapy.testing.wire import MalformedRequestError, hit_of, parse_request
+from walsh_scrapy.testing.http1 import MalformedRequestError, hit_of, parse_request
+from walsh_scrapy.testing.responsewriter import ResponseWriter
 
 _BAD_REQUEST: Final = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 _ESTABLISHED: Final = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 
 class _NoHandshakeError(Exception):
-    """The client did not like the certificate, or left, before TLS was spoken."""
+    """The client rejected the certificate, or left, before the TLS handshake was complete."""
 
 
 class Connection:
-    """Answers its requests one after the other, until one side has had enough."""
+    """Answers the requests of one connection, one after the other, until one side closes it."""
 
     def __init__(
         self,
@@ -34,24 +34,24 @@ class Connection:
         self._writer = writer
         self._directory = directory
         self._log = log
-        self._scheme = "http"  # of what is asked for without saying so; https in a tunnel
+        self._scheme = "http"  # of targets that name none; https in a tunnel
 
     async def serve(self) -> None:
-        """Answer until the end; what a page of the test's own raises comes out of here."""
+        """Answer until the connection ends. Raises whatever a page of the test raises."""
         try:
             while await self._answer():
                 pass
         except _NoHandshakeError:
-            return  # asyncio would not tell of the end of such a connection: nothing to wait for
+            return  # asyncio never reports the end of such a connection, so do not wait for it
         except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the client has left: what it got stands in the log
+            pass  # the client has left; the log shows what it got
         finally:
             self._writer.close()
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
 
     async def _answer(self) -> bool:
-        """Read one request and answer it; return whether the connection goes on."""
+        """Read one request and answer it; return True if the connection stays open."""
         try:
             request = parse_request(await self._reader.readuntil(b"\r\n\r\n"))
             await self._reader.readexactly(int(request.value("content-length") or 0))
@@ -61,40 +61,40 @@ class Connection:
             self._writer.write(_BAD_REQUEST)
             return False
         if hit.method == "CONNECT" and (context := self._directory.context_for(hit)):
-            return await self._enter(hit, context)
+            return await self._open_tunnel(hit, context)
         hit, page = self._directory.page_for(hit)
         key = self._log.open(hit)
 
-        def publish(told: Exchange) -> None:
-            self._log.close(key, _told(hit, told))
+        def publish(response: ResponseWriter) -> None:
+            self._log.close(key, _with_response(hit, response))
 
-        goes_on = await Exchange(self._reader, self._writer, publish).send(page, hit)
-        return goes_on and request.keeps_alive
+        reusable = await ResponseWriter(self._reader, self._writer, publish).send(page, hit)
+        return reusable and request.keeps_alive
 
-    async def _enter(self, hit: Hit, context: SSLContext) -> bool:
-        """Open a tunnel and be its other end. One that the client does not enter has status 0."""
-        key, entered = self._log.open(hit), False
-        # The last moment at which the client was surely there, if it then leaves.
+    async def _open_tunnel(self, hit: Hit, context: SSLContext) -> bool:
+        """Open a tunnel and start TLS in it. If the handshake fails, the log shows status 0."""
+        key, secured = self._log.open(hit), False
+        # If the client leaves now, this is the last moment at which it was known to be there.
         ended = time.monotonic()
         self._writer.write(_ESTABLISHED)
         try:
             await self._writer.start_tls(context)
-            entered = True
+            secured = True
         except OSError as error:
             raise _NoHandshakeError from error
         finally:
-            status = 200 if entered else 0
-            self._log.close(key, replace(hit, ended=ended, status=status, complete=entered))
+            status = 200 if secured else 0
+            self._log.close(key, replace(hit, ended=ended, status=status, complete=secured))
         self._scheme = "https"
         return True
 
 
-def _told(hit: Hit, exchange: Exchange) -> Hit:
+def _with_response(hit: Hit, response: ResponseWriter) -> Hit:
     return replace(
         hit,
-        ended=exchange.alive,
-        complete=exchange.complete,
-        status=exchange.status,
-        answer=exchange.headers,
-        size=exchange.size,
+        ended=response.alive,
+        complete=response.complete,
+        status=response.status,
+        answer=response.headers,
+        size=response.size,
     )

@@ -1,4 +1,4 @@
-"""The web of `scrapy demo`: sixteen hosts, each asking for something else.
+"""The web of `scrapy demo`: hosts that each ask something different of a crawler.
 
 sites, sources = demo_web()
 with LoopbackWeb(*sites) as web:
@@ -18,7 +18,7 @@ from walsh_scrapy.testing.web import Page, Reply, Site, redirect
 BLOCKLIST_URL: Final = "http://operator.example/blocklist.json"
 BLOCKLIST_SCHEMA_URL: Final = "http://operator.example/blocklist.schema.json"
 
-#: What is declared to the crawler, some of it in vain.
+#: The sources that the demo declares; some of them must not be fetched.
 SOURCES: Final = (
     "http://blog.example/feed.xml",
     "http://blog.example/comments.xml",
@@ -37,7 +37,7 @@ SOURCES: Final = (
     "http://page.example/feed.xml",
 )
 
-#: What `violations` has to know of this web, apart from `web.crawl_delays`.
+#: The keywords of `violations` for this web, apart from `crawl_delays`.
 DEMO_TERMS: Final[Terms] = {
     "blocked": ("optedout.example",),
     "denied": ("http://noentry.example/",),
@@ -57,7 +57,7 @@ _OPEN: Final = "User-agent: *\nDisallow: /private/\n"
 
 
 def demo_web() -> tuple[list[Site], list[str]]:
-    """Return the sites and the sources to declare. Each site says what its server asks for."""
+    """Return the sites and the sources to declare; `Site.asks` says what each server asks for."""
     sites = [_operator(), *_feeds(), *_paced(), *_redirects(), *_groups(), *_left_alone()]
     return sites, list(SOURCES)
 
@@ -135,7 +135,7 @@ def _redirects() -> list[Site]:
             "old.example",
             _OPEN,
             {"/rss": redirect("/feed.xml"), "/feed.xml": _rss("old.example", "Old", _POSTS)},
-            "301 to another path, which waits its turn",
+            "301 to another path of the same host",
         ),
         Site(
             "moved.example",
@@ -147,7 +147,7 @@ def _redirects() -> list[Site]:
             "home.example",
             _OPEN,
             {"/feed.xml": _rss("home.example", "Home", _POSTS)},
-            "its own robots.txt to be asked, by redirects too",
+            "its own robots.txt to be read, before a redirect too",
         ),
     ]
 
@@ -158,7 +158,7 @@ def _groups() -> list[Site]:
             "guest.example",
             _GUESTS_ONLY,
             {"/feed.xml": _rss("guest.example", "Guest", _POSTS)},
-            "everybody to stay out, but a group of our own lets us in",
+            "all crawlers to stay out, but a group of our own allows us",
         ),
         Site(
             "noentry.example",

@@ -1,17 +1,23 @@
-"""Who is who in the loopback web: its sites by name, their pages' counts, their certificates."""
+"""The sites of a loopback web by name, the number of hits on each page, and the TLS contexts."""
 
-import ssl
+from __future__ import annotations
+
 from collections import Counter
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from walsh_scrapy.testing.certificates import Authority
-from walsh_scrapy.testing.hit import Hit
-from walsh_scrapy.testing.reply import Page
 from walsh_scrapy.testing.site import NO_SUCH_HOST, NO_TUNNEL, Site
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from walsh_scrapy.testing.authority import Authority
+    from walsh_scrapy.testing.hit import Hit
+    from walsh_scrapy.testing.reply import Page
 
 
 class Directory:
-    """Sites may be added in one thread while another asks for them."""
+    """Finds the page for a hit. One thread may add sites while another looks them up."""
 
     def __init__(self) -> None:
         self._sites: dict[str, Site] = {}
@@ -25,17 +31,19 @@ class Directory:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What makes OpenSSL believe the good certificates, where there are any."""
+        """Environment variables that make OpenSSL trust the CA; empty if no site has TLS."""
         return {"SSL_CERT_FILE": str(self._authority.file)} if self._authority else {}
 
     def add(self, *sites: Site) -> None:
-        """Take sites in; one of the same name is replaced."""
+        """Add sites; one with the name of an earlier one replaces it."""
         if self._authority is None and any(site.tls for site in sites):
+            from walsh_scrapy.testing.authority import Authority  # noqa: PLC0415 - rarely needed
+
             self._authority = Authority()
         self._sites = self._sites | {site.key: site for site in sites}
 
     def page_for(self, hit: Hit) -> tuple[Hit, Page]:
-        """Return what answers a hit, and the hit with its number on that page."""
+        """Return the hit with its number on its page, and that page."""
         if hit.method == "CONNECT":
             return hit, NO_TUNNEL
         site = self._find(hit)
@@ -45,15 +53,15 @@ class Directory:
         self._counts[site.key, path] += 1
         return replace(hit, number=self._counts[site.key, path]), page
 
-    def context_for(self, hit: Hit) -> ssl.SSLContext | None:
-        """Return what answers for a host within a tunnel, None if it does not speak TLS."""
+    def context_for(self, hit: Hit) -> SSLContext | None:
+        """Return the TLS context for the host of a CONNECT request, None if its site has no TLS."""
         site = self._find(hit)
         if site is None or site.tls is None or self._authority is None:
             return None
         return self._authority.context(hit.host, site.tls)
 
     def close(self) -> None:
-        """Forget the certificates."""
+        """Remove the certificates."""
         if self._authority:
             self._authority.close()
             self._authority = None

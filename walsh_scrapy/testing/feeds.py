@@ -1,4 +1,4 @@
-"""Small, valid feed documents for tests and for the demo web.
+"""Makes small, valid feed documents for tests and for the demo web.
 
 rss("Blog", [Post("One", "http://blog.example/one"), "Two"])
 """
@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from email.utils import format_datetime
 from html import escape
 
-#: The moment at which posts without a date of their own were published.
+#: The publication date of posts that set none.
 DATE = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """One entry. Without an id its link is the id; a link may be relative, or None."""
+    """One entry. If `id` is None, the link is the id. The link may be relative, or None."""
 
     title: str
     link: str | None = None
@@ -25,12 +25,12 @@ class Post:
 
     @property
     def key(self) -> str | None:
-        """The id that the feed shows."""
+        """The id in the feed."""
         return self.id or self.link
 
 
 def rss(title: str, posts: Iterable[Post | str], link: str = "http://blog.example/") -> str:
-    """Return an RSS 2.0 document; a plain title becomes a post that links below `link`."""
+    """Return an RSS 2.0 document; a plain title becomes a post with a link under `link`."""
     items = "".join(map(_rss_item, _posts(posts, link)))
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n<rss version="2.0"><channel>\n'

@@ -1,4 +1,4 @@
-"""One request as a server saw it, and a log of them that several threads may read."""
+"""One request as the server saw it, and the log of these, which several threads may read."""
 
 import json
 import math
@@ -15,15 +15,16 @@ Headers = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One exchange, timed so that a crawler that keeps its word can never look as if it did not.
+    """One request and its response.
 
-    `started` is taken after the request was read, `ended` before the last bytes of the answer were
-    handed to the socket: between two hits the crawler waited at most what the log shows. Of an
-    exchange that the crawler left, `ended` is the last moment at which it was known to be there.
+    `started` is taken after the request was read, `ended` before the last bytes of the response are
+    written. So the gap between two hits is never shorter than the pause that the crawler made: a
+    polite crawler never looks impolite. If the crawler left early, `ended` is the last moment at
+    which it was known to be there.
     """
 
     started: float  #: seconds of `time.monotonic`, which all processes of a machine share
-    ended: float  #: the same clock; infinite while the exchange is going on
+    ended: float  #: the same clock; infinite while the response is not complete
     wall: float  #: seconds since the epoch when `started` was taken
     method: str
     scheme: str
@@ -31,23 +32,23 @@ class Hit:
     port: int
     path: str  #: as sent, with its query
     headers: Headers = ()  #: in the order of the wire
-    number: int = 1  #: the how many-th request for this page of the web, from 1
-    status: int = 0  #: 0 when nothing was answered, or nothing yet
-    answer: Headers = ()  #: the headers of the answer
-    size: int = 0  #: bytes of the answer's body that were handed to the socket
-    complete: bool = False  #: whether the whole answer was
-    client: int = 0  #: the remote port: requests that share one came on one connection
+    number: int = 1  #: counts the requests for this page, from 1
+    status: int = 0  #: of the response; 0 if there is none, or none yet
+    answer: Headers = ()  #: the headers of the response
+    size: int = 0  #: bytes of the response body that were written to the socket
+    complete: bool = False  #: True if the whole response was written
+    client: int = 0  #: the remote port; requests with the same one shared a connection
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port: what a robots.txt is for."""
+        """Scheme, host and port: the scope of a robots.txt (RFC 9309 2.3)."""
         if self.port == DEFAULT_PORTS.get(self.scheme):
             return f"{self.scheme}://{self.host}"
         return f"{self.scheme}://{self.host}:{self.port}"
 
     @property
     def url(self) -> str:
-        """The URL that was asked for."""
+        """The URL that was requested."""
         return self.origin + self.path
 
     def header(self, name: str) -> str | None:
@@ -59,17 +60,17 @@ class Hit:
         return _named(self.headers, name)
 
     def answered(self, name: str) -> str | None:
-        """Return the first header of the answer of that name, in any case."""
+        """Return the first response header of that name, in any case."""
         return next(iter(_named(self.answer, name)), None)
 
     def to_json(self) -> str:
-        """Return the hit as one line of JSON; an exchange still going on ends with null."""
+        """Return the hit as one line of JSON; `ended` is null if it is infinite."""
         ended = None if math.isinf(self.ended) else self.ended
         return json.dumps(asdict(self) | {"ended": ended})
 
     @classmethod
     def from_json(cls, line: str) -> "Hit":
-        """Read what `to_json` wrote."""
+        """Return the hit that `to_json` wrote."""
         fields = json.loads(line)
         for name in ("headers", "answer"):
             fields[name] = tuple((key, value) for key, value in fields[name])
@@ -84,12 +85,12 @@ def save_log(log: Iterable[Hit], path: Path) -> None:
 
 
 def load_log(path: Path) -> list[Hit]:
-    """Read the hits that `save_log` wrote, perhaps in another process."""
+    """Return the hits that `save_log` wrote."""
     return [Hit.from_json(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 class Log:
-    """Hits in the order in which they started; the server writes, anybody reads or waits."""
+    """Hits in the order in which they started. The server writes; any thread reads or waits."""
 
     def __init__(self) -> None:
         self._hits: dict[int, Hit] = {}
@@ -97,7 +98,7 @@ class Log:
         self._changed = threading.Condition()
 
     def open(self, hit: Hit) -> int:
-        """Add an exchange that has just begun and return its key."""
+        """Add a hit that has just started and return its key."""
         with self._changed:
             self._next += 1
             self._hits[self._next] = hit
@@ -105,7 +106,7 @@ class Log:
             return self._next
 
     def close(self, key: int, hit: Hit) -> None:
-        """Put what became of the exchange in its place, unless it was cleared away meanwhile."""
+        """Replace the hit of that key, unless the log was cleared in the meantime."""
         with self._changed:
             if key in self._hits:
                 self._hits[key] = hit
@@ -117,12 +118,12 @@ class Log:
             return list(self._hits.values())
 
     def clear(self) -> None:
-        """Forget every hit."""
+        """Remove every hit."""
         with self._changed:
             self._hits.clear()
 
     def wait_for(self, predicate: Callable[[Sequence[Hit]], bool], timeout: float) -> bool:
-        """Block until the predicate holds of the log; return False after `timeout` seconds."""
+        """Block until the predicate is true for the log; return False after `timeout` seconds."""
         with self._changed:
             return self._changed.wait_for(lambda: predicate(list(self._hits.values())), timeout)
 

@@ -1,4 +1,4 @@
-"""What a judge of a log asks for, and what it must know of the web that kept the log."""
+"""What the judge of a log checks, and what it has to know about the web behind the log."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -12,10 +12,10 @@ from urllib.parse import urljoin, urlsplit
 from walsh_scrapy.identity import USER_AGENT
 from walsh_scrapy.testing.hit import DEFAULT_PORTS, Hit
 
-#: Statuses that ask to come back later (R5).
+#: Statuses that ask a crawler to come back later (R5).
 BUSY: Final = frozenset({429, 503})
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-_UNWRITTEN: Final = re.compile(r"[^\x21-\x7e]")  # in no URL: asked for byte by byte, as `%E9`
+_UNWRITTEN: Final = re.compile(r"[^\x21-\x7e]")  # never in a URL; sent percent-encoded
 _SLASHES: Final = re.compile(r"^(https?:)?/{2,}", re.IGNORECASE)
 
 
@@ -43,40 +43,40 @@ class Terms(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Manners:
-    """What the crawl has to keep. The checks that need to know more are off until told."""
+    """What the crawl has to keep. A check that needs a value is off by default."""
 
-    interval: float = 1.0  #: seconds between the end of an exchange and the next with that host
+    interval: float = 1.0  #: seconds from the end of a response to the next request to that host
     user_agent: str = USER_AGENT
     crawl_delays: Mapping[str, float] = field(default_factory=dict)  #: seconds, by host name
     serial: bool = True  #: one request at a time; if False, one at a time for each host
-    blocked: Iterable[str] = ()  #: domains that must see no byte, their subdomains included
-    denied: Iterable[str] = ()  #: beginnings of URLs that a robots.txt keeps us from
-    declared: Collection[str] | None = None  #: the only targets; redirects of theirs are allowed
-    robots_first: bool = True  #: False for the log of a later run, which may know robots.txt
+    blocked: Iterable[str] = ()  #: domains that must get no request, subdomains included
+    denied: Iterable[str] = ()  #: prefixes of URLs that a robots.txt denies
+    declared: Collection[str] | None = None  #: the only targets, with their redirects
+    robots_first: bool = True  #: False for a log of a later run, which may have a copy
     robots_exempt: Collection[str] = ()  #: the operator's own documents, URLs
-    robots_ttl: float = 0.0  #: seconds for which an answered robots.txt is not asked for again
+    robots_ttl: float = 0.0  #: seconds in which an answered robots.txt is not requested again
     documents_ttl: float = 0.0  #: the same for the operator's own documents
-    revisit: float = 0.0  #: seconds for which an answered page is not asked for again
-    conditional: bool = False  #: repeats carry the latest validators, byte for byte, and no others
-    backoff: float = 0.0  #: seconds after a first 429 or 503 without Retry-After, then doubled
+    revisit: float = 0.0  #: seconds in which an answered page is not requested again
+    conditional: bool = False  #: check that repeated requests have the last validators
+    backoff: float = 0.0  #: seconds after the first 429 or 503 without Retry-After; then doubled
     backoff_max: float = 300.0
-    max_retries: int | None = None  #: of one URL, one after the other
-    pace_by: Callable[[str], str] = str  #: host name -> what the interval is counted by
+    max_retries: int | None = None  #: retries of one URL in a row; None is no limit
+    pace_by: Callable[[str], str] = str  #: host name -> the key that the interval is counted by
 
 
 def plain_names(domains: Iterable[str]) -> frozenset[str]:
-    """Return domain names as hits carry them: lower-case, no trailing dot."""
+    """Return domain names as hits have them: in lower case, without a trailing dot."""
     return frozenset(domain.lower().rstrip(".") for domain in domains)
 
 
 def is_under(host: str, names: frozenset[str]) -> bool:
-    """Return whether the host is one of the names or below one."""
+    """Return True if the host is one of the names or a subdomain of one."""
     labels = host.split(".")
     return any(".".join(labels[start:]) in names for start in range(len(labels)))
 
 
 def redirect_target(hit: Hit) -> str | None:
-    """Return the URL that the answer redirects to, if it does, as a hit would have it."""
+    """Return the URL that the response redirects to, spelled as a hit would show it, or None."""
     location = hit.answered("Location")
     if hit.status not in _REDIRECTS or location is None:
         return None
@@ -87,7 +87,7 @@ def redirect_target(hit: Hit) -> str | None:
         parts = urlsplit(urljoin(hit.url, _SLASHES.sub(r"\1//", written)))
         host, port = (parts.hostname or "").rstrip("."), parts.port
         host = f"[{host}]" if ":" in host else host
-    except ValueError:  # it leads nowhere
+    except ValueError:  # not a URL
         return None
     netloc = host if port in (None, DEFAULT_PORTS.get(parts.scheme)) else f"{host}:{port}"
     query = f"?{parts.query}" if parts.query else ""
@@ -95,7 +95,7 @@ def redirect_target(hit: Hit) -> str | None:
 
 
 def robots_hits(log: Sequence[Hit]) -> set[int]:
-    """Return the places in the log that are robots.txt, hops of its redirects included."""
+    """Return the places of robots.txt in the log, its redirects included."""
     found, hops = set[int](), set[str]()
     for place, hit in enumerate(log):
         if hit.path == "/robots.txt" or hit.url in hops:
@@ -105,7 +105,7 @@ def robots_hits(log: Sequence[Hit]) -> set[int]:
 
 
 def retry_after(hit: Hit) -> float | None:
-    """Return when, on the log's clock, a Retry-After of a 429 or 503 ends."""
+    """Return the end of a Retry-After of a 429 or 503, on the clock of the log, or None."""
     value = hit.answered("Retry-After")
     if value is None or hit.status not in BUSY:
         return None
@@ -115,20 +115,20 @@ def retry_after(hit: Hit) -> float | None:
         date = parsedate_to_datetime(value)
     except ValueError:
         return None
-    if date.tzinfo is None:  # an asctime date, which is UTC as well
+    if date.tzinfo is None:  # an asctime date, which is in UTC too
         date = date.replace(tzinfo=UTC)
     # The date is on the wall clock; the hit shows how far that is from the log's clock.
     return hit.started + date.timestamp() - hit.wall
 
 
 def told(log: Sequence[Hit], place: int) -> str:
-    """Name a hit of the log: its number from 1, what was asked and answered."""
+    """Return a hit in words: its number from 1, method, URL and status."""
     hit = log[place]
     return f"#{place + 1} {hit.method} {hit.url} ({hit.status or 'no answer'})"
 
 
 def repeats(log: Sequence[Hit]) -> Iterator[tuple[int, int]]:
-    """Return the places of each request and the next one for the same URL."""
+    """Return pairs of places: a request and the next one for the same URL."""
     places: dict[str, list[int]] = {}
     for place, hit in enumerate(log):
         places.setdefault(hit.url, []).append(place)

@@ -1,10 +1,10 @@
-"""Judges a crawl by its servers' log: whether every site got what R1 to R8 promise it.
+"""Judges by the log of the servers whether a crawl kept R1 to R8.
 
     assert_polite(web.log, crawl_delays=web.crawl_delays, blocked=["optedout.example"])
 
-There is no tolerance. A server reads a request after the crawler has sent it, and begins its last
-write before the crawler can have seen the end: the gap in the log is never shorter than the gap
-that was kept. For several runs over one state give the log of all of them.
+There is no tolerance, and none is needed. The server reads a request after the crawler has sent it,
+and starts its last write before the crawler can have read the end. So a gap in the log is never
+shorter than the pause that the crawler made. For several runs over one state, pass all their hits.
 """
 
 from collections.abc import Iterable
@@ -19,24 +19,24 @@ __all__ = ["Manners", "Terms", "assert_polite", "most_in_flight", "violations"]
 
 
 def violations(log: Iterable[Hit], **terms: Unpack[Terms]) -> list[str]:
-    """Return a sentence for each rule broken: rule, host, the hits by number, and the figures."""
+    """Return a sentence for each violation: the rule, the host, the hits and the numbers."""
     manners = Manners(**terms)
     hits = sorted(log, key=lambda hit: hit.started)
     return [sentence for rule in RULES for sentence in rule(hits, manners)]
 
 
 def assert_polite(log: Iterable[Hit], **terms: Unpack[Terms]) -> None:
-    """Raise an AssertionError that lists every violation; an empty log proves nothing either."""
+    """Raise AssertionError with every violation, or if the log is empty and so proves nothing."""
     hits = list(log)
     if not hits:
-        raise AssertionError("the log is empty: no request was made, so nothing is shown")
+        raise AssertionError("the log is empty: no request was made, so it proves nothing")
     if broken := violations(hits, **terms):
         lines = "\n".join(f"- {sentence}" for sentence in broken)
-        raise AssertionError(f"{len(broken)} time(s) a rule was broken:\n{lines}")
+        raise AssertionError(f"{len(broken)} violation{'s' * (len(broken) != 1)}:\n{lines}")
 
 
 def most_in_flight(log: Iterable[Hit]) -> int:
-    """Return how many requests were going on at once, at most."""
-    # At the same instant an end comes first: (t, -1) sorts before (t, 1).
+    """Return the largest number of requests in flight at the same time."""
+    # At the same moment, ends are counted first: (t, -1) sorts before (t, 1).
     edges = sorted(edge for hit in log for edge in ((hit.started, 1), (hit.ended, -1)))
     return max(accumulate(change for _, change in edges), default=0)

@@ -1,4 +1,4 @@
-"""What a page of the loopback web answers, well-behaved or not."""
+"""What a page of the loopback web answers, with or without a fault."""
 
 import gzip
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,19 +10,19 @@ from walsh_scrapy.testing.hit import Headers, Hit
 
 
 class Fault(Enum):
-    """How an answer can go wrong on the wire."""
+    """How a response can fail on the wire."""
 
-    RESET = "reset"  #: the connection is reset, nothing is answered
-    CLOSE = "close"  #: the connection is closed, nothing is answered
-    TRUNCATE = "truncate"  #: Content-Length is for the whole body, half of it is sent
+    RESET = "reset"  #: the connection is reset, without a response
+    CLOSE = "close"  #: the connection is closed, without a response
+    TRUNCATE = "truncate"  #: Content-Length is that of the whole body, but only half of it is sent
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer.
+    """One response.
 
-    With an `etag` or a `last_modified` it turns into a 304 for a request that echoes it exactly;
-    `If-Modified-Since` counts only where no `If-None-Match` was sent (RFC 9110, 13.1.3).
+    With an `etag` or a `last_modified` it becomes a 304 for a request that echoes it exactly.
+    `If-Modified-Since` is ignored if `If-None-Match` was sent (RFC 9110 13.1.3).
     """
 
     body: bytes | str = b""
@@ -32,12 +32,12 @@ class Reply:
     etag: str | None = None
     last_modified: str | None = None
     delay: float = 0.0  #: seconds before the first byte
-    drip: float = 0.0  #: seconds over which the body is spread
-    gzip: bool = False  #: compress the body for whoever accepts it
+    drip: float = 0.0  #: seconds over which the body is sent
+    gzip: bool = False  #: compress the body if the request accepts it
     fault: Fault | None = None
 
     def to(self, hit: Hit) -> "Reply":
-        """Return the reply as this request gets it: a 304 perhaps, or compressed."""
+        """Return the reply to this request: itself, a 304, or itself compressed."""
         if self._fresh_for(hit):
             return replace(self, status=304, body=b"", content_type=None)
         if self.gzip and "gzip" in (hit.header("Accept-Encoding") or ""):
@@ -49,7 +49,7 @@ class Reply:
         return self.body.encode() if isinstance(self.body, str) else self.body
 
     def header_pairs(self) -> Headers:
-        """Return the headers of the reply, framing apart; its own `headers` win."""
+        """Return all headers but Date and Content-Length; `headers` override the other fields."""
         given = self.headers.items() if isinstance(self.headers, Mapping) else self.headers
         pairs = tuple(given)
         fields = (
@@ -74,18 +74,18 @@ class Reply:
         return replace(self, body=packed, headers=(*self.header_pairs(), *extra), gzip=False)
 
 
-#: What a path answers: a reply, its body, replies for successive hits (the last one repeats), or
-#: whatever a function makes of the hit. The function runs in the server's thread and must not wait.
+#: What a path answers: a reply, its body, pages for successive hits (the last one repeats), or a
+#: function from the hit to a page. The function runs in the server's thread and must not block.
 Page: TypeAlias = "Reply | str | bytes | Sequence[Page] | Callable[[Hit], Page]"
 
 
 def redirect(location: str, status: int = 301) -> Reply:
-    """Return a redirect to `location`, which is sent as it is."""
+    """Return a redirect to `location`, which is sent unchanged."""
     return Reply(status=status, headers={"Location": location}, content_type=None)
 
 
 def reply_of(page: Page, hit: Hit) -> Reply:
-    """Return what the page answers to this hit, the `hit.number`-th on it."""
+    """Return the reply of the page to this hit; `hit.number` selects one of a sequence."""
     while not isinstance(page, Reply):
         if isinstance(page, str | bytes):
             page = Reply(page)

@@ -1,6 +1,6 @@
-"""The rules of the contract as a server can see them kept or broken, one function a rule.
+"""The rules R1 to R8 as the server's log shows them, one function for each.
 
-Each takes the hits in the order of their start and yields one sentence a violation.
+Each takes the hits in the order of their start and yields a sentence for each violation.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +25,7 @@ _VALIDATORS: Final = (("ETag", "If-None-Match"), ("Last-Modified", "If-Modified-
 
 
 def exact_user_agent(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
-    """R1: every request carries the User-Agent, once and to the letter."""
+    """R1: every request has exactly one User-Agent, and it is the expected one."""
     for place, hit in enumerate(log):
         sent = hit.header_values("User-Agent")
         if hit.method != "CONNECT" and sent != [manners.user_agent]:
@@ -33,7 +33,7 @@ def exact_user_agent(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
 
 
 def nothing_private(log: Sequence[Hit], _: Manners) -> Iterator[str]:
-    """R1: no request carries a cookie, where it comes from, or a password."""
+    """R1: no request has a Cookie, a Referer or credentials."""
     for place, hit in enumerate(log):
         for name in _PRIVATE:
             if hit.header(name) is not None:
@@ -53,7 +53,7 @@ def robots_first(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
 
 
 def robots_cached(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
-    """R2: a robots.txt that was answered, a 404 included, is kept."""
+    """R2: a robots.txt that was answered, also with a 404, is not requested again too soon."""
     for earlier, later in repeats(log):
         first, gap = log[earlier], log[later].started - log[earlier].ended
         answered = 200 <= first.status < 500 and first.status != 429
@@ -65,7 +65,7 @@ def robots_cached(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
 
 
 def documents_cached(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
-    """R3: a blocklist that was answered, and its schema, are kept for as long as they say."""
+    """R3: the blocklist and its schema, once answered, are not requested again too soon."""
     for earlier, later in repeats(log):
         first, gap = log[earlier], log[later].started - log[earlier].ended
         answered = first.status in {200, 304} and first.url in manners.robots_exempt
@@ -77,7 +77,7 @@ def documents_cached(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
 
 
 def robots_obeyed(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
-    """R2: nothing is asked for that a robots.txt keeps us from."""
+    """R2: no URL is requested that a robots.txt denies."""
     denied = tuple(manners.denied)
     for place, hit in enumerate(log):
         if hit.url.startswith(denied) and hit.path != "/robots.txt":
@@ -85,7 +85,7 @@ def robots_obeyed(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
 
 
 def blocklist_kept(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
-    """R3: a blocked domain and its subdomains see no byte, not even for robots.txt."""
+    """R3: no request goes to a blocked domain or its subdomains, not even for robots.txt."""
     names = plain_names(manners.blocked)
     for place, hit in enumerate(log):
         if is_under(hit.host, names):
@@ -93,14 +93,14 @@ def blocklist_kept(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
 
 
 def read_only(log: Sequence[Hit], _: Manners) -> Iterator[str]:
-    """R6: a crawler reads; CONNECT is how an https URL begins."""
+    """R6: the only methods are GET, HEAD, and CONNECT for https URLs through a proxy."""
     for place, hit in enumerate(log):
         if hit.method not in {"GET", "HEAD", "CONNECT"}:
-            yield f"R6: {hit.host}: {told(log, place)} is no way to read"
+            yield f"R6: {hit.host}: {told(log, place)} is neither GET nor HEAD"
 
 
 def in_scope(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
-    """R6: only declared targets are asked for, where they redirect to, and robots.txt."""
+    """R6: only declared targets, the targets of their redirects, and robots.txt are requested."""
     if manners.declared is None:
         return
     robots, targets = robots_hits(log), {url.partition("#")[0] for url in manners.declared}
@@ -113,7 +113,7 @@ def in_scope(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
 
 
 def validators_echoed(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
-    """R7: a repeat carries the validators of the latest answer, byte for byte, and no others."""
+    """R7: a repeated request has the validators of the last response, byte for byte, or none."""
     served = dict[str, Hit]()
     for place, hit in enumerate(log if manners.conditional else ()):
         for field, condition in _VALIDATORS:
@@ -128,8 +128,8 @@ def validators_echoed(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
             served[hit.url] = hit
 
 
-def seldom(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
-    """R8: a page that was answered is left alone for a while."""
+def not_too_often(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+    """R8: a page that was answered is not requested again too soon."""
     for earlier, later in repeats(log):
         first, gap = log[earlier], log[later].started - log[earlier].ended
         page = first.method != "CONNECT" and first.path != "/robots.txt"
@@ -137,7 +137,7 @@ def seldom(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
         if answered and gap < manners.revisit:
             yield (
                 f"R8: {first.host}: {told(log, later)} came {gap:.3f} s after "
-                f"{told(log, earlier)}; at most every {manners.revisit:.3f} s are asked for"
+                f"{told(log, earlier)}; at least {manners.revisit:.3f} s are asked for"
             )
 
 
@@ -156,5 +156,5 @@ RULES: Final[tuple[Rule, ...]] = (
     read_only,
     in_scope,
     validators_echoed,
-    seldom,
+    not_too_often,
 )

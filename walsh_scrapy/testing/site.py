@@ -1,4 +1,4 @@
-"""One host of the loopback web: its robots.txt, its pages and what it asks of us."""
+"""One host of the loopback web: its robots.txt, its pages and what it asks of a crawler."""
 
 import re
 from collections.abc import Mapping
@@ -13,27 +13,27 @@ _RECORD: Final = re.compile(r"^\s*(user-agent|crawl-delay)\s*:\s*([^#\s]*)", re.
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A host name, with a port where only that port is meant, and what it serves.
+    """A host and what it serves. A port in `name` limits the site to that port.
 
-    `robots` None is a 404. A page is looked up by path and query, then by path alone.
+    If `robots` is None, robots.txt is a 404. A page is looked up by path and query, then by path.
     """
 
     name: str
     robots: "Page | None" = None
     pages: Mapping[str, Page] = field(default_factory=dict)
-    asks: str = ""  #: one line for people: what this server asks for
-    crawl_delay: float | None = None  #: seconds for us, where the text alone does not show it
-    tls: Certificate | None = None  #: answers https URLs too, with this certificate
+    asks: str = ""  #: one line for readers of `scrapy demo`: what this server asks for
+    crawl_delay: float | None = None  #: seconds, if `robots` is not a text for `*` only
+    tls: Certificate | None = None  #: answers https URLs too, with this kind of certificate
 
     @property
     def key(self) -> str:
-        """The name as it is matched: lower-case, no trailing dot."""
+        """The name in lower case, without a trailing dot: the key of the site."""
         host, colon, port = self.name.lower().partition(":")
         return host.rstrip(".") + colon + port
 
     @property
     def host(self) -> str:
-        """The name without its port: what pacing counts by."""
+        """The name without its port: the host that pacing counts by."""
         return self.key.partition(":")[0]
 
     def page(self, path: str) -> tuple[str, Page]:
@@ -47,9 +47,9 @@ class Site:
 
     @property
     def asked_delay(self) -> float | None:
-        """Seconds of Crawl-delay for us: as declared, or read from a text that has only `*`.
+        """Crawl-delay in seconds: as declared, or read from a text that has only the group `*`.
 
-        No more is read on purpose: a judge with a robots.txt parser would have to be judged.
+        Other texts are not read: a full robots.txt parser here would need tests of its own.
         """
         if self.crawl_delay is not None or not isinstance(self.robots, str):
             return self.crawl_delay

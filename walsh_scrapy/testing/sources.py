@@ -9,7 +9,7 @@ SourceLike = str | Mapping[str, str | list[str]]
 
 
 def write_sources(path: Path, sources: Iterable[SourceLike]) -> Path:
-    """Write a sources file, TOML or, where the name ends in .txt, a plain list; return its path."""
+    """Write a sources file and return its path: a list if the name ends in .txt, else TOML."""
     entries = [{"url": source} if isinstance(source, str) else source for source in sources]
     if path.suffix == ".txt":
         text = "".join(f"{entry['url']}\n" for entry in entries)
@@ -20,6 +20,6 @@ def write_sources(path: Path, sources: Iterable[SourceLike]) -> Path:
 
 
 def _table(entry: Mapping[str, str | list[str]]) -> str:
-    # A JSON string or list of strings is a TOML one, as long as nothing becomes a surrogate pair.
+    # JSON strings and lists of them are TOML too, if no character becomes a surrogate pair.
     lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items()]
     return "\n".join(["[[source]]", *lines, ""])

@@ -1,6 +1,6 @@
-"""R4 and R5 as a server can see them: one at a time, spaced, holds kept, retries ever rarer.
+"""R4 and R5 as the server's log shows them: spacing, one request at a time, Retry-After, backoff.
 
-Each function takes the hits in the order of their start and yields one sentence a violation.
+Each function takes the hits in the order of their start and yields a sentence for each violation.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from walsh_scrapy.testing.manners import BUSY, Manners, repeats, retry_after, ro
 
 
 def one_at_a_time(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
-    """R4: no request begins while another is going on, with that host or with any."""
+    """R4: no request starts before the last one has ended, with any host or with the same host."""
     all_hosts = {"": list(range(len(log)))} if log else {}
     for places in (all_hosts if manners.serial else _by_host(log, manners)).values():
         last = places[0]
@@ -24,13 +24,13 @@ def one_at_a_time(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
 
 
 def spaced(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
-    """R4: from the end of an exchange to the next with that host, max(1 s, Crawl-delay) pass."""
+    """R4: from the end of a response to the next request to a host, max(1 s, Crawl-delay) pass."""
     robots = robots_hits(log)
     for places in _by_host(log, manners).values():
         read = {place for place in places if place in robots and 200 <= log[place].status < 300}
         last = places[0]
         for place in places[1:]:
-            # Until a host's robots.txt was read, nobody can know of a Crawl-delay in it.
+            # Before a robots.txt was read, a crawler cannot know its Crawl-delay.
             known = any(log[n].host == log[place].host for n in read if n < place)
             unread = place in robots and not known
             asked = manners.crawl_delays.get(log[place].host, 0.0) if not unread else 0.0
@@ -40,7 +40,7 @@ def spaced(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
 
 def _too_soon(log: Sequence[Hit], last: int, place: int, asked: float) -> Iterator[str]:
     gap = log[place].started - log[last].ended
-    if 0 <= gap < asked:  # less than nothing is `one_at_a_time`'s
+    if 0 <= gap < asked:  # `one_at_a_time` reports a negative gap
         yield (
             f"R4: {log[place].host}: {gap:.3f} s from the end of {told(log, last)} to the start of "
             f"{told(log, place)}; at least {asked:.3f} s are asked for"
@@ -48,7 +48,7 @@ def _too_soon(log: Sequence[Hit], last: int, place: int, asked: float) -> Iterat
 
 
 def holds_kept(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
-    """R5: after a 429 or 503 with Retry-After the whole host is left alone until then."""
+    """R5: after a 429 or 503 with Retry-After, no request goes to that host until then."""
     for places in _by_host(log, manners).values():
         until, cause = 0.0, places[0]
         for place in places:
@@ -64,7 +64,7 @@ def holds_kept(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
 
 
 def backed_off(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
-    """R5: without Retry-After each retry waits at least twice as long; and retries have an end."""
+    """R5: without Retry-After each wait is at least twice the last; the retries are limited."""
     failures = dict[str, int]()
     for earlier, later in repeats(log):
         hit, retry = log[earlier], log[later]
@@ -84,7 +84,7 @@ def backed_off(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
 
 
 def _by_host(log: Sequence[Hit], manners: Manners) -> dict[str, list[int]]:
-    """Return the places of each host's hits that reached it: an open tunnel is only a way."""
+    """Return the places of the hits of each host. A tunnel that was opened is no request to it."""
     places: dict[str, list[int]] = {}
     for place, hit in enumerate(log):
         if not (hit.method == "CONNECT" and hit.status == 200):

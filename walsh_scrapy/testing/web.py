@@ -1,11 +1,11 @@
-"""A web on one loopback port: an HTTP/1.1 server that is the forward proxy of every host it plays.
+"""A web on one loopback port: an HTTP/1.1 server that is a forward proxy for all of its sites.
 
     with LoopbackWeb(Site("blog.example", pages={"/feed.xml": "<rss/>"})) as web:
         ...  # run a crawler with web.environment, then look at web.log
 
-Nothing but 127.0.0.1. An `https://` URL reaches it as CONNECT, which is logged. For a site with
-`tls` that opens a tunnel, in which the web answers as the site, certificate and all; for any other
-it is refused.
+It listens on 127.0.0.1 only. A client asks for an `https://` URL by CONNECT, which is logged. If
+the site has `tls`, the web opens the tunnel and answers inside it with the certificate of the site.
+Otherwise it refuses the tunnel.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _START_SECONDS = 10.0
 
 
 class LoopbackWeb:
-    """A dozen sites, or thousands, on one port; serves from `start` to `close`, in a thread."""
+    """Any number of sites on one port, served in a thread from `start` to `close`."""
 
     def __init__(self, *sites: Site) -> None:
         self._directory = Directory()
@@ -49,11 +49,11 @@ class LoopbackWeb:
         self._stop: asyncio.Event | None = None
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._errors: list[Exception] = []
-        self.port = 0  #: of 127.0.0.1, chosen by the system at the start
+        self.port = 0  #: of 127.0.0.1; the system chooses it in `start`
         self.add(*sites)
 
     def add(self, *sites: Site) -> None:
-        """Put sites into the web, also while it serves; one of the same name is replaced."""
+        """Add sites, also while the web serves; one with the name of an earlier one replaces it."""
         self._directory.add(*sites)
 
     @property
@@ -63,12 +63,12 @@ class LoopbackWeb:
 
     @property
     def log(self) -> list[Hit]:
-        """Every request so far, in the order of their start, those still going on included."""
+        """Every request so far, in the order of their start, unfinished ones included."""
         return self._log.hits()
 
     @property
     def crawl_delays(self) -> dict[str, float]:
-        """Seconds that hosts ask of us in their robots.txt, as far as their descriptions show."""
+        """Crawl-delay in seconds by host, for the hosts whose `Site.asked_delay` is known."""
         delays: dict[str, float] = {}
         for site in self.sites:
             if site.asked_delay is not None:
@@ -77,21 +77,21 @@ class LoopbackWeb:
 
     @property
     def url(self) -> str:
-        """The web's own address, as a proxy."""
+        """The URL of the web as a proxy."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment variables that send everything, https too, through this web.
+        """Environment variables that send every request through this web, https too.
 
-        With a site that has `tls`, OpenSSL then trusts the CA of this web instead of the machine's.
+        If a site has `tls`, they also make OpenSSL trust the CA of this web and no other CA.
         """
         proxies = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY")
         everything = dict.fromkeys(proxies, self.url) | {"no_proxy": "", "NO_PROXY": ""}
         return everything | self._directory.environment
 
     def clear(self) -> None:
-        """Forget the log. Pages that answer by the number of the hit go on counting."""
+        """Remove every hit from the log. The pages go on counting their hits."""
         self._log.clear()
 
     def save(self, path: Path) -> None:
@@ -99,11 +99,11 @@ class LoopbackWeb:
         save_log(self.log, path)
 
     def wait_for(self, predicate: Callable[[Sequence[Hit]], bool], timeout: float = 60.0) -> bool:
-        """Block until the predicate holds of the log; return False after `timeout` seconds."""
+        """Block until the predicate is true for the log; return False after `timeout` seconds."""
         return self._log.wait_for(predicate, timeout)
 
     def start(self) -> Self:
-        """Listen, and return once the port is known."""
+        """Start to listen. Raises RuntimeError if that fails or takes more than 10 seconds."""
         self._thread = threading.Thread(target=self._run, name="loopback-web", daemon=True)
         self._thread.start()
         if not self._ready.wait(_START_SECONDS) or not self.port:
@@ -111,7 +111,7 @@ class LoopbackWeb:
         return self
 
     def close(self) -> None:
-        """Cut every connection, wait for the thread, and raise what a page of yours raised."""
+        """Cut every connection and wait for the thread. Raises an error that a page raised."""
         if self._loop and self._stop and self._thread and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join()
@@ -140,32 +140,32 @@ class LoopbackWeb:
         await _stop_accepting(server)
         server.close()
         for task, writer in self._open.items():
-            writer.transport.abort()  # or closing would wait for a client that does not read
+            writer.transport.abort()  # because closing waits for a client that does not read
             task.cancel()
         await asyncio.gather(*self._open, return_exceptions=True)
         await server.wait_closed()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(self._converse(reader, writer))
+        task = asyncio.get_running_loop().create_task(self._answer(reader, writer))
         self._open[task] = writer
         task.add_done_callback(self._forget)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
-        # A task that is cancelled before its first step closes nothing itself.
+        # A task that is cancelled before its first step does not close its connection.
         self._open.pop(task).transport.abort()
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await Connection(reader, writer, self._directory, self._log).serve()
-        except Exception as error:  # noqa: BLE001 - a page of the test's own: close() raises it
+        except Exception as error:  # noqa: BLE001 - of a page of the test: close() raises it
             self._errors.append(error)
 
 
 async def _stop_accepting(server: asyncio.Server) -> None:
-    """Let connections that were just accepted come into being: asyncio leaks them otherwise.
+    """Stop accepting, and wait until connections that were just accepted have a transport.
 
-    A server that closes between accept() and the first step of the new transport (three turns of
-    the loop in all) leaves that transport's socket open.
+    asyncio sets a transport up in three iterations of the loop after accept(). A server that closes
+    in between leaves that socket open.
     """
     for listener in server.sockets:
         asyncio.get_running_loop().remove_reader(listener.fileno())

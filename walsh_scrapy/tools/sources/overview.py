@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, get_args
 
+from walsh_scrapy.policy.frontier import start_order
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.urls import host_of, registrable_domain
 from walsh_scrapy.sources import Kind, Source

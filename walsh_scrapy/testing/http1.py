@@ -1,4 +1,9 @@
-"""HTTP/1.1 as bytes: what a request says, and the head of an answer."""
+"""Reads the head of an HTTP/1.1 request and writes the head of a response.
+
+The reader is lenient on purpose. A log must show what a faulty crawler sent: no Host or two of
+them, `User-Agent : x`, a byte outside ASCII in the target, a folded line. h11 refuses most of these
+requests and rewrites others, so the judge would not see them.
+"""
 
 import re
 import time
@@ -14,12 +19,12 @@ _AUTHORITY: Final = re.compile(r"(?:.*@)?(\[[^\]]*\]|[^:]*)(?::(\d{1,5}))?")
 
 
 class MalformedRequestError(ValueError):
-    """What came is no HTTP/1.1 request."""
+    """The bytes are not the head of an HTTP/1.x request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The head of a request, nothing interpreted yet."""
+    """The head of a request as it was sent: order, case and repeated headers are kept."""
 
     method: str
     target: str
@@ -32,25 +37,29 @@ class Request:
 
     @property
     def keeps_alive(self) -> bool:
-        """Whether the client means to send another request on this connection."""
+        """True if the client may send another request on this connection."""
         return self.version == "HTTP/1.1" and self.value("connection").lower() != "close"
 
 
 def parse_request(head: bytes) -> Request:
-    """Read a request line and headers, up to the empty line. Bytes stay what they are: Latin-1."""
+    """Read a request line and headers, up to the empty line, as Latin-1: one character a byte.
+
+    Raises MalformedRequestError if the first line is no request line.
+    """
     first, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     match first.split(" "):
         case [method, target, "HTTP/1.1" | "HTTP/1.0" as version]:
             pairs = (line.partition(":") for line in lines)
             headers = tuple((name, value.strip(" \t")) for name, _, value in pairs)
             return Request(method, target, version, headers)
-    raise MalformedRequestError(f"no request line: {first!r}")
+    raise MalformedRequestError(f"not a request line: {first!r}")
 
 
 def hit_of(request: Request, client: int, scheme: str = "http") -> Hit:
-    """Return a hit that starts now, addressed as the request's target or its Host says.
+    """Return a hit that starts now, for the URL that the target and Host of the request name.
 
-    `scheme` is that of a target which has none of its own.
+    `client` is the remote port. `scheme` is used if the target names none. Raises
+    MalformedRequestError if neither the target nor Host names a host.
     """
     scheme, host, port, path = _address(request, scheme)
     now = time.monotonic()
@@ -69,7 +78,7 @@ def hit_of(request: Request, client: int, scheme: str = "http") -> Hit:
 
 
 def render_head(status: int, headers: Headers) -> bytes:
-    """Return the status line and the headers, Date among them."""
+    """Return the status line and the headers as bytes; adds Date if the headers have none."""
     names = {name.lower() for name, _ in headers}
     dated = headers if "date" in names else (("Date", formatdate(usegmt=True)), *headers)
     try:
@@ -81,7 +90,7 @@ def render_head(status: int, headers: Headers) -> bytes:
 
 
 def _address(request: Request, scheme: str) -> tuple[str, str, int, str]:
-    """Return scheme, host, port and path. An absolute target outranks Host (RFC 9112, 3.2.2)."""
+    """Return scheme, host, port and path. An absolute target overrides Host (RFC 9112 3.2.2)."""
     if request.method == "CONNECT":
         return ("https", *_authority(request.target, "https"), "")
     if absolute := _ABSOLUTE.fullmatch(request.target):
@@ -94,5 +103,5 @@ def _address(request: Request, scheme: str) -> tuple[str, str, int, str]:
 def _authority(text: str, scheme: str) -> tuple[str, int]:
     match = _AUTHORITY.fullmatch(text)
     if not match or not match[1]:
-        raise MalformedRequestError(f"no host: {text!r}")
+        raise MalformedRequestError(f"no host in {text!r}")
     return match[1].lower().rstrip("."), int(match[2] or DEFAULT_PORTS[scheme])

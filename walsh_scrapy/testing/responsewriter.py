@@ -1,4 +1,4 @@
-"""One answer on its way through a socket, and the last moment it was known to be wanted."""
+"""Writes one response to a socket, and notes when the client was last known to be there."""
 
 import asyncio
 import socket
@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Final
 
 from walsh_scrapy.testing.hit import Headers, Hit
+from walsh_scrapy.testing.http1 import render_head
 from walsh_scrapy.testing.reply import Fault, Page, Reply, reply_of
-from walsh_scrapy.testing.wire import render_head
 
 _PIECE: Final = 1 << 16
 _SLICE_SECONDS: Final = 0.02
@@ -17,20 +17,22 @@ _BODILESS: Final = frozenset({204, 304})
 
 
 class AbandonedError(ConnectionError):
-    """The client has left before the end of the answer."""
+    """The client has left before the end of the response."""
 
 
-class Exchange:
-    """Sends one reply; `alive` is the last moment at which the client was known to be there.
+class ResponseWriter:
+    """Sends one reply.
 
-    `publish` is called before the last write: whoever has read an answer finds it in the log.
+    `publish` is called before the last write, so a client that has read a response finds it in the
+    log, and again if the response fails after all.
+    `alive` is the last moment at which the client was known to be there, on `time.monotonic`.
     """
 
     def __init__(
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        publish: Callable[["Exchange"], None],
+        publish: Callable[["ResponseWriter"], None],
     ) -> None:
         self._reader = reader
         self._writer = writer
@@ -40,13 +42,13 @@ class Exchange:
         self.size = 0
         self.status = 0
         self.headers: Headers = ()
-        # drain() then waits for an empty buffer: nothing counts as sent that the kernel has not.
-        # With 0, asyncio's TLS would take an empty buffer for a full one, and never end.
+        # With a limit of 0, drain() waits until the kernel has every byte: what is not there is not
+        # sent. With TLS the limit is 1, because asyncio takes an empty buffer for a full one at 0.
         self._in_tls = writer.get_extra_info("sslcontext") is not None
         writer.transport.set_write_buffer_limits(high=int(self._in_tls), low=0)
 
     async def send(self, page: Page, hit: Hit) -> bool:
-        """Send the page's reply; return whether the connection is good for another request."""
+        """Send the page's reply; return True if the connection can carry another."""
         try:
             reply = reply_of(page, hit)
             await self._pause(reply.delay)
@@ -78,14 +80,14 @@ class Exchange:
         await self._write(last, publish=True)
 
     async def _write(self, data: bytes, *, publish: bool = False) -> None:
-        # Before the write, not after it: the client may be reading by the time it returns.
+        # Taken before the write: the client may have read the data when the write returns.
         self.alive = time.monotonic()
         if publish:
             self._publish(self)
         self._writer.write(data)
         await self._writer.drain()
         if self._in_tls:
-            await asyncio.sleep(0)  # there, drain() gives asyncio no chance to see a client leave
+            await asyncio.sleep(0)  # drain() does not let asyncio notice there that a client left
 
     async def _pause(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -112,7 +114,7 @@ def _framed(reply: Reply, body: bytes) -> Headers:
 
 
 def _steps(head: bytes, body: bytes, drip: float) -> list[tuple[float, bytes]]:
-    """Return what to write, each piece with the seconds to wait before it."""
+    """Return the pieces to write, each with the seconds to wait before it."""
     size = max(1, round(len(body) * _SLICE_SECONDS / drip)) if drip else _PIECE
     cut = [body[start : start + size] for start in range(0, len(body), size)]
     if drip:

@@ -1,0 +1,108 @@
+"""The private CA of a loopback web, and the certificates that its https sites show.
+
+trustme makes the CA and the certificates. The two kinds that it cannot make are copies of one of
+its certificates, changed and signed again. Nobody trusts the CA unless told to do so.
+"""
+
+import ssl
+from collections.abc import Collection
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from trustme import CA, LeafCert
+
+from walsh_scrapy.testing.certificates import EXPIRED_ON, OTHER_HOST, Certificate
+
+_VALID_FROM: Final = datetime(2020, 1, 1, tzinfo=UTC)  # fixed: messages about it are tested
+_LONGEST_COMMON_NAME: Final = 64  # characters (RFC 5280, appendix A.1)
+
+
+class Authority:
+    """Makes a TLS context for any host; keys and certificates last as long as the web.
+
+    A private key is written to a folder that only this user can read, because OpenSSL loads it
+    from a file; `close` removes the folder.
+    """
+
+    def __init__(self) -> None:
+        self._folder = TemporaryDirectory(prefix="loopback-ca-")
+        self._ca = CA(organization_name="Loopback CA")
+        self._unknown_ca = CA(organization_name="Nobody's CA")
+        self._contexts: dict[tuple[str, Certificate], ssl.SSLContext] = {}
+        self.file = Path(self._folder.name) / "ca.pem"  #: trust this to trust GOOD certificates
+        self._ca.cert_pem.write_to_path(self.file)
+
+    def context(self, host: str, kind: Certificate) -> ssl.SSLContext:
+        """Return the TLS context of a server for that host, made once for each host and kind.
+
+        Raises idna.IDNAError for a name that IDNA 2008 forbids, for example with an underscore.
+        """
+        if (host, kind) not in self._contexts:
+            path = Path(self._folder.name) / f"{len(self._contexts)}.pem"
+            path.write_bytes(self.key_and_certificate(host, kind))
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(path)
+            self._contexts[host, kind] = context
+        return self._contexts[host, kind]
+
+    def key_and_certificate(self, host: str, kind: Certificate) -> bytes:
+        """Return a new private key and the certificate for it, as PEM."""
+        leaf = self._issue(host, kind)
+        match kind:
+            case Certificate.NAMELESS:
+                return _signed_again(leaf, self._ca, without={x509.SubjectAlternativeName})
+            case Certificate.SELF_SIGNED:
+                return _signed_again(leaf, leaf, without={x509.AuthorityKeyIdentifier})
+        return leaf.private_key_and_cert_chain_pem.bytes()
+
+    def close(self) -> None:
+        """Remove the files."""
+        self._folder.cleanup()
+
+    def _issue(self, host: str, kind: Certificate) -> LeafCert:
+        ca = self._unknown_ca if kind is Certificate.UNKNOWN_CA else self._ca
+        return ca.issue_cert(
+            OTHER_HOST if kind is Certificate.WRONG_NAME else host.strip("[]"),
+            common_name=host[:_LONGEST_COMMON_NAME],
+            not_before=_VALID_FROM,
+            not_after=EXPIRED_ON if kind is Certificate.EXPIRED else None,
+        )
+
+
+def _signed_again(
+    leaf: LeafCert, signer: CA | LeafCert, without: Collection[type[x509.ExtensionType]]
+) -> bytes:
+    """Return the key of a leaf, and its certificate signed by `signer` without some extensions."""
+    old = _certificate(leaf)
+    builder = (
+        x509.CertificateBuilder()
+        .issuer_name(_certificate(signer).subject)
+        .subject_name(old.subject)
+        .public_key(old.public_key())
+        .serial_number(old.serial_number)
+        .not_valid_before(old.not_valid_before_utc)
+        .not_valid_after(old.not_valid_after_utc)
+    )
+    for extension in old.extensions:
+        if type(extension.value) not in without:
+            builder = builder.add_extension(extension.value, extension.critical)
+    new = builder.sign(_key(signer), SHA256())
+    return leaf.private_key_pem.bytes() + new.public_bytes(Encoding.PEM)
+
+
+def _certificate(owner: CA | LeafCert) -> x509.Certificate:
+    pem = owner.cert_pem if isinstance(owner, CA) else owner.cert_chain_pems[0]
+    return x509.load_pem_x509_certificate(pem.bytes())
+
+
+def _key(owner: CA | LeafCert) -> EllipticCurvePrivateKey:
+    key = load_pem_private_key(owner.private_key_pem.bytes(), password=None)
+    if not isinstance(key, EllipticCurvePrivateKey):
+        raise TypeError("trustme makes keys on P-256")
+    return key
