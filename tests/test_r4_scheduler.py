@@ -70,7 +70,7 @@ def test_what_a_gate_sends_back_is_no_duplicate_and_stays_subject_to_every_filte
     assert scheduler.enqueue_request(sent_back)
     assert not sent_back.dont_filter
     assert not scheduler.enqueue_request(Request("http://a.example/"))
-    assert len(scheduler._queue) == 1
+    assert scheduler._queue.waiting == 1
 
 
 class Pages(Spider):
@@ -121,5 +121,5 @@ def test_what_a_stopped_crawl_leaves_is_taken_up_at_the_next_start_of_its_job(tm
     second.close("shutdown")
 
     _, third = started()
-    assert len(third._queue) == 2, "what was handed out is not left again"
+    assert third._queue.waiting == 2, "what was handed out is not left again"
     third.close("shutdown")

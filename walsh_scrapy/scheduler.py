@@ -65,7 +65,7 @@ class Scheduler(BaseScheduler):
 
     def has_pending_requests(self) -> bool:
         """Return True if any request waits, ready or not."""
-        return len(self._queue) > 0
+        return self._queue.waiting > 0
 
     def enqueue_request(self, request: Request) -> bool:
         """Take a request, unless the duplicate filter has seen it."""

@@ -37,11 +37,12 @@ class HostQueues:
     @property
     def waiting(self) -> int | None:
         """How many requests wait for their hosts; None where our scheduler is not used."""
-        return None if self._scheduler is None else len(self._scheduler)
+        return None if self._scheduler is None else self._scheduler.waiting
 
     async def wait(self, request: Request, wait: Wait) -> Request | None:
         """Return None when a request may go on, or what goes back; see ``HostQueue.wait``."""
-        return await (self.returns_to(request) or self._in_gates).wait(request, wait)
+        queue = self.returns_to(request)
+        return await (self._in_gates if queue is None else queue).wait(request, wait)
 
     def returns_to(self, request: Request) -> SchedulerQueue | None:
         """Return our scheduler's queue if a request came from there, and may go back to wait."""

@@ -71,7 +71,8 @@ class Prerequisites:
         ``key`` names the document, ``host`` whose requests wait for it: None is every host's.
         Raises what a step raises.
         """
-        if queue := self._queues.returns_to(request):
+        queue = self._queues.returns_to(request)
+        if queue is not None:
             return self._in_scheduler(queue, request, key, host, steps)
         await self._in_gate(key, host, steps)
         return None

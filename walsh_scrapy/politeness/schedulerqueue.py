@@ -42,7 +42,9 @@ class SchedulerQueue(HostQueue):
         self._sent_back: WeakSet[Request] = WeakSet()
         self._timer: CallLaterResult | None = None
 
-    def __len__(self) -> int:
+    @property
+    def waiting(self) -> int:
+        """How many requests wait, ready or not."""
         return len(self._frontier)
 
     def __iter__(self) -> Iterator[Request]:
