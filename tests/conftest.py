@@ -1,18 +1,69 @@
 """What tests of several parts share: our own pytest plugin, and an empty database of each kind."""
 
+import os
+import sys
 import uuid
+from subprocess import CompletedProcess
+from tempfile import TemporaryFile
 
 import pytest
 from hypothesis import settings
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 
+from walsh_scrapy.testing.forkserver import ForkServer
+
 pytest_plugins = ["walsh_scrapy.testing.plugin"]
 # No test is timed: on a busy machine any example may take its time.
 settings.register_profile("timeless", deadline=None)
 settings.load_profile("timeless")
 
+#: After how many seconds a command hangs, whatever else the machine does.
+LONGEST = 300.0
 SERVER = "postgresql+psycopg://postgres@127.0.0.1:5432/test"
+
+
+@pytest.fixture(scope="session")
+def crawl_launcher():
+    """Start crawls and commands from one warm process, which ends with the tests."""
+    with ForkServer() as server:
+        yield server
+
+
+@pytest.fixture
+def run_scrapy(crawl_launcher, pytestconfig):
+    """Return a function that runs `scrapy ...` to its end, as `subprocess.run` would.
+
+    Its working directory is the project's, unless `cwd` is given; `environment` comes on top of
+    ours, `stdin` is a text and `stdout` a descriptor, in whose place nothing is captured.
+    """
+
+    def run(*arguments, cwd=None, environment=None, stdin="", stdout=None, encoding="utf-8"):
+        command = [sys.executable, "-m", "scrapy", *map(str, arguments)]
+        with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as error:
+            given.write(stdin.encode())
+            given.seek(0)
+            process = crawl_launcher(
+                command,
+                cwd=cwd or pytestconfig.rootpath,
+                env=os.environ | (environment or {}),
+                stdin=given,
+                stdout=out if stdout is None else stdout,
+                stderr=error,
+            )
+            try:
+                status = process.wait(LONGEST)
+            finally:
+                process.kill()
+            told = [_told(each, encoding) for each in (out, error)]
+        return CompletedProcess(command, status, *told)
+
+    return run
+
+
+def _told(file, encoding):
+    file.seek(0)
+    return file.read().decode(encoding) if encoding else file.read()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

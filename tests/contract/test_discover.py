@@ -1,10 +1,7 @@
 """`scrapy discover`: what a site offers a crawl, by the gates of a crawl, and ready to declare."""
 
 import json
-import os
 import sqlite3
-import subprocess
-import sys
 from collections import Counter
 from itertools import count
 
@@ -59,7 +56,7 @@ class Discovery:
 
 
 @pytest.fixture
-def discover(tmp_path, pytestconfig):
+def discover(tmp_path, run_scrapy):
     """Run `scrapy discover` in front of a web, on a new state, and hold its log to the contract."""
     folders = (tmp_path / str(number) for number in count())
 
@@ -72,15 +69,8 @@ def discover(tmp_path, pytestconfig):
             "WALSH_BLOCKLIST_SCHEMA_URL": "",
         } | settings
         options = [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
-        done = subprocess.run(
-            [sys.executable, "-m", "scrapy", "discover", *arguments, *options],
-            cwd=pytestconfig.rootpath,
-            env=os.environ | {"PYTHONIOENCODING": "ascii"} | (web.environment if web else {}),
-            capture_output=True,
-            encoding="utf-8",
-            timeout=120,
-            check=False,
-        )
+        environment = {"PYTHONIOENCODING": "ascii"} | (web.environment if web else {})
+        done = run_scrapy("discover", *arguments, *options, environment=environment)
         if web and web.log:
             delays = web.crawl_delays
             assert_polite(web.log, crawl_delays=delays, blocked=blocked, robots_exempt=[LIST_URL])

@@ -2,10 +2,7 @@
 
 import csv
 import json
-import os
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from xml.etree import ElementTree as ET
@@ -26,7 +23,7 @@ FORMATS = ("jsonl", "json", "csv", "xml")
 
 
 @pytest.fixture
-def export(tmp_path, pytestconfig):
+def export(tmp_path, run_scrapy):
     """Run `scrapy export` on the state that the crawls of this test share."""
 
     def run(*arguments, **settings):
@@ -36,14 +33,7 @@ def export(tmp_path, pytestconfig):
         } | settings
         options = [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
         (tmp_path / "sources.json").write_text(json.dumps(SOURCES))
-        return subprocess.run(
-            [sys.executable, "-m", "scrapy", "export", *options, *map(str, arguments)],
-            cwd=pytestconfig.rootpath,
-            env=os.environ,
-            capture_output=True,
-            timeout=60,
-            check=False,
-        )
+        return run_scrapy("export", *options, *arguments, encoding=None)
 
     return run
 

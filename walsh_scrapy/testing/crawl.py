@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from walsh_scrapy.testing.hit import Hit
+from walsh_scrapy.testing.process import Launcher
 from walsh_scrapy.testing.result import CrawlResult, read_items, read_stats
 from walsh_scrapy.testing.sources import SourceLike, write_sources
 from walsh_scrapy.testing.web import LoopbackWeb
@@ -36,14 +37,19 @@ class Crawl:
     """A crawl under way; as a context manager it does not outlive its block."""
 
     def __init__(
-        self, web: LoopbackWeb, command: list[str], folder: Path, environment: dict[str, str]
+        self,
+        web: LoopbackWeb,
+        command: list[str],
+        folder: Path,
+        environment: dict[str, str],
+        launcher: Launcher = subprocess.Popen,
     ) -> None:
         self.folder = folder  #: of this run: its items, stdout and stderr
         self.command = command
         self._web = web
         self._started = time.monotonic()
         with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, no shell
+            self._process = launcher(
                 command, cwd=folder.parent, env=environment, stdout=out, stderr=err
             )
         self.pid = self._process.pid
@@ -101,7 +107,7 @@ class Crawl:
         # What a killed crawl left half done ends once the web sees its sockets close.
         self._web.wait_for(lambda log: all(math.isfinite(hit.ended) for hit in log), 1.0)
         return CrawlResult(
-            exit_code=self._process.returncode,
+            exit_code=self._process.wait(),
             stdout=_text(self.folder / "stdout"),
             stderr=stderr,
             items=read_items(self.folder / "items.jsonl"),
@@ -122,12 +128,14 @@ def start_crawl(
     arguments: Mapping[str, object] | None = None,
     project: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    launcher: Launcher = subprocess.Popen,
 ) -> Crawl:
     """Start `scrapy crawl` and return at once.
 
     `project` is the folder of scrapy.cfg (default: looked for from the current folder upward).
     Unless `settings` say otherwise the state is `folder`/walsh.sqlite3, there is no blocklist, and
-    the stats are dumped into the log, where `CrawlResult.stats` comes from.
+    the stats are dumped into the log, where `CrawlResult.stats` comes from. `launcher` starts the
+    process: `subprocess.Popen`, or a `ForkServer`, which has Scrapy imported already.
     """
     root = find_project(project or Path.cwd())
     folder.mkdir(parents=True, exist_ok=True)
@@ -137,7 +145,8 @@ def start_crawl(
     command += [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
     for name, value in (arguments or {}).items():
         command += ["-a", f"{name}={value}"]
-    return Crawl(web, command, run, _environment(root) | web.environment | dict(environment or {}))
+    given_environment = _environment(root) | web.environment | dict(environment or {})
+    return Crawl(web, command, run, given_environment, launcher)
 
 
 def run_crawl(
@@ -152,6 +161,7 @@ def run_crawl(
     environment: Mapping[str, str] | None = None,
     timeout: float = 120.0,
     kill_when: Moment | None = None,
+    launcher: Launcher = subprocess.Popen,
 ) -> CrawlResult:
     """Run `scrapy crawl` to its end, or to its SIGKILL once `kill_when` holds of its log.
 
@@ -166,6 +176,7 @@ def run_crawl(
         arguments=arguments,
         project=project,
         environment=environment,
+        launcher=launcher,
     ) as crawl:
         return crawl.kill_when(kill_when, timeout) if kill_when else crawl.wait(timeout)
 
