@@ -12,6 +12,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 
 from walsh_scrapy.testing.forkserver import ForkServer
+from walsh_scrapy.testing.simulation import simulate
 
 pytest_plugins = ["walsh_scrapy.testing.plugin"]
 # No test is timed: on a busy machine any example may take its time.
@@ -28,6 +29,17 @@ def crawl_launcher():
     """Start crawls and commands from one warm process, which ends with the tests."""
     with ForkServer() as server:
         yield server
+
+
+@pytest.fixture
+def simulated(tmp_path, pytestconfig, crawl_launcher):
+    """Return a function that runs crawls in simulated time, their state in tmp_path."""
+
+    def run(*sites, **options):
+        given = {"folder": tmp_path / "simulation", "project": pytestconfig.rootpath}
+        return simulate(*sites, **given, launcher=crawl_launcher, **options)
+
+    return run
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """`run_crawl` runs a real Scrapy in front of the web; here that of a project of nobody's."""
 
 import signal
+import subprocess
 import tomllib
 
 import pytest
@@ -31,13 +32,18 @@ class Feeds(scrapy.Spider):
 """
 FEED = "http://blog.example/feed.xml"
 
-
 DUMPED = """\
 2026-01-01 [scrapy.statscollectors] INFO: Dumping Scrapy stats:
 {'a': 1,
  't': datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)}
 2026-01-01 [scrapy.core.engine] INFO: {'b': 2}
 """
+
+
+@pytest.fixture(scope="module")
+def crawl_launcher():
+    """Start plain processes here, as other projects do."""
+    return subprocess.Popen
 
 
 @pytest.fixture

@@ -4,8 +4,11 @@ All is read from the servers' log, but for the lease that a dead process left in
 """
 
 import sqlite3
+import subprocess
 from contextlib import closing
 from itertools import pairwise
+
+import pytest
 
 from tests.contract.conftest import feed, paths, site
 from walsh_scrapy.policy.pacing import LEASE_MARGIN
@@ -16,6 +19,12 @@ CRAWLS = ("one", "two", "three")
 TIMEOUT = 2
 #: What a host may be asked late on a machine with too much to do.
 SLACK = 3.0
+
+
+@pytest.fixture(scope="module")
+def crawl_launcher():
+    """Start plain processes here, which have not even an import in common."""
+    return subprocess.Popen
 
 
 def fetched(log):

@@ -140,12 +140,12 @@ def start_crawl(
     root = find_project(project or Path.cwd())
     folder.mkdir(parents=True, exist_ok=True)
     run = Path(tempfile.mkdtemp(prefix="run-", dir=folder.resolve()))
-    given = _settings(run, sources) | dict(settings or {})
+    given = settings_of(run, sources) | dict(settings or {})
     command = [sys.executable, "-m", "scrapy", "crawl", spider, "-O", str(run / "items.jsonl")]
     command += [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
     for name, value in (arguments or {}).items():
         command += ["-a", f"{name}={value}"]
-    given_environment = _environment(root) | web.environment | dict(environment or {})
+    given_environment = environment_of(root) | web.environment | dict(environment or {})
     return Crawl(web, command, run, given_environment, launcher)
 
 
@@ -190,7 +190,8 @@ def find_project(start: Path) -> Path:
     raise FileNotFoundError(f"no scrapy.cfg in {here} or above: pass project=, the folder of one")
 
 
-def _settings(run: Path, sources: Iterable[SourceLike] | Path | None) -> dict[str, object]:
+def settings_of(run: Path, sources: Iterable[SourceLike] | Path | None) -> dict[str, object]:
+    """Return the settings of a run in this folder: its state beside it, and no blocklist."""
     state = run.parent / "walsh.sqlite3"
     given: dict[str, object] = {
         "WALSH_STATE_URL": f"sqlite:///{state}",
@@ -205,7 +206,7 @@ def _settings(run: Path, sources: Iterable[SourceLike] | Path | None) -> dict[st
     return given
 
 
-def _environment(project: Path) -> dict[str, str]:
+def environment_of(project: Path) -> dict[str, str]:
     """Return our environment as if started in `project`, whose scrapy.cfg names its settings."""
     config = ConfigParser()
     config.read(project / "scrapy.cfg", encoding="utf-8")

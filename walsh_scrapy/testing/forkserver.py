@@ -19,6 +19,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -40,12 +41,13 @@ _SETTABLE: Final = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONIOENCODING"}
 class ForkServer:
     """Starts commands from a warm process, which begins with the first one and ends with `close`.
 
-    It is called as `subprocess.Popen` is, without pipes.
+    It is called as `subprocess.Popen` is, without pipes; from several threads, if need be.
     """
 
     def __init__(self) -> None:
         self._server: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
+        self._one_at_a_time = threading.Lock()
         self._environment = dict(os.environ)
         self._environment.pop("PYTHONIOENCODING", None)
 
@@ -95,7 +97,7 @@ class ForkServer:
 
     def _fork(self, command: list[str], request: bytes, streams: list[int]) -> Process:
         ours, theirs = socket.socketpair()
-        with theirs:
+        with theirs, self._one_at_a_time:
             control = self._connected()
             socket.send_fds(control, [_SIZE.pack(len(request))], [theirs.fileno(), *streams])
             control.sendall(request)
