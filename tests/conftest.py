@@ -19,7 +19,7 @@ pytest_plugins = ["walsh_scrapy.testing.plugin"]
 settings.register_profile("timeless", deadline=None)
 settings.load_profile("timeless")
 
-#: After how many seconds a command hangs, whatever else the machine does.
+#: Seconds after which something hangs, whatever else the machine does.
 LONGEST = 300.0
 SERVER = "postgresql+psycopg://postgres@127.0.0.1:5432/test"
 
@@ -91,7 +91,7 @@ def postgresql_url():
     """The URL of an empty database on the PostgreSQL of this machine."""
     name = f"walsh_{uuid.uuid4().hex}"
     server = create_engine(
-        SERVER, isolation_level="AUTOCOMMIT", connect_args={"connect_timeout": 2}
+        SERVER, isolation_level="AUTOCOMMIT", connect_args={"connect_timeout": 60}
     )
     try:
         with server.connect() as connection:

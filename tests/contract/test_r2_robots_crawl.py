@@ -174,20 +174,6 @@ def test_visit_time_keeps_a_host_for_its_hours_and_comments_are_shown(loopback_w
     assert again.log == []
 
 
-def test_a_host_that_opens_soon_is_waited_for(loopback_web, crawl):
-    def opens_soon(_hit):
-        # The next minute begins within 60 seconds; until then the host is closed.
-        soon = datetime.now(UTC) + timedelta(minutes=1)
-        return f"User-agent: *\nVisit-time: {soon:%H%M}-{soon + timedelta(hours=1):%H%M}\n"
-
-    web = loopback_web(site("soon.example", opens_soon))
-    result = crawl(web, sources=["http://soon.example/feed"])
-    robots, page = result.log
-    opening = datetime.fromtimestamp(robots.wall, UTC).replace(second=0, microsecond=0)
-    assert page.wall >= (opening + timedelta(minutes=1)).timestamp()
-    assert len(result.items) == 2
-
-
 def test_request_rate_is_a_spacing_like_any_other(loopback_web, crawl):
     robots = "User-agent: *\nRequest-rate: 1/1s\nRequest-rate: 20/1m\n"
     web = loopback_web(site("rate.example", robots, other=feed()))

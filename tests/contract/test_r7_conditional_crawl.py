@@ -232,7 +232,7 @@ def test_killed_at_any_moment_no_entry_is_lost_or_repeated(loopback_web, crawl):
         )
     )
     sources = [f"http://{host}/feed" for host in hosts]
-    quick = {"DOWNLOAD_TIMEOUT": 2}
+    quick = {"DOWNLOAD_TIMEOUT": 5}
     for count in (3, 8, 10, 11):
         killed = crawl(
             web,

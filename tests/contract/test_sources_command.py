@@ -294,10 +294,10 @@ def test_nothing_hostile_reaches_a_terminal(scrapy_sources, tmp_path):
 
 
 def test_it_runs_beside_a_crawl(loopback_web, crawl, listed):
-    web = loopback_web(site("blog.example", feed=feed(delay=25.0)))  # longer than we look
+    web = loopback_web(site("blog.example", feed=feed(delay=600.0)))  # longer than we look
     url = "http://blog.example/feed"
-    running = crawl.start(web, sources=[url])
-    web.wait_for(lambda log: any(hit.path == "/feed" for hit in log), 20.0)
+    running = crawl.start(web, sources=[url], settings={"DOWNLOAD_TIMEOUT": 60})
+    assert web.wait_for(lambda log: any(hit.path == "/feed" for hit in log), 300.0)
     during = listed(sources=[url])[url]
     assert running.running
     assert during["host_waits"] == "lease"

@@ -59,7 +59,7 @@ class Crawl:
         """Whether the process has not ended yet."""
         return self._process.poll() is None
 
-    def wait(self, timeout: float = 120.0) -> CrawlResult:
+    def wait(self, timeout: float = 600.0) -> CrawlResult:
         """Wait for the end; after `timeout` seconds kill the crawl and raise TimeoutError."""
         try:
             self._process.wait(timeout)
@@ -80,7 +80,7 @@ class Crawl:
         """Ask the crawl to end, as Ctrl-C or Scrapyd's cancel would; `wait` for it then."""
         self._process.terminate()
 
-    def kill_when(self, moment: Moment, timeout: float = 120.0) -> CrawlResult:
+    def kill_when(self, moment: Moment, timeout: float = 600.0) -> CrawlResult:
         """Kill the crawl once `moment` holds of the web's log, or return its end if none comes."""
         deadline = time.monotonic() + timeout
         while self.running and time.monotonic() < deadline:
@@ -105,7 +105,7 @@ class Crawl:
     def _result(self) -> CrawlResult:
         stderr = _text(self.folder / "stderr")
         # What a killed crawl left half done ends once the web sees its sockets close.
-        self._web.wait_for(lambda log: all(math.isfinite(hit.ended) for hit in log), 1.0)
+        self._web.wait_for(lambda log: all(math.isfinite(hit.ended) for hit in log), 10.0)
         return CrawlResult(
             exit_code=self._process.wait(),
             stdout=_text(self.folder / "stdout"),
@@ -159,7 +159,7 @@ def run_crawl(
     arguments: Mapping[str, object] | None = None,
     project: Path | None = None,
     environment: Mapping[str, str] | None = None,
-    timeout: float = 120.0,
+    timeout: float = 600.0,
     kill_when: Moment | None = None,
     launcher: Launcher = subprocess.Popen,
 ) -> CrawlResult:

@@ -39,6 +39,16 @@ class LeapingSelector(selectors.DefaultSelector):
 
     now = 0.0  #: seconds since the beginning
 
+    @property
+    def wall(self) -> float:
+        """Epoch seconds."""
+        return EPOCH + self.now
+
+    @property
+    def kept(self) -> float:
+        """Seconds since the beginning, as exact as the epoch seconds that the state keeps."""
+        return self.wall - EPOCH
+
     def select(self, timeout: float | None = None) -> Any:  # noqa: ANN401 - as typeshed has it
         """Return what is ready; leap over `timeout` if nothing is."""
         ready = super().select(None if timeout is None else 0.0)
@@ -76,11 +86,11 @@ class SimulatedWeb:
         try:
             response = await self._response(request, reply, crawler)
         except BaseException:
-            self.log.close(key, replace(hit, ended=self._clock.now))
+            self.log.close(key, replace(hit, ended=self._clock.kept))
             raise
         told = replace(
             hit,
-            ended=self._clock.now,
+            ended=self._clock.kept,
             status=reply.status,
             answer=reply.header_pairs(),
             size=len(response.body),
@@ -93,9 +103,9 @@ class SimulatedWeb:
         url = urlsplit(request.url)
         pairs = request.headers.to_unicode_dict().items()
         return Hit(
-            started=self._clock.now,
+            started=self._clock.kept,
             ended=float("inf"),
-            wall=EPOCH + self._clock.now,
+            wall=self._clock.wall,
             method=request.method,
             scheme=url.scheme,
             host=(url.hostname or "").rstrip("."),
@@ -112,7 +122,7 @@ class SimulatedWeb:
         if reply.fault is not None:
             raise DownloadFailedError(f"Connection was lost: {Fault(reply.fault).value}")
         body, headers, flags = reply.content(), Headers(reply.header_pairs()), []
-        headers.setdefault("Date", formatdate(EPOCH + self._clock.now, usegmt=True))
+        headers.setdefault("Date", formatdate(self._clock.wall, usegmt=True))
         if _is_stopped(headers, request, crawler):
             body, flags = b"", ["download_stopped"]
         kind = responsetypes.from_args(headers=headers, url=request.url, body=body)
@@ -170,9 +180,9 @@ def _take_over(clock: LeapingSelector) -> None:
     patches: list[tuple[object, str, object]] = [
         (walsh_scrapy.downloadhandler, "DownloadHandler", SimulatedHandler),
         (Addon, "update_pre_crawler_settings", lambda _settings: None),
-        (Crawl, "now", staticmethod(lambda: EPOCH + clock.now)),
+        (Crawl, "now", staticmethod(lambda: clock.wall)),
         (Crawl, "ticks", staticmethod(lambda: clock.now)),
-        (Database, "now", lambda _self, _connection: EPOCH + clock.now),
+        (Database, "now", lambda _self, _connection: clock.wall),
     ]
     for owner, name, value in patches:
         setattr(owner, name, value)
