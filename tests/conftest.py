@@ -24,6 +24,24 @@ LONGEST = 300.0
 SERVER = "postgresql+psycopg://postgres@127.0.0.1:5432/test"
 
 
+def pytest_collection_modifyitems(items):
+    """Spread the files of tests that crawl, and wait, among the tests that compute.
+
+    Each worker begins with a stretch of the list. Tests of a file stay together, whose fixtures
+    may be for all of them.
+    """
+    of_file = {}
+    for item in items:
+        of_file.setdefault(item.path, []).append(item)
+    crawling = [tests for path, tests in of_file.items() if path.parent.name == "contract"]
+    others = [item for item in items if item.path.parent.name != "contract"]
+    spread = []
+    for number, tests in enumerate(crawling):
+        first, last = (len(others) * part // len(crawling) for part in (number, number + 1))
+        spread += [*tests, *others[first:last]]
+    items[:] = spread or others
+
+
 @pytest.fixture(scope="session")
 def crawl_launcher():
     """Start crawls and commands from one warm process, which ends with the tests."""
