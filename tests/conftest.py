@@ -1,18 +1,99 @@
 """What tests of several parts share: our own pytest plugin, and an empty database of each kind."""
 
+import os
+import sys
 import uuid
+from subprocess import CompletedProcess
+from tempfile import TemporaryFile
 
 import pytest
 from hypothesis import settings
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 
+from walsh_scrapy.testing.forkserver import ForkServer
+from walsh_scrapy.testing.simulation import simulate
+
 pytest_plugins = ["walsh_scrapy.testing.plugin"]
 # No test is timed: on a busy machine any example may take its time.
 settings.register_profile("timeless", deadline=None)
 settings.load_profile("timeless")
 
+#: Seconds after which something hangs, whatever else the machine does.
+LONGEST = 300.0
 SERVER = "postgresql+psycopg://postgres@127.0.0.1:5432/test"
+
+
+def pytest_collection_modifyitems(items):
+    """Spread the files of tests that crawl, and wait, among the tests that compute.
+
+    Each worker begins with a stretch of the list. Tests of a file stay together, whose fixtures
+    may be for all of them.
+    """
+    of_file = {}
+    for item in items:
+        of_file.setdefault(item.path, []).append(item)
+    crawling = [tests for path, tests in of_file.items() if path.parent.name == "contract"]
+    others = [item for item in items if item.path.parent.name != "contract"]
+    spread = []
+    for number, tests in enumerate(crawling):
+        first, last = (len(others) * part // len(crawling) for part in (number, number + 1))
+        spread += [*tests, *others[first:last]]
+    items[:] = spread or others
+
+
+@pytest.fixture(scope="session")
+def crawl_launcher():
+    """Start crawls and commands from one warm process, which ends with the tests."""
+    with ForkServer() as server:
+        yield server
+
+
+@pytest.fixture
+def simulated(tmp_path, pytestconfig, crawl_launcher):
+    """Return a function that runs crawls in simulated time, their state in tmp_path."""
+
+    def run(*sites, **options):
+        given = {"folder": tmp_path / "simulation", "project": pytestconfig.rootpath}
+        return simulate(*sites, **given, launcher=crawl_launcher, **options)
+
+    return run
+
+
+@pytest.fixture
+def run_scrapy(crawl_launcher, pytestconfig):
+    """Return a function that runs `scrapy ...` to its end, as `subprocess.run` would.
+
+    Its working directory is the project's, unless `cwd` is given; `environment` comes on top of
+    ours, `stdin` is a text and `stdout` a descriptor, in whose place nothing is captured.
+    """
+
+    def run(*arguments, cwd=None, environment=None, stdin="", stdout=None, encoding="utf-8"):
+        command = [sys.executable, "-m", "scrapy", *map(str, arguments)]
+        with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as error:
+            given.write(stdin.encode())
+            given.seek(0)
+            process = crawl_launcher(
+                command,
+                cwd=cwd or pytestconfig.rootpath,
+                env=os.environ | (environment or {}),
+                stdin=given,
+                stdout=out if stdout is None else stdout,
+                stderr=error,
+            )
+            try:
+                status = process.wait(LONGEST)
+            finally:
+                process.kill()
+            told = [_told(each, encoding) for each in (out, error)]
+        return CompletedProcess(command, status, *told)
+
+    return run
+
+
+def _told(file, encoding):
+    file.seek(0)
+    return file.read().decode(encoding) if encoding else file.read()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -28,7 +109,7 @@ def postgresql_url():
     """The URL of an empty database on the PostgreSQL of this machine."""
     name = f"walsh_{uuid.uuid4().hex}"
     server = create_engine(
-        SERVER, isolation_level="AUTOCOMMIT", connect_args={"connect_timeout": 2}
+        SERVER, isolation_level="AUTOCOMMIT", connect_args={"connect_timeout": 60}
     )
     try:
         with server.connect() as connection:

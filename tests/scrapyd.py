@@ -141,7 +141,7 @@ class Scrapyd:
     def _jobs(self, state: str) -> list[str]:
         return [job["id"] for job in self.call("listjobs.json")[state]]
 
-    def _until(self, condition: Callable[[], bool], timeout: float = 120.0) -> None:
+    def _until(self, condition: Callable[[], bool], timeout: float = 600.0) -> None:
         deadline = time.monotonic() + timeout
         while not condition():
             assert self._process.poll() is None, self.log

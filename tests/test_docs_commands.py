@@ -14,11 +14,11 @@ from scrapy.cmdline import ScrapyArgumentParser, execute
 from scrapy.settings import Settings
 from scrapy.utils.misc import load_object
 from scrapy.utils.project import get_project_settings
-from walsh_scrapy.sources import parse_shard
 
 from tests.test_docs import MAKEFILE, PAGES, ROOT, blocks, page_of
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.options import Options
+from walsh_scrapy.sources import parse_shard
 from walsh_scrapy.state import State
 from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord

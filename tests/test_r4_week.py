@@ -7,50 +7,71 @@ from itertools import pairwise
 
 import pytest
 
-from tests.timelapse import DAY, Plan, runs_of
+from walsh_scrapy.testing.feeds import Post, rss
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.reply import Reply
+from walsh_scrapy.testing.simulation import DAY
+from walsh_scrapy.testing.site import Site
 
 MINUTE = 60.0
 #: What a float of epoch seconds can tell apart.
 MICROSECOND = 1e-6
 DAYS = 9
-ROBOTS = {"slow.example": "User-agent: *\nCrawl-delay: 86400\n", "quick.example": ""}
+
+
+def growing(hit):
+    """A feed with one post more for each day."""
+    today = int(hit.started // DAY)
+    posts = [Post(f"Day {day}", f"{hit.url}?{day}") for day in range(today + 1)]
+    return Reply(rss("Feed", posts), content_type="application/rss+xml")
+
+
+SLOW = Site(
+    "slow.example",
+    "User-agent: *\nCrawl-delay: 86400\n",
+    dict.fromkeys(("/a", "/b", "/c"), growing),
+)
+QUICK = Site("quick.example", "", {"/feed": growing})
 
 
 @pytest.fixture
-def week(tmp_path, pytestconfig):
+def week(simulated):
     """Run every so often, over nine days, and hold what is true of all of them."""
 
     def run(every, pages):
-        plan = Plan(
-            sources=[f"http://slow.example/{page}" for page in pages]
-            + ["http://quick.example/feed"],
+        runs = simulated(
+            SLOW,
+            QUICK,
+            sources=[
+                *(f"http://slow.example/{page}" for page in pages),
+                "http://quick.example/feed",
+            ],
             starts=[number * every for number in range(int(DAYS * DAY // every) + 1)],
-            robots=ROBOTS,
         )
-        runs = runs_of(plan, folder=tmp_path, project=pytestconfig.rootpath)
         for each in runs:
-            of_sources = [each.stats.get(f"sources/{end}", 0) for end in ("fetched", "deferred")]
-            assert sum(of_sources) == each.stats["sources/due"], "none ended in another way"
-        requests = [request for each in runs for request in each.requests]
-        assert_nothing_is_lost(runs, requests)
-        return requests
+            ends = [each.stats.get(f"walsh/sources/{end}", 0) for end in ("fetched", "deferred")]
+            assert sum(ends) == each.stats["walsh/sources/due"], "none ended in another way"
+        log = [hit for each in runs for hit in each.log]
+        assert_nothing_is_lost(runs, log)
+        assert_polite(log)
+        return log
 
     return run
 
 
-def assert_nothing_is_lost(runs, requests):
+def assert_nothing_is_lost(runs, log):
     """Every post was seen that was there when its feed was last asked for, however long ago."""
-    last = {(each.host, each.page): each.ended for each in requests if each.page != "robots.txt"}
-    posts = sum(int(ended // DAY) + 1 for ended in last.values())
-    assert sum(each.stats.get("entries/new", 0) for each in runs) == posts
+    last = {hit.url: hit.started for hit in log if hit.path != "/robots.txt"}
+    posts = sum(int(started // DAY) + 1 for started in last.values())
+    assert sum(each.stats.get("walsh/entries/new", 0) for each in runs) == posts
 
 
-def by_day(requests, host):
+def by_day(log, host):
     """What a host was asked for on each of the first days: R for robots.txt, a dot for nothing."""
     days = [""] * DAYS
-    for each in requests:
-        if each.host == host and (day := int(each.started // DAY)) < DAYS:
-            days[day] += "R" if each.page == "robots.txt" else each.page[0]
+    for hit in log:
+        if hit.host == host and (day := int(hit.started // DAY)) < DAYS:
+            days[day] += "R" if hit.path == "/robots.txt" else hit.path[1]
     return "".join(pages or "." for pages in days)
 
 
@@ -78,8 +99,8 @@ def by_day(requests, host):
 def test_a_crawl_delay_of_a_day_is_kept_and_every_source_has_its_turn(
     week, every, pages, slow, quick
 ):
-    requests = week(every, pages)
-    assert by_day(requests, "slow.example") == slow
-    assert by_day(requests, "quick.example") == quick
-    for earlier, later in pairwise(each for each in requests if each.host == "slow.example"):
+    log = week(every, pages)
+    assert by_day(log, "slow.example") == slow
+    assert by_day(log, "quick.example") == quick
+    for earlier, later in pairwise(hit for hit in log if hit.host == "slow.example"):
         assert later.started - earlier.ended >= DAY - MICROSECOND

@@ -9,6 +9,7 @@ import feedparser
 import jsonschema
 import pytest
 
+from tests.conftest import LONGEST
 from walsh_scrapy.testing import demoweb
 from walsh_scrapy.testing.politeness import violations
 from walsh_scrapy.testing.site import Site
@@ -19,7 +20,7 @@ SITES, SOURCES = demoweb.demo_web()
 @pytest.fixture
 def get(loopback_web):
     web = loopback_web(*SITES)
-    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=LONGEST)
 
     def ask(url, **headers):
         connection.request("GET", url, headers={k.replace("_", "-"): v for k, v in headers.items()})

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import LONGEST
 from walsh_scrapy.testing.politeness import violations
 from walsh_scrapy.testing.web import Certificate, Fault, LoopbackWeb, Reply, Site
 
@@ -22,7 +23,9 @@ def site(page="x", kind=Certificate.GOOD, name="blog.example"):
 def tunnel(web, host="blog.example", port=443):
     """A connection to a host through the web, by somebody who trusts the web's CA alone."""
     context = ssl.create_default_context(cafile=web.environment.get("SSL_CERT_FILE"))
-    connection = http.client.HTTPSConnection("127.0.0.1", web.port, timeout=5, context=context)
+    connection = http.client.HTTPSConnection(
+        "127.0.0.1", web.port, timeout=LONGEST, context=context
+    )
     connection.set_tunnel(host, port)
     return connection
 
@@ -43,7 +46,9 @@ def fetched(web, **where):
 
 def ended(web, count):
     """Return the log once it holds that many exchanges, all of them ended."""
-    assert web.wait_for(lambda log: len(log) == count and all(h.ended < math.inf for h in log), 5)
+    assert web.wait_for(
+        lambda log: len(log) == count and all(h.ended < math.inf for h in log), LONGEST
+    )
     return web.log
 
 
@@ -76,7 +81,7 @@ def test_a_certificate_is_for_whoever_is_asked_for(loopback_web, host):
 
 def test_http_is_served_as_well(loopback_web):
     web = loopback_web(site("both"))
-    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=LONGEST)
     connection.request("GET", "http://blog.example/feed")
     assert connection.getresponse().read() == b"both"
     connection.close()
@@ -108,7 +113,7 @@ def test_a_tunnel_of_its_own_for_each_request_is_no_second_visit(loopback_web):
 
 def test_a_client_that_leaves_before_tls(loopback_web):
     web = loopback_web(site())
-    with socket.create_connection(("127.0.0.1", web.port), timeout=5) as client:
+    with socket.create_connection(("127.0.0.1", web.port), timeout=LONGEST) as client:
         client.sendall(b"CONNECT blog.example:443 HTTP/1.1\r\n\r\n")
         assert client.recv(100).startswith(b"HTTP/1.1 200 ")
         left = time.monotonic()
@@ -149,7 +154,7 @@ def test_nothing_is_known_to_be_sent_that_the_client_does_not_take(loopback_web)
     web = loopback_web(site("x" * 30_000_000))
     connection = tunnel(web)
     connection.request("GET", "/feed")
-    assert web.wait_for(lambda log: len(log) == 2, 5)
+    assert web.wait_for(lambda log: len(log) == 2, LONGEST)
     assert web.log[1].ended == math.inf
     connection.close()
     assert ended(web, 2)[1].complete is False

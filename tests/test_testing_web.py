@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.conftest import LONGEST
 from walsh_scrapy.testing.web import Fault, LoopbackWeb, Reply, Site, load_log, redirect
 
 FEED = "http://blog.example/feed.xml"
@@ -19,7 +20,7 @@ FEED = "http://blog.example/feed.xml"
 
 def get(web, url, method="GET", **headers):
     """Ask the web as a proxy; return status, headers and body."""
-    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=LONGEST)
     try:
         connection.request(
             method, url, headers={k.replace("_", "-"): v for k, v in headers.items()}
@@ -32,7 +33,7 @@ def get(web, url, method="GET", **headers):
 
 def ended(web, count):
     """Return the log once it holds that many exchanges that have ended."""
-    assert web.wait_for(lambda log: sum(h.ended < math.inf for h in log) >= count, 5)
+    assert web.wait_for(lambda log: sum(h.ended < math.inf for h in log) >= count, LONGEST)
     return web.log
 
 
@@ -44,7 +45,7 @@ class TestAnswers:
     def test_a_proxied_and_a_direct_request_get_the_same_page(self, loopback_web):
         web = loopback_web(Site("127.0.0.1", pages={"/x": "direct"}), site("proxied"))
         assert get(web, FEED)[2] == b"proxied"
-        with urllib.request.urlopen(f"{web.url}/x", timeout=5) as response:
+        with urllib.request.urlopen(f"{web.url}/x", timeout=LONGEST) as response:
             assert response.read() == b"direct"
 
     def test_the_environment_sends_every_host_through_the_web(self, loopback_web, monkeypatch):
@@ -55,7 +56,7 @@ class TestAnswers:
         proxies = urllib.request.getproxies()
         assert {proxies["http"], proxies["https"]} == {web.url}
         assert "no" not in proxies
-        with urllib.request.build_opener().open(FEED, timeout=5) as response:
+        with urllib.request.build_opener().open(FEED, timeout=LONGEST) as response:
             assert response.read() == b"here"
 
     @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ class TestAnswers:
     @pytest.mark.parametrize("request_", [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"])
     def test_what_is_no_request_gets_400(self, loopback_web, request_):
         web = loopback_web()
-        with socket.create_connection(("127.0.0.1", web.port), timeout=5) as client:
+        with socket.create_connection(("127.0.0.1", web.port), timeout=LONGEST) as client:
             client.sendall(request_)
             assert client.recv(100).startswith(b"HTTP/1.1 400 ")
 
@@ -236,7 +237,7 @@ class TestFaults:
         web = loopback_web(site(Reply("x", delay=60)))
         with socket.create_connection(("127.0.0.1", web.port)) as client:
             client.sendall(f"GET {FEED} HTTP/1.1\r\n\r\n".encode())
-            assert web.wait_for(lambda log: len(log) == 1, 5)
+            assert web.wait_for(lambda log: len(log) == 1, LONGEST)
             assert web.log[0].ended == math.inf
         left = time.monotonic()
         (hit,) = ended(web, 1)
@@ -300,7 +301,7 @@ class TestLog:
 
     def test_one_connection_carries_many_requests(self, loopback_web):
         web = loopback_web(site("x"))
-        connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=LONGEST)
         for _ in range(3):
             connection.request("GET", FEED)
             connection.getresponse().read()
@@ -309,7 +310,7 @@ class TestLog:
 
     def test_a_body_sent_to_us_is_read_over(self, loopback_web):
         web = loopback_web(site("x"))
-        connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=LONGEST)
         for _ in range(2):
             connection.request("POST", FEED, body=b"12345")
             assert connection.getresponse().read() == b"x"

@@ -70,7 +70,7 @@ class Elsewhere:
             env=kept | (web.environment if web else {}),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             check=False,
         )
 

@@ -198,7 +198,7 @@ process.start()
         env=os.environ | web.environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=True,
     )
     polite(web.log, serial=True)
@@ -217,7 +217,6 @@ def test_whoever_waits_for_the_list_hears_that_the_state_failed(loopback_web, cr
         project=project,
         settings={"WALSH_BLOCKLIST_URL": LIST_URL},
         arguments={"state": crawl.folder / "walsh.sqlite3"},
-        timeout=60,
     )
     assert "no such table: blocklist" in result.stderr
     assert "http://b.example/ was asked for: RequestDeferred" in result.stderr

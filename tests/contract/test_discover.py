@@ -1,10 +1,7 @@
 """`scrapy discover`: what a site offers a crawl, by the gates of a crawl, and ready to declare."""
 
 import json
-import os
 import sqlite3
-import subprocess
-import sys
 from collections import Counter
 from itertools import count
 
@@ -59,7 +56,7 @@ class Discovery:
 
 
 @pytest.fixture
-def discover(tmp_path, pytestconfig):
+def discover(tmp_path, run_scrapy):
     """Run `scrapy discover` in front of a web, on a new state, and hold its log to the contract."""
     folders = (tmp_path / str(number) for number in count())
 
@@ -72,15 +69,8 @@ def discover(tmp_path, pytestconfig):
             "WALSH_BLOCKLIST_SCHEMA_URL": "",
         } | settings
         options = [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
-        done = subprocess.run(
-            [sys.executable, "-m", "scrapy", "discover", *arguments, *options],
-            cwd=pytestconfig.rootpath,
-            env=os.environ | {"PYTHONIOENCODING": "ascii"} | (web.environment if web else {}),
-            capture_output=True,
-            encoding="utf-8",
-            timeout=120,
-            check=False,
-        )
+        environment = {"PYTHONIOENCODING": "ascii"} | (web.environment if web else {})
+        done = run_scrapy("discover", *arguments, *options, environment=environment)
         if web and web.log:
             delays = web.crawl_delays
             assert_polite(web.log, crawl_delays=delays, blocked=blocked, robots_exempt=[LIST_URL])
@@ -171,14 +161,21 @@ def test_of_what_the_headers_announce_as_markdown_more_is_asked_for_until_it_is(
     assert found.sources == (Source(URL, "llms", "Docs"),)
 
 
-@pytest.mark.parametrize("kind", ["application/rss+xml", "text/plain", None])
-def test_a_feed_ends_the_search_and_needs_no_kind(docs, kind):
-    found = docs(url=f"{URL}feed", feed=Reply(feed().body, content_type=kind), llms_txt=INDEX)
+def test_a_feed_ends_the_search_and_needs_no_kind(loopback_web, discover):
+    kinds = {"rss.example": "application/rss+xml", "text.example": "text/plain", "a.example": None}
+    web = loopback_web(
+        *(
+            Site(host, "", {"/feed": Reply(feed().body, content_type=kind), "/llms.txt": INDEX})
+            for host, kind in kinds.items()
+        )
+    )
+    urls = [f"http://{host}/feed" for host in kinds]
+    found = discover(web, *urls)
     assert found.code == 0
-    assert found.sources == (Source(f"{URL}feed", "feed", "Feed"),)
+    assert found.sources == tuple(Source(url, "feed", "Feed") for url in urls)
     assert "kind" not in found.stdout
-    assert '"Feed", 2 entries' in found.stdout
-    assert found.asked == ["/feed"]
+    assert found.stdout.count('"Feed", 2 entries') == len(kinds)
+    assert found.asked == ["/feed"] * len(kinds)
 
 
 def test_a_server_that_has_no_markdown_is_asked_for_a_feed_once(docs):
@@ -298,20 +295,30 @@ def test_a_redirect_is_followed_and_said(loopback_web, discover):
     assert "(by redirect, at http://blog.example/feed)" in found.stdout
 
 
-@pytest.mark.parametrize(
-    ("robots", "page", "words"),
-    [
-        ("", Reply(status=500), "answered 500"),
-        ("", Reply(status=429, headers={"Retry-After": "7200"}), "may not be asked before"),
-        ("User-agent: *\nCrawl-delay: 86400\n", markdown(), "may not be asked before"),
-    ],
-    ids=["500", "429", "crawl-delay"],
-)
-def test_a_host_that_does_not_answer_now_is_asked_for_no_more(docs, robots, page, words):
-    found = docs(robots=robots, top=page, llms_txt=INDEX)
+def test_a_host_that_does_not_answer_now_is_asked_for_no_more(loopback_web, discover):
+    slow = "User-agent: *\nCrawl-delay: 86400\n"
+    cases = {
+        "500.example": ("", Reply(status=500), "answered 500"),
+        "429.example": (
+            "",
+            Reply(status=429, headers={"Retry-After": "7200"}),
+            "may not be asked before",
+        ),
+        "crawl-delay.example": (slow, markdown(), "may not be asked before"),
+    }
+    web = loopback_web(
+        *(
+            Site(host, robots, {"/": page, "/llms.txt": INDEX})
+            for host, (robots, page, _) in cases.items()
+        )
+    )
+    found = discover(web, *(f"http://{host}/" for host in cases))
     assert found.code == 2
-    assert "cannot say" in found.stdout
-    assert words in found.stdout
+    told = found.stdout.split("\n\n")
+    for (host, (*_, words)), said in zip(cases.items(), told, strict=True):
+        assert host in said
+        assert "cannot say" in said
+        assert words in said
     assert "/llms.txt" not in found.asked
 
 
@@ -341,13 +348,16 @@ def test_help_has_an_example(discover):
     assert "Example: scrapy discover https://docs.example/ >> sources.toml" in words
 
 
-@pytest.mark.parametrize("url", [f"{URL}LLMS%2Dfull.txt", URL, f"{URL}llms.txt"])
-def test_the_dump_of_all_pages_is_never_asked_for(loopback_web, discover, url):
+def test_the_dump_of_all_pages_is_never_asked_for(loopback_web, discover):
     """Neither by its name, however it is spelled, nor where a redirect leads to it (R6, R9)."""
     way = redirect("/docs/llms-full.txt", 302)
     dumps = dict.fromkeys(("/LLMS-full.txt", "/docs/llms-full.txt"), markdown())
-    web = loopback_web(Site("docs.example", "", dumps | {"/": html(), "/llms.txt": way}))
-    found = discover(web, url)
+    asked_for = {"a.example": "/LLMS%2Dfull.txt", "b.example": "/", "c.example": "/llms.txt"}
+    pages = dumps | {"/": html(), "/llms.txt": way}
+    web = loopback_web(*(Site(host, "", pages) for host in asked_for))
+    found = discover(web, *(f"http://{host}{path}" for host, path in asked_for.items()))
     assert not [path for path in found.asked if "full" in path]
     assert found.code == 1
-    assert "the pages themselves" in found.stdout
+    for host, said in zip(asked_for, found.stdout.split("\n\n"), strict=True):
+        assert host in said
+        assert "the pages themselves" in said

@@ -2,10 +2,7 @@
 
 import csv
 import json
-import os
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from xml.etree import ElementTree as ET
@@ -26,7 +23,7 @@ FORMATS = ("jsonl", "json", "csv", "xml")
 
 
 @pytest.fixture
-def export(tmp_path, pytestconfig):
+def export(tmp_path, run_scrapy):
     """Run `scrapy export` on the state that the crawls of this test share."""
 
     def run(*arguments, **settings):
@@ -36,14 +33,7 @@ def export(tmp_path, pytestconfig):
         } | settings
         options = [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
         (tmp_path / "sources.json").write_text(json.dumps(SOURCES))
-        return subprocess.run(
-            [sys.executable, "-m", "scrapy", "export", *options, *map(str, arguments)],
-            cwd=pytestconfig.rootpath,
-            env=os.environ,
-            capture_output=True,
-            timeout=60,
-            check=False,
-        )
+        return run_scrapy("export", *options, *arguments, encoding=None)
 
     return run
 
@@ -194,14 +184,17 @@ def test_a_folder_is_made_and_a_link_followed_as_by_a_run(web, crawl, export, tm
 
 
 def test_the_state_is_exported_while_a_crawl_writes_it(loopback_web, crawl, export):
-    delays = (0.0, 25.0)  # the second is under way for longer than we look
+    delays = (0.0, 600.0)  # the second is under way for longer than we look
     pages = {
         f"p{number}": feed(host=f"h{number}.example", delay=delay)
         for number, delay in enumerate(delays)
     }
     web = loopback_web(site("blog.example", **pages))
-    running = crawl.start(web, sources=[f"http://blog.example/{page}" for page in pages])
-    web.wait_for(lambda log: len(log) == 3, 30.0)  # robots.txt, one that ended, one under way
+    sources = [f"http://blog.example/{page}" for page in pages]
+    running = crawl.start(web, sources=sources, settings={"DOWNLOAD_TIMEOUT": 60})
+    assert web.wait_for(
+        lambda log: len(log) == 3, 300.0
+    )  # robots.txt, one that ended, one under way
     during = export("-o", "-")
     assert running.running
     assert during.returncode == 0, during.stderr

@@ -1,9 +1,6 @@
 """`scrapy mayfetch`: every gate's answer and why, by the same gates and slots as a crawl."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
@@ -15,26 +12,18 @@ ROBOTS = "User-agent: *\nDisallow: /private/ # ours\nAllow: /private/open\nCrawl
 
 
 @pytest.fixture
-def ask(tmp_path, pytestconfig):
+def ask(tmp_path, run_scrapy):
     """Run `scrapy mayfetch` in front of a web, with a state of its own."""
 
-    def run(web, *arguments, stdin=None, **settings):
+    def run(web, *arguments, stdin="", **settings):
         given = {
             "WALSH_STATE_URL": f"sqlite:///{tmp_path / 'state.sqlite3'}",
             "WALSH_BLOCKLIST_URL": "",
             "WALSH_BLOCKLIST_SCHEMA_URL": "",
         } | settings
         options = [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
-        return subprocess.run(
-            [sys.executable, "-m", "scrapy", "mayfetch", *arguments, *options],
-            cwd=pytestconfig.rootpath,
-            env=os.environ | (web.environment if web else {}),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        environment = web.environment if web else {}
+        return run_scrapy("mayfetch", *arguments, *options, environment=environment, stdin=stdin)
 
     return run
 

@@ -35,27 +35,32 @@ def test_a_named_group_overrides_the_star_in_both_directions(loopback_web, crawl
     assert "denied            2   2 by robots" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("robots", "unreachable", "fetched"),
-    [
-        (Reply(status=404), "allow", True),
-        (Reply(BLOCKED_HERE, status=403), "disallow", True),
-        (Reply(BLOCKED_HERE, content_type="text/html"), "allow", False),
-        (Reply(status=500), "allow", True),
-        (Reply(status=500), "disallow", False),
-        (Reply(status=429), "disallow", False),
-        (Reply(fault=Fault.RESET), "allow", True),
-        (Reply(fault=Fault.RESET), "disallow", False),
-        (Reply(status=503), "phased", False),
-        ([Reply(status=503), Reply(BLOCKED_HERE)], "allow", False),
-    ],
-    ids=str,
-)
-def test_by_the_status_of_robots_txt(loopback_web, crawl, robots, unreachable, fetched):
-    web = loopback_web(site("blog.example", robots))
+#: By WALSH_ROBOTS_UNREACHABLE: what a host answers for its robots.txt, and if its feed is fetched.
+BY_STATUS = {
+    "allow": {
+        "missing": (Reply(status=404), True),
+        "html": (Reply(BLOCKED_HERE, content_type="text/html"), False),
+        "error": (Reply(status=500), True),
+        "reset": (Reply(fault=Fault.RESET), True),
+        "recovers": ([Reply(status=503), Reply(BLOCKED_HERE)], False),
+    },
+    "disallow": {
+        "forbidden": (Reply(BLOCKED_HERE, status=403), True),
+        "error": (Reply(status=500), False),
+        "busy": (Reply(status=429), False),
+        "reset": (Reply(fault=Fault.RESET), False),
+    },
+    "phased": {"unavailable": (Reply(status=503), False)},
+}
+
+
+@pytest.mark.parametrize("unreachable", BY_STATUS)
+def test_by_the_status_of_robots_txt(loopback_web, crawl, unreachable):
+    cases = BY_STATUS[unreachable]
+    web = loopback_web(*(site(f"{name}.example", robots) for name, (robots, _) in cases.items()))
     result = crawl(
         web,
-        sources=["http://blog.example/feed"],
+        sources=[f"http://{name}.example/feed" for name in cases],
         settings={
             "WALSH_ROBOTS_UNREACHABLE": unreachable,
             "WALSH_BACKOFF_BASE": 0.1,
@@ -63,7 +68,10 @@ def test_by_the_status_of_robots_txt(loopback_web, crawl, robots, unreachable, f
         },
     )
     assert result.exit_code == 0
-    assert ("blog.example/feed" in paths(result.log)) is fetched
+    asked = paths(result.log)
+    assert {name: f"{name}.example/feed" in asked for name in cases} == {
+        name: fetched for name, (_, fetched) in cases.items()
+    }
     assert_polite(result.log)
 
 
@@ -92,17 +100,19 @@ def test_its_redirects_are_followed_five_times_and_pass_every_gate(loopback_web,
     assert_polite(result.log)
 
 
-@pytest.mark.parametrize(
-    "location",
-    ["http://[bad", "http://b.example:99999/robots.txt", "ftp://b.example/", "", "http://", "\\"],
-)
-def test_a_redirect_to_nowhere_is_as_if_there_were_none(loopback_web, crawl, location):
+def test_a_redirect_to_nowhere_is_as_if_there_were_none(loopback_web, crawl):
+    locations = ("http://[bad", "http://b.example:99999/robots.txt", "ftp://b.example/", "")
+    locations += ("http://", "\\")
+    hosts = [f"odd{number}.example" for number in range(len(locations))]
+    odd = zip(hosts, locations, strict=True)
     web = loopback_web(
-        Site("odd.example", redirect(location), {"/feed": feed()}), site("blog.example")
+        *(Site(host, redirect(location), {"/feed": feed()}) for host, location in odd),
+        site("blog.example"),
     )
-    hosts = ("odd", "blog")
-    result = crawl(web, sources=[f"http://{host}.example/feed" for host in hosts])
-    assert result.stats["walsh/sources/fetched"] == 2
+    hosts.append("blog.example")
+    result = crawl(web, sources=[f"http://{host}/feed" for host in hosts])
+    assert [host for host in hosts if f"{host}/feed" not in paths(result.log)] == []
+    assert result.stats["walsh/sources/fetched"] == len(hosts)
     assert_polite(result.log)
 
 
@@ -164,20 +174,6 @@ def test_visit_time_keeps_a_host_for_its_hours_and_comments_are_shown(loopback_w
     assert again.log == []
 
 
-def test_a_host_that_opens_soon_is_waited_for(loopback_web, crawl):
-    def opens_soon(_hit):
-        # The next minute begins within 60 seconds; until then the host is closed.
-        soon = datetime.now(UTC) + timedelta(minutes=1)
-        return f"User-agent: *\nVisit-time: {soon:%H%M}-{soon + timedelta(hours=1):%H%M}\n"
-
-    web = loopback_web(site("soon.example", opens_soon))
-    result = crawl(web, sources=["http://soon.example/feed"])
-    robots, page = result.log
-    opening = datetime.fromtimestamp(robots.wall, UTC).replace(second=0, microsecond=0)
-    assert page.wall >= (opening + timedelta(minutes=1)).timestamp()
-    assert len(result.items) == 2
-
-
 def test_request_rate_is_a_spacing_like_any_other(loopback_web, crawl):
     robots = "User-agent: *\nRequest-rate: 1/1s\nRequest-rate: 20/1m\n"
     web = loopback_web(site("rate.example", robots, other=feed()))
@@ -199,19 +195,22 @@ def a_day_later(crawl):
     state.close()
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [feed(etag='"1"'), redirect("http://other.example/feed", 302), Reply(fault=Fault.RESET)],
-    ids=["304", "redirect", "no answer"],
-)
-def test_whatever_a_target_answers_robots_txt_is_read_again_after_its_day(
-    loopback_web, crawl, answer
-):
-    web = loopback_web(site("blog.example", ["", BLOCKED_HERE], feed=answer), site("other.example"))
+def test_whatever_a_target_answers_robots_txt_is_read_again_after_its_day(loopback_web, crawl):
+    answers = {
+        "unchanged.example": feed(etag='"1"'),
+        "moved.example": redirect("http://other.example/feed", 302),
+        "silent.example": Reply(fault=Fault.RESET),
+    }
+    web = loopback_web(
+        *(site(host, ["", BLOCKED_HERE], feed=answer) for host, answer in answers.items()),
+        site("other.example"),
+    )
     options = {
-        "sources": ["http://blog.example/feed"],
+        "sources": [f"http://{host}/feed" for host in answers],
         "settings": {"RETRY_TIMES": 0, "WALSH_MIN_REVISIT": 3600},
     }
-    assert "blog.example/feed" in paths(crawl(web, **options).log)
+    first = paths(crawl(web, **options).log)
+    assert [host for host in answers if f"{host}/feed" not in first] == []
     a_day_later(crawl)
-    assert paths(crawl(web, **options).log) == ["blog.example/robots.txt"]
+    second = paths(crawl(web, **options).log)
+    assert sorted(second) == sorted(f"{host}/robots.txt" for host in answers)

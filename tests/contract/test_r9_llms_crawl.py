@@ -16,6 +16,9 @@ PAGE = (
 INDEX = "# Site\n\n> What it is.\n\n## Pages\n\n- [One](/one): the first\n"
 HTML = "<!doctype html><html><body><a href='/scraped'>x</a>" + "<p>text</p>" * 20_000
 
+#: What a source is asked for whose page is no markdown.
+BOTH = ("/docs", "/llms.txt")
+
 
 def markdown(body=PAGE, **more):
     return Reply(body, content_type="text/markdown; charset=utf-8", **more)
@@ -47,8 +50,34 @@ def llms(loopback_web, crawl, tmp_path):
     return run
 
 
-def asked(result):
-    return [hit.path for hit in result.log if hit.path != "/robots.txt"]
+@pytest.fixture
+def llms_of_hosts(loopback_web, crawl):
+    """Crawl the page /docs of many hosts at once, each with its own pages, as `llms` does one."""
+
+    def run(hosts, *, runs=1, arguments={"force": "1"}, settings=None):  # noqa: B006
+        given = {
+            host: {f"/{name.replace('_', '.')}": page for name, page in pages.items()}
+            for host, pages in hosts.items()
+        }
+        web = loopback_web(*(Site(host, "", pages) for host, pages in given.items()))
+        sources = [{"url": f"http://{host}/docs", "kind": "llms"} for host in hosts]
+        options = {"sources": sources, "arguments": arguments, "settings": settings or {}}
+        results = [crawl(web, "llms", **options) for _ in range(runs)]
+        assert_polite(web.log)
+        return results[0] if runs == 1 else results
+
+    return run
+
+
+def asked(result, host=None):
+    return [
+        hit.path for hit in result.log if hit.path != "/robots.txt" and host in (None, hit.host)
+    ]
+
+
+def asked_of(result, hosts):
+    """What each host was asked for."""
+    return {host: tuple(asked(result, host)) for host in hosts}
 
 
 def test_a_page_that_is_markdown_when_asked_for_it_is_taken(llms):
@@ -76,30 +105,38 @@ def test_a_page_that_is_markdown_when_asked_for_it_is_taken(llms):
     assert second["url"] == "https://other.example/"
 
 
-@pytest.mark.parametrize(
-    "page",
-    [html(), text(PAGE), Reply(status=404), Reply(status=406), Reply(status=410), html(status=403)],
-    ids=["html", "plain", "404", "406", "410", "403"],
-)
-def test_else_the_llms_txt_at_the_root_is(llms, page):
-    result = llms(docs=page, llms_txt=text())
-    assert asked(result) == ["/docs", "/llms.txt"]
-    assert [item["url"] for item in result.items] == ["http://docs.example/one"]
-    assert result.stats["walsh/sources/fetched"] == 1
+def test_else_the_llms_txt_at_the_root_is(llms_of_hosts):
+    pages = {
+        "html.example": html(),
+        "plain.example": text(PAGE),
+        "404.example": Reply(status=404),
+        "406.example": Reply(status=406),
+        "410.example": Reply(status=410),
+        "403.example": html(status=403),
+    }
+    result = llms_of_hosts(
+        {host: {"docs": page, "llms_txt": text()} for host, page in pages.items()}
+    )
+    assert asked_of(result, pages) == dict.fromkeys(pages, BOTH)
+    found = {item["source"]: item["url"] for item in result.items}
+    assert found == {f"http://{host}/docs": f"http://{host}/one" for host in pages}
+    assert len(result.items) == result.stats["walsh/sources/fetched"] == len(pages)
 
 
-@pytest.mark.parametrize(
-    ("index", "resting"),
-    [(Reply(status=404), 1), (html(), 1), (Reply(status=500), None)],
-    ids=["404", "html", "500"],
-)
-def test_a_page_that_is_gone_rests_if_there_is_no_llms_txt(llms, index, resting):
+def test_a_page_that_is_gone_rests_if_there_is_no_llms_txt(llms_of_hosts):
     """A server that fails says nothing of what it has."""
-    options = {"settings": {"RETRY_ENABLED": False}, "runs": 2}
-    first, second = llms(docs=Reply(status=410), llms_txt=index, **options)
-    assert asked(first) == ["/docs", "/llms.txt"]
-    assert second.stats.get("walsh/sources/resting") == resting
-    assert asked(second) == ([] if resting else ["/docs", "/llms.txt"])
+    indexes = {
+        "404.example": Reply(status=404),
+        "html.example": html(),
+        "500.example": Reply(status=500),
+    }
+    hosts = {
+        host: {"docs": Reply(status=410), "llms_txt": index} for host, index in indexes.items()
+    }
+    first, second = llms_of_hosts(hosts, settings={"RETRY_ENABLED": False}, runs=2)
+    assert asked_of(first, hosts) == dict.fromkeys(hosts, BOTH)
+    assert asked_of(second, hosts) == {"404.example": (), "html.example": (), "500.example": BOTH}
+    assert second.stats["walsh/sources/resting"] == 2
 
 
 def test_html_is_cut_off_at_its_headers_and_never_read(llms):
@@ -109,17 +146,21 @@ def test_html_is_cut_off_at_its_headers_and_never_read(llms):
     assert not any("scraped" in str(item) for item in result.items)
 
 
-@pytest.mark.parametrize(
-    "index",
-    [html(), Reply(HTML, content_type="text/plain"), Reply(status=404), Reply(b"\0\1", 200)],
-    ids=["html", "html-as-text", "404", "binary"],
-)
-def test_who_offers_neither_is_left_out(llms, index):
-    result = llms(docs=html(), llms_txt=index)
-    assert asked(result) == ["/docs", "/llms.txt"]
+def test_who_offers_neither_is_left_out(llms_of_hosts):
+    indexes = {
+        "html.example": html(),
+        "html-as-text.example": Reply(HTML, content_type="text/plain"),
+        "404.example": Reply(status=404),
+        "binary.example": Reply(b"\0\1", 200),
+    }
+    result = llms_of_hosts(
+        {host: {"docs": html(), "llms_txt": index} for host, index in indexes.items()}
+    )
+    assert asked_of(result, indexes) == dict.fromkeys(indexes, BOTH)
     assert result.items == []
-    assert result.stats["walsh/sources/failed"] == 1
-    assert "neither its page is markdown nor http://docs.example/llms.txt" in result.stderr
+    assert result.stats["walsh/sources/failed"] == len(indexes)
+    for host in indexes:
+        assert f"neither its page is markdown nor http://{host}/llms.txt" in result.stderr
 
 
 def test_what_the_page_announces_as_its_markdown_goes_before_the_llms_txt(llms):
@@ -170,22 +211,25 @@ def test_no_more_than_three_announcements_are_tried_and_none_that_they_make(llms
     assert asked(result) == ["/docs", "/a.md", "/b.md", "/llms.txt"]
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        "/llms-full.txt",
-        "http://docs.example:8080/docs.md",
-        "ftp://docs.example/docs.md",
-        "/docs",
-        "mailto:me@docs.example",
-        "http://[",
-    ],
-)
-def test_an_announcement_that_leads_nowhere_new_leaves_the_llms_txt(llms, target):
-    link = f'<{target}>; rel="alternate"; type="text/markdown"'
-    result = llms(docs=html(headers={"Link": link}), llms_txt=text())
-    assert asked(result) == ["/docs", "/llms.txt"]
-    assert result.stats["walsh/sources/fetched"] == 1
+def test_an_announcement_that_leads_nowhere_new_leaves_the_llms_txt(llms_of_hosts):
+    targets = {
+        "dump.example": "/llms-full.txt",
+        "port.example": "http://port.example:8080/docs.md",
+        "scheme.example": "ftp://scheme.example/docs.md",
+        "itself.example": "/docs",
+        "mail.example": "mailto:me@mail.example",
+        "broken.example": "http://[",
+    }
+
+    def announcing(target):
+        return html(headers={"Link": f'<{target}>; rel="alternate"; type="text/markdown"'})
+
+    result = llms_of_hosts(
+        {host: {"docs": announcing(to), "llms_txt": text()} for host, to in targets.items()}
+    )
+    assert asked_of(result, targets) == dict.fromkeys(targets, BOTH)
+    assert {hit.host for hit in result.log} == set(targets), "and no port but their own"
+    assert result.stats["walsh/sources/fetched"] == len(targets)
 
 
 def test_an_announced_address_with_a_space_is_asked_for_as_browsers_would(llms):
@@ -240,20 +284,17 @@ def test_an_llms_txt_in_a_folder_is_one_where_it_is_declared(loopback_web, crawl
     assert [hit.status for hit in second.log if hit.path == "/sdk/llms.txt"] == [304]
 
 
-@pytest.mark.parametrize(
-    "pages",
-    [
-        {"docs": html(headers={"Cache-Control": "max-age=3600"}), "llms_txt": text()},
-        {"docs": Reply(status=404, headers={"Cache-Control": "max-age=3600"}), "llms_txt": text()},
-        {"docs": html(), "llms_txt": text(headers={"Cache-Control": "max-age=3600"})},
-        {"docs": html(headers={"Cache-Control": "max-age=3600"}), "llms_txt": Reply(status=404)},
-    ],
-    ids=["page", "no-page", "index", "neither"],
-)
-def test_what_each_answer_asks_for_is_kept_also_of_a_page_that_is_cut_off(llms, pages):
-    first, second = llms(**pages, runs=2, arguments={}, settings={"WALSH_MIN_REVISIT": 0})
-    assert asked(first) == ["/docs", "/llms.txt"]
-    assert asked(second) == []
+def test_what_each_answer_asks_for_is_kept_also_of_a_page_that_is_cut_off(llms_of_hosts):
+    kept = {"headers": {"Cache-Control": "max-age=3600"}}
+    hosts = {
+        "page.example": {"docs": html(**kept), "llms_txt": text()},
+        "no-page.example": {"docs": Reply(status=404, **kept), "llms_txt": text()},
+        "index.example": {"docs": html(), "llms_txt": text(**kept)},
+        "neither.example": {"docs": html(**kept), "llms_txt": Reply(status=404)},
+    }
+    first, second = llms_of_hosts(hosts, runs=2, arguments={}, settings={"WALSH_MIN_REVISIT": 0})
+    assert asked_of(first, hosts) == dict.fromkeys(hosts, BOTH)
+    assert asked_of(second, hosts) == dict.fromkeys(hosts, ())
 
 
 def test_a_server_that_fails_is_no_reason_to_ask_for_more_of_it(llms):

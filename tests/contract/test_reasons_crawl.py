@@ -13,7 +13,7 @@ QUICK = {
     "RETRY_TIMES": 0,
     "WALSH_MAX_RETRIES": 0,
     "REDIRECT_MAX_TIMES": 2,
-    "DOWNLOAD_TIMEOUT": 1,
+    "DOWNLOAD_TIMEOUT": 10,
     "DOWNLOAD_MAXSIZE": 60_000,
 }
 PACKED = {"Content-Encoding": "gzip"}
@@ -27,7 +27,7 @@ PAGES = {
     "reset": Reply(fault=Fault.RESET),
     "closed": Reply(fault=Fault.CLOSE),
     "cut": Reply(feed().body, fault=Fault.TRUNCATE),
-    "slow": Reply(delay=9.0),
+    "slow": Reply(delay=60.0),
     "plain": Reply(feed().body, headers=PACKED),
     "gone": Reply("gone", status=410, headers=PACKED),
     "large": Reply(b"x" * 70_000),
@@ -45,7 +45,7 @@ TOLD = {
     "reset": (None, f"no response from reset.example: {str(ConnectionLost()).rstrip('.')}"),
     "closed": (None, "no response from closed.example: Connection was closed cleanly"),
     "cut": (None, "the response from cut.example ended before it was complete"),
-    "slow": (None, "slow.example timed out: Getting {host}/feed took longer than 1.0 seconds"),
+    "slow": (None, "slow.example timed out: Getting {host}/feed took longer than 10.0 seconds"),
     "plain": (200, "the body of {host}/feed is not gzip as announced: Not a gzipped file (b'<?')"),
     "gone": (410, "gone.example answered 410"),
     "large": (None, "the response from large.example is larger than DOWNLOAD_MAXSIZE"),

@@ -13,7 +13,7 @@ from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.sources import write_sources
 
 #: No blocklist, and a killed job's lease that runs out while a test waits.
-SETTINGS = {"WALSH_BLOCKLIST_URL": "", "WALSH_BLOCKLIST_SCHEMA_URL": "", "DOWNLOAD_TIMEOUT": 3}
+SETTINGS = {"WALSH_BLOCKLIST_URL": "", "WALSH_BLOCKLIST_SCHEMA_URL": "", "DOWNLOAD_TIMEOUT": 10}
 
 
 @pytest.fixture

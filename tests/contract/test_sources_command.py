@@ -4,8 +4,6 @@ import json
 import os
 import pty
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -22,10 +20,10 @@ MOMENT = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 @pytest.fixture
-def scrapy_sources(tmp_path, pytestconfig):
+def scrapy_sources(tmp_path, run_scrapy):
     """Run `scrapy sources` on the state that the crawls of this test share."""
 
-    def run(*arguments, sources=None, stdout=subprocess.PIPE, **settings):
+    def run(*arguments, sources=None, stdout=None, **settings):
         file = tmp_path / "sources.txt"
         if sources is not None:
             file.write_text("".join(f"{source}\n" for source in sources))
@@ -34,16 +32,8 @@ def scrapy_sources(tmp_path, pytestconfig):
             "WALSH_SOURCES": file,
         } | settings
         options = [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
-        return subprocess.run(
-            [sys.executable, "-m", "scrapy", "sources", *options, *arguments],
-            cwd=pytestconfig.rootpath,
-            env=os.environ | {"COLUMNS": "100", "TERM": "xterm"},
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        terminal = {"COLUMNS": "100", "TERM": "xterm"}
+        return run_scrapy("sources", *options, *arguments, environment=terminal, stdout=stdout)
 
     return run
 
@@ -304,10 +294,10 @@ def test_nothing_hostile_reaches_a_terminal(scrapy_sources, tmp_path):
 
 
 def test_it_runs_beside_a_crawl(loopback_web, crawl, listed):
-    web = loopback_web(site("blog.example", feed=feed(delay=25.0)))  # longer than we look
+    web = loopback_web(site("blog.example", feed=feed(delay=600.0)))  # longer than we look
     url = "http://blog.example/feed"
-    running = crawl.start(web, sources=[url])
-    web.wait_for(lambda log: any(hit.path == "/feed" for hit in log), 20.0)
+    running = crawl.start(web, sources=[url], settings={"DOWNLOAD_TIMEOUT": 60})
+    assert web.wait_for(lambda log: any(hit.path == "/feed" for hit in log), 300.0)
     during = listed(sources=[url])[url]
     assert running.running
     assert during["host_waits"] == "lease"

@@ -11,9 +11,11 @@ if TYPE_CHECKING:
     from walsh_scrapy.testing.certificates import Certificate
     from walsh_scrapy.testing.clock import FakeClock
     from walsh_scrapy.testing.crawl import CrawlResult, run_crawl, start_crawl
+    from walsh_scrapy.testing.forkserver import ForkServer
     from walsh_scrapy.testing.hit import Hit, load_log
     from walsh_scrapy.testing.politeness import assert_polite, violations
     from walsh_scrapy.testing.reply import Fault, Reply, redirect
+    from walsh_scrapy.testing.simulation import simulate
     from walsh_scrapy.testing.site import Site
     from walsh_scrapy.testing.sources import write_sources
     from walsh_scrapy.testing.web import LoopbackWeb
@@ -23,6 +25,7 @@ __all__ = [
     "CrawlResult",
     "FakeClock",
     "Fault",
+    "ForkServer",
     "Hit",
     "LoopbackWeb",
     "Reply",
@@ -31,6 +34,7 @@ __all__ = [
     "load_log",
     "redirect",
     "run_crawl",
+    "simulate",
     "start_crawl",
     "violations",
     "write_sources",
@@ -41,6 +45,7 @@ _HOMES = {
     "CrawlResult": "crawl",
     "FakeClock": "clock",
     "Fault": "reply",
+    "ForkServer": "forkserver",
     "Hit": "hit",
     "LoopbackWeb": "web",
     "Reply": "reply",
@@ -49,6 +54,7 @@ _HOMES = {
     "load_log": "hit",
     "redirect": "reply",
     "run_crawl": "crawl",
+    "simulate": "simulation",
     "start_crawl": "crawl",
     "violations": "politeness",
     "write_sources": "sources",

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from walsh_scrapy.testing.hit import Hit
+from walsh_scrapy.testing.process import Launcher
 from walsh_scrapy.testing.result import CrawlResult, read_items, read_stats
 from walsh_scrapy.testing.sources import SourceLike, write_sources
 from walsh_scrapy.testing.web import LoopbackWeb
@@ -36,14 +37,19 @@ class Crawl:
     """A crawl under way; as a context manager it does not outlive its block."""
 
     def __init__(
-        self, web: LoopbackWeb, command: list[str], folder: Path, environment: dict[str, str]
+        self,
+        web: LoopbackWeb,
+        command: list[str],
+        folder: Path,
+        environment: dict[str, str],
+        launcher: Launcher = subprocess.Popen,
     ) -> None:
         self.folder = folder  #: of this run: its items, stdout and stderr
         self.command = command
         self._web = web
         self._started = time.monotonic()
         with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, no shell
+            self._process = launcher(
                 command, cwd=folder.parent, env=environment, stdout=out, stderr=err
             )
         self.pid = self._process.pid
@@ -53,7 +59,7 @@ class Crawl:
         """Whether the process has not ended yet."""
         return self._process.poll() is None
 
-    def wait(self, timeout: float = 120.0) -> CrawlResult:
+    def wait(self, timeout: float = 600.0) -> CrawlResult:
         """Wait for the end; after `timeout` seconds kill the crawl and raise TimeoutError."""
         try:
             self._process.wait(timeout)
@@ -74,7 +80,7 @@ class Crawl:
         """Ask the crawl to end, as Ctrl-C or Scrapyd's cancel would; `wait` for it then."""
         self._process.terminate()
 
-    def kill_when(self, moment: Moment, timeout: float = 120.0) -> CrawlResult:
+    def kill_when(self, moment: Moment, timeout: float = 600.0) -> CrawlResult:
         """Kill the crawl once `moment` holds of the web's log, or return its end if none comes."""
         deadline = time.monotonic() + timeout
         while self.running and time.monotonic() < deadline:
@@ -99,9 +105,9 @@ class Crawl:
     def _result(self) -> CrawlResult:
         stderr = _text(self.folder / "stderr")
         # What a killed crawl left half done ends once the web sees its sockets close.
-        self._web.wait_for(lambda log: all(math.isfinite(hit.ended) for hit in log), 1.0)
+        self._web.wait_for(lambda log: all(math.isfinite(hit.ended) for hit in log), 10.0)
         return CrawlResult(
-            exit_code=self._process.returncode,
+            exit_code=self._process.wait(),
             stdout=_text(self.folder / "stdout"),
             stderr=stderr,
             items=read_items(self.folder / "items.jsonl"),
@@ -122,22 +128,25 @@ def start_crawl(
     arguments: Mapping[str, object] | None = None,
     project: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    launcher: Launcher = subprocess.Popen,
 ) -> Crawl:
     """Start `scrapy crawl` and return at once.
 
     `project` is the folder of scrapy.cfg (default: looked for from the current folder upward).
     Unless `settings` say otherwise the state is `folder`/walsh.sqlite3, there is no blocklist, and
-    the stats are dumped into the log, where `CrawlResult.stats` comes from.
+    the stats are dumped into the log, where `CrawlResult.stats` comes from. `launcher` starts the
+    process: `subprocess.Popen`, or a `ForkServer`, which has Scrapy imported already.
     """
     root = find_project(project or Path.cwd())
     folder.mkdir(parents=True, exist_ok=True)
     run = Path(tempfile.mkdtemp(prefix="run-", dir=folder.resolve()))
-    given = _settings(run, sources) | dict(settings or {})
+    given = settings_of(run, sources) | dict(settings or {})
     command = [sys.executable, "-m", "scrapy", "crawl", spider, "-O", str(run / "items.jsonl")]
     command += [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
     for name, value in (arguments or {}).items():
         command += ["-a", f"{name}={value}"]
-    return Crawl(web, command, run, _environment(root) | web.environment | dict(environment or {}))
+    given_environment = environment_of(root) | web.environment | dict(environment or {})
+    return Crawl(web, command, run, given_environment, launcher)
 
 
 def run_crawl(
@@ -150,8 +159,9 @@ def run_crawl(
     arguments: Mapping[str, object] | None = None,
     project: Path | None = None,
     environment: Mapping[str, str] | None = None,
-    timeout: float = 120.0,
+    timeout: float = 600.0,
     kill_when: Moment | None = None,
+    launcher: Launcher = subprocess.Popen,
 ) -> CrawlResult:
     """Run `scrapy crawl` to its end, or to its SIGKILL once `kill_when` holds of its log.
 
@@ -166,6 +176,7 @@ def run_crawl(
         arguments=arguments,
         project=project,
         environment=environment,
+        launcher=launcher,
     ) as crawl:
         return crawl.kill_when(kill_when, timeout) if kill_when else crawl.wait(timeout)
 
@@ -179,7 +190,8 @@ def find_project(start: Path) -> Path:
     raise FileNotFoundError(f"no scrapy.cfg in {here} or above: pass project=, the folder of one")
 
 
-def _settings(run: Path, sources: Iterable[SourceLike] | Path | None) -> dict[str, object]:
+def settings_of(run: Path, sources: Iterable[SourceLike] | Path | None) -> dict[str, object]:
+    """Return the settings of a run in this folder: its state beside it, and no blocklist."""
     state = run.parent / "walsh.sqlite3"
     given: dict[str, object] = {
         "WALSH_STATE_URL": f"sqlite:///{state}",
@@ -194,7 +206,7 @@ def _settings(run: Path, sources: Iterable[SourceLike] | Path | None) -> dict[st
     return given
 
 
-def _environment(project: Path) -> dict[str, str]:
+def environment_of(project: Path) -> dict[str, str]:
     """Return our environment as if started in `project`, whose scrapy.cfg names its settings."""
     config = ConfigParser()
     config.read(project / "scrapy.cfg", encoding="utf-8")

@@ -11,6 +11,7 @@ imported when a test asks for it.
 
 from __future__ import annotations
 
+import subprocess
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -22,15 +23,26 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.testing.clock import FakeClock
     from walsh_scrapy.testing.crawl import Crawl, CrawlResult
+    from walsh_scrapy.testing.process import Launcher
     from walsh_scrapy.testing.web import LoopbackWeb, Site
 
 
 class CrawlFactory:
     """Runs crawls whose state is in the test's own folder; `start` returns one under way."""
 
-    def __init__(self, folder: Path, project: Path, running: ExitStack) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        project: Path,
+        running: ExitStack,
+        launcher: Launcher = subprocess.Popen,
+    ) -> None:
         self.folder = folder
-        self._defaults: dict[str, Any] = {"folder": folder, "project": project}
+        self._defaults: dict[str, Any] = {
+            "folder": folder,
+            "project": project,
+            "launcher": launcher,
+        }
         self._running = running
 
     def __call__(self, web: LoopbackWeb, spider: str = "feeds", **options: Any) -> CrawlResult:  # noqa: ANN401
@@ -60,11 +72,19 @@ def loopback_web() -> Iterator[Callable[..., LoopbackWeb]]:
         yield make
 
 
+@pytest.fixture(scope="session")
+def crawl_launcher() -> Launcher:
+    """Return what starts the process of a crawl; override it to use a `ForkServer`."""
+    return subprocess.Popen
+
+
 @pytest.fixture
-def crawl(tmp_path: Path, pytestconfig: pytest.Config) -> Iterator[CrawlFactory]:
+def crawl(
+    tmp_path: Path, pytestconfig: pytest.Config, crawl_launcher: Launcher
+) -> Iterator[CrawlFactory]:
     """Return a function that runs `scrapy crawl` of the project under test, state in tmp_path."""
     with ExitStack() as stack:
-        yield CrawlFactory(tmp_path / "crawl", pytestconfig.rootpath, stack)
+        yield CrawlFactory(tmp_path / "crawl", pytestconfig.rootpath, stack, crawl_launcher)
 
 
 @pytest.fixture

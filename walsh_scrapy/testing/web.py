@@ -34,7 +34,7 @@ __all__ = [
     "save_log",
 ]
 
-_START_SECONDS = 10.0
+_START_SECONDS = 60.0
 
 
 class LoopbackWeb:

@@ -1,0 +1,160 @@
+"""R2, R4 and R5 over long waits: crawls in simulated time, judged as those on sockets are."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+
+from tests.contract.conftest import feed, paths, site
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.simulation import DAY
+from walsh_scrapy.testing.web import Reply, Site, redirect
+
+HOUR = 3600.0
+AGAIN = {"force": "1"}
+
+
+def gaps(log, host):
+    hits = [hit for hit in log if hit.host == host]
+    return [later.started - earlier.ended for earlier, later in pairwise(hits)]
+
+
+def opens_in_a_minute(hit):
+    soon = datetime.fromtimestamp(hit.wall, UTC) + timedelta(minutes=1)
+    return f"User-agent: *\nVisit-time: {soon:%H%M}-{soon + timedelta(hours=1):%H%M}\n"
+
+
+@pytest.mark.parametrize("second", [0.0, 29.0, 59.5])
+def test_a_host_that_opens_soon_is_waited_for(simulated, second):
+    soon = site("soon.example", opens_in_a_minute)
+    (result,) = simulated(soon, starts=[second], sources=["http://soon.example/feed"])
+    robots, page = result.log
+    opening = datetime.fromtimestamp(robots.wall, UTC).replace(second=0, microsecond=0)
+    assert page.wall >= (opening + timedelta(minutes=1)).timestamp()
+    assert len(result.items) == 2
+
+
+def test_twenty_hosts_take_seconds_and_not_the_sum_of_their_waits(simulated):
+    hosts = [f"h{number}.example" for number in range(20)]
+    (result,) = simulated(
+        *(site(host, other=feed(host=host)) for host in hosts),
+        sources=[f"http://{host}/{name}" for host in hosts for name in ("feed", "other")],
+    )
+    assert len(result.log) == 60
+    assert_polite(result.log)
+    served = result.log[-1].ended - result.log[0].started
+    waits = 40 * 1.0
+    assert served < waits / 4
+
+
+def test_the_next_run_keeps_the_spacing_of_the_last(simulated):
+    slow = site("slow.example", "User-agent: *\nCrawl-delay: 40\n")
+    sources = ["http://slow.example/feed"]
+    first, second = simulated(slow, starts=[0.0, 0.0], sources=sources, arguments=AGAIN)
+    assert (len(first.log), len(second.log)) == (2, 1)
+    assert_polite(first.log + second.log, crawl_delays={"slow.example": 40.0})
+
+
+def test_a_wait_too_long_is_left_to_a_later_run_which_goes_on(simulated):
+    sites = site("slow.example", "User-agent: *\nCrawl-delay: 3600\n"), site("blog.example")
+    first, second, third = simulated(
+        *sites,
+        starts=[0.0, 60.0, HOUR + 60.0],
+        sources=["http://slow.example/feed", "http://blog.example/feed"],
+    )
+    assert paths(first.log, "slow.example") == ["slow.example/robots.txt"]
+    assert "deferred          1   first one possible at" in first.stderr
+    assert first.seconds < 60.0
+    assert paths(second.log) == [], "nor does the next run come too soon"
+    assert paths(third.log) == ["slow.example/feed"]
+    log = first.log + third.log
+    assert_polite(log, crawl_delays={"slow.example": HOUR})
+
+
+def test_who_waits_for_a_crawl_delay_of_two_days_goes_by_the_copy_that_made_it_wait(simulated):
+    """Else robots.txt, which is read once a day, would be all that is ever read (decision 7)."""
+    slow = site("slow.example", f"User-agent: *\nCrawl-delay: {2 * DAY:.0f}\n")
+    starts = [number * DAY for number in range(5)]
+    runs = simulated(slow, starts=starts, sources=["http://slow.example/feed"])
+    log = [hit for each in runs for hit in each.log]
+    assert paths(log)[:2] == ["slow.example/robots.txt", "slow.example/feed"]
+    assert_polite(log, crawl_delays={"slow.example": 2 * DAY})
+
+
+def test_a_crawl_delay_beyond_the_calendar_is_left_to_a_later_run(simulated):
+    (result,) = simulated(
+        site("never.example", "User-agent: *\nCrawl-delay: 1000000000000\n"),
+        site("rate.example", "User-agent: *\nRequest-rate: 1/999999999999999d\n"),
+        sources=["http://never.example/feed", "http://rate.example/feed"],
+    )
+    assert result.stats["walsh/sources/deferred"] == 2
+    assert "a time beyond the calendar" in result.stderr
+
+
+def test_a_download_delay_is_kept_as_spacing(simulated):
+    blog = site("blog.example")
+    settings = {"DOWNLOAD_DELAY": 25}
+    (result,) = simulated(blog, sources=["http://blog.example/feed"], settings=settings)
+    assert len(result.log) == 2
+    assert_polite(result.log, interval=25.0)
+
+
+def test_a_crawl_delay_holds_for_robots_txt_itself_once_it_is_known(simulated):
+    to_shared = redirect("http://shared.example/robots.txt")
+    hosts = ("shared", "one", "two")
+    (result,) = simulated(
+        site("shared.example", "User-agent: *\nCrawl-delay: 30\n"),
+        Site("one.example", to_shared, {"/feed": feed()}),
+        Site("two.example", to_shared, {"/feed": feed()}),
+        sources=[f"http://{host}.example/feed" for host in hosts],
+    )
+    asked = [hit.path for hit in result.log if hit.host == "shared.example"]
+    assert sorted(asked) == ["/feed", "/robots.txt", "/robots.txt", "/robots.txt"]
+    assert_polite(result.log, crawl_delays={"shared.example": 30.0})
+
+
+def test_without_retry_after_the_delay_doubles_and_the_tries_are_bounded(simulated):
+    (result,) = simulated(
+        site("down.example", feed=Reply(status=503)),
+        site("blog.example"),
+        sources=["http://down.example/feed", "http://blog.example/feed"],
+        settings={"WALSH_BACKOFF_BASE": 12, "WALSH_MAX_RETRIES": 2},
+    )
+    waited = gaps(result.log, "down.example")[1:]
+    assert len(waited) == 2, "two retries and no more"
+    assert waited[0] >= 12.0
+    assert waited[1] >= 24.0
+    assert_polite(result.log, backoff=12.0, max_retries=2)
+    assert "failed            1" in result.stderr
+    assert paths(result.log, "blog.example")[-1] == "blog.example/feed"
+
+
+def test_the_whole_host_rests_and_a_later_run_respects_it(simulated):
+    busy = Reply(status=429, headers={"Retry-After": "600"})
+    first, second = simulated(
+        site("busy.example", a=[busy, feed()], b=feed()),
+        starts=[0.0, 550.0],
+        sources=["http://busy.example/a", "http://busy.example/b"],
+        settings={"WALSH_MAX_RETRIES": 0, "WALSH_MAX_WAIT": 100},
+        arguments=AGAIN,
+    )
+    log = first.log + second.log
+    assert_polite(log)
+    refused = next(hit for hit in log if hit.status == 429)
+    later = [hit for hit in log if hit.started > refused.started]
+    assert later
+    assert min(hit.started for hit in later) - refused.ended >= 600.0
+
+
+def test_a_retry_after_beyond_the_longest_wait_is_left_to_a_later_run(simulated):
+    long = Reply(status=429, headers={"Retry-After": "99999999999999999999"})
+    first, second = simulated(
+        site("busy.example", feed=long),
+        site("blog.example"),
+        starts=[0.0, 0.0],
+        sources=["http://busy.example/feed", "http://blog.example/feed"],
+        arguments=AGAIN,
+    )
+    assert paths(first.log, "busy.example") == ["busy.example/robots.txt", "busy.example/feed"]
+    assert "deferred          1" in first.stderr
+    assert paths(second.log) == ["blog.example/feed"]

@@ -1,0 +1,208 @@
+"""A child of the fork server is what `python -m` would be, but for the time that it takes."""
+
+import json
+import os
+import pty
+import random
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from walsh_scrapy.testing.forkserver import ForkServer
+
+TELL = """
+import json, os, random, signal, sys, time
+told = {
+    "name": __name__,
+    "arguments": sys.argv[1:],
+    "cwd": os.getcwd(),
+    "environment": dict(os.environ),
+    "path": sys.path,
+    "modules": sorted(sys.modules),
+    "random": random.random(),
+    "zone": time.tzname,
+    "encodings": [(each.encoding, each.errors) for each in (sys.stdin, sys.stdout, sys.stderr)],
+    "given": sys.stdin.read(),
+    "handlers": {str(each): str(signal.getsignal(each)) for each in signal.valid_signals()},
+    "fds": len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None,
+    "process": os.getpid(),
+}
+print(json.dumps(told))
+"""
+ENDS = """
+import atexit, sys
+atexit.register(lambda: print("at exit"))
+print("said")
+print("warned", file=sys.stderr)
+how = sys.argv[1]
+if how == "raise":
+    raise ValueError("raised")
+sys.exit(how if not how.isdigit() else int(how))
+"""
+STAYS = """
+import signal, sys, time
+if "stubborn" in sys.argv:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("ready", flush=True)
+time.sleep(600)
+"""
+COPY = "import walsh_scrapy; print(walsh_scrapy.__file__)"
+
+
+@pytest.fixture(scope="module")
+def warm(crawl_launcher):
+    assert isinstance(crawl_launcher, ForkServer)
+    return crawl_launcher
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, text in {"tell": TELL, "ends": ENDS, "stays": STAYS, "copy_of": COPY}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    return tmp_path
+
+
+@pytest.fixture
+def run(folder):
+    """Run `python -m ...` by a launcher; return exit status, stdout and stderr."""
+
+    def run(launch, *arguments, **environment):
+        command = [sys.executable, "-m", *arguments]
+        streams = [(folder / name) for name in ("in", "out", "err")]
+        streams[0].write_text("given")
+        with (
+            streams[0].open("rb") as given,
+            streams[1].open("wb") as out,
+            streams[2].open("wb") as err,
+        ):
+            process = launch(
+                command,
+                cwd=folder,
+                env=os.environ | environment,
+                stdin=given,
+                stdout=out,
+                stderr=err,
+            )
+            status = process.wait(300)
+        assert process.returncode == process.poll() == status
+        return status, *(stream.read_text() for stream in streams[1:])
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"PYTHONPATH": "/nowhere", "TZ": "Asia/Kathmandu"},
+        {"PYTHONPATH": "", "PYTHONIOENCODING": "latin-1:replace", "PYTHONUNBUFFERED": "1"},
+        {"PYTHONIOENCODING": "ascii", "NEW": "ü"},
+    ],
+)
+def test_it_finds_all_as_a_process_of_its_own_does(warm, run, environment):
+    told, wanted = (
+        json.loads(run(launch, "tell", "-x", "two words", **environment)[1])
+        for launch in (warm, subprocess.Popen)
+    )
+    for different in ("random", "process", "modules"):
+        told.pop(different), wanted.pop(different)
+    assert told == wanted
+
+
+def test_two_children_are_two_processes_that_draw_other_numbers(warm, run):
+    first, second = (json.loads(run(warm, "tell")[1]) for _ in range(2))
+    assert first["process"] != second["process"]
+    assert first["random"] != second["random"] != random.random()
+
+
+def test_scrapy_is_there_and_neither_a_reactor_nor_pytest(warm, run, pytestconfig):
+    told = run(warm, "tell", PYTHONPATH=str(pytestconfig.rootpath))[1]
+    modules = set(json.loads(told)["modules"])
+    assert {"scrapy.cmdline", "walsh_scrapy.addon"} <= modules
+    unwanted = {"twisted.internet.reactor", "pytest", "hypothesis", "walsh_scrapy.settings"}
+    assert not modules & unwanted
+
+
+@pytest.mark.parametrize("how", ["0", "3", "a sentence", "raise"])
+def test_it_ends_as_a_process_of_its_own_does(warm, run, how):
+    (status, said, warned), wanted = (run(each, "ends", how) for each in (warm, subprocess.Popen))
+    assert (status, said) == wanted[:2]
+    assert warned.splitlines()[-1] == wanted[2].splitlines()[-1]
+
+
+def test_what_is_not_there_fails_as_it_does_elsewhere(warm, run):
+    status, _, warned = run(warm, "nosuchmodule")
+    assert status == 1
+    assert "nosuchmodule" in warned
+
+
+def started(launch, folder, *arguments):
+    """Start what stays, and return it once it has said so."""
+    reading, writing = os.pipe()
+    command = [sys.executable, "-m", "stays", *arguments]
+    process = launch(command, cwd=folder, env=os.environ, stdout=writing)
+    os.close(writing)
+    with os.fdopen(reading) as said:
+        assert said.readline() == "ready\n"
+    return process
+
+
+def test_signals_reach_it_and_are_its_exit_status(warm, folder):
+    process, stubborn = started(warm, folder), started(warm, folder, "stubborn")
+    for each in (process, stubborn):
+        assert each.poll() is None
+        each.terminate()
+    assert process.wait(300) == -signal.SIGTERM
+    with pytest.raises(subprocess.TimeoutExpired):
+        stubborn.wait(0.01)
+    stubborn.kill()
+    assert stubborn.wait() == -signal.SIGKILL
+    stubborn.kill()  # it has ended: nobody is hit
+    assert stubborn.poll() == -signal.SIGKILL
+
+
+def test_what_runs_ends_with_its_server(folder):
+    with ForkServer() as server:
+        process = started(server, folder)
+    assert process.wait() == -signal.SIGKILL
+
+
+def test_a_server_that_never_had_a_command_ends(folder):
+    ForkServer().close()
+
+
+@pytest.mark.parametrize(
+    ("command", "environment"),
+    [
+        ([sys.executable, "-c", "print('said')"], {}),
+        ([sys.executable, "-m", "ends", "0"], {"PYTHONUTF8": "1"}),
+    ],
+)
+def test_what_a_fork_cannot_be_is_started_anew(warm, folder, command, environment):
+    process = warm(command, cwd=folder, env=os.environ | environment, stdout=subprocess.DEVNULL)
+    assert isinstance(process, subprocess.Popen)
+    assert process.wait(300) == 0
+
+
+def test_streams_may_be_shared_or_a_terminal_or_nowhere(warm, folder):
+    def end(**streams):
+        command = [sys.executable, "-m", "ends", "0"]
+        return warm(command, cwd=folder, env=os.environ, **streams).wait(300)
+
+    both = folder / "both"
+    with both.open("wb") as out:
+        assert end(stdout=out, stderr=subprocess.STDOUT) == 0
+    assert sorted(both.read_text().splitlines()) == ["at exit", "said", "warned"]
+    assert end(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0
+    master, slave = pty.openpty()
+    assert end(stdout=slave, stderr=subprocess.DEVNULL) == 0
+    os.close(slave)
+    with os.fdopen(master, "rb", buffering=0) as screen:
+        assert b"said" in screen.read(1000)
+
+
+def test_another_copy_of_the_package_is_not_taken_for_ours(warm, run, folder):
+    (folder / "walsh_scrapy").mkdir()
+    (folder / "walsh_scrapy" / "__init__.py").touch()
+    assert run(warm, "copy_of")[1] == f"{folder / 'walsh_scrapy' / '__init__.py'}\n"

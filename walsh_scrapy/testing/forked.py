@@ -1,0 +1,209 @@
+"""The process that `walsh_scrapy.testing.forkserver` starts: it imports, waits and forks.
+
+    python -m walsh_scrapy.testing.forked DESCRIPTOR
+
+A request comes in at the descriptor: a size, four descriptors with it (the child's channel and its
+standard streams), then so many bytes of JSON. The server forks, and tells the channel the child's
+process id and, when the child has ended, its exit status. In the child the loop returns, so that it
+ends as any interpreter does: what is registered with `atexit` runs, and the streams are flushed.
+"""
+
+import codecs
+import gc
+import io
+import json
+import os
+import runpy
+import selectors
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib import import_module
+from importlib.machinery import PathFinder
+from pathlib import Path
+from pkgutil import walk_packages
+from typing import Final, TextIO, TypedDict
+
+#: What a crawl imports. Twisted's reactor is not among it: no reactor outlives a fork. Nor is
+#: anything of a project: its settings and spiders are imported anew in each child.
+_PACKAGES: Final = (
+    "scrapy.commands", "scrapy.downloadermiddlewares", "scrapy.spidermiddlewares", "walsh_scrapy",
+)  # fmt: skip
+_MODULES: Final = (
+    "encodings.idna", "encodings.utf_8_sig", "psycopg", "scrapy.cmdline", "scrapy.contracts",
+    "scrapy.core.downloader.handlers.http11", "scrapy.core.engine", "scrapy.core.scheduler",
+    "scrapy.core.scraper", "scrapy.dupefilters", "scrapy.extensions.closespider",
+    "scrapy.extensions.corestats", "scrapy.extensions.feedexport", "scrapy.extensions.logcount",
+    "scrapy.extensions.logstats", "scrapy.extensions.memdebug", "scrapy.extensions.memusage",
+    "scrapy.extensions.spiderstate", "scrapy.extensions.throttle", "scrapy.statscollectors",
+    "sqlalchemy.dialects.postgresql.psycopg", "sqlalchemy.dialects.sqlite", "unittest",
+    "xml.sax.expatreader",
+)  # fmt: skip
+_NOT_WARM: Final = ("walsh_scrapy.settings", "walsh_scrapy.testing")
+_OURS: Final = "walsh_scrapy"
+_SIZE: Final = struct.Struct("!I")
+_NUMBER: Final = struct.Struct("!i")
+_DESCRIPTORS: Final = 4
+_STREAMS: Final = ("stdin", "stdout", "stderr")
+
+
+class Request(TypedDict):
+    """What a child is to become: `python -m` with these arguments, started there."""
+
+    arguments: list[str]
+    cwd: str
+    environment: dict[str, str]
+
+
+def main(control: socket.socket) -> None:
+    """Serve until the other end of `control` is closed; in a child, run what was asked for."""
+    path = _own_path()
+    _import_what_a_crawl_imports()
+    gc.collect()
+    gc.freeze()  # whose garbage is collected in a child copies no page of this process
+    if request := _Server(control).serve():
+        _run(request, path)
+
+
+class _Server:
+    """The loop that forks, and reaps what it forked."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._channels: dict[int, socket.socket] = {}
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(control, selectors.EVENT_READ)
+        self._woken, wakes = socket.socketpair()
+        self._wakes = wakes
+        for end in (self._woken, wakes):
+            end.setblocking(False)
+        self._selector.register(self._woken, selectors.EVENT_READ)
+        signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def serve(self) -> Request | None:
+        """Fork for each request; return it in the child, and None in the server at its end."""
+        while True:
+            for key, _ in self._selector.select():
+                if key.fileobj is self._woken:
+                    self._reap()
+                elif not (message := self._receive()):
+                    self._end()
+                    return None
+                elif not self._fork(*message):
+                    return message[0]
+
+    def _receive(self) -> tuple[Request, list[int]] | None:
+        size, descriptors, _, _ = socket.recv_fds(self._control, _SIZE.size, _DESCRIPTORS)
+        if not size:
+            return None
+        (length,) = _SIZE.unpack(size)
+        request: Request = json.loads(self._control.recv(length, socket.MSG_WAITALL))
+        return request, descriptors
+
+    def _fork(self, _request: Request, descriptors: list[int]) -> int:
+        """Fork; in the child nothing of the server is left but its standard streams."""
+        channel = socket.socket(fileno=descriptors[0])
+        process = os.fork()
+        if process:
+            for stream in descriptors[1:]:
+                os.close(stream)
+            self._channels[process] = channel
+            channel.sendall(_NUMBER.pack(process))
+            return process
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._selector.close()
+        for each in (self._control, self._woken, self._wakes, channel, *self._channels.values()):
+            each.close()
+        for standard, stream in enumerate(descriptors[1:]):
+            os.dup2(stream, standard)
+            os.close(stream)
+        return 0
+
+    def _reap(self) -> None:
+        with suppress(BlockingIOError):
+            while self._woken.recv(64):
+                pass
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                self._tell(*ended)
+
+    def _tell(self, process: int, status: int) -> None:
+        with self._channels.pop(process) as channel, suppress(BrokenPipeError):
+            channel.sendall(_NUMBER.pack(os.waitstatus_to_exitcode(status)))
+
+    def _end(self) -> None:
+        for process in list(self._channels):
+            os.kill(process, signal.SIGKILL)
+            self._tell(*os.waitpid(process, 0))
+
+
+def _import_what_a_crawl_imports() -> None:
+    for package in _PACKAGES:
+        for module in walk_packages(import_module(package).__path__, f"{package}."):
+            if not module.name.startswith(_NOT_WARM):
+                import_module(module.name)
+    for name in _MODULES:
+        with suppress(ImportError):  # psycopg is not always there
+            import_module(name)
+
+
+def _own_path() -> list[str]:
+    """Return what each interpreter of this environment has in its `sys.path`, whoever starts it."""
+    given = {os.path.abspath(each) for each in _python_path(os.environ)}  # noqa: PTH100
+    return [each for each in sys.path[1:] if each not in given]
+
+
+def _python_path(environment: Mapping[str, str]) -> list[str]:
+    return [each for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
+
+
+def _run(request: Request, path: list[str]) -> None:
+    """Become `python -m MODULE ...`."""
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    time.tzset()
+    _open_streams()
+    sys.path[:] = [str(Path.cwd()), *_python_path(os.environ), *path]
+    sys.path_importer_cache.clear()
+    _forget_other_copies()
+    module, *arguments = request["arguments"]
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _forget_other_copies() -> None:
+    """Leave the package to be imported anew where its name leads elsewhere, or nowhere."""
+    found = PathFinder.find_spec(_OURS)
+    ours = sys.modules[_OURS].__file__
+    if found and found.origin and ours and Path(found.origin).resolve() == Path(ours).resolve():
+        return
+    for name in [name for name in sys.modules if name.partition(".")[0] == _OURS]:
+        del sys.modules[name]
+
+
+def _open_streams() -> None:
+    """Open the standard streams as an interpreter does, by what the environment says of them."""
+    encoding, _, errors = os.environ.get("PYTHONIOENCODING", "").partition(":")
+    for descriptor, name in enumerate(_STREAMS):
+        usual: TextIO = getattr(sys, name)  # of the server, which was told nothing
+        raw = io.FileIO(descriptor, "r" if name == "stdin" else "w", closefd=False)
+        text = io.TextIOWrapper(
+            io.BufferedReader(raw) if name == "stdin" else io.BufferedWriter(raw),
+            codecs.lookup(encoding or usual.encoding).name,
+            (errors or "strict") if encoding and name != "stderr" else usual.errors,
+            line_buffering=raw.isatty() or name == "stderr",
+            write_through=bool(os.environ.get("PYTHONUNBUFFERED")) and name != "stdin",
+        )
+        setattr(sys, name, text)
+        setattr(sys, f"__{name}__", text)
+
+
+if __name__ == "__main__":
+    main(socket.socket(fileno=int(sys.argv[1])))

@@ -1,0 +1,177 @@
+"""A warm process that forks a child for each command: nothing is imported twice.
+
+    with ForkServer() as launch:
+        child = launch([sys.executable, "-m", "scrapy", "version"], cwd=folder, env=os.environ)
+        assert child.wait() == 0
+
+`python -m scrapy` needs most of a second to import Scrapy. The fork server did so before. Its
+children are processes like any other: with a working directory, an environment, streams, sockets,
+signals and an exit status of their own. Only `[sys.executable, "-m", MODULE, ...]` is forked; any
+other command, or one whose environment holds what an interpreter reads only as it starts, is
+started as `subprocess.Popen` does it.
+"""
+
+import json
+import os
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, Final, Self
+
+from walsh_scrapy.testing.process import Process, Stream
+
+__all__ = ["ForkServer"]
+
+#: Where the package itself is, which the server needs and its children may not have.
+_HOME: Final = Path(__file__).resolve().parents[2]
+_SIZE: Final = struct.Struct("!I")
+_EXIT: Final = struct.Struct("!i")
+_MODULE: Final = "walsh_scrapy.testing.forked"
+#: Read by each interpreter as it starts, but settable in a child too.
+_SETTABLE: Final = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONIOENCODING"}
+
+
+class ForkServer:
+    """Starts commands from a warm process, which begins with the first one and ends with `close`.
+
+    It is called as `subprocess.Popen` is, without pipes; from several threads, if need be.
+    """
+
+    def __init__(self) -> None:
+        self._server: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._one_at_a_time = threading.Lock()
+        self._environment = dict(os.environ)
+        self._environment.pop("PYTHONIOENCODING", None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the server, and with it every child that still runs."""
+        if self._control is not None and self._server is not None:
+            self._control.close()
+            self._server.wait()
+        self._control = self._server = None
+
+    def __call__(
+        self,
+        command: Sequence[str],
+        /,
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        stdin: Stream = None,
+        stdout: Stream = None,
+        stderr: Stream = None,
+    ) -> Process:
+        """Start a command and return at once."""
+        if not self._can_fork(command, env):
+            return subprocess.Popen(  # noqa: S603 - what the caller starts
+                command, cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr
+            )
+        request = {"arguments": list(command[2:]), "cwd": str(cwd), "environment": dict(env)}
+        with Path(os.devnull).open("r+b") as nowhere:
+            given = [
+                nowhere.fileno() if stream == subprocess.DEVNULL else _descriptor(stream, standard)
+                for standard, stream in enumerate((stdin, stdout, stderr))
+            ]
+            if stderr == subprocess.STDOUT:
+                given[2] = given[1]
+            return self._fork(list(command), json.dumps(request).encode(), given)
+
+    def _can_fork(self, command: Sequence[str], environment: Mapping[str, str]) -> bool:
+        return list(command[:2]) == [sys.executable, "-m"] and _read_at_start(
+            environment
+        ) == _read_at_start(self._environment)
+
+    def _fork(self, command: list[str], request: bytes, streams: list[int]) -> Process:
+        ours, theirs = socket.socketpair()
+        with theirs, self._one_at_a_time:
+            control = self._connected()
+            socket.send_fds(control, [_SIZE.pack(len(request))], [theirs.fileno(), *streams])
+            control.sendall(request)
+        return _Child(command, ours)
+
+    def _connected(self) -> socket.socket:
+        """Return the connection to the server, which is started for the first command."""
+        if self._control is None:
+            self._control, theirs = socket.socketpair()
+            with theirs:
+                self._server = subprocess.Popen(  # noqa: S603 - our own interpreter, no shell
+                    [sys.executable, "-m", _MODULE, str(theirs.fileno())],
+                    cwd=_HOME,
+                    env=self._environment,
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                )
+        return self._control
+
+
+class _Child:
+    """A child of the server, in the manner of `subprocess.Popen`."""
+
+    def __init__(self, command: list[str], channel: socket.socket) -> None:
+        self.args = command
+        self.returncode: int | None = None
+        self._channel = channel
+        self.pid = self._number()
+
+    def poll(self) -> int | None:
+        with suppress(subprocess.TimeoutExpired):
+            return self.wait(0.0)
+        return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._channel, selectors.EVENT_READ)
+                if not selector.select(timeout):
+                    raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
+            self.returncode = self._number()
+            self._channel.close()
+        return self.returncode
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    def _signal(self, number: int) -> None:
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def _number(self) -> int:
+        """Receive a number that the server sends: the process id first, at the end the status."""
+        message = self._channel.recv(_EXIT.size, socket.MSG_WAITALL)
+        if len(message) < _EXIT.size:
+            raise ConnectionError("the fork server has ended")
+        number: int = _EXIT.unpack(message)[0]
+        return number
+
+
+def _descriptor(stream: IO[bytes] | int | None, standard: int) -> int:
+    if stream is None:
+        return standard
+    return stream if isinstance(stream, int) else stream.fileno()
+
+
+def _read_at_start(environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return what an interpreter reads of its environment only as it starts."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(("PYTHON", "LC_", "LANG", "LD_")) and name not in _SETTABLE
+    }

@@ -1,0 +1,91 @@
+"""Real crawls in simulated time: a week of runs takes seconds, and the judge reads their log.
+
+    first, second = simulate(Site("blog.example", pages={"/feed": feed}), starts=[0.0, DAY],
+                             sources=["http://blog.example/feed"], folder=tmp_path)
+    assert_polite(first.log + second.log)
+
+Engine, scheduler, gates, spider and state are those of a crawl. Simulated are the clock, which
+leaps to whatever is waited for next, and the web, which answers without sockets. The runs follow
+one another in one process, which is not this one.
+"""
+
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from walsh_scrapy.testing.crawl import environment_of, find_project, settings_of
+from walsh_scrapy.testing.process import Launcher
+from walsh_scrapy.testing.result import CrawlResult
+from walsh_scrapy.testing.site import Site
+from walsh_scrapy.testing.sources import SourceLike
+
+__all__ = ["DAY", "Plan", "simulate"]
+
+#: Seconds.
+DAY: Final = 86_400.0
+_MODULE: Final = "walsh_scrapy.testing.simulated"
+_TAIL: Final = 4000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the process of a simulation is told."""
+
+    sites: tuple[Site, ...]
+    starts: tuple[float, ...]
+    spider: str
+    settings: dict[str, object]
+    arguments: dict[str, object]
+
+
+def simulate(
+    *sites: Site,
+    starts: Sequence[float] = (0.0,),
+    folder: Path,
+    sources: Iterable[SourceLike] | Path | None = None,
+    spider: str = "feeds",
+    settings: Mapping[str, object] | None = None,
+    arguments: Mapping[str, object] | None = None,
+    project: Path | None = None,
+    launcher: Launcher = subprocess.Popen,
+    timeout: float = 600.0,
+) -> list[CrawlResult]:
+    """Run a spider at each of `starts`, in seconds after 2026-01-01 00:00:00 UTC.
+
+    A run that is due before the last one has ended begins with its end. The runs share the state
+    in `folder`. A page may be a function only if its module can be imported by name. Of a result,
+    `seconds` and the log are in simulated time. The other arguments are those of `run_crawl`; the
+    timeout is in real seconds. Raises RuntimeError if the simulation breaks off.
+    """
+    root = find_project(project or Path.cwd())
+    folder.mkdir(parents=True, exist_ok=True)
+    run = Path(tempfile.mkdtemp(prefix="simulation-", dir=folder.resolve()))
+    given = settings_of(run, sources) | dict(settings or {})
+    given = {
+        name: str(value) if isinstance(value, Path) else value for name, value in given.items()
+    }
+    plan = Plan(sites, tuple(starts), spider, given, dict(arguments or {}))
+    (run / "plan").write_bytes(pickle.dumps(plan))
+    with (run / "log").open("wb") as log:
+        process = launcher(
+            [sys.executable, "-m", _MODULE, str(run)],
+            cwd=root,
+            env=environment_of(root),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        status = process.wait(timeout)
+    finally:
+        process.kill()
+    if status:
+        tail = (run / "log").read_text(errors="replace")[-_TAIL:]
+        raise RuntimeError(f"the simulation ended with {status}; its log:\n{tail}")
+    results: list[CrawlResult] = pickle.loads((run / "results").read_bytes())  # noqa: S301 - ours
+    return results
