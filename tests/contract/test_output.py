@@ -61,7 +61,7 @@ def test_a_feed_that_fails_disturbs_no_other_and_the_run_still_did_its_work(loop
     outcomes = ("fetched", "failed", "gone")
     ended = [result.stats.get(f"walsh/sources/{outcome}", 0) for outcome in outcomes]
     assert sum(ended) == len(hosts)
-    assert "http://gone.example/feed is gone (410): it rests until you say" in result.stderr
+    assert "http://gone.example/feed is gone (410) and not asked for again" in result.stderr
 
 
 def test_an_entry_that_breaks_the_schema_is_left_out_alone(loopback_web, crawl):

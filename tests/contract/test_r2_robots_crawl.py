@@ -167,7 +167,7 @@ def test_visit_time_keeps_a_host_for_its_hours_and_comments_are_shown(loopback_w
     assert_polite(result.log)
     assert paths(result.log, "closed.example") == ["closed.example/robots.txt"]
     assert "open.example/feed" in paths(result.log)
-    assert "closed.example asks to be visited at other times; it rests 1 h" in result.stderr
+    assert "closed.example is on hold for 1 h" in result.stderr
     assert "deferred          1" in result.stderr
     assert "http://closed.example:80/robots.txt says: we sleep at times" in result.stderr
     again = crawl(web, sources=["http://closed.example/feed"])

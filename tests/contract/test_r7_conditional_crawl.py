@@ -202,7 +202,7 @@ def test_validators_of_a_document_that_was_cut_off_are_not_kept(loopback_web, cr
     assert 0 < len(first.items) < 2000
     assert len(first.items) + len(second.items) == 2000
     for name in pages:
-        assert f"http://{name}.example/feed was cut off on its way: not all of it" in first.stderr
+        assert f"http://{name}.example/feed was cut off: only a part of it came" in first.stderr
     assert "cut off" not in second.stderr
 
 

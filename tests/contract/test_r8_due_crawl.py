@@ -15,8 +15,8 @@ def test_what_is_not_due_is_not_asked_for_and_said(loopback_web, crawl, again):
     crawl(web, sources=sources)
     second = crawl(web, sources=[*sources, "http://new.example/feed"])
     assert paths(second.log) == ["new.example/robots.txt", "new.example/feed"]
-    assert "2 sources are not due yet, the next one at 20" in second.stderr
-    assert "not due           2   next one at 20" in second.stderr
+    assert "not due yet: 2 sources, the next one at 20" in second.stderr
+    assert "not due           2   the next one at 20" in second.stderr
     forced = again(web, sources=sources)
     assert sorted(paths(forced.log)) == ["blog.example/feed", "gone.example/feed"]
 

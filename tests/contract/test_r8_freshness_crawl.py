@@ -109,7 +109,7 @@ def test_hours_and_days_to_skip_hold_whenever_the_run_is(loopback_web, crawl):
     )
     second = crawl(web, sources=sources, settings=EAGER)
     assert asked(second) == {"other.example"}
-    assert "1 sources are not due yet" in second.stderr
+    assert "not due yet: 1 source" in second.stderr
 
 
 def test_what_is_gone_rests_until_the_operator_says_otherwise(loopback_web, crawl, again):
@@ -119,7 +119,7 @@ def test_what_is_gone_rests_until_the_operator_says_otherwise(loopback_web, craw
     assert first.stats["walsh/sources/gone"] == 1
     second = again(web, sources=sources, settings=EAGER)
     assert asked(second) == {"blog.example"}
-    assert "at rest           1" in second.stderr
+    assert "stopped           1" in second.stderr
 
 
 def test_a_permanent_address_is_asked_for_once_it_lasts(loopback_web, crawl, again):

@@ -97,5 +97,7 @@ def test_no_address_is_too_long_for_the_record_of_a_visit(loopback_web, crawl, p
     settings = {"WALSH_STATE_URL": postgresql_url}
     first = crawl(web, sources=urls, settings=settings)
     assert first.stats["walsh/sources/fetched"] == first.stats["walsh/sources/failed"] == 2
-    assert "http://more.example/feed failed: more.example answered 301, which leads" in first.stderr
+    assert (
+        "http://more.example/feed failed: more.example answered 301 with a Location" in first.stderr
+    )
     assert crawl(web, sources=urls, settings=settings).log == []
