@@ -14,7 +14,11 @@ from walsh_scrapy.testing.forkserver import ForkServer
 
 TELL = """
 import json, os, random, signal, sys, time
-told = {
+
+def told(handler):
+    return getattr(handler, "__name__", str(handler))
+
+print(json.dumps({
     "name": __name__,
     "arguments": sys.argv[1:],
     "cwd": os.getcwd(),
@@ -25,11 +29,10 @@ told = {
     "zone": time.tzname,
     "encodings": [(each.encoding, each.errors) for each in (sys.stdin, sys.stdout, sys.stderr)],
     "given": sys.stdin.read(),
-    "handlers": {str(each): str(signal.getsignal(each)) for each in signal.valid_signals()},
+    "handlers": {str(each): told(signal.getsignal(each)) for each in signal.valid_signals()},
     "fds": len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None,
     "process": os.getpid(),
-}
-print(json.dumps(told))
+}))
 """
 ENDS = """
 import atexit, sys

@@ -158,3 +158,14 @@ def test_a_retry_after_beyond_the_longest_wait_is_left_to_a_later_run(simulated)
     assert paths(first.log, "busy.example") == ["busy.example/robots.txt", "busy.example/feed"]
     assert "deferred          1" in first.stderr
     assert paths(second.log) == ["blog.example/feed"]
+
+
+def test_progress_is_told_when_there_is_some(simulated):
+    (result,) = simulated(
+        site("slow.example", "User-agent: *\nCrawl-delay: 200\n"),
+        sources=["http://slow.example/feed"],
+        settings={"WALSH_PROGRESS": "auto"},
+    )
+    assert result.seconds > 200.0
+    assert result.stderr.count("so far: ") == 1
+    assert "so far: 0 of 1 sources done, 0 failed" in result.stderr

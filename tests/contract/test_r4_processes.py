@@ -46,10 +46,16 @@ def lease_of(host, crawl):
 
 def test_three_crawls_are_one_to_every_host_and_share_the_work(loopback_web, crawl):
     """Each has feeds of its own on hosts of all, and on every host one that all were given."""
+
+    def own(_hit):
+        """Let whoever started first wait for the others."""
+        seen = {hit.path for hit in web.log}
+        return feed(delay=0.05 if seen >= {f"/{name}" for name in CRAWLS} else 2.0)
+
     plain = [f"h{number}.example" for number in range(8)]
     busy = [Reply(status=429, headers={"Retry-After": "2"}), feed()]
     web = loopback_web(
-        *(site(host, **dict.fromkeys(CRAWLS, feed(delay=0.05))) for host in plain),
+        *(site(host, **dict.fromkeys(CRAWLS, own)) for host in plain),
         site("busy.example", feed=busy, two=feed(), three=feed()),
         site("slow.example", "User-agent: *\nCrawl-delay: 2\n", one=feed()),
     )

@@ -265,6 +265,8 @@ def main(folder: Path) -> None:
     """Carry out the plan in a folder, and leave the results there."""
     plan: Plan = pickle.loads((folder / "plan").read_bytes())  # noqa: S301 - our parent's
     logging.getLogger().setLevel(logging.INFO)
+    for name in ("scrapy.addons", "scrapy.crawler", "scrapy.middleware"):
+        logging.getLogger(name).setLevel(logging.WARNING)  # each run would list its parts
     logging.captureWarnings(capture=True)
     clock = LeapingSelector()
     SimulatedAddon.clock = SimulatedClock(clock)
