@@ -19,17 +19,22 @@ pytest_plugins = ["walsh_scrapy.testing.plugin"]
 settings.register_profile("timeless", deadline=None)
 settings.load_profile("timeless")
 
+#: Tests that use one of these run crawls or commands in processes of their own.
+PROCESSES = {"crawl", "simulated", "run_scrapy", "crawl_launcher", "installed", "demo"}
 #: Seconds after which something hangs, whatever else the machine does.
 LONGEST = 300.0
 SERVER = "postgresql+psycopg://postgres@127.0.0.1:5432/test"
 
 
 def pytest_collection_modifyitems(items):
-    """Spread the files of tests that crawl, and wait, among the tests that compute.
+    """Mark the tests that crawl, and spread their files among the tests that compute.
 
-    Each worker begins with a stretch of the list. Tests of a file stay together, whose fixtures
-    may be for all of them.
+    Crawls mostly wait, and each worker begins with a stretch of the list. Tests of one file stay
+    together, because they may share fixtures.
     """
+    for item in items:
+        if item.path.parent.name == "contract" or PROCESSES.intersection(item.fixturenames):
+            item.add_marker("crawl")
     of_file = {}
     for item in items:
         of_file.setdefault(item.path, []).append(item)

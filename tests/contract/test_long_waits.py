@@ -168,4 +168,4 @@ def test_progress_is_told_when_there_is_some(simulated):
     )
     assert result.seconds > 200.0
     assert result.stderr.count("so far: ") == 1
-    assert "so far: 0 of 1 sources done, 0 failed" in result.stderr
+    assert "so far: 0 of 1 source done, 0 failed" in result.stderr
