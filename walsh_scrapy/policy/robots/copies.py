@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RobotsFile:
-    """What decides about the URLs of one origin."""
+    """The rules that decide about the URLs of one origin, and the copy that they come from."""
 
     copy: RobotsCopy
     rules: Rules
@@ -43,10 +43,10 @@ class RobotsFile:
         return max(self.rules.crawl_delay or 0.0, self.rate(now) or 0.0)
 
     def rate(self, now: float) -> float | None:
-        """Return the seconds a request that Request-rate asks for at an epoch second."""
+        """Return the seconds per document of the Request-rate in force at ``now``, or None."""
         return self.rules.interval(datetime.fromtimestamp(now, UTC))
 
     def closed_for(self, now: float) -> float:
-        """Return the seconds until Visit-time lets us in; 0 if it does now."""
+        """Return the seconds until Visit-time allows a request; 0 if it does now."""
         at = datetime.fromtimestamp(now, UTC)
         return (self.rules.opens(at) - at).total_seconds()
