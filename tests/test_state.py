@@ -373,7 +373,7 @@ def test_a_record_is_found_under_any_spelling_of_its_url():
     assert known.others(["http://a.example/feed"]) == [other]
 
 
-def test_the_wire_log_is_kept_for_thirty_days(url):
+def test_the_log_of_requests_is_kept_for_thirty_days(url):
     with contextlib.closing(State(url)) as state:
         for sent_at in (100.0, 200.0):
             release(state.ledger, record=replace(RECORD, sent_at=sent_at))

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 def exchange_of(
     request: Request, response: Response | None, latency: float, interval: float = 0.0
 ) -> Exchange:
-    """Return the exchange of a request; ``response`` is None if no answer came.
+    """Return the exchange of a request; ``response`` is None if there was no response.
 
-    ``latency`` is the seconds that it took, ``interval`` the spacing from its end on.
+    ``latency`` is how long it took, ``interval`` the spacing from its end on, both in seconds.
     """
     retry_after = response.headers.get("Retry-After") if response is not None else None
     return Exchange(

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class GateQueue(HostQueue):
     """One queue for each gate and host, first come, first served.
 
-    Only the first of a queue asks and sleeps: however many wait, the ledger is asked once a turn.
+    Only the first request of a queue reads the ledger and sleeps. So many waiting requests cost no
+    more reads than one.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -43,7 +44,7 @@ class GateQueue(HostQueue):
                 await self._sleep(wait, seconds)
 
     async def _sleep(self, wait: Wait, seconds: float) -> None:
-        """Sleep, but do not keep a spider open that closes: Scrapy sends no signal for that."""
+        """Sleep in short steps, and stop if the spider closes: Scrapy has no signal for that."""
         clock = self._context.clock
         until = clock.monotonic() + seconds
         while (left := until - clock.monotonic()) > 0:

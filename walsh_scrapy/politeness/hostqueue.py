@@ -1,6 +1,6 @@
-"""Where a request waits until its host may be asked: one interface, two makings (decision 25).
+"""Where a request waits for its host: one interface with two implementations (decision 25).
 
-A request that our scheduler handed out goes back to it, and other hosts go on meanwhile
+A request that our scheduler handed out goes back to it, and other hosts are asked meanwhile
 (``SchedulerQueue``). Any other request, such as one made by ``engine.download_async`` or in a crawl
 with another scheduler, cannot go back: it waits in the gate (``GateQueue``).
 """
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class Wait:
-    """What a gate waits for, for one request: ``gate`` is its name in stats.
+    """The wait of one request for its host, in one gate; ``gate`` is the name in stats.
 
-    ``seconds`` returns 0 if the request may go on now, else the seconds after which to ask again;
-    it is asked within ``quiet``, which waits until asking makes sense.
+    ``seconds`` returns 0 if the request may be sent now, else the seconds after which to call it
+    again. It is called inside ``quiet``, a context manager that first waits for requests in flight.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class HostQueue(ABC):
 
     @abstractmethod
     async def wait(self, request: Request, wait: Wait) -> Request | None:
-        """Return None when a request may go on, or the request that goes back to wait.
+        """Return None when a request may be sent, or the request to send back to the scheduler.
 
-        Raises RequestDeferred for a wait beyond ``WALSH_MAX_WAIT`` (decision 7), and for one that
-        the end of the crawl cuts short.
+        Raises RequestDeferred for a wait longer than ``WALSH_MAX_WAIT`` (decision 7), and if the
+        crawl ends during the wait.
         """
 
     def _check(self, wait: Wait, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""The host queues of one crawl: which of the two a request waits in is decided here alone."""
+"""The host queues of one crawl, and the choice between them for each request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class HostQueues:
-    """One for each crawl: the queue in the gates, and our scheduler's if the crawl has that."""
+    """The queue in the gates, and the queue of our scheduler if the crawl uses it."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._in_gates = GateQueue(crawler)
@@ -30,7 +30,7 @@ class HostQueues:
         return Context.of(crawler).part(cls, lambda: cls(crawler))
 
     def open_scheduler(self, *, keeps_deferred: bool) -> SchedulerQueue:
-        """Return the queue for our scheduler, which says by this that the crawl has one."""
+        """Make the queue of our scheduler; a crawl with another scheduler never calls this."""
         self._scheduler = SchedulerQueue(self._crawler, keeps_deferred=keeps_deferred)
         return self._scheduler
 
@@ -40,28 +40,28 @@ class HostQueues:
         return None if self._scheduler is None else self._scheduler.waiting
 
     async def wait(self, request: Request, wait: Wait) -> Request | None:
-        """Return None when a request may go on, or what goes back; see ``HostQueue.wait``."""
+        """Return None when a request may be sent, or what to send back; see ``HostQueue.wait``."""
         queue = self.returns_to(request)
         return await (self._in_gates if queue is None else queue).wait(request, wait)
 
     def returns_to(self, request: Request) -> SchedulerQueue | None:
-        """Return our scheduler's queue if a request came from there, and may go back to wait."""
+        """Return our scheduler's queue if a request came from there, so that it may go back."""
         if self._scheduler is not None and self._scheduler.has_handed_out(request):
             return self._scheduler
         return None
 
     async def room(self) -> None:
-        """Wait until one more start request of a spider is of use."""
+        """Wait until our scheduler has room for one more start request of a spider."""
         if self._scheduler is not None:
             await self._scheduler.room()
 
     def delay(self, host: str, seconds: float, interval: float) -> None:
-        """Ask a host for nothing for ``seconds``; ``interval`` is its spacing."""
+        """Send a host no request for ``seconds``; ``interval`` is its spacing in seconds."""
         if self._scheduler is not None:
             self._scheduler.delay(host, seconds, interval)
 
     def restrict(self, rank: Rank, host: str | None) -> None:
-        """Hand out nothing above ``rank``, of one host or (None) of all, until told otherwise."""
+        """Hand out only requests up to ``rank``, for ``host``, or for all hosts if it is None."""
         if self._scheduler is not None:
             self._scheduler.restrict(rank, host)
 

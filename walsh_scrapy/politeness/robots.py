@@ -1,4 +1,4 @@
-"""What is known of each origin's robots.txt in a crawl: nothing else keeps it (R2, decision 25)."""
+"""The robots.txt of each origin in a crawl; no other part keeps it (R2, decision 25)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RobotsCache:
         self._deferred: dict[str, tuple[RequestDeferred, float]] = {}
 
     def find(self, origin: str) -> RobotsFile | None:
-        """Return the file of an origin if it still decides, None if it has to be fetched."""
+        """Return the file of an origin, or None if it has to be fetched."""
         now, ttl = self._context.clock.now(), self._context.options.robots_ttl
         file = self._files.get(origin)
         copy = self._store.find(origin) if file is None else file.copy
@@ -46,9 +46,9 @@ class RobotsCache:
         return file or self._read(origin, copy)
 
     def deferral(self, origin: str) -> RequestDeferred | None:
-        """Return why an origin's file is not fetched at present, if so (decision 7).
+        """Return the deferral of an origin's file while it lasts, else None (decision 7).
 
-        A run may last longer than a wait that it did not wait for.
+        It may end during the run; then the file may be fetched.
         """
         error, until = self._deferred.get(origin, (None, 0.0))
         return error if self._context.clock.now() < until else None
@@ -56,7 +56,7 @@ class RobotsCache:
     def interval(self, origin: str) -> float:
         """Return the spacing that the last known file asks for, in seconds, however old it is."""
         if (file := self._files.get(origin)) is None:
-            copy = self._store.find(origin)  # another crawl may have read it by now
+            copy = self._store.find(origin)  # another crawl may have fetched it by now
             if copy is None:
                 return 0.0
             file = self._read(origin, copy)
@@ -65,7 +65,7 @@ class RobotsCache:
     def settle(
         self, origin: str, status: int | None, result: AccessResult, body: bytes
     ) -> RobotsFile:
-        """Keep what came of a request for robots.txt, and return the file that decides now."""
+        """Keep the outcome of a request for robots.txt, and return the file that decides now."""
         now = self._context.clock.now()
         copy = copy_after(self._store.find(origin), now, status, result, body)
         self._store.keep(origin, copy)
@@ -80,18 +80,18 @@ class RobotsCache:
         return self._read(origin, copy)
 
     def defer(self, origin: str, error: RequestDeferred) -> None:
-        """Fetch an origin's file no sooner than a deferral says."""
-        # A state that failed names no later moment, and is not asked again at once either.
+        """Do not fetch an origin's file before the end of a deferral."""
+        # If the state failed, the deferral ends now; even so the file is not fetched again at once.
         until = max(error.until, self._context.clock.now() + LOOK_AGAIN)
         self._deferred[origin] = error, until
 
     def mark_used(self, origin: str) -> None:
-        """Let a copy grow old: the request that it made wait was sent (decision 7)."""
+        """Let a copy expire as usual: the request that was deferred by it was sent (decision 7)."""
         self._fetched.discard(origin)
         self._set_unused(origin, unused=False)
 
     def keep_for_later(self, origin: str) -> None:
-        """Let the request that a copy makes wait go by it in a later run (decision 7)."""
+        """Keep a copy usable in a later run, for a request that it deferred (decision 7)."""
         self._set_unused(origin, unused=True)
 
     def _set_unused(self, origin: str, *, unused: bool) -> None:

@@ -1,4 +1,4 @@
-"""How a robots.txt is fetched, redirects included, and what its answer means (decision 12)."""
+"""How a robots.txt is fetched, with its redirects, and what the response means (decision 12)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class RobotsFetch:
-    """Asks for a robots.txt, and gives the cache what came of it."""
+    """Fetches a robots.txt, and puts the outcome into the cache."""
 
     def __init__(self, crawler: Crawler, cache: RobotsCache) -> None:
         self._stats = crawler.stats
@@ -33,7 +33,7 @@ class RobotsFetch:
         self._cache = cache
 
     def steps(self, origin: str, url: str) -> Steps:
-        """Yield the requests for an origin's file at ``url``, and settle what their answers mean.
+        """Yield the requests for an origin's file at ``url``, and keep the outcome.
 
         See ``prerequisites`` for how they are made.
         """
@@ -57,14 +57,14 @@ class RobotsFetch:
     def _failed(self, origin: str, error: BaseException) -> None:
         if isinstance(error, RequestDeferred):
             self._cache.defer(origin, error)
-        elif isinstance(error, Denied):  # a redirect led to where we may not ask
-            logger.info("%s/robots.txt redirects to where it cannot be read: %s", origin, error)
+        elif isinstance(error, Denied):  # a gate denied the target of a redirect
+            logger.info("%s/robots.txt redirects to a denied URL: %s", origin, error)
             self._settle(origin, None, "unavailable", b"")
         else:
             self._settle(origin, None, "unreachable", b"")
 
     def _settle(self, origin: str, status: int | None, result: AccessResult, body: bytes) -> None:
-        """Let the host's targets go on by what came, at the spacing that it asks for."""
+        """Keep the outcome, and give the host the spacing that its file asks for."""
         self._stats.inc_value(f"walsh/robots/{result}")
         try:
             file = self._cache.settle(origin, status, result, body)
@@ -83,7 +83,7 @@ def _request(url: str, hops: tuple[str, ...]) -> Request:
         url,
         headers={"Accept": "text/plain, */*;q=0.5"},
         meta={
-            # Redirects and errors mean something of their own here (RFC 9309 2.3.1).
+            # For robots.txt, redirects and errors have their own meaning (RFC 9309 2.3.1).
             "redirect_urls": list(hops),
             "dont_redirect": True,
             "dont_retry": True,

@@ -47,7 +47,7 @@ class DiscoverSpider(DeclaringSpider):
     """Requests each page as markdown, then what its headers announce, then the host's llms.txt.
 
     The search ends at a feed. HTML is dropped at its headers. Requests have no source, so the state
-    keeps only pacing, robots.txt and the wire log of them. ``sources`` makes the scope gate take
+    keeps only pacing, robots.txt and the log of requests. ``sources`` makes the scope gate take
     the URLs for declared targets.
     """
 
