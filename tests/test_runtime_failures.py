@@ -71,7 +71,7 @@ def downloaded(*reasons):
             BadCertificate("other.example", "expired on 2025-01-01"),
             "TLS: the certificate of other.example expired on 2025-01-01",
         ),
-        (BadAnswer(Response(URL), "redirected in a circle"), "redirected in a circle"),
+        (BadAnswer(Response(URL), "redirected in a loop"), "redirected in a loop"),
         (IgnoreRequest("its body is too large."), "its body is too large."),
         (IgnoreRequest(), "IgnoreRequest"),
         (NotAFeed("Not a feed but an image."), "Not a feed but an image."),

@@ -55,7 +55,7 @@ def test_every_request_carries_it_whatever_the_command_line_says(loopback_web, c
     assert_polite(result.log, robots_exempt=[LIST_URL])
     assert {hit.header("User-Agent") for hit in result.log} == {identity.USER_AGENT}
     for name in ("USER_AGENT", "CONCURRENT_REQUESTS", "ROBOTSTXT_OBEY", "COOKIES_ENABLED"):
-        assert f"{name}=" in result.stderr, "what is set aside is said"
+        assert f"{name}=" in result.stderr, "an overridden setting is logged"
 
 
 def test_the_gate_has_the_last_word_on_headers():

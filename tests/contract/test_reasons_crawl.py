@@ -40,7 +40,7 @@ TOLD = {
         301,
         "bad.example answered 301 with a Location that cannot be requested: 'http://[bad'",
     ),
-    "circle": (301, "redirected in a circle: {host}/back leads back to {host}/feed"),
+    "circle": (301, "redirected in a loop: {host}/back leads back to {host}/feed"),
     "far": (301, "redirected more than 2 times, at last to {host}/3"),
     "reset": (None, f"no response from reset.example: {str(ConnectionLost()).rstrip('.')}"),
     "closed": (None, "no response from closed.example: Connection was closed cleanly"),

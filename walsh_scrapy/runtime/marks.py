@@ -21,7 +21,7 @@ _KEY: Final = "walsh_marks"
 
 @dataclass(frozen=True, slots=True)
 class Validators:
-    """What a server said of its document: opaque bytes, for that one URL only (decision 17)."""
+    """ETag and Last-Modified of a response: opaque bytes, for that one URL only (decision 17)."""
 
     url: str
     etag: bytes | None
@@ -37,14 +37,14 @@ class Validators:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Each gate sets its own; a request without marks is a target."""
+    """What the gates know of a request; each gate sets its own. The default is a target."""
 
     rank: Rank = Rank.TARGET
-    fetch: Fetch | None = None  #: what a request for robots.txt or the blocklist belongs to
+    fetch: Fetch | None = None  #: of which the request is a step: robots.txt or the blocklist
     validators: Validators | None = None  #: sent if the request is for their URL
     robots_interval: float | None = None  #: seconds: Crawl-delay or Request-rate, the larger
-    attempt: int = 0  #: how often it was made again after a refusal
-    answers: Mapping[str, str] = field(default_factory=dict)  #: of each gate so far, by its name
+    attempt: int = 0  #: retries so far after a refusal
+    answers: Mapping[str, str] = field(default_factory=dict)  #: of the gates so far, by their names
 
 
 _NONE: Final = Marks()
@@ -62,7 +62,7 @@ def mark(request: Request, **changes: Any) -> None:  # noqa: ANN401 - fields of 
 
 
 def note_answer(request: Request, gate: str, answer: str) -> None:
-    """Note a gate's answer for the record of requests."""
+    """Add a gate's answer, for the log of requests."""
     mark(request, answers={**marks_of(request).answers, gate: answer})
 
 
@@ -72,6 +72,6 @@ def rank_of(request: Request) -> Rank:
 
 
 def request_of(outcome: Response | Failure) -> Request:
-    """Return the request that a response or failure came of; Scrapy sets it on both."""
+    """Return the request of a response or failure; Scrapy sets it on both."""
     request: Request = outcome.request  # type: ignore[union-attr, assignment]
     return request

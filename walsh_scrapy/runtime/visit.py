@@ -1,6 +1,6 @@
-"""A visit: what the requests for one declared source carry from hop to hop, as one object.
+"""A visit of a source: what its requests know, as one object in ``request.meta``.
 
-It is in ``request.meta``, so copies, retries and redirects keep it.
+Copies, retries and redirects of a request keep it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Lifetime(NamedTuple):
 
 
 class Page(NamedTuple):
-    """What the declared page answered, when the visit goes on with another document."""
+    """What the response of the declared page said, if the visit continues with another document."""
 
     is_gone: bool  #: it is gone for good (410)
     move: Move | None  #: where it moved to, as far as this visit shows
@@ -37,22 +37,22 @@ class Page(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One visit of a source. ``source`` is None where nothing of it is to be recorded."""
+    """One visit of a source. ``source`` is None if its outcome is not recorded."""
 
     source: Source | None
-    readable: Callable[[str], bool]  #: of a Content-Type: is the body worth its bytes?
-    llmstxt: str | None = None  #: the llms.txt that is asked for, wherever redirects lead
-    announced: tuple[str, ...] = ()  #: what the page announces as its markdown: declared with it
-    lifetimes: tuple[Lifetime, ...] = ()  #: of the responses on the way here
+    readable: Callable[[str], bool]  #: takes a Content-Type; False: the body is not downloaded
+    llmstxt: str | None = None  #: the URL of the requested llms.txt, before redirects
+    announced: tuple[str, ...] = ()  #: URLs that the page announces as markdown: declared too
+    lifetimes: tuple[Lifetime, ...] = ()  #: of the earlier responses of the visit
     page: Page | None = None
     unread: str | None = None  #: the Content-Type of a body that was not downloaded
 
     def passed(self, lifetime: Lifetime) -> Visit:
-        """Return the visit after one more response on its way."""
+        """Return the visit with the lifetime of one more response."""
         return replace(self, lifetimes=(*self.lifetimes, lifetime))
 
     def carried_to(self, following: Visit) -> Visit:
-        """Return the visit of the next request, with what this one has learned."""
+        """Return the visit of the next request, with what this request has learned."""
         return replace(
             following, announced=self.announced, lifetimes=self.lifetimes, page=self.page
         )
@@ -65,11 +65,11 @@ def visit_of(request: Request) -> Visit | None:
 
 
 def set_visit(request: Request, visit: Visit) -> None:
-    """Let a request belong to a visit."""
+    """Make a request part of a visit."""
     request.meta[_KEY] = visit
 
 
 def source_of(request: Request) -> Source | None:
-    """Return the declared source that a request is made for, if any."""
+    """Return the declared source of a request, if any."""
     visit = visit_of(request)
     return visit.source if visit else None

@@ -1,4 +1,4 @@
-"""R7: what a response gave is committed in one transaction, and only new entries go on."""
+"""R7: a visit is committed in one transaction, and only new entries are passed on."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-#: What a document says of itself if the spider does not hand it on.
+#: The document of a visit if the spider does not yield it.
 NOTHING_SAID = Feed(title=None, language=None, entries=())
 
 _as_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: json.dumps makes one an item
 
 
 class FirstSeenMiddleware:
-    """Brings every request for a source to an end in the record, whatever came of it.
+    """Records the outcome of every visit of a source, failed and denied ones too.
 
     Entries, validators and the time of the next visit are committed together, before an item goes
     to pipelines and exports: the state is the record, an export a view of it (decisions 17, 18).
-    A visit ends once: with the document after which a spider makes no other request.
+    A visit ends once: with the document after which the spider makes no further request for it.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -65,7 +65,7 @@ class FirstSeenMiddleware:
         self._context = Context.of(crawler)
         self._recorder = VisitRecorder(crawler)
         self._over: WeakSet[Request] = WeakSet()
-        # Under the contract's identity no item leaves that is more than metadata (decision 23).
+        # Under the contract's identity only metadata may leave (decision 23).
         self._closed = self._context.options.is_walsh_research
 
     @classmethod
@@ -74,14 +74,14 @@ class FirstSeenMiddleware:
         return cls(crawler)
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Watch each request of a source, so that none ends without a record."""
+        """Add our errback to each request of a source, so that every visit has an outcome."""
         async for item in start:
             yield self._watched(item)
 
     async def process_spider_output(
         self, response: Response, result: AsyncIterator[Any]
     ) -> AsyncIterator[Any]:
-        """Commit what a response gave; hand on requests, and items never seen before."""
+        """Commit a response's entries; pass on requests, and items that were never seen before."""
         request = request_of(response)
         source = source_of(request)
         feed, found, goes_on = NOTHING_SAID, list[EntryItem](), False
@@ -97,7 +97,7 @@ class FirstSeenMiddleware:
                 yield self._watched(item)
             elif not self._closed or _is_valid(item):
                 yield item
-        # After an HTTP error this is what the errback gave, and the visit is over.
+        # After an HTTP error the result is that of the errback, and the visit has ended.
         if source is not None and not goes_on and request not in self._over:
             for item in self._commit(source, response, feed, found):
                 yield item
@@ -121,9 +121,9 @@ class FirstSeenMiddleware:
     async def _failed(
         self, errback: Callable[[Failure], Any] | None, failure: Failure
     ) -> AsyncIterator[Any]:
-        """Record what became of a request that brought no page, after the spider's own errback.
+        """Record the outcome of a failed request, after the spider's own errback.
 
-        The visit goes on if the spider asks for something instead.
+        The visit continues if the spider requests another document instead.
         """
         request, goes_on = request_of(failure), False
         self._over.add(request)
@@ -157,7 +157,7 @@ class FirstSeenMiddleware:
         for item in found:
             item.first_seen = seen
             if _is_valid(item):
-                valid.setdefault(item.key, item)  # written twice in one document, it is one entry
+                valid.setdefault(item.key, item)  # an entry may be twice in one document
         records = [_entry_record(item, source.url, now) for item in valid.values()]
         try:
             new = self._recorder.fetched(request_of(response), response, feed, records)
@@ -169,7 +169,7 @@ class FirstSeenMiddleware:
         return [item for key, item in valid.items() if key in new]
 
     def _end(self, request: Request, error: BaseException | None) -> None:
-        """Record an end without a page; a request that is deferred is left as due as it was."""
+        """Record the outcome of a failed visit; a source whose request is deferred stays due."""
         source = source_of(request)
         try:
             self._record(request, error)
@@ -196,7 +196,7 @@ class FirstSeenMiddleware:
                 self._recorder.failed(request, reason_of(error, request.url), answer)
 
     def _alternative(self, request: Request, error: BaseException | None) -> Request | None:
-        """Return what the spider asks for instead of a page that robots.txt denies."""
+        """Return the spider's request instead of one for a page that robots.txt denies."""
         spider = self._crawler.spider
         is_denied = isinstance(error, Denied) and error.gate == "robots"
         if not is_denied or not isinstance(spider, DeclaringSpider):
@@ -204,7 +204,7 @@ class FirstSeenMiddleware:
         return spider.alternative_to(request)
 
     def _deferred(self, source: Source, error: RequestDeferred) -> None:
-        """Leave a source as due as it was: a later run asks for it (decision 7)."""
+        """Log that a source is deferred; it stays due, for a later run (decision 7)."""
         logger.info("%s is deferred to a later run: %s", source.url, error)
         self._crawler.stats.inc_value("walsh/sources/deferred")
         self._crawler.stats.min_value("walsh/sources/deferred_until", error.until)
@@ -218,7 +218,7 @@ def _is_same_visit(request: Request, following: object) -> bool:
 
 
 def _carry(request: Request, following: Request) -> None:
-    """Give the next request of a visit what the visit has learned."""
+    """Give the next request of a visit what the visit has learned so far."""
     visit, next_visit = visit_of(request), visit_of(following)
     if visit and next_visit:
         set_visit(following, visit.carried_to(next_visit))
