@@ -86,7 +86,7 @@ class DiscoverSpider(DeclaringSpider):
     def parse_markdown(
         self, response: Response, offer: SiteOffer, candidate: Candidate
     ) -> Iterator[Request]:
-        """Read an announced document or an llms.txt; request the next if this is of no use."""
+        """Read an announced document or an llms.txt; request the next if this is not markdown."""
         _read(response, candidate)
         if candidate.role == "announced" and candidate.form is None:
             yield from self._next_announced(offer)
@@ -159,7 +159,7 @@ def _may_be_read(content_type: str) -> bool:
 
 
 def _read(response: Response, candidate: Candidate) -> None:
-    """Keep what a response holds: a feed, markdown, or nothing of use."""
+    """Set the outcome of a candidate: a feed, markdown, or why it is neither."""
     content_type = content_type_of(response.headers)
     if response.status in ABSENT:
         candidate.end(f"answered {response.status}")
