@@ -20,7 +20,7 @@ def test_the_identity_is_the_contracts_to_the_letter():
     assert identity.UA_TOKEN == "Walsh-Research"
 
 
-def test_every_request_carries_it_whatever_the_command_line_says(loopback_web, crawl):
+def test_every_request_has_the_user_agent_whatever_the_command_line_says(loopback_web, crawl):
     setting_cookies = feed(headers={"Set-Cookie": "seen=1; Path=/"})
     web = loopback_web(
         Site("operator.example", pages={"/blocklist.json": blocklist("optedout.example")}),

@@ -53,7 +53,7 @@ TOLD = {
 }
 
 
-def test_each_trouble_is_told_by_log_and_state(loopback_web, crawl):
+def test_the_reason_of_each_failure_is_in_log_and_state(loopback_web, crawl):
     hops = {f"{hop}": redirect(f"/{hop + 1}") for hop in range(1, 9)}
     back = redirect("/feed")
     web = loopback_web(

@@ -74,7 +74,8 @@ def backed_off(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
         if count and hit.answered("Retry-After") is None and gap < wait:
             yield (
                 f"R5: {hit.host}: {shown(log, later)} came {gap:.3f} s after "
-                f"{shown(log, earlier)}, its {count}. failure in a row; at least {wait:.3f} s are asked for"
+                f"{shown(log, earlier)}, its {count}. failure in a row; "
+                f"at least {wait:.3f} s are asked for"
             )
         if manners.max_retries is not None and count > manners.max_retries:
             yield (
