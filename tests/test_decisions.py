@@ -1,4 +1,4 @@
-"""What code, tests and pages refer to is there: decisions, rules, links, files, names."""
+"""Every decision, rule, link, file and name that a text refers to exists."""
 
 import pkgutil
 import re

@@ -1,4 +1,4 @@
-"""`scrapy demo` shows the main job in under two minutes, and fails if any rule is broken."""
+"""`scrapy demo` runs both crawls in under two minutes, and fails if a rule is broken."""
 
 import re
 import subprocess

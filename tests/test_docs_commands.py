@@ -1,4 +1,4 @@
-"""Every command line of README and docs can be given as it is written there."""
+"""Every command line in README and docs works as it is written."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""R4 and R5 when the time of day is wrong: what counts for a server is the time that passes for it.
+"""R4 and R5 when the clock is set back: pauses are judged by true time.
 
 Several processes share one state and one wall clock, which jumps back now and then. They wait by
 a clock that does not, as the scheduler does; the simulation knows the true time and judges by it.

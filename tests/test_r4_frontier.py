@@ -1,4 +1,4 @@
-"""Which request goes next: ready hosts only, none behind another's wait (decision 6)."""
+"""Which request goes next: only ready hosts, and no host waits for another (decision 6)."""
 
 import math
 
@@ -10,7 +10,7 @@ from walsh_scrapy.policy.frontier import Frontier, Rank, start_order
 
 
 def drain(frontier, now=0.0):
-    """What is handed out, each request at its end before the next."""
+    """The items in the order in which they are handed out, one after the other."""
     items = []
     while picked := frontier.pop(now):
         frontier.free(picked[0])
@@ -177,7 +177,7 @@ def test_only_ready_hosts_are_counted():
 
 
 def test_a_ready_host_counts_although_its_requests_are_restricted():
-    """Else a crawl would take in all sources while the blocklist is fetched."""
+    """Otherwise a crawl would queue all sources while the blocklist is fetched."""
     frontier = Frontier()
     frontier.push("a", "a1")
     frontier.restrict(Rank.OPERATOR)
@@ -189,7 +189,7 @@ def test_a_ready_host_counts_although_its_requests_are_restricted():
 
 
 def crawled(visits, intervals, room):
-    """Play a serial crawl, fed in turn while fewer hosts than ``room`` could go out."""
+    """Play a serial crawl that gets its items while fewer than ``room`` hosts are ready."""
     frontier, done, now = Frontier(intervals), [], 0.0
     feed = start_order(visits, intervals)
     while feed or len(frontier):

@@ -1,4 +1,4 @@
-"""R4: whatever happens, in any order, no host is asked twice at once or too soon.
+"""R4: no order of events lets a host be asked twice at once, or too soon.
 
 Two processes share one ledger; they take hosts and give them back, die with a request out, and
 the clock jumps back. The model knows the true time, which none of them does.

@@ -1,4 +1,4 @@
-"""R4 and R5 as decisions: when a host may be asked again. Times are made up; no clock runs."""
+"""R4 and R5 as decisions: when a host may be asked again. All times are arguments."""
 
 import pytest
 from hypothesis import given
@@ -94,7 +94,7 @@ ASKED_AT = 100_000.0
 def test_no_jump_back_makes_a_wait_longer_than_asked_nor_a_second_shorter(
     times, asked, passed, back
 ):
-    """By true time: some of the wait has passed when the clock jumps back, and the rest is due."""
+    """Measured by true time; some of the wait has passed when the clock is set back."""
     now = ASKED_AT + passed - back
     wait = times.rebased(now).ready_at(1.0) - now
     assert asked - passed <= wait <= asked

@@ -27,7 +27,7 @@ def fed(scheduler, count):
 
 
 async def has_room(scheduler):
-    """Tell whether a start request would be taken now: every task gets its turn in between."""
+    """Return True if a start request would be taken now, after all tasks have run."""
     task = asyncio.ensure_future(scheduler._queue.room())
     for _ in range(5):
         await asyncio.sleep(0)
@@ -53,7 +53,7 @@ def test_a_start_request_waits_while_enough_hosts_could_be_asked(scheduler):
 
 
 def test_waiting_hosts_do_not_delay_start_requests(scheduler):
-    """Else ten thousand feeds of one host would keep all other hosts waiting."""
+    """Otherwise ten thousand feeds of one host would delay all other hosts."""
 
     async def scenario():
         fed(scheduler, 3)

@@ -1,6 +1,6 @@
-"""R4 over days: a host that lets us in once a day serves all its sources in turn (decisions 3, 7).
+"""R4 over days: a host that allows one request a day serves all its sources in turn (decision 7).
 
-Real crawls under a clock that leaps from one thing to wait for to the next.
+Real crawls in simulated time.
 """
 
 from itertools import pairwise
@@ -36,7 +36,7 @@ QUICK = Site("quick.example", "", {"/feed": growing})
 
 @pytest.fixture
 def week(simulated):
-    """Run every so often, over nine days, and hold what is true of all of them."""
+    """Run at an interval over nine days, and check what is true of every run."""
 
     def run(every, pages):
         runs = simulated(
@@ -60,7 +60,7 @@ def week(simulated):
 
 
 def assert_nothing_is_lost(runs, log):
-    """Every post was seen that was there when its feed was last asked for, however long ago."""
+    """Every post was seen that the feed had at its last request."""
     last = {hit.url: hit.started for hit in log if hit.path != "/robots.txt"}
     posts = sum(int(started // DAY) + 1 for started in last.values())
     assert sum(each.stats.get("walsh/entries/new", 0) for each in runs) == posts
@@ -75,10 +75,10 @@ def by_day(log, host):
     return "".join(pages or "." for pages in days)
 
 
-# The slow host. Day 0: robots.txt, which nobody can know to come too soon, asks for a day; the
-# host's sources are left to a later run. Then, a day after each request, whoever waited longest, by
-# the copy of robots.txt that makes the others wait. On day 7 that copy is a week old, and it is
-# robots.txt's turn. The quick host: both documents, as soon as the last visit is a day ago (R8).
+# The slow host. Day 0: its robots.txt asks for a Crawl-delay of a day, so its sources are deferred.
+# Then, a day after each request, the source that waited longest is requested, by the copy of
+# robots.txt that defers the others. On day 7 that copy is a week old, and robots.txt is fetched
+# again. The quick host: both documents, as soon as the last visit is a day ago (R8).
 @pytest.mark.parametrize(
     ("every", "pages", "slow", "quick"),
     [
@@ -87,12 +87,12 @@ def by_day(log, host):
         pytest.param(DAY, "abc", "RabcabcRa", "Rf.Rf.Rf.Rf.Rf", id="a-day-to-the-second"),
         # Up to WALSH_MAX_WAIT a run waits until the slow host's day is over ...
         pytest.param(DAY - 5.0, "abc", "RabcabcRa", "RfRf.Rf.Rf.Rf.", id="less-5-seconds"),
-        # ... beyond that every second run comes to nothing, and none comes too soon.
+        # ... with a longer wait every second run is too early, and sends nothing.
         pytest.param(DAY - 1200.0, "abc", "Ra.b.c.R.", "RfRf.Rf.Rf.Rf.", id="less-20-minutes"),
         pytest.param(3600.0, "abc", "RabcabcRa", "Rf" * DAYS, id="an-hour"),
         pytest.param(DAY + MINUTE, "ab", "RabababRa", "Rf" * DAYS, id="two-sources"),
-        # Nobody is left to wait when the one source was asked for: its copy has done its service,
-        # and the next day is for a new one.
+        # No source waits after the only one was requested, so the copy expires after its day, and
+        # the next request is for a new one.
         pytest.param(DAY + MINUTE, "a", "RaRaRaRaR", "Rf" * DAYS, id="one-source"),
     ],
 )

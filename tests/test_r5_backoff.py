@@ -1,4 +1,4 @@
-"""R5 and decision 15: Retry-After in every form, our own backoff, and which of them holds."""
+"""R5 and decision 15: Retry-After in every form, our own backoff, and which of them counts."""
 
 # ruff: noqa: RUF001 - look-alikes are what is tested
 import calendar

@@ -83,7 +83,7 @@ def test_a_dead_holders_lease_runs_out(opened, clock):
 
 
 def test_a_late_release_keeps_the_lease_of_another_process(opened, clock):
-    """As a process that was stopped for longer than its lease."""
+    """This happens to a process that was stopped for longer than its lease."""
     stopped, ours, theirs = (opened().ledger for _ in range(3))
     assert stopped.take("a.example", spacing=1.0, timeout=60.0) == 0.0
     clock.at = 165.0
@@ -143,7 +143,7 @@ def test_a_row_from_memory_does_not_hide_what_another_process_wrote(opened, cloc
 
 
 def test_a_write_during_the_wait_for_the_lock_is_no_jump_of_the_clock(tmp_path):
-    """Nobody can write between the moment that is noted and the note."""
+    """No process can write between the reading of the clock and the write."""
     path = tmp_path / "state.sqlite3"
     with contextlib.closing(sqlite3.connect(path, timeout=0.0)) as other:
         read = []
@@ -323,7 +323,7 @@ def test_a_state_of_version_2_gets_the_columns_that_early_ones_lack(url):
 
 
 def test_a_due_time_of_version_3_is_taken_as_asked_for_by_the_server(url):
-    """It was not recorded who asked for it; so no source is fetched earlier than it was due."""
+    """Version 3 did not record who asked for it; no source becomes due earlier."""
     times = {"waits": 300.0, "new": 0.0, "gone": math.inf}
     with contextlib.closing(State(url)) as state:
         for name, due_at in times.items():

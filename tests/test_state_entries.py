@@ -1,4 +1,4 @@
-"""Reading entries while others are written, and what an operator changes of a source by hand."""
+"""Reading entries while others are written; forgetting and resuming sources."""
 
 import contextlib
 import math
@@ -64,7 +64,7 @@ def test_entries_are_ordered_by_first_seen_then_by_key(state):
 
 
 def test_crawls_that_find_the_same_entries_in_another_order_wait_for_each_other(postgresql_url):
-    """If each inserted them in the order of its document, two of them would deadlock."""
+    """If each crawl inserted them in the order of its document, two crawls could deadlock."""
     State(postgresql_url).close()
 
     def crawl(number):

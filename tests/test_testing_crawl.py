@@ -1,4 +1,4 @@
-"""`run_crawl` runs a real Scrapy in front of the web; here that of a project of nobody's."""
+"""`run_crawl` runs a real Scrapy in front of the web; here that of a small project of its own."""
 
 import signal
 import subprocess
@@ -42,13 +42,13 @@ DUMPED = """\
 
 @pytest.fixture(scope="module")
 def crawl_launcher():
-    """Start plain processes here, as other projects do."""
+    """Start ordinary processes here, as other projects do."""
     return subprocess.Popen
 
 
 @pytest.fixture
 def project(tmp_path):
-    """A Scrapy project with one spider, impolite by nature."""
+    """A Scrapy project with one spider, without any of our gates."""
     root = tmp_path / "project"
     (root / "theirs").mkdir(parents=True)
     (root / "scrapy.cfg").write_text("[settings]\ndefault = theirs.settings\n")

@@ -1,4 +1,4 @@
-"""The demo's web shows what it says it shows, and its judge finds a crawl that does not care."""
+"""The demo's web serves what it describes, and its judge finds an impolite crawl."""
 
 import http.client
 import io

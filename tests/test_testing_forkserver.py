@@ -1,4 +1,4 @@
-"""A child of the fork server is what `python -m` would be, but for the time that it takes."""
+"""A child of the fork server behaves like `python -m`, except that it starts faster."""
 
 import json
 import os
@@ -141,7 +141,7 @@ def test_a_missing_module_fails_as_in_an_ordinary_process(warm, run):
 
 
 def started(launch, folder, *arguments):
-    """Start what stays, and return it once it has said so."""
+    """Start a process that keeps running; return it once it is ready."""
     reading, writing = os.pipe()
     command = [sys.executable, "-m", "stays", *arguments]
     process = launch(command, cwd=folder, env=os.environ, stdout=writing)
@@ -161,7 +161,7 @@ def test_signals_reach_a_child_and_are_its_exit_status(warm, folder):
         stubborn.wait(0.01)
     stubborn.kill()
     assert stubborn.wait() == -signal.SIGKILL
-    stubborn.kill()  # it has ended: nobody is hit
+    stubborn.kill()  # it has ended, so no process gets the signal
     assert stubborn.poll() == -signal.SIGKILL
 
 

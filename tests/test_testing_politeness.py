@@ -1,4 +1,4 @@
-"""A polite log passes; a log that breaks a rule is told so, by rule, host and figures."""
+"""A polite log passes; each violation gives a sentence with rule, host and numbers."""
 
 import itertools
 import math

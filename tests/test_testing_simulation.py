@@ -1,4 +1,4 @@
-"""A simulation is a real crawl but for its clock and its web: what it takes, keeps and answers."""
+"""A simulation is a real crawl, except for its clock and its web."""
 
 import pytest
 

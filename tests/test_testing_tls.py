@@ -1,4 +1,4 @@
-"""The loopback web plays https sites: a tunnel, a certificate, and every request in the log."""
+"""The loopback web serves https sites through tunnels, and logs every request."""
 
 import http.client
 import math
@@ -21,7 +21,7 @@ def site(page="x", kind=Certificate.GOOD, name="blog.example"):
 
 
 def tunnel(web, host="blog.example", port=443):
-    """A connection to a host through the web, by somebody who trusts the web's CA alone."""
+    """A connection to a host through the web, from a client that trusts only the web's CA."""
     context = ssl.create_default_context(cafile=web.environment.get("SSL_CERT_FILE"))
     connection = http.client.HTTPSConnection(
         "127.0.0.1", web.port, timeout=LONGEST, context=context

@@ -1,4 +1,4 @@
-"""The loopback web answers as described, over real sockets, and writes down what it saw."""
+"""The loopback web answers as described, over real sockets, and logs every request."""
 
 import gzip
 import http.client

@@ -1,4 +1,4 @@
-"""Lines for sources.toml: whatever a title holds, TOML reads it back and no terminal obeys it."""
+"""Lines for sources.toml are valid TOML and safe to print, whatever characters a title has."""
 
 import tomllib
 

@@ -1,4 +1,4 @@
-"""Text of other people never acts on a terminal, and stays whole."""
+"""Text from servers and files is safe to print on a terminal, and is not cut."""
 
 import json
 

@@ -116,7 +116,7 @@ def test_trouble_comes_first():
 
 
 def test_due_sources_are_listed_in_the_order_of_a_run():
-    """The host with most work first; of one host whoever waited longest; a kind at a time."""
+    """By kind; then the host with most work; then the source that is due longest."""
     declared = [
         Source("http://one.example/llms", kind="llms"),
         Source("http://one.example/"),

@@ -1,4 +1,4 @@
-"""The wheel in a project of somebody else's: `pip install`, one ADDONS line, its own identity."""
+"""The wheel in another project: `pip install`, one ADDONS line, its own identity."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What requests of other people's spiders may bring along, and what becomes of those that wait."""
+"""Requests of other projects' spiders: forms, download slots, deferral and cancellation."""
 
 import os
 import sqlite3

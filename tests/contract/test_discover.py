@@ -29,7 +29,7 @@ def html(body=HTML, **more):
 
 
 class Discovery:
-    """One call of the command: what it said, and what the servers saw of it."""
+    """One call of the command: its output, and the log of the servers."""
 
     def __init__(self, done, web, folder):
         self.code, self.stdout, self.stderr = done.returncode, done.stdout, done.stderr
@@ -57,7 +57,7 @@ class Discovery:
 
 @pytest.fixture
 def discover(tmp_path, run_scrapy):
-    """Run `scrapy discover` in front of a web, on a new state, and hold its log to the contract."""
+    """Run `scrapy discover` in front of a web, on a new state, and judge the log."""
     folders = (tmp_path / str(number) for number in count())
 
     def run(web, *arguments, blocked=(), **settings):
@@ -349,7 +349,7 @@ def test_help_has_an_example(discover):
 
 
 def test_the_dump_of_all_pages_is_never_asked_for(loopback_web, discover):
-    """Neither by its name, however it is spelled, nor where a redirect leads to it (R6, R9)."""
+    """Neither under any spelling of its name, nor through a redirect (R6, R9)."""
     way = redirect("/docs/llms-full.txt", 302)
     dumps = dict.fromkeys(("/LLMS-full.txt", "/docs/llms-full.txt"), markdown())
     asked_for = {"a.example": "/LLMS%2Dfull.txt", "b.example": "/", "c.example": "/llms.txt"}

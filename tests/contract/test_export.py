@@ -1,4 +1,4 @@
-"""`scrapy export`: the record as a run exports it, whole or not at all, beside a running crawl."""
+"""`scrapy export`: what runs exported, whole or not at all, also beside a crawl."""
 
 import csv
 import json
@@ -48,7 +48,7 @@ def web(loopback_web):
 
 
 def read(file, ending):
-    """An export read back, in an order of its own."""
+    """The rows of an export, sorted."""
     text = file.read_text("utf-8")
     if ending == "json":
         items = json.loads(text)

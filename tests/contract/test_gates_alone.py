@@ -94,7 +94,7 @@ def busy(seconds, status=429):
 
 @pytest.fixture
 def run(crawl, tmp_path, installed):
-    """Run a spider of another bot's project with some gates, and nothing else of ours."""
+    """Run a spider of another bot's project with some of our gates, and nothing else of ours."""
 
     def run_spider(web, *gates, urls, spider="follower", **settings):
         project = tmp_path / "project"
@@ -304,7 +304,7 @@ def test_all_of_them(loopback_web, run, gates):
 
 
 def test_requests_past_the_scheduler_under_the_add_on(loopback_web, run):
-    """One request at a time, whoever makes it, and a robots.txt once for all who wait for it."""
+    """One request at a time, and one fetch of robots.txt for all requests that wait for it."""
     hosts = ("hub", "a", "slow", "barred")
     links = [f"http://{host}.example/{n}" for host in hosts[1:] for n in (1, 2)]
     numbered = {"/1": page(delay=0.2), "/2": page()}

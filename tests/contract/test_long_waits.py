@@ -72,7 +72,7 @@ def test_a_wait_too_long_is_left_to_a_later_run_which_goes_on(simulated):
 
 
 def test_after_a_crawl_delay_of_two_days_the_copy_that_deferred_the_request_counts(simulated):
-    """Else robots.txt, which is read once a day, would be all that is ever read (decision 7)."""
+    """Otherwise robots.txt, which is fetched once a day, would use up every visit (decision 7)."""
     slow = site("slow.example", f"User-agent: *\nCrawl-delay: {2 * DAY:.0f}\n")
     starts = [number * DAY for number in range(5)]
     runs = simulated(slow, starts=starts, sources=["http://slow.example/feed"])

@@ -1,4 +1,4 @@
-"""What a run leaves: exports in every format, a summary, and exit status 0 for work done."""
+"""The output of a run: exports in every format, the summary, and the exit status."""
 
 import csv
 import json

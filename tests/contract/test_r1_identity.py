@@ -1,4 +1,4 @@
-"""R1: the exact User-Agent on every request, and nothing that tells one visit from another."""
+"""R1: the exact User-Agent on every request, and no header that connects two visits."""
 
 import asyncio
 

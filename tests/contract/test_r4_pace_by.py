@@ -1,4 +1,4 @@
-"""R4 by registrable domain (decision 5): one domain shares one pace, and nothing else."""
+"""R4 by registrable domain (decision 5): its hosts share spacing, lease and hold."""
 
 from tests.contract.conftest import feed, paths, site
 from walsh_scrapy.testing.politeness import assert_polite, violations
@@ -8,7 +8,7 @@ SLOW = "User-agent: *\nCrawl-delay: 2\n"
 
 
 def domain(host):
-    """The judge's own reading, good for the hosts of these tests."""
+    """The judge's own function, which is right for the hosts of these tests."""
     return host.partition(".")[2]
 
 
@@ -19,7 +19,7 @@ def sources(*hosts):
 def test_by_domain_hosts_under_one_are_never_asked_too_soon_nor_at_once(
     loopback_web, crawl, tmp_path
 ):
-    """Two crawls on one state: only the state can keep one from asking beside the other."""
+    """Two crawls on one state: only the state can prevent that both ask at the same time."""
     cache = tmp_path / "cache"
     cache.mkdir()
     a, b, c = HOSTS

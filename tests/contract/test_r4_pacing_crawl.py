@@ -1,4 +1,4 @@
-"""R4 on the wire: serial, a second and more for each host, and no second wasted on the others."""
+"""R4 on the wire: one request at a time, spacing for each host, and no delay for the others."""
 
 from tests.contract.conftest import feed, paths, site
 from walsh_scrapy.testing.politeness import assert_polite

@@ -1,4 +1,4 @@
-"""R4 for several processes on one state: no host ever sees that they are several, or that one died.
+"""R4 for several processes on one state: every host sees one polite crawler, also if one dies.
 
 All is read from the servers' log, but for the lease that a dead process left in the state.
 """
@@ -23,12 +23,12 @@ SLACK = 60.0
 
 @pytest.fixture(scope="module")
 def crawl_launcher():
-    """Start plain processes here, which have not even an import in common."""
+    """Start ordinary processes here, which share no imports."""
     return subprocess.Popen
 
 
 def fetched(log):
-    """The targets that were answered in full, in order, each as often as it was."""
+    """The targets that were answered in full, in order, with repetitions."""
     complete = [hit for hit in log if hit.complete and hit.status == 200]
     return sorted(hit.url for hit in complete if hit.path != "/robots.txt")
 
@@ -45,10 +45,10 @@ def lease_of(host, crawl):
 
 
 def test_three_crawls_on_one_state_share_the_work_and_keep_every_spacing(loopback_web, crawl):
-    """Each has feeds of its own on hosts of all, and on every host one that all were given."""
+    """Each crawl has its own feeds on all hosts, and all share one feed on every host."""
 
     def own(_hit):
-        """Let whoever started first wait for the others."""
+        """Let the first process wait for the others."""
         seen = {hit.path for hit in web.log}
         return feed(delay=0.05 if seen >= {f"/{name}" for name in CRAWLS} else 2.0)
 
@@ -78,7 +78,7 @@ def test_three_crawls_on_one_state_share_the_work_and_keep_every_spacing(loopbac
 
 
 def test_the_host_of_a_killed_crawl_waits_until_its_lease_ends_and_no_longer(loopback_web, crawl):
-    """It dies with a request out, of which two other crawls on the same hosts know only that."""
+    """It is killed during a request; two other crawls on the same hosts know only its lease."""
     hosts = ("left.example", "other.example")
     pages = {"two": feed(), "three": feed()}
     web = loopback_web(
@@ -110,7 +110,7 @@ def test_the_host_of_a_killed_crawl_waits_until_its_lease_ends_and_no_longer(loo
 
 
 def test_the_lease_of_a_killed_crawl_counts_as_an_exchange(loopback_web, crawl):
-    """Nobody saw the end of its request: a Crawl-delay counts from the latest it can have had."""
+    """The end of its request is not known, so a Crawl-delay counts from its latest possible end."""
     crawl_delay = LEASE_MARGIN + 1.0
     web = loopback_web(
         site("slow.example", f"User-agent: *\nCrawl-delay: {crawl_delay}\n", feed=feed(delay=1.0))

@@ -1,4 +1,4 @@
-"""R5 on the wire: 429 and 503 are backed off, the whole host rests, and the rest survives."""
+"""R5 on the wire: after 429 and 503 the whole host is on hold, also in a later run."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime

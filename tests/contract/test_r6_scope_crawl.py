@@ -1,4 +1,4 @@
-"""R6 and R9 on the wire: declared targets only, nothing private, no body that is no feed."""
+"""R6 and R9 on the wire: only declared targets, no private hosts, no other bodies."""
 
 import asyncio
 

@@ -175,7 +175,7 @@ CODINGS = {
 
 @pytest.mark.parametrize("kind", ["feed", "llms"])
 def test_validators_of_a_document_that_was_cut_off_are_not_kept(loopback_web, crawl, again, kind):
-    """Else a 304 would keep the missing entries from us for as long as the ETag stands."""
+    """Otherwise a 304 would hide the missing entries until the ETag changes."""
     # More than a block of any coding.
     names = [" ".join(map(str, (n, *(random() for _ in range(7))))) for n in range(COUNT)]
     if kind == "feed":
@@ -209,7 +209,7 @@ def test_validators_of_a_document_that_was_cut_off_are_not_kept(loopback_web, cr
 
 
 def test_no_cookie_and_no_referer_connects_two_visits(loopback_web, crawl, again):
-    """No cookie, no Referer, no query but what is declared."""
+    """No cookie, no Referer, and no query that is not declared."""
     cookie = {"Set-Cookie": "id=1; Path=/", "Refresh": "0; url=/feed?refreshed"}
     web = loopback_web(
         site("blog.example", feed=feed(headers=cookie), moved=redirect("/feed?q=1", 302))
@@ -225,7 +225,7 @@ def test_no_cookie_and_no_referer_connects_two_visits(loopback_web, crawl, again
 
 
 def test_killed_at_any_moment_no_entry_is_lost_or_repeated(loopback_web, crawl):
-    """The record is the state: what a run handed out before it was killed is never new again."""
+    """The state decides: an entry that a killed run has exported is never new again."""
     hosts = [f"h{number}.example" for number in range(6)]
     web = loopback_web(
         *(

@@ -68,7 +68,7 @@ def test_a_changed_every_counts_at_once_and_what_the_server_asked_for_stays(loop
 
 
 def test_a_source_that_is_spelled_otherwise_keeps_all_that_is_known(loopback_web, crawl, again):
-    """But validators, which are for the bytes of the URL that gave them."""
+    """Except validators, which belong to the URL that they came from."""
     lone = "<item><title>One</title></item><item><guid>17</guid><title>Two</title></item>"
     document = f'<rss version="2.0"><channel><title>B</title>{lone}</channel></rss>'
     page = Reply(document, content_type="application/rss+xml", etag='"1"')
@@ -88,7 +88,7 @@ def test_a_source_that_is_spelled_otherwise_keeps_all_that_is_known(loopback_web
     assert listed(crawl) == [("bad/", 2, None), ("feed/", 0, new[0]), ("gone/", 1, None)]
     third = again(web, sources=new)
     assert [hit.status for hit in third.log if hit.path == "/feed/"] == [304]
-    # Nor if two files spell it in two ways and take turns, with nobody asked before it is due.
+    # Two files with two spellings of it, in turn, cause no request before it is due either.
     for spelled in (old, new, old):
         assert crawl(web, sources=spelled).log == []
     fourth = again(web, sources=old)
@@ -104,7 +104,7 @@ def listed(crawl):
 
 
 def test_a_source_that_is_another_kind_now_is_read_anew(loopback_web, crawl, again):
-    """What a page was as a feed says nothing of it as markdown."""
+    """Validators of the feed are not sent for the same page as markdown."""
     either = [
         feed(etag='"1"'),
         Reply("# H\n\n- [A](/a)\n", content_type="text/markdown", etag='"1"'),
@@ -167,7 +167,7 @@ def test_a_clock_that_was_wrong_once_delays_no_source_for_years(loopback_web, cr
 
 
 def test_a_source_that_moved_to_the_url_of_another_is_not_fetched_twice(loopback_web, crawl, again):
-    """Feed readers export both: where a feed was, and where it is."""
+    """Feed readers export both the old and the new URL of a feed."""
     web = loopback_web(
         site("old.example", feed=redirect("http://blog.example/feed")),
         site("older.example", feed=redirect("http://gone.example/feed")),

@@ -1,4 +1,4 @@
-"""R8 on the wire: what servers and feeds ask for is kept, whatever the operator's own time."""
+"""R8 on the wire: freshness lifetimes and update hints delay the next visit."""
 
 import sqlite3
 from contextlib import closing
@@ -13,7 +13,7 @@ FUTURE = "Fri, 01 Jan 2100 00:00:00 GMT"
 
 
 def saying(extra):
-    """A feed with more in its channel."""
+    """A feed with additional elements in its channel."""
     document = (
         '<rss version="2.0" xmlns:sy="http://purl.org/rss/1.0/modules/syndication/"><channel>'
         f"<title>B</title>{extra}<item><title>One</title><link>http://x.example/1</link></item>"

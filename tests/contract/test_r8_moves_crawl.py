@@ -1,4 +1,4 @@
-"""R8, R9 on the wire: what a visit comes by, and where it goes back to (decision 21)."""
+"""R8, R9 on the wire: redirects of a visit, and where the next visit begins (decision 21)."""
 
 import sqlite3
 from contextlib import closing
@@ -89,7 +89,7 @@ def test_a_page_that_moved_is_remembered_although_its_llms_txt_is_read(loopback_
 
 
 def test_a_page_that_is_where_it_was_has_not_moved(loopback_web, crawl, again):
-    """Although what is read in its place is its llms.txt: two accidents are no lasting move."""
+    """Its llms.txt is read instead. A redirect on two visits by accident is no move."""
     page = Reply("<html>", content_type="text/html")
     away = redirect("http://new.example/p")
     web = loopback_web(
@@ -127,7 +127,7 @@ def test_a_page_that_moves_on_is_read_to_its_end_in_that_visit(loopback_web, cra
 
 
 def test_an_llms_txt_that_moved_is_asked_for_there_and_once(loopback_web, crawl, again):
-    """It is served as plain text, which no page is taken for."""
+    """It is served as plain text, which is no format of a page."""
     web = loopback_web(
         Site("old.example", "", {"/llms.txt": redirect("http://new.example/index.md")}),
         Site("new.example", "", {"/index.md": Reply(TEXT.body, etag='"1"')}),

@@ -76,7 +76,7 @@ def asked(result, host=None):
 
 
 def asked_of(result, hosts):
-    """What each host was asked for."""
+    """The requests to each host."""
     return {host: tuple(asked(result, host)) for host in hosts}
 
 
@@ -124,7 +124,7 @@ def test_if_the_page_is_no_markdown_the_llms_txt_is_used(llms_of_hosts):
 
 
 def test_a_page_that_is_gone_stops_the_source_if_there_is_no_llms_txt(llms_of_hosts):
-    """A server that fails says nothing of what it has."""
+    """A server error does not mean that there is no markdown."""
     indexes = {
         "404.example": Reply(status=404),
         "html.example": html(),
@@ -268,7 +268,7 @@ def test_an_llms_txt_may_be_declared_itself_and_move(loopback_web, crawl):
 
 
 def test_an_llms_txt_in_a_folder_is_one_where_it_is_declared(loopback_web, crawl):
-    """It is served as plain text, and the one at the root is of other pages."""
+    """It is served as plain text, and the llms.txt at the root lists other pages."""
     index = text("# SDK\n\n- [One](one)\n", etag='"sdk"')
     web = loopback_web(
         Site("docs.example", "", {"/sdk/llms.txt": index, "/llms.txt": text(), "/docs": html()})
@@ -315,7 +315,7 @@ def test_the_feeds_spider_leaves_these_sources_to_the_other(loopback_web, crawl)
 
 @pytest.fixture
 def host(loopback_web, crawl):
-    """Crawl pages of a host that has an llms.txt; return the run, and what is known of each."""
+    """Crawl pages of a host that has an llms.txt; return the run, and the record of each."""
 
     def run(web, *names, force="0", **settings):
         sources = [{"url": f"http://docs.example{name}", "kind": "llms"} for name in names]
@@ -357,7 +357,7 @@ def test_an_llms_txt_is_asked_for_by_its_own_freshness_whichever_page_needs_it(h
     second, known = host(web, "/a", "/b", "/llms.txt")
     assert asked(second) == ["/b"]
     assert known == {"/a": "fetched", "/b": "unchanged", "/llms.txt": "unchanged"}
-    assert asked(host(web, "/a", "/b", "/llms.txt")[0]) == []  # it counts for all who go by it
+    assert asked(host(web, "/a", "/b", "/llms.txt")[0]) == []  # it counts for all of its sources
     third, _ = host(web, "/b", force="1")
     assert asked(third) == ["/b", "/llms.txt"]
 

@@ -1,4 +1,4 @@
-"""What kept a source from us is told in a sentence: what went wrong, where, and what came."""
+"""The reason of each failure is a sentence: what went wrong, on which host, and the response."""
 
 import sqlite3
 from contextlib import closing
@@ -60,7 +60,7 @@ def test_the_reason_of_each_failure_is_in_log_and_state(loopback_web, crawl):
         *(site(f"{name}.example", feed=page, back=back, **hops) for name, page in PAGES.items())
     )
     sources = {name: f"http://{name}.example/feed" for name in PAGES}
-    sources["refused"] = "http://127.0.0.1:1/feed"  # no proxy is asked for it, and nobody is there
+    sources["refused"] = "http://127.0.0.1:1/feed"  # without the proxy; nothing listens there
     direct = dict.fromkeys(("no_proxy", "NO_PROXY"), "127.0.0.1")
     result = crawl(web, sources=sources.values(), settings=QUICK, environment=direct)
     with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state:

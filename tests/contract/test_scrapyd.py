@@ -1,4 +1,4 @@
-"""The project on Scrapyd: an egg that works, and jobs that are one crawler to every server."""
+"""The project on Scrapyd: an egg that works, and jobs that pace each other."""
 
 import json
 from collections import Counter
@@ -77,7 +77,7 @@ def test_two_jobs_at_once_pace_each_other(loopback_web, started, tmp_path):
 
 
 def test_a_job_without_a_state_of_its_own_says_where_it_keeps_it(loopback_web, started, tmp_path):
-    """There is no scrapy.cfg beside an egg: what a job remembers lies where Scrapyd was started."""
+    """There is no scrapy.cfg beside an egg, so the state is in the folder where Scrapyd started."""
     web = loopback_web(site("blog.example"))
     scrapyd = started(web)
     sources = write_sources(tmp_path / "sources.toml", ["http://blog.example/feed"])

@@ -1,4 +1,4 @@
-"""`scrapy sources`: what came of each source, what is due and why; forget and resume."""
+"""`scrapy sources`: the outcome of each source, which are due and why; forget and resume."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Whatever a spider does, the gates stand: it is run in a copy of the project, on the real web."""
+"""The gates hold whatever a spider does. Spiders run in a copy of the project."""
 
 import shutil
 
@@ -51,7 +51,7 @@ BODIES = {
 
 @pytest.fixture
 def run(loopback_web, crawl, tmp_path, pytestconfig):
-    """Run a spider of one's own, beside those of the project."""
+    """Run an additional spider, beside those of the project."""
 
     def run_spider(name):
         project = tmp_path / "project"

@@ -10,7 +10,7 @@ SOURCES = ["http://blog.example/feed"]
 
 
 def refused(result):
-    """The one line that a refused start leaves on the terminal."""
+    """The one line that a refused start prints."""
     assert result.exit_code not in (0, -9)
     assert result.log == []
     assert "Traceback" not in result.stderr

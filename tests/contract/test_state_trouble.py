@@ -1,4 +1,4 @@
-"""What goes wrong with our own state is charged to no source, and told to the operator once."""
+"""A failure of the state counts against no source, and is logged once."""
 
 import sqlite3
 from contextlib import closing
@@ -84,7 +84,7 @@ def test_a_run_goes_on_when_its_database_server_was_restarted(loopback_web, craw
 
 
 def test_no_url_is_too_long_for_the_record_of_a_source(loopback_web, crawl, postgresql_url):
-    """PostgreSQL refuses what SQLite takes; what it cannot record is asked for with every run."""
+    """PostgreSQL refuses long texts. A source without a record would be visited in every run."""
     some, most, more = (f"/{'x' * length}" for length in (2500, 4000, 4096))
     far = redirect(f"http://{'x' * 60}.{'x.' * 100}example/")
     web = loopback_web(

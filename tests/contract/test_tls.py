@@ -1,4 +1,4 @@
-"""Whoever does not show who it is gets no request: certificates are verified (decision 22)."""
+"""A host without a valid certificate gets no request (decision 22)."""
 
 import sqlite3
 from dataclasses import replace
@@ -29,7 +29,7 @@ BAD = {
 
 @implementer(IPolicyForHTTPS)
 class Blind:
-    """What somebody may put in DOWNLOADER_CLIENTCONTEXTFACTORY: it asks for no certificate."""
+    """A DOWNLOADER_CLIENTCONTEXTFACTORY of a project that verifies no certificate."""
 
     def __init__(self, **_):
         pass
@@ -62,7 +62,7 @@ def tunnels(result, host):
     "settings", [{}, {"DOWNLOAD_VERIFY_CERTIFICATES": False}], ids=["default", "forced"]
 )
 def test_only_hosts_with_a_valid_certificate_are_read(loopback_web, crawl, settings):
-    """A crawl of one good host between bad ones, however the operator would like it."""
+    """A crawl of one good host and several bad ones, also with settings against verification."""
     bad = [secure(host, kind) for host, (kind, _) in BAD.items()]
     web = loopback_web(*bad, secure("good.example", robots="User-agent: *\nDisallow: /no\n"))
     result = crawl(web, sources=feeds(*BAD, "good.example"), settings=settings)
@@ -84,7 +84,7 @@ def assert_good_host_is_read(result):
 
 
 def assert_bad_certificates_are_named(result):
-    """Each with its host, and none was tried again."""
+    """Each reason names its host, and no request was retried."""
     told = in_state(result)
     assert told.pop("good.example") == ("fetched", "")
     for host, (_, flaw) in BAD.items():

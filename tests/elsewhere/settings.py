@@ -1,4 +1,4 @@
-"""What a project of somebody else's adds to the settings that Scrapy made for it."""
+"""What another project adds to the settings that Scrapy made for it."""
 
 ADDONS = {"walsh_scrapy.addon.Addon": 500}
 WALSH_USER_AGENT = "Mozilla/5.0 (compatible; Example-Bot/1.0; +http://bot.example/)"

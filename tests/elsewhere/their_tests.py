@@ -1,4 +1,4 @@
-"""Their own tests, which know the fixtures from nowhere but the entry point of the wheel."""
+"""The tests of another project, which get the fixtures from the entry point of the wheel."""
 
 import json
 import sys
