@@ -39,10 +39,10 @@ class DownloadHandler(HTTP11DownloadHandler):
         self._contextFactory = policy  # type: ignore[assignment]  # mypy knows no zope interfaces
 
     async def download_request(self, request: Request) -> Response:
-        """Return the response when its connection is free or closed.
+        """Return the response once its connection is free or closed.
 
-        An aborted connection is closed a moment later, by the reactor; until then the exchange is
-        not over for the server, nor for pacing (decision 2). Raises BadCertificate or
+        The reactor closes an aborted connection a moment later. Until then the exchange has not
+        ended for the server, and so not for pacing (decision 2). Raises BadCertificate or
         NoSecureConnection if TLS failed, else the exceptions of Scrapy's handler.
         """
         is_closed = False

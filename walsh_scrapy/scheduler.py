@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class Scheduler(BaseScheduler):
-    """The host queue behind Scrapy's interface, with the project's duplicate filter.
+    """The host queue behind Scrapy's scheduler interface, with the project's duplicate filter.
 
-    Requests are kept in memory. What a run leaves of its sources is still due, and the next run
-    asks for it; what else is left is kept if the crawl has a ``JOBDIR``.
+    Requests are kept in memory. Sources that a run did not reach stay due for the next run. Other
+    requests are kept for the next start if the crawl has a ``JOBDIR``.
     """
 
     def __init__(self, crawler: Crawler, dupefilter: BaseDupeFilter) -> None:
@@ -52,13 +52,13 @@ class Scheduler(BaseScheduler):
         return scheduler
 
     def open(self, spider: Spider) -> Deferred[None] | None:  # noqa: ARG002 - Scrapy's interface
-        """Open the duplicate filter, and take up what the last start of the job left."""
+        """Open the duplicate filter, and queue the requests that the last start of the job kept."""
         for request in self._job.left():
             self._queue.push(request)
         return self._dupefilter.open()
 
     def close(self, reason: str) -> Deferred[None] | None:
-        """Stop the timer, and leave what still waits to the next start of the job."""
+        """Stop the timer, and keep the waiting requests for the next start of the job."""
         self._queue.close()
         self._job.leave(chain(self._queue, self._queue.deferred))
         return self._dupefilter.close(reason)
@@ -78,12 +78,14 @@ class Scheduler(BaseScheduler):
         return True
 
     def next_request(self) -> Request | None:
-        """Hand out a request whose host may be asked now, or return None until one may."""
+        """Return a request whose host may be asked now; None if there is none."""
         return self._queue.pop()
 
     def spider_error(self, response: Response | Failure | None) -> None:
-        """End the crawl when an answer that targets wait for cannot be kept, as on a full disk."""
-        # What goes wrong in a spider's start() has no response.
+        """End the crawl if the callback of a gate fails, for example on a full disk.
+
+        Targets wait for what it fetches. An error in a spider's ``start`` has no response.
+        """
         if response is not None and rank_of(request_of(response)) is not Rank.TARGET:
             end_crawl(self._crawler, "gate_failed")
 

@@ -16,9 +16,9 @@ ADDONS = {"walsh_scrapy.addon.Addon": 500}
 
 # Middlewares of Scrapy that have no effect behind our gates, but cost time for each request.
 DOWNLOADER_MIDDLEWARES = {
-    "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware": None,  # scope knows the targets
-    "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware": None,  # identity sends none
-    "scrapy.downloadermiddlewares.useragent.UserAgentMiddleware": None,  # identity sets it
+    "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware": None,  # the scope gate does it
+    "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware": None,  # identity removes its header
+    "scrapy.downloadermiddlewares.useragent.UserAgentMiddleware": None,  # identity sets its header
 }
 SPIDER_MIDDLEWARES = {
     # It would drop a declared target with a long URL, without a line for the operator.

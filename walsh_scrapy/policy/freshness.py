@@ -19,8 +19,8 @@ from walsh_scrapy.policy.httpdates import parse_http_date
 if TYPE_CHECKING:
     from walsh_scrapy.metadata.entries import Feed
 
-#: Seconds after which a source is due at the latest, however often it failed and whatever a feed or
-#: a server asks for.
+#: Seconds after which a source is due at the latest, also after many failures and if a feed or a
+#: server asks for more.
 LONGEST_REVISIT: Final = 30 * 86_400.0
 #: The due time of a source that is gone (410): only the operator can resume it.
 NEVER: Final = math.inf

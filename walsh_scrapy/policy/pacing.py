@@ -202,7 +202,7 @@ def after(times: HostTimes, event: Event, now: float) -> HostTimes:
 def after_answer(times: HostTimes, exchange: Exchange, backoff: Backoff, now: float) -> HostTimes:
     """Return the times of a host after the strike and the hold of an answer (R5, decision 15).
 
-    A Retry-After is a hold for the whole host, whatever the error. Only refusals and server errors
+    A Retry-After with any error is a hold for the whole host. Only refusals and server errors
     count as strikes.
     """
     status, retry_after = exchange.status, exchange.retry_after

@@ -113,7 +113,7 @@ class FirstSeenMiddleware:
         self._recorder.failed(request, reason_of(exception, response.url), response)
         return () if isinstance(exception, NotAFeed) else None
 
-    def _watched(self, item: Any) -> Any:  # noqa: ANN401 - requests, and whatever else
+    def _watched(self, item: Any) -> Any:  # noqa: ANN401 - a spider may yield anything
         if isinstance(item, Request) and source_of(item):
             item.errback = partial(self._failed, item.errback)
         return item

@@ -18,7 +18,7 @@ _LOCK_NUMBER = 9309
 
 
 def has_schema(connection: Connection) -> bool:
-    """Return True if the tables of a state were ever created here, in whatever version."""
+    """Return True if the database has the tables of a state, of any version."""
     return connection.dialect.has_table(connection, tables.schema_version.name)
 
 

@@ -154,7 +154,7 @@ def _import_what_a_crawl_imports() -> None:
 
 
 def _own_path() -> list[str]:
-    """Return what each interpreter of this environment has in its `sys.path`, whoever starts it."""
+    """Return the `sys.path` of this environment, without what PYTHONPATH adds to it."""
     given = {os.path.abspath(each) for each in _python_path(os.environ)}  # noqa: PTH100
     return [each for each in sys.path[1:] if each not in given]
 

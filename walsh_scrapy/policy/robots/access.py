@@ -46,7 +46,7 @@ def access_result(status: int | None, hops: int, *, has_location: bool) -> Acces
 class RobotsCopy:
     """What is known of the robots.txt of one scheme, host and port: a row of the table `robots`."""
 
-    fetched_at: float  #: the last request for it, whatever came of it
+    fetched_at: float  #: the last request for it, successful or not
     status: int | None  #: of the last response
     body: bytes | None = None  #: the last good copy; empty if the file was unavailable
     failing_since: float | None = None  #: the first failure after that copy

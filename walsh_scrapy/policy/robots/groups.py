@@ -13,7 +13,7 @@ _EMPTY: Final[Span] = (0, 0)
 class UserAgentLine(NamedTuple):
     """A User-agent line, and the parts of the text that hold the records of its group."""
 
-    name: str  #: in lower case, cut as decision 8 says; "" if it names nobody
+    name: str  #: in lower case, cut as decision 8 says; "" if it names no bot
     offset: int
     others: Span  #: Crawl-delay, Request-rate, Visit-time, Comment and Robot-version
     rules: Span  #: Allow and Disallow
