@@ -45,7 +45,7 @@ def sentence(body, content_type=None):
 
 # --- a whole file
 
-INDEX = """\
+LLMS_TXT = """\
 # Acme
 
 > Acme makes anvils. See the [catalogue](https://acme.example/catalogue).
@@ -78,7 +78,7 @@ Setext, by Jo
 
 
 def test_a_whole_file():
-    feed = parse(INDEX)
+    feed = parse(LLMS_TXT)
     assert (feed.title, feed.language) == ("Acme", None)
     assert [(e.section, e.title, e.url, e.note) for e in feed.entries] == [
         (None, "catalogue", "https://acme.example/catalogue", None),
@@ -96,7 +96,7 @@ def test_a_whole_file():
 @pytest.mark.parametrize("newline", ["\r\n", "\r", "\n"])
 @pytest.mark.parametrize("bom", ["", "\ufeff"])
 def test_line_endings_and_byte_order_marks_change_nothing(newline, bom):
-    assert parse(bom + INDEX.replace("\n", newline)) == parse(INDEX)
+    assert parse(bom + LLMS_TXT.replace("\n", newline)) == parse(LLMS_TXT)
 
 
 def test_every_entry_has_its_page_as_key():
@@ -681,7 +681,7 @@ def test_any_text_is_cut_to_the_limit(text, most):
 
 def test_the_parser_logs_nothing(caplog):
     with caplog.at_level(logging.DEBUG):
-        parse(INDEX)
+        parse(LLMS_TXT)
     assert caplog.records == []
 
 

@@ -90,5 +90,5 @@ class Scheduler(BaseScheduler):
             end_crawl(self._crawler, "gate_failed")
 
     def request_reached_downloader(self, request: Request) -> None:
-        """Tell the queue that a request is sent."""
+        """Mark a request as sent."""
         self._queue.sent(request)

@@ -15,7 +15,7 @@ from walsh_scrapy.testing.web import Reply, Site, redirect
 
 URL = "http://docs.example/"
 PAGE = "# Docs\n\n- [Start](/start): how to begin\n- [More](/more)\n"
-INDEX = "# Index\n\n- [One](/one): the first\n"
+LLMS_TXT = "# Index\n\n- [One](/one): the first\n"
 HEAD = '<html><link rel="alternate" type="application/rss+xml" href="/hidden.xml">'
 HTML = f"<!doctype html>{HEAD}<p>text</p>"
 
@@ -93,7 +93,7 @@ def docs(loopback_web, discover):
 
 
 def test_a_site_with_an_llms_txt_is_a_line_for_the_sources_file(docs):
-    found = docs(top=html(), llms_txt=INDEX)
+    found = docs(top=html(), llms_txt=LLMS_TXT)
     assert found.code == 0, found.stderr
     assert found.sources == (Source(URL, "llms", "Index"),)
     assert [line for line in found.stdout.splitlines() if not line.startswith("#")] == [
@@ -126,7 +126,7 @@ def test_html_gives_nothing_but_one_sentence(docs):
 def test_a_page_of_markdown_comes_first_and_its_llms_txt_is_shown_beside_it(docs):
     found = docs(
         top=lambda hit: markdown() if hit.header("Accept") == "text/markdown" else html(),
-        llms_txt=INDEX,
+        llms_txt=LLMS_TXT,
     )
     assert found.sources == (Source(URL, "llms", "Docs"),)
     assert '# url = "http://docs.example/llms.txt"' in found.stdout
@@ -165,7 +165,7 @@ def test_a_feed_ends_the_search_and_needs_no_kind(loopback_web, discover):
     kinds = {"rss.example": "application/rss+xml", "text.example": "text/plain", "a.example": None}
     web = loopback_web(
         *(
-            Site(host, "", {"/feed": Reply(feed().body, content_type=kind), "/llms.txt": INDEX})
+            Site(host, "", {"/feed": Reply(feed().body, content_type=kind), "/llms.txt": LLMS_TXT})
             for host, kind in kinds.items()
         )
     )
@@ -204,26 +204,26 @@ def test_titles_are_escaped_for_toml_and_the_terminal(docs):
 
 
 def test_only_the_gates_write_to_the_state(docs):
-    found = docs(top=markdown(etag='"1"'), llms_txt=INDEX)
+    found = docs(top=markdown(etag='"1"'), llms_txt=LLMS_TXT)
     assert (found.rows("sources"), found.rows("entries")) == (0, 0)
     assert (found.rows("hosts"), found.rows("robots"), found.rows("requests")) == (1, 1, 3)
 
 
 def test_if_robots_txt_denies_the_page_the_llms_txt_is_requested(docs):
-    found = docs(robots="User-agent: *\nDisallow: /\nAllow: /llms.txt\n", llms_txt=INDEX)
+    found = docs(robots="User-agent: *\nDisallow: /\nAllow: /llms.txt\n", llms_txt=LLMS_TXT)
     assert found.code == 0
     assert found.asked == ["/llms.txt"]
     assert "line 2 of robots.txt" in found.stdout
     assert "line 3 of robots.txt" in found.stdout
     denied = docs(
-        robots="User-agent: *\nDisallow: /\n", llms_txt=INDEX, url="http://docs.example/b"
+        robots="User-agent: *\nDisallow: /\n", llms_txt=LLMS_TXT, url="http://docs.example/b"
     )
     assert (denied.code, denied.asked) == (1, [])
 
 
 def test_a_listed_host_gets_no_request(loopback_web, discover):
     web = loopback_web(
-        Site("www.optedout.example", "", {"/llms.txt": INDEX}),
+        Site("www.optedout.example", "", {"/llms.txt": LLMS_TXT}),
         Site("operator.example", pages={"/blocklist.json": blocklist("optedout.example")}),
     )
     found = discover(
@@ -239,7 +239,7 @@ def test_a_listed_host_gets_no_request(loopback_web, discover):
 
 def test_while_one_host_waits_the_others_are_asked(loopback_web, discover):
     web = loopback_web(
-        Site("slow.example", "User-agent: *\nCrawl-delay: 3\n", {"/llms.txt": INDEX}),
+        Site("slow.example", "User-agent: *\nCrawl-delay: 3\n", {"/llms.txt": LLMS_TXT}),
         site("blog.example"),
         Site("none.example", ""),
     )
@@ -260,7 +260,7 @@ def test_while_one_host_waits_the_others_are_asked(loopback_web, discover):
 
 def test_pages_of_one_host_share_its_llms_txt(loopback_web, discover):
     other, of_other = f"{URL}sdk/llms.txt", Reply("# SDK\n\n- [One](one)\n")
-    web = loopback_web(Site("docs.example", "", {"/llms.txt": INDEX, "/sdk/llms.txt": of_other}))
+    web = loopback_web(Site("docs.example", "", {"/llms.txt": LLMS_TXT, "/sdk/llms.txt": of_other}))
     found = discover(web, URL, f"{URL}guide", f"{URL}llms.txt", other, URL)
     assert found.code == 0
     assert sorted(found.asked) == ["/", "/guide", "/llms.txt", "/sdk/llms.txt"]
@@ -271,7 +271,7 @@ def test_pages_of_one_host_share_its_llms_txt(loopback_web, discover):
 def test_a_crawl_reads_the_offered_sources_and_a_feed_comes_without_llms_txt(
     loopback_web, discover, crawl, tmp_path
 ):
-    pages = {"/": html(), "/guide": markdown(), "/feed": feed(), "/llms.txt": INDEX}
+    pages = {"/": html(), "/guide": markdown(), "/feed": feed(), "/llms.txt": LLMS_TXT}
     web = loopback_web(Site("docs.example", "", pages))
     found = discover(web, f"{URL}feed", URL, f"{URL}guide")
     of_feed, of_page, of_guide = found.stdout.split("\n\n")
@@ -308,7 +308,7 @@ def test_after_a_failed_request_a_site_gets_no_other(loopback_web, discover):
     }
     web = loopback_web(
         *(
-            Site(host, robots, {"/": page, "/llms.txt": INDEX})
+            Site(host, robots, {"/": page, "/llms.txt": LLMS_TXT})
             for host, (robots, page, _) in cases.items()
         )
     )

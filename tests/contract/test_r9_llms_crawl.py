@@ -13,7 +13,7 @@ from walsh_scrapy.testing.web import Reply, Site, redirect
 PAGE = (
     "# Docs\n\n## Guide\n\n- [Start](/start.md): how to begin\n- [More](https://other.example/)\n"
 )
-INDEX = "# Site\n\n> What it is.\n\n## Pages\n\n- [One](/one): the first\n"
+LLMS_TXT = "# Site\n\n> What it is.\n\n## Pages\n\n- [One](/one): the first\n"
 HTML = "<!doctype html><html><body><a href='/scraped'>x</a>" + "<p>text</p>" * 20_000
 
 #: What a source is asked for whose page is no markdown.
@@ -24,7 +24,7 @@ def markdown(body=PAGE, **more):
     return Reply(body, content_type="text/markdown; charset=utf-8", **more)
 
 
-def text(body=INDEX, **more):
+def text(body=LLMS_TXT, **more):
     return Reply(body, content_type="text/plain", **more)
 
 
