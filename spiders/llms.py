@@ -17,7 +17,7 @@ from walsh_scrapy.runtime.negotiation import (
     content_type_of,
     is_llmstxt,
 )
-from walsh_scrapy.runtime.visit import DATA_LOSS
+from walsh_scrapy.runtime.requestmeta import DATA_LOSS
 from walsh_scrapy.spider import SourcesSpider
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from scrapy import Request, Spider
 from walsh_scrapy.exceptions import refuse_to_start
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.runtime.requestmeta import Visit, set_visit, visit_of
 from walsh_scrapy.runtime.startup import check_gates
-from walsh_scrapy.runtime.visit import Visit, set_visit, visit_of
 from walsh_scrapy.sources import Kind, Source, SourcesError, in_shard, load_sources, parse_shard
 from walsh_scrapy.visits.due import due_sources
 

@@ -18,7 +18,7 @@ from walsh_scrapy.politeness.holds import Holds
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.marks import mark, marks_of, rank_of
+from walsh_scrapy.runtime.requestmeta import mark, marks_of, rank_of
 from walsh_scrapy.runtime.startup import check_start, in_force, require_order
 
 if TYPE_CHECKING:

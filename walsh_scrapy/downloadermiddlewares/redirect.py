@@ -13,8 +13,8 @@ from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.references import resolve_reference
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.gates import Gate
+from walsh_scrapy.runtime.requestmeta import set_visit, visit_of
 from walsh_scrapy.runtime.startup import check_start, in_force
-from walsh_scrapy.runtime.visit import set_visit, visit_of
 from walsh_scrapy.visits.lifetimes import lifetime_of
 
 if TYPE_CHECKING:

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 
-from walsh_scrapy.politeness.exchanges import exchange_of
-from walsh_scrapy.politeness.hostqueue import Wait
-from walsh_scrapy.politeness.hostqueues import HostQueues
-from walsh_scrapy.politeness.inflight import InFlight
+from walsh_scrapy.politeness.hostqueue import HostQueues, Wait
+from walsh_scrapy.politeness.inflight import InFlight, exchange_of
 from walsh_scrapy.runtime.context import Context
 
 if TYPE_CHECKING:

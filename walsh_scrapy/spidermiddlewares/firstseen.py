@@ -27,8 +27,7 @@ from walsh_scrapy.metadata.feeds import Feed, NotAFeed
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.failures import reason_of
-from walsh_scrapy.runtime.marks import request_of
-from walsh_scrapy.runtime.visit import set_visit, source_of, visit_of
+from walsh_scrapy.runtime.requestmeta import request_of, set_visit, source_of, visit_of
 from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.visits.record import VisitRecorder

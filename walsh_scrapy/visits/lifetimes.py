@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.policy.freshness import Freshness
-from walsh_scrapy.runtime.visit import Lifetime
+from walsh_scrapy.runtime.requestmeta import Lifetime
 
 if TYPE_CHECKING:
     from scrapy.http import Response
 
-    from walsh_scrapy.runtime.visit import Visit
+    from walsh_scrapy.runtime.requestmeta import Visit
 
 
 def freshness_of(response: Response) -> Freshness:

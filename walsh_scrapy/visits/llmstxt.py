@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from walsh_scrapy.policy.freshness import LastVisit, due
-from walsh_scrapy.runtime.visit import visit_of
+from walsh_scrapy.runtime.requestmeta import visit_of
 from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.visits.lifetimes import freshness_of
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from walsh_scrapy.runtime.context import Context
-    from walsh_scrapy.runtime.marks import Validators
+    from walsh_scrapy.runtime.requestmeta import Validators
 
 Record = TypeVar("Record", SourceRecord, LlmsTxtRecord)
 

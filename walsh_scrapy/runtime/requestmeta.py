@@ -1,0 +1,143 @@
+"""What a request carries in ``request.meta``: its marks, and the visit that it belongs to.
+
+Marks are what our gates and queues know of one request. A visit is what the requests for one
+declared source carry from hop to hop. Each is one frozen object, so a copy, a retry or a redirect
+keeps it, and a change of it changes no copy that was made before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from walsh_scrapy.policy.frontier import Rank
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from scrapy import Request
+    from scrapy.http import Response
+    from twisted.python.failure import Failure
+
+    from walsh_scrapy.policy.moves import Move
+    from walsh_scrapy.politeness.prerequisites import Fetch
+    from walsh_scrapy.sources import Source
+
+_MARKS: Final = "walsh_marks"
+
+
+@dataclass(frozen=True, slots=True)
+class Validators:
+    """What a server said of its document: opaque bytes, for that one URL only (decision 17)."""
+
+    url: str
+    etag: bytes | None
+    last_modified: bytes | None
+
+    @classmethod
+    def of(cls, response: Response) -> Validators:
+        """Read the validators of a response, byte for byte."""
+        headers = response.headers
+        etag, last_modified = headers.get("ETag"), headers.get("Last-Modified")
+        return cls(response.url, etag or None, last_modified or None)
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Each gate sets its own; a request without marks is a target."""
+
+    rank: Rank = Rank.TARGET
+    fetch: Fetch | None = None  #: what a request for robots.txt or the blocklist belongs to
+    validators: Validators | None = None  #: sent if the request is for their URL
+    robots_interval: float | None = None  #: seconds: Crawl-delay or Request-rate, the larger
+    attempt: int = 0  #: how often it was made again after a refusal
+    answers: Mapping[str, str] = field(default_factory=dict)  #: of each gate so far, by its name
+
+
+_NONE: Final = Marks()
+
+
+def marks_of(request: Request) -> Marks:
+    """Return the marks of a request."""
+    marks: Marks = request.meta.get(_MARKS, _NONE)
+    return marks
+
+
+def mark(request: Request, **changes: Any) -> None:  # noqa: ANN401 - fields of Marks
+    """Change some marks of a request; copies made before keep theirs."""
+    request.meta[_MARKS] = replace(marks_of(request), **changes)
+
+
+def note_answer(request: Request, gate: str, answer: str) -> None:
+    """Note a gate's answer for the record of requests."""
+    mark(request, answers={**marks_of(request).answers, gate: answer})
+
+
+def rank_of(request: Request) -> Rank:
+    """Return what a request is for."""
+    return marks_of(request).rank
+
+
+def request_of(outcome: Response | Failure) -> Request:
+    """Return the request that a response or failure came of; Scrapy sets it on both."""
+    request: Request = outcome.request  # type: ignore[union-attr, assignment]
+    return request
+
+
+_VISIT: Final = "walsh_visit"
+#: Scrapy's flag of a response whose body is not complete.
+DATA_LOSS: Final = "dataloss"
+
+
+class Lifetime(NamedTuple):
+    """The freshness lifetime of one response: its URL, and its end in epoch seconds."""
+
+    url: str
+    until: float
+
+
+class Page(NamedTuple):
+    """What the declared page answered, when the visit goes on with another document."""
+
+    is_gone: bool  #: it is gone for good (410)
+    move: Move | None  #: where it moved to, as far as this visit shows
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One visit of a source. ``source`` is None where nothing of it is to be recorded."""
+
+    source: Source | None
+    readable: Callable[[str], bool]  #: of a Content-Type: is the body worth its bytes?
+    llmstxt: str | None = None  #: the llms.txt that is asked for, wherever redirects lead
+    announced: tuple[str, ...] = ()  #: what the page announces as its markdown: declared with it
+    lifetimes: tuple[Lifetime, ...] = ()  #: of the responses on the way here
+    page: Page | None = None
+    unread: str | None = None  #: the Content-Type of a body that was not downloaded
+
+    def passed(self, lifetime: Lifetime) -> Visit:
+        """Return the visit after one more response on its way."""
+        return replace(self, lifetimes=(*self.lifetimes, lifetime))
+
+    def carried_to(self, following: Visit) -> Visit:
+        """Return the visit of the next request, with what this one has learned."""
+        return replace(
+            following, announced=self.announced, lifetimes=self.lifetimes, page=self.page
+        )
+
+
+def visit_of(request: Request) -> Visit | None:
+    """Return the visit that a request belongs to, if any."""
+    visit: Visit | None = request.meta.get(_VISIT)
+    return visit
+
+
+def set_visit(request: Request, visit: Visit) -> None:
+    """Let a request belong to a visit."""
+    request.meta[_VISIT] = visit
+
+
+def source_of(request: Request) -> Source | None:
+    """Return the declared source that a request is made for, if any."""
+    visit = visit_of(request)
+    return visit.source if visit else None
