@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -36,7 +37,7 @@ from walsh_scrapy.visits.lifetimes import lifetime_of
 from walsh_scrapy.visits.record import VisitRecorder
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
     from typing import Self
 
     from scrapy.crawler import Crawler
@@ -94,10 +95,12 @@ class FirstSeenMiddleware:
             elif isinstance(item, Feed):
                 feed = item
             elif isinstance(item, Request):
-                if _is_same_visit(request, item):
-                    goes_on = True
-                    self._recorder.goes_on(request, response, item)
-                yield self._watched(item)
+                is_same = _is_same_visit(request, item)
+                goes_on = goes_on or is_same
+                with self._deferring(request):
+                    if is_same:
+                        self._recorder.goes_on(request, response, item)
+                    yield self._watched(item)
             elif not self._closed or _is_valid(item):
                 yield item
         if source is not None and not goes_on and request not in self._over:
@@ -112,7 +115,8 @@ class FirstSeenMiddleware:
         if source_of(request) is None or request in self._over:
             return None
         self._over.add(request)
-        self._recorder.failed(request, reason_of(exception, response.url), response)
+        with self._deferring(request):
+            self._recorder.failed(request, reason_of(exception, response.url), response)
         return () if isinstance(exception, NotAFeed) else None
 
     def _watched(self, item: Any) -> Any:  # noqa: ANN401 - requests, and whatever else
@@ -143,7 +147,8 @@ class FirstSeenMiddleware:
                     yield self._watched(following)
         finally:
             if not goes_on:
-                self._end(request, failure.value)
+                with self._deferring(request):
+                    self._end(request, failure.value)
 
     async def _errback_output(
         self, errback: Callable[[Failure], Any] | None, failure: Failure
@@ -177,25 +182,16 @@ class FirstSeenMiddleware:
             if _is_valid(item):
                 valid.setdefault(item.key, item)  # written twice in one document, it is one entry
         records = [_entry_record(item, source.url, now) for item in valid.values()]
-        try:
-            new = self._recorder.fetched(request_of(response), response, feed, records)
-        except RequestDeferred as error:  # the state failed
-            self._deferred(source, error)
-            return []
-        self._crawler.stats.inc_value("walsh/entries/known", len(valid) - len(new))
-        self._crawler.stats.inc_value("walsh/entries/new", len(new))
+        new = frozenset[str]()
+        request = request_of(response)
+        with self._deferring(request):
+            new = self._recorder.fetched(request, response, feed, records)
+            self._crawler.stats.inc_value("walsh/entries/known", len(valid) - len(new))
+            self._crawler.stats.inc_value("walsh/entries/new", len(new))
         return [item for key, item in valid.items() if key in new]
 
     def _end(self, request: Request, error: BaseException | None) -> None:
-        """Record an end without a page; a request that is deferred is left as due as it was."""
-        source = source_of(request)
-        try:
-            self._record(request, error)
-        except RequestDeferred as deferral:
-            if source is not None:
-                self._deferred(source, deferral)
-
-    def _record(self, request: Request, error: BaseException | None) -> None:
+        """Record an end without a page. Raises RequestDeferred for one that is none."""
         match error:
             case NotModified():
                 self._recorder.unchanged(request, error.response)
@@ -220,11 +216,20 @@ class FirstSeenMiddleware:
             return None
         return spider.alternative_to(request)
 
-    def _deferred(self, source: Source, error: RequestDeferred) -> None:
-        """Leave a source as due as it was: a later run asks for it (decision 7)."""
-        logger.info("%s is deferred to a later run: %s", source.url, error)
-        self._crawler.stats.inc_value("walsh/sources/deferred")
-        self._crawler.stats.min_value("walsh/sources/deferred_until", error.until)
+    @contextmanager
+    def _deferring(self, request: Request) -> Iterator[None]:
+        """Leave a source as due as it was if its request is deferred, or the state fails.
+
+        A later run asks for it (decision 7).
+        """
+        try:
+            yield
+        except RequestDeferred as error:
+            source = source_of(request)
+            url = source.url if source else request.url
+            logger.info("%s is deferred to a later run: %s", url, error)
+            self._crawler.stats.inc_value("walsh/sources/deferred")
+            self._crawler.stats.min_value("walsh/sources/deferred_until", error.until)
 
 
 def _is_same_visit(request: Request, following: object) -> bool:
