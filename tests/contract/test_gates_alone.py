@@ -255,6 +255,15 @@ def test_blocklist(loopback_web, run, at_once):
     assert result.stats["walsh/blocklist/denied"] == 2
 
 
+def test_redirect_needs_no_state(loopback_web, run, crawl):
+    web = loopback_web(Site("a.example", "", {"/": redirect("/1"), "/1": page()}))
+    scrapys = "scrapy.downloadermiddlewares.redirect.RedirectMiddleware"
+    result = run(web, "redirect", (scrapys, None), urls=["http://a.example/"])
+    assert paths(result.log) == ["a.example/", "a.example/1"]
+    assert result.log[1].header("Referer") is None
+    assert not (crawl.folder / "walsh.sqlite3").exists()
+
+
 @pytest.mark.parametrize("gates", [GATES, ()], ids=["Scrapy's scheduler", "the add-on"])
 def test_all_of_them(loopback_web, run, gates):
     barred = "User-agent: *\nDisallow: /barred\n"
