@@ -182,6 +182,7 @@ def test_backoff(loopback_web, run):
     assert min(hit.started for hit in later) - failed.ended >= 2.0, "Scrapy's retry waits as well"
     assert paths(result.log, "far.example") == ["far.example/1"]
     assert result.stats["walsh/backoff/deferred"] == 3
+    assert "http://a.example/1 answered 429; a.example is on hold for 2 s" in result.stderr
     assert len(result.items) == 5
 
 
