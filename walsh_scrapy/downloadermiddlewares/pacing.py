@@ -19,7 +19,7 @@ from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.engine import is_active
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requestmeta import marks_of
+from walsh_scrapy.runtime.requestmeta import mark, marks_of
 from walsh_scrapy.runtime.startup import check_start, require_order
 from walsh_scrapy.state.requests import RequestRecord
 
@@ -120,6 +120,7 @@ class PacingMiddleware:
         exchange = exchange_of(request, response, latency, interval)
         ledger = self._context.state.ledger
         snapshot = ledger.release(host, exchange, self._context.backoff, record)
+        mark(request, hold=snapshot.hold)
         self._queues.delay(host, snapshot.wait, interval)
 
 

@@ -50,6 +50,7 @@ class Marks:
     fetch: Fetch | None = None  #: what a request for robots.txt or the blocklist belongs to
     validators: Validators | None = None  #: sent if the request is for their URL
     robots_interval: float | None = None  #: seconds: Crawl-delay or Request-rate, the larger
+    hold: float = 0.0  #: seconds for which its host was on hold when its exchange ended
     attempt: int = 0  #: how often it was made again after a refusal
     answers: Mapping[str, str] = field(default_factory=dict)  #: of each gate so far, by its name
 

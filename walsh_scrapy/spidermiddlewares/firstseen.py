@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -13,6 +14,7 @@ from scrapy.spidermiddlewares.httperror import HttpError
 from scrapy.utils.asyncgen import as_async_generator
 from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.spider import iterate_spider_output
+from twisted.python.failure import Failure
 
 from walsh_scrapy.exceptions import (
     AlreadyRead,
@@ -30,15 +32,15 @@ from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.requestmeta import request_of, set_visit, source_of, visit_of
 from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.state.entries import EntryRecord
+from walsh_scrapy.visits.lifetimes import lifetime_of
 from walsh_scrapy.visits.record import VisitRecorder
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
     from typing import Self
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
-    from twisted.python.failure import Failure
 
     from walsh_scrapy.sources import Source
 
@@ -85,18 +87,21 @@ class FirstSeenMiddleware:
         source = source_of(request)
         feed, found, goes_on = NOTHING_SAID, list[EntryItem](), False
         async for item in result:
-            if source is not None and isinstance(item, EntryItem):
+            if request in self._over:  # its errback gave this, after an HTTP error
+                yield item
+            elif source is not None and isinstance(item, EntryItem):
                 found.append(item)
             elif isinstance(item, Feed):
                 feed = item
             elif isinstance(item, Request):
-                if request not in self._over and _is_same_visit(request, item):
-                    goes_on = True
-                    self._recorder.goes_on(request, response, item)
-                yield self._watched(item)
+                is_same = _is_same_visit(request, item)
+                goes_on = goes_on or is_same
+                with self._deferring(request):
+                    if is_same:
+                        self._recorder.goes_on(request, response, item)
+                    yield self._watched(item)
             elif not self._closed or _is_valid(item):
                 yield item
-        # After an HTTP error this is what the errback gave, and the visit is over.
         if source is not None and not goes_on and request not in self._over:
             for item in self._commit(source, response, feed, found):
                 yield item
@@ -109,13 +114,18 @@ class FirstSeenMiddleware:
         if source_of(request) is None or request in self._over:
             return None
         self._over.add(request)
-        self._recorder.failed(request, reason_of(exception, response.url), response)
+        with self._deferring(request):
+            self._recorder.failed(request, reason_of(exception, response.url), response)
         return () if isinstance(exception, NotAFeed) else None
 
     def _watched(self, item: Any) -> Any:  # noqa: ANN401 - requests, and whatever else
-        if isinstance(item, Request) and source_of(item):
+        # A copy of a request has the errback that its original was given here.
+        if isinstance(item, Request) and source_of(item) and not self._is_ours(item.errback):
             item.errback = partial(self._failed, item.errback)
         return item
+
+    def _is_ours(self, errback: object) -> bool:
+        return isinstance(errback, partial) and errback.func == self._failed
 
     async def _failed(
         self, errback: Callable[[Failure], Any] | None, failure: Failure
@@ -128,14 +138,16 @@ class FirstSeenMiddleware:
         self._over.add(request)
         try:
             async for item in self._errback_output(errback, failure):
-                if _is_same_visit(request, item):
+                following = item.copy() if item is request else item  # that one has ended
+                if _is_same_visit(request, following):
                     goes_on = True
-                    _carry(request, item)
+                    self._carry(request, failure.value, following)
                 if isinstance(item, Request) or not self._closed or _is_valid(item):
-                    yield self._watched(item)
+                    yield self._watched(following)
         finally:
             if not goes_on:
-                self._end(request, failure.value)
+                with self._deferring(request):
+                    self._end(request, failure.value)
 
     async def _errback_output(
         self, errback: Callable[[Failure], Any] | None, failure: Failure
@@ -143,9 +155,20 @@ class FirstSeenMiddleware:
         if other := self._alternative(request_of(failure), failure.value):
             yield other
         elif errback is not None:
-            output = await ensure_awaitable(iterate_spider_output(errback(failure)))
-            async for item in as_async_generator(output):
-                yield item
+            try:
+                async for item in _output_of(errback, failure):
+                    yield item
+            except Exception as error:
+                if error is not failure.value:  # else it is handed back, and the record has it
+                    raise
+
+    def _carry(self, request: Request, error: BaseException | None, following: Request) -> None:
+        """Give the next request of a visit what the visit has learned."""
+        visit, next_visit, answer = visit_of(request), visit_of(following), _answer_of(error)
+        if visit and next_visit:
+            if answer is not None:
+                visit = visit.passed(lifetime_of(answer, self._context.clock.now()))
+            set_visit(following, visit.carried_to(next_visit))
 
     def _commit(
         self, source: Source, response: Response, feed: Feed, found: list[EntryItem]
@@ -158,25 +181,16 @@ class FirstSeenMiddleware:
             if _is_valid(item):
                 valid.setdefault(item.key, item)  # written twice in one document, it is one entry
         records = [_entry_record(item, source.url, now) for item in valid.values()]
-        try:
-            new = self._recorder.fetched(request_of(response), response, feed, records)
-        except RequestDeferred as error:  # the state failed
-            self._deferred(source, error)
-            return []
-        self._crawler.stats.inc_value("walsh/entries/known", len(valid) - len(new))
-        self._crawler.stats.inc_value("walsh/entries/new", len(new))
+        new = frozenset[str]()
+        request = request_of(response)
+        with self._deferring(request):
+            new = self._recorder.fetched(request, response, feed, records)
+            self._crawler.stats.inc_value("walsh/entries/known", len(valid) - len(new))
+            self._crawler.stats.inc_value("walsh/entries/new", len(new))
         return [item for key, item in valid.items() if key in new]
 
     def _end(self, request: Request, error: BaseException | None) -> None:
-        """Record an end without a page; a request that is deferred is left as due as it was."""
-        source = source_of(request)
-        try:
-            self._record(request, error)
-        except RequestDeferred as deferral:
-            if source is not None:
-                self._deferred(source, deferral)
-
-    def _record(self, request: Request, error: BaseException | None) -> None:
+        """Record an end without a page. Raises RequestDeferred for one that is none."""
         match error:
             case NotModified():
                 self._recorder.unchanged(request, error.response)
@@ -191,8 +205,7 @@ class FirstSeenMiddleware:
             case RequestDeferred():
                 raise error
             case _:
-                answer = error.response if isinstance(error, HttpError | BadAnswer) else None
-                self._recorder.failed(request, reason_of(error, request.url), answer)
+                self._recorder.failed(request, reason_of(error, request.url), _answer_of(error))
 
     def _alternative(self, request: Request, error: BaseException | None) -> Request | None:
         """Return what the spider asks for instead of a page that robots.txt denies."""
@@ -202,11 +215,20 @@ class FirstSeenMiddleware:
             return None
         return spider.alternative_to(request)
 
-    def _deferred(self, source: Source, error: RequestDeferred) -> None:
-        """Leave a source as due as it was: a later run asks for it (decision 7)."""
-        logger.info("%s is deferred to a later run: %s", source.url, error)
-        self._crawler.stats.inc_value("walsh/sources/deferred")
-        self._crawler.stats.min_value("walsh/sources/deferred_until", error.until)
+    @contextmanager
+    def _deferring(self, request: Request) -> Iterator[None]:
+        """Leave a source as due as it was if its request is deferred, or the state fails.
+
+        A later run asks for it (decision 7).
+        """
+        try:
+            yield
+        except RequestDeferred as error:
+            source = source_of(request)
+            url = source.url if source else request.url
+            logger.info("%s is deferred to a later run: %s", url, error)
+            self._crawler.stats.inc_value("walsh/sources/deferred")
+            self._crawler.stats.min_value("walsh/sources/deferred_until", error.until)
 
 
 def _is_same_visit(request: Request, following: object) -> bool:
@@ -216,11 +238,18 @@ def _is_same_visit(request: Request, following: object) -> bool:
     return source is not None and source_of(following) == source
 
 
-def _carry(request: Request, following: Request) -> None:
-    """Give the next request of a visit what the visit has learned."""
-    visit, next_visit = visit_of(request), visit_of(following)
-    if visit and next_visit:
-        set_visit(following, visit.carried_to(next_visit))
+def _answer_of(error: BaseException | None) -> Response | None:
+    """Return the response that came, although it is of no use."""
+    return error.response if isinstance(error, HttpError | BadAnswer | NotModified) else None
+
+
+async def _output_of(errback: Callable[[Failure], Any], failure: Failure) -> AsyncIterator[Any]:
+    """Yield what an errback returns, in each of the forms that Scrapy takes."""
+    output = errback(failure)
+    if isinstance(output, Failure):
+        output.raiseException()
+    async for item in as_async_generator(await ensure_awaitable(iterate_spider_output(output))):
+        yield item
 
 
 def _entry_record(item: EntryItem, source_url: str, now: float) -> EntryRecord:

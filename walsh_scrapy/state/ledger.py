@@ -69,6 +69,11 @@ class HostSnapshot(NamedTuple):
         """Seconds until the host may be asked; 0 or less if it may be asked now."""
         return self.times.ready_at(0.0) - self.now
 
+    @property
+    def hold(self) -> float:
+        """Seconds for which the host is still on hold; 0 if it is not."""
+        return max(0.0, self.times.hold_until - self.now)
+
 
 class _Change(NamedTuple):
     before: HostTimes
