@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class FeedsSpider(SourcesSpider):
-    """Turns each feed into one item an entry."""
+    """Turns each feed into one item for each entry."""
 
     name = "feeds"
     kind: ClassVar[Kind] = "feed"

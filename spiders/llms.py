@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 
 
 class LlmsSpider(SourcesSpider):
-    """Turns each page of markdown, or else the host's llms.txt, into one item a link.
+    """Turns each page of markdown, or else the host's llms.txt, into one item for each link.
 
-    The declared page is asked for as markdown, then what its headers announce as its markdown, then
-    ``/llms.txt``; the first that is what it should be is taken. HTML is cut off at its headers.
+    It requests the declared page as markdown, then the URLs that its headers announce as markdown,
+    then ``/llms.txt``. The first document in the right format is used. The bodies of HTML pages are
+    not downloaded.
     """
 
     name = "llms"
@@ -43,13 +44,13 @@ class LlmsSpider(SourcesSpider):
     readable = staticmethod(is_markdown)
 
     def first_request(self, source: Source, url: str) -> Request:
-        """Ask for the page as markdown, unless it is an llms.txt itself, wherever that moved."""
+        """Request the page as markdown, or as an llms.txt if its old or new URL is one."""
         if is_llmstxt(source.url) or is_llmstxt(url):
             return self._llmstxt(source, url)
         return self._page(source, url, urljoin(url, LLMSTXT_PATH))
 
     def alternative_to(self, request: Request) -> Request | None:
-        """Return what to ask for instead of a page that robots.txt denies."""
+        """Return the request to make instead of one for a page that robots.txt denies."""
         visit = request.cb_kwargs
         if "llmstxt" not in visit:
             return None
@@ -62,10 +63,11 @@ class LlmsSpider(SourcesSpider):
         llmstxt: str | None = None,
         others: tuple[str, ...] | None = None,
     ) -> Iterator[Feed | EntryItem | Request]:
-        """Read the links of a document, or ask for the next; raise NotAFeed for the last.
+        """Yield the links of a document, or the request for the next document.
 
-        ``llmstxt`` is the URL of the llms.txt to end with, None if this is it. ``others`` are the
-        URLs that the page announces and that were not tried yet, None if this is the page.
+        ``llmstxt`` is the URL of the llms.txt to request last; None if this is its response.
+        ``others`` are the announced URLs that were not requested yet; None if this is the response
+        of the page. Raises NotAFeed if the last document has the wrong format.
         """
         try:
             links = self._links(response, source)
@@ -109,7 +111,7 @@ class LlmsSpider(SourcesSpider):
         if unread := self.unread(response):
             raise NotAFeed(f"it is {unread}")
         body = response.body
-        if DATA_LOSS in response.flags:  # half a link on the last line would be another link
+        if DATA_LOSS in response.flags:  # the last line may hold half a link, which is another URL
             body = body[: body.rfind(b"\n") + 1]
         content_type = content_type_of(response.headers)
         return parse_llms(body, url=response.url, content_type=content_type, source=source.url)

@@ -24,13 +24,13 @@ def demo(pytestconfig):
     )
 
 
-def test_it_breaks_no_rule_and_says_so(demo):
+def test_the_demo_breaks_no_rule_and_says_so(demo):
     assert demo.returncode == 0, demo.stdout + demo.stderr
     assert "No rule was broken." in demo.stdout
     assert "Traceback" not in demo.stderr
 
 
-def test_it_shows_every_host_and_what_it_saw(demo):
+def test_the_demo_shows_the_requests_of_every_host(demo):
     sites, _ = demo_web()
     assert len(sites) >= 12
     for site in sites:
@@ -49,7 +49,7 @@ def test_a_broken_rule_or_a_lost_source_is_exit_status_1(monkeypatch, capsys):
     assert "R9: invented" in capsys.readouterr().out
 
 
-def test_a_host_that_saw_nothing_is_said_to_have_seen_nothing():
+def test_a_host_without_requests_is_shown_as_such():
     assert timeline([]) == "no byte sent"
 
 

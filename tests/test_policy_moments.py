@@ -21,7 +21,7 @@ NOW = datetime(2026, 5, 20, 12, 0, tzinfo=UTC).timestamp()
         (" PT0S ", NOW),
     ],
 )
-def test_since_when(text, moment):
+def test_parse_since(text, moment):
     assert parse_since(text, NOW) == moment
 
 
@@ -36,5 +36,5 @@ def test_since_what_is_no_time_is_refused_in_one_sentence(text):
 
 
 @pytest.mark.parametrize("beyond", [math.inf, math.nan, 1e30, None])
-def test_a_moment_beyond_the_calendar_is_unknown(beyond):
+def test_a_time_after_the_year_9999_has_no_text(beyond):
     assert rfc3339(beyond) is None

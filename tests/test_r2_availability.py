@@ -88,7 +88,7 @@ def test_a_copy_is_usable_for_its_lifetime_and_a_failure_for_a_shorter_one():
     assert not failed.is_usable(1000.0 + UNREACHABLE_TTL, ttl=DAY)
 
 
-def test_a_copy_that_made_a_request_wait_stays_usable_for_it():
+def test_a_copy_that_deferred_a_request_stays_usable_for_it():
     waiting = replace(copy_after(None, 0.0, 200, "good", GOOD), unused=True)
     assert waiting.is_usable(2 * DAY, ttl=1.0)
     assert not waiting.is_usable(LONGEST_WAIT, ttl=1.0)

@@ -113,7 +113,7 @@ def open_state(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_whenever_the_clock_jumps_back_no_host_is_asked_too_soon_or_forgotten(open_state, seed):
+def test_no_host_is_asked_too_soon_or_forgotten_after_the_clock_was_set_back(open_state, seed):
     simulation = Simulation(open_state, Random(seed), jumps=0.02)
     simulation.run(steps=6000)
     assert all(server.served > 50 for server in simulation.servers.values())

@@ -26,7 +26,7 @@ def test_an_unseen_host_is_ready_at_once():
     assert len(frontier) == 0
 
 
-def test_a_host_that_waits_keeps_no_other_waiting():
+def test_a_waiting_host_does_not_delay_other_hosts():
     frontier = Frontier()
     frontier.push("a.example", "a1")
     frontier.push("b.example", "b1")
@@ -47,7 +47,7 @@ def test_the_host_with_most_paced_work_left_goes_first():
     assert drain(frontier)[:3] == ["slow", "many0", "many1"]
 
 
-def test_where_links_are_followed_a_host_that_nobody_has_looked_into_goes_first():
+def test_if_links_are_followed_an_unexplored_host_goes_first():
     frontier = Frontier(unexplored=math.inf)
     for number in range(3):
         frontier.push("many.example", f"many{number}")
@@ -57,7 +57,7 @@ def test_where_links_are_followed_a_host_that_nobody_has_looked_into_goes_first(
     assert drain(frontier) == ["robots", "new", "many0", "many1", "many2"]
 
 
-def test_a_host_is_busy_until_its_request_has_ended_and_keeps_no_other_waiting():
+def test_a_host_is_busy_until_its_request_has_ended_and_delays_no_other():
     frontier = Frontier()
     for item in ("a1", "a2"):
         frontier.push("a.example", item)
@@ -75,7 +75,7 @@ def test_a_host_is_busy_until_its_request_has_ended_and_keeps_no_other_waiting()
     assert frontier.pop(1.0) == ("a.example", "robots")
 
 
-def test_of_one_host_ranks_then_priorities_then_age_decide():
+def test_within_a_host_the_order_is_rank_then_priority_then_age():
     frontier = Frontier()
     frontier.push("a.example", "old")
     frontier.push("a.example", "new")
@@ -85,7 +85,7 @@ def test_of_one_host_ranks_then_priorities_then_age_decide():
     assert drain(frontier) == ["robots", "list", "urgent", "old", "new"]
 
 
-def test_a_restricted_host_hands_out_only_what_its_targets_wait_for():
+def test_a_restricted_host_hands_out_only_requests_for_robots_txt():
     frontier = Frontier()
     frontier.push("a.example", "target")
     frontier.push("b.example", "other")
@@ -110,7 +110,7 @@ def test_a_restriction_of_all_hosts_lets_the_operators_documents_through():
     assert sorted(drain(frontier)) == ["target of a.example", "target of b.example"]
 
 
-def test_spacings_known_from_earlier_count_before_a_host_was_asked():
+def test_spacings_of_earlier_runs_count_for_the_order():
     frontier = Frontier({"slow.example": 10.0})
     for number in range(3):
         frontier.push("many.example", f"many{number}")
@@ -118,7 +118,7 @@ def test_spacings_known_from_earlier_count_before_a_host_was_asked():
     assert drain(frontier)[0] == "slow"
 
 
-def test_a_host_that_nothing_is_asked_of_is_forgotten_but_for_its_spacing():
+def test_a_host_without_requests_is_dropped_but_its_spacing_is_kept():
     frontier = Frontier()
     frontier.push("slow.example", "slow1")
     drain(frontier)
@@ -132,7 +132,7 @@ def test_a_host_that_nothing_is_asked_of_is_forgotten_but_for_its_spacing():
     assert drain(frontier, 20.0) == ["slow2", "many2"]
 
 
-def test_a_rest_is_kept_while_nothing_is_asked_of_the_host():
+def test_a_wait_is_kept_while_the_host_has_no_requests():
     frontier = Frontier()
     frontier.wait("a.example", 10.0)
     assert frontier.pop(9.0) is None
@@ -141,7 +141,7 @@ def test_a_rest_is_kept_while_nothing_is_asked_of_the_host():
     assert frontier.next_at() == 10.0
 
 
-def test_what_is_closed_stays_closed_while_nothing_is_asked_of_the_host():
+def test_a_restriction_is_kept_while_the_host_has_no_requests():
     frontier = Frontier()
     frontier.restrict(Rank.ROBOTS, "a.example")
     assert frontier.pop(5.0) is None
@@ -149,7 +149,7 @@ def test_what_is_closed_stays_closed_while_nothing_is_asked_of_the_host():
     assert frontier.pop(5.0) is None
 
 
-def test_a_run_begins_with_most_work_and_with_who_waited_longest():
+def test_a_run_begins_with_the_most_work_then_with_the_longest_due():
     waiting = [
         ("few.example", 5.0, "f"),
         ("many.example", 9.0, "m-late"),
@@ -161,7 +161,7 @@ def test_a_run_begins_with_most_work_and_with_who_waited_longest():
     assert order == ["s", "m-early", "m-late", "o", "f"]
 
 
-def test_hosts_that_could_go_out_are_counted_and_those_that_wait_are_not():
+def test_only_ready_hosts_are_counted():
     frontier = Frontier()
     for host in ("a", "b", "c"):
         frontier.push(host, f"{host}1")
@@ -176,7 +176,7 @@ def test_hosts_that_could_go_out_are_counted_and_those_that_wait_are_not():
     assert frontier.ready_hosts(5.0) == 3
 
 
-def test_a_host_whose_requests_are_closed_counts_as_one_that_could_go_out():
+def test_a_ready_host_counts_although_its_requests_are_restricted():
     """Else a crawl would take in all sources while the blocklist is fetched."""
     frontier = Frontier()
     frontier.push("a", "a1")
@@ -231,7 +231,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_it_never_hands_out_too_soon_and_never_withholds_what_is_ready(steps):
+def test_a_request_is_handed_out_as_soon_as_its_host_is_ready_and_not_before(steps):
     frontier, waiting, ready_at, allowed, busy, now = Frontier(), [], {}, {}, set(), 0.0
     for number, (step, first, second) in enumerate(steps):
         if step == "push":
@@ -267,7 +267,7 @@ def test_it_never_hands_out_too_soon_and_never_withholds_what_is_ready(steps):
         assert len(frontier) == len(waiting)
 
 
-def test_a_host_is_forgotten_by_no_sequence_of_waits():
+def test_no_sequence_of_waits_loses_a_host():
     frontier = Frontier()
     frontier.push("a.example", 1)
     for moment in (5.0, 3.0, 8.0, 2.0):

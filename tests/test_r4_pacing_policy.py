@@ -46,13 +46,13 @@ def test_a_hold_and_the_spacing_are_two_clocks():
     assert times.held(101.0, 60.0).held(102.0, 1.0).hold_until == 161.0, "a hold never shrinks"
 
 
-def test_a_lease_keeps_everyone_away_until_it_is_given_back_or_runs_out():
+def test_a_leased_host_is_not_ready_until_the_lease_is_released_or_ends():
     taken = HostTimes().leased(100.0, 60.0)
     assert taken.ready_at(1.0) == 165.0
     assert taken.released(101.0, 1.0).ready_at(1.0) == 102.0
 
 
-def test_a_lease_nobody_gave_back_counts_as_the_longest_exchange_it_can_have_been():
+def test_a_lease_that_was_never_released_counts_as_an_exchange_of_its_whole_timeout():
     slow = HostTimes().released(0.0, interval=100.0).leased(100.0, 60.0)
     assert slow.ready_at(1.0) == 260.0, "a Crawl-delay counts from the end that may have been"
     assert slow.look_again_at(110.0, 1.0) == 111.0, "but the holder may be quick"

@@ -51,7 +51,7 @@ def test_a_start_request_waits_while_enough_hosts_could_be_asked(scheduler):
     asyncio.run(scenario())
 
 
-def test_hosts_that_rest_keep_nothing_out(scheduler):
+def test_waiting_hosts_do_not_delay_start_requests(scheduler):
     """Else ten thousand feeds of one host would keep all other hosts waiting."""
 
     async def scenario():
@@ -63,7 +63,7 @@ def test_hosts_that_rest_keep_nothing_out(scheduler):
     asyncio.run(scenario())
 
 
-def test_what_a_gate_sends_back_is_no_duplicate_and_stays_subject_to_every_filter(scheduler):
+def test_a_request_that_a_gate_sends_back_is_no_duplicate_and_passes_every_filter(scheduler):
     assert scheduler.enqueue_request(Request("http://a.example/"))
     sent_back = scheduler._queue.sent_back(scheduler.next_request())
     assert scheduler.enqueue_request(sent_back)
@@ -79,7 +79,7 @@ class Pages(Spider):
         """A callback by name."""
 
 
-def test_what_a_stopped_crawl_leaves_is_taken_up_at_the_next_start_of_its_job(tmp_path, caplog):
+def test_a_job_continues_with_the_requests_of_its_stopped_crawl(tmp_path, caplog):
     settings = {
         "WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3",
         "JOBDIR": str(tmp_path / "job"),

@@ -96,7 +96,7 @@ def by_day(log, host):
         pytest.param(DAY + MINUTE, "a", "RaRaRaRaR", "Rf" * DAYS, id="one-source"),
     ],
 )
-def test_a_crawl_delay_of_a_day_is_kept_and_every_source_has_its_turn(
+def test_a_crawl_delay_of_a_day_is_kept_and_every_source_is_visited(
     week, every, pages, slow, quick
 ):
     log = week(every, pages)

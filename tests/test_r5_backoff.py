@@ -90,7 +90,7 @@ def test_retry_after(value, seconds):
         "Sat, ２3 May 2026 12:01:30 GMT",
     ],
 )
-def test_what_says_nothing(value):
+def test_values_that_are_no_retry_after(value):
     assert parse_retry_after(value, NOW) is None
 
 
@@ -120,7 +120,7 @@ def test_exactly_50_years_is_still_the_future():
     assert parse_retry_after("Saturday, 23-May-76 12:00:01 GMT", NOW) == 0.0
 
 
-def test_the_present_may_be_told_in_any_zone():
+def test_now_may_be_in_any_time_zone():
     there = NOW.astimezone(timezone(timedelta(hours=9)))
     assert parse_retry_after("Sat, 23 May 2026 12:01:30 GMT", there) == 90.0
 
@@ -199,7 +199,7 @@ OURS = backoff_delay(1, 2.0, 300.0, Random(7))
         ("", OURS),
     ],
 )
-def test_how_long_a_host_is_left_alone(status, retry_after, seconds):
+def test_the_hold_after_a_response(status, retry_after, seconds):
     assert hold(status, retry_after) == seconds
 
 

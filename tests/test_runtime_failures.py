@@ -71,7 +71,7 @@ def downloaded(*reasons):
             BadCertificate("other.example", "expired on 2025-01-01"),
             "TLS: the certificate of other.example expired on 2025-01-01",
         ),
-        (BadAnswer(Response(URL), "redirected in a circle"), "redirected in a circle"),
+        (BadAnswer(Response(URL), "redirected in a loop"), "redirected in a loop"),
         (IgnoreRequest("its body is too large."), "its body is too large."),
         (IgnoreRequest(), "IgnoreRequest"),
         (NotAFeed("Not a feed but an image."), "Not a feed but an image."),
@@ -80,10 +80,10 @@ def downloaded(*reasons):
         (None, "NoneType"),
     ],
 )
-def test_every_trouble_is_a_sentence(error, reason):
+def test_every_failure_is_described_in_a_sentence(error, reason):
     assert reason_of(error, URL) == reason
 
 
-def test_what_others_say_is_cut_to_a_length():
+def test_quotes_are_cut_to_a_length():
     assert len(reason_of(answered(301, Location="ftp://" + "x" * 9000), URL)) < 400
     assert len(reason_of(ValueError("x" * 9000), URL)) < 400

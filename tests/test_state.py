@@ -61,7 +61,7 @@ def release(ledger, interval=1.0, host="a.example", record=RECORD, **answer):
     return ledger.release(host, Exchange(interval=interval, **answer), BACKOFF, record)
 
 
-def test_a_host_goes_to_one_of_two_who_want_it(opened, clock):
+def test_only_one_of_two_processes_gets_a_host(opened, clock):
     ours, theirs = opened().ledger, opened().ledger
     assert ours.take("a.example", spacing=1.0, timeout=60.0) == 0.0
     clock.at = 100.5
@@ -82,7 +82,7 @@ def test_a_dead_holders_lease_runs_out(opened, clock):
     assert theirs.take("a.example", spacing=1.0, timeout=60.0) == 0.0
 
 
-def test_who_gives_back_too_late_does_not_give_back_anothers_lease(opened, clock):
+def test_a_late_release_keeps_the_lease_of_another_process(opened, clock):
     """As a process that was stopped for longer than its lease."""
     stopped, ours, theirs = (opened().ledger for _ in range(3))
     assert stopped.take("a.example", spacing=1.0, timeout=60.0) == 0.0
@@ -97,7 +97,7 @@ def test_who_gives_back_too_late_does_not_give_back_anothers_lease(opened, clock
     assert theirs.take("a.example", spacing=1.0, timeout=60.0) == 0.0
 
 
-def test_a_hold_is_written_with_the_end_that_it_follows(opened, clock):
+def test_a_hold_is_written_with_the_release(opened, clock):
     ours, theirs = opened().ledger, opened().ledger
     ours.take("a.example", 1.0, 60.0)
     clock.at = 101.0
@@ -105,7 +105,7 @@ def test_a_hold_is_written_with_the_end_that_it_follows(opened, clock):
     assert theirs.find("a.example").wait == 30.0
 
 
-def test_a_hold_is_seen_by_everyone_and_outlives_a_lease(opened, clock):
+def test_every_process_sees_a_hold_which_outlasts_a_lease(opened, clock):
     ours, theirs = opened().ledger, opened().ledger
     ours.take("a.example", 1.0, 60.0)
     clock.at = 101.0
@@ -127,7 +127,7 @@ def test_a_change_that_lost_the_race_is_decided_anew(opened, clock):
     assert theirs.answered("a.example", refused, BACKOFF).times.strikes == 2
 
 
-def test_what_another_process_wrote_is_seen_although_a_line_is_remembered(opened, clock):
+def test_a_row_from_memory_does_not_hide_what_another_process_wrote(opened, clock):
     ours, theirs = opened().ledger, opened().ledger
     assert ours.take("a.example", 1.0, 60.0) == 0.0
     clock.at = 101.0
@@ -142,7 +142,7 @@ def test_what_another_process_wrote_is_seen_although_a_line_is_remembered(opened
     assert ours.take("a.example", 1.0, 60.0) == 1.0, "ours remembered a free host"
 
 
-def test_what_others_wrote_while_one_waited_for_the_lock_is_no_jump_of_the_clock(tmp_path):
+def test_a_write_during_the_wait_for_the_lock_is_no_jump_of_the_clock(tmp_path):
     """Nobody can write between the moment that is noted and the note."""
     path = tmp_path / "state.sqlite3"
     with contextlib.closing(sqlite3.connect(path, timeout=0.0)) as other:
@@ -373,7 +373,7 @@ def test_a_record_is_found_under_any_spelling_of_its_url():
     assert known.others(["http://a.example/feed"]) == [other]
 
 
-def test_the_wire_log_is_kept_for_thirty_days(url):
+def test_the_log_of_requests_is_kept_for_thirty_days(url):
     with contextlib.closing(State(url)) as state:
         for sent_at in (100.0, 200.0):
             release(state.ledger, record=replace(RECORD, sent_at=sent_at))
@@ -424,7 +424,7 @@ def test_a_password_is_never_shown():
     assert "secret" not in str(refused.value)
 
 
-def test_a_state_is_paced_by_another_unit_once_all_hosts_have_waited(opened, clock):
+def test_pace_by_may_change_once_no_host_waits(opened, clock):
     state = opened()
     state.ledger.pace_by("host")
     state.ledger.take("www.a.example", spacing=1.0, timeout=60.0)

@@ -143,7 +143,7 @@ def test_only_a_source_that_is_gone_or_failing_is_resumed(state, troubles, resum
     assert not state.sources.resume(OTHER)
 
 
-def test_resting_hosts_are_those_that_may_not_be_asked_now(url, fake_clock):
+def test_waiting_hosts_are_those_that_may_not_be_asked_now(url, fake_clock):
     with contextlib.closing(State(url, fake_clock.now)) as state:
         ledger, now = state.ledger, fake_clock.now()
         done = RequestRecord(now, "a.example", FEED, "", 200, 0.1)

@@ -65,7 +65,7 @@ def web(loopback_web):
     return loopback_web(Site("blog.example", pages={"/feed.xml": page, "/slow": Reply(delay=60)}))
 
 
-def test_a_run_brings_items_stats_and_the_servers_log(web, project, crawl):
+def test_a_run_returns_items_stats_and_the_log_of_the_server(web, project, crawl):
     result = crawl(web, project=project, sources=[FEED, FEED], arguments={"greeting": "hello"})
     assert result.exit_code == 0, result.stderr
     assert result.items == [{"url": FEED, "title": "Blog"}] * 2

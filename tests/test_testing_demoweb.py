@@ -67,7 +67,7 @@ def test_steady_answers_304_to_its_validators(get):
     assert get(url, **sent)[0] == 304
 
 
-def test_the_second_look_at_the_blog_finds_a_post_more(get):
+def test_the_second_request_to_the_blog_finds_one_more_post(get):
     counts = [
         len(feedparser.parse(io.BytesIO(get("http://blog.example/feed.xml")[2])).entries)
         for _ in range(2)
@@ -94,7 +94,7 @@ def test_the_crawl_delay_is_known_to_the_judge(get):
     assert get.web.crawl_delays == {"slow.example": 2.0}
 
 
-def test_a_crawl_that_does_not_care_breaks_the_rules(get):
+def test_an_impolite_crawl_breaks_the_rules(get):
     for url in SOURCES * 2:
         get(url)
     broken = violations(get.web.log, crawl_delays=get.web.crawl_delays, **demoweb.DEMO_TERMS)

@@ -33,7 +33,7 @@ def test_json_feed():
     assert feed["items"][3] == {"title": "Undated"}
 
 
-def test_the_clock_moves_only_when_told(fake_clock):
+def test_the_clock_moves_only_by_advance(fake_clock):
     assert fake_clock.now() == fake_clock.now()
     assert fake_clock.datetime() == datetime(2026, 1, 1, tzinfo=UTC)
     assert fake_clock.advance(1.5) == fake_clock.now()
@@ -43,6 +43,6 @@ def test_the_clock_moves_only_when_told(fake_clock):
         fake_clock.advance(-1)
 
 
-def test_the_clock_starts_where_it_is_told():
+def test_the_clock_starts_at_the_given_time():
     start = datetime(2030, 1, 1, tzinfo=UTC)
     assert FakeClock(start).now() == start.timestamp() == FakeClock(start.timestamp()).now()

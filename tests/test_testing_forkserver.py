@@ -103,7 +103,7 @@ def run(folder):
         {"PYTHONIOENCODING": "ascii", "NEW": "ü"},
     ],
 )
-def test_it_finds_all_as_a_process_of_its_own_does(warm, run, environment):
+def test_a_child_finds_the_same_as_an_ordinary_process(warm, run, environment):
     told, wanted = (
         json.loads(run(launch, "tell", "-x", "two words", **environment)[1])
         for launch in (warm, subprocess.Popen)
@@ -113,13 +113,13 @@ def test_it_finds_all_as_a_process_of_its_own_does(warm, run, environment):
     assert told == wanted
 
 
-def test_two_children_are_two_processes_that_draw_other_numbers(warm, run):
+def test_two_children_draw_different_random_numbers(warm, run):
     first, second = (json.loads(run(warm, "tell")[1]) for _ in range(2))
     assert first["process"] != second["process"]
     assert first["random"] != second["random"] != random.random()
 
 
-def test_scrapy_is_there_and_neither_a_reactor_nor_pytest(warm, run, pytestconfig):
+def test_a_child_has_imported_scrapy_but_no_reactor_and_no_pytest(warm, run, pytestconfig):
     told = run(warm, "tell", PYTHONPATH=str(pytestconfig.rootpath))[1]
     modules = set(json.loads(told)["modules"])
     assert {"scrapy.cmdline", "walsh_scrapy.addon"} <= modules
@@ -128,13 +128,13 @@ def test_scrapy_is_there_and_neither_a_reactor_nor_pytest(warm, run, pytestconfi
 
 
 @pytest.mark.parametrize("how", ["0", "3", "a sentence", "raise"])
-def test_it_ends_as_a_process_of_its_own_does(warm, run, how):
+def test_a_child_ends_as_an_ordinary_process(warm, run, how):
     (status, said, warned), wanted = (run(each, "ends", how) for each in (warm, subprocess.Popen))
     assert (status, said) == wanted[:2]
     assert warned.splitlines()[-1] == wanted[2].splitlines()[-1]
 
 
-def test_what_is_not_there_fails_as_it_does_elsewhere(warm, run):
+def test_a_missing_module_fails_as_in_an_ordinary_process(warm, run):
     status, _, warned = run(warm, "nosuchmodule")
     assert status == 1
     assert "nosuchmodule" in warned
@@ -151,7 +151,7 @@ def started(launch, folder, *arguments):
     return process
 
 
-def test_signals_reach_it_and_are_its_exit_status(warm, folder):
+def test_signals_reach_a_child_and_are_its_exit_status(warm, folder):
     process, stubborn = started(warm, folder), started(warm, folder, "stubborn")
     for each in (process, stubborn):
         assert each.poll() is None
@@ -165,7 +165,7 @@ def test_signals_reach_it_and_are_its_exit_status(warm, folder):
     assert stubborn.poll() == -signal.SIGKILL
 
 
-def test_what_runs_ends_with_its_server(folder):
+def test_children_end_with_the_server(folder):
     with ForkServer() as server:
         process = started(server, folder)
     assert process.wait() == -signal.SIGKILL
@@ -182,7 +182,7 @@ def test_a_server_that_never_had_a_command_ends(folder):
         ([sys.executable, "-m", "ends", "0"], {"PYTHONUTF8": "1"}),
     ],
 )
-def test_what_a_fork_cannot_be_is_started_anew(warm, folder, command, environment):
+def test_other_commands_are_started_without_a_fork(warm, folder, command, environment):
     process = warm(command, cwd=folder, env=os.environ | environment, stdout=subprocess.DEVNULL)
     assert isinstance(process, subprocess.Popen)
     assert process.wait(300) == 0

@@ -115,7 +115,7 @@ class TestR2Robots:
     def test_one_sentence_an_origin(self):
         assert rules([hit("c.example", "/", 0), hit("c.example", "/2", 2)]) == ["R2"]
 
-    def test_a_later_run_may_know_it(self):
+    def test_a_later_run_may_have_a_copy_of_robots_txt(self):
         assert rules([hit("a.example", "/", 0)], robots_first=False) == []
 
     def test_the_operators_own_documents_are_exempt(self):
@@ -134,12 +134,12 @@ class TestR2Robots:
         assert rules([*hops, hit("d.example", "/page", 5)]) == ["R2"]
 
     @pytest.mark.parametrize(("ttl", "broken"), [(0, []), (9, []), (86_400, ["R2"])])
-    def test_a_kept_robots_is_not_asked_for_again(self, ttl, broken):
+    def test_a_cached_robots_txt_is_not_requested_again(self, ttl, broken):
         hits = [hit("a.example", ROBOTS, 0, status=404), hit("a.example", ROBOTS, 10)]
         assert rules(hits, robots_ttl=ttl) == broken
 
     @pytest.mark.parametrize("status", [0, 429, 503])
-    def test_a_robots_without_an_answer_is(self, status):
+    def test_a_robots_txt_without_an_answer_is_requested_again(self, status):
         hits = [hit("a.example", ROBOTS, 0, status=status), hit("a.example", ROBOTS, 10)]
         assert rules(hits, robots_ttl=86_400) == []
 
@@ -166,7 +166,7 @@ class TestR3Blocklist:
         assert rules(hits, blocked=["Example.COM."]) == ["R3"] * blocked
 
     @pytest.mark.parametrize(("ttl", "broken"), [(0, []), (9, []), (21_600, ["R3"])])
-    def test_a_kept_blocklist_is_not_asked_for_again(self, ttl, broken):
+    def test_a_cached_blocklist_is_not_requested_again(self, ttl, broken):
         hits = log(hit("a.example", "/list", 2), hit("a.example", "/list", 12))
         exempt = ["http://a.example/list"]
         assert rules(hits, robots_exempt=exempt, documents_ttl=ttl) == broken
@@ -194,7 +194,7 @@ class TestR4Pacing:
         hits = log(hit("a.example", "/", 1.5), hit("b.example", "/", 2.5))
         assert rules(hits, crawl_delays={"a.example": 2, "b.example": 2}) == ["R4"]
 
-    def test_nobody_can_know_it_before(self):
+    def test_a_crawl_delay_does_not_count_before_robots_txt_was_read(self):
         retried = [
             hit("a.example", ROBOTS, 0, status=503),
             hit("a.example", ROBOTS, 2),
@@ -208,7 +208,7 @@ class TestR4Pacing:
         (sentence,) = violations(log(hit("a.example", "/", 2, 3), hit("b.example", "/", 4)))
         assert "#4 GET http://b.example/ (200) began 1.000 s before #3 GET" in sentence
 
-    def test_many_hosts_at_once_where_that_is_wanted(self):
+    def test_many_hosts_at_once_if_not_serial(self):
         hits = log(hit("a.example", "/", 2, 3), hit("b.example", "/", 4))
         assert rules(hits, serial=False) == []
 
@@ -256,14 +256,14 @@ class TestR5Backoff:
         busy = hit("a.example", "/", 2, status=status, Retry_After=value)
         assert rules(log(busy, hit("a.example", "/other", at))) == broken
 
-    def test_every_hit_within_the_hold_is_told(self):
+    def test_every_hit_within_the_hold_is_reported(self):
         busy = hit("a.example", "/", 2, status=429, Retry_After="60")
         later = [hit("a.example", "/", at) for at in (10, 20, 70)]
         first, second = violations(log(busy, *later))
         assert "came 52.100 s before the Retry-After: 60 of #3" in first
         assert "#5" in second
 
-    def test_a_shorter_one_does_not_end_it(self):
+    def test_a_shorter_retry_after_does_not_end_the_hold(self):
         hits = log(
             hit("a.example", "/", 2, status=429, Retry_After="60"),
             hit("a.example", "/", 10, status=429, Retry_After="1"),
@@ -274,7 +274,7 @@ class TestR5Backoff:
     @pytest.mark.parametrize(
         ("status", "value"), [(200, "60"), (301, "60"), (429, "soon"), (429, "-1"), (429, "1.5")]
     )
-    def test_what_is_no_hold(self, status, value):
+    def test_responses_that_are_no_hold(self, status, value):
         busy = hit("a.example", "/", 2, status=status, Retry_After=value)
         assert rules(log(busy, hit("a.example", "/", 5))) == []
 
@@ -287,7 +287,7 @@ class TestR5Backoff:
         assert "its 3. failure in a row; at least 8.000 s" in sentence
         assert violations(hits, backoff=2, backoff_max=7) == []
 
-    def test_success_ends_the_row(self):
+    def test_a_success_ends_the_series_of_failures(self):
         statuses = [503, 200, 503, 200]
         hits = log(*(hit("a.example", "/", 2 + 3 * n, status=s) for n, s in enumerate(statuses)))
         assert rules(hits, backoff=2, max_retries=1) == []
@@ -299,7 +299,7 @@ class TestR5Backoff:
 
 
 class TestR6Scope:
-    def test_only_reading(self):
+    def test_only_get_and_head(self):
         hits = log(hit("a.example", "/", 2, method="POST"), hit("b.example", "/", 3, method="HEAD"))
         assert rules(hits) == ["R6"]
 
@@ -327,7 +327,7 @@ class TestR7Validators:
     def test_exact(self):
         assert self.repeat(("If-None-Match", '"1"'), ("If-Modified-Since", "Thu")) == []
 
-    def test_off_until_asked_for(self):
+    def test_the_check_of_validators_is_off_by_default(self):
         assert rules(log(self.FIRST, hit("a.example", "/", 4))) == []
 
     def test_missing(self):
@@ -339,7 +339,7 @@ class TestR7Validators:
     def test_of_another_page(self):
         assert self.repeat(("If-None-Match", '"1"'), path="/other") == ["R7"]
 
-    def test_a_304_replaces_them(self):
+    def test_a_304_replaces_validators(self):
         hits = log(
             hit("a.example", "/", 2, ETag='"1"'),
             hit("a.example", "/", 4, status=304, headers=[("If-None-Match", '"1"')], ETag='"2"'),

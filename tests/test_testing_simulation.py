@@ -14,7 +14,7 @@ def broken(_hit):
     raise ValueError("no page")
 
 
-def test_runs_begin_when_they_are_to_and_leave_what_a_crawl_leaves(simulated):
+def test_runs_begin_at_their_starts_and_return_what_a_crawl_returns(simulated):
     blog = site("blog.example", feed=feed(etag='"1"', delay=5.0))
     first, second = simulated(blog, starts=[60.0, 2 * DAY], sources=[FEED])
     robots, page = first.log
@@ -87,7 +87,7 @@ def test_another_spider_and_settings_of_the_operator(simulated):
     assert [item["url"] for item in result.items] == ["http://docs.example/one"]
 
 
-def test_what_breaks_it_is_told(simulated):
+def test_an_error_of_the_simulation_is_raised_with_its_log(simulated):
     with pytest.raises(RuntimeError, match="mysterydb"):
         simulated(
             site("blog.example"), sources=[FEED], settings={"WALSH_STATE_URL": "mysterydb://x/y"}

@@ -74,7 +74,7 @@ def test_a_port_is_part_of_the_name(loopback_web):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "xn--bcher-kva.example"])
-def test_a_certificate_is_for_whoever_is_asked_for(loopback_web, host):
+def test_a_certificate_is_for_the_requested_host(loopback_web, host):
     web = loopback_web(site(name=host))
     assert fetched(web, host=host)[0] == 200
 
@@ -88,7 +88,7 @@ def test_http_is_served_as_well(loopback_web):
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_a_client_that_does_not_believe_a_certificate_is_seen_to_leave(loopback_web, kind):
+def test_a_client_that_rejects_a_certificate_is_logged(loopback_web, kind):
     web = loopback_web(site(kind=kind))
     for _ in range(2):
         with pytest.raises(ssl.SSLCertVerificationError):
@@ -150,7 +150,7 @@ def test_slow_and_large_bodies(loopback_web):
     assert (large.size, large.complete) == (3_000_000, True)
 
 
-def test_nothing_is_known_to_be_sent_that_the_client_does_not_take(loopback_web):
+def test_only_bytes_that_the_client_reads_count_as_sent(loopback_web):
     web = loopback_web(site("x" * 30_000_000))
     connection = tunnel(web)
     connection.request("GET", "/feed")

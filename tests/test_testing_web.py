@@ -93,7 +93,7 @@ class TestAnswers:
         assert (hit.method, hit.url, hit.status) == ("CONNECT", "https://blog.example", 501)
 
     @pytest.mark.parametrize("request_", [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"])
-    def test_what_is_no_request_gets_400(self, loopback_web, request_):
+    def test_a_malformed_request_gets_400(self, loopback_web, request_):
         web = loopback_web()
         with socket.create_connection(("127.0.0.1", web.port), timeout=LONGEST) as client:
             client.sendall(request_)
@@ -158,7 +158,7 @@ class TestReplies:
         assert get(web, "http://b.example/robots.txt")[0] == 503
 
     @pytest.mark.parametrize("encoding", ["gzip, deflate", "identity"])
-    def test_gzip_for_whoever_accepts_it(self, loopback_web, encoding):
+    def test_gzip_for_clients_that_accept_it(self, loopback_web, encoding):
         web = loopback_web(site(Reply("x" * 1000, gzip=True)))
         _, headers, body = get(web, FEED, Accept_Encoding=encoding)
         packed = headers.get("Content-Encoding") == "gzip"
@@ -192,7 +192,7 @@ class TestValidators:
             ({"If_None_Match": 'W/"a"', "If_Modified_Since": OTHER}, 304),
         ],
     )
-    def test_only_exact_ones_match(self, loopback_web, sent, status):
+    def test_only_exact_validators_match(self, loopback_web, sent, status):
         web = loopback_web(site(Reply("x", etag='W/"a"', last_modified=MODIFIED)))
         got, headers, body = get(web, FEED, **sent)
         assert (got, body) == (status, b"x" if status == 200 else b"")
@@ -233,7 +233,7 @@ class TestFaults:
         assert 0.15 <= hit.ended - hit.started <= taken
         assert (hit.size, hit.complete) == (8, True)
 
-    def test_a_client_that_leaves_ends_the_exchange(self, loopback_web):
+    def test_a_client_that_disconnects_ends_the_exchange(self, loopback_web):
         web = loopback_web(site(Reply("x", delay=60)))
         with socket.create_connection(("127.0.0.1", web.port)) as client:
             client.sendall(f"GET {FEED} HTTP/1.1\r\n\r\n".encode())
@@ -308,7 +308,7 @@ class TestLog:
         connection.close()
         assert len({hit.client for hit in ended(web, 3)}) == 1
 
-    def test_a_body_sent_to_us_is_read_over(self, loopback_web):
+    def test_a_request_body_is_skipped(self, loopback_web):
         web = loopback_web(site("x"))
         connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=LONGEST)
         for _ in range(2):
@@ -316,7 +316,7 @@ class TestLog:
             assert connection.getresponse().read() == b"x"
         connection.close()
 
-    def test_it_survives_being_saved(self, loopback_web, tmp_path):
+    def test_a_saved_log_is_loaded_unchanged(self, loopback_web, tmp_path):
         web = loopback_web(site("x"))
         get(web, FEED)
         log = ended(web, 1)
@@ -349,7 +349,7 @@ class TestDescription:
             (Reply("User-agent: *\nCrawl-delay: 2\n"), None),
         ],
     )
-    def test_crawl_delay_is_read_where_nobody_can_doubt_it(self, robots, delay):
+    def test_crawl_delay_is_read_only_from_a_single_star_group(self, robots, delay):
         web = LoopbackWeb(Site("a.example", robots))
         assert web.crawl_delays == ({} if delay is None else {"a.example": delay})
 

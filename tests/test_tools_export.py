@@ -6,7 +6,7 @@ from walsh_scrapy.tools.export.opml import export_sources
 URL = "http://a.example/feed"
 
 
-def test_sources_survive_a_journey_through_opml(tmp_path):
+def test_sources_exported_as_opml_are_read_back_unchanged(tmp_path):
     sources = [
         Source(URL, name='Tom & "Jerry" <x>\x00', tags=("a", "b c")),
         Source("http://a.example/?q=1&r=<2>", kind="llms", page="http://a.example/"),

@@ -10,7 +10,7 @@ def test_cells_are_aligned_by_their_width_on_a_terminal():
     assert list(columns([["a", "日本"], ["bbb", "c"]])) == ["a    日本", "bbb  c"]
 
 
-def test_what_can_be_shown_is_shown_as_it_is():
+def test_printable_text_is_unchanged():
     text = "na\u00efve \U0001f469\u200d\U0001f52c"
     assert printable(text) == text
 

@@ -69,7 +69,7 @@ def test_each_next_visit_has_its_rule(fields, rule, why):
     assert found.is_due == (rule in ("new", "resumed"))
 
 
-def test_what_is_declared_to_be_rare_is_so_and_what_is_due_is_due():
+def test_every_and_the_server_decide_when_a_source_is_due():
     rare = next_visit(record(), Source(URL, every=timedelta(days=7)), DAY, NOW)
     assert (rare.rule, rare.why) == ("every", "every 7 d, as declared")
     due = next_visit(record(), Source(URL), 3600.0, NOW)
@@ -79,7 +79,7 @@ def test_what_is_declared_to_be_rare_is_so_and_what_is_due_is_due():
     assert (asked.is_due, asked.rule, asked.at) == (False, "server", NOW + 3600)
 
 
-def test_hours_to_skip_end_with_the_moment_that_a_run_would_ask():
+def test_the_next_visit_is_after_the_hours_to_skip():
     closed = next_visit(record(skip_hours="12,13"), Source(URL), 60.0, NOW)
     assert rfc3339(closed.at) == "2026-05-20T14:00:00Z"
     assert not closed.is_due
@@ -115,7 +115,7 @@ def test_trouble_comes_first():
     assert totals(found.by_urgency()) == ("8 sources: 1 gone, 2 failed, 1 denied, 1 new, 2 due now")
 
 
-def test_what_is_due_comes_in_the_order_of_a_run():
+def test_due_sources_are_listed_in_the_order_of_a_run():
     """The host with most work first; of one host whoever waited longest; a kind at a time."""
     declared = [
         Source("http://one.example/llms", kind="llms"),
@@ -133,7 +133,7 @@ def test_what_is_due_comes_in_the_order_of_a_run():
     assert urls == [declared[index].url for index in (3, 2, 1, 0)]
 
 
-def test_a_source_that_settled_elsewhere_waits_for_the_host_there():
+def test_a_moved_source_waits_for_its_new_host():
     moved = record(moved_to="http://b.example/feed", moved_since=NOW - DAY, move_settled=True)
     (row,) = overview_of([moved]).declared
     assert row.host == "b.example"
@@ -144,7 +144,7 @@ def test_a_source_that_settled_elsewhere_waits_for_the_host_there():
     assert "(watched since 2026-05-19T12:00:00Z)" in "".join(sources_text([row]))
 
 
-def test_a_source_that_is_spelled_otherwise_now_is_one_source():
+def test_a_source_with_a_new_spelling_is_one_source():
     older = record(f"{URL}//", failures=1, fetched_at=NOW - 3 * DAY)
     found = overview_of([older, record(f"{URL}/", failures=3)], [Source(URL)])
     (row,) = found.declared
@@ -152,7 +152,7 @@ def test_a_source_that_is_spelled_otherwise_now_is_one_source():
     assert found.undeclared == []
 
 
-def test_what_servers_and_files_say_is_never_more_than_text():
+def test_markup_from_servers_and_files_is_shown_as_text():
     found = overview_of(
         [
             record(

@@ -28,7 +28,7 @@ from walsh_scrapy.tools.summary import SourceCounts, is_by_source, request_lines
         ),
     ],
 )
-def test_what_did_not_happen_is_left_out(stats, lines):
+def test_outcomes_with_a_count_of_zero_are_left_out(stats, lines):
     assert request_lines(stats) == lines
 
 
@@ -55,6 +55,6 @@ def test_the_outcomes_of_sources_have_a_line_each():
     ]
 
 
-def test_a_run_that_finds_nothing_due_still_goes_by_its_sources():
+def test_a_run_without_due_sources_is_summed_up_by_source():
     assert is_by_source({"walsh/sources/due": 0})
     assert not is_by_source({"response_received_count": 1})

@@ -76,18 +76,18 @@ def show():
         (SSL.Error([]), NoSecureConnection, "TLS: no secure connection with x.example: []"),
     ],
 )
-def test_what_is_behind_a_failed_download(wrap, error, kind, sentence):
+def test_the_tls_error_of_a_failed_download(wrap, error, kind, sentence):
     found = tls_error(wrap(error), "x.example")
     assert type(found) is kind
     assert str(found) == sentence
 
 
-def test_it_is_found_among_others():
+def test_a_tls_error_is_found_among_several_causes():
     assert tls_error(downloaded(ConnectionLost(), BAD)) is BAD
 
 
 @pytest.mark.parametrize("error", [None, ConnectionLost(), downloaded(ConnectionLost()), OSError()])
-def test_other_troubles_are_left_alone(error):
+def test_other_errors_give_none(error):
     assert tls_error(error) is None
 
 
@@ -146,7 +146,7 @@ def test_flaws(show, kind, code, is_leaf, flaw):
         (Certificate.NAMELESS, "is for no host"),
     ],
 )
-def test_whom_a_certificate_is_for(show, kind, whom):
+def test_the_hosts_of_a_certificate(show, kind, whom):
     assert wrong_host(show(kind)) == whom
 
 

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 #: Scrapy's default. It is installed before an add-on could set it.
 REACTOR: Final = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
-#: Above the command line (40): the contract's MUSTs are nobody's to set aside.
+#: A priority above the command line (40), because no operator may override the contract's MUSTs.
 FORCED: Final = 100
 
 EXTENSIONS: Final = {
@@ -35,7 +35,7 @@ EXTENSIONS: Final = {
     "walsh_scrapy.extensions.progress.Progress": 0,
     "walsh_scrapy.extensions.summary.Summary": 0,
 }
-#: Only the web, and each request once.
+#: Only http and https, and each request is sent once.
 HANDLERS: Final = {
     "http": "walsh_scrapy.downloadhandler.DownloadHandler",
     "https": "walsh_scrapy.downloadhandler.DownloadHandler",
@@ -48,7 +48,7 @@ HANDLERS: Final = {
 #: 429 and 503 are the backoff gate's (order 549); the rest stays with Scrapy's RetryMiddleware.
 RETRIED_BY_SCRAPY: Final = [500, 502, 504, 522, 524, 408]
 MAX_BODY: Final = 15 * 1024 * 1024
-#: Seconds for one request from name look-up to last byte; a lease must outlast it.
+#: Seconds for one request, from the name look-up to the last byte; a lease lasts longer.
 LONGEST_TIMEOUT: Final = 60
 
 MUSTS: Final[dict[str, Any]] = {
@@ -89,7 +89,7 @@ class Addon:
 
     @classmethod
     def update_pre_crawler_settings(cls, settings: BaseSettings) -> None:
-        """End the process with one line if the gates and the scheduler could not wait in it."""
+        """End the process with one line if the reactor is not asyncio's, which the gates need."""
         is_asyncio = settings["TWISTED_REACTOR"] == REACTOR
         if is_asyncio and settings.getbool("TWISTED_REACTOR_ENABLED"):
             return
@@ -101,7 +101,7 @@ class Addon:
             refuse_to_start(error, log_file=None)
 
     def update_settings(self, settings: Settings) -> None:
-        """Force what the contract demands, and log each value that was set otherwise.
+        """Force what the contract demands, and log each value that is overridden.
 
         A bad ``WALSH_`` setting ends the process with one line.
         """
@@ -112,8 +112,8 @@ class Addon:
             refuse_to_start(error, log_file=settings["LOG_FILE"])
         if not options.enabled:
             raise NotConfigured("WALSH_ENABLED is False: none of the contract's gates is in force")
-        # A DOWNLOAD_DELAY is kept, as the spacing of our own pacing: within the downloader it would
-        # come after that, with the host's lease already taken.
+        # A DOWNLOAD_DELAY is kept as our own spacing. In the downloader it would delay a request
+        # whose host is leased already.
         settings.set("WALSH_MIN_INTERVAL", options.min_interval, priority=FORCED)
         settings.set("DOWNLOAD_DELAY", 0, priority=FORCED)
         for name, value in musts.items():
@@ -134,7 +134,7 @@ class Addon:
 
 
 def _at_most(settings: Settings, name: str, most: float) -> float:
-    """Return a setting of Scrapy's, held to a ceiling; 0, no limit there, is the most here."""
+    """Return a number from the settings, at most ``most``; 0, which is "no limit", becomes that."""
     given = number_of(settings, name, most, low=0.0, high=math.inf)
     number = min(given or most, most)
     return int(number) if number == int(number) else number
@@ -143,7 +143,7 @@ def _at_most(settings: Settings, name: str, most: float) -> float:
 def _force(settings: Settings, name: str, value: object) -> None:
     given, priority = settings.get(name), settings.getpriority(name) or 0
     if priority > 0 and str(given) != str(value):
-        logger.warning("%s=%s is set aside: the contract asks for %r", name, given, value)
+        logger.warning("%s=%s is overridden: the contract asks for %r", name, given, value)
     settings.set(name, value, priority=FORCED)
 
 
@@ -158,6 +158,6 @@ def _force_components(
         given = chain.get(component, order)
         if given != order:
             logger.warning(
-                "%s: %s at %s is set aside: the contract asks for %s", name, component, given, order
+                "%s: %s=%s is overridden: the contract asks for %s", name, component, given, order
             )
         chain.set(component, order, priority=FORCED)

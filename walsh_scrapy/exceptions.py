@@ -1,4 +1,4 @@
-"""Why a request ended without a page: each is an ``IgnoreRequest`` that names the reason."""
+"""Why a request ended without a usable response: each is an ``IgnoreRequest`` with the reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Denied(IgnoreRequest):
 
 
 class RequestDeferred(IgnoreRequest):
-    """The host may not be asked within ``WALSH_MAX_WAIT``; a later run goes on (decision 7).
+    """The host may not be asked within ``WALSH_MAX_WAIT``; a later run continues (decision 7).
 
     ``until`` is the earliest time of the request, in epoch seconds.
     """
@@ -32,9 +32,9 @@ class RequestDeferred(IgnoreRequest):
 
 
 class StateUnavailable(RequestDeferred):
-    """The state failed, so nothing can be paced or recorded; a later run goes on.
+    """The state failed, so nothing can be paced or recorded; a later run continues.
 
-    Nothing of it counts against the host or the source. ``until`` is the time of the failure.
+    It does not count as a failure of the host or the source. ``until`` is the time of the failure.
     """
 
 
@@ -45,7 +45,7 @@ class NotDue(IgnoreRequest):
     """
 
     def __init__(self, due_at: float) -> None:
-        super().__init__("another crawl has just fetched it")
+        super().__init__("another crawl fetched it in the meantime")
         self.due_at = due_at
 
 
@@ -73,7 +73,7 @@ class NotModified(IgnoreRequest):
 
 
 class BadAnswer(IgnoreRequest):
-    """An answer came and is of no use; its status and its headers still count."""
+    """A response that cannot be used; its status and its headers still count."""
 
     def __init__(self, response: Response, reason: str) -> None:
         super().__init__(reason)

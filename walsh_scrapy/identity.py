@@ -1,10 +1,10 @@
-"""Who we are (R1): the only file that a new version of the contract's identity touches."""
+"""The identity of the crawler (R1): a new version of the contract changes this file only."""
 
 from typing import Final
 
 #: The contract this code targets, so that attestations can be compared (contract, section 10).
 SPEC_VERSION: Final = "walsh-research-compliance/v1"
-#: Sent on every request, to the letter.
+#: Sent with every request, exactly as it is.
 USER_AGENT: Final = "Mozilla/5.0 (compatible; Walsh-Research/1.0; +https://wal.sh/bot/)"
 #: The product token that robots.txt groups are matched against, case-insensitively.
 UA_TOKEN: Final = "Walsh-Research"  # noqa: S105 - a robots.txt product token, no secret

@@ -1,4 +1,4 @@
-"""The items of a run: one flat item per entry, held to a closed schema (R6, decision 23)."""
+"""The items of a run: one flat item for each entry, checked by a closed schema (R6)."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -78,9 +78,9 @@ class EntryItem(_Keyed):
 
 
 class JsonLinesExporter(JsonLinesItemExporter):
-    """Scrapy's JSON Lines export, faster for entries: their columns are known in advance.
+    """Scrapy's JSON Lines export, faster for entries because their columns are known in advance.
 
-    To find out the columns of each item takes a fifth of the time that reading the entry takes.
+    Finding the columns of an item takes a fifth of the time that parsing its entry takes.
     """
 
     def get_serialized_fields(
@@ -106,8 +106,8 @@ def check(item: object) -> None:
     Raises InvalidItem if a field is missing, unknown or has a value that the schema does not
     allow, and if the object is no item at all.
 
-    jsonschema says what is wrong. It needs 75 microseconds an item, a third of the time that
-    reading the entry takes, so it is asked only about items that the compiled schema refuses.
+    jsonschema writes the error. It needs 75 microseconds for an item, a third of the time that
+    parsing the entry takes, so it checks only the items that the compiled schema refuses.
     """
     values = _columns(item)
     if _is_accepted(values):

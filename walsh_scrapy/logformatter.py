@@ -1,4 +1,4 @@
-"""Scrapy's log formatter, without the work on lines that ``LOG_LEVEL`` hides."""
+"""Scrapy's log formatter, which formats no line that ``LOG_LEVEL`` hides."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class QuietLogFormatter(LogFormatter):
     """Formats lines about responses and items only if ``LOG_LEVEL`` is DEBUG or lower.
 
-    Scrapy formats a log record for each, and only then its handlers drop it.
+    Scrapy formats a line for each of them, which its log handlers then drop.
     """
 
     def __init__(self, level: int) -> None:

@@ -14,21 +14,21 @@ COMMANDS_MODULE = "walsh_scrapy.commands"
 
 ADDONS = {"walsh_scrapy.addon.Addon": 500}
 
-# These have nothing left to do behind our gates, and a share in what each request and item costs.
+# Middlewares of Scrapy that have no effect behind our gates, but cost time for each request.
 DOWNLOADER_MIDDLEWARES = {
     "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware": None,  # scope knows the targets
     "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware": None,  # identity sends none
     "scrapy.downloadermiddlewares.useragent.UserAgentMiddleware": None,  # identity sets it
 }
 SPIDER_MIDDLEWARES = {
-    # It would drop a declared target with a long URL, with no word to whoever declared it.
+    # It would drop a declared target with a long URL, without a line for the operator.
     "scrapy.spidermiddlewares.urllength.UrlLengthMiddleware": None,
     # No links are followed.
     "scrapy.spidermiddlewares.depth.DepthMiddleware": None,
     "scrapy.spidermiddlewares.metacopy.MetaCopyDetectionMiddleware": None,
 }
-# The add-on switches these off. What is merely set to None is loaded all the same, and one of them
-# brings a web server along that takes longer to load than Scrapy.
+# The add-on switches these off. An extension that is only set to None is imported nevertheless, and
+# one of them imports a web server, which takes longer than importing Scrapy.
 _UNUSED = (
     "scrapy.extensions.remote_control.RemoteControl",
     "scrapy.extensions.telnet.TelnetConsole",
@@ -36,16 +36,17 @@ _UNUSED = (
 )
 EXTENSIONS_BASE = {path: order for path, order in _EXTENSIONS_BASE.items() if path not in _UNUSED}
 
-# Every line that an operator may want at two in the morning, and no more (was: DEBUG).
+# The lines that an operator needs to understand a run (Scrapy: DEBUG).
 LOG_LEVEL = "INFO"
 LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 LOG_SHORT_NAMES = True
 LOG_FORMATTER = "walsh_scrapy.logformatter.QuietLogFormatter"
-# The summary says what a run did; Scrapy's own numbers stay available with -s STATS_DUMP=1.
+# The summary says what a run did; -s STATS_DUMP=1 adds the stats of Scrapy.
 STATS_DUMP = False
 LOGSTATS_INTERVAL = 0
 
-# A host that keeps us hanging keeps every other waiting (was: 180, and two more tries).
+# While one host does not answer, a serial crawl waits with all others (Scrapy: 180, and two more
+# tries).
 DOWNLOAD_TIMEOUT = 30
 RETRY_EXCEPTIONS = [
     "scrapy.exceptions.CannotResolveHostError",
@@ -53,20 +54,20 @@ RETRY_EXCEPTIONS = [
     "scrapy.exceptions.DownloadFailedError",
     "scrapy.exceptions.ResponseDataLossError",
 ]
-# What fails says so itself, in one line (was: ERROR).
+# The failure itself is logged in one line (Scrapy: ERROR).
 RETRY_GIVE_UP_LOG_LEVEL = "DEBUG"
-# A feed that is further away has lost its way (was: 20).
+# More redirects than this are a mistake of the site (Scrapy: 20).
 REDIRECT_MAX_TIMES = 5
 
-# Scrapy starts as many tasks for every response; our items are written one after the other anyway
-# (was: 100).
+# Scrapy starts this many tasks for every response, but our items are written one after the other
+# (Scrapy: 100).
 CONCURRENT_ITEMS = 1
-# Ours returns none; Scrapy reads the source of every callback to find that out (was: True).
+# Our callbacks return no value; Scrapy would parse the code of each to check that (Scrapy: True).
 WARN_ON_GENERATOR_RETURN_VALUE = False
 
 FEED_EXPORT_ENCODING = "utf-8"
 FEED_EXPORTERS = {
-    # The same lines for less.
+    # The same lines as Scrapy's, in less time.
     "jsonlines": "walsh_scrapy.items.JsonLinesExporter",
     "jsonl": "walsh_scrapy.items.JsonLinesExporter",
     "jl": "walsh_scrapy.items.JsonLinesExporter",

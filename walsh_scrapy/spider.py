@@ -1,4 +1,4 @@
-"""The base of this project's spiders: they ask for declared sources, and for nothing else (R6)."""
+"""The base of this project's spiders: they request declared sources, and nothing else (R6)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class DeclaringSpider(Spider):
-    """A spider that says what it declares; the gates ask it for nothing else."""
+    """A spider with declared sources, which the gates read from it."""
 
-    sources: tuple[Source, ...] = ()  #: the declared sources: the scope gate lets only them out
-    force: bool = False  #: ask for sources that are not due yet (decision 20)
+    sources: tuple[Source, ...] = ()  #: the scope gate allows requests for these only
+    force: bool = False  #: also visit sources that are not due yet (decision 20)
 
     def alternative_to(self, request: Request) -> Request | None:  # noqa: ARG002 - for subclasses
-        """Return what to ask for instead of a source's page that robots.txt denies, if anything."""
+        """Return the request to make instead of one for a page that robots.txt denies, or None."""
         return None
 
 
@@ -37,9 +37,9 @@ class SourcesSpider(DeclaringSpider):
     """A spider over the sources of one kind.
 
     Arguments (``-a NAME=VALUE``): ``sources`` names another file than ``WALSH_SOURCES``;
-    ``force=1`` asks for sources that are not due yet; ``shard=I/N`` takes part I of N of the
-    hosts; ``only=TEXT`` the sources whose URL, name or tags contain TEXT. Others are accepted,
-    because Scrapyd passes its own.
+    ``force=1`` also visits sources that are not due yet; ``shard=I/N`` selects part I of N of the
+    hosts; ``only=TEXT`` selects the sources whose URL, name or tags contain TEXT. Other arguments
+    are ignored, because Scrapyd passes its own.
     """
 
     kind: ClassVar[Kind]
@@ -82,7 +82,7 @@ class SourcesSpider(DeclaringSpider):
             yield self.first_request(source, url)
 
     def first_request(self, source: Source, url: str) -> Request:
-        """Return the first request of a visit; ``url`` is the source's address at present."""
+        """Return the first request of a visit; ``url`` is the current address of the source."""
         return self.request(source, url, self.accept, self.readable)
 
     def request(
@@ -95,8 +95,8 @@ class SourcesSpider(DeclaringSpider):
     ) -> Request:
         """Return a request for a document of a source.
 
-        ``readable`` takes a Content-Type, and tells whether the body is to be downloaded.
-        ``arguments`` are further ones of the callback, by name.
+        ``readable`` takes a Content-Type, and returns True if the body is to be downloaded.
+        ``arguments`` are further keyword arguments of the callback.
         """
         request = Request(
             url,

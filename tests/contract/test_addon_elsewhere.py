@@ -154,7 +154,7 @@ def test_a_command_that_has_nothing_to_say_ends_with_a_line(elsewhere, command, 
     assert "Traceback" not in ended.stderr
 
 
-def test_outside_of_a_project_nobody_is_asked(elsewhere):
+def test_outside_of_a_project_no_request_is_sent(elsewhere):
     ended = elsewhere.scrapy("mayfetch", "http://a.example/", cwd=elsewhere.folder)
     assert ended.returncode == 2
     assert "walsh_scrapy.addon.Addon" in ended.stderr

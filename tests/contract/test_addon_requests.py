@@ -124,7 +124,7 @@ def polite(log, **terms):
     assert_polite(log, **{"user_agent": AGENT, "serial": False} | terms)
 
 
-def test_forms_slots_and_hosts_that_rested(loopback_web, crawl, project):
+def test_forms_download_slots_and_hosts_that_waited(loopback_web, crawl, project):
     later = Reply(status=503, headers={"Retry-After": "3"})
     web = loopback_web(
         Site("form.example", "", {"/": [redirect("/", 303), page()]}),
@@ -168,7 +168,7 @@ def test_forms_slots_and_hosts_that_rested(loopback_web, crawl, project):
     polite(hit for hit in web.log if hit.method == "GET")
 
 
-def test_what_is_not_out_when_a_crawl_is_stopped_does_not_go_out(loopback_web, crawl, project):
+def test_a_stopped_crawl_sends_no_further_request(loopback_web, crawl, project):
     hosts = [f"h{number}.example" for number in range(9)]
     web = loopback_web(*(Site(host, "", {"/": page(delay=0.5)}) for host in hosts))
     running = crawl.start(web, "gatherer", project=project)
@@ -205,7 +205,9 @@ process.start()
     assert len([hit for hit in web.log if hit.path == "/"]) == 4, done.stderr
 
 
-def test_whoever_waits_for_the_list_hears_that_the_state_failed(loopback_web, crawl, project):
+def test_requests_that_wait_for_the_blocklist_are_deferred_if_the_state_fails(
+    loopback_web, crawl, project
+):
     operator = {"/blocklist.json": blocklist("optedout.example")}
     hosts = ("a.example", "b.example")
     web = loopback_web(

@@ -113,7 +113,7 @@ def test_html_is_cut_off_at_its_headers(docs):
     assert [hit.complete for hit in found.log] == [True, False]
 
 
-def test_nothing_is_made_of_html_and_one_sentence_says_so(docs):
+def test_html_gives_nothing_but_one_sentence(docs):
     links = (f'<{path}>; rel="alternate"; type="text/markdown"' for path in ("/", "/llms.txt"))
     found = docs(top=html(headers={"Link": ", ".join(links)}))
     assert (found.code, found.asked) == (1, ["/", "/llms.txt"])  # each once, announced or not
@@ -134,7 +134,7 @@ def test_a_page_of_markdown_comes_first_and_its_llms_txt_is_shown_beside_it(docs
     assert '"Index", 1 link\n' in found.stdout
 
 
-def test_what_the_headers_announce_is_asked_for_if_it_is_markdown_and_shown_if_a_feed(docs):
+def test_announced_markdown_is_requested_and_announced_feeds_are_shown(docs):
     links = (
         '</llms-full.txt>; rel="alternate"; type="text/markdown"',
         '<ftp://docs.example/index.md>; rel="alternate"; type="text/markdown"',
@@ -151,7 +151,7 @@ def test_what_the_headers_announce_is_asked_for_if_it_is_markdown_and_shown_if_a
     assert "ftp:" not in found.stdout
 
 
-def test_of_what_the_headers_announce_as_markdown_more_is_asked_for_until_it_is(docs):
+def test_announced_urls_are_requested_until_one_is_markdown(docs):
     names = ("none.md", "denied.md", "b.md", "never.md")
     links = (f'</{name}>; rel="alternate"; type="text/markdown"' for name in names)
     pages = {"b.md": markdown(), "never.md": markdown()}
@@ -190,7 +190,7 @@ def test_a_server_that_has_no_markdown_is_asked_for_a_feed_once(docs):
     assert neither.asked == ["/feed", "/feed", "/llms.txt"]
 
 
-def test_titles_can_neither_leave_their_string_nor_reach_the_terminal(docs):
+def test_titles_are_escaped_for_toml_and_the_terminal(docs):
     title = (
         'A "b" \\ \x1b[31m\x9b \u202e \u2028 \U0001f600 é\n[[source]]\nurl = "http://evil.example/"'
     )
@@ -203,13 +203,13 @@ def test_titles_can_neither_leave_their_string_nor_reach_the_terminal(docs):
     assert found.stdout.count("\n[[source]]") == 1
 
 
-def test_nothing_of_the_site_gets_into_the_state_but_what_the_gates_keep(docs):
+def test_only_the_gates_write_to_the_state(docs):
     found = docs(top=markdown(etag='"1"'), llms_txt=INDEX)
     assert (found.rows("sources"), found.rows("entries")) == (0, 0)
     assert (found.rows("hosts"), found.rows("robots"), found.rows("requests")) == (1, 1, 3)
 
 
-def test_a_page_that_robots_txt_denies_has_its_llms_txt_still(docs):
+def test_if_robots_txt_denies_the_page_the_llms_txt_is_requested(docs):
     found = docs(robots="User-agent: *\nDisallow: /\nAllow: /llms.txt\n", llms_txt=INDEX)
     assert found.code == 0
     assert found.asked == ["/llms.txt"]
@@ -221,7 +221,7 @@ def test_a_page_that_robots_txt_denies_has_its_llms_txt_still(docs):
     assert (denied.code, denied.asked) == (1, [])
 
 
-def test_who_opted_out_gets_no_byte(loopback_web, discover):
+def test_a_listed_host_gets_no_request(loopback_web, discover):
     web = loopback_web(
         Site("www.optedout.example", "", {"/llms.txt": INDEX}),
         Site("operator.example", pages={"/blocklist.json": blocklist("optedout.example")}),
@@ -268,7 +268,7 @@ def test_pages_of_one_host_share_its_llms_txt(loopback_web, discover):
     assert f"the same as {URL}, so declare one of them" in found.stdout
 
 
-def test_a_crawl_reads_what_is_offered_and_beside_a_feed_no_llms_txt_is(
+def test_a_crawl_reads_the_offered_sources_and_a_feed_comes_without_llms_txt(
     loopback_web, discover, crawl, tmp_path
 ):
     pages = {"/": html(), "/guide": markdown(), "/feed": feed(), "/llms.txt": INDEX}
@@ -285,7 +285,7 @@ def test_a_crawl_reads_what_is_offered_and_beside_a_feed_no_llms_txt_is(
     assert counts == {("feed", f"{URL}feed"): 2, ("llms", URL): 1, ("llms", f"{URL}guide"): 2}
 
 
-def test_a_redirect_is_followed_and_said(loopback_web, discover):
+def test_a_redirect_is_followed_and_shown(loopback_web, discover):
     web = loopback_web(
         Site("docs.example", "", {"/feed": redirect("http://blog.example/feed")}),
         site("blog.example"),
@@ -295,7 +295,7 @@ def test_a_redirect_is_followed_and_said(loopback_web, discover):
     assert "(by redirect, at http://blog.example/feed)" in found.stdout
 
 
-def test_a_host_that_does_not_answer_now_is_asked_for_no_more(loopback_web, discover):
+def test_after_a_failed_request_a_site_gets_no_other(loopback_web, discover):
     slow = "User-agent: *\nCrawl-delay: 86400\n"
     cases = {
         "500.example": ("", Reply(status=500), "answered 500"),
@@ -334,7 +334,7 @@ def test_a_host_that_does_not_answer_now_is_asked_for_no_more(loopback_web, disc
         ([URL, "-s", "ADDONS={}"], "the gates are switched off"),
     ],
 )
-def test_a_wrong_call_is_one_line_and_asks_nobody(loopback_web, discover, arguments, words):
+def test_a_wrong_call_is_one_line_and_sends_no_request(loopback_web, discover, arguments, words):
     found = discover(loopback_web(), *arguments)
     assert found.code == 2
     assert words in found.stderr

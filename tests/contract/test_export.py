@@ -149,7 +149,7 @@ def test_opml_needs_no_state_and_makes_none(export, tmp_path):
     assert not (tmp_path / "crawl").exists()
 
 
-def test_an_old_file_is_replaced_only_if_told_to_and_only_whole(web, crawl, export, tmp_path):
+def test_an_existing_file_is_replaced_only_on_request_and_only_whole(web, crawl, export, tmp_path):
     crawl(web, sources=SOURCES)
     file = tmp_path / "old.jsonl"
     file.write_text("old")
@@ -217,7 +217,7 @@ def test_the_state_is_exported_while_a_crawl_writes_it(loopback_web, crawl, expo
         (["-o", "-", "--format", "opml", "--source", "http://blog.exmple/feed"], 1, "did you mean"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(export, arguments, status, words, tmp_path):
+def test_an_error_is_one_line(export, arguments, status, words, tmp_path):
     result = export(*arguments)
     assert result.returncode == status
     assert words in result.stderr.decode()

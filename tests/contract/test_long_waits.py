@@ -71,7 +71,7 @@ def test_a_wait_too_long_is_left_to_a_later_run_which_goes_on(simulated):
     assert_polite(log, crawl_delays={"slow.example": HOUR})
 
 
-def test_who_waits_for_a_crawl_delay_of_two_days_goes_by_the_copy_that_made_it_wait(simulated):
+def test_after_a_crawl_delay_of_two_days_the_copy_that_deferred_the_request_counts(simulated):
     """Else robots.txt, which is read once a day, would be all that is ever read (decision 7)."""
     slow = site("slow.example", f"User-agent: *\nCrawl-delay: {2 * DAY:.0f}\n")
     starts = [number * DAY for number in range(5)]
@@ -129,7 +129,7 @@ def test_without_retry_after_the_delay_doubles_and_the_tries_are_bounded(simulat
     assert paths(result.log, "blog.example")[-1] == "blog.example/feed"
 
 
-def test_the_whole_host_rests_and_a_later_run_respects_it(simulated):
+def test_the_whole_host_is_on_hold_also_in_a_later_run(simulated):
     busy = Reply(status=429, headers={"Retry-After": "600"})
     first, second = simulated(
         site("busy.example", a=[busy, feed()], b=feed()),
@@ -160,7 +160,7 @@ def test_a_retry_after_beyond_the_longest_wait_is_left_to_a_later_run(simulated)
     assert paths(second.log) == ["blog.example/feed"]
 
 
-def test_progress_is_told_when_there_is_some(simulated):
+def test_progress_is_logged_only_if_it_has_changed(simulated):
     (result,) = simulated(
         site("slow.example", "User-agent: *\nCrawl-delay: 200\n"),
         sources=["http://slow.example/feed"],

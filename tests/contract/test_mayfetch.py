@@ -28,7 +28,7 @@ def ask(tmp_path, run_scrapy):
     return run
 
 
-def test_it_says_which_line_decides_and_fetches_only_what_it_must_read(loopback_web, ask):
+def test_the_answer_names_the_deciding_line_and_only_robots_txt_is_fetched(loopback_web, ask):
     web = loopback_web(
         site("blog.example", ROBOTS),
         site("optedout.example"),
@@ -61,7 +61,7 @@ def test_it_says_which_line_decides_and_fetches_only_what_it_must_read(loopback_
     assert_polite(web.log, blocked=["optedout.example"], robots_exempt=[LIST_URL])
 
 
-def test_the_second_time_it_asks_nobody(loopback_web, ask):
+def test_a_second_call_sends_no_request(loopback_web, ask):
     web = loopback_web(site("blog.example", ROBOTS))
     assert ask(web, "http://blog.example/feed").returncode == 0
     assert ask(web, "http://blog.example/feed").returncode == 0
@@ -91,7 +91,7 @@ def test_a_file_can_be_tried_before_it_is_deployed(ask, tmp_path):
     assert piped.returncode == 0
 
 
-def test_without_a_usable_file_it_says_what_stands_in_for_it(loopback_web, ask):
+def test_without_a_usable_robots_txt_the_answer_names_the_policy(loopback_web, ask):
     web = loopback_web(site("blog.example", Reply(status=500)))
     result = ask(
         web,
@@ -127,7 +127,7 @@ def test_a_wrong_call_is_one_line(ask, arguments, words):
 
 
 @pytest.mark.parametrize("online", [True, False])
-def test_what_is_no_url_is_no_crash(loopback_web, ask, online):
+def test_an_argument_that_is_no_url_gives_an_answer(loopback_web, ask, online):
     options = [] if online else ["--offline"]
     result = ask(loopback_web(), *options, "mailto:me@example.com", "http://[bad", "//x")
     assert result.returncode == 2
@@ -149,7 +149,7 @@ def test_only_the_web_is_asked_for_and_every_spelling_of_it(loopback_web, ask):
     assert len(web.log) == 2
 
 
-def test_it_goes_on_with_the_last_list_where_a_crawl_would(loopback_web, ask):
+def test_the_last_blocklist_counts_as_in_a_crawl(loopback_web, ask):
     web = loopback_web(
         site("blog.example"), Site("operator.example", pages={"/blocklist.json": Reply(status=404)})
     )

@@ -37,7 +37,7 @@ def test_every_export_has_the_same_columns(loopback_web, crawl, tmp_path):
     assert first["section"] is None
 
 
-def test_a_feed_that_fails_disturbs_no_other_and_the_run_still_did_its_work(loopback_web, crawl):
+def test_a_failed_feed_does_not_affect_the_others_or_the_exit_status(loopback_web, crawl):
     bomb = (
         '<!DOCTYPE rss [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>'
         "<rss version='2.0'><channel><title>&b;</title></channel></rss>"

@@ -20,7 +20,7 @@ def test_the_identity_is_the_contracts_to_the_letter():
     assert identity.UA_TOKEN == "Walsh-Research"
 
 
-def test_every_request_carries_it_whatever_the_command_line_says(loopback_web, crawl):
+def test_every_request_has_the_user_agent_whatever_the_command_line_says(loopback_web, crawl):
     setting_cookies = feed(headers={"Set-Cookie": "seen=1; Path=/"})
     web = loopback_web(
         Site("operator.example", pages={"/blocklist.json": blocklist("optedout.example")}),
@@ -55,7 +55,7 @@ def test_every_request_carries_it_whatever_the_command_line_says(loopback_web, c
     assert_polite(result.log, robots_exempt=[LIST_URL])
     assert {hit.header("User-Agent") for hit in result.log} == {identity.USER_AGENT}
     for name in ("USER_AGENT", "CONCURRENT_REQUESTS", "ROBOTSTXT_OBEY", "COOKIES_ENABLED"):
-        assert f"{name}=" in result.stderr, "what is set aside is said"
+        assert f"{name}=" in result.stderr, "an overridden setting is logged"
 
 
 def test_the_gate_has_the_last_word_on_headers():

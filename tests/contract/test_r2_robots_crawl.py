@@ -75,7 +75,7 @@ def test_by_the_status_of_robots_txt(loopback_web, crawl, unreachable):
     assert_polite(result.log)
 
 
-def test_its_redirects_are_followed_five_times_and_pass_every_gate(loopback_web, crawl):
+def test_five_redirects_of_robots_txt_are_followed_through_every_gate(loopback_web, crawl):
     def chain(host, hops, last):
         steps = {f"/r{n}": redirect(f"/r{n + 1}") for n in range(1, hops)}
         return Site(host, redirect("/r1"), {"/feed": feed()} | steps | {f"/r{hops}": last})
@@ -100,7 +100,7 @@ def test_its_redirects_are_followed_five_times_and_pass_every_gate(loopback_web,
     assert_polite(result.log)
 
 
-def test_a_redirect_to_nowhere_is_as_if_there_were_none(loopback_web, crawl):
+def test_a_redirect_without_a_target_counts_as_no_robots_txt(loopback_web, crawl):
     locations = ("http://[bad", "http://b.example:99999/robots.txt", "ftp://b.example/", "")
     locations += ("http://", "\\")
     hosts = [f"odd{number}.example" for number in range(len(locations))]
@@ -116,7 +116,9 @@ def test_a_redirect_to_nowhere_is_as_if_there_were_none(loopback_web, crawl):
     assert_polite(result.log)
 
 
-def test_it_is_kept_a_day_for_each_port_and_used_when_the_server_fails(loopback_web, crawl, again):
+def test_robots_txt_is_cached_a_day_for_each_port_and_used_if_the_server_fails(
+    loopback_web, crawl, again
+):
     web = loopback_web(
         site("blog.example", [BLOCKED_HERE, ""]), Site("blog.example:8080", "", {"/feed": feed()})
     )
@@ -195,7 +197,7 @@ def a_day_later(crawl):
     state.close()
 
 
-def test_whatever_a_target_answers_robots_txt_is_read_again_after_its_day(loopback_web, crawl):
+def test_robots_txt_is_fetched_again_after_a_day_whatever_a_target_answers(loopback_web, crawl):
     answers = {
         "unchanged.example": feed(etag='"1"'),
         "moved.example": redirect("http://other.example/feed", 302),

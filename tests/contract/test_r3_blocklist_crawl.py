@@ -24,7 +24,7 @@ def make_stale(crawl, seconds=86_400):
     state.close()
 
 
-def test_it_comes_before_anything_else_and_a_listed_host_sees_no_byte(loopback_web, crawl):
+def test_the_blocklist_is_fetched_first_and_a_listed_host_gets_no_request(loopback_web, crawl):
     web = loopback_web(
         operator(blocklist("optedout.example")),
         site("blog.example"),

@@ -34,7 +34,7 @@ def test_a_server_that_answers_slowly_is_asked_less_often(loopback_web, crawl):
     assert_polite(result.log)
 
 
-def test_one_host_that_never_answers_keeps_no_other_from_being_asked(loopback_web, crawl):
+def test_a_host_that_never_answers_does_not_stop_the_others(loopback_web, crawl):
     web = loopback_web(site("dead.example", Reply(status=503)), site("blog.example"))
     result = crawl(
         web,

@@ -44,7 +44,7 @@ def lease_of(host, crawl):
     return in_state(crawl, f"SELECT lease_until FROM hosts WHERE host = '{host}'")
 
 
-def test_three_crawls_are_one_to_every_host_and_share_the_work(loopback_web, crawl):
+def test_three_crawls_on_one_state_share_the_work_and_keep_every_spacing(loopback_web, crawl):
     """Each has feeds of its own on hosts of all, and on every host one that all were given."""
 
     def own(_hit):
@@ -77,7 +77,7 @@ def test_three_crawls_are_one_to_every_host_and_share_the_work(loopback_web, cra
     )
 
 
-def test_the_host_of_a_crawl_that_was_killed_rests_for_its_lease_and_no_longer(loopback_web, crawl):
+def test_the_host_of_a_killed_crawl_waits_until_its_lease_ends_and_no_longer(loopback_web, crawl):
     """It dies with a request out, of which two other crawls on the same hosts know only that."""
     hosts = ("left.example", "other.example")
     pages = {"two": feed(), "three": feed()}
@@ -109,7 +109,7 @@ def test_the_host_of_a_crawl_that_was_killed_rests_for_its_lease_and_no_longer(l
     assert fetched(web.log) == sorted(f"http://{host}/{name}" for host in hosts for name in CRAWLS)
 
 
-def test_a_crawl_that_was_killed_is_waited_for_as_if_it_had_gone_on(loopback_web, crawl):
+def test_the_lease_of_a_killed_crawl_counts_as_an_exchange(loopback_web, crawl):
     """Nobody saw the end of its request: a Crawl-delay counts from the latest it can have had."""
     crawl_delay = LEASE_MARGIN + 1.0
     web = loopback_web(

@@ -126,7 +126,7 @@ def test_an_entry_written_twice_in_one_document_is_handed_out_once(loopback_web,
     assert "new entries       3   0 known before" in result.stderr
 
 
-def test_a_304_nobody_asked_for_and_empty_validators_are_not_taken_up(loopback_web, crawl, again):
+def test_an_unrequested_304_and_empty_validators_are_ignored(loopback_web, crawl, again):
     web = loopback_web(
         site("odd.example", feed=Reply(status=304)),
         site("empty.example", feed=feed(headers={"ETag": "", "Last-Modified": ""})),
@@ -208,7 +208,7 @@ def test_validators_of_a_document_that_was_cut_off_are_not_kept(loopback_web, cr
     assert "cut off" not in second.stderr
 
 
-def test_nothing_tells_one_visit_from_another(loopback_web, crawl, again):
+def test_no_cookie_and_no_referer_connects_two_visits(loopback_web, crawl, again):
     """No cookie, no Referer, no query but what is declared."""
     cookie = {"Set-Cookie": "id=1; Path=/", "Refresh": "0; url=/feed?refreshed"}
     web = loopback_web(

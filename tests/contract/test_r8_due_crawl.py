@@ -7,7 +7,7 @@ from tests.contract.conftest import feed, paths, site
 from walsh_scrapy.testing.web import Reply, redirect
 
 
-def test_what_is_not_due_is_not_asked_for_and_said(loopback_web, crawl, again):
+def test_sources_that_are_not_due_are_not_requested_but_logged(loopback_web, crawl, again):
     web = loopback_web(
         site("blog.example"), site("gone.example", feed=Reply(status=404)), site("new.example")
     )
@@ -151,7 +151,7 @@ def test_arguments_choose_and_unknown_ones_are_accepted(loopback_web, crawl):
     assert {hit.host for hit in even.log} == set(hosts[::2])
 
 
-def test_a_clock_that_was_wrong_once_lets_nobody_rest_for_years(loopback_web, crawl):
+def test_a_clock_that_was_wrong_once_delays_no_source_for_years(loopback_web, crawl):
     page = Reply("<html>", content_type="text/html")
     pages = {"page": page, "llms.txt": Reply("# S\n\n- [One](/one)\n")}
     web = loopback_web(site("blog.example", **pages))
@@ -166,7 +166,7 @@ def test_a_clock_that_was_wrong_once_lets_nobody_rest_for_years(loopback_web, cr
     assert asked == ["blog.example/page", "blog.example/llms.txt"]
 
 
-def test_a_source_that_moved_to_where_another_is_is_not_asked_for_twice(loopback_web, crawl, again):
+def test_a_source_that_moved_to_the_url_of_another_is_not_fetched_twice(loopback_web, crawl, again):
     """Feed readers export both: where a feed was, and where it is."""
     web = loopback_web(
         site("old.example", feed=redirect("http://blog.example/feed")),

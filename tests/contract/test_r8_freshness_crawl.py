@@ -50,7 +50,7 @@ SILENT = {
 }
 
 
-def test_whoever_asked_for_time_is_left_alone_and_nobody_else(loopback_web, crawl):
+def test_only_sources_that_ask_for_time_are_visited_later(loopback_web, crawl):
     pages = {f"{name}.example": page for name, page in (WISHING | SILENT).items()}
     web = loopback_web(*(site(host, feed=page) for host, page in pages.items()))
     sources = [f"http://{host}/feed" for host in pages]
@@ -61,7 +61,7 @@ def test_whoever_asked_for_time_is_left_alone_and_nobody_else(loopback_web, craw
     assert_polite(web.log)
 
 
-def test_a_304_may_ask_for_time_too_and_what_it_leaves_unsaid_holds_on(loopback_web, crawl):
+def test_a_304_may_have_a_lifetime_and_otherwise_the_last_one_is_kept(loopback_web, crawl):
     def unchanged(**headers):
         return Reply(status=304, headers=headers)
 
@@ -85,7 +85,7 @@ def test_a_304_may_ask_for_time_too_and_what_it_leaves_unsaid_holds_on(loopback_
     assert asked(crawl(web, sources=sources, settings=EAGER)) == set()
 
 
-def test_nobody_is_kept_waiting_for_more_than_thirty_days(loopback_web, crawl):
+def test_no_source_is_delayed_for_more_than_thirty_days(loopback_web, crawl):
     web = loopback_web(site("blog.example", feed=feed(headers={"Expires": FUTURE})))
     crawl(web, sources=["http://blog.example/feed"])
     ((days,),) = execute(crawl, "SELECT (due_at - fetched_at) / 86400 FROM sources")
@@ -112,7 +112,7 @@ def test_hours_and_days_to_skip_hold_whenever_the_run_is(loopback_web, crawl):
     assert "not due yet: 1 source" in second.stderr
 
 
-def test_what_is_gone_rests_until_the_operator_says_otherwise(loopback_web, crawl, again):
+def test_a_source_that_is_gone_is_not_visited_until_it_is_resumed(loopback_web, crawl, again):
     web = loopback_web(site("gone.example", feed=[Reply(status=410), feed()]), site("blog.example"))
     sources = ["http://gone.example/feed", "http://blog.example/feed"]
     first = crawl(web, sources=sources, settings=EAGER)
@@ -177,7 +177,7 @@ def test_failures_of_a_source_are_its_own_and_double_its_time(loopback_web, craw
     assert days == [(1, 1), (2, 1), (4, 1), (1, 1)]
 
 
-def test_a_redirect_may_ask_for_time_too_unless_it_is_not_asked_again(loopback_web, crawl):
+def test_a_redirect_has_a_lifetime_unless_the_next_visit_does_not_request_it(loopback_web, crawl):
     kept = {"Cache-Control": "max-age=3600"}
 
     def hop(status, location="/feed", headers=kept):

@@ -24,7 +24,7 @@ def pages(result):
 WEEK = 7 * 86_400
 
 
-def test_no_failure_forgets_a_move_and_a_week_of_them_gives_turns(loopback_web, crawl, again):
+def test_failures_keep_a_move_and_after_a_week_both_urls_are_tried(loopback_web, crawl, again):
     web = loopback_web(
         site("old.example", feed=[redirect("http://new.example/feed"), Reply(status=404)]),
         site("new.example", feed=[feed(), *[Reply(status=500)] * 6, feed()]),
@@ -42,7 +42,7 @@ def test_no_failure_forgets_a_move_and_a_week_of_them_gives_turns(loopback_web, 
     assert (outcome, settled) == ("fetched", 1)
 
 
-def test_what_is_gone_behind_permanent_redirects_rests(loopback_web, crawl, again):
+def test_a_source_that_is_gone_after_permanent_redirects_is_stopped(loopback_web, crawl, again):
     here = {"gone": False}
 
     def secure(hit):
@@ -168,7 +168,7 @@ def test_a_url_is_one_source_whatever_its_kind(loopback_web, crawl):
     assert "declared before and counted once" in result.stderr
 
 
-def test_what_a_temporary_redirect_leads_to_may_be_gone_but_not_the_source(loopback_web, crawl):
+def test_a_410_after_a_temporary_redirect_does_not_stop_the_source(loopback_web, crawl):
     web = loopback_web(
         site("old.example", feed=redirect("http://gone.example/feed", 302)),
         site("gone.example", feed=Reply(status=410)),

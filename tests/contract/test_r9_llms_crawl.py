@@ -105,7 +105,7 @@ def test_a_page_that_is_markdown_when_asked_for_it_is_taken(llms):
     assert second["url"] == "https://other.example/"
 
 
-def test_else_the_llms_txt_at_the_root_is(llms_of_hosts):
+def test_if_the_page_is_no_markdown_the_llms_txt_is_used(llms_of_hosts):
     pages = {
         "html.example": html(),
         "plain.example": text(PAGE),
@@ -123,7 +123,7 @@ def test_else_the_llms_txt_at_the_root_is(llms_of_hosts):
     assert len(result.items) == result.stats["walsh/sources/fetched"] == len(pages)
 
 
-def test_a_page_that_is_gone_rests_if_there_is_no_llms_txt(llms_of_hosts):
+def test_a_page_that_is_gone_stops_the_source_if_there_is_no_llms_txt(llms_of_hosts):
     """A server that fails says nothing of what it has."""
     indexes = {
         "404.example": Reply(status=404),
@@ -146,7 +146,7 @@ def test_html_is_cut_off_at_its_headers_and_never_read(llms):
     assert not any("scraped" in str(item) for item in result.items)
 
 
-def test_who_offers_neither_is_left_out(llms_of_hosts):
+def test_a_site_with_neither_fails(llms_of_hosts):
     indexes = {
         "html.example": html(),
         "html-as-text.example": Reply(HTML, content_type="text/plain"),
@@ -184,7 +184,7 @@ def test_an_announcement_of_another_host_or_to_nothing_is_not_followed(llms):
     assert len(result.items) == 1
 
 
-def test_of_several_announcements_the_first_that_is_markdown_is_taken(llms):
+def test_the_first_announced_url_that_is_markdown_is_used(llms):
     links = ("/de.md>; hreflang=de", "/none.md>", "/denied.md>", "/docs.md>", "/more.md>")
     link = ", ".join(f'<{each}; rel="alternate"; type="text/markdown"' for each in links)
     robots = "User-agent: *\nDisallow: /denied.md\n"
@@ -211,7 +211,7 @@ def test_no_more_than_three_announcements_are_tried_and_none_that_they_make(llms
     assert asked(result) == ["/docs", "/a.md", "/b.md", "/llms.txt"]
 
 
-def test_an_announcement_that_leads_nowhere_new_leaves_the_llms_txt(llms_of_hosts):
+def test_announcements_that_cannot_be_used_are_ignored(llms_of_hosts):
     targets = {
         "dump.example": "/llms-full.txt",
         "port.example": "http://port.example:8080/docs.md",
@@ -238,7 +238,7 @@ def test_an_announced_address_with_a_space_is_asked_for_as_browsers_would(llms):
     assert asked(result) == ["/docs", "/my%20docs.md", "/llms.txt"]
 
 
-def test_a_page_that_robots_txt_denies_has_its_llms_txt_still(llms):
+def test_if_robots_txt_denies_the_page_the_llms_txt_is_requested(llms):
     result = llms(robots="User-agent: *\nDisallow: /docs\n", docs=markdown(), llms_txt=text())
     assert asked(result) == ["/llms.txt"]
     assert len(result.items) == 1
@@ -386,7 +386,7 @@ def test_an_llms_txt_is_asked_for_by_its_own_freshness_whichever_page_needs_it(h
     assert asked(third) == ["/b", "/llms.txt"]
 
 
-def test_an_llms_txt_that_is_none_fails_every_source_of_its_host_and_is_asked_for_once(host):
+def test_an_invalid_llms_txt_fails_every_source_of_its_host_and_is_requested_once(host):
     web = host.serve(a=html(), b=html(), llms_txt=html())
     result, known = host(web, "/a", "/b")
     assert sorted(asked(result)) == ["/a", "/b", "/llms.txt"]

@@ -40,7 +40,7 @@ TOLD = {
         301,
         "bad.example answered 301 with a Location that cannot be requested: 'http://[bad'",
     ),
-    "circle": (301, "redirected in a circle: {host}/back leads back to {host}/feed"),
+    "circle": (301, "redirected in a loop: {host}/back leads back to {host}/feed"),
     "far": (301, "redirected more than 2 times, at last to {host}/3"),
     "reset": (None, f"no response from reset.example: {str(ConnectionLost()).rstrip('.')}"),
     "closed": (None, "no response from closed.example: Connection was closed cleanly"),
@@ -53,7 +53,7 @@ TOLD = {
 }
 
 
-def test_each_trouble_is_told_by_log_and_state(loopback_web, crawl):
+def test_the_reason_of_each_failure_is_in_log_and_state(loopback_web, crawl):
     hops = {f"{hop}": redirect(f"/{hop + 1}") for hop in range(1, 9)}
     back = redirect("/feed")
     web = loopback_web(

@@ -201,7 +201,7 @@ def test_resume_makes_due_what_is_gone_or_failing(loopback_web, crawl, listed, s
     assert listed()[sources[1]]["failures"] == 1
 
 
-def test_what_an_operator_says_while_a_visit_is_out_holds(
+def test_a_change_by_the_operator_during_a_visit_is_kept(
     loopback_web, crawl, again, listed, scrapy_sources
 ):
     url = "http://ill.example/feed"
@@ -248,7 +248,7 @@ def test_an_unknown_url_is_one_line_with_the_nearest(scrapy_sources, action):
         (["--sources", "nowhere.toml"], 1, "nowhere.toml: there is no such file"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(scrapy_sources, arguments, status, words):
+def test_an_error_is_one_line(scrapy_sources, arguments, status, words):
     result = scrapy_sources(*arguments, sources=["http://a.example/"])
     assert result.returncode == status
     assert words in result.stderr
@@ -275,7 +275,7 @@ def test_a_damaged_state_is_one_line_and_stays_as_it_is(scrapy_sources, tmp_path
     assert file.read_bytes() == b"no database" * 500
 
 
-def test_nothing_hostile_reaches_a_terminal(scrapy_sources, tmp_path):
+def test_control_characters_are_escaped_for_a_terminal(scrapy_sources, tmp_path):
     file = tmp_path / "hostile.json"
     file.write_text(json.dumps([{"url": "http://a.example/" + "x" * 150, "name": HOSTILE}]))
     master, slave = pty.openpty()

@@ -73,7 +73,7 @@ def test_no_item_leaves_that_is_more_than_metadata(run):
     assert "an item is left out" in result.stderr
 
 
-def test_a_spider_that_fails_leaves_a_failed_source_and_no_silence(run):
+def test_an_error_of_a_spider_is_logged_and_fails_its_source(run):
     result = run("raises")
     assert result.stats["walsh/sources/failed"] == 1
     assert "http://blog.example/feed failed: RuntimeError: reading failed" in result.stderr
@@ -82,7 +82,7 @@ def test_a_spider_that_fails_leaves_a_failed_source_and_no_silence(run):
 @pytest.mark.parametrize(
     ("name", "end"), [("follows_links", "dropped"), ("asks_the_engine", "denied")]
 )
-def test_nothing_undeclared_is_asked_for_by_any_way(run, name, end):
+def test_no_undeclared_url_is_requested_in_any_way(run, name, end):
     result = run(name)
     assert result.stats[f"walsh/scope/{end}"] == 3
     assert result.exit_code == 0

@@ -18,7 +18,7 @@ def execute(crawl, statement):
 
 
 @pytest.mark.parametrize("table", ["hosts", "sources"])
-def test_a_state_that_fails_ends_the_run_with_1_and_charges_no_source(loopback_web, crawl, table):
+def test_a_failing_state_ends_the_run_with_1_and_fails_no_source(loopback_web, crawl, table):
     hosts = [f"h{number}.example" for number in range(4)]
 
     def trouble(_hit):
@@ -94,7 +94,7 @@ def test_a_state_that_fails_between_page_and_record_defers_the_source(
     assert "spider_exceptions/count" not in result.stats
 
 
-def test_a_row_that_cannot_be_read_ends_the_run_and_charges_no_source(loopback_web, crawl, again):
+def test_an_unreadable_row_ends_the_run_and_fails_no_source(loopback_web, crawl, again):
     hosts = [f"h{number}.example" for number in range(3)]
     web = loopback_web(*map(site, hosts))
     urls = [f"http://{host}/feed" for host in hosts]
@@ -133,7 +133,7 @@ def test_a_run_goes_on_when_its_database_server_was_restarted(loopback_web, craw
     assert "is back" in result.stderr
 
 
-def test_no_address_is_too_long_for_the_record_of_a_visit(loopback_web, crawl, postgresql_url):
+def test_no_url_is_too_long_for_the_record_of_a_source(loopback_web, crawl, postgresql_url):
     """PostgreSQL refuses what SQLite takes; what it cannot record is asked for with every run."""
     some, most, more = (f"/{'x' * length}" for length in (2500, 4000, 4096))
     far = redirect(f"http://{'x' * 60}.{'x.' * 100}example/")

@@ -61,7 +61,7 @@ def tunnels(result, host):
 @pytest.mark.parametrize(
     "settings", [{}, {"DOWNLOAD_VERIFY_CERTIFICATES": False}], ids=["default", "forced"]
 )
-def test_who_shows_who_it_is_is_read_and_nobody_else(loopback_web, crawl, settings):
+def test_only_hosts_with_a_valid_certificate_are_read(loopback_web, crawl, settings):
     """A crawl of one good host between bad ones, however the operator would like it."""
     bad = [secure(host, kind) for host, (kind, _) in BAD.items()]
     web = loopback_web(*bad, secure("good.example", robots="User-agent: *\nDisallow: /no\n"))
@@ -98,7 +98,7 @@ def assert_bad_certificates_are_named(result):
     assert "Traceback" not in result.stderr
 
 
-def test_a_certificate_that_was_renewed_is_believed(loopback_web, crawl, again):
+def test_a_renewed_certificate_is_accepted(loopback_web, crawl, again):
     web = loopback_web(secure("blog.example", Certificate.EXPIRED))
     first = crawl(web, sources=feeds("blog.example"))
     web.add(secure("blog.example"))
@@ -107,7 +107,7 @@ def test_a_certificate_that_was_renewed_is_believed(loopback_web, crawl, again):
     assert (len(first.items), len(second.items)) == (0, 2)
 
 
-def test_without_the_private_ca_nobody_is_believed(loopback_web, crawl, tmp_path):
+def test_without_the_private_ca_no_certificate_is_accepted(loopback_web, crawl, tmp_path):
     (tmp_path / "nobody.pem").write_bytes(b"")
     web = loopback_web(secure("blog.example"))
     result = crawl(
@@ -153,7 +153,7 @@ def test_robots_txt_says_why_it_could_not_be_read(loopback_web, crawl):
     assert f"INFO https://expired.example/robots.txt: {why}\n" in result.stderr
 
 
-def test_a_blocklist_from_nobody_is_no_blocklist(loopback_web, crawl):
+def test_a_blocklist_over_an_invalid_certificate_is_not_adopted(loopback_web, crawl):
     url = LIST_URL.replace("http:", "https:")
     web = loopback_web(
         Site(

@@ -1,4 +1,4 @@
-"""``scrapy crawl``: Scrapy's own command, with exit status 1 if the crawl had to end early."""
+"""``scrapy crawl``: Scrapy's own command, with exit status 1 if the crawl ended early."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Command(crawl.Command):
-    """Exits with 1 if the crawl ended early because its state, or a part of a gate, failed."""
+    """Exits with 1 if the crawl ended early because its state or a gate failed."""
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Run a spider by name."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Command(UrlCommand):
-    """Requests what a crawl would, through the same gates, and declares nothing."""
+    """Sends the requests of a crawl through the same gates; the sources file is not changed."""
 
     longest_wait = 60
     example = "scrapy discover https://docs.example/"

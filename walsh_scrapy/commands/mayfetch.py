@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Command(UrlCommand):
-    """Decides as a crawl would, by the same gates."""
+    """Asks the gates of a crawl about URLs, and prints their answers."""
 
     longest_wait = 30
     example = "scrapy mayfetch https://blog.example/feed.xml"

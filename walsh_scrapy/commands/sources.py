@@ -22,7 +22,7 @@ _EXAMPLE = "Example: scrapy sources resume https://blog.example/feed.xml"
 
 
 class Command(ScrapyCommand):
-    """Lists sources, also while a crawl runs, which never has to wait for it."""
+    """Lists sources. It may run beside a crawl, which does not wait for it."""
 
     requires_project = True
     requires_crawler_process = False

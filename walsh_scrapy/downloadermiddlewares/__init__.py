@@ -1,1 +1,1 @@
-"""The gates, one a file, in the contract's order: thin glue around ``walsh_scrapy.policy``."""
+"""The gates, one in each file: thin glue between Scrapy and ``walsh_scrapy.policy``."""

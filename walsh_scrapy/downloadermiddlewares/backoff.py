@@ -1,4 +1,4 @@
-"""R5: after 429 and 503 the whole host is on hold, and the request is made again later."""
+"""R5: after 429 and 503 the whole host is on hold, and the request is retried later."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ logger = logging.getLogger(__name__)
 
 
 class BackoffMiddleware:
-    """Makes refused requests again, a bounded number of times (order 549).
+    """Retries refused requests, at most ``WALSH_MAX_RETRIES`` times (order 549).
 
-    The pacing gate writes the hold, with the end of the exchange. Without the pacing gate this one
-    writes it and keeps it.
+    The pacing gate writes the hold with the end of the exchange. Without the pacing gate this gate
+    writes the hold, and keeps requests waiting for it.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._context = Context.of(crawler)
         self._holds = None if in_force(crawler.settings, Gate.PACING) else Holds(crawler)
-        self._refusals: Counter[str] = Counter()  # of a host since its last other answer
+        self._refusals: Counter[str] = Counter()  # in a row, by host
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -67,20 +67,20 @@ class BackoffMiddleware:
         return response
 
     async def process_exception(self, request: Request, exception: Exception) -> Request | None:
-        """Retry a robots.txt that got no answer at all."""
+        """Retry a request for robots.txt that got no response."""
         if self._holds:
             self._holds.over(request)
         if isinstance(exception, IgnoreRequest) or not _is_refusal(request, 0):
             return None
         if self._holds:
             self._holds.write(request, None)
-        # A host that hangs will hang again: one retry, so that the others get their turn.
+        # A host that timed out will probably do so again, and a serial crawl waits with it.
         retries = self._context.options.max_retries
         most = 1 if isinstance(exception, DownloadTimeoutError) else retries
         return self._retry(request, f"failed ({reason_of(exception, request.url)})", most)
 
     def _retry(self, request: Request, what: str, most: int) -> Request | None:
-        """Return the request to be made again, or None after ``most`` retries."""
+        """Return the request to send again, or None after ``most`` retries."""
         host = self._context.host(request.url)
         self._refusals[host] += 1
         attempt = marks_of(request).attempt + 1
@@ -102,12 +102,12 @@ def _is_refusal(request: Request, status: int) -> bool:
 
 
 def _check(settings: BaseSettings) -> None:
-    """Refuse what would retry at once, before this gate sees an answer."""
+    """Refuse settings by which a request would be retried before this gate sees the response."""
     require_order(
         settings,
         (Gate.BACKOFF,),
         (Gate.PACING,),
-        "the pacing gate releases the host first; set the order of BackoffMiddleware to 549",
+        "the pacing gate has to release the host first; set the order of BackoffMiddleware to 549",
     )
     codes = [int(code) for code in settings.getlist("RETRY_HTTP_CODES")]
     is_retried = settings.getbool("RETRY_ENABLED") and in_force(settings, RetryMiddleware)

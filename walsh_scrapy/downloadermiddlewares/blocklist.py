@@ -31,8 +31,8 @@ logger = logging.getLogger(__name__)
 class BlocklistMiddleware:
     """Denies every request to a listed host (order 10, decision 14).
 
-    While the list is fetched, all targets wait. The requests for it, and for the robots.txt that
-    these need, pass every other gate.
+    While the list is fetched, all targets wait. The requests for the list and for its robots.txt
+    pass every other gate.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -57,7 +57,7 @@ class BlocklistMiddleware:
         is_the_list = rank is Rank.OPERATOR and not request.meta.get("redirect_urls")
         if not self._url or is_the_list:
             return None
-        # A request for robots.txt is made for a target that passed here, with the list at hand.
+        # A request for robots.txt is made for a target that has passed here, after the fetch.
         if rank is Rank.TARGET and self._list.is_due:
             instead = await self._prerequisites.before(request, self._url, None, self._steps)
             if instead is not None:
@@ -100,6 +100,6 @@ def _check(settings: BaseSettings) -> None:
         settings,
         (Gate.BLOCKLIST,),
         (Gate.ROBOTS, Gate.PACING),
-        "a listed host gets no request, not for its robots.txt either; "
+        "a listed host gets no request, not even for robots.txt; "
         "set the order of BlocklistMiddleware to 10",
     )

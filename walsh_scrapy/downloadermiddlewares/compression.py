@@ -1,4 +1,4 @@
-"""R7: bodies are unpacked as Scrapy does it, and a text that was cut off gets a flag."""
+"""R7: Scrapy unpacks bodies, and a compressed text that was cut off gets a flag."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from walsh_scrapy.metadata.mediatypes import may_be_llms
 from walsh_scrapy.runtime.negotiation import content_type_of
 from walsh_scrapy.runtime.requestmeta import DATA_LOSS, source_of
 
-try:  # whichever of each Scrapy has installed
+try:  # Scrapy uses either of the two
     import brotli
 except ImportError:
     import brotlicffi as brotli
@@ -36,8 +36,9 @@ _ERRORS: Final = (OSError, EOFError, struct.error, zlib.error, brotli.error, zst
 class CompressionMiddleware(HttpCompressionMiddleware):
     """Scrapy's own (order 590), with a flag for compressed texts that were cut off.
 
-    Scrapy takes whatever it can unpack for the whole body. A reader of XML or JSON sees that the
-    end is missing. A text has no end to miss, so it gets Scrapy's flag for an incomplete body.
+    Scrapy takes what it can unpack for the whole body. A parser of XML or JSON notices a missing
+    end. Plain text and markdown have no end mark, so an incomplete one gets Scrapy's own flag for
+    incomplete bodies.
     """
 
     def process_response(self, request: Request, response: Response) -> Request | Response:  # type: ignore[override]
@@ -90,7 +91,8 @@ def _zstd_ends(body: bytes) -> bool:
     return stream.eof
 
 
-#: By coding, whether a body reaches its end; it was unpacked before, so it is no bomb.
+#: By content coding: a function that returns True if a compressed body is complete. The body was
+#: unpacked before within Scrapy's limits, so it is no decompression bomb.
 _ENDS: Final[Mapping[bytes, Callable[[bytes], bool]]] = {
     b"gzip": _gzip_ends,
     b"x-gzip": _gzip_ends,

@@ -1,4 +1,4 @@
-"""R7: conditional requests, and 304 Not Modified as their answer."""
+"""R7: conditional requests, and the response 304 Not Modified."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _HEADERS = ("If-None-Match", "If-Modified-Since")
 
 
 class ConditionalMiddleware:
-    """Echoes validators to the one URL they vouch for (order 560, decision 17).
+    """Sends validators back to the one URL that they came from (order 560, decision 17).
 
-    What is known of a source is read just before it is asked for: another crawl on the same state
-    may have been there in the meantime, and then it is not due any more (R8).
+    The record of a source is read just before its request, because another crawl on the same state
+    may have visited the source in the meantime. Then it is not due any more (R8).
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -43,7 +43,7 @@ class ConditionalMiddleware:
         return cls(crawler)
 
     async def process_request(self, request: Request) -> None:
-        """Send the validators of this very URL, and none that came along a redirect."""
+        """Send the validators of this URL, and none that a redirect carried along."""
         visit = visit_of(request)
         if visit and visit.source and not request.meta.get("redirect_urls"):
             mark(request, validators=self._known(visit.source, visit.llmstxt))
@@ -58,19 +58,19 @@ class ConditionalMiddleware:
                 request.headers[name] = value
 
     async def process_response(self, request: Request, response: Response) -> Response:
-        """Raise NotModified for a 304 that answers our validators."""
+        """Raise NotModified for a 304, if the request had validators."""
         if response.status == 304 and any(name in request.headers for name in _HEADERS):
             self._crawler.stats.inc_value("walsh/conditional/not_modified")
             raise NotModified(response)
         return response
 
     def _known(self, source: Source, llmstxt: str | None) -> Validators | None:
-        """Return the validators that earlier visits left of a page, or of an llms.txt."""
+        """Return the validators of a page, or of an llms.txt, from earlier visits."""
         of_page = self._of_page(source)
         return self._of_llmstxt(llmstxt) if llmstxt else of_page
 
     def _of_page(self, source: Source) -> Validators | None:
-        """Return the validators of an earlier visit; raise NotDue if that was a moment ago."""
+        """Return the validators of the last visit; raise NotDue if it was just made."""
         record = self._context.state.sources.find(source.url)
         if record is None:
             return None
@@ -79,11 +79,11 @@ class ConditionalMiddleware:
         if due_at > now and not self._is_forced():
             raise NotDue(due_at)
         if record.validator_url is None or record.kind != source.kind:
-            return None  # what a page was as a feed says nothing of it as markdown
+            return None  # validators of a feed are not those of the same page as markdown
         return Validators(record.validator_url, record.etag, record.last_modified)
 
     def _check_other(self, source: Source, url: str) -> None:
-        """Raise AlreadyRead if a source moved to where another one is, and that was read."""
+        """Raise AlreadyRead if ``url`` is another source's, which was fetched lately."""
         other = self._context.state.sources.find(url)
         if other is None or other.fetched_at is None:
             return
@@ -95,7 +95,7 @@ class ConditionalMiddleware:
     def _of_llmstxt(self, url: str) -> Validators | None:
         """Return the validators of an llms.txt; raise AlreadyRead if it was fetched already.
 
-        Once a run is enough for all sources of its host, with ``force`` too.
+        One request in a run is enough for all sources of its host, also with ``force``.
         """
         record = self._context.state.llmstxt.find(url)
         if record is None:
@@ -119,5 +119,6 @@ def _check(settings: BaseSettings) -> None:
         settings,
         (Gate.CONDITIONAL,),
         (Gate.PACING,),
-        "the pacing gate releases the host first; set the order of ConditionalMiddleware to 560",
+        "the pacing gate has to release the host first; set the order of ConditionalMiddleware to "
+        "560",
     )

@@ -1,4 +1,4 @@
-"""Logs what a gate denied or deferred, as Scrapy logs what robots.txt forbids."""
+"""Logs denied and deferred requests, as Scrapy logs what robots.txt forbids."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ logger = logging.getLogger(__name__)
 
 
 class DenialsMiddleware:
-    """Logs each request that ended in an IgnoreRequest of ours (order 5): Scrapy logs none.
+    """Logs each request that a gate denied or deferred (order 5), because Scrapy does not.
 
-    A request for a declared source is logged with its record. Any other request that is deferred
-    is kept for the next start of the job, if the crawl is one.
+    Requests for declared sources are logged where their outcome is recorded. Any other deferred
+    request is kept for the next start, if the crawl has a ``JOBDIR``.
     """
 
     def __init__(self, crawler: Crawler) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
-#: Headers that would link visits to each other, or carry somebody's rights (decision 16).
+#: Headers that would link visits to each other, or carry credentials (decision 16).
 NEVER_SENT = ("Cookie", "Cookie2", "Referer", "Authorization")
 
 
@@ -36,7 +36,7 @@ class IdentityMiddleware:
         return cls(Context.of(crawler).options.user_agent)
 
     async def process_request(self, request: Request) -> None:
-        """Set the User-Agent, and remove what is never sent."""
+        """Set the User-Agent, and remove the headers that are never sent."""
         request.headers["User-Agent"] = self._user_agent
         for name in NEVER_SENT:
             request.headers.pop(name, None)

@@ -1,4 +1,4 @@
-"""R4: the last gate before the wire leases the host, and releases it at the end of the exchange."""
+"""R4: the last gate before the wire leases a host, and releases it after the exchange."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ if TYPE_CHECKING:
 
 
 class PacingMiddleware:
-    """One request at a time to a host, none too soon, whoever else shares the state (order 890).
+    """Sends one request at a time to a host, and keeps its spacing and holds (order 890).
 
-    With ``WALSH_SERIAL`` one at a time to all hosts, also of requests that did not come from the
-    scheduler and of other serial crawls in the process.
+    This holds across all processes that share the state. With ``WALSH_SERIAL`` the process sends
+    one request at a time to all hosts, also for other serial crawls in it, and for requests that
+    did not come from the scheduler.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -57,7 +58,7 @@ class PacingMiddleware:
         return gate
 
     async def process_request(self, request: Request) -> Request | None:
-        """Let a request go out, let it wait, or defer it to a later run (decision 7)."""
+        """Lease the host, let the request wait, or defer it to a later run (decision 7)."""
         host = self._context.host(request.url)
         wait = Wait("pacing", host, lambda: self._lease(request, host), self._quiet)
         return await self._queues.wait(request, wait)
@@ -65,7 +66,7 @@ class PacingMiddleware:
     async def process_response(self, request: Request, response: Response) -> Response:
         """Release the host: its spacing counts from now, the end of the exchange (decision 2).
 
-        A hold is written with it, so that a crawl that dies the next moment has not lost it.
+        A hold is written in the same transaction, so that a crash cannot lose it.
         """
         self._release(request, response)
         return response
@@ -75,24 +76,24 @@ class PacingMiddleware:
         self._release(request, None, reason_of(exception, request.url))
 
     def response_downloaded(self, response: Response, request: Request) -> None:
-        """Release the host after an exchange that nobody waits for any more.
+        """Release the host after the exchange of a cancelled request.
 
-        A request made by ``engine.download_async`` may be cancelled; its exchange goes on.
+        A request made by ``engine.download_async`` may be cancelled; its exchange continues.
         """
         if not is_active(self._crawler, request):
             self._release(request, response)
 
     def left_downloader(self, request: Request) -> None:
-        """Release the host after an exchange that was cancelled and then failed."""
+        """Release the host after a cancelled request whose exchange failed."""
         if not is_active(self._crawler, request):
-            self._release(request, None, "cancelled, then without an answer")
+            self._release(request, None, "cancelled, and no response came")
 
     def _lease(self, request: Request, host: str) -> float:
         """Lease the host; return 0, or the seconds after which to try again."""
         timeout = self._in_flight.timeout(request)
         wait = self._context.state.ledger.take(host, self._spacing(request), timeout)
         if not wait:
-            # In another host's slot the request would wait for that host while its lease runs out.
+            # In the slot of another host it would wait for that host, and its own lease would end.
             request.meta[Downloader.DOWNLOAD_SLOT] = host
             self._in_flight.begin(request, host)
         return wait
@@ -125,12 +126,12 @@ class PacingMiddleware:
 
 
 def _check(settings: BaseSettings) -> None:
-    """Refuse what would take an answer away before the release, or sleep on a lease."""
+    """Refuse settings that hide a response from this gate, or delay a request after its lease."""
     require_order(
         settings,
         (RetryMiddleware, BaseRedirectMiddleware),
         (Gate.PACING,),
-        "it sees every answer first; set the order of PacingMiddleware to 890",
+        "it has to see every response first; set the order of PacingMiddleware to 890",
     )
     instead = "0 beside PacingMiddleware, which keeps the pauses; set WALSH_MIN_INTERVAL"
     delays = {"DOWNLOAD_DELAY": number_of(settings, "DOWNLOAD_DELAY", 0.0, low=0.0, high=math.inf)}

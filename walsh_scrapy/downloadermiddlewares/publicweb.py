@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class PublicWebMiddleware:
     """Denies a hop from a public host to a private one, by its name or by what that resolves to.
 
-    An operator may declare hosts of an intranet; a redirect of somebody else may not lead there
-    (order 20, decision 16). Behind a proxy, the proxy resolves the names.
+    An operator may declare hosts of an intranet, but a public host may not redirect there (order
+    20, decision 16). If a proxy is used, it resolves the names, so only names are judged here.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -56,7 +56,7 @@ class PublicWebMiddleware:
         try:
             found = await asyncio.get_running_loop().getaddrinfo(host, None)
         except (gaierror, UnicodeError):
-            return False  # the download will fail, and say so
+            return False  # the download will fail, with a reason
         return not all(is_public(str(address[0])) for *_, address in found)
 
 

@@ -1,4 +1,4 @@
-"""R6: a redirect of a declared target is part of it, and carries nothing from hop to hop."""
+"""R6: redirects of a declared target are followed; no header is carried from hop to hop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class RedirectMiddleware(ScrapyRedirectMiddleware):
-    """Scrapy's own, without a Referer, and with each hop in its own host's slot (order 600).
+    """Scrapy's own, without a Referer, and with the download slot of each hop's host (order 600).
 
     A hop goes through the scheduler and every gate again, as any request does (decision 16).
     """
@@ -40,10 +40,10 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
         return middleware
 
     def process_response(self, request: Request, response: Response) -> Request | Response:  # type: ignore[override]
-        """Follow a redirect to its address, spelled as all requests are.
+        """Follow a redirect to the URL that browsers would request.
 
-        A redirect that leads nowhere is an ordinary response. Raises BadAnswer for a circle, and
-        after too many redirects.
+        A redirect without a usable Location is an ordinary response. Raises BadAnswer for a loop,
+        and after too many redirects.
         """
         location = response.headers.get("Location")
         target = None if location is None else resolve_reference(request.url, location)
@@ -56,10 +56,10 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
             reason = f"redirected more than {self.max_redirect_times} times, at last to {target}"
             raise BadAnswer(response, reason) from error
         if isinstance(answer, Request):
-            # A form may be sent to the address that its answer is read from: another request.
+            # A POST may redirect to a GET of the same URL, which is another request and no loop.
             is_same = answer.method == request.method
             if is_same and answer.url in answer.meta["redirect_urls"]:
-                reason = f"redirected in a circle: {request.url} leads back to {target}"
+                reason = f"redirected in a loop: {request.url} leads back to {target}"
                 raise BadAnswer(response, reason)
             visit = visit_of(request)
             if visit and visit.source:

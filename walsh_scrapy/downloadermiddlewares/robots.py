@@ -1,4 +1,4 @@
-"""R2: a target is asked for after its robots.txt was read, and only if that allows it."""
+"""R2: a target is requested only after its robots.txt was read, and only if that allows it."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ logger = logging.getLogger(__name__)
 class RobotsMiddleware:
     """Fetches robots.txt first, then lets through what it allows (order 100).
 
-    A request for robots.txt is a request like any other: it is paced, backed off from and recorded.
-    The host's targets wait for it.
+    A request for robots.txt is paced, retried and logged like any other. The targets of its host
+    wait for it.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -66,11 +66,11 @@ class RobotsMiddleware:
         return gate
 
     async def process_request(self, request: Request) -> Request | None:
-        """Decide by the robots.txt of the request's origin, fetching that first if need be."""
+        """Decide by the robots.txt of the request's origin, which is fetched first if necessary."""
         origin = origin_of(request.url)
         if rank_of(request) is Rank.ROBOTS:
             self._prerequisites.check(request)
-            # A Crawl-delay holds for robots.txt too, once it is known.
+            # A known Crawl-delay counts for the request for robots.txt too.
             mark(request, robots_interval=self._cache.interval(origin))
             return None
         while (file := self._cache.find(origin)) is None:
@@ -83,19 +83,19 @@ class RobotsMiddleware:
         return await self._until_open(request, file)
 
     async def process_exception(self, request: Request, exception: Exception) -> None:
-        """Keep the copy that defers a request to a later run."""
+        """Keep a copy of robots.txt usable for the request that it defers to a later run."""
         if isinstance(exception, RequestDeferred) and rank_of(request) is not Rank.ROBOTS:
             self._cache.keep_for_later(origin_of(request.url))
 
     def request_reached_downloader(self, request: Request) -> None:
-        """Note that a request is sent for which a robots.txt was fetched."""
+        """Record that a target is sent, so its robots.txt was used."""
         if rank_of(request) is not Rank.ROBOTS:
             self._cache.mark_used(origin_of(request.url))
 
     def bytes_received(self, data: bytes, request: Request) -> None:
-        """Read no more of a robots.txt than counts (decision 11)."""
+        """Stop the download of a robots.txt after 500 KiB (decision 11)."""
         if rank_of(request) is Rank.ROBOTS:
-            # A longer file is read as far as it counts, but what it unpacks to is bounded.
+            # A longer file is cut off and still read; DOWNLOAD_MAXSIZE bounds what it unpacks to.
             request.meta["download_maxsize"] = self._crawler.settings.getint("DOWNLOAD_MAXSIZE")
             received = self._received[request] = self._received.get(request, 0) + len(data)
             if received > MAX_OCTETS:
@@ -117,7 +117,7 @@ class RobotsMiddleware:
             raise Denied("robots", file.why(verdict))
 
     async def _until_open(self, request: Request, file: RobotsFile) -> Request | None:
-        """Let a request wait until Visit-time lets it in."""
+        """Let a request wait until Visit-time allows it."""
         if not file.closed_for(self._context.clock.now()):
             return None
         host = self._context.host(request.url)
@@ -126,7 +126,7 @@ class RobotsMiddleware:
             left = max(0.0, file.closed_for(self._context.clock.now()))
             if left:
                 hold = format_seconds(left)
-                logger.info("%s is on hold for %s: its Visit-time is at another time", host, hold)
+                logger.info("%s is on hold for %s, until its Visit-time begins", host, hold)
                 self._context.state.ledger.hold(host, left)
             return left
 
@@ -145,7 +145,8 @@ def _check(settings: BaseSettings) -> None:
         settings,
         (Gate.ROBOTS,),
         (Gate.PACING,),
-        "robots.txt is read before the host is leased; set the order of RobotsMiddleware to 100",
+        "robots.txt has to be read before the host is leased; set the order of RobotsMiddleware to "
+        "100",
     )
     if settings.getbool("ROBOTSTXT_OBEY") and in_force(settings, RobotsTxtMiddleware):
         raise bad_setting(

@@ -1,1 +1,1 @@
-"""Scrapy extensions: progress and summary in the log, and bodies dropped at their headers."""
+"""Scrapy extensions: progress, the summary, and the check of media types."""

@@ -30,7 +30,7 @@ class MediaTypes:
         return extension
 
     def headers_received(self, headers: Headers, request: Request) -> None:
-        """Judge the Content-Type of a source's answer."""
+        """Stop the download if its spider cannot read this Content-Type."""
         visit = visit_of(request)
         if visit is None:
             return
@@ -38,5 +38,5 @@ class MediaTypes:
         is_readable = visit.readable(content_type)
         set_visit(request, replace(visit, unread=None if is_readable else content_type))
         if not is_readable:
-            # The response goes on without its body: its status may mean something to a gate.
+            # The response is kept without its body, because a gate may need its status.
             raise StopDownload(fail=False)

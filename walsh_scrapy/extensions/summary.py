@@ -1,4 +1,4 @@
-"""The summary at the end of a run: what became of its sources, or else of its requests."""
+"""The summary at the end of a run: the outcomes of its sources, or else of its requests."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ _LANGUAGE: Final = re.compile(r"[a-z]{1,8}(?:-[a-z0-9]{1,8}){0,5}", re.IGNORECAS
 
 # Characters that no XML or UTF-8 export can write: controls, surrogates, non-characters.
 _UNWRITABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
-# A comment or script without an end goes on to the end of the text. So each character is read
-# once, and the time is linear in hostile text as well.
+# A comment or script without an end extends to the end of the text. So each character is read
+# once, and the time is linear, also for hostile text.
 _HIDDEN: Final = re.compile(
     r"<!--(?:.*?-->|.*)|<(script|style)\b(?:.*?</\1\s*>|.*)", re.DOTALL | re.IGNORECASE
 )

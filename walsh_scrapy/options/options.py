@@ -84,7 +84,7 @@ class Options:
                 "BLOCKLIST_SCHEMA_URL", identity.BLOCKLIST_SCHEMA_URL if ours else ""
             ),
             state_url=read.text("STATE_URL", "") or _default_state_url(),
-            # A longer delay that is set for Scrapy is meant to be kept.
+            # A longer delay that a project sets for Scrapy counts too.
             min_interval=max(
                 read.number("MIN_INTERVAL", 1.0, low=1.0, high=_DAY_SECONDS),
                 number_of(settings, "DOWNLOAD_DELAY", 0.0, low=0.0, high=_DAY_SECONDS),

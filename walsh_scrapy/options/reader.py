@@ -1,4 +1,4 @@
-"""Reading one setting at a time: its type and bounds are checked, and errors name it."""
+"""Reading single settings: types and bounds are checked, and errors name the setting."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FALSE: Final = ("0", "false", "no", "off")
 
 
 class BadSetting(ValueError):
-    """A setting with a value that is refused: its name, the value, and what it has to be."""
+    """A setting has a value that is refused; the message says which value it has to have."""
 
 
 def bad_setting(name: str, value: object, wanted: str) -> BadSetting:

@@ -13,10 +13,10 @@ from walsh_scrapy.policy.httpdates import parse_http_date
 
 #: The statuses after which a request is made again (R5).
 RETRIED_STATUSES: Final = frozenset({429, 503})
-#: The longest Retry-After there is: a number that dates can still be reckoned with (100 years).
+#: Longer times count as this one: 100 years, which can still be added to a date.
 LONGEST_SECONDS: Final = 36_525 * 86_400.0
 
-_JITTER: Final = 0.5  # at most half as much again, and never less: an early retry is a rude one
+_JITTER: Final = 0.5  # adds up to half of a delay; never shortens it: early retries are impolite
 _SECONDS: Final = re.compile(r"[0-9]+")
 
 
@@ -24,7 +24,7 @@ def parse_retry_after(value: str, now: datetime) -> float | None:
     """Return the seconds that a Retry-After header asks for, from `now` (RFC 9110 10.2.3).
 
     `now` is an aware datetime. Takes ASCII digits and all three forms of HTTP-date (5.6.7), in
-    any language environment. A date in the past asks for 0.0; None is for what says nothing.
+    any language environment. A date in the past gives 0.0, any other value None.
     Never raises; numbers beyond `LONGEST_SECONDS` become that.
     """
     text = value.strip(" \t")
@@ -47,7 +47,7 @@ def backoff_delay(attempt: int, base: float, cap: float, random: Random) -> floa
 
 
 def is_refusal(status: int, *, for_robots: bool = False) -> bool:
-    """Return True for an answer after which the request is made again: 429 and 503.
+    """Return True for a status after which the request is retried: 429 and 503.
 
     For robots.txt that is every server error, and no answer at all (``status`` 0; decision 12).
     """
@@ -56,7 +56,10 @@ def is_refusal(status: int, *, for_robots: bool = False) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long a host is left alone: ``WALSH_BACKOFF_BASE``, ``WALSH_BACKOFF_MAX`` (seconds)."""
+    """How long a host is on hold after a refusal.
+
+    ``base`` and ``cap`` are ``WALSH_BACKOFF_BASE`` and ``WALSH_BACKOFF_MAX``, in seconds.
+    """
 
     base: float
     cap: float
@@ -66,9 +69,9 @@ class Backoff:
         """Return the seconds of the hold after a response (R5, decision 15).
 
         After 429, any 5xx and no answer at all (``status`` 0) that is our own backoff before
-        retry ``attempt``, counted from 0; after other statuses it is nothing. Retry-After replaces
-        it whatever the status, and is never capped. A Retry-After of no time (`0`, a past date) or
-        one that cannot be read leaves ours as it is. ``now`` is an aware datetime.
+        retry ``attempt``, counted from 0; after other statuses it is 0. Retry-After replaces it
+        for every status, and is never capped. Our own backoff stays if Retry-After is 0, a past
+        date, or cannot be read. ``now`` is an aware datetime.
         """
         asked = None if retry_after is None else parse_retry_after(retry_after, now)
         if asked:

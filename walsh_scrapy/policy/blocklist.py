@@ -1,4 +1,4 @@
-"""The blocklist: domains whose owners opted out by another way than robots.txt (R3, decision 14).
+"""The blocklist: domains whose owners opted out, for example by mail (R3, decision 14).
 
 A document is adopted whole or not at all. If one is refused, the caller keeps the last good one.
 """
@@ -48,7 +48,7 @@ class Blocklist:
     entries: Mapping[str, Entry] = field(repr=False)
     refresh: timedelta
 
-    #: For use before the first list: it blocks nothing, and is to be replaced after an hour.
+    #: The list before the first one was fetched: it blocks nothing, and is due after an hour.
     EMPTY: ClassVar["Blocklist"]
 
     @classmethod

@@ -122,7 +122,7 @@ def _number(digits: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class LastVisit:
-    """What the last visit of a source says about the next."""
+    """The last visit of a source, as far as it decides when the next is due."""
 
     at: float  #: its end
     server_interval: float = 0.0  #: seconds that the server's responses ask for

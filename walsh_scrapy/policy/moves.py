@@ -1,11 +1,11 @@
 """Where a source moved to: which permanent redirects are remembered (decision 21).
 
 A move is settled once two visits at least seven days apart saw the same redirect. From then on the
-source is requested at its new address, and a redirect from there is observed in the same way (the
-onward move). If all visits to the new address fail for seven days, the move is doubted: then visits
-go to the declared address and to the new one alternately, until one brings a document. Failures
-never remove a move. It is removed when a visit ends at the declared address, and replaced when the
-declared address redirects elsewhere.
+source is requested at its new address. A redirect from there is observed in the same way: it is
+the onward move. If all visits to the new address fail for seven days, the move is doubted: then
+visits go to the declared address and to the new one alternately, until one brings a document.
+Failures never remove a move. It is removed when a visit ends at the declared address, and replaced
+when the declared address redirects elsewhere.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: The statuses of permanent redirects (RFC 9110 15.4.2, 15.4.9).
 PERMANENT: Final = frozenset({301, 308})
-#: Seconds between two visits that have to see the same before it is believed.
+#: Seconds between the two visits that have to see the same redirect before a move is settled.
 SETTLED_AFTER: Final = 7 * 86_400.0
 
 

@@ -1,8 +1,8 @@
 """When a host may be asked again (R4, R5; decisions 2, 3, 7 and 15).
 
 A host has two clocks: its spacing, which counts from the end of the last exchange, and its hold
-(Retry-After, backoff, Visit-time). A request goes out when both have run out. All times are epoch
-seconds of one clock, all durations seconds; both are handed in.
+(Retry-After, backoff, Visit-time). A request goes out when both have ended. All times are epoch
+seconds of one clock, all durations seconds; both are arguments.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from walsh_scrapy.policy.backoff import is_refusal
 if TYPE_CHECKING:
     from walsh_scrapy.policy.backoff import Backoff
 
-#: A lease lasts this much longer than the longest request it can have been taken for.
+#: Seconds by which a lease outlasts the timeout of its request.
 LEASE_MARGIN = 5.0
-#: How often a host that another process has leased is looked at again: it may be released early.
+#: Seconds between two looks at a host that another process has leased: it may be released early.
 LOOK_AGAIN = 1.0
-#: After so long without a 429 or 503, the backoff of a host starts small again.
+#: Seconds without a 429 or 503 after which the backoff of a host starts again at its base.
 QUIET_SECONDS = 1800.0
 
 
@@ -39,10 +39,10 @@ class HostTimes:
     struck_at: float = 0.0
 
     def ready_at(self, spacing: float) -> float:
-        """Return the first moment at which a request that wants ``spacing`` may go out.
+        """Return the first moment at which a request with this ``spacing`` may go out.
 
         A host that was never asked is ready at once (R4: the first request MUST NOT be delayed).
-        A lease that was never released counts as an exchange that lasted as long as it could.
+        A lease that was never released counts as an exchange that took its whole timeout.
         """
         room = max(self.interval, spacing)
         ends = (self.ended, self.lease_until - LEASE_MARGIN if self.lease_since else None)
@@ -55,10 +55,10 @@ class HostTimes:
         return min(ready_at, now + LOOK_AGAIN) if self.lease_until > now else ready_at
 
     def rebased(self, now: float) -> HostTimes:
-        """Return these times as a clock that jumped back reads them.
+        """Return these times after the clock was set back to ``now``.
 
-        What lies in the future cannot have happened. It counts as begun now, so the wait is as
-        long as was asked, and no longer.
+        Nothing can have begun in the future. What seems to have begun after ``now`` counts as begun
+        at ``now``, so a wait is as long as was asked for, and no longer.
         """
         if max(self.ended or 0.0, self.hold_since, self.lease_since) <= now:
             return self
@@ -83,7 +83,7 @@ class HostTimes:
         """Return the times after an exchange: spacing counts from its end (decision 2).
 
         A process that was stopped for longer than its lease may come back while another has the
-        lease. Then the end is noted, and the other's lease stays.
+        lease. Then the end of the exchange counts, and the lease of the other process stays.
         """
         if self.holder != holder:
             last = ended if self.ended is None else max(self.ended, ended)
@@ -99,8 +99,8 @@ class HostTimes:
     def struck(self, now: float, sent_at: float) -> HostTimes:
         """Return the times after one more refusal of a request sent at ``sent_at`` (R5).
 
-        Refusals of requests that were out before the hold began belong to the burst that caused
-        it, and count once (decision 15).
+        Refusals of requests that were sent before the hold began belong to the burst that caused
+        the hold, and count as one strike (decision 15).
         """
         if self.strikes and sent_at < self.hold_since <= now:
             return self
@@ -141,7 +141,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A process wants a host for one request, if the host is ready."""
+    """A process asks to lease a host for one request; it is leased only if it is ready."""
 
     spacing: float
     timeout: float
@@ -167,7 +167,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A host is to be left alone for some seconds."""
+    """A host is put on hold for some seconds."""
 
     seconds: float
 
@@ -183,7 +183,7 @@ Event: TypeAlias = Lease | Release | Answer | Hold | Widen
 
 
 def after(times: HostTimes, event: Event, now: float) -> HostTimes:
-    """Return the times of a host after an event at ``now``: nothing else changes them."""
+    """Return the times of a host after an event at ``now``; no other function decides this."""
     match event:
         case Lease(spacing, timeout, holder):
             is_ready = times.ready_at(spacing) <= now

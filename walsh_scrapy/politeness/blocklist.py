@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: After a failure the list is asked for again this soon, or at its own refresh if that is sooner.
+#: Seconds after which a failed fetch is tried again; sooner if the list's own refresh is shorter.
 RETRY_SECONDS = 3600.0
 
 
 class BlocklistCache:
-    """The operator's blocklist as the state knows it, and when it has to be asked for again."""
+    """The operator's blocklist as the state has it, and when it has to be fetched again."""
 
     def __init__(self, context: Context) -> None:
         self._clock = context.clock
@@ -33,15 +33,15 @@ class BlocklistCache:
 
     @property
     def is_due(self) -> bool:
-        """Whether the list has to be asked for before anything else is.
+        """Whether the list has to be fetched before any target.
 
-        That is so too if it was last asked for in the future: the clock has jumped since.
+        It has to as well if its last fetch lies in the future: then the clock was set back.
         """
         is_fresh = self._checked_at <= self._clock.now() < self._due_at
         return bool(self._url) and not is_fresh
 
     def blocks(self, url: str) -> Entry | None:
-        """Return the entry of the list in force that keeps us from a URL, or None."""
+        """Return the entry of the list in force that blocks a URL, or None."""
         return self._list.blocks(url)
 
     def validators(self, url: str) -> Validators | None:
@@ -50,7 +50,7 @@ class BlocklistCache:
         return None if known is None else Validators(url, known.etag, known.last_modified)
 
     def adopt(self, candidate: Response, schema: Response | None) -> None:
-        """Put a fetched list in force if it is valid by our schema and the published one."""
+        """Put a fetched list in force if it is valid under our schema and the published one."""
         if schema is not None:
             self._store.keep(self._schema_url, self._document(schema))
         known = self._store.find(self._schema_url) if self._schema_url else None
@@ -80,7 +80,7 @@ class BlocklistCache:
         self._due_in(self._list.refresh.total_seconds())
 
     def keep_last(self, problem: str) -> None:
-        """Keep the last good list in force, and log the reason."""
+        """Keep the last good list in force, and log ``problem``, a sentence."""
         has_one = self._list is not Blocklist.EMPTY
         fallback = "the last good one stays in force" if has_one else "there is none yet"
         logger.warning("%s: %s; %s", self._url, problem, fallback)

@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 class Holds:
     """Lets one request at a time go to a host, and none while the host is on hold.
 
-    One at a time, because a request that passed here may wait in Scrapy's downloader, where nobody
-    looks at the hold again.
+    One at a time, because a request that passed here may wait in Scrapy's downloader, where the
+    hold is not checked again.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         self._context = Context.of(crawler)
         self._queues = HostQueues.of(crawler)
         self._in_flight = InFlight(crawler.settings, self._context.clock)
-        # Middlewares nearer to the wire take some answers away, to retry or redirect them.
+        # Middlewares nearer to the wire retry or redirect some responses, which never get here.
         crawler.signals.connect(self.response_downloaded, signal=signals.response_downloaded)
         crawler.signals.connect(self.over, signal=signals.request_left_downloader)
 
     async def wait(self, request: Request) -> Request | None:
-        """Return None when a request may go on, or what goes back; see ``HostQueue.wait``."""
+        """Return None when a request may be sent, or what to send back; see ``HostQueue.wait``."""
         host = self._context.host(request.url)
 
         def seconds() -> float:
@@ -47,17 +47,17 @@ class Holds:
         return await self._queues.wait(request, Wait("backoff", host, seconds, lambda: quiet(host)))
 
     def response_downloaded(self, response: Response, request: Request) -> None:
-        """Write the hold that an error asks for, before the next request goes on."""
+        """Write the hold that an error asks for, before the next request is sent."""
         if response.status >= 400:
             self.write(request, response)
 
     def write(self, request: Request, response: Response | None) -> None:
-        """Write a hold into the ledger: for this crawl, all others on the state, and later ones."""
+        """Write a hold into the ledger, which every crawl on the state obeys, later ones too."""
         exchange = exchange_of(request, response, self._in_flight.end(request) or 0.0)
         host = self._context.host(request.url)
         snapshot = self._context.state.ledger.answered(host, exchange, self._context.backoff)
         mark(request, hold=snapshot.hold)
 
     def over(self, request: Request) -> None:
-        """Let the next request go on: this one has ended, in whatever way."""
+        """Mark a request as ended, with a response or an error, so that the next may be sent."""
         self._in_flight.end(request)

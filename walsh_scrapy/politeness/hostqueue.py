@@ -1,6 +1,6 @@
-"""Where a request waits until its host may be asked: one interface, two makings (decision 25).
+"""Where a request waits for its host: one interface with two implementations (decision 25).
 
-A request that our scheduler handed out goes back to it, and other hosts go on meanwhile
+A request that our scheduler handed out goes back to it, and other hosts are asked meanwhile
 (``SchedulerQueue``). Any other request, such as one made by ``engine.download_async`` or in a crawl
 with another scheduler, cannot go back: it waits in the gate (``GateQueue``).
 """
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 
 class Wait:
-    """What a gate waits for, for one request: ``gate`` is its name in stats.
+    """The wait of one request for its host, in one gate; ``gate`` is the name in stats.
 
-    ``seconds`` returns 0 if the request may go on now, else the seconds after which to ask again;
-    it is asked within ``quiet``, which waits until asking makes sense.
+    ``seconds`` returns 0 if the request may be sent now, else the seconds after which to call it
+    again. It is called inside ``quiet``, a context manager that first waits for requests in flight.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class HostQueue(ABC):
 
     @abstractmethod
     async def wait(self, request: Request, wait: Wait) -> Request | None:
-        """Return None when a request may go on, or the request that goes back to wait.
+        """Return None when a request may be sent, or the request to send back to the scheduler.
 
-        Raises RequestDeferred for a wait beyond ``WALSH_MAX_WAIT`` (decision 7), and for one that
-        the end of the crawl cuts short.
+        Raises RequestDeferred for a wait longer than ``WALSH_MAX_WAIT`` (decision 7), and if the
+        crawl ends during the wait.
         """
 
     def _check(self, wait: Wait, seconds: float) -> None:
@@ -80,7 +80,8 @@ class HostQueue(ABC):
 class GateQueue(HostQueue):
     """One queue for each gate and host, first come, first served.
 
-    Only the first of a queue asks and sleeps: however many wait, the ledger is asked once a turn.
+    Only the first request of a queue reads the ledger and sleeps. So many waiting requests cost no
+    more reads than one.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -103,7 +104,7 @@ class GateQueue(HostQueue):
                 await self._sleep(wait, seconds)
 
     async def _sleep(self, wait: Wait, seconds: float) -> None:
-        """Sleep, but do not keep a spider open that closes: Scrapy sends no signal for that."""
+        """Sleep in short steps, and stop if the spider closes: Scrapy has no signal for that."""
         clock = self._context.clock
         until = clock.monotonic() + seconds
         while (left := until - clock.monotonic()) > 0:
@@ -134,28 +135,28 @@ class HostQueues:
         return None if self._scheduler is None else self._scheduler.waiting
 
     async def wait(self, request: Request, wait: Wait) -> Request | None:
-        """Return None when a request may go on, or what goes back; see ``HostQueue.wait``."""
+        """Return None when a request may be sent, or what to send back; see ``HostQueue.wait``."""
         queue = self.returns_to(request)
         return await (self._in_gates if queue is None else queue).wait(request, wait)
 
     def returns_to(self, request: Request) -> SchedulerQueue | None:
-        """Return our scheduler's queue if a request came from there, and may go back to wait."""
+        """Return our scheduler's queue if a request came from there, so that it may go back."""
         if self._scheduler is not None and self._scheduler.has_handed_out(request):
             return self._scheduler
         return None
 
     async def room(self) -> None:
-        """Wait until one more start request of a spider is of use."""
+        """Wait until our scheduler has room for one more start request of a spider."""
         if self._scheduler is not None:
             await self._scheduler.room()
 
     def delay(self, host: str, seconds: float, interval: float) -> None:
-        """Ask a host for nothing for ``seconds``; ``interval`` is its spacing."""
+        """Send a host no request for ``seconds``; ``interval`` is its spacing in seconds."""
         if self._scheduler is not None:
             self._scheduler.delay(host, seconds, interval)
 
     def restrict(self, rank: Rank, host: str | None) -> None:
-        """Hand out nothing above ``rank``, of one host or (None) of all, until told otherwise."""
+        """Hand out only requests up to ``rank``, for ``host``, or for all hosts if it is None."""
         if self._scheduler is not None:
             self._scheduler.restrict(rank, host)
 

@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 class _Sent(NamedTuple):
     host: str
     at: float  #: by the monotonic clock
-    until: float  #: by when it has ended, whatever happens
+    until: float  #: its latest possible end: its timeout, and the margin of a lease
 
 
 class _Traffic:
-    """The requests in flight, and who sends the next one."""
+    """The requests in flight, and the lock of the request that is sent next."""
 
     def __init__(self) -> None:
         self.sent: WeakKeyDictionary[Request, _Sent] = WeakKeyDictionary()
         self.ended = asyncio.Event()
-        self.next = asyncio.Lock()  # held by the first of those who wait until nothing is in flight
+        self.next = asyncio.Lock()  # held by the request that is sent once none is in flight
 
 
-#: Of all serial crawls in this process: "one request at a time" is about the process (R4).
+#: Shared by all serial crawls of this process, because R4 allows one request at a time in it.
 _SERIAL = _Traffic()
 
 
 class InFlight:
-    """The requests of one gate, each from its sending to its end, or to the end of its lease."""
+    """The requests of one gate in flight: each from its start to its end, or its latest end."""
 
     def __init__(self, settings: BaseSettings, clock: Clock, *, serial: bool = False) -> None:
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
@@ -54,7 +54,7 @@ class InFlight:
         return own
 
     def begin(self, request: Request, host: str) -> None:
-        """Note that a request is sent now."""
+        """Record that a request is sent now."""
         now = self._clock.monotonic()
         until = now + self.timeout(request) + LEASE_MARGIN
         self._traffic.sent[request] = _Sent(host, now, until)
@@ -75,7 +75,7 @@ class InFlight:
 
     @asynccontextmanager
     async def none_at_all(self) -> AsyncIterator[None]:
-        """Wait until no request is in flight; of those who wait, one at a time goes on."""
+        """Wait until no request is in flight; then one waiting request at a time enters."""
         async with self._traffic.next:
             await self._until_none(None)
             yield
@@ -94,9 +94,9 @@ class InFlight:
 def exchange_of(
     request: Request, response: Response | None, latency: float, interval: float = 0.0
 ) -> Exchange:
-    """Return the exchange of a request; ``response`` is None if no answer came.
+    """Return the exchange of a request; ``response`` is None if there was no response.
 
-    ``latency`` is the seconds that it took, ``interval`` the spacing from its end on.
+    ``latency`` is how long it took, ``interval`` the spacing from its end on, both in seconds.
     """
     retry_after = response.headers.get("Retry-After") if response is not None else None
     return Exchange(

@@ -1,4 +1,4 @@
-"""``JOBDIR``: a crawl that was stopped goes on at its next start where it ended."""
+"""``JOBDIR``: the requests that a stopped crawl keeps for its next start."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ logger = logging.getLogger(__name__)
 
 
 class Job:
-    """The requests that a crawl leaves to its next start, in one of Scrapy's disk queues.
+    """The requests that a crawl keeps for its next start, in one of Scrapy's disk queues.
 
-    Requests of a gate and requests for a declared source are not among them: the next start makes
-    both by itself.
+    Requests of gates and requests for declared sources are not kept, because the next start makes
+    them itself.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -40,7 +40,7 @@ class Job:
         return self._path is not None
 
     def left(self) -> Iterator[Request]:
-        """Yield and remove what the last start of this job left."""
+        """Yield the requests that the last start of this job kept, and remove them."""
         if self._path is not None:
             queue = build_from_crawler(PickleFifoDiskQueue, self._crawler, self._path)
             while request := queue.pop():
@@ -48,7 +48,7 @@ class Job:
             queue.close()
 
     def leave(self, waiting: Iterable[Request]) -> None:
-        """Write the requests that wait; log and leave out what cannot be written."""
+        """Keep the requests that wait; log those that cannot be written, and leave them out."""
         if self._path is None:
             return
         queue = build_from_crawler(PickleFifoDiskQueue, self._crawler, self._path)

@@ -1,7 +1,7 @@
 """Prerequisites: robots.txt and the blocklist, fetched once for all requests that wait for them.
 
-A gate writes a fetch as a generator: it yields a request and is sent the response, or the exception
-that came in its place, until the document is known. How the requests are made is decided here.
+A gate writes a fetch as a generator. It yields a request, and is sent the response or the
+exception, until the document is known. This module decides how the requests are made.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
 
-#: What came of a request: the response, or the exception in its place. A response that is no
-#: success is an HttpError, unless the request takes all of them (``handle_httpstatus_all``).
+#: The outcome of a request: the response or the exception. A response whose status is not 2xx is
+#: an HttpError, unless the request handles every status (``handle_httpstatus_all``).
 Outcome: TypeAlias = "Response | BaseException"
 Steps: TypeAlias = Generator[Request, Outcome, None]
 
@@ -41,7 +41,7 @@ class Fetch:
         self.key = key
         self.host = host
         self.steps = steps
-        self.request = request  #: the present step
+        self.request = request  #: of the current step
         self.task: asyncio.Future[None] | None = None  #: None if our scheduler hands its steps out
         self.idle = asyncio.Event()  #: set while a step waits in our scheduler, and at the end
         self.is_over = False
@@ -50,10 +50,10 @@ class Fetch:
 class Prerequisites:
     """Fetches the documents of one gate; its requests have one rank.
 
-    A request that came from our scheduler waits there meanwhile, with all of higher rank to the
-    same host (or to any), and other hosts go on. Any other request waits in the gate, and the
-    document is fetched past the scheduler: the scheduler is asked for nothing as long as that
-    request counts as active.
+    A request that came from our scheduler waits there meanwhile, with all requests of higher rank
+    to the same host, or to all hosts; other hosts are asked. Any other request waits in the gate,
+    and the document is fetched past the scheduler, because the engine may ask the scheduler for
+    nothing while that request is active.
     """
 
     def __init__(self, crawler: Crawler, rank: Rank) -> None:
@@ -66,10 +66,10 @@ class Prerequisites:
     async def before(
         self, request: Request, key: str, host: str | None, steps: Callable[[], Steps]
     ) -> Request | None:
-        """Return None once a document was fetched, or the request that goes out instead.
+        """Return None once a document was fetched, or the request to send first.
 
-        ``key`` names the document, ``host`` whose requests wait for it: None is every host's.
-        Raises what a step raises.
+        ``key`` names the document. ``host`` is the host whose requests wait for it; None stands for
+        all hosts. Raises what a step raises.
         """
         queue = self._queues.returns_to(request)
         if queue is not None:
@@ -79,7 +79,7 @@ class Prerequisites:
 
     @staticmethod
     def check(request: Request) -> None:
-        """Raise IgnoreRequest for a step of a fetch that somebody else has ended since."""
+        """Raise IgnoreRequest for a step of a fetch that has ended in the meantime."""
         fetch = marks_of(request).fetch
         if fetch is not None and fetch.is_over:
             raise IgnoreRequest(f"{request.url} was fetched in the meantime")
@@ -101,7 +101,7 @@ class Prerequisites:
     async def _in_gate(self, key: str, host: str | None, steps: Callable[[], Steps]) -> None:
         fetch = self._fetches.get(key)
         if fetch is not None and fetch.task is None:
-            await fetch.idle.wait()  # the step in flight ends, for good or to wait once more
+            await fetch.idle.wait()  # until its step in flight has ended or waits again
             if key not in self._fetches:
                 return
             fetch = self._fetches[key]
@@ -117,8 +117,8 @@ class Prerequisites:
         return fetch
 
     def _taken_over(self, idle: Fetch) -> Fetch:
-        """Return a fetch that goes on with the step that waits in our scheduler."""
-        idle.is_over = True  # when that is handed out, it comes too late
+        """Return a fetch that continues with the step that waits in our scheduler."""
+        idle.is_over = True  # so `check` drops that step when the scheduler hands it out
         request = idle.request.replace()
         fetch = self._fetches[idle.key] = Fetch(idle.key, idle.host, idle.steps, request)
         return fetch
@@ -151,7 +151,7 @@ class Prerequisites:
             fetch.request = fetch.steps.send(outcome)
         except StopIteration:
             self._end(fetch)
-        except BaseException:  # whoever waits must not do so for ever
+        except BaseException:  # the requests that wait must not wait for ever
             self._end(fetch)
             raise
         else:
@@ -177,7 +177,7 @@ class Prerequisites:
     def _marked(self, fetch: Fetch) -> Request:
         request = fetch.request
         request.dont_filter = True
-        # A copy in Scrapy's HTTP cache has no date at which it ceases to be in force.
+        # Scrapy's HTTP cache does not know when a copy of these documents expires.
         request.meta["dont_cache"] = True
         mark(request, rank=self._rank, fetch=fetch)
         return request

@@ -43,7 +43,7 @@ class RobotsCache:
         self._deferred: dict[str, tuple[RequestDeferred, float]] = {}
 
     def find(self, origin: str) -> RobotsFile | None:
-        """Return the file of an origin if it still decides, None if it has to be fetched."""
+        """Return the file of an origin, or None if it has to be fetched."""
         now, ttl = self._context.clock.now(), self._context.options.robots_ttl
         file = self._files.get(origin)
         copy = self._store.find(origin) if file is None else file.copy
@@ -52,9 +52,9 @@ class RobotsCache:
         return file or self._read(origin, copy)
 
     def deferral(self, origin: str) -> RequestDeferred | None:
-        """Return why an origin's file is not fetched at present, if so (decision 7).
+        """Return the deferral of an origin's file while it lasts, else None (decision 7).
 
-        A run may last longer than a wait that it did not wait for.
+        It may end during the run; then the file may be fetched.
         """
         error, until = self._deferred.get(origin, (None, 0.0))
         return error if self._context.clock.now() < until else None
@@ -62,7 +62,7 @@ class RobotsCache:
     def interval(self, origin: str) -> float:
         """Return the spacing that the last known file asks for, in seconds, however old it is."""
         if (file := self._files.get(origin)) is None:
-            copy = self._store.find(origin)  # another crawl may have read it by now
+            copy = self._store.find(origin)  # another crawl may have fetched it by now
             if copy is None:
                 return 0.0
             file = self._read(origin, copy)
@@ -71,7 +71,7 @@ class RobotsCache:
     def settle(
         self, origin: str, status: int | None, result: AccessResult, body: bytes
     ) -> RobotsFile:
-        """Keep what came of a request for robots.txt, and return the file that decides now."""
+        """Keep the outcome of a request for robots.txt, and return the file that decides now."""
         now = self._context.clock.now()
         copy = copy_after(self._store.find(origin), now, status, result, body)
         self._store.keep(origin, copy)
@@ -86,18 +86,18 @@ class RobotsCache:
         return self._read(origin, copy)
 
     def defer(self, origin: str, error: RequestDeferred) -> None:
-        """Fetch an origin's file no sooner than a deferral says."""
-        # A state that failed names no later moment, and is not asked again at once either.
+        """Do not fetch an origin's file before the end of a deferral."""
+        # If the state failed, the deferral ends now; even so the file is not fetched again at once.
         until = max(error.until, self._context.clock.now() + LOOK_AGAIN)
         self._deferred[origin] = error, until
 
     def mark_used(self, origin: str) -> None:
-        """Let a copy grow old: the request that it made wait was sent (decision 7)."""
+        """Let a copy expire as usual: the request that was deferred by it was sent (decision 7)."""
         self._fetched.discard(origin)
         self._set_unused(origin, unused=False)
 
     def keep_for_later(self, origin: str) -> None:
-        """Let the request that a copy makes wait go by it in a later run (decision 7)."""
+        """Keep a copy usable in a later run, for a request that it deferred (decision 7)."""
         self._set_unused(origin, unused=True)
 
     def _set_unused(self, origin: str, *, unused: bool) -> None:
@@ -119,7 +119,7 @@ class RobotsCache:
 
 
 class RobotsFetch:
-    """Asks for a robots.txt, and gives the cache what came of it."""
+    """Fetches a robots.txt, and puts the outcome into the cache."""
 
     def __init__(self, crawler: Crawler, cache: RobotsCache) -> None:
         self._stats = crawler.stats
@@ -128,7 +128,7 @@ class RobotsFetch:
         self._cache = cache
 
     def steps(self, origin: str, url: str) -> Steps:
-        """Yield the requests for an origin's file at ``url``, and settle what their answers mean.
+        """Yield the requests for an origin's file at ``url``, and keep the outcome.
 
         See ``prerequisites`` for how they are made.
         """
@@ -152,14 +152,14 @@ class RobotsFetch:
     def _failed(self, origin: str, error: BaseException) -> None:
         if isinstance(error, RequestDeferred):
             self._cache.defer(origin, error)
-        elif isinstance(error, Denied):  # a redirect led to where we may not ask
-            logger.info("%s/robots.txt redirects to where it cannot be read: %s", origin, error)
+        elif isinstance(error, Denied):  # a gate denied the target of a redirect
+            logger.info("%s/robots.txt redirects to a denied URL: %s", origin, error)
             self._settle(origin, None, "unavailable", b"")
         else:
             self._settle(origin, None, "unreachable", b"")
 
     def _settle(self, origin: str, status: int | None, result: AccessResult, body: bytes) -> None:
-        """Let the host's targets go on by what came, at the spacing that it asks for."""
+        """Keep the outcome, and give the host the spacing that its file asks for."""
         self._stats.inc_value(f"walsh/robots/{result}")
         try:
             file = self._cache.settle(origin, status, result, body)
@@ -178,7 +178,7 @@ def _request(url: str, hops: tuple[str, ...]) -> Request:
         url,
         headers={"Accept": "text/plain, */*;q=0.5"},
         meta={
-            # Redirects and errors mean something of their own here (RFC 9309 2.3.1).
+            # For robots.txt, redirects and errors have their own meaning (RFC 9309 2.3.1).
             "redirect_urls": list(hops),
             "dont_redirect": True,
             "dont_retry": True,

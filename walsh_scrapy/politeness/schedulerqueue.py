@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-#: Hosts with a request ready to go out, above which a spider's next start request waits: far more
-#: than are asked at once, and few enough to be kept in a few megabytes.
+#: While this many hosts are ready, the next start request of a spider waits. These are far more
+#: hosts than are asked at once, and few enough for a few megabytes of memory.
 ENOUGH = 2000
 
 
@@ -30,7 +30,7 @@ class SchedulerQueue(HostQueue):
 
     def __init__(self, crawler: Crawler, *, keeps_deferred: bool = False) -> None:
         super().__init__(crawler)
-        self.deferred: list[Request] = []  #: for the next start of the job, if there is one
+        self.deferred: list[Request] = []  #: kept for the next start of the job
         self._keeps_deferred = keeps_deferred
         follows_links = self._context.options.scope == "any"
         self._frontier: Frontier[Request] = Frontier(
@@ -58,7 +58,7 @@ class SchedulerQueue(HostQueue):
         self._frontier.push(host, request, rank_of(request), request.priority)
 
     def pop(self) -> Request | None:
-        """Hand out a request whose host may be asked now, or return None until one may."""
+        """Return a request whose host may be asked now; None if there is none."""
         self._free_hosts()
         now = self._context.clock.monotonic()
         picked = self._frontier.pop(now)
@@ -75,7 +75,7 @@ class SchedulerQueue(HostQueue):
         return request
 
     async def wait(self, request: Request, wait: Wait) -> Request | None:
-        """Return None when the request may go on, or what goes back; see ``HostQueue.wait``."""
+        """Return None when a request may be sent, or what to send back; see ``HostQueue.wait``."""
         async with wait.quiet():
             seconds = wait.seconds()
         if not seconds:
@@ -85,14 +85,14 @@ class SchedulerQueue(HostQueue):
         return self.sent_back(request)
 
     async def room(self) -> None:
-        """Wait until so few requests could go out that one more start request is of use."""
-        await asyncio.sleep(0)  # lets answers in while a spider starts with thousands of requests
+        """Wait until fewer than ``ENOUGH`` hosts are ready, so that a start request is needed."""
+        await asyncio.sleep(0)  # so that responses are handled between thousands of start requests
         while self._frontier.ready_hosts(self._context.clock.monotonic()) >= ENOUGH:
             self._room.clear()
             await self._room.wait()
 
     def delay(self, host: str, seconds: float, interval: float | None = None) -> None:
-        """Ask a host for nothing for ``seconds``; ``interval`` is its spacing.
+        """Send a host no request for ``seconds``; ``interval`` is its spacing in seconds.
 
         A delay longer than ``WALSH_MAX_WAIT`` is not waited for: the host's requests are handed
         out at once, and the pacing gate defers each (decision 7).
@@ -102,27 +102,27 @@ class SchedulerQueue(HostQueue):
         self._frontier.wait(host, now + (seconds if is_waited_for else 0.0), interval)
 
     def restrict(self, rank: Rank, host: str | None) -> None:
-        """Hand out nothing above ``rank``, of one host or (None) of all, until told otherwise."""
+        """Hand out only requests up to ``rank``, for ``host``, or for all hosts if it is None."""
         self._frontier.restrict(rank, host)
         ask_for_requests(self._crawler)
 
     def has_handed_out(self, request: Request) -> bool:
-        """Return True if a request came from here and was not sent: it may come back."""
+        """Return True if a request was handed out here and not sent yet: it may come back."""
         return request in self._handed_out
 
     def defer(self, request: Request) -> None:
         """Keep a request that may not go out in this run for the next start of the job.
 
-        Nothing else would make it again: the job's duplicate filter has seen it (decision 7).
+        Otherwise it would be lost: the job's duplicate filter has seen it (decision 7).
         """
         came_from_here = self._out.get(self._context.host(request.url)) is request
         if came_from_here and self._keeps_deferred:
             self.deferred.append(request)
 
     def sent_back(self, request: Request) -> Request:
-        """Return the copy by which a gate sends a request back to wait, past the duplicate filter.
+        """Return a copy of a request, by which a gate sends it back past the duplicate filter.
 
-        Not by ``dont_filter``: a redirect would inherit it, and pass all filters as well.
+        The copy has no ``dont_filter``, because a redirect would inherit it and pass all filters.
         """
         copy = request.copy()
         self._sent_back.add(copy)
@@ -135,9 +135,9 @@ class SchedulerQueue(HostQueue):
         return was_sent_back
 
     def sent(self, request: Request) -> None:
-        """Note that a request is sent: if it is made again, that may be past the scheduler.
+        """Record that a request is sent, so that it cannot go back to this queue.
 
-        Of a target its host's links will be known soon: its work is no longer a guess.
+        After a target, the links of its host will be known soon, and with them the host's work.
         """
         self._handed_out.discard(request)
         if rank_of(request) is Rank.TARGET:
@@ -150,9 +150,10 @@ class SchedulerQueue(HostQueue):
             self._timer = None
 
     def _free_hosts(self) -> None:
-        """Let hosts go on whose request has ended, in whatever way.
+        """Free the hosts whose requests have ended.
 
-        The engine asks for more after each end; no signal tells of what a middleware denied.
+        The engine asks for a request after each end. Scrapy has no signal for every end: there is
+        none for a request that a middleware denied.
         """
         for host, request in list(self._out.items()):
             if not is_active(self._crawler, request):

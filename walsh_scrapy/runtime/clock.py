@@ -1,4 +1,4 @@
-"""The time of a crawl, handed in: the machine's, or one that a simulation moves."""
+"""The clock of a crawl: that of the machine, or that of a simulation."""
 
 from __future__ import annotations
 

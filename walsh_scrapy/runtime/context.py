@@ -1,4 +1,4 @@
-"""What the parts of one crawl share: options, state, clock, backoff, and one of each part."""
+"""What the parts of one crawl share: options, state, clock, backoff, and each other."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _NO_PROJECT = (
-    "the state is %s, below the folder that this process was started in, because there is no "
-    "scrapy.cfg; from another folder it is another state; set WALSH_STATE_URL for all runs"
+    "the state is %s, below the current folder, because there is no scrapy.cfg; a run in another "
+    "folder has another state; set WALSH_STATE_URL for all runs"
 )
 
 
 class Context:
-    """One for each crawler; every part of a crawl asks ``Context.of`` for it."""
+    """What the parts of one crawl share; ``Context.of`` returns the one of a crawler."""
 
     def __init__(self, options: Options, state: State, clock: Clock | None = None) -> None:
         self.options = options
@@ -49,7 +49,7 @@ class Context:
 
     @classmethod
     def of(cls, crawler: Crawler) -> Context:
-        """Return the context of a crawl, opened for the first part that asks.
+        """Return the context of a crawl; the first call opens it.
 
         A bad setting or an unusable state ends the process with one line.
         """
@@ -57,7 +57,7 @@ class Context:
 
     @classmethod
     def open(cls, crawler: Crawler, clock: Clock | None = None) -> Context:
-        """Open the context of a crawl, by another clock than the machine's if one is given."""
+        """Open the context of a crawl; the clock is the machine's unless one is given."""
         try:
             options = Options.from_settings(crawler.settings)
             failed = _StateFailure(crawler, clock or SystemClock()).deferral
@@ -72,32 +72,32 @@ class Context:
         return context
 
     def part(self, key: object, make: Callable[[], T]) -> T:
-        """Return the one part of this crawl with a key, made for the first that asks."""
+        """Return the part of this crawl that has a key; the first call makes it."""
         if key not in self._parts:
             self._parts[key] = make()
         return cast("T", self._parts[key])
 
     def host(self, url: str) -> str:
-        """Return what paces a request to ``url``: host, or registrable domain (decision 5)."""
+        """Return the host by which a URL is paced, or its registrable domain (decision 5)."""
         host = host_of(url)
         return registrable_domain(host) if self.options.pace_by == "domain" else host
 
     @cached_property
     def intervals(self) -> Mapping[str, float]:
-        """The spacing, in seconds, of each host that asked for more than the least one."""
+        """The spacing, in seconds, of each host that asks for more than ``WALSH_MIN_INTERVAL``."""
         return self.state.ledger.intervals(above=self.options.min_interval)
 
     def close(self) -> None:
-        """Delete old records of requests, and close the state."""
+        """Delete old rows of the log of requests, and close the state."""
         try:
             self.state.requests.prune(self.clock.now())
         except StateUnavailable:
-            logger.debug("old records of requests stay: the state cannot be used")
+            logger.debug("old requests stay in the log of requests: the state cannot be used")
         self.state.close()
 
 
 class _StateFailure:
-    """Ends a crawl whose state fails: it could neither pace nor remember what it does next."""
+    """Ends a crawl whose state fails, because it can neither pace nor record its requests."""
 
     def __init__(self, crawler: Crawler, clock: Clock) -> None:
         self._crawler = crawler
@@ -105,7 +105,7 @@ class _StateFailure:
         self._is_told = False
 
     def deferral(self, error: StateError) -> Exception:
-        """Return the end of the request in hand: a later run makes it, and it did not fail.
+        """Return the exception for the current request: it is deferred, and has not failed.
 
         While the crawl starts there is no request: the process ends with one line.
         """

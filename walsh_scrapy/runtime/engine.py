@@ -13,12 +13,12 @@ _endings: list[asyncio.Future[None]] = []
 
 
 def end_crawl(crawler: Crawler, reason: str) -> None:
-    """End a crawl before its time; ``scrapy crawl`` then exits with 1."""
+    """End a crawl early; ``scrapy crawl`` then exits with 1."""
     _endings.append(asyncio.ensure_future(crawler.engine.close_spider_async(reason=reason)))
 
 
 def has_ended_early() -> bool:
-    """Return True if a crawl of this process was ended before its time."""
+    """Return True if a crawl of this process was ended early."""
     return bool(_endings)
 
 
@@ -31,7 +31,7 @@ def has_begun(crawler: Crawler) -> bool:
 
 
 def is_closing(crawler: Crawler) -> bool:
-    """Return True if a spider only waits for requests that are in flight, and sends no others."""
+    """Return True if the spider is closing: it sends no more requests, and waits for the last."""
     slot = _slot_of(crawler)
     return slot is None or slot.closing is not None
 

@@ -1,7 +1,7 @@
-"""The gates and their order, stated once: the add-on sets it, and each gate alone checks it.
+"""The gates and their order: the add-on sets it, and each gate that is used alone checks it.
 
-The contract's order is the order here: opt-outs before scope, scope before any look at a host, all
-of that before robots.txt, and pacing last before the wire.
+The order is that of the contract: opt-outs before scope, scope before a host name is resolved,
+all of these before robots.txt, and pacing last before the wire.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ class Gate(Enum):
 
     @property
     def kind(self) -> type[Any]:
-        """The class of the gate, loaded when somebody asks for it."""
+        """The class of the gate, which is imported only then."""
         kind: type[Any] = load_object(self.path)
         return kind
 
 
-#: Gates take the place of these.
+#: Middlewares of Scrapy that our gates replace.
 REPLACED: Final = (
     "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware",
     "scrapy.downloadermiddlewares.redirect.RedirectMiddleware",
     "scrapy.downloadermiddlewares.httpcompression.HttpCompressionMiddleware",
 )
-#: In ``SPIDER_MIDDLEWARES``; scope stands on both sides of the engine.
+#: In ``SPIDER_MIDDLEWARES``. The scope gate is both a downloader and a spider middleware.
 SPIDER_GATES: Final = {
     Gate.SCOPE.path: 20,
     "walsh_scrapy.spidermiddlewares.firstseen.FirstSeenMiddleware": 30,

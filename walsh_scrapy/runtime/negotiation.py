@@ -20,24 +20,24 @@ ACCEPT_LLMSTXT: Final = "text/plain, text/markdown"
 ACCEPT_MARKDOWN: Final = "text/markdown"
 #: How many of the URLs that a page announces are tried, until one answers as markdown.
 MOST_ANNOUNCED: Final = 3
-#: After these the llms.txt is asked for instead of the page: there is no page, or none as markdown
-#: (406). 408 and 429 say nothing about the page.
+#: Statuses of a page after which its llms.txt is requested instead: there is no page, or none as
+#: markdown (406). 408 and 429 say nothing about the page.
 ABSENT: Final = [status for status in range(400, 500) if status not in (408, 429)]
 
 
 def is_llmstxt(url: str) -> bool:
     """Return True for the URL of an llms.txt.
 
-    That of a whole host is at its root; a declared one may be in a folder (llmstxt.org).
+    The llms.txt of a host is at its root; a declared one may be in a folder (llmstxt.org).
     """
     return urlsplit(url).path.endswith(LLMSTXT_PATH)
 
 
 def is_dump(url: str) -> bool:
-    """Return True for the URL of an `llms-full.txt`: that is content, and never asked for.
+    """Return True for the URL of an `llms-full.txt`, which is content and is never requested (R6).
 
-    Its spelling does not matter: servers decode percent signs, ignore case, trailing slashes and
-    parameters.
+    All spellings count, because servers decode percent signs and ignore case, trailing slashes
+    and parameters.
     """
     if _DUMP not in unquote(strip_controls(url)).lower():
         return False
@@ -56,7 +56,7 @@ def links_of(response: Response) -> list[str]:
 
 
 def announced_by(response: Response) -> tuple[str, ...]:
-    """Return the other URLs, on its own server, that a page announces as its markdown."""
+    """Return the URLs, on its own server, at which a page says it is available as markdown."""
     language = (response.headers.get("Content-Language") or b"").decode("latin-1")
     found = markdown_alternates(links_of(response), response.url, language)
     others = (each for each in found if each != response.url and not is_dump(each))

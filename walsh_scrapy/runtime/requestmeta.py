@@ -28,7 +28,7 @@ _MARKS: Final = "walsh_marks"
 
 @dataclass(frozen=True, slots=True)
 class Validators:
-    """What a server said of its document: opaque bytes, for that one URL only (decision 17)."""
+    """ETag and Last-Modified of a response: opaque bytes, for that one URL only (decision 17)."""
 
     url: str
     etag: bytes | None
@@ -44,15 +44,15 @@ class Validators:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Each gate sets its own; a request without marks is a target."""
+    """What the gates know of a request; each gate sets its own. The default is a target."""
 
     rank: Rank = Rank.TARGET
-    fetch: Fetch | None = None  #: what a request for robots.txt or the blocklist belongs to
+    fetch: Fetch | None = None  #: of which the request is a step: robots.txt or the blocklist
     validators: Validators | None = None  #: sent if the request is for their URL
     robots_interval: float | None = None  #: seconds: Crawl-delay or Request-rate, the larger
     hold: float = 0.0  #: seconds for which its host was on hold when its exchange ended
-    attempt: int = 0  #: how often it was made again after a refusal
-    answers: Mapping[str, str] = field(default_factory=dict)  #: of each gate so far, by its name
+    attempt: int = 0  #: retries so far after a refusal
+    answers: Mapping[str, str] = field(default_factory=dict)  #: of the gates so far, by their names
 
 
 _NONE: Final = Marks()
@@ -70,7 +70,7 @@ def mark(request: Request, **changes: Any) -> None:  # noqa: ANN401 - fields of 
 
 
 def note_answer(request: Request, gate: str, answer: str) -> None:
-    """Note a gate's answer for the record of requests."""
+    """Add a gate's answer, for the log of requests."""
     mark(request, answers={**marks_of(request).answers, gate: answer})
 
 
@@ -80,7 +80,7 @@ def rank_of(request: Request) -> Rank:
 
 
 def request_of(outcome: Response | Failure) -> Request:
-    """Return the request that a response or failure came of; Scrapy sets it on both."""
+    """Return the request of a response or failure; Scrapy sets it on both."""
     request: Request = outcome.request  # type: ignore[union-attr, assignment]
     return request
 
@@ -98,7 +98,7 @@ class Lifetime(NamedTuple):
 
 
 class Page(NamedTuple):
-    """What the declared page answered, when the visit goes on with another document."""
+    """What the response of the declared page said, if the visit continues with another document."""
 
     is_gone: bool  #: it is gone for good (410)
     move: Move | None  #: where it moved to, as far as this visit shows
@@ -106,22 +106,22 @@ class Page(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One visit of a source. ``source`` is None where nothing of it is to be recorded."""
+    """One visit of a source. ``source`` is None if its outcome is not recorded."""
 
     source: Source | None
-    readable: Callable[[str], bool]  #: of a Content-Type: is the body worth its bytes?
-    llmstxt: str | None = None  #: the llms.txt that is asked for, wherever redirects lead
-    announced: tuple[str, ...] = ()  #: what the page announces as its markdown: declared with it
-    lifetimes: tuple[Lifetime, ...] = ()  #: of the responses on the way here
+    readable: Callable[[str], bool]  #: takes a Content-Type; False: the body is not downloaded
+    llmstxt: str | None = None  #: the URL of the requested llms.txt, before redirects
+    announced: tuple[str, ...] = ()  #: URLs that the page announces as markdown: declared too
+    lifetimes: tuple[Lifetime, ...] = ()  #: of the earlier responses of the visit
     page: Page | None = None
     unread: str | None = None  #: the Content-Type of a body that was not downloaded
 
     def passed(self, lifetime: Lifetime) -> Visit:
-        """Return the visit after one more response on its way."""
+        """Return the visit with the lifetime of one more response."""
         return replace(self, lifetimes=(*self.lifetimes, lifetime))
 
     def carried_to(self, following: Visit) -> Visit:
-        """Return the visit of the next request, with what this one has learned."""
+        """Return the visit of the next request, with what this request has learned."""
         return replace(
             following, announced=self.announced, lifetimes=self.lifetimes, page=self.page
         )
@@ -134,11 +134,11 @@ def visit_of(request: Request) -> Visit | None:
 
 
 def set_visit(request: Request, visit: Visit) -> None:
-    """Let a request belong to a visit."""
+    """Make a request part of a visit."""
     request.meta[_VISIT] = visit
 
 
 def source_of(request: Request) -> Source | None:
-    """Return the declared source that a request is made for, if any."""
+    """Return the declared source of a request, if any."""
     visit = visit_of(request)
     return visit.source if visit else None

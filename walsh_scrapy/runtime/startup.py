@@ -1,7 +1,7 @@
 """Start-up checks: what a gate needs of the settings around it (decision 22).
 
-The add-on sets all of this. A project that takes one gate alone sets it itself, and a gate that
-lacks it ends the start with one line.
+The add-on sets all of this. A project that uses single gates sets it itself; a gate that lacks it
+ends the process at the start, with one line.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ def check_start(crawler: Crawler, check: Callable[[BaseSettings], None]) -> None
 
 
 def check_gates(settings: BaseSettings) -> None:
-    """Raise BadSetting if the add-on is not there, or switched off: nobody is asked without it."""
+    """Raise BadSetting if the add-on is missing or switched off, so that no gate is in force."""
     addons = map(load_object, build_component_list(settings["ADDONS"]))
     has_addon = any(
         isinstance(each, type) and issubclass(each, load_object(ADDON)) for each in addons
     )
     if not has_addon or not Options.from_settings(settings).enabled:
         raise BadSetting(
-            "the gates are switched off by ADDONS or WALSH_ENABLED, and nobody is asked anything "
-            f'without them; set ADDONS = {{"{ADDON}": 500}}'
+            "the gates are switched off by ADDONS or WALSH_ENABLED, and no request is sent without "
+            f'them; set ADDONS = {{"{ADDON}": 500}}'
         )
 
 
 class Place(NamedTuple):
-    """Where a downloader middleware stands, counted from the engine to the wire."""
+    """The position of a downloader middleware, counted from the engine to the wire."""
 
     number: int
     kind: type
 
 
 def in_force(settings: BaseSettings, *kinds: type | Gate) -> list[Place]:
-    """Return the places of the downloader middlewares of some kinds that a project has."""
+    """Return the positions of a project's downloader middlewares of these classes."""
     classes = tuple(kind.kind if isinstance(kind, Gate) else kind for kind in kinds)
     components = settings.get_component_priority_dict_with_base("DOWNLOADER_MIDDLEWARES")
     chain = enumerate(map(load_object, build_component_list(components)))
@@ -66,10 +66,13 @@ def require_order(
     then: tuple[type | Gate, ...],
     remedy: str,
 ) -> None:
-    """Raise BadSetting if one of ``then`` stands nearer to the engine than one of ``first``."""
+    """Raise BadSetting if one of ``then`` is nearer to the engine than one of ``first``.
+
+    ``remedy`` ends the message: why, and which order to set.
+    """
     before, behind = in_force(settings, *first)[-1:], in_force(settings, *then)[:1]
     if before and behind and before[0].number > behind[0].number:
         raise BadSetting(
             f"DOWNLOADER_MIDDLEWARES has {behind[0].kind.__name__} before "
-            f"{before[0].kind.__name__}, but has to have it behind: {remedy}"
+            f"{before[0].kind.__name__}, but it has to come after that: {remedy}"
         )

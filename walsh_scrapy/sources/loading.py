@@ -1,7 +1,7 @@
-"""Loading a sources file: each declaration is checked, and each target kept once (R6).
+"""Loading a sources file: each declaration is checked, and each target is kept once (R6).
 
-A file is taken as a whole or refused with one line that names the place and the reason. From a list
-that a program exported (OPML) what cannot be requested is left out, with a warning.
+A file with a wrong declaration is refused as a whole, with one line: the place and the reason. In
+a list that a program exported (OPML), a source that cannot be requested is left out with a warning.
 """
 
 import difflib
@@ -27,9 +27,9 @@ _log = logging.getLogger(__name__)
 def load_sources(path: str | Path) -> tuple[Source, ...]:
     """Read the sources of a `.toml`, `.opml`, `.xml`, `.json` or `.txt` file, in its order.
 
-    A target that is declared twice (by its canonical URL) is one source, as it was declared first,
-    with the tags of all its declarations; one warning names the others. Wrong outlines of an OPML
-    file are left out, with a warning each, unless no source would remain. Raises SourcesError.
+    Declarations with the same canonical URL are one source: the first one, with the tags of all.
+    One warning names the others. Wrong outlines of an OPML file are left out, with a warning each;
+    a file without any other source is refused. Raises SourcesError.
     """
     file = Path(path)
     read = reader_for(file.suffix)
@@ -70,9 +70,10 @@ def _body(file: Path) -> bytes:
 
 
 def _checked(contents: Contents, wrong: list[str]) -> Iterator[tuple[str, Source]]:
-    """Yield each source with its place; append to ``wrong`` why others of an export are left out.
+    """Yield each source with its place in the file.
 
-    Raises SourcesError for the first wrong source of any other file.
+    Wrong sources of an exported file are left out, and the reasons appended to ``wrong``. In any
+    other file the first wrong source raises SourcesError.
     """
     for raw in contents.sources:
         try:

@@ -1,7 +1,7 @@
-"""Reading OPML, the subscriptions that feed readers export, well-formed or nearly so.
+"""Reading OPML, the subscriptions that feed readers export, also if it is not quite well-formed.
 
-Only the entities of XML and HTML itself are expanded, and nothing is fetched. A well-formed file is
-read by defusedxml; any other one by lxml's HTML parser, which ignores declarations.
+Only the predefined entities of XML and HTML are expanded, and nothing is fetched. A well-formed
+file is read by defusedxml; any other by lxml's HTML parser, which ignores declarations.
 """
 
 import html
@@ -110,7 +110,7 @@ def read_opml(body: bytes) -> Opml:
 
 
 def _read_malformed(text: str, flaw: Exception) -> Opml:
-    """Read what is not well-formed XML; ``flaw`` is the reason given if nothing can be read."""
+    """Read XML that is not well-formed; ``flaw`` is the reason to give if nothing can be read."""
     broken = _Collector()
     with suppress(LxmlError):
         parser = HTMLParser(target=broken, encoding="utf-8")

@@ -30,8 +30,8 @@ class RawSource(NamedTuple):
 class Contents(NamedTuple):
     """What a file declares, in its order. Iterating over ``sources`` may raise as the reader does.
 
-    ``is_exported`` is True for files that programs write: an operator cannot help a wrong source in
-    one. ``warning`` says what is wrong with a file that can be read nevertheless.
+    ``is_exported`` is True for files that programs write, in which an operator cannot correct a
+    source. ``warning`` says what is wrong with a file that can be read nevertheless.
     """
 
     sources: Iterable[RawSource]

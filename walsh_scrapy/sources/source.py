@@ -45,7 +45,7 @@ class Source:
 
 
 def declared_urls(source: Source) -> tuple[str, ...]:
-    """Return the URLs that a source declares: its own; without a feed also its host's llms.txt."""
+    """Return the URLs that a source declares: its own, and for "llms" its host's llms.txt."""
     if source.kind == "llms":
         return source.url, urljoin(source.url, "/llms.txt")
     return (source.url,)
@@ -54,7 +54,7 @@ def declared_urls(source: Source) -> tuple[str, ...]:
 def target_url(url: object) -> str:
     """Return a declared URL as it will be requested: as Scrapy spells it, without fragment.
 
-    Raises SourcesError for anything that no crawl could request.
+    Raises SourcesError for a value that no crawl could request.
     """
     if not isinstance(url, str) or not url.strip():
         raise SourcesError("it has no URL; give it one that begins with https://")

@@ -1,1 +1,1 @@
-"""What may enter a crawl and what may leave it: declared targets in, new entries out."""
+"""Spider middlewares: only declared targets enter a crawl, and only new entries leave it."""

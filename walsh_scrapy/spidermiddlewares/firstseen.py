@@ -1,4 +1,4 @@
-"""R7: what a response gave is committed in one transaction, and only new entries go on."""
+"""R7: a visit is committed in one transaction, and only new entries are passed on."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-#: What a document says of itself if the spider does not hand it on.
+#: The document of a visit if the spider does not yield it.
 NOTHING_SAID = Feed(title=None, language=None, entries=())
 
 _as_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: json.dumps makes one an item
 
 
 class FirstSeenMiddleware:
-    """Brings every request for a source to an end in the record, whatever came of it.
+    """Records the outcome of every visit of a source, failed and denied ones too.
 
     Entries, validators and the time of the next visit are committed together, before an item goes
     to pipelines and exports: the state is the record, an export a view of it (decisions 17, 18).
-    A visit ends once: with the document after which a spider makes no other request.
+    A visit ends once: with the document after which the spider makes no further request for it.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -66,7 +66,7 @@ class FirstSeenMiddleware:
         self._context = Context.of(crawler)
         self._recorder = VisitRecorder(crawler)
         self._over: WeakSet[Request] = WeakSet()
-        # Under the contract's identity no item leaves that is more than metadata (decision 23).
+        # Under the contract's identity only metadata may leave (decision 23).
         self._closed = self._context.options.is_walsh_research
 
     @classmethod
@@ -75,14 +75,14 @@ class FirstSeenMiddleware:
         return cls(crawler)
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Watch each request of a source, so that none ends without a record."""
+        """Add our errback to each request of a source, so that every visit has an outcome."""
         async for item in start:
             yield self._watched(item)
 
     async def process_spider_output(
         self, response: Response, result: AsyncIterator[Any]
     ) -> AsyncIterator[Any]:
-        """Commit what a response gave; hand on requests, and items never seen before."""
+        """Commit a response's entries; pass on requests, and items that were never seen before."""
         request = request_of(response)
         source = source_of(request)
         feed, found, goes_on = NOTHING_SAID, list[EntryItem](), False
@@ -130,9 +130,9 @@ class FirstSeenMiddleware:
     async def _failed(
         self, errback: Callable[[Failure], Any] | None, failure: Failure
     ) -> AsyncIterator[Any]:
-        """Record what became of a request that brought no page, after the spider's own errback.
+        """Record the outcome of a failed request, after the spider's own errback.
 
-        The visit goes on if the spider asks for something instead.
+        The visit continues if the spider requests another document instead.
         """
         request, goes_on = request_of(failure), False
         self._over.add(request)
@@ -179,7 +179,7 @@ class FirstSeenMiddleware:
         for item in found:
             item.first_seen = seen
             if _is_valid(item):
-                valid.setdefault(item.key, item)  # written twice in one document, it is one entry
+                valid.setdefault(item.key, item)  # an entry may be twice in one document
         records = [_entry_record(item, source.url, now) for item in valid.values()]
         new = frozenset[str]()
         request = request_of(response)
@@ -190,7 +190,7 @@ class FirstSeenMiddleware:
         return [item for key, item in valid.items() if key in new]
 
     def _end(self, request: Request, error: BaseException | None) -> None:
-        """Record an end without a page. Raises RequestDeferred for one that is none."""
+        """Record the outcome of a failed visit. Raises RequestDeferred if it is deferred."""
         match error:
             case NotModified():
                 self._recorder.unchanged(request, error.response)
@@ -208,7 +208,7 @@ class FirstSeenMiddleware:
                 self._recorder.failed(request, reason_of(error, request.url), _answer_of(error))
 
     def _alternative(self, request: Request, error: BaseException | None) -> Request | None:
-        """Return what the spider asks for instead of a page that robots.txt denies."""
+        """Return the spider's request instead of one for a page that robots.txt denies."""
         spider = self._crawler.spider
         is_denied = isinstance(error, Denied) and error.gate == "robots"
         if not is_denied or not isinstance(spider, DeclaringSpider):

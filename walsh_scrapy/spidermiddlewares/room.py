@@ -1,4 +1,4 @@
-"""A spider's start requests enter the crawl as the scheduler has room for them."""
+"""The start requests of a spider enter the crawl only while the scheduler has room."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class RoomMiddleware:
-    """Holds the next start request back while enough others could go out.
+    """Delays the next start request while enough hosts have a request that may be sent.
 
-    Scrapy takes all start requests of a spider at once, and handles no response meanwhile: with a
-    hundred thousand sources that is hundreds of megabytes, and an exchange that seems to last for
-    seconds.
+    Scrapy takes all start requests of a spider at once, and handles no response meanwhile. A
+    hundred thousand sources would take hundreds of megabytes, and the first exchange would seem to
+    last for seconds.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -30,7 +30,7 @@ class RoomMiddleware:
         return cls(crawler)
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Hand on the start requests one by one."""
+        """Pass the start requests on, one by one."""
         async for item in start:
             await self._queues.room()
             yield item

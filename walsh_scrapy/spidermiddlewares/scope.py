@@ -1,4 +1,4 @@
-"""R6: a crawl asks for its declared targets and follows no links."""
+"""R6: a crawl requests only its declared targets, and follows no links."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ logger = logging.getLogger(__name__)
 
 
 class ScopeMiddleware:
-    """Drops every request that is not for a URL its spider's sources declare (decision 16).
+    """Drops every request for a URL that no source of the spider declares (decision 16).
 
-    Between spider and engine it drops them with a log line. As a gate before the wire it denies
+    As a spider middleware it drops them with a log line. As a downloader middleware it denies
     requests that did not come from the spider (``engine.crawl``, ``engine.download_async``). A bot
     of another identity may follow links, with ``WALSH_SCOPE = "any"`` (decision 24).
     """
@@ -50,14 +50,14 @@ class ScopeMiddleware:
     async def process_request(self, request: Request) -> None:
         """Deny what is not declared; a redirect of a declared target is part of it."""
         if rank_of(request) is Rank.TARGET and not self._is_declared(request):
-            raise self._denied(f"{request.url} is no declared target (R6)")
+            raise self._denied(f"{request.url} is not a declared target (R6)")
         if self._declared_only and is_dump(request.url):
             raise self._denied(
-                f"{request.url} is the pages themselves, and no list of them (R6, R9)"
+                f"{request.url} holds the pages themselves, not a list of them (R6, R9)"
             )
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Let declared targets in."""
+        """Pass on the requests for declared targets."""
         async for item in start:
             if not isinstance(item, Request) or self._lets_pass(item):
                 yield item
@@ -65,7 +65,7 @@ class ScopeMiddleware:
     async def process_spider_output(
         self, response: Response, result: AsyncIterator[Any]
     ) -> AsyncIterator[Any]:
-        """Let items out, and the requests that are declared."""
+        """Pass on items, and requests for declared targets."""
         async for item in result:
             if isinstance(item, Request) and (visit := visit_of(item)) and visit.source:
                 set_visit(item, replace(visit, announced=_announced(response)))
@@ -109,15 +109,15 @@ class ScopeMiddleware:
     def _lets_pass(self, request: Request) -> bool:
         if self._is_declared(request):
             return True
-        logger.warning("%s is no declared target and is dropped (R6)", request)
+        logger.warning("%s is dropped: it is not a declared target (R6)", request)
         self._crawler.stats.inc_value("walsh/scope/dropped")
         return False
 
 
 def _announced(response: Response) -> tuple[str, ...]:
-    """Return the URLs that a source's page announces as its markdown: they are declared with it.
+    """Return the URLs that a source's page announces as markdown, which it declares by that.
 
-    What an announced document announces in turn is not declared.
+    URLs that an announced document announces are not declared.
     """
     visit = visit_of(request_of(response))
     if visit is None or visit.source is None or visit.source.kind != "llms":

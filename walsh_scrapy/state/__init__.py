@@ -1,4 +1,4 @@
-"""What outlives a run: one store for each kind of record, all in one database."""
+"""The state: what outlives a run, in one database, with one store for each kind of record."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ __all__ = ["State", "StateError"]
 class State:
     """The state database and its stores. Raises StateError if it cannot be opened.
 
-    ``clock`` returns epoch seconds, for leases and spacing; without it the database's own clock is
-    used, which all processes that share the state have in common. If the database fails later,
-    every method of a store raises what ``failed`` returns for the StateError: by default that error
-    itself; a crawl gives ``StateUnavailable``, so that the request in hand is left to a later run.
+    ``clock`` returns epoch seconds, for leases and spacing. By default it is the clock of the
+    database, which is the same for all processes that share the state. If the database fails
+    later, every method of a store raises what ``failed`` returns for the StateError: by default
+    that error itself. A crawl passes a function that returns ``StateUnavailable``, so that the
+    current request is deferred to a later run.
     """
 
     def __init__(

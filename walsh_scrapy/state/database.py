@@ -73,11 +73,11 @@ class Database:
         return self._engine.url.render_as_string(hide_password=True)
 
     def write(self) -> AbstractContextManager[Connection]:
-        """Give a connection within one transaction: all of it is kept, or nothing.
+        """Return a context manager of one transaction: all of it is committed, or nothing.
 
-        On SQLite the transaction holds the database's write lock from its beginning. So nobody
-        changes what was read, and a time read from the clock is the time of the write, however
-        long the transaction waited for the lock.
+        On SQLite the transaction holds the database's write lock from its beginning. So no other
+        process changes what was read. A time that is read from the clock is the time of the write,
+        however long the transaction waited for the lock.
 
         Raises what ``failed`` returns if the database fails; IntegrityError and DataError of
         SQLAlchemy for values that it does not accept.
@@ -85,7 +85,7 @@ class Database:
         return self._transaction(self._writer, "BEGIN IMMEDIATE" if self._is_sqlite else None)
 
     def read(self) -> AbstractContextManager[Connection]:
-        """Give a connection on which each statement is on its own, and no writer has to wait.
+        """Return a context manager of a connection for reading, for which no writer has to wait.
 
         Raises what ``failed`` returns if the database fails.
         """
@@ -93,7 +93,7 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
-        """Give a separate connection on which all is read as of one moment; no writer has to wait.
+        """Open a separate connection that reads the database as it is now; no writer has to wait.
 
         Raises StateError if the database fails meanwhile.
         """
@@ -113,9 +113,9 @@ class Database:
             engine.dispose()
 
     def now(self, connection: Connection) -> float:
-        """Return epoch seconds by the clock of all who share the database.
+        """Return epoch seconds by a clock that all processes on the database share.
 
-        That is the server's clock; SQLite has none, so the machine's.
+        That is the clock of the server; on SQLite, which has none, the clock of the machine.
         """
         return time.time() if self._is_sqlite else float(connection.scalars(_CLOCK).one())
 
@@ -161,7 +161,7 @@ class Database:
                 time.sleep(_RETRY_SECONDS)
             else:
                 if waited:
-                    logger.warning("%s is back, and the crawl goes on", self)
+                    logger.warning("%s is back; the crawl continues", self)
                 return transaction
 
     def _prepare(self) -> None:

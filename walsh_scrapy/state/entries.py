@@ -1,4 +1,4 @@
-"""Entries as they were first seen: written once, read as of one moment (decisions 18, 19)."""
+"""Entries as they were first seen: each is written once and never changed (decisions 18, 19)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.state.database import Database
 
-#: Rows held in memory at once, however many there are.
+#: Rows that a reader has in memory at once.
 ROWS_AT_ONCE: Final = 1000
 #: Keys in one SELECT; databases limit the parameters of a statement.
 KEYS_AT_ONCE: Final = 512
@@ -56,14 +56,14 @@ class StoredEntry(NamedTuple):
 
 
 class EntryStore:
-    """Reads what runs have written, while others may be writing more."""
+    """Reads the entries of all runs, also while a run writes more."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
-        """Give the entries as they are now, whatever is written until the block ends.
+        """Open the entries as they are now; what is written during the block is not seen.
 
         Raises StateError if the database fails meanwhile.
         """
@@ -112,7 +112,7 @@ _COLUMNS: Final = tuple(column.name for column in entries.c)
 
 
 def insert_unseen(connection: Connection, found: Sequence[EntryRecord]) -> frozenset[str]:
-    """Insert the entries that were seen under neither of their keys; return the keys inserted.
+    """Insert the entries that are known by neither of their keys; return the keys inserted.
 
     They are inserted in the order of their keys. So of two transactions that insert the same
     entries at once, one waits for the other, and they cannot block each other.

@@ -1,4 +1,4 @@
-"""The ledger: who may ask which host, and when (R4, R5; decisions 2, 3, 7 and 15)."""
+"""The ledger: when each host may be asked, and by which process (R4, R5; decisions 2, 3, 7)."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ _WAITING: Final = select(*(hosts.c[name] for name in _NAMES), hosts.c.host).wher
     )
 )
 _UNIT: Final = select(choices.c.value).where(choices.c.name == "pace_by")
-#: Rows remembered between two changes: most change again within the same second.
-REMEMBERED = 10_000
+#: Rows kept in memory as they were last written: most of them change again within a second.
+ROWS_IN_MEMORY = 10_000
 
 
 class HostSnapshot(NamedTuple):
@@ -86,14 +86,15 @@ class _Row(NamedTuple):
 
 
 class Ledger:
-    """The one table by which all processes on a state pace their requests.
+    """The table by which all processes that share a state pace their requests.
 
-    A change is a compare-and-set on the revision of the host's row, so of two processes that want
-    a host at the same moment one gets it, on any database. What a change does is decided by
-    ``policy.pacing.after``. The clock is the database's, or ``clock``, which gives epoch seconds.
-    It is read after the row, because what others wrote in between would seem to lie in the future.
+    A change is a compare-and-set on the revision of the host's row, so only one of two processes
+    that ask for a host at the same moment gets it, on any database. ``policy.pacing.after`` decides
+    what changes. The clock is the database's, or ``clock``, which returns epoch seconds. It is read
+    after the row: otherwise what another process wrote in between would lie in the future.
 
-    Each method raises what ``State`` was told to raise when the database fails.
+    Methods raise what ``State(failed=...)`` returns if the database fails: a StateError by
+    default, ``RequestDeferred`` in a crawl.
     """
 
     def __init__(self, database: Database, clock: Callable[[], float] | None = None) -> None:
@@ -103,7 +104,7 @@ class Ledger:
         self._rows: OrderedDict[str, _Row] = OrderedDict()
 
     def intervals(self, above: float) -> dict[str, float]:
-        """Return the spacing of each host that wants more than ``above`` seconds."""
+        """Return the spacing, in seconds, of each host where it is more than ``above``."""
         wide = select(hosts.c.host, hosts.c.interval).where(hosts.c.interval > above)
         with self._database.read() as connection:
             return dict(connection.execute(wide).all())
@@ -117,7 +118,7 @@ class Ledger:
         return {host: snapshot for host, snapshot in found.items() if snapshot.wait > 0}
 
     def find(self, host: str) -> HostSnapshot:
-        """Return what is known of a host; one that was never asked has empty times."""
+        """Return what is known of a host, now; a host that was never asked has empty times."""
         with self._database.read() as connection:
             times = self._remember(host, _find(connection, host))
             now = self._now(connection)
@@ -135,7 +136,7 @@ class Ledger:
     def release(
         self, host: str, exchange: Exchange, backoff: Backoff, record: RequestRecord
     ) -> HostSnapshot:
-        """Release a host at the end of an exchange, and record that in the same transaction."""
+        """Release a host at the end of an exchange; log its request in the same transaction."""
         return self._change(host, Release(exchange, backoff, self._holder), record).snapshot
 
     def answered(self, host: str, exchange: Exchange, backoff: Backoff) -> HostSnapshot:
@@ -143,7 +144,7 @@ class Ledger:
         return self._change(host, Answer(exchange, backoff)).snapshot
 
     def hold(self, host: str, seconds: float) -> HostSnapshot:
-        """Leave a host alone for some seconds; a longer hold stays."""
+        """Put a host on hold for some seconds; a longer hold stays."""
         return self._change(host, Hold(seconds)).snapshot
 
     def widen(self, host: str, interval: float) -> HostSnapshot:
@@ -151,7 +152,7 @@ class Ledger:
         return self._change(host, Widen(interval)).snapshot
 
     def _change(self, host: str, event: Event, record: RequestRecord | None = None) -> _Change:
-        """Write what an event changes of a host's row."""
+        """Write what an event changes in a host's row, and log a request with it."""
         remembered = self._rows.get(host)
         while True:
             with self._database.write() as connection:
@@ -161,7 +162,7 @@ class Ledger:
                 wanted = after(before, event, now)
                 if wanted == row.times and not remembered:
                     return _Change(before, HostSnapshot(self._remember(host, row), now))
-                # To leave all as it is, the row in the database has to be known.
+                # A row from memory may be out of date, so it cannot tell that nothing changes.
                 written = wanted != row.times and _replace(connection, host, wanted, row.revision)
                 if written:
                     if record is not None:
@@ -199,7 +200,7 @@ class Ledger:
     def _remember(self, host: str, row: _Row) -> HostTimes:
         self._rows[host] = row
         self._rows.move_to_end(host)
-        if len(self._rows) > REMEMBERED:
+        if len(self._rows) > ROWS_IN_MEMORY:
             self._rows.popitem(last=False)
         return row.times
 

@@ -1,4 +1,4 @@
-"""Migrations: a state of an earlier version is brought to this version, never back."""
+"""Migrations: they bring a state of an earlier version up to this version, never back."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def _add_choices(connection: Connection) -> None:
 
 
 def _add_asked_interval(connection: Connection) -> None:
-    """Add ``asked_interval``, filled from ``due_at``: who asked for that time was not recorded.
+    """Add ``asked_interval``, computed from ``due_at``, as version 3 did not record it.
 
-    A millisecond less than the difference, which rounding may have made longer.
+    It is one millisecond less than the difference, which rounding may have made longer.
     """
     _add_column(connection, tables.sources, "asked_interval")
     columns = tables.sources.c

@@ -1,6 +1,6 @@
-"""The record of requests: when, where to, what the gates answered, what came back.
+"""The log of requests: when, to which URL, what the gates answered, and the response.
 
-A site owner's question is answered from it, for 30 days.
+It is kept for 30 days, to answer the questions of site owners.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INSERT: Final = Statement(insert(requests))
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """One request and its end; a status of None means that ``error`` came instead."""
+    """One request and its outcome; ``status`` is None if there was no response but ``error``."""
 
     sent_at: float  #: epoch seconds
     host: str
@@ -37,17 +37,21 @@ class RequestRecord:
 
 
 def write_request(connection: Connection, record: RequestRecord) -> None:
-    """Write one request within a transaction of the ledger."""
+    """Log one request within a transaction of the ledger."""
     _INSERT.run(connection, row_of(record))
 
 
 class RequestStore:
-    """The record as a whole. Raises what ``State`` was told to raise when the database fails."""
+    """Deletes old rows of the log; the ledger writes new ones.
+
+    Methods raise what ``State(failed=...)`` returns if the database fails: a StateError by
+    default, ``RequestDeferred`` in a crawl.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def prune(self, now: float) -> None:
-        """Delete what is older than 30 days; ``now`` is in epoch seconds."""
+        """Delete rows that are older than 30 days; ``now`` is in epoch seconds."""
         with self._database.write() as connection:
             connection.execute(delete(requests).where(requests.c.sent_at < now - KEEP_SECONDS))

@@ -1,4 +1,4 @@
-"""The robots.txt files at hand, one for each scheme, host and port (R2, decision 5)."""
+"""Copies of robots.txt, one for each origin: scheme, host and port (R2, decision 5)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ _FIND: Final = Statement(select(*_COLUMNS).where(robots.c.origin == bindparam("k
 
 
 class RobotsStore:
-    """Keeps what was last read, so that a day's runs ask for it once."""
+    """Keeps the last copy of each file, so that all runs of a day request it once.
+
+    Methods raise what ``State(failed=...)`` returns if the database fails: a StateError by
+    default, ``RequestDeferred`` in a crawl.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -32,12 +36,12 @@ class RobotsStore:
         return None if row is None else RobotsCopy(*row)
 
     def keep(self, origin: str, copy: RobotsCopy) -> None:
-        """Keep what is known of an origin's robots.txt from now on."""
+        """Replace the copy kept for an origin."""
         with self._database.write() as connection:
             upsert(connection, robots, {"origin": origin, **row_of(copy)})
 
     def set_unused(self, origin: str, *, unused: bool) -> None:
-        """Note that a later run goes by this copy, or that its request was sent (decision 7)."""
+        """Set whether a request that was deferred by this copy is still to be sent (decision 7)."""
         with self._database.write() as connection:
             connection.execute(
                 update(robots).where(robots.c.origin == origin).values(unused=unused)

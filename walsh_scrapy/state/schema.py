@@ -1,4 +1,4 @@
-"""The tables of a state: created in a new database, brought up to date in an old one."""
+"""Creating the tables of a state in a new database, and migrating those of an old one."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def is_up_to_date(connection: Connection) -> bool:
 def create_or_migrate(connection: Connection, database: str) -> None:
     """Create the tables or migrate them, within the transaction of ``connection``.
 
-    It takes a lock first: of two processes that start at once the second one waits.
-    Raises StateError for a version that this code does not know; ``database`` is its name there.
+    It takes a lock first, so the second of two processes that start at the same time waits.
+    Raises StateError for a version that this code does not know; the message names ``database``.
     """
     is_sqlite = connection.dialect.name == "sqlite"
     lock = "BEGIN IMMEDIATE" if is_sqlite else f"SELECT pg_advisory_xact_lock({_LOCK_NUMBER})"

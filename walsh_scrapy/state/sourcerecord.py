@@ -72,9 +72,10 @@ class SourceRecord:
     def covers_moved_source(self, kind: str, revisit_interval: float, now: float) -> bool:
         """Return True if a source of ``kind`` that moved here may rely on this one's visits.
 
-        So the same document is fetched once. It may not if this source has moved itself, because
-        two sources could then wait for each other, nor if this source is gone (410) or overdue by
-        more than ``revisit_interval`` seconds, because it is then probably declared no longer.
+        So a document that both declare is fetched once. False if this source has moved itself,
+        because two sources could then wait for each other. False too if it is gone (410), or
+        overdue by more than ``revisit_interval`` seconds, as it then probably is not declared any
+        more.
         """
         has_moved = self.address != self.url
         if self.kind != kind or has_moved:
@@ -137,7 +138,7 @@ class KnownSources:
         self._by_url = {record.url: record for record in records}
 
     def find(self, url: str) -> SourceRecord | None:
-        """Return the record under this URL, else under the spelling of it visited last, or None."""
+        """Return the record of a URL, or of the spelling of it that was visited last, or None."""
         if not self._by_url:  # in the very first run 100,000 URLs need not be parsed
             return None
         return self._by_url.get(url) or self._by_canonical_url.get(canonical_url(url))

@@ -1,4 +1,4 @@
-"""The records of declared sources, written together with the entries they gave (decision 17)."""
+"""The records of sources, written together with the entries of their documents (decision 17)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class SourceStore:
             return insert_unseen(connection, found)
 
     def rename(self, spellings: Mapping[str, str]) -> None:
-        """Continue each record, and its entries, under the new spelling of its old URL."""
+        """Give records and their entries the new spellings of their URLs, by the old ones."""
         with self._database.write() as connection:
             for old, new in spellings.items():
                 row = connection.execute(_SELECT.with_for_update(), {"key": old}).one_or_none()

@@ -46,9 +46,9 @@ def insert_new(
     """Insert the rows whose primary key is new, and return these keys.
 
     The caller has checked in the same transaction that none of them exists. On SQLite that is still
-    so, because the transaction holds the one write lock; asking the database which rows it inserted
+    true, because the transaction holds the one write lock. Asking SQLite which rows it inserted
     would take three times as long as inserting them. On PostgreSQL another transaction may have
-    been faster, so there it is asked.
+    inserted some of them since, so PostgreSQL is asked.
     """
     if not rows:
         return frozenset()

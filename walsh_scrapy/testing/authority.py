@@ -1,7 +1,7 @@
 """The private CA of a loopback web, and the certificates that its https sites show.
 
 trustme makes the CA and the certificates. The two kinds that it cannot make are copies of one of
-its certificates, changed and signed again. Nobody trusts the CA unless told to do so.
+its certificates, changed and signed again. No program trusts the CA unless it is configured to.
 """
 
 import ssl

@@ -37,7 +37,7 @@ class Connection:
         self._scheme = "http"  # of targets that name none; https in a tunnel
 
     async def serve(self) -> None:
-        """Answer until the connection ends. Raises whatever a page of the test raises."""
+        """Answer until the connection ends. Raises the exceptions of the test's pages."""
         try:
             while await self._answer():
                 pass
@@ -74,7 +74,7 @@ class Connection:
     async def _open_tunnel(self, hit: Hit, context: SSLContext) -> bool:
         """Open a tunnel and start TLS in it. If the handshake fails, the log shows status 0."""
         key, secured = self._log.open(hit), False
-        # If the client leaves now, this is the last moment at which it was known to be there.
+        # If the client leaves now, this is the last moment at which it was known to be connected.
         ended = time.monotonic()
         self._writer.write(_ESTABLISHED)
         try:

@@ -34,7 +34,7 @@ Moment = Callable[[Sequence[Hit]], bool]
 
 
 class Crawl:
-    """A crawl under way; as a context manager it does not outlive its block."""
+    """A running crawl. As a context manager it is killed at the end of the block."""
 
     def __init__(
         self,
@@ -77,11 +77,11 @@ class Crawl:
         return self._result()
 
     def terminate(self) -> None:
-        """Ask the crawl to end, as Ctrl-C or Scrapyd's cancel would; `wait` for it then."""
+        """Send SIGTERM, as Scrapyd's cancel does; call `wait` after it."""
         self._process.terminate()
 
     def kill_when(self, moment: Moment, timeout: float = 600.0) -> CrawlResult:
-        """Kill the crawl once `moment` holds of the web's log, or return its end if none comes."""
+        """Kill the crawl once `moment` is true for its log; else wait for its end."""
         deadline = time.monotonic() + timeout
         while self.running and time.monotonic() < deadline:
             if self._web.wait_for(lambda log: moment(self._own(log)), _POLL_SECONDS):
@@ -104,7 +104,7 @@ class Crawl:
 
     def _result(self) -> CrawlResult:
         stderr = _text(self.folder / "stderr")
-        # What a killed crawl left half done ends once the web sees its sockets close.
+        # The unfinished exchanges of a killed crawl end when the web sees its sockets close.
         self._web.wait_for(lambda log: all(math.isfinite(hit.ended) for hit in log), 10.0)
         return CrawlResult(
             exit_code=self._process.wait(),
@@ -163,7 +163,7 @@ def run_crawl(
     kill_when: Moment | None = None,
     launcher: Launcher = subprocess.Popen,
 ) -> CrawlResult:
-    """Run `scrapy crawl` to its end, or to its SIGKILL once `kill_when` holds of its log.
+    """Run `scrapy crawl` to its end, or kill it (SIGKILL) once `kill_when` is true for its log.
 
     The other arguments are those of `start_crawl`. Raises TimeoutError.
     """

@@ -3,9 +3,9 @@
     python -m walsh_scrapy.testing.forked DESCRIPTOR
 
 A request comes in at the descriptor: a size, four descriptors with it (the child's channel and its
-standard streams), then so many bytes of JSON. The server forks, and tells the channel the child's
-process id and, when the child has ended, its exit status. In the child the loop returns, so that it
-ends as any interpreter does: what is registered with `atexit` runs, and the streams are flushed.
+standard streams), then so many bytes of JSON. The server forks. It writes the child's process id to
+the channel, and the exit status when the child has ended. In the child the loop returns, so the
+child ends as any interpreter does: `atexit` functions run, and the streams are flushed.
 """
 
 import codecs
@@ -28,8 +28,8 @@ from pathlib import Path
 from pkgutil import walk_packages
 from typing import Final, TextIO, TypedDict
 
-#: What a crawl imports. Twisted's reactor is not among it: no reactor outlives a fork. Nor is
-#: anything of a project: its settings and spiders are imported anew in each child.
+#: What a crawl imports, except Twisted's reactor, which cannot be used after a fork, and the
+#: settings and spiders of a project, which each child imports itself.
 _PACKAGES: Final = (
     "scrapy.commands", "scrapy.downloadermiddlewares", "scrapy.spidermiddlewares", "walsh_scrapy",
 )  # fmt: skip
@@ -52,7 +52,7 @@ _STREAMS: Final = ("stdin", "stdout", "stderr")
 
 
 class Request(TypedDict):
-    """What a child is to become: `python -m` with these arguments, started there."""
+    """What a child has to run: `python -m` with these arguments, folder and environment."""
 
     arguments: list[str]
     cwd: str
@@ -60,17 +60,17 @@ class Request(TypedDict):
 
 
 def main(control: socket.socket) -> None:
-    """Serve until the other end of `control` is closed; in a child, run what was asked for."""
+    """Serve until the other end of `control` is closed; in a child, run its request."""
     path = _own_path()
     _import_what_a_crawl_imports()
     gc.collect()
-    gc.freeze()  # whose garbage is collected in a child copies no page of this process
+    gc.freeze()  # so that the garbage collector of a child copies no memory of this process
     if request := _Server(control).serve():
         _run(request, path)
 
 
 class _Server:
-    """The loop that forks, and reaps what it forked."""
+    """The loop that forks children, and reaps them."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
@@ -106,7 +106,7 @@ class _Server:
         return request, descriptors
 
     def _fork(self, _request: Request, descriptors: list[int]) -> int:
-        """Fork; in the child nothing of the server is left but its standard streams."""
+        """Fork; in the child, close everything of the server except the standard streams."""
         channel = socket.socket(fileno=descriptors[0])
         process = os.fork()
         if process:
@@ -131,16 +131,16 @@ class _Server:
                 pass
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                self._tell(*ended)
+                self._report(*ended)
 
-    def _tell(self, process: int, status: int) -> None:
+    def _report(self, process: int, status: int) -> None:
         with self._channels.pop(process) as channel, suppress(BrokenPipeError):
             channel.sendall(_NUMBER.pack(os.waitstatus_to_exitcode(status)))
 
     def _end(self) -> None:
         for process in list(self._channels):
             os.kill(process, signal.SIGKILL)
-            self._tell(*os.waitpid(process, 0))
+            self._report(*os.waitpid(process, 0))
 
 
 def _import_what_a_crawl_imports() -> None:
@@ -192,7 +192,7 @@ def _open_streams() -> None:
     """Open the standard streams as an interpreter does, by what the environment says of them."""
     encoding, _, errors = os.environ.get("PYTHONIOENCODING", "").partition(":")
     for descriptor, name in enumerate(_STREAMS):
-        usual: TextIO = getattr(sys, name)  # of the server, which was told nothing
+        usual: TextIO = getattr(sys, name)  # of the server, which has the defaults
         raw = io.FileIO(descriptor, "r" if name == "stdin" else "w", closefd=False)
         text = io.TextIOWrapper(
             io.BufferedReader(raw) if name == "stdin" else io.BufferedWriter(raw),

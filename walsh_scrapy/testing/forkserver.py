@@ -1,14 +1,14 @@
-"""A warm process that forks a child for each command: nothing is imported twice.
+"""A process that has imported Scrapy, and forks a child for each command.
 
     with ForkServer() as launch:
         child = launch([sys.executable, "-m", "scrapy", "version"], cwd=folder, env=os.environ)
         assert child.wait() == 0
 
-`python -m scrapy` needs most of a second to import Scrapy. The fork server did so before. Its
-children are processes like any other: with a working directory, an environment, streams, sockets,
-signals and an exit status of their own. Only `[sys.executable, "-m", MODULE, ...]` is forked; any
-other command, or one whose environment holds what an interpreter reads only as it starts, is
-started as `subprocess.Popen` does it.
+`python -m scrapy` needs most of a second to import Scrapy; a child of the fork server has it
+already. The children are ordinary processes, with their own working directory, environment,
+streams, sockets, signals and exit status. Only `[sys.executable, "-m", MODULE, ...]` is forked. Any
+other command is started by `subprocess.Popen`, and so is a command whose environment has variables
+that an interpreter reads only at its start.
 """
 
 import json
@@ -29,7 +29,7 @@ from walsh_scrapy.testing.process import Process, Stream
 
 __all__ = ["ForkServer"]
 
-#: Where the package itself is, which the server needs and its children may not have.
+#: The folder of the package, which the server has to import; its children may not find it.
 _HOME: Final = Path(__file__).resolve().parents[2]
 _SIZE: Final = struct.Struct("!I")
 _EXIT: Final = struct.Struct("!i")
@@ -39,9 +39,9 @@ _SETTABLE: Final = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONIOENCODING"}
 
 
 class ForkServer:
-    """Starts commands from a warm process, which begins with the first one and ends with `close`.
+    """Starts commands; its process starts with the first command and ends with `close`.
 
-    It is called as `subprocess.Popen` is, without pipes; from several threads, if need be.
+    It is called as `subprocess.Popen` is, but without pipes. Several threads may call it.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class ForkServer:
         return _Child(command, ours)
 
     def _connected(self) -> socket.socket:
-        """Return the connection to the server, which is started for the first command."""
+        """Return the connection to the server; the first call starts the server."""
         if self._control is None:
             self._control, theirs = socket.socketpair()
             with theirs:
@@ -169,7 +169,7 @@ def _descriptor(stream: IO[bytes] | int | None, standard: int) -> int:
 
 
 def _read_at_start(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return what an interpreter reads of its environment only as it starts."""
+    """Return the environment variables that an interpreter reads only at its start."""
     return {
         name: value
         for name, value in environment.items()

@@ -19,8 +19,8 @@ class Hit:
 
     `started` is taken after the request was read, `ended` before the last bytes of the response are
     written. So the gap between two hits is never shorter than the pause that the crawler made: a
-    polite crawler never looks impolite. If the crawler left early, `ended` is the last moment at
-    which it was known to be there.
+    polite crawler never looks impolite. If the crawler disconnected early, `ended` is the last
+    moment at which it was known to be connected.
     """
 
     started: float  #: seconds of `time.monotonic`, which all processes of a machine share

@@ -121,8 +121,8 @@ def retry_after(hit: Hit) -> float | None:
     return hit.started + date.timestamp() - hit.wall
 
 
-def told(log: Sequence[Hit], place: int) -> str:
-    """Return a hit in words: its number from 1, method, URL and status."""
+def shown(log: Sequence[Hit], place: int) -> str:
+    """Return a hit as text: its number from 1, method, URL and status."""
     hit = log[place]
     return f"#{place + 1} {hit.method} {hit.url} ({hit.status or 'no answer'})"
 

@@ -1,4 +1,4 @@
-"""Writes one response to a socket, and notes when the client was last known to be there."""
+"""Writes one response to a socket, and records when the client was last known to be connected."""
 
 import asyncio
 import socket
@@ -25,7 +25,7 @@ class ResponseWriter:
 
     `publish` is called before the last write, so a client that has read a response finds it in the
     log, and again if the response fails after all.
-    `alive` is the last moment at which the client was known to be there, on `time.monotonic`.
+    `alive` is the last moment at which the client was known to be connected (`time.monotonic`).
     """
 
     def __init__(
@@ -42,8 +42,8 @@ class ResponseWriter:
         self.size = 0
         self.status = 0
         self.headers: Headers = ()
-        # With a limit of 0, drain() waits until the kernel has every byte: what is not there is not
-        # sent. With TLS the limit is 1, because asyncio takes an empty buffer for a full one at 0.
+        # With a limit of 0, drain() waits until the kernel has every byte, so all that was written
+        # is sent. With TLS the limit is 1: at 0 asyncio takes an empty buffer for a full one.
         self._in_tls = writer.get_extra_info("sslcontext") is not None
         writer.transport.set_write_buffer_limits(high=int(self._in_tls), low=0)
 
@@ -87,7 +87,7 @@ class ResponseWriter:
         self._writer.write(data)
         await self._writer.drain()
         if self._in_tls:
-            await asyncio.sleep(0)  # drain() does not let asyncio notice there that a client left
+            await asyncio.sleep(0)  # because drain() returns before asyncio sees a closed socket
 
     async def _pause(self, seconds: float) -> None:
         end = time.monotonic() + seconds

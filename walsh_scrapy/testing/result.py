@@ -1,4 +1,4 @@
-"""What a crawl left behind: its exit status, items, stats, log, and the hits its servers saw."""
+"""The result of a crawl: its exit status, items, stats, log, and the hits on its servers."""
 
 import ast
 import json
@@ -25,7 +25,7 @@ class CrawlResult:
     stderr: str  #: Scrapy's log
     items: list[Record] = field(default_factory=list)
     stats: Record = field(default_factory=dict)  #: empty if none were dumped into the log
-    log: list[Hit] = field(default_factory=list)  #: what the web saw since this crawl's start
+    log: list[Hit] = field(default_factory=list)  #: the requests to the web since the crawl's start
     seconds: float = 0.0  #: from start to end of the process
     folder: Path = Path()  #: of this run
 

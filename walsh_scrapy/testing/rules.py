@@ -14,7 +14,7 @@ from walsh_scrapy.testing.manners import (
     redirect_target,
     repeats,
     robots_hits,
-    told,
+    shown,
 )
 from walsh_scrapy.testing.timing import backed_off, holds_kept, one_at_a_time, spaced
 
@@ -29,7 +29,7 @@ def exact_user_agent(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
     for place, hit in enumerate(log):
         sent = hit.header_values("User-Agent")
         if hit.method != "CONNECT" and sent != [manners.user_agent]:
-            yield f"R1: {hit.host}: {told(log, place)} has User-Agent {sent}"
+            yield f"R1: {hit.host}: {shown(log, place)} has User-Agent {sent}"
 
 
 def nothing_private(log: Sequence[Hit], _: Manners) -> Iterator[str]:
@@ -37,7 +37,7 @@ def nothing_private(log: Sequence[Hit], _: Manners) -> Iterator[str]:
     for place, hit in enumerate(log):
         for name in _PRIVATE:
             if hit.header(name) is not None:
-                yield f"R1: {hit.host}: {told(log, place)} carries {name}: {hit.header(name)}"
+                yield f"R1: {hit.host}: {shown(log, place)} carries {name}: {hit.header(name)}"
 
 
 def robots_first(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
@@ -46,7 +46,7 @@ def robots_first(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
     for place, hit in enumerate(log):
         exempt = hit.method == "CONNECT" or hit.url in manners.robots_exempt
         if not (exempt or place in robots or hit.origin in known) and manners.robots_first:
-            yield f"R2: {hit.host}: {told(log, place)} came before any {hit.origin}/robots.txt"
+            yield f"R2: {hit.host}: {shown(log, place)} came before any {hit.origin}/robots.txt"
             known.add(hit.origin)
         if hit.path == "/robots.txt":
             known.add(hit.origin)
@@ -59,8 +59,8 @@ def robots_cached(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
         answered = 200 <= first.status < 500 and first.status != 429
         if first.path == "/robots.txt" and answered and gap < manners.robots_ttl:
             yield (
-                f"R2: {first.host}: {told(log, later)} came {gap:.3f} s after the answered "
-                f"{told(log, earlier)}; it is good for {manners.robots_ttl:.3f} s"
+                f"R2: {first.host}: {shown(log, later)} came {gap:.3f} s after the answered "
+                f"{shown(log, earlier)}; it is good for {manners.robots_ttl:.3f} s"
             )
 
 
@@ -71,8 +71,8 @@ def documents_cached(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
         answered = first.status in {200, 304} and first.url in manners.robots_exempt
         if answered and gap < manners.documents_ttl:
             yield (
-                f"R3: {first.host}: {told(log, later)} came {gap:.3f} s after the answered "
-                f"{told(log, earlier)}; it is good for {manners.documents_ttl:.3f} s"
+                f"R3: {first.host}: {shown(log, later)} came {gap:.3f} s after the answered "
+                f"{shown(log, earlier)}; it is good for {manners.documents_ttl:.3f} s"
             )
 
 
@@ -81,7 +81,7 @@ def robots_obeyed(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
     denied = tuple(manners.denied)
     for place, hit in enumerate(log):
         if hit.url.startswith(denied) and hit.path != "/robots.txt":
-            yield f"R2: {hit.host}: {told(log, place)} is denied to us by robots.txt"
+            yield f"R2: {hit.host}: {shown(log, place)} is denied to us by robots.txt"
 
 
 def blocklist_kept(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
@@ -89,14 +89,14 @@ def blocklist_kept(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
     names = plain_names(manners.blocked)
     for place, hit in enumerate(log):
         if is_under(hit.host, names):
-            yield f"R3: {hit.host}: {told(log, place)} reached a blocked domain"
+            yield f"R3: {hit.host}: {shown(log, place)} reached a blocked domain"
 
 
 def read_only(log: Sequence[Hit], _: Manners) -> Iterator[str]:
     """R6: the only methods are GET, HEAD, and CONNECT for https URLs through a proxy."""
     for place, hit in enumerate(log):
         if hit.method not in {"GET", "HEAD", "CONNECT"}:
-            yield f"R6: {hit.host}: {told(log, place)} is neither GET nor HEAD"
+            yield f"R6: {hit.host}: {shown(log, place)} is neither GET nor HEAD"
 
 
 def in_scope(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
@@ -109,7 +109,7 @@ def in_scope(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
         if hit.url in targets:
             targets |= {target} if (target := redirect_target(hit)) else set()
         elif place not in robots and hit.method != "CONNECT":
-            yield f"R6: {hit.host}: {told(log, place)} was never declared"
+            yield f"R6: {hit.host}: {shown(log, place)} was never declared"
 
 
 def validators_echoed(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
@@ -121,7 +121,7 @@ def validators_echoed(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
             sent = hit.header(condition)
             if sent != known and hit.path != "/robots.txt":
                 yield (
-                    f"R7: {hit.host}: {told(log, place)} has {condition}: {sent}; "
+                    f"R7: {hit.host}: {shown(log, place)} has {condition}: {sent}; "
                     f"the latest {field} served was {known}"
                 )
         if hit.status in {200, 304} and hit.complete:
@@ -136,8 +136,8 @@ def not_too_often(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
         answered = page and 200 <= first.status < 400
         if answered and gap < manners.revisit:
             yield (
-                f"R8: {first.host}: {told(log, later)} came {gap:.3f} s after "
-                f"{told(log, earlier)}; at least {manners.revisit:.3f} s are asked for"
+                f"R8: {first.host}: {shown(log, later)} came {gap:.3f} s after "
+                f"{shown(log, earlier)}; at least {manners.revisit:.3f} s are asked for"
             )
 
 

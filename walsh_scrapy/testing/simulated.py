@@ -1,4 +1,4 @@
-"""The process of `walsh_scrapy.testing.simulation`: its loop, whose time leaps, and its web.
+"""The process of `walsh_scrapy.testing.simulation`: it carries out a plan of crawls.
 
 python -m walsh_scrapy.testing.simulated FOLDER
 """
@@ -6,183 +6,24 @@ python -m walsh_scrapy.testing.simulated FOLDER
 import asyncio
 import logging
 import pickle
-import selectors
 import sys
-from dataclasses import replace
-from email.utils import formatdate
 from pathlib import Path
-from typing import Any, Final, Self
-from urllib.parse import urlsplit
+from typing import Final
 
-from scrapy import Request, signals
-from scrapy.crawler import AsyncCrawlerRunner, Crawler
-from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError, StopDownload
-from scrapy.http import Headers, Response
-from scrapy.responsetypes import responsetypes
+from scrapy.crawler import AsyncCrawlerRunner
 from scrapy.settings import BaseSettings, Settings
 from scrapy.utils.project import get_project_settings
 
 from walsh_scrapy.addon import FORCED, Addon
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.startup import ADDON
-from walsh_scrapy.testing.clock import EPOCH
-from walsh_scrapy.testing.directory import Directory
-from walsh_scrapy.testing.hit import DEFAULT_PORTS, Hit, Log
-from walsh_scrapy.testing.reply import Fault, Reply, reply_of
+from walsh_scrapy.testing.hit import DEFAULT_PORTS
 from walsh_scrapy.testing.result import CrawlResult, read_items
+from walsh_scrapy.testing.simulatedtime import SimulatedClock, SimulatedLoop, SimulatedTime
+from walsh_scrapy.testing.simulatedweb import SimulatedHandler, SimulatedWeb
 from walsh_scrapy.testing.simulation import Plan
 
-#: Seconds that each answer takes at least.
-LATENCY: Final = 0.1
 _FORMAT: Final = "%(asctime)s [%(name)s] %(levelname)s: %(message)s"
-
-
-class LeapingSelector(selectors.DefaultSelector):
-    """Where a loop would wait for its next timer, that moment has come."""
-
-    now = 0.0  #: seconds since the beginning
-
-    @property
-    def wall(self) -> float:
-        """Epoch seconds."""
-        return EPOCH + self.now
-
-    @property
-    def kept(self) -> float:
-        """Seconds since the beginning, as exact as the epoch seconds that the state keeps."""
-        return self.wall - EPOCH
-
-    def select(self, timeout: float | None = None) -> Any:  # noqa: ANN401 - as typeshed has it
-        """Return what is ready; leap over `timeout` if nothing is."""
-        ready = super().select(None if timeout is None else 0.0)
-        if not ready and timeout is not None:
-            self.now += max(0.0, timeout)
-        return ready
-
-
-class LeapingLoop(asyncio.SelectorEventLoop):
-    """An event loop in simulated time."""
-
-    def __init__(self, clock: LeapingSelector) -> None:
-        self._leaping = clock
-        super().__init__(clock)
-
-    def time(self) -> float:
-        """Return seconds since the beginning."""
-        return self._leaping.now
-
-
-class SimulatedWeb:
-    """Answers as `LoopbackWeb` does, https too, in no time but what replies say; keeps its log."""
-
-    def __init__(self, plan: Plan, clock: LeapingSelector) -> None:
-        self.log = Log()
-        self._clock = clock
-        self._directory = Directory()
-        self._directory.add(*(replace(site, tls=None) for site in plan.sites))
-
-    async def answer(self, request: Request, crawler: Crawler) -> Response:
-        """Return the response to a request, once it would be there."""
-        hit, page = self._directory.page_for(self._hit(request))
-        key = self.log.open(hit)
-        reply = reply_of(page, hit)
-        try:
-            response = await self._response(request, reply, crawler)
-        except BaseException:
-            self.log.close(key, replace(hit, ended=self._clock.kept))
-            raise
-        told = replace(
-            hit,
-            ended=self._clock.kept,
-            status=reply.status,
-            answer=reply.header_pairs(),
-            size=len(response.body),
-            complete="download_stopped" not in response.flags,
-        )
-        self.log.close(key, told)
-        return response
-
-    def _hit(self, request: Request) -> Hit:
-        url = urlsplit(request.url)
-        pairs = request.headers.to_unicode_dict().items()
-        return Hit(
-            started=self._clock.kept,
-            ended=float("inf"),
-            wall=self._clock.wall,
-            method=request.method,
-            scheme=url.scheme,
-            host=(url.hostname or "").rstrip("."),
-            port=url.port or DEFAULT_PORTS[url.scheme],
-            path=(url.path or "/") + (f"?{url.query}" if url.query else ""),
-            headers=(("Host", url.netloc), *((str(name), str(text)) for name, text in pairs)),
-        )
-
-    async def _response(self, request: Request, reply: Reply, crawler: Crawler) -> Response:
-        seconds, most = LATENCY + reply.delay + reply.drip, request.meta["download_timeout"]
-        await asyncio.sleep(min(seconds, most))
-        if seconds > most:
-            raise DownloadTimeoutError(f"Getting {request.url} took longer than {most} seconds.")
-        if reply.fault is not None:
-            raise DownloadFailedError(f"Connection was lost: {Fault(reply.fault).value}")
-        body, headers, flags = reply.content(), Headers(reply.header_pairs()), []
-        headers.setdefault("Date", formatdate(self._clock.wall, usegmt=True))
-        if _is_stopped(headers, request, crawler):
-            body, flags = b"", ["download_stopped"]
-        kind = responsetypes.from_args(headers=headers, url=request.url, body=body)
-        return kind(
-            request.url, status=reply.status, headers=headers, body=body, flags=flags,
-            request=request,
-        )  # fmt: skip
-
-
-def _is_stopped(headers: Headers, request: Request, crawler: Crawler) -> bool:
-    """Return whether whoever listens wants no more than these headers."""
-    results = crawler.signals.send_catch_log(
-        signals.headers_received,
-        headers=headers,
-        body_length=None,
-        request=request,
-        dont_log=StopDownload,
-    )
-    values = (getattr(result, "value", None) for _, result in results)
-    return any(isinstance(value, StopDownload) for value in values)
-
-
-class SimulatedHandler:
-    """The download handler of each crawl: it asks the one web."""
-
-    lazy = False
-    web: SimulatedWeb
-
-    def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        """Build the handler of one crawl."""
-        return cls(crawler)
-
-    async def download_request(self, request: Request) -> Response:
-        """Return the web's response."""
-        return await self.web.answer(request, self._crawler)
-
-    async def close(self) -> None:
-        """Leave the web to the next run."""
-
-
-class SimulatedClock:
-    """The clock that is handed to each crawl."""
-
-    def __init__(self, leaping: LeapingSelector) -> None:
-        self._leaping = leaping
-
-    def now(self) -> float:
-        """Return epoch seconds."""
-        return self._leaping.wall
-
-    def monotonic(self) -> float:
-        """Return seconds since the beginning."""
-        return self._leaping.now
 
 
 class SimulatedAddon(Addon):
@@ -192,10 +33,10 @@ class SimulatedAddon(Addon):
 
     @classmethod
     def update_pre_crawler_settings(cls, settings: BaseSettings) -> None:
-        """Ask for no reactor: only real downloads need Twisted's, whose time does not leap."""
+        """Require no reactor: only real downloads need Twisted's, which runs in real time."""
 
     def update_settings(self, settings: Settings) -> None:
-        """Force what the add-on forces, then hand the web and the clock in."""
+        """Force what the add-on forces, then set the web and the clock of the simulation."""
         super().update_settings(settings)
         for scheme in DEFAULT_PORTS:
             settings["DOWNLOAD_HANDLERS"].set(scheme, SimulatedHandler, priority=FORCED)
@@ -205,14 +46,14 @@ class SimulatedAddon(Addon):
 class Simulation:
     """The runs of a plan, one after the other."""
 
-    def __init__(self, plan: Plan, folder: Path, clock: LeapingSelector) -> None:
+    def __init__(self, plan: Plan, folder: Path, clock: SimulatedTime) -> None:
         self._plan = plan
         self._folder = folder
         self._clock = clock
-        self._web = SimulatedHandler.web = SimulatedWeb(plan, clock)
+        self._web = SimulatedHandler.web = SimulatedWeb(plan.sites, clock)
 
     async def run(self) -> list[CrawlResult]:
-        """Carry out the plan."""
+        """Run each crawl of the plan, and return the results."""
         results = []
         for number, start in enumerate(self._plan.starts):
             self._clock.now = max(self._clock.now, start)
@@ -262,16 +103,16 @@ class Simulation:
 
 
 def main(folder: Path) -> None:
-    """Carry out the plan in a folder, and leave the results there."""
+    """Carry out the plan in a folder, and write the results there."""
     plan: Plan = pickle.loads((folder / "plan").read_bytes())  # noqa: S301 - our parent's
     logging.getLogger().setLevel(logging.INFO)
     for name in ("scrapy.addons", "scrapy.crawler", "scrapy.middleware"):
         logging.getLogger(name).setLevel(logging.WARNING)  # each run would list its parts
     logging.captureWarnings(capture=True)
-    clock = LeapingSelector()
+    clock = SimulatedTime()
     SimulatedAddon.clock = SimulatedClock(clock)
     simulation = Simulation(plan, folder, clock)
-    with asyncio.Runner(loop_factory=lambda: LeapingLoop(clock)) as runner:
+    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(clock)) as runner:
         results = runner.run(simulation.run())
     (folder / "results").write_bytes(pickle.dumps(results))
 

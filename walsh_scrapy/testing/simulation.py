@@ -4,9 +4,9 @@
                              sources=["http://blog.example/feed"], folder=tmp_path)
     assert_polite(first.log + second.log)
 
-Engine, scheduler, gates, spider and state are those of a crawl. Simulated are the clock, which
-leaps to whatever is waited for next, and the web, which answers without sockets. The runs follow
-one another in one process, which is not this one.
+Engine, scheduler, gates, spider and state are those of a crawl. The clock and the web are
+simulated: the clock advances at once to the next timer, and the web answers without sockets. All
+runs are made in one other process, one after the other.
 """
 
 import pickle
@@ -34,7 +34,7 @@ _TAIL: Final = 4000
 
 @dataclass(frozen=True)
 class Plan:
-    """What the process of a simulation is told."""
+    """What the process of a simulation has to run."""
 
     sites: tuple[Site, ...]
     starts: tuple[float, ...]
@@ -57,9 +57,9 @@ def simulate(
 ) -> list[CrawlResult]:
     """Run a spider at each of `starts`, in seconds after 2026-01-01 00:00:00 UTC.
 
-    A run that is due before the last one has ended begins with its end. The runs share the state
-    in `folder`. A page may be a function only if its module can be imported by name. Of a result,
-    `seconds` and the log are in simulated time. The other arguments are those of `run_crawl`; the
+    If the last run has not ended by then, a run begins at its end. The runs share the state in
+    `folder`. A page may be a function only if its module can be imported by name. `seconds` and
+    the log of a result are in simulated time. The other arguments are those of `run_crawl`; the
     timeout is in real seconds. Raises RuntimeError if the simulation breaks off.
     """
     root = find_project(project or Path.cwd())

@@ -21,7 +21,7 @@ class Site:
     name: str
     robots: "Page | None" = None
     pages: Mapping[str, Page] = field(default_factory=dict)
-    asks: str = ""  #: one line for readers of `scrapy demo`: what this server asks for
+    asks: str = ""  #: what this server asks for, in one line for `scrapy demo`
     crawl_delay: float | None = None  #: seconds, if `robots` is not a text for `*` only
     tls: Certificate | None = None  #: answers https URLs too, with this kind of certificate
 
@@ -49,7 +49,7 @@ class Site:
     def asked_delay(self) -> float | None:
         """Crawl-delay in seconds: as declared, or read from a text that has only the group `*`.
 
-        Other texts are not read: a full robots.txt parser here would need tests of its own.
+        Other texts give None, because a full parser would need tests of its own.
         """
         if self.crawl_delay is not None or not isinstance(self.robots, str):
             return self.crawl_delay

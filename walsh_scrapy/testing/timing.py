@@ -6,7 +6,7 @@ Each function takes the hits in the order of their start and yields a sentence f
 from collections.abc import Iterator, Sequence
 
 from walsh_scrapy.testing.hit import Hit
-from walsh_scrapy.testing.manners import BUSY, Manners, repeats, retry_after, robots_hits, told
+from walsh_scrapy.testing.manners import BUSY, Manners, repeats, retry_after, robots_hits, shown
 
 
 def one_at_a_time(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
@@ -17,8 +17,8 @@ def one_at_a_time(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
         for place in places[1:]:
             if (shared := log[last].ended - log[place].started) > 0:
                 yield (
-                    f"R4: {log[place].host}: {told(log, place)} began {shared:.3f} s before "
-                    f"{told(log, last)} had ended"
+                    f"R4: {log[place].host}: {shown(log, place)} began {shared:.3f} s before "
+                    f"{shown(log, last)} had ended"
                 )
             last = max(last, place, key=lambda n: log[n].ended)
 
@@ -42,8 +42,8 @@ def _too_soon(log: Sequence[Hit], last: int, place: int, asked: float) -> Iterat
     gap = log[place].started - log[last].ended
     if 0 <= gap < asked:  # `one_at_a_time` reports a negative gap
         yield (
-            f"R4: {log[place].host}: {gap:.3f} s from the end of {told(log, last)} to the start of "
-            f"{told(log, place)}; at least {asked:.3f} s are asked for"
+            f"R4: {log[place].host}: {gap:.3f} s from the end of {shown(log, last)} to the start "
+            f"of {shown(log, place)}; at least {asked:.3f} s are asked for"
         )
 
 
@@ -55,9 +55,9 @@ def holds_kept(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
             hit = log[place]
             if log[cause].ended <= hit.started < until:
                 yield (
-                    f"R5: {hit.host}: {told(log, place)} came {until - hit.started:.3f} s before "
+                    f"R5: {hit.host}: {shown(log, place)} came {until - hit.started:.3f} s before "
                     f"the Retry-After: {log[cause].answered('Retry-After')} of "
-                    f"{told(log, cause)} had passed"
+                    f"{shown(log, cause)} had passed"
                 )
             if (end := retry_after(hit)) is not None and end > until:
                 until, cause = end, place
@@ -73,12 +73,13 @@ def backed_off(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
         gap = retry.started - hit.ended
         if count and hit.answered("Retry-After") is None and gap < wait:
             yield (
-                f"R5: {hit.host}: {told(log, later)} came {gap:.3f} s after {told(log, earlier)}, "
-                f"its {count}. failure in a row; at least {wait:.3f} s are asked for"
+                f"R5: {hit.host}: {shown(log, later)} came {gap:.3f} s after "
+                f"{shown(log, earlier)}, its {count}. failure in a row; "
+                f"at least {wait:.3f} s are asked for"
             )
         if manners.max_retries is not None and count > manners.max_retries:
             yield (
-                f"R5: {hit.host}: {told(log, later)} is retry {count} in a row; "
+                f"R5: {hit.host}: {shown(log, later)} is retry {count} in a row; "
                 f"{manners.max_retries} are allowed"
             )
 

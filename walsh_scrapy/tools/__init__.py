@@ -1,1 +1,1 @@
-"""What the commands do and print: a package a command, and what several of them share."""
+"""What the commands do and print: a package for each, and modules that several of them share."""

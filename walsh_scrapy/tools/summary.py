@@ -1,4 +1,4 @@
-"""The summary of a run, read from Scrapy's stats: by source, or by request without any."""
+"""The summary of a run, from Scrapy's stats: by source, or by request if there are no sources."""
 
 from __future__ import annotations
 

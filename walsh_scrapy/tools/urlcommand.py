@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class UrlCommand(ScrapyCommand):
-    """A command that runs a spider about URLs; the exit status is 0 yes, 1 no, 2 cannot say.
+    """A command that answers a question about URLs by a crawl: exit status 0 yes, 1 no, 2 unknown.
 
     It is not in the package of the commands, because Scrapy lists every class that it finds there.
     """
@@ -34,7 +34,7 @@ class UrlCommand(ScrapyCommand):
         return "[options] URL [URL ...]"
 
     def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
-        """Set the longest wait, and log warnings only, unless the call says otherwise."""
+        """Set the longest wait, and log warnings only, unless the options choose others."""
         super().process_options(args, opts)
         if self.settings is not None:
             self.settings.set("WALSH_MAX_WAIT", self.longest_wait, priority="command")

@@ -1,1 +1,1 @@
-"""One visit of a declared source: when it is due, what came of it, when it is due again (R8)."""
+"""Visits of declared sources: which are due, their outcomes, and when the next is due (R8)."""

@@ -1,4 +1,4 @@
-"""Which declared sources are due: a source is asked for once a day or less (R8)."""
+"""Which declared sources are due: each is requested once a day or less (R8)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class DueSource(NamedTuple):
-    """A source that is due, and the address to ask: its own, or where it moved to."""
+    """A source that is due, and the URL to request: its own, or where it moved to."""
 
     source: Source
     url: str
@@ -32,9 +32,9 @@ class DueSource(NamedTuple):
 def due_sources(
     crawler: Crawler, sources: Sequence[Source], *, force: bool = False
 ) -> list[DueSource]:
-    """Return the sources that are due, in the order in which to ask, and log how many are not.
+    """Return the sources that are due, in the order of their requests; log how many are not.
 
-    ``force`` sets the due times aside, and no gate (decision 20). A source that is gone (410) stays
+    ``force`` ignores the due times, but no gate (decision 20). A source that is gone (410) is left
     out until the operator resumes it (`scrapy sources resume`). Raises StateUnavailable if the
     state fails.
     """
@@ -55,7 +55,7 @@ def due_sources(
 
 
 def _known(context: Context, sources: Sequence[Source]) -> list[SourceRecord | None]:
-    """Return the record of each source; one with a new spelling in the file is renamed."""
+    """Return the record of each source; rename those whose URL has a new spelling in the file."""
     known = KnownSources(context.state.sources.all())
     records = [known.find(source.url) for source in sources]
     found = zip(records, (source.url for source in sources), strict=True)

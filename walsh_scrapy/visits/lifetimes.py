@@ -1,7 +1,7 @@
 """Freshness lifetimes of the responses of a visit, the intermediate ones too (R8, decision 20).
 
-A redirect, or a page that is left for another document, leads to the next request. Its lifetime
-counts for the next visit as well.
+An intermediate response is a redirect, or a page instead of which another document is requested.
+Its lifetime delays the next visit as well.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What came of a host's llms.txt, for all sources that share it (R9; decisions 17 and 20)."""
+"""The outcome of a request for a host's llms.txt, which its sources share (R9, decision 17)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ Record = TypeVar("Record", SourceRecord, LlmsTxtRecord)
 def llmstxt_after(
     context: Context, request: Request, answer: Response | None, trouble: str = ""
 ) -> LlmsTxtRecord | None:
-    """Return the new record of the llms.txt that a request was for; None if it was for none.
+    """Return the new record of the llms.txt that was requested; None for any other request.
 
-    An llms.txt is due by the freshness of its own responses, and at most as often as sources are.
+    An llms.txt is due again after the freshness lifetimes of its own responses, and not before
+    ``WALSH_MIN_REVISIT`` (decision 20). ``trouble`` says why it could not be used.
     """
     visit = visit_of(request)
     if visit is None or visit.llmstxt is None:
@@ -42,7 +43,7 @@ def llmstxt_after(
 
 
 def with_validators(record: Record, given: Validators | None) -> Record:
-    """Return a record with the validators of a response, or with none."""
+    """Return a record with these validators, or without any."""
     return replace(
         record,
         validator_url=given.url if given else None,
@@ -52,7 +53,7 @@ def with_validators(record: Record, given: Validators | None) -> Record:
 
 
 def with_renewed_validators(record: Record, given: Validators) -> Record:
-    """Return a record with the validators of a 304; those that it leaves out stay."""
+    """Return a record with the validators of a 304; one that the 304 does not have stays."""
     return replace(
         record,
         etag=given.etag or record.etag,

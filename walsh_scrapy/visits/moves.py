@@ -1,4 +1,4 @@
-"""What the hops of a visit say of where its source moved to (decision 21)."""
+"""The move of a source, as the redirects of a visit show it (decision 21)."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ def confirmed(record: SourceRecord, request: Request, last: str, now: float) -> 
 
 
 def noticed(record: SourceRecord, request: Request, last: str, now: float) -> Move | None:
-    """Return the move of a source after a page at ``last`` that is not the end of the visit."""
+    """Return the move of a source after an intermediate page, which came from ``last``."""
     asked, hops = first_url(request), _permanent_hops(request, last)
     return move_after_intermediate(record.move, record.url, asked, hops, now)
 
 
 def failed(record: SourceRecord, request: Request, now: float) -> Move | None:
-    """Return the move of a source after a visit that brought nothing."""
+    """Return the move of a source after a failed visit."""
     asked = first_url(request)
     if asked not in (record.url, record.moved_to):
-        asked = record.address  # a document beside the page failed: so did the visit there
+        asked = record.address  # another document failed, and so did the visit of the page
     return move_after_failure(record.move, record.url, asked, now)
 
 
 def is_for_source(record: SourceRecord, request: Request) -> bool:
-    """Return True if an answer is about the source itself: no temporary redirect led to it."""
+    """Return True if a response is of the source itself: no temporary redirect led to it."""
     is_its_own = first_url(request) in (record.url, record.address)
     return is_its_own and are_permanent(request.meta.get("redirect_reasons", ()))
 

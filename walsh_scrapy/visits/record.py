@@ -1,4 +1,4 @@
-"""What came of each visit of a source, written into its record (R7, R8; decisions 17, 20, 21)."""
+"""The outcome of a visit, written into the record of its source (R7, R8; decisions 17, 20, 21)."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ logger = logging.getLogger(__name__)
 
 
 class VisitRecorder:
-    """Ends visits: writes the outcome, the validators, and when the source is due again.
+    """Records visits: the outcome, the validators, and when the source is due again.
 
-    Its methods take a request of the visit, and raise StateUnavailable if the state fails.
+    Methods take the last request of the visit. They raise StateUnavailable if the state fails.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -57,7 +57,8 @@ class VisitRecorder:
     ) -> frozenset[str]:
         """Commit a document with its entries; return the keys of the entries never seen before.
 
-        Validators vouch for a whole document: those of one that was cut off are not kept.
+        The validators of a document that was cut off are not kept, because they stand for the
+        whole document.
         """
         source = _source(request)
         is_whole = feed.is_whole and DATA_LOSS not in response.flags
@@ -78,7 +79,7 @@ class VisitRecorder:
         )
 
     def unchanged(self, request: Request, response: Response) -> None:
-        """Commit that a document is unchanged, as its server says (304)."""
+        """Commit that a document is unchanged (304)."""
         given = Validators.of(response)
         llmstxt = llmstxt_after(self._context, request, response)
         known = self._known(request)
@@ -114,9 +115,9 @@ class VisitRecorder:
         self._end(record, request, None)
 
     def goes_on(self, request: Request, response: Response, following: Request) -> None:
-        """Give the next request of a visit what the page says that led to it.
+        """Add to the next request of a visit what the response of this page says.
 
-        Its freshness lifetime, its move and whether it is gone count when the visit ends.
+        The page's freshness lifetime, its move and whether it is gone count when the visit ends.
         """
         known, now = self._known(request), self._context.clock.now()
         visit = _visit(request).passed(lifetime_of(response, now))
@@ -138,9 +139,9 @@ class VisitRecorder:
         self._end(record, request, None, count=f"denied/{error.gate}")
 
     def failed(self, request: Request, reason: str, answer: Response | None) -> None:
-        """Commit a failure; each further one in a row doubles the time to the next visit.
+        """Commit a failure; each further one in a row doubles the operator's interval.
 
-        A source that is gone for good (410) waits for the operator.
+        A source that is gone for good (410) is not requested until the operator resumes it.
         """
         self._fail(request, reason, answer, llmstxt_after(self._context, request, answer, reason))
 
@@ -174,7 +175,7 @@ class VisitRecorder:
         llmstxt: LlmsTxtRecord | None = None,
         asked: float = 0.0,
     ) -> frozenset[str]:
-        """Commit the record; ``asked`` are seconds that still hold from the last visit."""
+        """Commit the record; ``asked`` are the seconds that the last visit's response asked for."""
         now, options = self._context.clock.now(), self._context.options
         until = fresh_until(_visit(request), answer, record.address, now)
         visited = replace(
@@ -197,28 +198,28 @@ class VisitRecorder:
 
     def _moved(self, record: SourceRecord, move: Move | None) -> SourceRecord:
         if move and move.is_settled and record.address != move.to:
-            logger.info("%s moved to %s, and is asked for there now", record.url, move.to)
+            logger.info("%s moved to %s, and is requested there from now on", record.url, move.to)
         return record.with_move(move)
 
     def _failed_move(self, record: SourceRecord, request: Request) -> SourceRecord:
         move = moves.failed(record, request, self._context.clock.now())
         if move and move.is_doubted and record.move_settled:
-            logger.info("%s failed for a week: %s is asked again", move.to, record.url)
+            logger.info("%s failed for a week: %s is requested again", move.to, record.url)
         return record.with_move(move)
 
     def _known(self, request: Request) -> SourceRecord:
-        # Read again: the operator or another crawl may have changed it since the visit began.
+        # Read again, because the operator or another crawl may have changed it during the visit.
         visit, source = _visit(request), _source(request)
         known = self._context.state.sources.find(source.url)
         record = replace(known or SourceRecord(url=source.url, kind=""), kind=source.kind)
-        # What the page of this visit showed of a move is written at its end.
+        # The move that the page of this visit showed is written when the visit ends.
         return record.with_move(visit.page.move) if visit.page else record
 
 
 def _is_gone(record: SourceRecord, request: Request, answer: Response) -> bool:
-    """Return True if a source is gone for good, by its only answer or by that of its page.
+    """Return True if a source is gone for good, by its only response or by that of its page.
 
-    If its page is gone, the last answer says whether there is anything in its place.
+    If its page is gone, the last response shows whether another document is in its place.
     """
     if answer.status == HTTPStatus.GONE and moves.is_for_source(record, request):
         return True

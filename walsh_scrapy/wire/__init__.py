@@ -1,1 +1,1 @@
-"""The connection to a host: how its certificate is verified, and what a TLS error means."""
+"""TLS connections: how certificates are verified, and what a TLS error means."""

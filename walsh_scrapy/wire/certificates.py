@@ -1,8 +1,8 @@
 """Verification of the certificate of every host, with the reason if it fails (decision 22).
 
-It is a verify callback of OpenSSL, because only that learns during the handshake what is wrong:
-the error after it says "certificate verify failed". Twisted's own callback accepts a certificate
-that names no host, or whose names cannot be read.
+The verification is a callback of OpenSSL. Only a callback gets the reason during the handshake; the
+error after it only says "certificate verify failed". Twisted's own callback is not used, because it
+accepts a certificate that names no host, or whose names cannot be read.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ Element: TypeAlias = Mapping[str, object]
 _REFERENCE: Final = re.compile(rb"&#(?:x([0-9a-fA-F]{1,8})|([0-9]{1,8}));")
 _REFERENCES: Final = re.compile(rb"(?:&#(?:x[0-9a-fA-F]{1,8}|[0-9]{1,8});)+")
 _UNKNOWN: Final = "\ufffd"
-# May quote another document. Without its end mark it goes on to the end of this document.
+# May quote another document. Without its end mark it extends to the end of this document.
 _QUOTED: Final = re.compile(rb"<!--(?:.*?-->|.*)|<!\[CDATA\[(?:.*?\]\]>|.*)", re.DOTALL)
 _ROOT: Final = re.compile(rb"<((?:[\w.-]+:)?(rss|rdf|feed))[\s>]", re.IGNORECASE)
 _OPENED: Final = re.compile(rb"<(?:item|entry)[\s>]")

@@ -1,4 +1,4 @@
-"""Markdown as paragraphs of text and links, the links that a reader of the page could click.
+"""Markdown as paragraphs of text and links; a link is what a reader of the page could click.
 
 It is read as CommonMark by markdown-it-py, with bare `https://` URLs. Code, comments and HTML are
 skipped and not searched for links (R9). The rows of a table are lines of a paragraph.
@@ -50,7 +50,7 @@ class Paragraph:
     """A paragraph or a heading."""
 
     within: tuple[str, ...]  #: HTML names, the outermost first: `("ul", "li", "p")` or `("h2",)`
-    spans: Sequence[Span]  #: text and links in turn; the first and the last are text
+    spans: Sequence[Span]  #: text and links alternate; the first and the last are text
 
 
 def paragraphs(text: str) -> Iterator[Paragraph]:

@@ -15,15 +15,15 @@ from walsh_scrapy.policy.robots.robotstxt import RobotsTxt
 if TYPE_CHECKING:
     from walsh_scrapy.policy.robots.rules import Rules, Verdict
 
-#: How many redirects are followed (RFC 9309 2.3.1.2); a file behind more is "unavailable".
+#: How many redirects are followed (RFC 9309 2.3.1.2); after more the file is "unavailable".
 MAX_HOPS = 5
-#: After so many seconds an unreachable robots.txt is asked for again.
+#: Seconds after which an unreachable robots.txt is requested again.
 UNREACHABLE_TTL = 3600.0
-#: How long a copy stays usable for the request that it made wait (decision 7).
+#: Seconds for which a copy stays usable for a request that was deferred by it (decision 7).
 LONGEST_WAIT = 7 * 86_400.0
-#: `"phased"`: for so long everything is disallowed after the first failure.
+#: `"phased"`: seconds after the first failure in which everything is disallowed.
 PHASE_DISALLOW = 12 * 3600.0
-#: `"phased"`: from then until so long after the first failure the last good copy counts.
+#: `"phased"`: seconds after the first failure at which the last good copy ceases to count.
 PHASE_LAST_GOOD = 30 * 86_400.0
 
 ALLOW_ALL = b""
@@ -56,13 +56,14 @@ class RobotsCopy:
     status: int | None  #: of the last response
     body: bytes | None = None  #: the last good copy; empty if the file was unavailable
     failing_since: float | None = None  #: the first failure after that copy
-    unused: bool = False  #: a request that the copy made wait is deferred (decision 7)
+    unused: bool = False  #: a request was deferred by the copy, and not sent yet (decision 7)
 
     def is_usable(self, now: float, ttl: float) -> bool:
         """Return True if the copy still counts at ``now``; False if it has to be fetched again.
 
-        ``ttl`` is the usual lifetime (`WALSH_ROBOTS_TTL`). A deferred request goes by the copy that
-        made it wait, so that a Crawl-delay of a day still lets one request through (decision 7).
+        ``ttl`` is the usual lifetime (`WALSH_ROBOTS_TTL`). A request that was
+        deferred by a copy may still use it later. Otherwise a Crawl-delay of a day would never let
+        a request through (decision 7).
         """
         if self.failing_since is not None:
             lifetime = min(ttl, UNREACHABLE_TTL)
@@ -111,7 +112,7 @@ def copy_after(
 
 @dataclass(frozen=True, slots=True)
 class RobotsFile:
-    """What decides about the URLs of one origin."""
+    """The rules that decide about the URLs of one origin, and the copy that they come from."""
 
     copy: RobotsCopy
     rules: Rules
@@ -139,10 +140,10 @@ class RobotsFile:
         return max(self.rules.crawl_delay or 0.0, self.rate(now) or 0.0)
 
     def rate(self, now: float) -> float | None:
-        """Return the seconds a request that Request-rate asks for at an epoch second."""
+        """Return the seconds per document of the Request-rate in force at ``now``, or None."""
         return self.rules.interval(datetime.fromtimestamp(now, UTC))
 
     def closed_for(self, now: float) -> float:
-        """Return the seconds until Visit-time lets us in; 0 if it does now."""
+        """Return the seconds until Visit-time allows a request; 0 if it does now."""
         at = datetime.fromtimestamp(now, UTC)
         return (self.rules.opens(at) - at).total_seconds()

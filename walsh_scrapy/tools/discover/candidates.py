@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from walsh_scrapy.runtime.negotiation import is_llmstxt
@@ -29,7 +29,7 @@ class Candidate:
     title: str | None = None
     entries: int = 0  #: entries of a feed, links of a markdown document
     redirected_to: str | None = None
-    unsure: bool = False  #: True if another request later may have another outcome
+    unsure: bool = False  #: True if a later request may have another outcome
 
     def claim(self) -> bool:
         """Mark the document as requested; return False if it was already.
@@ -60,7 +60,7 @@ class SiteOffer:
     page: Candidate
     llms_txt: Candidate  #: of the host; other offers may share it
     announced: tuple[Candidate, ...] = ()  #: what the headers of the page announce as markdown
-    feeds: tuple[str, ...] = field(default=())  #: what they announce as feeds; not requested
+    feeds: tuple[str, ...] = ()  #: what they announce as feeds; not requested
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:

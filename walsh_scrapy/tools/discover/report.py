@@ -1,4 +1,4 @@
-"""What ``scrapy discover`` prints: sources as TOML tables, and all else as TOML comments."""
+"""What ``scrapy discover`` prints: sources as TOML tables, and the rest as TOML comments."""
 
 from __future__ import annotations
 

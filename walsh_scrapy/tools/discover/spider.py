@@ -46,7 +46,7 @@ class DiscoverSpider(DeclaringSpider):
     """Requests each page as markdown, then what its headers announce, then the host's llms.txt.
 
     The search ends at a feed. HTML is dropped at its headers. Requests have no source, so the state
-    keeps only pacing, robots.txt and the wire log of them. ``sources`` makes the scope gate take
+    keeps only pacing, robots.txt and the log of requests. ``sources`` makes the scope gate take
     the URLs for declared targets.
     """
 
@@ -85,7 +85,7 @@ class DiscoverSpider(DeclaringSpider):
     def parse_markdown(
         self, response: Response, offer: SiteOffer, candidate: Candidate
     ) -> Iterator[Request]:
-        """Read an announced document or an llms.txt; request the next if this is of no use."""
+        """Read an announced document or an llms.txt; request the next if this is not markdown."""
         _read(response, candidate)
         if candidate.role == "announced" and candidate.form is None:
             yield from self._next_announced(offer)
@@ -158,7 +158,7 @@ def _may_be_read(content_type: str) -> bool:
 
 
 def _read(response: Response, candidate: Candidate) -> None:
-    """Keep what a response holds: a feed, markdown, or nothing of use."""
+    """Set the outcome of a candidate: a feed, markdown, or why it is neither."""
     content_type = content_type_of(response.headers)
     if response.status in ABSENT:
         candidate.end(f"answered {response.status}")

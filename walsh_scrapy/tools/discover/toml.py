@@ -1,4 +1,4 @@
-"""Sources as TOML: whatever a title holds, TOML reads it back and no terminal obeys it."""
+"""Sources as TOML that is valid and safe to print, whatever characters a title has."""
 
 from __future__ import annotations
 

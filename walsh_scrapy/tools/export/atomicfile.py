@@ -1,4 +1,4 @@
-"""A file that is written whole or not at all: under another name first, then renamed."""
+"""A file that is written whole or not at all: it gets another name first, then is renamed."""
 
 from __future__ import annotations
 

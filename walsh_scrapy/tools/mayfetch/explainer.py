@@ -1,4 +1,4 @@
-"""What each gate says of a URL, and why, as far as the state knows."""
+"""What each gate says of a URL, and why, according to the state."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class Explainer:
     """Answers from the state, without a request.
 
-    ``robots`` is the body of a robots.txt to use instead of that of every host. ``asked`` is True
-    if a spider has just sent the URLs through the gates: then a blocklist that is out of date is
-    one that could not be fetched, and a crawl would use it too.
+    ``robots`` is the body of a robots.txt to use for every host instead of its own. ``asked`` is
+    True if a spider has just sent the URLs through the gates. Then a blocklist that is out of date
+    could not be fetched, and a crawl would use it too.
     """
 
     def __init__(

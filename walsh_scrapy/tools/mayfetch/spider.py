@@ -1,4 +1,4 @@
-"""The spider of ``scrapy mayfetch``: it sends URLs through the gates and fetches none of them."""
+"""The spider of ``scrapy mayfetch``: it sends URLs through the gates, but does not fetch them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StopBeforeFetch:
     async def process_request(self, request: Request) -> None:
         """Raise IgnoreRequest unless the request is one that a gate makes for itself."""
         if rank_of(request) is Rank.TARGET:
-            raise IgnoreRequest("its gates were asked, and it is not fetched")
+            raise IgnoreRequest("it has passed the gates, and is not fetched")
 
 
 class MayfetchSpider(DeclaringSpider):

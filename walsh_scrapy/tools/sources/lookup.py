@@ -1,4 +1,4 @@
-"""Which source an operator means by a URL, in whatever spelling."""
+"""Finding the source that an operator means by a URL, in any spelling."""
 
 from __future__ import annotations
 

@@ -28,11 +28,10 @@ class SourceRow:
     source: Source | None  #: None if it is no longer declared
     record: SourceRecord
     due: NextVisit
-    entries: int  #: that it ever gave
+    entries: int  #: of all its visits
     host: str  #: the host or registrable domain that paces it
-    waiting: HostSnapshot | None = field(
-        default=None, repr=False
-    )  #: of its host, if that must wait
+    #: What the ledger knows of its host, if that may not be asked now.
+    waiting: HostSnapshot | None = field(default=None, repr=False)
 
     @property
     def kind(self) -> str:
@@ -94,7 +93,7 @@ class SourceRow:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The rows of all declared sources, and of those that only the state still knows."""
+    """The rows of all declared sources, and of sources that only the state still has."""
 
     declared: Sequence[SourceRow]
     undeclared: Sequence[SourceRow]

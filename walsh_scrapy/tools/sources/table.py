@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.tools.sources.overview import SourceRow
 
-#: Most rows shown as a table with borders: rich takes long to lay out more, and nobody reads them.
+#: Most rows that are shown as a table by rich, which takes long to lay out more.
 MOST_FRAMED: Final = 2000
 _HEADINGS: Final = (
     "outcome", "status", "failures", "last visit", "next due", "why", "entries", "kind", "source",
@@ -32,7 +32,7 @@ _HOST_WAITS: Final = {
 
 
 def sources_table(rows: Sequence[SourceRow]) -> Table:
-    """Return the table for a terminal; texts of servers and files never act as markup."""
+    """Return the table for a terminal; markup in texts of servers and files has no effect."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     table.add_column("source", overflow="fold", ratio=3)
     table.add_column("kind")
@@ -63,7 +63,7 @@ def sources_text(rows: Sequence[SourceRow]) -> Iterator[str]:
 
 
 def totals(rows: Sequence[SourceRow]) -> str:
-    """Return one line: how many sources there are, how many in which trouble, how many due."""
+    """Return one line: the number of sources, of each kind of trouble, and of due ones."""
     troubles = Counter(
         row.due.rule if row.due.rule in ("gone", "new") else row.record.outcome.split()[0]
         for row in rows
@@ -75,7 +75,7 @@ def totals(rows: Sequence[SourceRow]) -> str:
 
 
 def hidden_line(count: int) -> str:
-    """Return one line: how many sources of the state are not listed, because not declared."""
+    """Return one line: how many sources are not listed because they are no longer declared."""
     return f"no longer declared, listed only with --all: {counted(count, 'source')}"
 
 
