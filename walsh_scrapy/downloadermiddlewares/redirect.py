@@ -15,7 +15,7 @@ from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.gates import Gate
 from walsh_scrapy.runtime.requestmeta import set_visit, visit_of
 from walsh_scrapy.runtime.startup import check_start, in_force
-from walsh_scrapy.visits.lifetimes import lifetime_of
+from walsh_scrapy.visits.freshness import lifetime_of
 
 if TYPE_CHECKING:
     from typing import Self

@@ -32,7 +32,7 @@ from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.requestmeta import request_of, set_visit, source_of, visit_of
 from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.state.entries import EntryRecord
-from walsh_scrapy.visits.lifetimes import lifetime_of
+from walsh_scrapy.visits.freshness import lifetime_of
 from walsh_scrapy.visits.record import VisitRecorder
 
 if TYPE_CHECKING:

@@ -22,8 +22,14 @@ from walsh_scrapy.runtime.requestmeta import (
 )
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.visits import moves
-from walsh_scrapy.visits.lifetimes import fresh_until, freshness_of, lifetime_of
-from walsh_scrapy.visits.llmstxt import llmstxt_after, with_renewed_validators, with_validators
+from walsh_scrapy.visits.freshness import (
+    fresh_until,
+    freshness_of,
+    lifetime_of,
+    llmstxt_after,
+    with_renewed_validators,
+    with_validators,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
