@@ -145,7 +145,7 @@ class Prerequisites:
 
     def _go_on(self, request: Request, outcome: Outcome) -> None:
         fetch = marks_of(request).fetch
-        if fetch is None or fetch.is_over:
+        if not isinstance(fetch, Fetch) or fetch.is_over:
             return
         try:
             fetch.request = fetch.steps.send(outcome)

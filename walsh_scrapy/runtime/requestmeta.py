@@ -8,11 +8,12 @@ keeps it, and a change of it changes no copy that was made before.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from walsh_scrapy.policy.frontier import Rank
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Mapping
 
     from scrapy import Request
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
     from walsh_scrapy.policy.moves import Move
-    from walsh_scrapy.politeness.prerequisites import Fetch
     from walsh_scrapy.sources import Source
 
 _MARKS: Final = "walsh_marks"
@@ -42,12 +42,19 @@ class Validators:
         return cls(response.url, etag or None, last_modified or None)
 
 
+class Step(Protocol):
+    """A fetch of robots.txt or the blocklist, as seen from a request that is a step of it."""
+
+    idle: asyncio.Event  #: set while the request waits in our scheduler
+    is_over: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Marks:
     """What the gates know of a request; each gate sets its own. The default is a target."""
 
     rank: Rank = Rank.TARGET
-    fetch: Fetch | None = None  #: of which the request is a step: robots.txt or the blocklist
+    fetch: Step | None = None  #: of which the request is a step: robots.txt or the blocklist
     validators: Validators | None = None  #: sent if the request is for their URL
     robots_interval: float | None = None  #: seconds: Crawl-delay or Request-rate, the larger
     hold: float = 0.0  #: seconds for which its host was on hold when its exchange ended

@@ -4,39 +4,31 @@ from __future__ import annotations
 
 import json
 import logging
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from scrapy import Request
-from scrapy.spidermiddlewares.httperror import HttpError
 from scrapy.utils.asyncgen import as_async_generator
 from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.spider import iterate_spider_output
 from twisted.python.failure import Failure
 
 from walsh_scrapy.exceptions import (
-    AlreadyRead,
-    BadAnswer,
     Denied,
-    NotDue,
-    NotModified,
-    RequestDeferred,
 )
 from walsh_scrapy.items import EntryItem, InvalidItem, check
 from walsh_scrapy.metadata.feeds import Feed, NotAFeed
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.failures import reason_of
-from walsh_scrapy.runtime.requestmeta import request_of, set_visit, source_of, visit_of
+from walsh_scrapy.runtime.requestmeta import request_of, source_of
 from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.state.entries import EntryRecord
-from walsh_scrapy.visits.freshness import lifetime_of
-from walsh_scrapy.visits.record import VisitRecorder
+from walsh_scrapy.visits.outcome import VisitOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable
     from typing import Self
 
     from scrapy.crawler import Crawler
@@ -64,7 +56,7 @@ class FirstSeenMiddleware:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._context = Context.of(crawler)
-        self._recorder = VisitRecorder(crawler)
+        self._outcome = VisitOutcome(crawler)
         self._over: WeakSet[Request] = WeakSet()
         # Under the contract's identity only metadata may leave (decision 23).
         self._closed = self._context.options.is_walsh_research
@@ -96,9 +88,9 @@ class FirstSeenMiddleware:
             elif isinstance(item, Request):
                 is_same = _is_same_visit(request, item)
                 goes_on = goes_on or is_same
-                with self._deferring(request):
+                with self._outcome.deferring(request):
                     if is_same:
-                        self._recorder.goes_on(request, response, item)
+                        self._outcome.recorder.goes_on(request, response, item)
                     yield self._watched(item)
             elif not self._closed or _is_valid(item):
                 yield item
@@ -114,8 +106,8 @@ class FirstSeenMiddleware:
         if source_of(request) is None or request in self._over:
             return None
         self._over.add(request)
-        with self._deferring(request):
-            self._recorder.failed(request, reason_of(exception, response.url), response)
+        with self._outcome.deferring(request):
+            self._outcome.recorder.failed(request, reason_of(exception, response.url), response)
         return () if isinstance(exception, NotAFeed) else None
 
     def _watched(self, item: Any) -> Any:  # noqa: ANN401 - requests, and whatever else
@@ -141,13 +133,12 @@ class FirstSeenMiddleware:
                 following = item.copy() if item is request else item  # that one has ended
                 if _is_same_visit(request, following):
                     goes_on = True
-                    self._carry(request, failure.value, following)
+                    self._outcome.carry(request, failure.value, following)
                 if isinstance(item, Request) or not self._closed or _is_valid(item):
                     yield self._watched(following)
         finally:
             if not goes_on:
-                with self._deferring(request):
-                    self._end(request, failure.value)
+                self._outcome.ended(request, failure.value)
 
     async def _errback_output(
         self, errback: Callable[[Failure], Any] | None, failure: Failure
@@ -162,14 +153,6 @@ class FirstSeenMiddleware:
                 if error is not failure.value:  # else it is handed back, and the record has it
                     raise
 
-    def _carry(self, request: Request, error: BaseException | None, following: Request) -> None:
-        """Give the next request of a visit what the visit has learned."""
-        visit, next_visit, answer = visit_of(request), visit_of(following), _answer_of(error)
-        if visit and next_visit:
-            if answer is not None:
-                visit = visit.passed(lifetime_of(answer, self._context.clock.now()))
-            set_visit(following, visit.carried_to(next_visit))
-
     def _commit(
         self, source: Source, response: Response, feed: Feed, found: list[EntryItem]
     ) -> list[EntryItem]:
@@ -183,29 +166,11 @@ class FirstSeenMiddleware:
         records = [_entry_record(item, source.url, now) for item in valid.values()]
         new = frozenset[str]()
         request = request_of(response)
-        with self._deferring(request):
-            new = self._recorder.fetched(request, response, feed, records)
+        with self._outcome.deferring(request):
+            new = self._outcome.recorder.fetched(request, response, feed, records)
             self._crawler.stats.inc_value("walsh/entries/known", len(valid) - len(new))
             self._crawler.stats.inc_value("walsh/entries/new", len(new))
         return [item for key, item in valid.items() if key in new]
-
-    def _end(self, request: Request, error: BaseException | None) -> None:
-        """Record the outcome of a failed visit. Raises RequestDeferred if it is deferred."""
-        match error:
-            case NotModified():
-                self._recorder.unchanged(request, error.response)
-            case AlreadyRead():
-                self._recorder.shared(request, error)
-            case Denied():
-                self._recorder.denied(request, error)
-            case NotDue():
-                self._crawler.stats.inc_value("walsh/sources/not_due")
-                self._crawler.stats.inc_value("walsh/sources/due", -1)
-                self._crawler.stats.min_value("walsh/sources/next_due", error.due_at)
-            case RequestDeferred():
-                raise error
-            case _:
-                self._recorder.failed(request, reason_of(error, request.url), _answer_of(error))
 
     def _alternative(self, request: Request, error: BaseException | None) -> Request | None:
         """Return the spider's request instead of one for a page that robots.txt denies."""
@@ -215,32 +180,12 @@ class FirstSeenMiddleware:
             return None
         return spider.alternative_to(request)
 
-    @contextmanager
-    def _deferring(self, request: Request) -> Iterator[None]:
-        """Leave a source as due as it was if its request is deferred, or the state fails.
-
-        A later run asks for it (decision 7).
-        """
-        try:
-            yield
-        except RequestDeferred as error:
-            source = source_of(request)
-            url = source.url if source else request.url
-            logger.info("%s is deferred to a later run: %s", url, error)
-            self._crawler.stats.inc_value("walsh/sources/deferred")
-            self._crawler.stats.min_value("walsh/sources/deferred_until", error.until)
-
 
 def _is_same_visit(request: Request, following: object) -> bool:
     if not isinstance(following, Request):
         return False
     source = source_of(request)
     return source is not None and source_of(following) == source
-
-
-def _answer_of(error: BaseException | None) -> Response | None:
-    """Return the response that came, although it is of no use."""
-    return error.response if isinstance(error, HttpError | BadAnswer | NotModified) else None
 
 
 async def _output_of(errback: Callable[[Failure], Any], failure: Failure) -> AsyncIterator[Any]:
