@@ -17,7 +17,7 @@ from walsh_scrapy.runtime.negotiation import (
     content_type_of,
     is_llmstxt,
 )
-from walsh_scrapy.runtime.visit import DATA_LOSS
+from walsh_scrapy.runtime.requestmeta import DATA_LOSS, Visit, set_visit
 from walsh_scrapy.spider import SourcesSpider
 
 if TYPE_CHECKING:
@@ -93,12 +93,13 @@ class LlmsSpider(SourcesSpider):
         self, source: Source, url: str, llmstxt: str, others: tuple[str, ...] | None = None
     ) -> Request:
         following = {"llmstxt": llmstxt, "others": others}
-        request = self.request(source, url, self.accept, self.readable, arguments=following)
+        request = self.request(source, url, self.accept, self.readable, **following)
         request.meta["handle_httpstatus_list"] = ABSENT
         return request
 
     def _llmstxt(self, source: Source, url: str) -> Request:
-        request = self.request(source, url, ACCEPT_LLMSTXT, may_be_llms, llmstxt=url)
+        request = self.request(source, url, ACCEPT_LLMSTXT, may_be_llms)
+        set_visit(request, Visit(source, may_be_llms, llmstxt=url))
         request.meta["handle_httpstatus_list"] = ABSENT
         return request
 

@@ -8,8 +8,7 @@ from scrapy.utils.test import get_crawler
 
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.politeness import schedulerqueue
-from walsh_scrapy.runtime.marks import mark
-from walsh_scrapy.runtime.visit import Visit, set_visit
+from walsh_scrapy.runtime.requestmeta import Visit, mark, set_visit
 from walsh_scrapy.scheduler import Scheduler
 from walsh_scrapy.sources import Source
 

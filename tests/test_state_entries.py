@@ -159,11 +159,12 @@ def test_waiting_hosts_are_those_that_may_not_be_asked_now(url, fake_clock):
 
 def test_checking_for_a_state_creates_none(url, tmp_path):
     assert not exists(url)
-    assert State.existing(url) is None
+    with State.existing(url) as none:
+        assert none is None
     assert list(tmp_path.iterdir()) == []
     State(url).close()
     assert exists(url)
-    with contextlib.closing(State.existing(url)) as state:
+    with State.existing(url) as state:
         assert state.sources.all() == []
 
 

@@ -10,10 +10,11 @@ from scrapy.core.scheduler import BaseScheduler
 from scrapy.utils.misc import build_from_crawler, load_object
 
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.politeness.hostqueues import HostQueues
+from walsh_scrapy.politeness.hostqueue import HostQueues
 from walsh_scrapy.politeness.jobdir import Job
+from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
 from walsh_scrapy.runtime.engine import end_crawl
-from walsh_scrapy.runtime.marks import rank_of, request_of
+from walsh_scrapy.runtime.requestmeta import rank_of, request_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -37,8 +38,8 @@ class Scheduler(BaseScheduler):
         self._crawler = crawler
         self._dupefilter = dupefilter
         self._job = Job(crawler)
-        queues = HostQueues.of(crawler)
-        self._queue = queues.open_scheduler(keeps_deferred=self._job.goes_on)
+        self._queue = SchedulerQueue(crawler, keeps_deferred=self._job.goes_on)
+        HostQueues.of(crawler).attach(self._queue)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:

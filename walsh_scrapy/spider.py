@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from scrapy import Request, Spider
 
-from walsh_scrapy.exceptions import refuse_to_start
+from walsh_scrapy.exceptions import StateUnavailable, refuse_to_start
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.runtime.requestmeta import Visit, set_visit, visit_of
 from walsh_scrapy.runtime.startup import check_gates
-from walsh_scrapy.runtime.visit import Visit, set_visit, visit_of
 from walsh_scrapy.sources import Kind, Source, SourcesError, in_shard, load_sources, parse_shard
 from walsh_scrapy.visits.due import due_sources
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable
     from typing import Self
 
     from scrapy.crawler import Crawler
@@ -74,7 +74,11 @@ class SourcesSpider(DeclaringSpider):
 
     async def start(self) -> AsyncIterator[Any]:
         """Yield the first request of each source that is due."""
-        for source, url in due_sources(self.crawler, self.sources, force=self.force):
+        try:
+            due = due_sources(self.crawler, self.sources, force=self.force)
+        except StateUnavailable:  # which ends the crawl, and is logged
+            return
+        for source, url in due:
             yield self.first_request(source, url)
 
     def first_request(self, source: Source, url: str) -> Request:
@@ -87,24 +91,21 @@ class SourcesSpider(DeclaringSpider):
         url: str,
         accept: str,
         readable: Callable[[str], bool],
-        *,
-        llmstxt: str | None = None,
-        arguments: Mapping[str, object] | None = None,
+        **arguments: object,
     ) -> Request:
         """Return a request for a document of a source.
 
         ``readable`` takes a Content-Type, and returns True if the body is to be downloaded.
-        ``llmstxt`` is the URL of the host's llms.txt if the request is for that; ``arguments`` are
-        further keyword arguments of the callback.
+        ``arguments`` are further keyword arguments of the callback.
         """
         request = Request(
             url,
             callback=self.parse,
             headers={"Accept": accept},
-            cb_kwargs={"source": source, **(arguments or {})},
+            cb_kwargs={"source": source, **arguments},
             dont_filter=True,
         )
-        set_visit(request, Visit(source, readable, llmstxt))
+        set_visit(request, Visit(source, readable))
         return request
 
     @staticmethod

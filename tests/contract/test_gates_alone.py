@@ -182,6 +182,7 @@ def test_backoff(loopback_web, run):
     assert min(hit.started for hit in later) - failed.ended >= 2.0, "Scrapy's retry waits as well"
     assert paths(result.log, "far.example") == ["far.example/1"]
     assert result.stats["walsh/backoff/deferred"] == 3
+    assert "http://a.example/1 answered 429; a.example is on hold for 2 s" in result.stderr
     assert len(result.items) == 5
 
 
@@ -253,6 +254,15 @@ def test_blocklist(loopback_web, run, at_once):
     assert paths(result.log)[:2] == documents
     assert len(result.items) == len(hosts)
     assert result.stats["walsh/blocklist/denied"] == 2
+
+
+def test_redirect_needs_no_state(loopback_web, run, crawl):
+    web = loopback_web(Site("a.example", "", {"/": redirect("/1"), "/1": page()}))
+    scrapys = "scrapy.downloadermiddlewares.redirect.RedirectMiddleware"
+    result = run(web, "redirect", (scrapys, None), urls=["http://a.example/"])
+    assert paths(result.log) == ["a.example/", "a.example/1"]
+    assert result.log[1].header("Referer") is None
+    assert not (crawl.folder / "walsh.sqlite3").exists()
 
 
 @pytest.mark.parametrize("gates", [GATES, ()], ids=["Scrapy's scheduler", "the add-on"])

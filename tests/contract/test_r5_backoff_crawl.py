@@ -37,3 +37,5 @@ def test_retry_after_is_kept_in_every_form(loopback_web, crawl):
     assert gaps(result.log, "date.example")[1] >= 3.0
     assert gaps(result.log, "zero.example")[1] >= 2.0, "zero does not cancel our own backoff"
     assert gaps(result.log, "robots.example")[0] >= 2.0
+    said = "http://seconds.example/feed answered 429; seconds.example is on hold for 3 s"
+    assert said in result.stderr

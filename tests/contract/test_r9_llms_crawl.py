@@ -247,6 +247,30 @@ def test_if_robots_txt_denies_the_page_the_llms_txt_is_requested(llms):
     assert denied.stats["walsh/sources/denied/robots"] == 1
 
 
+def test_what_a_visit_has_learned_outlasts_a_document_that_robots_txt_denies(loopback_web, crawl):
+    robots = "User-agent: *\nDisallow: /denied.md\n"
+    announced = ", ".join(
+        f'</{name}.md>; rel="alternate"; type="text/markdown"' for name in ("denied", "next")
+    )
+    kept = {"Link": announced, "Cache-Control": "max-age=3600"}
+    web = loopback_web(
+        Site("docs.example", robots, {"/docs": html(headers=kept), "/next.md": markdown()}),
+        Site("gone.example", robots, {"/docs": Reply(status=410, headers={"Link": announced})}),
+    )
+    urls = ["http://docs.example/docs", "http://gone.example/docs"]
+    sources = [{"url": url, "kind": "llms"} for url in urls]
+    first, second = (
+        crawl(web, "llms", sources=sources, settings={"WALSH_MIN_REVISIT": 0}) for _ in range(2)
+    )
+    assert_polite(web.log, denied=[f"http://{host}.example/denied.md" for host in ("docs", "gone")])
+    of_host = [hit.path for hit in first.log if hit.host == "docs.example"]
+    assert of_host == ["/robots.txt", "/docs", "/next.md"], "what the page announced is declared"
+    of_host = [hit.path for hit in first.log if hit.host == "gone.example"]
+    assert of_host == ["/robots.txt", "/docs", "/next.md", "/llms.txt"]
+    assert first.stats["walsh/sources/gone"] == 1, "as its page says"
+    assert second.log == [], "the freshness lifetime of the page counts"
+
+
 def test_each_document_is_revalidated_at_its_own_address(llms):
     _, second = llms(docs=markdown(etag='"page"'), runs=2)
     assert [hit.status for hit in second.log if hit.path == "/docs"] == [304]

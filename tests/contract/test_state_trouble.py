@@ -9,7 +9,7 @@ from sqlalchemy.pool import NullPool
 
 from tests.contract.conftest import feed, paths, site
 from walsh_scrapy.testing.politeness import assert_polite
-from walsh_scrapy.testing.web import redirect
+from walsh_scrapy.testing.web import Reply, Site, redirect
 
 
 def execute(crawl, statement):
@@ -42,6 +42,56 @@ def test_a_failing_state_ends_the_run_with_1_and_fails_no_source(loopback_web, c
     assert second.exit_code == 0
     sources = {item["source"] for item in first.items + second.items}
     assert sources == set(urls), "what was not reached is still due"
+
+
+@pytest.mark.parametrize("table", ["choices", "blocklist"])
+def test_a_state_that_fails_before_the_first_request_stops_the_start(loopback_web, crawl, table):
+    web = loopback_web(site("blog.example"))
+    assert crawl(web, sources=["http://blog.example/feed"]).exit_code == 0
+    web.clear()
+    execute(crawl, f"ALTER TABLE {table} RENAME TO lost")
+    result = crawl(web, sources=["http://blog.example/feed"], arguments={"force": "1"})
+    assert result.exit_code not in (0, -9)
+    assert result.log == []
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("walsh-scrapy: ")]
+    assert f"no such table: {table}" in line
+    assert "Traceback" not in result.stderr
+
+
+def test_a_state_that_fails_while_it_is_asked_what_is_due_ends_the_run(loopback_web, crawl):
+    web = loopback_web(site("blog.example"))
+    assert crawl(web, sources=["http://blog.example/feed"]).exit_code == 0
+    execute(crawl, "ALTER TABLE sources RENAME TO lost")
+    result = crawl(web, sources=["http://blog.example/feed"], arguments={"force": "1"})
+    assert result.exit_code == 1
+    assert result.stats["finish_reason"] == "state_failed"
+    assert result.stderr.count(" CRITICAL ") == 1
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("spider", "kind", "content_type"),
+    [
+        ("llms", "llms", "text/html"),  # the visit would go on with llms.txt
+        ("feeds", "feed", "application/xml"),  # its page is no feed
+    ],
+)
+def test_a_state_that_fails_between_page_and_record_defers_the_source(
+    loopback_web, crawl, spider, kind, content_type
+):
+    def trouble(_hit):
+        execute(crawl, "ALTER TABLE sources RENAME TO lost")
+        return Reply("<p>", content_type=content_type)
+
+    web = loopback_web(Site("blog.example", "", {"/page": trouble}))
+    url = "http://blog.example/page"
+    result = crawl(web, spider, sources=[{"url": url, "kind": kind}])
+    assert result.exit_code == 1
+    assert result.stats["finish_reason"] == "state_failed"
+    assert result.stats["walsh/sources/deferred"] == 1
+    assert f"{url} is deferred to a later run" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert "spider_exceptions/count" not in result.stats
 
 
 def test_an_unreadable_row_ends_the_run_and_fails_no_source(loopback_web, crawl, again):

@@ -87,9 +87,9 @@ def _list(options: Options, file: str, opts: argparse.Namespace) -> None:
     from walsh_scrapy.tools.sources.overview import build_overview
 
     sources = load_sources(file)
-    state = State.existing(options.state_url)
-    found = build_overview(sources, state, options, time.time())
-    intervals = state.ledger.intervals(above=options.min_interval) if state and opts.due else {}
+    with State.existing(options.state_url) as state:
+        found = build_overview(sources, state, options, time.time())
+        intervals = state.ledger.intervals(above=options.min_interval) if state and opts.due else {}
     rows = found.due(intervals) if opts.due else found.by_urgency(undeclared=opts.all)
     if opts.json:
         from walsh_scrapy.tools.printable import json_array
@@ -122,15 +122,16 @@ def _change(action: str, urls: list[str], options: Options, file: str) -> int:
     from walsh_scrapy.tools.sources.changes import Changes
     from walsh_scrapy.tools.sources.lookup import UnknownSource
 
-    changes = Changes(State.existing(options.state_url), file, options.min_revisit)
-    change = changes.forget if action == "forget" else changes.resume
     status = 0
-    for url in urls:
-        try:
-            _print(change(url))
-        except UnknownSource as error:
-            print(f"walsh-scrapy: {error}", file=sys.stderr)
-            status = 1
+    with State.existing(options.state_url) as state:
+        changes = Changes(state, file, options.min_revisit)
+        change = changes.forget if action == "forget" else changes.resume
+        for url in urls:
+            try:
+                _print(change(url))
+            except UnknownSource as error:
+                print(f"walsh-scrapy: {error}", file=sys.stderr)
+                status = 1
     return status
 
 

@@ -18,7 +18,7 @@ from walsh_scrapy.politeness.holds import Holds
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.marks import mark, marks_of, rank_of
+from walsh_scrapy.runtime.requestmeta import mark, marks_of, rank_of
 from walsh_scrapy.runtime.startup import check_start, in_force, require_order
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ class BackoffMiddleware:
             logger.warning("%s %s; giving up after %s", request.url, what, tries)
             self._crawler.stats.inc_value("walsh/backoff/gave_up")
             return None
-        known = self._context.state.ledger.find(host)
-        hold = format_seconds(known.times.hold_until - known.now)
+        hold = format_seconds(marks_of(request).hold)
         logger.info("%s %s; %s is on hold for %s", request.url, what, host, hold)
         self._crawler.stats.inc_value("walsh/backoff/retried")
         again = request.replace(dont_filter=True)

@@ -14,7 +14,7 @@ from walsh_scrapy.politeness.prerequisites import Prerequisites
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.marks import mark, note_answer, rank_of
+from walsh_scrapy.runtime.requestmeta import mark, note_answer, rank_of
 from walsh_scrapy.runtime.startup import check_start, require_order
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from scrapy.downloadermiddlewares.httpcompression import HttpCompressionMiddlewa
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.metadata.mediatypes import may_be_llms
 from walsh_scrapy.runtime.negotiation import content_type_of
-from walsh_scrapy.runtime.visit import DATA_LOSS, source_of
+from walsh_scrapy.runtime.requestmeta import DATA_LOSS, source_of
 
 try:  # Scrapy uses either of the two
     import brotli

@@ -8,9 +8,8 @@ from walsh_scrapy.exceptions import AlreadyRead, NotDue, NotModified
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.marks import Validators, mark, marks_of
+from walsh_scrapy.runtime.requestmeta import Validators, mark, marks_of, visit_of
 from walsh_scrapy.runtime.startup import check_start, require_order
-from walsh_scrapy.runtime.visit import visit_of
 from walsh_scrapy.spider import DeclaringSpider
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.politeness.hostqueues import HostQueues
-from walsh_scrapy.runtime.marks import rank_of
-from walsh_scrapy.runtime.visit import source_of
+from walsh_scrapy.politeness.hostqueue import HostQueues
+from walsh_scrapy.runtime.requestmeta import rank_of, source_of
 
 if TYPE_CHECKING:
     from typing import Self

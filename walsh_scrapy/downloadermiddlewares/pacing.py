@@ -13,15 +13,13 @@ from scrapy.downloadermiddlewares.retry import RetryMiddleware
 
 from walsh_scrapy.options import bad_setting, number_of
 from walsh_scrapy.policy.pacing import spacing
-from walsh_scrapy.politeness.exchanges import exchange_of
-from walsh_scrapy.politeness.hostqueue import Wait
-from walsh_scrapy.politeness.hostqueues import HostQueues
-from walsh_scrapy.politeness.inflight import InFlight
+from walsh_scrapy.politeness.hostqueue import HostQueues, Wait
+from walsh_scrapy.politeness.inflight import InFlight, exchange_of
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.engine import is_active
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.marks import marks_of
+from walsh_scrapy.runtime.requestmeta import mark, marks_of
 from walsh_scrapy.runtime.startup import check_start, require_order
 from walsh_scrapy.state.requests import RequestRecord
 
@@ -123,6 +121,7 @@ class PacingMiddleware:
         exchange = exchange_of(request, response, latency, interval)
         ledger = self._context.state.ledger
         snapshot = ledger.release(host, exchange, self._context.backoff, record)
+        mark(request, hold=snapshot.hold)
         self._queues.delay(host, snapshot.wait, interval)
 
 

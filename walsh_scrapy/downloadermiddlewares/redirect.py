@@ -13,9 +13,9 @@ from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.references import resolve_reference
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.gates import Gate
+from walsh_scrapy.runtime.requestmeta import set_visit, visit_of
 from walsh_scrapy.runtime.startup import check_start, in_force
-from walsh_scrapy.runtime.visit import set_visit, visit_of
-from walsh_scrapy.visits.lifetimes import lifetime_of
+from walsh_scrapy.visits.freshness import lifetime_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.runtime.clock import Clock
-
 
 class RedirectMiddleware(ScrapyRedirectMiddleware):
     """Scrapy's own, without a Referer, and with the download slot of each hop's host (order 600).
@@ -33,15 +31,12 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
     A hop goes through the scheduler and every gate again, as any request does (decision 16).
     """
 
-    _clock: Clock
-
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the middleware without Scrapy's search for one that would set the Referer."""
         check_start(crawler, _check)
         middleware = cls(crawler.settings)
         middleware.crawler = crawler
-        middleware._clock = Context.of(crawler).clock
         return middleware
 
     def process_response(self, request: Request, response: Response) -> Request | Response:  # type: ignore[override]
@@ -68,7 +63,8 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
                 raise BadAnswer(response, reason)
             visit = visit_of(request)
             if visit and visit.source:
-                set_visit(answer, visit.passed(lifetime_of(response, self._clock.now())))
+                now = Context.of(self.crawler).clock.now()
+                set_visit(answer, visit.passed(lifetime_of(response, now)))
         return answer
 
     def handle_referer(self, request: Request, response: Response) -> None:  # noqa: ARG002

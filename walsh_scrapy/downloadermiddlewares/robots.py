@@ -17,14 +17,12 @@ from walsh_scrapy.policy.durations import format_seconds
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.robots.records import MAX_OCTETS
 from walsh_scrapy.policy.urls import origin_of, robots_url
-from walsh_scrapy.politeness.hostqueue import Wait
-from walsh_scrapy.politeness.hostqueues import HostQueues
+from walsh_scrapy.politeness.hostqueue import HostQueues, Wait
 from walsh_scrapy.politeness.prerequisites import Prerequisites
-from walsh_scrapy.politeness.robots import RobotsCache
-from walsh_scrapy.politeness.robotsfetch import RobotsFetch
+from walsh_scrapy.politeness.robots import RobotsCache, RobotsFetch
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.marks import mark, note_answer, rank_of
+from walsh_scrapy.runtime.requestmeta import mark, note_answer, rank_of
 from walsh_scrapy.runtime.startup import check_start, in_force, require_order
 
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.policy.robots.copies import RobotsFile
+    from walsh_scrapy.policy.robots.access import RobotsFile
 
 
 logger = logging.getLogger(__name__)

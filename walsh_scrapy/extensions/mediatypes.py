@@ -9,7 +9,7 @@ from scrapy import signals
 from scrapy.exceptions import StopDownload
 
 from walsh_scrapy.runtime.negotiation import content_type_of
-from walsh_scrapy.runtime.visit import set_visit, visit_of
+from walsh_scrapy.runtime.requestmeta import set_visit, visit_of
 
 if TYPE_CHECKING:
     from typing import Self

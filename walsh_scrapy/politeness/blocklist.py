@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist, sound_schema
 from walsh_scrapy.policy.plurals import counted
-from walsh_scrapy.runtime.marks import Validators
+from walsh_scrapy.runtime.requestmeta import Validators
 from walsh_scrapy.state.blocklist import BlocklistCopy
 
 if TYPE_CHECKING:

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 
-from walsh_scrapy.politeness.exchanges import exchange_of
-from walsh_scrapy.politeness.hostqueue import Wait
-from walsh_scrapy.politeness.hostqueues import HostQueues
-from walsh_scrapy.politeness.inflight import InFlight
+from walsh_scrapy.politeness.hostqueue import HostQueues, Wait
+from walsh_scrapy.politeness.inflight import InFlight, exchange_of
 from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.runtime.requestmeta import mark
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -39,7 +38,7 @@ class Holds:
 
         def seconds() -> float:
             known = self._context.state.ledger.find(host)
-            left = max(0.0, known.times.hold_until - known.now)
+            left = known.hold
             if not left:
                 self._in_flight.begin(request, host)
             return left
@@ -56,7 +55,8 @@ class Holds:
         """Write a hold into the ledger, which every crawl on the state obeys, later ones too."""
         exchange = exchange_of(request, response, self._in_flight.end(request) or 0.0)
         host = self._context.host(request.url)
-        self._context.state.ledger.answered(host, exchange, self._context.backoff)
+        snapshot = self._context.state.ledger.answered(host, exchange, self._context.backoff)
+        mark(request, hold=snapshot.hold)
 
     def over(self, request: Request) -> None:
         """Mark a request as ended, with a response or an error, so that the next may be sent."""

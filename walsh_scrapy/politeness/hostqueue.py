@@ -7,13 +7,19 @@ with another scheduler, cannot go back: it waits in the gate (``GateQueue``).
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from scrapy.utils.asyncio import sleep
 
 from walsh_scrapy.exceptions import RequestDeferred
+from walsh_scrapy.policy.pacing import LOOK_AGAIN
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.runtime.engine import is_closing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +27,9 @@ if TYPE_CHECKING:
 
     from scrapy import Request
     from scrapy.crawler import Crawler
+
+    from walsh_scrapy.policy.frontier import Rank
+    from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
 
 
 class Wait:
@@ -66,3 +75,92 @@ class HostQueue(ABC):
         until = self._context.clock.now() + seconds
         self._crawler.stats.inc_value(f"walsh/{wait.gate}/deferred")
         return RequestDeferred(until, f"{wait.host} may not be asked before {format_moment(until)}")
+
+
+class GateQueue(HostQueue):
+    """One queue for each gate and host, first come, first served.
+
+    Only the first request of a queue reads the ledger and sleeps. So many waiting requests cost no
+    more reads than one.
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        super().__init__(crawler)
+        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+
+    async def wait(self, request: Request, wait: Wait) -> Request | None:  # noqa: ARG002
+        """Return None when the request may go on; see ``HostQueue.wait``."""
+        was_closing = is_closing(self._crawler)
+        lock = self._locks.setdefault((wait.gate, wait.host), asyncio.Lock())
+        async with lock:
+            while True:
+                async with wait.quiet():
+                    if is_closing(self._crawler) and not was_closing:
+                        raise self._deferred(wait, 0.0)
+                    seconds = wait.seconds()
+                if not seconds:
+                    return None
+                self._check(wait, seconds)
+                await self._sleep(wait, seconds)
+
+    async def _sleep(self, wait: Wait, seconds: float) -> None:
+        """Sleep in short steps, and stop if the spider closes: Scrapy has no signal for that."""
+        clock = self._context.clock
+        until = clock.monotonic() + seconds
+        while (left := until - clock.monotonic()) > 0:
+            if is_closing(self._crawler):
+                raise self._deferred(wait, left)
+            await sleep(min(left, LOOK_AGAIN))
+
+
+class HostQueues:
+    """Both queues of a crawl: which of them a request waits in is decided here alone."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._in_gates = GateQueue(crawler)
+        self._scheduler: SchedulerQueue | None = None
+
+    @classmethod
+    def of(cls, crawler: Crawler) -> HostQueues:
+        """Return the queues of a crawl."""
+        return Context.of(crawler).part(cls, lambda: cls(crawler))
+
+    def attach(self, queue: SchedulerQueue) -> None:
+        """Take the queue of our scheduler: the crawl has one."""
+        self._scheduler = queue
+
+    @property
+    def waiting(self) -> int | None:
+        """How many requests wait for their hosts; None where our scheduler is not used."""
+        return None if self._scheduler is None else self._scheduler.waiting
+
+    async def wait(self, request: Request, wait: Wait) -> Request | None:
+        """Return None when a request may be sent, or what to send back; see ``HostQueue.wait``."""
+        queue = self.returns_to(request)
+        return await (self._in_gates if queue is None else queue).wait(request, wait)
+
+    def returns_to(self, request: Request) -> SchedulerQueue | None:
+        """Return our scheduler's queue if a request came from there, so that it may go back."""
+        if self._scheduler is not None and self._scheduler.has_handed_out(request):
+            return self._scheduler
+        return None
+
+    async def room(self) -> None:
+        """Wait until our scheduler has room for one more start request of a spider."""
+        if self._scheduler is not None:
+            await self._scheduler.room()
+
+    def delay(self, host: str, seconds: float, interval: float) -> None:
+        """Send a host no request for ``seconds``; ``interval`` is its spacing in seconds."""
+        if self._scheduler is not None:
+            self._scheduler.delay(host, seconds, interval)
+
+    def restrict(self, rank: Rank, host: str | None) -> None:
+        """Hand out only requests up to ``rank``, for ``host``, or for all hosts if it is None."""
+        if self._scheduler is not None:
+            self._scheduler.restrict(rank, host)
+
+    def defer(self, request: Request) -> None:
+        """Keep a deferred request for the next start of the job, if the crawl is one."""
+        if self._scheduler is not None:
+            self._scheduler.defer(request)

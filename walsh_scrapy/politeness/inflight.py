@@ -7,12 +7,15 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
-from walsh_scrapy.policy.pacing import LEASE_MARGIN
+from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.pacing import LEASE_MARGIN, Exchange
+from walsh_scrapy.runtime.requestmeta import rank_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from scrapy import Request
+    from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
     from walsh_scrapy.runtime.clock import Clock
@@ -86,3 +89,20 @@ class InFlight:
     def _seconds_left(self, host: str | None) -> float:
         ends = (sent.until for sent in self._traffic.sent.values() if host in (None, sent.host))
         return max(ends, default=0.0) - self._clock.monotonic()
+
+
+def exchange_of(
+    request: Request, response: Response | None, latency: float, interval: float = 0.0
+) -> Exchange:
+    """Return the exchange of a request; ``response`` is None if there was no response.
+
+    ``latency`` is how long it took, ``interval`` the spacing from its end on, both in seconds.
+    """
+    retry_after = response.headers.get("Retry-After") if response is not None else None
+    return Exchange(
+        interval=interval,
+        latency=latency,
+        status=response.status if response is not None else 0,
+        retry_after=None if retry_after is None else retry_after.decode("latin-1"),
+        for_robots=rank_of(request) is Rank.ROBOTS,
+    )

@@ -11,8 +11,7 @@ from scrapy.utils.job import job_dir
 from scrapy.utils.misc import build_from_crawler
 
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.runtime.marks import rank_of
-from walsh_scrapy.runtime.visit import visit_of
+from walsh_scrapy.runtime.requestmeta import rank_of, visit_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -18,8 +18,8 @@ from scrapy.http.request import NO_CALLBACK
 from scrapy.spidermiddlewares.httperror import HttpError
 
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.politeness.hostqueues import HostQueues
-from walsh_scrapy.runtime.marks import mark, marks_of, request_of
+from walsh_scrapy.politeness.hostqueue import HostQueues
+from walsh_scrapy.runtime.requestmeta import mark, marks_of, request_of
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -145,7 +145,7 @@ class Prerequisites:
 
     def _go_on(self, request: Request, outcome: Outcome) -> None:
         fetch = marks_of(request).fetch
-        if fetch is None or fetch.is_over:
+        if not isinstance(fetch, Fetch) or fetch.is_over:
             return
         try:
             fetch.request = fetch.steps.send(outcome)

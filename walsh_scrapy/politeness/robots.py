@@ -1,4 +1,4 @@
-"""The robots.txt of each origin in a crawl; no other part keeps it (R2, decision 25)."""
+"""robots.txt in a crawl: how it is fetched, and what is known of it (R2; decisions 12 and 25)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from scrapy import Request
 from scrapy.utils.datatypes import LocalCache
 
+from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.policy.pacing import LOOK_AGAIN
-from walsh_scrapy.policy.robots.access import AccessResult, copy_after
-from walsh_scrapy.policy.robots.copies import RobotsFile
+from walsh_scrapy.policy.references import resolve_reference
+from walsh_scrapy.policy.robots.access import AccessResult, RobotsFile, access_result, copy_after
+from walsh_scrapy.politeness.hostqueue import HostQueues
+from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.runtime.requestmeta import request_of
 
 if TYPE_CHECKING:
-    from walsh_scrapy.exceptions import RequestDeferred
+    from scrapy.crawler import Crawler
+
     from walsh_scrapy.policy.robots.access import RobotsCopy
-    from walsh_scrapy.runtime.context import Context
+    from walsh_scrapy.politeness.prerequisites import Steps
 
 logger = logging.getLogger(__name__)
 
@@ -110,3 +116,73 @@ class RobotsCache:
             logger.info("%s/robots.txt line %d: %s", origin, line, warning)
         self._files[origin] = file
         return file
+
+
+class RobotsFetch:
+    """Fetches a robots.txt, and puts the outcome into the cache."""
+
+    def __init__(self, crawler: Crawler, cache: RobotsCache) -> None:
+        self._stats = crawler.stats
+        self._context = Context.of(crawler)
+        self._queues = HostQueues.of(crawler)
+        self._cache = cache
+
+    def steps(self, origin: str, url: str) -> Steps:
+        """Yield the requests for an origin's file at ``url``, and keep the outcome.
+
+        See ``prerequisites`` for how they are made.
+        """
+        hops: tuple[str, ...] = ()
+        while True:
+            answer = yield _request(url, hops)
+            if isinstance(answer, BaseException):
+                self._failed(origin, answer)
+                return
+            location = answer.headers.get("Location")
+            result = access_result(answer.status, len(hops), has_location=location is not None)
+            if result != "redirect" or location is None:
+                break
+            target = resolve_reference(answer.url, location)
+            if target is None:
+                result = "unavailable"
+                break
+            url, hops = target, (*hops, request_of(answer).url)
+        self._settle(origin, answer.status, result, answer.body)
+
+    def _failed(self, origin: str, error: BaseException) -> None:
+        if isinstance(error, RequestDeferred):
+            self._cache.defer(origin, error)
+        elif isinstance(error, Denied):  # a gate denied the target of a redirect
+            logger.info("%s/robots.txt redirects to a denied URL: %s", origin, error)
+            self._settle(origin, None, "unavailable", b"")
+        else:
+            self._settle(origin, None, "unreachable", b"")
+
+    def _settle(self, origin: str, status: int | None, result: AccessResult, body: bytes) -> None:
+        """Keep the outcome, and give the host the spacing that its file asks for."""
+        self._stats.inc_value(f"walsh/robots/{result}")
+        try:
+            file = self._cache.settle(origin, status, result, body)
+        except RequestDeferred as error:  # the state failed
+            self._cache.defer(origin, error)
+            return
+        interval = file.interval(self._context.clock.now())
+        if interval > self._context.options.min_interval:
+            host = self._context.host(origin)
+            snapshot = self._context.state.ledger.widen(host, interval)
+            self._queues.delay(host, snapshot.wait, snapshot.times.interval)
+
+
+def _request(url: str, hops: tuple[str, ...]) -> Request:
+    return Request(
+        url,
+        headers={"Accept": "text/plain, */*;q=0.5"},
+        meta={
+            # For robots.txt, redirects and errors have their own meaning (RFC 9309 2.3.1).
+            "redirect_urls": list(hops),
+            "dont_redirect": True,
+            "dont_retry": True,
+            "handle_httpstatus_all": True,
+            "download_maxsize": 0,
+        },
+    )

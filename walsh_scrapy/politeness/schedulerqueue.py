@@ -12,7 +12,7 @@ from scrapy.utils.asyncio import CallLaterResult, call_later
 from walsh_scrapy.policy.frontier import Frontier, Rank
 from walsh_scrapy.politeness.hostqueue import HostQueue, Wait
 from walsh_scrapy.runtime.engine import ask_for_requests, is_active
-from walsh_scrapy.runtime.marks import marks_of, rank_of
+from walsh_scrapy.runtime.requestmeta import marks_of, rank_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.urls import host_of, registrable_domain
 from walsh_scrapy.runtime.clock import SystemClock
-from walsh_scrapy.runtime.engine import end_crawl
+from walsh_scrapy.runtime.engine import end_crawl, has_begun
 from walsh_scrapy.state import State, StateError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Context:
         """Open the context of a crawl; the clock is the machine's unless one is given."""
         try:
             options = Options.from_settings(crawler.settings)
-            failed = _StateFailure(crawler).deferral
+            failed = _StateFailure(crawler, clock or SystemClock()).deferral
             state = State(options.state_url, clock.now if clock else None, failed)
             state.ledger.pace_by(options.pace_by)
         except (BadSetting, StateError) as error:
@@ -99,17 +99,23 @@ class Context:
 class _StateFailure:
     """Ends a crawl whose state fails, because it can neither pace nor record its requests."""
 
-    def __init__(self, crawler: Crawler) -> None:
+    def __init__(self, crawler: Crawler, clock: Clock) -> None:
         self._crawler = crawler
+        self._clock = clock
         self._is_told = False
 
     def deferral(self, error: StateError) -> Exception:
-        """Return the exception for the current request: it is deferred, and has not failed."""
+        """Return the exception for the current request: it is deferred, and has not failed.
+
+        While the crawl starts there is no request: the process ends with one line.
+        """
+        if not has_begun(self._crawler):
+            refuse_to_start(error, log_file=self._crawler.settings["LOG_FILE"])
         if not (error.connection_lost or self._is_told):
             self._is_told = True
             logger.critical("%s", error)
             end_crawl(self._crawler, "state_failed")
-        return StateUnavailable(Context.of(self._crawler).clock.now(), str(error))
+        return StateUnavailable(self._clock.now(), str(error))
 
 
 _contexts: WeakKeyDictionary[Crawler, Context] = WeakKeyDictionary()

@@ -22,6 +22,14 @@ def has_ended_early() -> bool:
     return bool(_endings)
 
 
+def has_begun(crawler: Crawler) -> bool:
+    """Return True if a crawl has its engine, so that it can be ended; False while it starts."""
+    try:
+        return crawler.engine is not None
+    except RuntimeError:  # Scrapy's answer before the engine is there
+        return False
+
+
 def is_closing(crawler: Crawler) -> bool:
     """Return True if the spider is closing: it sends no more requests, and waits for the last."""
     slot = _slot_of(crawler)

@@ -9,29 +9,23 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from scrapy import Request
-from scrapy.spidermiddlewares.httperror import HttpError
 from scrapy.utils.asyncgen import as_async_generator
 from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.spider import iterate_spider_output
+from twisted.python.failure import Failure
 
 from walsh_scrapy.exceptions import (
-    AlreadyRead,
-    BadAnswer,
     Denied,
-    NotDue,
-    NotModified,
-    RequestDeferred,
 )
 from walsh_scrapy.items import EntryItem, InvalidItem, check
 from walsh_scrapy.metadata.feeds import Feed, NotAFeed
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.failures import reason_of
-from walsh_scrapy.runtime.marks import request_of
-from walsh_scrapy.runtime.visit import set_visit, source_of, visit_of
+from walsh_scrapy.runtime.requestmeta import request_of, source_of
 from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.state.entries import EntryRecord
-from walsh_scrapy.visits.record import VisitRecorder
+from walsh_scrapy.visits.outcome import VisitOutcome
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -39,7 +33,6 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
-    from twisted.python.failure import Failure
 
     from walsh_scrapy.sources import Source
 
@@ -63,7 +56,7 @@ class FirstSeenMiddleware:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._context = Context.of(crawler)
-        self._recorder = VisitRecorder(crawler)
+        self._outcome = VisitOutcome(crawler)
         self._over: WeakSet[Request] = WeakSet()
         # Under the contract's identity only metadata may leave (decision 23).
         self._closed = self._context.options.is_walsh_research
@@ -86,18 +79,21 @@ class FirstSeenMiddleware:
         source = source_of(request)
         feed, found, goes_on = NOTHING_SAID, list[EntryItem](), False
         async for item in result:
-            if source is not None and isinstance(item, EntryItem):
+            if request in self._over:  # its errback gave this, after an HTTP error
+                yield item
+            elif source is not None and isinstance(item, EntryItem):
                 found.append(item)
             elif isinstance(item, Feed):
                 feed = item
             elif isinstance(item, Request):
-                if request not in self._over and _is_same_visit(request, item):
-                    goes_on = True
-                    self._recorder.goes_on(request, response, item)
-                yield self._watched(item)
+                is_same = _is_same_visit(request, item)
+                goes_on = goes_on or is_same
+                with self._outcome.deferring(request):
+                    if is_same:
+                        self._outcome.recorder.goes_on(request, response, item)
+                    yield self._watched(item)
             elif not self._closed or _is_valid(item):
                 yield item
-        # After an HTTP error the result is that of the errback, and the visit has ended.
         if source is not None and not goes_on and request not in self._over:
             for item in self._commit(source, response, feed, found):
                 yield item
@@ -110,13 +106,18 @@ class FirstSeenMiddleware:
         if source_of(request) is None or request in self._over:
             return None
         self._over.add(request)
-        self._recorder.failed(request, reason_of(exception, response.url), response)
+        with self._outcome.deferring(request):
+            self._outcome.recorder.failed(request, reason_of(exception, response.url), response)
         return () if isinstance(exception, NotAFeed) else None
 
     def _watched(self, item: Any) -> Any:  # noqa: ANN401 - a spider may yield anything
-        if isinstance(item, Request) and source_of(item):
+        # A copy of a request may have our errback already.
+        if isinstance(item, Request) and source_of(item) and not self._is_ours(item.errback):
             item.errback = partial(self._failed, item.errback)
         return item
+
+    def _is_ours(self, errback: object) -> bool:
+        return isinstance(errback, partial) and errback.func == self._failed
 
     async def _failed(
         self, errback: Callable[[Failure], Any] | None, failure: Failure
@@ -129,14 +130,15 @@ class FirstSeenMiddleware:
         self._over.add(request)
         try:
             async for item in self._errback_output(errback, failure):
-                if _is_same_visit(request, item):
+                following = item.copy() if item is request else item  # that one has ended
+                if _is_same_visit(request, following):
                     goes_on = True
-                    _carry(request, item)
+                    self._outcome.carry(request, failure.value, following)
                 if isinstance(item, Request) or not self._closed or _is_valid(item):
-                    yield self._watched(item)
+                    yield self._watched(following)
         finally:
             if not goes_on:
-                self._end(request, failure.value)
+                self._outcome.ended(request, failure.value)
 
     async def _errback_output(
         self, errback: Callable[[Failure], Any] | None, failure: Failure
@@ -144,9 +146,12 @@ class FirstSeenMiddleware:
         if other := self._alternative(request_of(failure), failure.value):
             yield other
         elif errback is not None:
-            output = await ensure_awaitable(iterate_spider_output(errback(failure)))
-            async for item in as_async_generator(output):
-                yield item
+            try:
+                async for item in _output_of(errback, failure):
+                    yield item
+            except Exception as error:
+                if error is not failure.value:  # else it is handed back, and the record has it
+                    raise
 
     def _commit(
         self, source: Source, response: Response, feed: Feed, found: list[EntryItem]
@@ -159,41 +164,13 @@ class FirstSeenMiddleware:
             if _is_valid(item):
                 valid.setdefault(item.key, item)  # an entry may be twice in one document
         records = [_entry_record(item, source.url, now) for item in valid.values()]
-        try:
-            new = self._recorder.fetched(request_of(response), response, feed, records)
-        except RequestDeferred as error:  # the state failed
-            self._deferred(source, error)
-            return []
-        self._crawler.stats.inc_value("walsh/entries/known", len(valid) - len(new))
-        self._crawler.stats.inc_value("walsh/entries/new", len(new))
+        new = frozenset[str]()
+        request = request_of(response)
+        with self._outcome.deferring(request):
+            new = self._outcome.recorder.fetched(request, response, feed, records)
+            self._crawler.stats.inc_value("walsh/entries/known", len(valid) - len(new))
+            self._crawler.stats.inc_value("walsh/entries/new", len(new))
         return [item for key, item in valid.items() if key in new]
-
-    def _end(self, request: Request, error: BaseException | None) -> None:
-        """Record the outcome of a failed visit; a source whose request is deferred stays due."""
-        source = source_of(request)
-        try:
-            self._record(request, error)
-        except RequestDeferred as deferral:
-            if source is not None:
-                self._deferred(source, deferral)
-
-    def _record(self, request: Request, error: BaseException | None) -> None:
-        match error:
-            case NotModified():
-                self._recorder.unchanged(request, error.response)
-            case AlreadyRead():
-                self._recorder.shared(request, error)
-            case Denied():
-                self._recorder.denied(request, error)
-            case NotDue():
-                self._crawler.stats.inc_value("walsh/sources/not_due")
-                self._crawler.stats.inc_value("walsh/sources/due", -1)
-                self._crawler.stats.min_value("walsh/sources/next_due", error.due_at)
-            case RequestDeferred():
-                raise error
-            case _:
-                answer = error.response if isinstance(error, HttpError | BadAnswer) else None
-                self._recorder.failed(request, reason_of(error, request.url), answer)
 
     def _alternative(self, request: Request, error: BaseException | None) -> Request | None:
         """Return the spider's request instead of one for a page that robots.txt denies."""
@@ -203,12 +180,6 @@ class FirstSeenMiddleware:
             return None
         return spider.alternative_to(request)
 
-    def _deferred(self, source: Source, error: RequestDeferred) -> None:
-        """Log that a source is deferred; it stays due, for a later run (decision 7)."""
-        logger.info("%s is deferred to a later run: %s", source.url, error)
-        self._crawler.stats.inc_value("walsh/sources/deferred")
-        self._crawler.stats.min_value("walsh/sources/deferred_until", error.until)
-
 
 def _is_same_visit(request: Request, following: object) -> bool:
     if not isinstance(following, Request):
@@ -217,11 +188,13 @@ def _is_same_visit(request: Request, following: object) -> bool:
     return source is not None and source_of(following) == source
 
 
-def _carry(request: Request, following: Request) -> None:
-    """Give the next request of a visit what the visit has learned so far."""
-    visit, next_visit = visit_of(request), visit_of(following)
-    if visit and next_visit:
-        set_visit(following, visit.carried_to(next_visit))
+async def _output_of(errback: Callable[[Failure], Any], failure: Failure) -> AsyncIterator[Any]:
+    """Yield what an errback returns, in each of the forms that Scrapy takes."""
+    output = errback(failure)
+    if isinstance(output, Failure):
+        output.raiseException()
+    async for item in as_async_generator(await ensure_awaitable(iterate_spider_output(output))):
+        yield item
 
 
 def _entry_record(item: EntryItem, source_url: str, now: float) -> EntryRecord:

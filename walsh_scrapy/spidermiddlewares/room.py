@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from walsh_scrapy.politeness.hostqueues import HostQueues
+from walsh_scrapy.politeness.hostqueue import HostQueues
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,9 +12,8 @@ from scrapy import Request
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.runtime.context import Context
-from walsh_scrapy.runtime.marks import rank_of, request_of
 from walsh_scrapy.runtime.negotiation import announced_by, is_dump
-from walsh_scrapy.runtime.visit import set_visit, source_of, visit_of
+from walsh_scrapy.runtime.requestmeta import rank_of, request_of, set_visit, source_of, visit_of
 from walsh_scrapy.sources import declared_urls
 from walsh_scrapy.spider import DeclaringSpider
 

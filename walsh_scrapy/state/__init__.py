@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.state.blocklist import BlocklistStore
@@ -15,7 +16,7 @@ from walsh_scrapy.state.robots import RobotsStore
 from walsh_scrapy.state.sources import SourceStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 __all__ = ["State", "StateError"]
 
@@ -46,12 +47,17 @@ class State:
         self.requests = RequestStore(self._database)
 
     @classmethod
-    def existing(cls, url: str) -> State | None:
-        """Open the state at ``url``; return None, and create nothing, if there is none.
+    @contextmanager
+    def existing(cls, url: str) -> Iterator[State | None]:
+        """Give the state at ``url``, closed at the end; None, and create nothing, if there is none.
 
         Raises StateError if it cannot be opened.
         """
-        return cls(url) if exists(url) else None
+        if not exists(url):
+            yield None
+            return
+        with closing(cls(url)) as state:
+            yield state
 
     def close(self) -> None:
         """Close the database; what was committed stays."""

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import bindparam, select
 
-from walsh_scrapy.state.rows import row_of
 from walsh_scrapy.state.tables import blocklist
-from walsh_scrapy.state.upsert import upsert
+from walsh_scrapy.state.upsert import row_of, upsert
 
 if TYPE_CHECKING:
     from walsh_scrapy.state.database import Database

@@ -24,9 +24,8 @@ from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.state._statements import Statement
 from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.requests import RequestRecord, write_request
-from walsh_scrapy.state.rows import row_of
 from walsh_scrapy.state.tables import choices, hosts
-from walsh_scrapy.state.upsert import insert_if_new, upsert
+from walsh_scrapy.state.upsert import insert_if_new, row_of, upsert
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +68,11 @@ class HostSnapshot(NamedTuple):
     def wait(self) -> float:
         """Seconds until the host may be asked; 0 or less if it may be asked now."""
         return self.times.ready_at(0.0) - self.now
+
+    @property
+    def hold(self) -> float:
+        """Seconds for which the host is still on hold; 0 if it is not."""
+        return max(0.0, self.times.hold_until - self.now)
 
 
 class _Change(NamedTuple):

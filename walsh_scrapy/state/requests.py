@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import delete, insert
 
 from walsh_scrapy.state._statements import Statement
-from walsh_scrapy.state.rows import row_of
 from walsh_scrapy.state.tables import requests
+from walsh_scrapy.state.upsert import row_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

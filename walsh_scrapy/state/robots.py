@@ -9,9 +9,8 @@ from sqlalchemy import bindparam, select, update
 
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state._statements import Statement
-from walsh_scrapy.state.rows import row_of
 from walsh_scrapy.state.tables import robots
-from walsh_scrapy.state.upsert import upsert
+from walsh_scrapy.state.upsert import row_of, upsert
 
 if TYPE_CHECKING:
     from walsh_scrapy.state.database import Database

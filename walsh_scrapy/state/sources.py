@@ -10,10 +10,9 @@ from sqlalchemy import bindparam, delete, func, or_, select, update
 from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.state._statements import Statement
 from walsh_scrapy.state.entries import insert_unseen
-from walsh_scrapy.state.rows import row_of
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import entries, indexes, sources
-from walsh_scrapy.state.upsert import insert_if_new, upsert
+from walsh_scrapy.state.upsert import insert_if_new, row_of, upsert
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

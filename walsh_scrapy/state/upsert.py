@@ -1,7 +1,11 @@
-"""Insert rows, replace them or leave them: for SQLite and PostgreSQL alike."""
+"""Rows: a record as a row, and one statement that inserts a row or replaces it.
+
+The statements work on SQLite and PostgreSQL alike.
+"""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -11,8 +15,19 @@ from walsh_scrapy.state._statements import Statement
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from _typeshed import DataclassInstance
     from sqlalchemy import Connection, Table
     from sqlalchemy.dialects import postgresql, sqlite
+
+
+def row_of(record: DataclassInstance) -> dict[str, Any]:
+    """Return the fields of a record by name. They must hold plain values, not records."""
+    return {name: getattr(record, name) for name in _names(type(record))}
+
+
+@cache
+def _names(kind: type[DataclassInstance]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 def upsert(connection: Connection, table: Table, row: Mapping[str, Any]) -> None:

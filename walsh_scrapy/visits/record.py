@@ -10,13 +10,26 @@ from typing import TYPE_CHECKING
 from walsh_scrapy.policy.freshness import NEVER, UpdateHints
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.runtime.context import Context
-from walsh_scrapy.runtime.marks import Validators
 from walsh_scrapy.runtime.negotiation import ABSENT
-from walsh_scrapy.runtime.visit import DATA_LOSS, Lifetime, Page, Visit, set_visit, visit_of
+from walsh_scrapy.runtime.requestmeta import (
+    DATA_LOSS,
+    Lifetime,
+    Page,
+    Validators,
+    Visit,
+    set_visit,
+    visit_of,
+)
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.visits import moves
-from walsh_scrapy.visits.lifetimes import fresh_until, freshness_of, lifetime_of
-from walsh_scrapy.visits.llmstxt import llmstxt_after, with_renewed_validators, with_validators
+from walsh_scrapy.visits.freshness import (
+    fresh_until,
+    freshness_of,
+    lifetime_of,
+    llmstxt_after,
+    with_renewed_validators,
+    with_validators,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,6 @@ from walsh_scrapy.metadata.linkheader import feed_alternates
 from walsh_scrapy.metadata.llms import parse_llms
 from walsh_scrapy.metadata.mediatypes import is_html, is_markdown, may_be_feed, may_be_llms
 from walsh_scrapy.runtime.failures import reason_of
-from walsh_scrapy.runtime.marks import request_of
 from walsh_scrapy.runtime.negotiation import (
     ABSENT,
     ACCEPT_LLMSTXT,
@@ -21,7 +20,7 @@ from walsh_scrapy.runtime.negotiation import (
     content_type_of,
     links_of,
 )
-from walsh_scrapy.runtime.visit import Visit, set_visit, visit_of
+from walsh_scrapy.runtime.requestmeta import Visit, request_of, set_visit, visit_of
 from walsh_scrapy.sources import Source
 from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.tools.discover.candidates import Candidate, Form, SiteOffer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
@@ -41,10 +40,7 @@ class Export:
 
     def write(self, file: IO[bytes], format_name: str, *, progress: bool = False) -> int:
         """Write the entries, or the sources for "opml", and return how many there were."""
-        with ExitStack() as opened:
-            state = State.existing(self.state_url)
-            if state is not None:
-                opened.callback(state.close)
+        with State.existing(self.state_url) as state:
             if format_name == "opml":
                 return self._write_sources(file, state)
             if state is None:

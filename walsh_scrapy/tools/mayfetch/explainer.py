@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.policy.pacing import spacing
-from walsh_scrapy.policy.robots.access import RobotsCopy
-from walsh_scrapy.policy.robots.copies import RobotsFile
+from walsh_scrapy.policy.robots.access import RobotsCopy, RobotsFile
 from walsh_scrapy.policy.urls import origin_of
 from walsh_scrapy.politeness.blocklist import BlocklistCache
 from walsh_scrapy.politeness.robots import RobotsCache

@@ -1,22 +1,61 @@
-"""The outcome of a request for a host's llms.txt, which its sources share (R9, decision 17)."""
+"""How long the next visit waits: the lifetimes of this visit's responses, and of an llms.txt.
+
+A redirect, or a page that is left for another document, leads to the next request, and its lifetime
+counts as well (R8, decision 20). An llms.txt is shared by the sources of its host (R9).
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from walsh_scrapy.policy.freshness import LastVisit, due
-from walsh_scrapy.runtime.visit import visit_of
+from walsh_scrapy.policy.freshness import Freshness, LastVisit, due
+from walsh_scrapy.runtime.requestmeta import Lifetime, visit_of
 from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
-from walsh_scrapy.visits.lifetimes import freshness_of
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
 
     from walsh_scrapy.runtime.context import Context
-    from walsh_scrapy.runtime.marks import Validators
+    from walsh_scrapy.runtime.requestmeta import Validators, Visit
+
+
+def freshness_of(response: Response) -> Freshness:
+    """Return the headers of a response that say how long it is fresh."""
+
+    def header(name: str) -> str | None:
+        value = response.headers.get(name)
+        return None if value is None else value.decode("latin-1")
+
+    return Freshness(
+        cache_control=b", ".join(response.headers.getlist("Cache-Control")).decode("latin-1"),
+        expires=header("Expires"),
+        date=header("Date"),
+        age=header("Age"),
+        retry_after=header("Retry-After"),
+    )
+
+
+def lifetime_of(response: Response, now: float) -> Lifetime:
+    """Return until when a response is fresh; ``now`` is in epoch seconds."""
+    return Lifetime(response.url, now + freshness_of(response).lifetime(now))
+
+
+def fresh_until(visit: Visit, answer: Response | None, home: str, now: float) -> float:
+    """Return until when the next visit has to wait for the lifetimes of this one, in epoch seconds.
+
+    A lifetime is about its own URL. The next visit begins at ``home`` and does not ask for the hops
+    before that, so these do not count.
+    """
+    lifetimes = list(visit.lifetimes)
+    if answer is not None:
+        lifetimes.append(lifetime_of(answer, now))
+    urls = [each.url for each in lifetimes]
+    start = urls.index(home) if home in urls else 0
+    return max((each.until for each in lifetimes[start:]), default=now)
+
 
 Record = TypeVar("Record", SourceRecord, LlmsTxtRecord)
 

@@ -1,0 +1,30 @@
+"""R6: what a redirect takes along, before any other gate has a say."""
+
+from types import SimpleNamespace
+
+from scrapy import Request
+from scrapy.http import Response
+from scrapy.settings import Settings
+
+from walsh_scrapy.downloadermiddlewares.redirect import RedirectMiddleware
+from walsh_scrapy.runtime.requestmeta import mark, marks_of
+
+URL = "http://a.example/"
+
+
+def test_a_hop_has_no_referer_and_no_slot_of_the_host_before_but_its_marks():
+    request = Request(
+        URL, headers={"Referer": "http://z.example/"}, meta={"download_slot": "a.example"}
+    )
+    mark(request, attempt=1)
+    response = Response(URL, 302, headers={"Location": "http://b.example/x"}, request=request)
+    gate = RedirectMiddleware(Settings())
+    gate.crawler = SimpleNamespace(spider=None)
+    hop = gate.process_response(request, response)
+    assert isinstance(hop, Request)
+    assert hop.url == "http://b.example/x"
+    assert "Referer" not in hop.headers
+    assert "download_slot" not in hop.meta
+    assert hop.meta["redirect_urls"] == [URL]
+    assert marks_of(hop) == marks_of(request)
+    assert request.headers["Referer"] == b"http://z.example/", "the request itself stays as it is"

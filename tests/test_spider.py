@@ -1,0 +1,49 @@
+"""What SourcesSpider promises to those that subclass it."""
+
+import pytest
+from scrapy import Request
+from scrapy.settings import Settings
+
+from walsh_scrapy.addon import Addon
+from walsh_scrapy.options import BadSetting
+from walsh_scrapy.runtime.requestmeta import Visit, visit_of
+from walsh_scrapy.runtime.startup import check_gates
+from walsh_scrapy.sources import Source
+from walsh_scrapy.spider import DeclaringSpider, SourcesSpider
+
+SOURCE = Source("http://blog.example/feed")
+
+
+class OwnSpider(SourcesSpider):
+    name = "own"
+    kind = "feed"
+
+    def parse(self, response, source, llmstxt):
+        """Take an argument of its own."""
+
+
+class OwnAddon(Addon):
+    pass
+
+
+def test_further_arguments_of_a_callback_are_given_by_name():
+    request = OwnSpider().request(SOURCE, SOURCE.url, "text/plain", str.isascii, llmstxt="/x")
+    assert request.cb_kwargs == {"source": SOURCE, "llmstxt": "/x"}
+    assert request.headers["Accept"] == b"text/plain"
+    assert visit_of(request) == Visit(SOURCE, str.isascii)
+
+
+def test_a_spider_declares_nothing_forces_nothing_and_has_no_alternative_by_itself():
+    spider = DeclaringSpider(name="any")
+    assert spider.sources == ()
+    assert not spider.force
+    assert spider.alternative_to(Request(SOURCE.url)) is None
+
+
+@pytest.mark.parametrize("addon", [Addon, OwnAddon, "walsh_scrapy.addon.Addon"])
+def test_the_gates_are_in_force_with_the_add_on_or_a_subclass(addon):
+    check_gates(Settings({"ADDONS": {addon: 500}}))
+    with pytest.raises(BadSetting):
+        check_gates(Settings({"ADDONS": {addon: 500}, "WALSH_ENABLED": False}))
+    with pytest.raises(BadSetting):
+        check_gates(Settings({"ADDONS": {addon: None}}))

@@ -1,0 +1,151 @@
+"""What a request carries in ``request.meta``: its marks, and the visit that it belongs to.
+
+Marks are what our gates and queues know of one request. A visit is what the requests for one
+declared source carry from hop to hop. Each is one frozen object, so a copy, a retry or a redirect
+keeps it, and a change of it changes no copy that was made before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from walsh_scrapy.policy.frontier import Rank
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Mapping
+
+    from scrapy import Request
+    from scrapy.http import Response
+    from twisted.python.failure import Failure
+
+    from walsh_scrapy.policy.moves import Move
+    from walsh_scrapy.sources import Source
+
+_MARKS: Final = "walsh_marks"
+
+
+@dataclass(frozen=True, slots=True)
+class Validators:
+    """ETag and Last-Modified of a response: opaque bytes, for that one URL only (decision 17)."""
+
+    url: str
+    etag: bytes | None
+    last_modified: bytes | None
+
+    @classmethod
+    def of(cls, response: Response) -> Validators:
+        """Read the validators of a response, byte for byte."""
+        headers = response.headers
+        etag, last_modified = headers.get("ETag"), headers.get("Last-Modified")
+        return cls(response.url, etag or None, last_modified or None)
+
+
+class Step(Protocol):
+    """A fetch of robots.txt or the blocklist, as seen from a request that is a step of it."""
+
+    idle: asyncio.Event  #: set while the request waits in our scheduler
+    is_over: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What the gates know of a request; each gate sets its own. The default is a target."""
+
+    rank: Rank = Rank.TARGET
+    fetch: Step | None = None  #: of which the request is a step: robots.txt or the blocklist
+    validators: Validators | None = None  #: sent if the request is for their URL
+    robots_interval: float | None = None  #: seconds: Crawl-delay or Request-rate, the larger
+    hold: float = 0.0  #: seconds for which its host was on hold when its exchange ended
+    attempt: int = 0  #: retries so far after a refusal
+    answers: Mapping[str, str] = field(default_factory=dict)  #: of the gates so far, by their names
+
+
+_NONE: Final = Marks()
+
+
+def marks_of(request: Request) -> Marks:
+    """Return the marks of a request."""
+    marks: Marks = request.meta.get(_MARKS, _NONE)
+    return marks
+
+
+def mark(request: Request, **changes: Any) -> None:  # noqa: ANN401 - fields of Marks
+    """Change some marks of a request; copies made before keep theirs."""
+    request.meta[_MARKS] = replace(marks_of(request), **changes)
+
+
+def note_answer(request: Request, gate: str, answer: str) -> None:
+    """Add a gate's answer, for the log of requests."""
+    mark(request, answers={**marks_of(request).answers, gate: answer})
+
+
+def rank_of(request: Request) -> Rank:
+    """Return what a request is for."""
+    return marks_of(request).rank
+
+
+def request_of(outcome: Response | Failure) -> Request:
+    """Return the request of a response or failure; Scrapy sets it on both."""
+    request: Request = outcome.request  # type: ignore[union-attr, assignment]
+    return request
+
+
+_VISIT: Final = "walsh_visit"
+#: Scrapy's flag of a response whose body is not complete.
+DATA_LOSS: Final = "dataloss"
+
+
+class Lifetime(NamedTuple):
+    """The freshness lifetime of one response: its URL, and its end in epoch seconds."""
+
+    url: str
+    until: float
+
+
+class Page(NamedTuple):
+    """What the response of the declared page said, if the visit continues with another document."""
+
+    is_gone: bool  #: it is gone for good (410)
+    move: Move | None  #: where it moved to, as far as this visit shows
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One visit of a source. ``source`` is None if its outcome is not recorded."""
+
+    source: Source | None
+    readable: Callable[[str], bool]  #: takes a Content-Type; False: the body is not downloaded
+    llmstxt: str | None = None  #: the URL of the requested llms.txt, before redirects
+    announced: tuple[str, ...] = ()  #: URLs that the page announces as markdown: declared too
+    lifetimes: tuple[Lifetime, ...] = ()  #: of the earlier responses of the visit
+    page: Page | None = None
+    unread: str | None = None  #: the Content-Type of a body that was not downloaded
+
+    def passed(self, lifetime: Lifetime) -> Visit:
+        """Return the visit with the lifetime of one more response."""
+        return replace(self, lifetimes=(*self.lifetimes, lifetime))
+
+    def carried_to(self, following: Visit) -> Visit:
+        """Return the visit of the next request, with what this request has learned."""
+        return replace(
+            following, announced=self.announced, lifetimes=self.lifetimes, page=self.page
+        )
+
+
+def visit_of(request: Request) -> Visit | None:
+    """Return the visit that a request belongs to, if any."""
+    visit: Visit | None = request.meta.get(_VISIT)
+    return visit
+
+
+def set_visit(request: Request, visit: Visit) -> None:
+    """Make a request part of a visit."""
+    request.meta[_VISIT] = visit
+
+
+def source_of(request: Request) -> Source | None:
+    """Return the declared source of a request, if any."""
+    visit = visit_of(request)
+    return visit.source if visit else None

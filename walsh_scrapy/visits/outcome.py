@@ -1,0 +1,86 @@
+"""What an exception means for the visit that it ends (R7, R8, decision 7)."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from scrapy.spidermiddlewares.httperror import HttpError
+
+from walsh_scrapy.exceptions import (
+    AlreadyRead,
+    BadAnswer,
+    Denied,
+    NotDue,
+    NotModified,
+    RequestDeferred,
+)
+from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.runtime.failures import reason_of
+from walsh_scrapy.runtime.requestmeta import set_visit, source_of, visit_of
+from walsh_scrapy.visits.freshness import lifetime_of
+from walsh_scrapy.visits.record import VisitRecorder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+logger = logging.getLogger(__name__)
+
+
+class VisitOutcome:
+    """Records visits, and leaves a source due whose request is deferred, or if the state fails."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._stats = crawler.stats
+        self._clock = Context.of(crawler).clock
+        self.recorder = VisitRecorder(crawler)
+
+    def ended(self, request: Request, error: BaseException | None) -> None:
+        """Record the outcome of a visit whose request ended in an exception."""
+        with self.deferring(request):
+            match error:
+                case NotModified():
+                    self.recorder.unchanged(request, error.response)
+                case AlreadyRead():
+                    self.recorder.shared(request, error)
+                case Denied():
+                    self.recorder.denied(request, error)
+                case NotDue():
+                    self._stats.inc_value("walsh/sources/not_due")
+                    self._stats.inc_value("walsh/sources/due", -1)
+                    self._stats.min_value("walsh/sources/next_due", error.due_at)
+                case RequestDeferred():
+                    raise error
+                case _:
+                    reason = reason_of(error, request.url)
+                    self.recorder.failed(request, reason, _response_of(error))
+
+    def carry(self, request: Request, error: BaseException | None, following: Request) -> None:
+        """Give the next request of a visit what the visit has learned before ``error``."""
+        visit, next_visit, response = visit_of(request), visit_of(following), _response_of(error)
+        if visit and next_visit:
+            if response is not None:
+                visit = visit.passed(lifetime_of(response, self._clock.now()))
+            set_visit(following, visit.carried_to(next_visit))
+
+    @contextmanager
+    def deferring(self, request: Request) -> Iterator[None]:
+        """Leave the source of a request as due as it was if the block raises RequestDeferred."""
+        try:
+            yield
+        except RequestDeferred as error:
+            source = source_of(request)
+            url = source.url if source else request.url
+            logger.info("%s is deferred to a later run: %s", url, error)
+            self._stats.inc_value("walsh/sources/deferred")
+            self._stats.min_value("walsh/sources/deferred_until", error.until)
+
+
+def _response_of(error: BaseException | None) -> Response | None:
+    """Return the response that came, although it is of no use."""
+    return error.response if isinstance(error, HttpError | BadAnswer | NotModified) else None
