@@ -55,8 +55,8 @@ def test_a_leased_host_is_not_ready_until_the_lease_is_released_or_ends():
 def test_a_lease_that_was_never_released_counts_as_an_exchange_of_its_whole_timeout():
     slow = HostTimes().released(0.0, interval=100.0).leased(100.0, 60.0)
     assert slow.ready_at(1.0) == 260.0, "a Crawl-delay counts from the end that may have been"
-    assert slow.look_again_at(110.0, 1.0) == 111.0, "but the holder may be quick"
-    assert slow.look_again_at(170.0, 1.0) == 260.0, "and a dead one gives nothing back"
+    assert slow.recheck_at(110.0, 1.0) == 111.0, "but the holder may be quick"
+    assert slow.recheck_at(170.0, 1.0) == 260.0, "and a dead one gives nothing back"
 
 
 @given(st.builds(HostTimes, ended=seconds, interval=seconds), seconds, seconds)

@@ -27,7 +27,7 @@ def fed(scheduler, count):
 
 async def has_room(scheduler):
     """Return True if a start request would be taken now, after all tasks have run."""
-    task = asyncio.ensure_future(scheduler._queue.room())
+    task = asyncio.ensure_future(scheduler._queue.wait_for_room())
     for _ in range(5):
         await asyncio.sleep(0)
     done = task.done()
@@ -41,7 +41,7 @@ def test_a_start_request_waits_while_enough_hosts_could_be_asked(scheduler):
         assert await has_room(scheduler)
         fed(scheduler, 3)  # one more: the others are duplicates
         assert not await has_room(scheduler)
-        waiting = asyncio.ensure_future(scheduler._queue.room())
+        waiting = asyncio.ensure_future(scheduler._queue.wait_for_room())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert not waiting.done()

@@ -11,7 +11,7 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.runtime.requestmeta import (
     Lifetime,
     Marks,
-    Page,
+    PageResult,
     Validators,
     Visit,
     mark,
@@ -54,7 +54,7 @@ def test_a_copy_takes_the_marks_along_and_changes_its_own_only(again):
 
 
 def test_the_next_request_of_a_visit_gets_what_the_visit_has_learned_and_nothing_else():
-    page = Page(is_gone=True, move=None)
+    page = PageResult(is_gone=True, move=None)
     visit = Visit(Source(URL), may_be_feed, None, ("a",), (Lifetime(URL, 1.0),), page, "text/html")
     following = Visit(Source(URL), str.isascii, llmstxt="http://blog.example/llms.txt")
     assert visit.carried_to(following) == Visit(
@@ -71,7 +71,7 @@ def test_a_request_of_a_job_is_the_same_after_a_stop():
     request = Request(URL)
     mark(request, attempt=1, validators=Validators(URL, b'"x"', None), robots_interval=2.0)
     note_answer(request, "robots", "allowed")
-    set_visit(request, Visit(Source(URL), may_be_feed, page=Page(is_gone=False, move=None)))
+    set_visit(request, Visit(Source(URL), may_be_feed, page=PageResult(is_gone=False, move=None)))
     kept = request_from_dict(pickle.loads(pickle.dumps(request.to_dict())))
     assert marks_of(kept) == marks_of(request)
     assert visit_of(kept) == visit_of(request)

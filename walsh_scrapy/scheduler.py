@@ -38,7 +38,7 @@ class Scheduler(BaseScheduler):
         self._crawler = crawler
         self._dupefilter = dupefilter
         self._job = Job(crawler)
-        self._queue = SchedulerQueue(crawler, keeps_deferred=self._job.goes_on)
+        self._queue = SchedulerQueue(crawler, keeps_deferred=self._job.has_job_dir)
         HostQueues.of(crawler).attach(self._queue)
 
     @classmethod
@@ -54,14 +54,14 @@ class Scheduler(BaseScheduler):
 
     def open(self, spider: Spider) -> Deferred[None] | None:  # noqa: ARG002 - Scrapy's interface
         """Open the duplicate filter, and queue the requests that the last start of the job kept."""
-        for request in self._job.left():
+        for request in self._job.take_requests():
             self._queue.push(request)
         return self._dupefilter.open()
 
     def close(self, reason: str) -> Deferred[None] | None:
         """Stop the timer, and keep the waiting requests for the next start of the job."""
         self._queue.close()
-        self._job.leave(chain(self._queue, self._queue.deferred))
+        self._job.keep_requests(chain(self._queue, self._queue.deferred))
         return self._dupefilter.close(reason)
 
     def has_pending_requests(self) -> bool:

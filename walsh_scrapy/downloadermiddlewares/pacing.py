@@ -46,7 +46,7 @@ class PacingMiddleware:
         self._queues = HostQueues.of(crawler)
         serial = self._context.options.serial
         self._in_flight = InFlight(crawler.settings, self._context.clock, serial=serial)
-        self._quiet = self._in_flight.none_at_all if serial else nullcontext
+        self._quiet = self._in_flight.quiet_process if serial else nullcontext
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:

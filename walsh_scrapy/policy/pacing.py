@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: Seconds by which a lease outlasts the timeout of its request.
 LEASE_MARGIN = 5.0
 #: Seconds between two looks at a host that another process has leased: it may be released early.
-LOOK_AGAIN = 1.0
+RECHECK_SECONDS = 1.0
 #: Seconds without a 429 or 503 after which the backoff of a host starts again at its base.
 QUIET_SECONDS = 1800.0
 
@@ -49,10 +49,10 @@ class HostTimes:
         spaced = max((end + room for end in ends if end is not None), default=0.0)
         return max(spaced, self.hold_until, self.lease_until)
 
-    def look_again_at(self, now: float, spacing: float) -> float:
+    def recheck_at(self, now: float, spacing: float) -> float:
         """Return when to try again: when the host is ready, or may have been released."""
         ready_at = self.ready_at(spacing)
-        return min(ready_at, now + LOOK_AGAIN) if self.lease_until > now else ready_at
+        return min(ready_at, now + RECHECK_SECONDS) if self.lease_until > now else ready_at
 
     def rebased(self, now: float) -> HostTimes:
         """Return these times after the clock was set back to ``now``.

@@ -43,7 +43,7 @@ class Holds:
                 self._in_flight.begin(request, host)
             return left
 
-        quiet = self._in_flight.none_to
+        quiet = self._in_flight.quiet_host
         return await self._queues.wait(request, Wait("backoff", host, seconds, lambda: quiet(host)))
 
     def response_downloaded(self, response: Response, request: Request) -> None:

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 from scrapy.utils.asyncio import sleep
 
 from walsh_scrapy.exceptions import RequestDeferred
-from walsh_scrapy.policy.pacing import LOOK_AGAIN
+from walsh_scrapy.policy.pacing import RECHECK_SECONDS
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.engine import is_closing
@@ -110,7 +110,7 @@ class GateQueue(HostQueue):
         while (left := until - clock.monotonic()) > 0:
             if is_closing(self._crawler):
                 raise self._deferred(wait, left)
-            await sleep(min(left, LOOK_AGAIN))
+            await sleep(min(left, RECHECK_SECONDS))
 
 
 class HostQueues:
@@ -145,10 +145,10 @@ class HostQueues:
             return self._scheduler
         return None
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until our scheduler has room for one more start request of a spider."""
         if self._scheduler is not None:
-            await self._scheduler.room()
+            await self._scheduler.wait_for_room()
 
     def delay(self, host: str, seconds: float, interval: float) -> None:
         """Send a host no request for ``seconds``; ``interval`` is its spacing in seconds."""

@@ -68,13 +68,13 @@ class InFlight:
         return self._clock.monotonic() - sent.at
 
     @asynccontextmanager
-    async def none_to(self, host: str) -> AsyncIterator[None]:
+    async def quiet_host(self, host: str) -> AsyncIterator[None]:
         """Wait until no request to a host is in flight."""
         await self._until_none(host)
         yield
 
     @asynccontextmanager
-    async def none_at_all(self) -> AsyncIterator[None]:
+    async def quiet_process(self) -> AsyncIterator[None]:
         """Wait until no request is in flight; then one waiting request at a time enters."""
         async with self._traffic.next:
             await self._until_none(None)

@@ -35,11 +35,11 @@ class Job:
         self._path = str(Path(folder, "walsh.queue")) if folder else None
 
     @property
-    def goes_on(self) -> bool:
+    def has_job_dir(self) -> bool:
         """Whether the crawl has a ``JOBDIR``."""
         return self._path is not None
 
-    def left(self) -> Iterator[Request]:
+    def take_requests(self) -> Iterator[Request]:
         """Yield the requests that the last start of this job kept, and remove them."""
         if self._path is not None:
             queue = build_from_crawler(PickleFifoDiskQueue, self._crawler, self._path)
@@ -47,7 +47,7 @@ class Job:
                 yield request
             queue.close()
 
-    def leave(self, waiting: Iterable[Request]) -> None:
+    def keep_requests(self, waiting: Iterable[Request]) -> None:
         """Keep the requests that wait; log those that cannot be written, and leave them out."""
         if self._path is None:
             return

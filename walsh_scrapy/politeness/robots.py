@@ -10,7 +10,7 @@ from scrapy import Request
 from scrapy.utils.datatypes import LocalCache
 
 from walsh_scrapy.exceptions import Denied, RequestDeferred
-from walsh_scrapy.policy.pacing import LOOK_AGAIN
+from walsh_scrapy.policy.pacing import RECHECK_SECONDS
 from walsh_scrapy.policy.references import resolve_reference
 from walsh_scrapy.policy.robots.access import AccessResult, RobotsFile, access_result, copy_after
 from walsh_scrapy.politeness.hostqueue import HostQueues
@@ -88,7 +88,7 @@ class RobotsCache:
     def defer(self, origin: str, error: RequestDeferred) -> None:
         """Do not fetch an origin's file before the end of a deferral."""
         # If the state failed, the deferral ends now; even so the file is not fetched again at once.
-        until = max(error.until, self._context.clock.now() + LOOK_AGAIN)
+        until = max(error.until, self._context.clock.now() + RECHECK_SECONDS)
         self._deferred[origin] = error, until
 
     def mark_used(self, origin: str) -> None:

@@ -84,7 +84,7 @@ class SchedulerQueue(HostQueue):
         self.delay(wait.host, seconds)
         return self.sent_back(request)
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until fewer than ``ENOUGH`` hosts are ready, so that a start request is needed."""
         await asyncio.sleep(0)  # so that responses are handled between thousands of start requests
         while self._frontier.ready_hosts(self._context.clock.monotonic()) >= ENOUGH:

@@ -102,7 +102,7 @@ class _StateFailure:
     def __init__(self, crawler: Crawler, clock: Clock) -> None:
         self._crawler = crawler
         self._clock = clock
-        self._is_told = False
+        self._is_logged = False
 
     def deferral(self, error: StateError) -> Exception:
         """Return the exception for the current request: it is deferred, and has not failed.
@@ -111,8 +111,8 @@ class _StateFailure:
         """
         if not has_begun(self._crawler):
             refuse_to_start(error, log_file=self._crawler.settings["LOG_FILE"])
-        if not (error.connection_lost or self._is_told):
-            self._is_told = True
+        if not (error.connection_lost or self._is_logged):
+            self._is_logged = True
             logger.critical("%s", error)
             end_crawl(self._crawler, "state_failed")
         return StateUnavailable(self._clock.now(), str(error))

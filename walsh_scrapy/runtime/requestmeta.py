@@ -104,7 +104,7 @@ class Lifetime(NamedTuple):
     until: float
 
 
-class Page(NamedTuple):
+class PageResult(NamedTuple):
     """What the response of the declared page said, if the visit continues with another document."""
 
     is_gone: bool  #: it is gone for good (410)
@@ -120,7 +120,7 @@ class Visit:
     llmstxt: str | None = None  #: the URL of the requested llms.txt, before redirects
     announced: tuple[str, ...] = ()  #: URLs that the page announces as markdown: declared too
     lifetimes: tuple[Lifetime, ...] = ()  #: of the earlier responses of the visit
-    page: Page | None = None
+    page: PageResult | None = None
     unread: str | None = None  #: the Content-Type of a body that was not downloaded
 
     def passed(self, lifetime: Lifetime) -> Visit:

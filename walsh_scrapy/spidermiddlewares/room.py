@@ -32,5 +32,5 @@ class RoomMiddleware:
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Pass the start requests on, one by one."""
         async for item in start:
-            await self._queues.room()
+            await self._queues.wait_for_room()
             yield item

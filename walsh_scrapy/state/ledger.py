@@ -131,7 +131,7 @@ class Ledger:
         """
         before, snapshot = self._change(host, Lease(spacing, timeout, self._holder))
         is_leased = before.ready_at(spacing) <= snapshot.now
-        return 0.0 if is_leased else before.look_again_at(snapshot.now, spacing) - snapshot.now
+        return 0.0 if is_leased else before.recheck_at(snapshot.now, spacing) - snapshot.now
 
     def release(
         self, host: str, exchange: Exchange, backoff: Backoff, record: RequestRecord

@@ -21,19 +21,21 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.sourcerecord import SourceRecord
 
 
-def confirmed(record: SourceRecord, request: Request, last: str, now: float) -> Move | None:
+def after_document(record: SourceRecord, request: Request, last: str, now: float) -> Move | None:
     """Return the move of a source after a visit whose document came from ``last``."""
     asked, hops = first_url(request), _permanent_hops(request, last)
     return move_after_document(record.move, record.url, asked, hops, now)
 
 
-def noticed(record: SourceRecord, request: Request, last: str, now: float) -> Move | None:
+def after_intermediate(
+    record: SourceRecord, request: Request, last: str, now: float
+) -> Move | None:
     """Return the move of a source after an intermediate page, which came from ``last``."""
     asked, hops = first_url(request), _permanent_hops(request, last)
     return move_after_intermediate(record.move, record.url, asked, hops, now)
 
 
-def failed(record: SourceRecord, request: Request, now: float) -> Move | None:
+def after_failure(record: SourceRecord, request: Request, now: float) -> Move | None:
     """Return the move of a source after a failed visit."""
     asked = first_url(request)
     if asked not in (record.url, record.moved_to):

@@ -14,7 +14,7 @@ from walsh_scrapy.runtime.negotiation import ABSENT
 from walsh_scrapy.runtime.requestmeta import (
     DATA_LOSS,
     Lifetime,
-    Page,
+    PageResult,
     Validators,
     Visit,
     set_visit,
@@ -130,8 +130,8 @@ class VisitRecorder:
         was_gone = visit.page is not None and visit.page.is_gone
         is_gone = response.status == HTTPStatus.GONE and moves.is_for_source(known, request)
         if response.status < 400:
-            known = self._moved(known, moves.noticed(known, request, response.url, now))
-        page = Page(is_gone or was_gone, known.move)
+            known = self._moved(known, moves.after_intermediate(known, request, response.url, now))
+        page = PageResult(is_gone or was_gone, known.move)
         set_visit(following, replace(visit, page=page).carried_to(_visit(following)))
 
     def denied(self, request: Request, error: Denied) -> None:
@@ -200,7 +200,7 @@ class VisitRecorder:
 
     def _arrived(self, record: SourceRecord, request: Request, last: str) -> SourceRecord:
         now = self._context.clock.now()
-        return self._moved(record, moves.confirmed(record, request, last, now))
+        return self._moved(record, moves.after_document(record, request, last, now))
 
     def _moved(self, record: SourceRecord, move: Move | None) -> SourceRecord:
         if move and move.is_settled and record.address != move.to:
@@ -208,7 +208,7 @@ class VisitRecorder:
         return record.with_move(move)
 
     def _failed_move(self, record: SourceRecord, request: Request) -> SourceRecord:
-        move = moves.failed(record, request, self._context.clock.now())
+        move = moves.after_failure(record, request, self._context.clock.now())
         if move and move.is_doubted and record.move_settled:
             logger.info("%s failed for a week: %s is requested again", move.to, record.url)
         return record.with_move(move)
