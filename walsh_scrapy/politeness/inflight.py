@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.runtime.clock import Clock
+    from walsh_scrapy.runtime.context import Clock
 
 
 class _Sent(NamedTuple):

@@ -1,11 +1,12 @@
-"""What the parts of one crawl share: options, state, clock, backoff, and each other."""
+"""What the parts of one crawl share: options, state, clock, backoff, and one of each part."""
 
 from __future__ import annotations
 
 import logging
+import time
 from functools import cached_property
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from scrapy import signals
@@ -15,7 +16,6 @@ from walsh_scrapy.exceptions import StateUnavailable, refuse_to_start
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.urls import host_of, registrable_domain
-from walsh_scrapy.runtime.clock import SystemClock
 from walsh_scrapy.runtime.engine import end_crawl, has_begun
 from walsh_scrapy.state import State, StateError
 
@@ -24,7 +24,28 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from walsh_scrapy.runtime.clock import Clock
+
+class Clock(Protocol):
+    """Two readings: the time of day, and one that never jumps."""
+
+    def now(self) -> float:
+        """Return the time of day in epoch seconds, as state and leases count it."""
+
+    def monotonic(self) -> float:
+        """Return seconds of a clock that never jumps, for waits within a run."""
+
+
+class SystemClock:
+    """The clocks of this machine."""
+
+    def now(self) -> float:
+        """Return the time of day in epoch seconds."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """Return the seconds of the machine's monotonic clock."""
+        return time.monotonic()
+
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)

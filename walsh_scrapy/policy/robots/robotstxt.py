@@ -15,13 +15,14 @@ one verdict is bounded; a URL whose verdict would cost more is denied.
 
 from dataclasses import dataclass, field
 
-from walsh_scrapy.policy.robots.groups import (
+from walsh_scrapy.policy.robots.records import (
     UserAgentLine,
+    decode,
     most_specific_name,
     product_token,
+    sitemap_values,
     user_agent_lines,
 )
-from walsh_scrapy.policy.robots.records import decode, sitemap_values
 from walsh_scrapy.policy.robots.rules import Rules
 
 

@@ -7,7 +7,6 @@ from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
-from walsh_scrapy.policy.robots.groups import UserAgentLine, distinct
 from walsh_scrapy.policy.robots.matching import UNDECIDED, PathRules, denies, index_of
 from walsh_scrapy.policy.robots.otherrecords import (
     Rate,
@@ -22,6 +21,8 @@ from walsh_scrapy.policy.robots.otherrecords import (
 from walsh_scrapy.policy.robots.percentencoding import Target, target_of
 from walsh_scrapy.policy.robots.records import (
     Span,
+    UserAgentLine,
+    distinct,
     line_numbers,
     other_offsets,
     others_in,
@@ -92,7 +93,9 @@ class Rules:
         spans = distinct([line.rules for line in user_agents])
         rules = rules_in(text, spans)
         version_2 = _version_2_spans(text, user_agents) if "robotversion" in values else ()
-        ordered = OrderedRules.of(rules if version_2 == spans else rules_in(text, version_2))
+        ordered = None
+        if version_2:
+            ordered = OrderedRules.of(rules if version_2 == spans else rules_in(text, version_2))
         return cls(
             group=user_agents[0].name if user_agents else None,
             crawl_delay=max(_read(parse_crawl_delay, values.get("crawldelay", ())), default=None),
@@ -100,8 +103,8 @@ class Rules:
             _rates=_read(parse_request_rate, values.get("requestrate", ())),
             _visit_times=_read(parse_visit_time, values.get("visittime", ())),
             # A group with too many rules to read in order denies everything without them.
-            _paths=PathRules.of([] if ordered.too_many else rules),
-            _ordered=ordered if version_2 else None,
+            _paths=PathRules.of([] if ordered and ordered.too_many else rules),
+            _ordered=ordered,
             _ordered_spans=version_2,
             _user_agents=user_agents,
             _text=text,
