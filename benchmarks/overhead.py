@@ -8,54 +8,19 @@ three runs of each counts: whatever else the machine does only adds to it. Goals
 most the peer's; a revisit that is all 304 at most half of the first run.
 """
 
-import os
 import resource
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
 
+from benchmarks.peer import run_peer
 from walsh_scrapy.testing.crawl import find_project, run_crawl
+from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.feeds import rss
-from walsh_scrapy.testing.web import LoopbackWeb, Reply, Site
+from walsh_scrapy.testing.web import Reply, Site
 
-PEER = """
-import io
-from pathlib import Path
-
-import feedparser
-import scrapy
-
-
-class FeedsSpider(scrapy.Spider):
-    name = "feeds"
-    custom_settings = {
-        "ROBOTSTXT_OBEY": True,
-        "CONCURRENT_REQUESTS": 1,
-        "LOG_LEVEL": "INFO",
-        "USER_AGENT": "Peer/1.0",
-    }
-
-    async def start(self):
-        for url in Path("urls.txt").read_text().split():
-            yield scrapy.Request(url)
-
-    def parse(self, response):
-        parsed = feedparser.parse(
-            io.BytesIO(response.body),
-            response_headers={"content-location": response.url},
-        )
-        for entry in parsed.entries:
-            yield {
-                "source": response.url,
-                "title": entry.get("title"),
-                "url": entry.get("link"),
-                "id": entry.get("id"),
-                "published": entry.get("published"),
-            }
-"""
 ROUNDS = 3
 POSTS = [f"Post number {number}" for number in range(20)]
 #: What most feeds carry beside a title: a summary in HTML, and who wrote it about what.
@@ -82,7 +47,7 @@ def _compare(hosts: int, what: str, *, full: bool) -> None:
     }
     sites = [Site(host, "User-agent: *\n", {"/feed": page}) for host, page in pages.items()]
     urls = [f"http://{host}/feed" for host in pages]
-    with LoopbackWeb(*sites) as web, tempfile.TemporaryDirectory() as name:
+    with DirectWeb(*sites) as web, tempfile.TemporaryDirectory() as name:
         rounds = [_round(web, Path(name, str(number)), urls) for number in range(ROUNDS)]
     peer, ours, again = (min(seconds) / hosts for seconds in zip(*rounds, strict=True))
     print(f"CPU per target over {hosts} hosts, one feed each of {what}")
@@ -91,7 +56,7 @@ def _compare(hosts: int, what: str, *, full: bool) -> None:
     print(f"  revisit, 304  {again * 1e3:6.2f} ms   ratio {again / ours:.2f} (goal: 0.5 at most)")
 
 
-def _round(web: LoopbackWeb, folder: Path, urls: list[str]) -> tuple[float, float, float]:
+def _round(web: DirectWeb, folder: Path, urls: list[str]) -> tuple[float, float, float]:
     """Return the CPU seconds of the peer's crawl, of ours, and of ours again."""
     folder.mkdir()
     return (
@@ -118,7 +83,7 @@ def _cpu(run: Callable[[], None]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def _run_ours(web: LoopbackWeb, folder: Path, urls: list[str], **arguments: str) -> None:
+def _run_ours(web: DirectWeb, folder: Path, urls: list[str], **arguments: str) -> None:
     project = find_project(Path(__file__).parent)
     result = run_crawl(
         web, folder=folder / "ours", project=project, sources=urls, arguments=arguments, timeout=900
@@ -126,18 +91,12 @@ def _run_ours(web: LoopbackWeb, folder: Path, urls: list[str], **arguments: str)
     _check(result.exit_code, len(result.items), 0 if arguments else len(urls) * len(POSTS))
 
 
-def _run_peer(web: LoopbackWeb, folder: Path, urls: list[str]) -> None:
-    (folder / "peer.py").write_text(PEER)
-    (folder / "urls.txt").write_text("\n".join(urls))
-    command = [sys.executable, "-m", "scrapy", "runspider", "peer.py", "-O", "items.jsonl"]
-    done = subprocess.run(
-        command, cwd=folder, env=os.environ | web.environment, capture_output=True, check=False
-    )
-    with (folder / "items.jsonl").open() as items:
-        _check(done.returncode, sum(1 for _ in items), len(urls) * len(POSTS))
+def _run_peer(web: DirectWeb, folder: Path, urls: list[str]) -> None:
+    code, items = run_peer(web, folder, urls)
+    _check(code, items, len(urls) * len(POSTS))
 
 
-def _check(exit_code: int, items: int, wanted: int) -> None:
+def _check(exit_code: int | None, items: int, wanted: int) -> None:
     if (exit_code, items) != (0, wanted):
         raise SystemExit(f"a crawl ended with {exit_code} and {items} items instead of {wanted}")
 

@@ -102,7 +102,8 @@ def test_links_anchors_and_names_of_a_page_lead_somewhere(page):
 
 
 def test_decisions_are_numbered_without_a_gap():
-    assert [int(number) for number in SECTIONS] == list(range(1, len(SECTIONS) + 1))
+    # One that is not built yet stands behind those that are.
+    assert sorted(map(int, SECTIONS)) == list(range(1, len(SECTIONS) + 1))
 
 
 @pytest.mark.parametrize("number", SECTIONS)

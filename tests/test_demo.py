@@ -38,8 +38,10 @@ def test_the_demo_shows_the_requests_of_every_host(demo):
     for shown in ("no byte sent", "429", "503", "301", "304", "Crawl-delay: 2", "HTML"):
         assert shown in demo.stdout
     assert "http://blog.example/feed.xml" in demo.stdout
+    assert demo.stdout.count(", at most 1 open at once; ") == 2
 
 
+@pytest.mark.crawl
 def test_a_broken_rule_or_a_lost_source_is_exit_status_1(monkeypatch, capsys):
     monkeypatch.setattr(politeness, "violations", lambda *_args, **_terms: ["R9: invented"])
     monkeypatch.setattr("walsh_scrapy.testing.demoweb.SOURCES", SOURCES[:1])

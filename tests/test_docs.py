@@ -17,6 +17,7 @@ from scrapy.utils.misc import load_object
 from sqlalchemy import create_engine
 
 from walsh_scrapy.addon import CEILINGS, MUSTS, SERIAL
+from walsh_scrapy.identity import POLICY_URL
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.options import PREFIX, BadSetting, Options
 from walsh_scrapy.sources import load_sources
@@ -31,8 +32,16 @@ MAKEFILE = (ROOT / "Makefile").read_text("utf-8").replace("$(VENV)", ".venv")
 BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 
-#: A driver that takes parameters wants a percent sign twice.
-PERCENT = {"sqlite": "%", "postgresql": "%%"}
+#: By the first line of a query.
+NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
+#: A value for a column, by its type.
+VALUES = {str: "blog.example", int: 1, float: 1.0, bytes: b"\xff%", bool: True}
+#: Languages of blocks, each of which a test reads; `text` is what no command and no file is.
+LANGUAGES = {"sh", "cron", "ini", "sql", "toml", "json", "python", "text"}
+#: How a command line begins. In a block of `text` no test would run it.
+COMMAND = re.compile(r"^\s*(?:[$>#] )?(?:\S*/)?(?:scrapy|curl|make|pip|python3?|psql|sqlite3) ")
+#: The public contact of Walsh-Research, from its contract (section 5.2).
+CONTACT = "j@wal.sh"
 SPIDER = """
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule
@@ -74,6 +83,11 @@ def every_block(*languages):
 
 
 SETTINGS = sections(page_of("settings.md"))
+QUERIES = [
+    (text.partition("\n")[0].removeprefix("-- "), text.partition("\n")[2])
+    for page in PAGES
+    for _, text in blocks(page, "sql")
+]
 BOUNDED = {
     name: re.search(r"From `([^`]+)`(?: to `([^`]+)`)?", text).groups()
     for name, text in SETTINGS.items()
@@ -110,6 +124,8 @@ def test_defaults_are_those_of_the_code(name, monkeypatch):
 def test_bounds_are_those_of_the_code(name):
     key, (low, high) = name.removeprefix(PREFIX), BOUNDED[name]
     room = {} if key == "BACKOFF_MAX" else {"BACKOFF_MAX": 30 * 86_400}
+    if "identity" in SETTINGS[name]:  # the bounds of other bots, which may be wider
+        room |= {"USER_AGENT": "Example-Bot/1.0", "UA_TOKEN": "Example-Bot"}
     options(**room, **{key: number_of(low)})
     options(**room, **{key: number_of(high) if high else 1e12})
     for beyond in [number_of(low) - 1, *([number_of(high) + 1] if high else [])]:
@@ -177,6 +193,7 @@ def test_settings_in_a_block_are_accepted(language, text):
             assert load_object(component if "." in component else parts[component])
 
 
+@pytest.mark.crawl
 def test_the_test_of_another_project_passes_as_it_is_written(tmp_path):
     """The settings and the test of docs/reuse.md, with a spider that follows every link."""
     settings, test, *_ = (text for _, text in blocks(ROOT / "docs" / "reuse.md", "python"))
@@ -195,10 +212,10 @@ def test_the_test_of_another_project_passes_as_it_is_written(tmp_path):
     assert ran.returncode == 0, ran.stdout
 
 
-def test_the_log_in_readme_is_that_of_a_run_of_the_demo(loopback_web, crawl):
+def test_the_log_in_readme_is_that_of_a_run_of_the_demo(direct_web, crawl):
     sites, sources = demo_web()
     result = crawl(
-        loopback_web(*sites),
+        direct_web(*sites),
         sources=sources,
         settings={
             "WALSH_BLOCKLIST_URL": BLOCKLIST_URL,
@@ -216,26 +233,67 @@ def without_times(line):
     return re.sub(r"\b[\d.]+ s\b", "some s", line)
 
 
-def test_queries_run(url):
-    """On SQLite as they are written, on PostgreSQL with the replacements of docs/state.md."""
+@pytest.fixture
+def filled(url):
+    """A driver's cursor on a state with a row in each table, as a reader's client has it."""
     State(url).close()
     engine = create_engine(url)
-    texts = [text for page in PAGES for _, text in blocks(page, "sql")]
-    with engine.connect() as connection:
-        for query in filter(str.strip, ";\n".join(texts).split(";\n")):
-            written = query if engine.dialect.name == "sqlite" else for_postgresql(query)
-            connection.exec_driver_sql(written.replace("%", PERCENT[engine.dialect.name])).all()
+    with engine.begin() as connection:
+        for table in tables.sorted_tables:
+            if table.name != "schema_version":
+                row = {column.name: VALUES[column.type.python_type] for column in table.columns}
+                given = {"item": '{"title": "One"}'} if table.name == "entries" else {}
+                connection.execute(table.insert().values(row | given))
+    raw = engine.raw_connection()
+    yield raw.cursor()
+    raw.close()
     engine.dispose()
-    assert len(texts) > 9
 
 
-def for_postgresql(query):
-    rows = re.findall(r"^\| `(.+?)` \| `(.+?)` \|$", page_of("state.md"), re.MULTILINE)
-    assert len(rows) == 5
-    for theirs, ours in rows:
-        pattern = re.escape(theirs).replace("\\(x", r"\((\w+)")
-        query = re.sub(pattern, ours.replace("x", r"\1", 1) if "x" in theirs else ours, query)
-    return query
+def test_queries_run_as_they_are_written(url, filled):
+    """A reader pastes them. None is rewritten here."""
+    dialect = url.partition(":")[0].partition("+")[0]
+    of_dialect = [text for label, text in QUERIES if label in ("both", NAMES[dialect])]
+    assert len(of_dialect) >= 11
+    for text in of_dialect:
+        for query in filter(str.strip, text.split(";\n")):
+            filled.execute(query)
+            assert filled.description, query
+            filled.fetchall()
+
+
+def test_each_question_has_a_query_for_both_databases():
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        for asked in re.findall(r"(?:^```sql\n(?:.*\n)+?```\n\n?)+", text, re.MULTILINE):
+            labels = re.findall(r"^-- (.+)$", asked, re.MULTILINE)
+            assert labels in (["both"], list(NAMES.values())), asked
+
+
+def test_no_block_is_left_out():
+    """A fence that the pattern does not find, a language that no test reads, a hidden command."""
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        found = [(block[2], block[3]) for block in BLOCK.finditer(text)]
+        assert len(re.findall(r"^ *(?:```|~~~)", text, re.MULTILINE)) == 2 * len(found), page
+        assert {language for language, _ in found} <= LANGUAGES, page
+        hidden = [
+            line
+            for language, text in found
+            if language == "text"
+            for line in text.splitlines()
+            if COMMAND.match(line)
+        ]
+        assert hidden == [], page
+
+
+def test_who_crawls_and_whom_to_ask_is_told():
+    told = README.read_text("utf-8")
+    assert told.index("\n## ") == told.index("\n## Who crawls"), "first of all"
+    for name in ("README.md", "docs/rules/r2.md", "docs/rules/r3.md", "docs/rules/r6.md"):
+        text = (ROOT / name).read_text("utf-8")
+        assert POLICY_URL in text, name
+        assert f"<{CONTACT}>" in text, name
 
 
 def test_each_rule_has_a_page_that_readme_links():

@@ -2,18 +2,23 @@
 
 import contextlib
 import json
+import os
 import re
 import shlex
 import shutil
 import subprocess
+import tomllib
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from types import SimpleNamespace
+from threading import Thread
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from scrapy.cmdline import ScrapyArgumentParser, execute
 from scrapy.settings import Settings
 from scrapy.utils.misc import load_object
 from scrapy.utils.project import get_project_settings
+from sqlalchemy import make_url
 
 from tests.test_docs import MAKEFILE, PAGES, ROOT, blocks, page_of
 from walsh_scrapy.items import EntryItem
@@ -22,37 +27,111 @@ from walsh_scrapy.sources import parse_shard
 from walsh_scrapy.state import State
 from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.testing import Certificate, Reply, Site
+from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.sources import write_sources
+
+#: Many of these lines are crawls and servers in processes of their own.
+pytestmark = pytest.mark.crawl
 
 PAGE_OF_STATE = ROOT / "docs" / "state.md"
 #: Commands that ask servers: their options are checked here, what they do by crawls elsewhere.
 ASKING = ("crawl", "demo", "discover", "mayfetch")
 #: Commands that only read and write the state: they are run.
-STATE = ("sources", "export")
-#: Lines that install or deploy: tests/contract/test_scrapyd.py does so.
-ELSEWHERE = ("scrapyd-deploy", "/srv/scrapyd/venv/bin/pip", "python3 -m venv /srv/scrapyd/venv")
+STATE = ("sources", "hosts", "export")
+#: How to find jobs of Scrapyd that failed.
+FAILED_JOBS = [
+    line
+    for _, text in blocks(ROOT / "docs" / "deployment.md", "sh")
+    if "Process died" in text
+    for line in text.strip().splitlines()
+]
+#: Lines that install, deploy or look at Scrapyd: tests/contract/test_scrapyd.py does so.
+ELSEWHERE = (
+    "scrapyd-deploy",
+    "/srv/scrapyd/venv/bin/pip",
+    "python3 -m venv /srv/scrapyd/venv",
+    "/srv/scrapyd/venv/bin/scrapyd",
+    *FAILED_JOBS,
+)
 #: What is done with a damaged state, line by line: a test of its own.
-RESTORING = next(text for _, text in blocks(PAGE_OF_STATE, "sh") if ".recover" in text)
+RESTORING = [
+    line.strip()
+    for _, text in blocks(PAGE_OF_STATE, "sh")
+    if ".recover" in text
+    for line in text.strip().splitlines()
+]
+#: A command within the entry of a schedule, and what an entry is.
+COMMANDS_OF = {
+    "cron": re.compile(r"&& (.+)$", re.MULTILINE),
+    "ini": re.compile(r"^Exec\w+=(.+)$", re.MULTILINE),
+}
+ENTRIES = {"cron": r"[^#\s]", "ini": r"Exec"}
+SCRAPY = re.compile(r"(?:SSL_CERT_FILE=\S+ )?(?:\S*/)?scrapy ")
+OTHER_PROGRAMS = re.compile(
+    r"`((?:python3?|pip|make|systemctl|journalctl|psql|pg_dump|sqlite3|grep|curl) [^`]+)`"
+)
+#: How the pages call the state on PostgreSQL.
+SERVER_OF_DOCS = "postgresql://walsh@db.internal/walsh"
 NOT_BUILT = "## Decided, not built yet"
 ARGUMENTS = set(re.findall(r"^\| `(\w+)=", page_of("settings.md"), re.MULTILINE))
 SEEN_AT = "1970-01-01T00:00:01Z"
 FEEDS = ("https://blog.example/feed.xml", "https://other.example/feed.xml")
+PAGE = "https://docs.example/"
 LOG_LINE = (
     '192.0.2.1 - - [22/Nov/2026:10:00:{:02} +0000] "GET /feed.xml HTTP/1.1" 200 512 "-" '
     '"Mozilla/5.0 (compatible; Walsh-Research/1.0; +https://wal.sh/bot/)"\n'
 )
 
+BLOCKLIST = {
+    "contract": "walsh-research-blocklist/v1",
+    "updated": "2026-05-23T00:00:00Z",
+    "operator": "Jason Walsh",
+    "contact": "j@wal.sh",
+    "policy": "https://wal.sh/bot/",
+    "refresh": "PT6H",
+    "blocked": [],
+}
+#: What the commands ask for.
+WEB = [
+    *(
+        Site(urlsplit(feed).hostname, "", {"/feed.xml": rss("Feed", ["One"])}, tls=Certificate.GOOD)
+        for feed in FEEDS
+    ),
+    Site(
+        "docs.example",
+        "",
+        {
+            "/": Reply("<title>x</title>", content_type="text/html"),
+            "/llms.txt": Reply("# Docs\n\n- [One](https://docs.example/1.md)\n"),
+        },
+        tls=Certificate.GOOD,
+    ),
+    Site(
+        "wal.sh",
+        "",
+        {"/.well-known/walsh-research/blocklist.json": json.dumps(BLOCKLIST)},
+        tls=Certificate.GOOD,
+    ),
+]
+
 
 def command_lines():
-    """Every command line of a page, whichever block it stands in."""
+    """Every command line of a page, whichever block it stands in, with its page."""
     for page in PAGES:
-        name = page.relative_to(ROOT)
         for language, text in blocks(page, "sh", "cron", "ini"):
             joined = text.replace("\\\n", " ")
             if language != "sh":
-                joined = "\n".join(re.findall(r"(?:&& |^ExecStart=)(.+)$", joined, re.MULTILINE))
+                joined = "\n".join(COMMANDS_OF[language].findall(joined))
             for line in filter(None, map(str.strip, joined.splitlines())):
-                yield pytest.param(line, id=f"{name}: {line[:60]}")
+                yield page.relative_to(ROOT), line
+
+
+def lines_of(*, scrapy):
+    """The command lines that call `scrapy`, or all others."""
+    for name, line in command_lines():
+        if bool(SCRAPY.match(line)) is scrapy:
+            yield pytest.param(line, id=f"{name}: {line[:60]}")
 
 
 def spoken_of():
@@ -63,17 +142,28 @@ def spoken_of():
             yield pytest.param(line, id=f"{page.relative_to(ROOT)}: {line[:60]}")
 
 
-@pytest.mark.parametrize("line", list(command_lines()))
+@pytest.mark.parametrize("database", ["project", "postgresql_project"])
+@pytest.mark.parametrize("line", list(lines_of(scrapy=True)))
+def test_a_line_with_scrapy_works_on_both_databases(line, database, request):
+    name = SCRAPY.sub("", line).split(" ")[0]
+    if name == "demo":
+        return  # tests/test_demo.py runs it
+    check_call(shlex.split(line.partition(" | ")[0].partition("scrapy ")[2]))
+    project = request.getfixturevalue(database)
+    if name in STATE:
+        project.run(line)
+    else:
+        project.ask(line)
+
+
+@pytest.mark.parametrize("line", list(lines_of(scrapy=False)))
 def test_a_command_line_is_one_that_works(line, request):
-    line = re.sub(r"^SSL_CERT_FILE=\S+ ", "", line)
     program, *arguments = shlex.split(line)
-    if Path(program).name == "scrapy" and arguments[0] in STATE:
-        request.getfixturevalue("project").run(line)
-    elif Path(program).name == "scrapy":
-        check_call(arguments)
-    elif program == "curl":
-        check_job(arguments)
-    elif program in ("sqlite3", "grep", "cat") and line not in RESTORING:
+    if program == "curl":
+        check_job(arguments, request.getfixturevalue("server"))
+    elif program in ("psql", "pg_dump"):
+        request.getfixturevalue("postgresql_project").shell(line)
+    elif program in ("sqlite3", "grep", "cat") and line not in (*RESTORING, *ELSEWHERE):
         request.getfixturevalue("project").shell(line)
     elif program == "make":
         assert re.search(rf"^{arguments[0]}:", MAKEFILE, re.MULTILINE)
@@ -83,8 +173,33 @@ def test_a_command_line_is_one_that_works(line, request):
     elif line in ("python3 -m venv .venv", ".venv/bin/python -m pytest"):
         assert " ".join(arguments).replace(".venv", '".venv"') in MAKEFILE
     else:
-        is_known = line in RESTORING or line in ELSEWHERE or program in ELSEWHERE
+        is_known = line in (*RESTORING, *ELSEWHERE) or program in ELSEWHERE
         assert is_known, "no test knows whether this works"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["bundle exec rails", "scrapy shell x", "scrapy crawl nosuch", "scrapy crawl feeds -a onyl=x"],
+)
+def test_a_command_that_no_test_runs_fails(text, request):
+    """The tests above are not satisfied by what they do not know."""
+
+    def run():
+        if SCRAPY.match(text):
+            test_a_line_with_scrapy_works_on_both_databases(text, "project", request)
+        else:
+            test_a_command_line_is_one_that_works(text, request)
+
+    with pytest.raises(AssertionError):
+        run()
+
+
+def test_each_line_of_a_schedule_is_a_command():
+    """The pattern finds the command of each entry, so none is left out."""
+    for page in PAGES:
+        for language, text in blocks(page, "cron", "ini"):
+            entries = [line for line in text.splitlines() if re.match(ENTRIES[language], line)]
+            assert len(COMMANDS_OF[language].findall(text)) == len(entries), page
 
 
 @pytest.mark.parametrize("line", list(spoken_of()))
@@ -92,9 +207,25 @@ def test_a_command_within_a_sentence_is_one_that_works(line):
     check_call(shlex.split(line)[1:])
 
 
+def test_other_commands_within_a_sentence_are_known():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["name"]
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        for line in OTHER_PROGRAMS.findall(text):
+            module = re.match(r"python -m (benchmarks)\.(\w+)", line)
+            unit = re.match(r"systemctl enable --now ([\w.-]+)", line)
+            if module:
+                assert (ROOT / module[1] / f"{module[2]}.py").exists(), line
+            elif unit:
+                assert f"/{unit[1]}\n" in text, line
+            else:
+                known = (f"pip install {project}", "systemctl --failed", "make demo")
+                assert line in known, f"{page}: {line}"
+
+
 def test_a_damaged_state_is_restored_as_described(project, tmp_path):
     (tmp_path / ".scrapy" / "walsh.sqlite3").rename(tmp_path / "damaged.sqlite3")
-    *saving, checking = (line.strip() for line in RESTORING.strip().splitlines())
+    *saving, checking = RESTORING
     try:
         project.shell(saving[0])
     except AssertionError as error:
@@ -135,19 +266,50 @@ def check_spider(name, **arguments):
         parse_shard(arguments["shard"])
 
 
-def check_job(arguments):
-    """Check what is posted to Scrapyd: a spider, arguments that it takes, settings that exist."""
-    url, *rest = arguments
-    fields = [field.partition("=")[::2] for flag, field in zip(rest[::2], rest[1::2], strict=True)]
-    given = dict(fields)
-    if url.endswith("/schedule.json"):
-        settings = [value.partition("=")[::2] for name, value in fields if name == "setting"]
-        Options.from_settings(Settings(dict(settings)))
-        named = {name: value for name, value in fields if name not in ("project", "setting")}
-        assert given["project"] == "walsh_scrapy"
-        check_spider(named.pop("spider"), **named)
-    else:
-        assert re.fullmatch(r"http://localhost:6800/listspiders\.json\?project=walsh_scrapy", url)
+def check_job(arguments, server):
+    """Send what curl sends, and check it as Scrapyd reads it."""
+    if not shutil.which("curl"):
+        pytest.skip("curl is not on this machine")
+    address, received = server
+    url = arguments[0]
+    sent = ["curl", "-sS", url.replace(url.split("/")[2], address), *arguments[1:]]
+    done = subprocess.run(sent, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (path, body) = received.pop()
+    if not url.endswith("/schedule.json"):
+        assert path == "/listspiders.json?project=walsh_scrapy"
+        return
+    given = parse_qs(body, strict_parsing=True)
+    settings = dict(value.split("=", 1) for value in given.pop("setting"))
+    Options.from_settings(Settings(settings))
+    make_url(settings["WALSH_STATE_URL"]).get_dialect()
+    assert given.pop("project") == ["walsh_scrapy"]
+    check_spider(given.pop("spider")[0], **{name: value for name, (value,) in given.items()})
+
+
+@pytest.fixture
+def server():
+    """The address of a server that keeps what it receives, and the list of that."""
+    received = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self):
+            length = int(self.headers.get("Content-Length") or 0)
+            received.append((self.path, self.rfile.read(length).decode()))
+            self.send_response(200)
+            self.end_headers()
+
+        do_GET = do_POST = answer  # noqa: N815 - as the base class calls them
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as httpd:
+        thread = Thread(target=httpd.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{httpd.server_port}", received
+        httpd.shutdown()
+        thread.join()
 
 
 def entry_of(source):
@@ -163,45 +325,99 @@ def entry_of(source):
     )
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch, capfd):
+class Project:
     """A folder with a scrapy.cfg and a state, in which commands run as in a clone."""
-    shutil.copy(ROOT / "scrapy.cfg", tmp_path)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(ROOT)
-    write_sources(tmp_path / "sources.toml", FEEDS)
-    (tmp_path / "our-ca.pem").touch()
-    (tmp_path / "access.log").write_text("".join(map(LOG_LINE.format, (1, 11, 21))), "utf-8")
-    file = tmp_path / ".scrapy" / "walsh.sqlite3"
-    url = f"sqlite:///{file}"
-    with contextlib.closing(State(url)) as state:
-        for source in FEEDS:
-            record = SourceRecord(
-                url=source, kind="feed", fetched_at=1.0, outcome="failed", failures=3
-            )
-            state.sources.commit(record, [entry_of(source)])
 
-    def run(line):
+    def __init__(self, folder, url, request):
+        self.folder = folder
+        self._url = url
+        self._request = request
+        shutil.copy(ROOT / "scrapy.cfg", folder)
+        write_sources(folder / "sources.toml", [*FEEDS, {"url": PAGE, "kind": "llms"}])
+        (folder / "our-ca.pem").touch()
+        log = "".join(map(LOG_LINE.format, (1, 11, 21)))
+        (folder / "access.log").write_text(log, "utf-8")
+        with contextlib.closing(State(url)) as state:
+            for source in FEEDS:
+                record = SourceRecord(
+                    url=source, kind="feed", fetched_at=1.0, outcome="failed", failures=3
+                )
+                state.sources.commit(record, [entry_of(source)])
+
+    def run(self, line):
         """Run a `scrapy` command in this process, and what its output is piped into."""
-        command, _, filters = line.replace("/srv/walsh/", f"{tmp_path}/").partition(" | ")
+        if "hosts release" in line:
+            with contextlib.closing(State(self._url)) as state:
+                state.ledger.hold("blog.example", 3600.0)
+        command, _, filters = self._here(line).partition(" | ")
         settings = get_project_settings()
-        settings.set("WALSH_STATE_URL", url)
+        settings.set("WALSH_STATE_URL", self._url)
+        capfd = self._request.getfixturevalue("capfd")
         with pytest.raises(SystemExit) as ended:
             execute(shlex.split(command), settings)
         said = capfd.readouterr()
         assert not ended.value.code, said.err
         if filters:
-            shell(filters, given=said.out)
+            self.shell(filters, given=said.out)
 
-    def shell(line, given=""):
+    def ask(self, line):
+        """Run a `scrapy` command that asks servers, in front of a web that has the sources."""
+        web = self._request.getfixturevalue("direct_web")(*WEB)
+        environment = dict(web.environment)
+        if line.startswith("SSL_CERT_FILE"):
+            (self.folder / "trusted.pem").write_bytes(
+                Path(environment["SSL_CERT_FILE"]).read_bytes()
+            )
+            environment["SSL_CERT_FILE"] = str(self.folder / "trusted.pem")
+        paths = filter(None, (str(ROOT), environment.get("PYTHONPATH")))
+        environment["PYTHONPATH"] = os.pathsep.join(paths)
+        arguments = shlex.split(self._here(line).partition("scrapy ")[2])
+        done = self._request.getfixturevalue("run_scrapy")(
+            *arguments,
+            *("-s", f"WALSH_STATE_URL={self._url}"),
+            cwd=self.folder,
+            environment=environment,
+        )
+        told = done.stdout + done.stderr
+        told += "".join(log.read_text("utf-8") for log in self.folder.glob("*.log"))
+        assert done.returncode == 0, told
+        assert "Traceback" not in told
+        if arguments[0] == "crawl":
+            assert "run finished; sources:\n  fetched           " in told, told
+            assert "fetched           0" not in told, told
+
+    def shell(self, line, given=""):
         program, *arguments = shlex.split(line)
         needed = [each for each in arguments if each.startswith("/etc/")]
         if not shutil.which(program) or not all(Path(each).exists() for each in needed):
             pytest.skip(f"{program} {' '.join(needed)} is not on this machine")
         done = subprocess.run(
-            ["sh", "-c", line], input=given, capture_output=True, text=True, check=False
+            ["sh", "-c", self._here(line)], input=given, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    return SimpleNamespace(run=run, shell=shell)
+    def _here(self, line):
+        for place in ("/srv/walsh/", "/var/log/walsh/"):
+            line = line.replace(place, f"{self.folder}/")
+        return line.replace(SERVER_OF_DOCS, self._url.replace("+psycopg", ""))
+
+
+@pytest.fixture
+def make_project(tmp_path, monkeypatch, request):
+    """Return a function from the URL of a state to a project, which is the working directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(ROOT)
+    return lambda url: Project(tmp_path, url, request)
+
+
+@pytest.fixture
+def project(make_project, tmp_path):
+    """A project with the default state."""
+    return make_project(f"sqlite:///{tmp_path / '.scrapy' / 'walsh.sqlite3'}")
+
+
+@pytest.fixture
+def postgresql_project(make_project, postgresql_url):
+    """A project with its state on PostgreSQL."""
+    return make_project(postgresql_url)

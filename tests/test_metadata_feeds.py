@@ -3,6 +3,7 @@
 # ruff: noqa: RUF001 - look-alikes are what is tested
 import pytest
 
+from walsh_scrapy.items import EntryItem, check
 from walsh_scrapy.metadata.feeds import parse_feed
 
 URL = "https://blog.example/dir/feed.xml"
@@ -286,6 +287,15 @@ def test_surrogate_pairs_become_one_character():
         ("<author>Jo</author><dc:creator>Jo</dc:creator><author>Ann</author>", ("Jo", "Ann")),
         ("<dc:creator><![CDATA[Tom &amp; Jerry]]></dc:creator>", ("Tom & Jerry",)),
         ("<dc:creator>@handle</dc:creator>", ("@handle",)),
+        ("<author>Jo Doe jo\uff20blog.example</author>", ("Jo Doe",)),
+        ("<author>jo(at)blog (Jo Doe)</author>", ("Jo Doe",)),
+        ("<author>Jo Doe, jo [at] blog [dot] example</author>", ("Jo Doe",)),
+        ("<author>jo at blog dot example</author>", ()),
+        ("<author>jo AT blog.example, ann@blog.example</author>", ()),
+        ("<author>jo%40blog.example</author>", ()),
+        ("<author>@jo@blog.example</author>", ()),
+        ("<author>Jo at The Blog</author>", ("Jo at The Blog",)),
+        ("<author>Jo @ Blog Inc.</author>", ("Jo @ Blog Inc.",)),
         (f"<dc:creator>{'x' * 301}</dc:creator>", ()),
         ("", ()),
     ],
@@ -304,7 +314,9 @@ def test_atom_authors_are_inherited():
 
 def test_tags():
     body = "<category> a </category><category>a</category><category><![CDATA[R&amp;D]]></category>"
-    assert item(body + f"<category>{'x' * 301}</category><category/>").tags == ("a", "R&D")
+    body += "<category>jo@blog.example</category><category>react@19.0.0</category>"
+    tags = ("a", "R&D", "react@19.0.0")
+    assert item(body + f"<category>{'x' * 101}</category><category/>").tags == tags
     many = "".join(f"<category>{number}</category>" for number in range(1000))
     assert len(item(many).tags) == 100
 
@@ -324,10 +336,14 @@ def test_language(declared, language):
     assert rss(f"<language>{declared}</language>").language == language
 
 
-def test_a_feed_title_that_is_too_long_is_left_out_and_no_entry_is():
-    long_title = f"<rss><channel><title>{'x' * 1001}</title><item><title>One</title></item>"
-    feed = read(f"{long_title}</channel></rss>")
-    assert (feed.title, len(feed.entries)) == (None, 1)
+def test_titles_that_are_too_long_are_cut_and_no_entry_is_left_out():
+    prose = f"<title>{'word ' * 400}</title>"
+    feed = read(f"<rss><channel>{prose}<item>{prose}<guid>1</guid></item></channel></rss>")
+    for title in (feed.title, feed.entries[0].title):
+        assert title == "word " * 59 + "word…"
+    kept = EntryItem.of_feed(feed.entries[0], feed=feed, source=URL)
+    kept.first_seen = "2026-05-24T00:00:00Z"
+    check(kept)
 
 
 # --- dates, as feeds carry them

@@ -97,6 +97,7 @@ def test_any_link_is_a_web_url_or_none(link):
     [
         pytest.param(in_item(b"<author>", b"a", b"</author>"), id="author"),
         pytest.param(in_item(b"<author>", b"a@a.", b"</author>"), id="addresses"),
+        pytest.param(in_item(b"<category>", b"a (at a dot ", b"</category>"), id="no-addresses"),
         pytest.param(in_item(b"<author><![CDATA[x]]>", b"&#97;", b"</author>"), id="references"),
         pytest.param(in_item(b"<title>&lt;/b&gt;", b"&lt;!--", b"</title>"), id="comments"),
         pytest.param(in_item(b"<title>&lt;/b&gt;", b"&lt;script&gt;", b"</title>"), id="scripts"),

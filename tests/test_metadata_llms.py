@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from walsh_scrapy.items import EntryItem, check
 from walsh_scrapy.metadata.entries import NotAFeed
-from walsh_scrapy.metadata.llms import paragraphs, parse_llms, reader
+from walsh_scrapy.metadata.llms import paragraphs, parse_llms
+from walsh_scrapy.metadata.text import shortened
 
 URL = "https://docs.example/guide/llms.txt"
 A = "https://a.example/a"
@@ -675,7 +676,7 @@ def test_any_link(href):
 
 @given(st.text(max_size=700), st.integers(2, 600))
 def test_any_text_is_cut_to_the_limit(text, most):
-    short = reader._short(text, most)
+    short = shortened(text, most)
     assert short is None or (0 < len(short) <= most and short == " ".join(short.split()))
 
 

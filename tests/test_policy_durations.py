@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walsh_scrapy.policy.durations import format_seconds, parse_duration
+from walsh_scrapy.policy.durations import parse_duration
+from walsh_scrapy.policy.wording import format_seconds
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,8 @@ def test_the_judge_of_a_log_resolves_locations_in_the_same_way():
         rb"\\b.example\x?a",
         b"http:///b.example/x",
         b"http://[::1]:81/x",
+        b"http://b.example/x/../y",
+        b"/x/%2E./y/%2e?a=/../b",
     ]:
         hit = Hit(0, 1, 0, "GET", "http", "a.example", 80, "/dir/page?q", status=301)
         answer = (("Location", location.decode("latin-1")),)

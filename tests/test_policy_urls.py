@@ -1,6 +1,7 @@
 """Decisions 5 and 19: the host of a URL, and when two URLs are the same entry."""
 
 # ruff: noqa: RUF001 - look-alikes are what is tested
+import re
 from contextlib import suppress
 
 import pytest
@@ -17,6 +18,7 @@ from walsh_scrapy.policy.urls import (
     registrable_domain,
     robots_url,
     wire_url,
+    without_dot_segments,
 )
 
 # Parts of real URLs, chosen to reach the limits of the syntax.
@@ -105,7 +107,7 @@ CANONICAL = [
     ("http://a.example?q=1", "http://a.example/?q=1"),
     ("http://a.example/p?B=2&a=1&&x=%2f/", "http://a.example/p?B=2&a=1&&x=%2f/"),
     ("http://a.example/p?", "http://a.example/p?"),
-    ("http://a.example/%7Eme/../x", "http://a.example/%7Eme/../x"),
+    ("http://a.example/%7Eme/../x", "http://a.example/x"),
     ("http://a.example\\p\\?q\\", "http://a.example/p/?q\\"),
     ("http://bücher.example/ü/", "http://xn--bcher-kva.example/ü"),
     ("http://[2001:DB8::1]:80/", "http://[2001:db8::1]"),
@@ -173,6 +175,57 @@ def test_nothing_raises_and_a_canonical_url_stays_as_it_is(url):
         assert host_of(canonical) == host_of(url)
         assert origin_of(canonical) == origin_of(url) == origin_of(robots_url(url))
     registrable_domain(host_of(url))
+
+
+#: Given path, path without dot segments; the first two are RFC 3986 5.2.4's own.
+DOT_SEGMENTS = [
+    ("/a/b/c/./../../g", "/a/g"),
+    ("/mid/content=5/../6", "/mid/6"),
+    ("/a/../private/feed", "/private/feed"),
+    ("/./private/feed", "/private/feed"),
+    ("/a/%2e%2e/private/feed", "/private/feed"),
+    ("/a/%2E./.%2e/private/feed", "/private/feed"),
+    ("/%2E/feed", "/feed"),
+    ("/../../feed", "/feed"),
+    ("/a/b/..", "/a/"),
+    ("/a/b/.", "/a/b/"),
+    ("/a//../b", "/a/b"),
+    ("/.//b", "//b"),
+    ("\\a\\..\\b", "/b"),
+    ("/a/.\t./b", "/b"),
+    ("/a/..?to=/../b", "/?to=/../b"),
+    ("/a/./b#/../c", "/a/b#/../c"),
+]
+WITHOUT = ["", "/", "/feed?to=/../x", "/.../..a/a../.a", "/..;/x", "/%252e%252e/x", "/a..%2fb"]
+
+
+@pytest.mark.parametrize(("given", "resolved"), DOT_SEGMENTS)
+def test_dot_segments_are_removed(given, resolved):
+    assert without_dot_segments(f"http://a.example{given}") == f"http://a.example{resolved}"
+    wire = f"http://a.example{resolved}".partition("#")[0]
+    assert wire_url(f"http://a.example{given}") == wire
+    assert canonical_url(f"http://a.example{given}") == canonical_url(wire)
+
+
+@pytest.mark.parametrize("path", WITHOUT)
+def test_a_url_without_dot_segments_stays_as_it_is(path):
+    assert without_dot_segments(f"HTTP://A.example{path}") == f"HTTP://A.example{path}"
+
+
+@given(URLS | st.lists(PIECES, max_size=12).map(lambda pieces: "http://a/" + "".join(pieces)))
+def test_no_dot_segment_is_left_and_no_query_is_changed(url):
+    resolved = without_dot_segments(url)
+    assert without_dot_segments(resolved) == resolved
+    if origin_of(url):
+        assert origin_of(resolved) == origin_of(url)
+        assert wire_url(resolved) == wire_url(url)
+        for form in (wire_url(url), canonical_url(url)):
+            assert without_dot_segments(form) == form
+            path = re.split("[?#]", form.partition("://")[2])[0]
+            names = [re.sub("%2e", ".", name, flags=re.IGNORECASE) for name in path.split("/")]
+            assert not {".", ".."}.intersection(names[1:])
+        query = url.partition("#")[0].partition("?")[2].rstrip(urls._STRIPPED)
+        assert wire_url(url).partition("?")[2] == query.translate(urls._REMOVED)
 
 
 @given(URLS)

@@ -7,7 +7,6 @@ import pytest
 from walsh_scrapy.policy.robots.access import (
     ALLOW_ALL,
     DISALLOW_ALL,
-    LONGEST_WAIT,
     PHASE_DISALLOW,
     PHASE_LAST_GOOD,
     UNREACHABLE_TTL,
@@ -27,8 +26,9 @@ GOOD = b"User-agent: *\nDisallow: /private\n"
         (301, 0, True, "redirect"),
         (308, 4, True, "redirect"),
         (302, 5, True, "unavailable"),  # the sixth hop is not followed
-        (301, 0, False, "unavailable"),
-        (304, 0, False, "unavailable"),
+        (301, 0, False, "meaningless"),
+        (304, 0, False, "meaningless"),
+        (304, 0, True, "meaningless"),
         (400, 0, False, "unavailable"),
         (401, 0, False, "unavailable"),
         (403, 0, False, "unavailable"),
@@ -80,17 +80,34 @@ def test_the_three_phases():
 
 
 def test_a_copy_is_usable_for_its_lifetime_and_a_failure_for_a_shorter_one():
-    copy = replace(copy_after(None, 1000.0, 200, "good", GOOD), unused=False)
+    copy = copy_after(None, 1000.0, 200, "good", GOOD)
     assert copy.is_usable(1000.0 + DAY - 1, ttl=DAY)
     assert not copy.is_usable(1000.0 + DAY, ttl=DAY)
     assert not copy.is_usable(999.0, ttl=DAY), "the clock was set back"
-    failed = replace(copy_after(copy, 1000.0, 503, "unreachable", b""), unused=False)
+    failed = copy_after(copy, 1000.0, 503, "unreachable", b"")
     assert not failed.is_usable(1000.0 + UNREACHABLE_TTL, ttl=DAY)
 
 
-def test_a_copy_that_deferred_a_request_stays_usable_for_it():
-    waiting = replace(copy_after(None, 0.0, 200, "good", GOOD), unused=True)
-    assert waiting.is_usable(2 * DAY, ttl=1.0)
-    assert not waiting.is_usable(LONGEST_WAIT, ttl=1.0)
-    failing = replace(copy_after(waiting, 5.0, None, "unreachable", b""), unused=True)
-    assert not failing.is_usable(5.0 + UNREACHABLE_TTL, ttl=DAY), "there is no copy to go by"
+@pytest.mark.parametrize("failing_since", [None, 5.0])
+def test_a_meaningless_answer_never_replaces_a_good_copy(failing_since):
+    good = replace(copy_after(None, 0.0, 200, "good", GOOD), failing_since=failing_since)
+    kept = copy_after(replace(good, unused=True), 2 * DAY, 302, "meaningless", b"")
+    assert kept == replace(good, fetched_at=2 * DAY, status=302)
+    assert kept.effective_body("allow", 2 * DAY) == GOOD
+    nothing = copy_after(None, 0.0, 304, "meaningless", b"?")
+    assert nothing.effective_body("disallow", 1.0) == ALLOW_ALL
+    failing = copy_after(
+        copy_after(None, 0.0, 503, "unreachable", b""), 1.0, 304, "meaningless", b""
+    )
+    assert failing.effective_body("disallow", 1.0) == ALLOW_ALL
+
+
+def test_a_304_renews_the_copy_for_another_day():
+    copy = copy_after(None, 0.0, 200, "good", GOOD).with_validators("u", b'"1"', b"then")
+    failing = copy_after(copy, DAY, None, "unreachable", b"")
+    assert failing.etag == b'"1"'
+    renewed = copy_after(failing, 2 * DAY, 304, "unchanged", b"").with_validators("u", None, b"now")
+    assert renewed == replace(copy, fetched_at=2 * DAY, status=304, last_modified=b"now")
+    assert renewed.is_usable(3 * DAY - 1, ttl=DAY)
+    replaced = copy_after(renewed, 3 * DAY, 200, "good", b"")
+    assert (replaced.etag, replaced.last_modified) == (None, None)

@@ -224,6 +224,31 @@ def test_comments_are_kept_in_order_without_control_characters():
     assert rules.comments == ("mind the gap", "[31mgrüß dich", "")
 
 
+def test_of_many_comments_the_first_are_kept_and_the_others_counted():
+    rules = rules_of(
+        "Comment: 0 blah" + "!" * 9999, *(f"Comment: {n} blah" for n in range(1, 8000))
+    )
+    *shown, rest = rules.comments
+    assert [comment[:6] for comment in shown] == [f"{number} blah" for number in range(5)]
+    assert max(map(len, shown)) == 200
+    assert rest == "… and 7,995 more"
+
+
+def test_of_many_warnings_the_first_are_kept_and_the_others_counted():
+    rules = rules_of(f"Crawl-delay: soon{'!' * 9999}", *["Crawl-delay: soon"] * 7999)
+    lines, sentences = zip(*rules.warnings, strict=True)
+    assert lines == (2, 3, 4, 5, 6)
+    assert max(map(len, sentences)) < 300
+    assert sentences[-1].endswith("is not understood and ignored … and 7,995 more")
+
+
+def test_a_long_rule_is_cut_where_it_is_shown_and_nowhere_else():
+    verdict = rules_of(f"Disallow: /{'a' * 5000}").verdict(f"/{'a' * 5001}")
+    assert not verdict.allowed
+    assert len(verdict.rule) == 200
+    assert rules_of(f"Disallow: /{'a' * 5000}").verdict(f"/{'a' * 4999}").allowed
+
+
 def allowed(url, *lines):
     return rules_of("Robot-version: 2.0", *lines).verdict(url).allowed
 

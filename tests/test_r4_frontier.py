@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walsh_scrapy.policy.frontier import Frontier, Rank, start_order
+from walsh_scrapy.policy.frontier import LONG, Frontier, Rank, start_order
 
 
 def drain(frontier, now=0.0):
@@ -15,6 +15,17 @@ def drain(frontier, now=0.0):
     while picked := frontier.pop(now):
         frontier.free(picked[0])
         items.append(picked[1])
+    return items
+
+
+def drain_host(frontier, host, count):
+    """The first items of the only ready host."""
+    items = []
+    for _ in range(count):
+        found, item = frontier.pop(0.0)
+        assert found == host
+        items.append(item)
+        frontier.free(host)
     return items
 
 
@@ -45,6 +56,111 @@ def test_the_host_with_most_paced_work_left_goes_first():
     frontier.push("slow.example", "slow")
     frontier.wait("slow.example", 0.0, interval=10.0)
     assert drain(frontier)[:3] == ["slow", "many0", "many1"]
+
+
+def test_what_was_begun_is_finished_before_a_host_with_more_work_is_begun():
+    frontier = Frontier()
+    for item in ("a1", "a2"):
+        frontier.push("a.example", item)
+    assert frontier.pop(0.0) == ("a.example", "a1")
+    frontier.free("a.example")
+    for item in ("b1", "b2", "b3"):
+        frontier.push("b.example", item)
+    frontier.push("c.example", "c1")
+    frontier.push("c.example", "robots", Rank.ROBOTS)
+    assert drain(frontier) == ["a2", "b1", "b2", "b3", "robots", "c1"]
+
+
+def test_the_host_whose_robots_txt_is_waited_for_goes_before_its_equals():
+    """Otherwise a crawl would hand out a target of each host before the first robots.txt."""
+    frontier = Frontier()
+    for host in ("a", "b", "c"):
+        frontier.push(host, f"{host}1")
+    assert frontier.pop(0.0) == ("a", "a1")
+    frontier.push("a", "a1")
+    frontier.push("a", "robots", Rank.ROBOTS)
+    frontier.free("a")
+    assert drain(frontier) == ["robots", "a1", "b1", "c1"]
+
+
+@pytest.mark.parametrize(
+    ("service", "order"),
+    [
+        pytest.param(0.1, ["new", "begun"], id="a-delay-of-5-s-may-outlast-what-waits"),
+        pytest.param(0.2, ["begun", "new"], id="what-waits-takes-longer-than-such-a-delay"),
+    ],
+)
+def test_a_host_that_could_outlast_the_rest_of_the_crawl_is_begun_first(service, order):
+    frontier = Frontier()
+    for item in ("first", "second", "begun"):
+        frontier.push("begun.example", item)
+    assert drain_host(frontier, "begun.example", 2) == ["first", "second"]
+    frontier.served("begun.example", service, service)
+    frontier.push("new.example", "new")
+    for number in range(30):
+        frontier.push(f"waiting{number}.example", number)
+        frontier.wait(f"waiting{number}.example", 99.0)
+    assert drain(frontier) == order
+
+
+def test_a_host_that_did_not_answer_goes_last():
+    frontier = Frontier({"late.example": 60.0}, late={"late.example"})
+    frontier.push("late.example", "late")
+    frontier.push("late.example", "robots of late", Rank.ROBOTS)
+    frontier.push("new.example", "new")
+    frontier.push("new.example", "robots of new", Rank.ROBOTS)
+    assert drain(frontier) == ["robots of new", "new", "robots of late", "late"]
+
+
+def test_a_host_that_takes_long_goes_last_until_it_answers_sooner():
+    frontier = Frontier()
+    for number in range(4):
+        frontier.push("slow.example", f"slow{number}")
+    assert frontier.pop(0.0) == ("slow.example", "slow0")
+    frontier.served("slow.example", LONG, LONG)
+    frontier.free("slow.example")
+    frontier.push("other.example", "other1")
+    assert frontier.pop(0.0) == ("other.example", "other1")
+    assert frontier.pop(0.0) == ("slow.example", "slow1")
+    frontier.served("slow.example", 0.1, LONG + 0.1)
+    frontier.free("slow.example")
+    frontier.push("new.example", "new")
+    assert frontier.pop(0.0) == ("slow.example", "slow2")
+
+
+def test_a_host_can_be_put_last_while_its_requests_wait():
+    frontier = Frontier()
+    for item in ("a1", "a2"):
+        frontier.push("a.example", item)
+    frontier.push("b.example", "b1")
+    assert frontier.ready_hosts(0.0) == 2
+    frontier.put_last("a.example")
+    assert drain(frontier) == ["b1", "a1", "a2"]
+
+
+def test_a_late_host_waits_while_another_is_ready_soon():
+    frontier = Frontier(late={"late"})
+    frontier.push("late", "late1")
+    frontier.push("waiting", "waiting1")
+    frontier.wait("waiting", 5.0)
+    assert frontier.pop(0.0) is None
+    assert frontier.next_at() == 5.0
+    assert frontier.pop(5.0) == ("waiting", "waiting1")
+    assert frontier.pop(5.0) == ("late", "late1")
+
+
+def test_upcoming_requests_are_about_those_handed_out_next_and_stay():
+    frontier = Frontier({"known": 3.0}, late={"late"})
+    for host in ("new", "late", "known", "newer", "waiting"):
+        frontier.push(host, f"{host}1")
+        frontier.push(host, f"{host}2")
+    frontier.wait("waiting", LONG)
+    assert drain_host(frontier, "known", 1) == ["known1"]
+    assert frontier.ready_hosts(0.0) == 4
+    assert frontier.upcoming(2) == ["known2", "new1"]
+    assert frontier.upcoming(9) == ["known2", "new1", "newer1", "late1", "waiting1"]
+    assert drain(frontier) == ["known2", "new1", "new2", "newer1", "newer2", "late1", "late2"]
+    assert frontier.upcoming(9) == ["waiting1"]
 
 
 def test_if_links_are_followed_an_unexplored_host_goes_first():
@@ -128,8 +244,10 @@ def test_a_host_without_requests_is_dropped_but_its_spacing_is_kept():
     frontier.pop(20.0)
     frontier.free("many.example")
     assert set(frontier._hosts) == {"many.example"}
+    frontier.push("new.example", "new")
     frontier.push("slow.example", "slow2")
-    assert drain(frontier, 20.0) == ["slow2", "many2"]
+    # What was begun is finished first; the known spacing counts among the hosts not begun.
+    assert drain(frontier, 20.0) == ["many2", "slow2", "new"]
 
 
 def test_a_wait_is_kept_while_the_host_has_no_requests():
@@ -159,6 +277,8 @@ def test_a_run_begins_with_the_most_work_then_with_the_longest_due():
     ]
     order = start_order(waiting, {"slow.example": 10.0})
     assert order == ["s", "m-early", "m-late", "o", "f"]
+    late = start_order(waiting, {"slow.example": 10.0}, late={"many.example", "slow.example"})
+    assert late == ["o", "f", "s", "m-early", "m-late"]
 
 
 def test_only_ready_hosts_are_counted():
@@ -225,6 +345,8 @@ steps = st.lists(
         st.tuples(st.just("restrict"), st.one_of(hosts, st.none()), st.sampled_from(list(Rank))),
         st.tuples(st.just("pop"), st.floats(0, 10), st.none()),
         st.tuples(st.just("free"), hosts, st.none()),
+        st.tuples(st.just("served"), hosts, st.sampled_from([0.1, LONG])),
+        st.tuples(st.just("put_last"), hosts, st.none()),
     ),
     max_size=60,
 )
@@ -243,6 +365,10 @@ def test_a_request_is_handed_out_as_soon_as_its_host_is_ready_and_not_before(ste
         elif step == "restrict":
             frontier.restrict(second, first)
             allowed[first] = second
+        elif step == "served":
+            frontier.served(first, second, now)
+        elif step == "put_last":
+            frontier.put_last(first)
         elif step == "free":
             if first in busy:
                 frontier.free(first)

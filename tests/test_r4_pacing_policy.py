@@ -1,10 +1,24 @@
-"""R4 and R5 as decisions: when a host may be asked again. All times are arguments."""
+"""R4, R5 and decision 28: when a host may be asked again. All times are arguments."""
+
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walsh_scrapy.policy.pacing import LEASE_MARGIN, QUIET_SECONDS, HostTimes, spacing
+from walsh_scrapy.policy.backoff import Backoff
+from walsh_scrapy.policy.pacing import (
+    LEASE_MARGIN,
+    QUIET_SECONDS,
+    Exchange,
+    GiveBack,
+    HostTimes,
+    Lease,
+    Release,
+    after,
+    silence_hold,
+    spacing,
+)
 
 #: What a float of this size can tell apart; times of day are no finer.
 MICROSECOND = 1e-6
@@ -116,3 +130,72 @@ def test_after_half_an_hour_of_quiet_the_backoff_starts_small_again():
     times = HostTimes().struck(100.0, 99.0).held(100.0, 60.0)
     assert times.struck(200.0, 199.0).strikes == 2
     assert times.struck(161.0 + QUIET_SECONDS, 161.0 + QUIET_SECONDS).strikes == 1
+
+
+DAY = 86_400.0
+BACKOFF = Backoff(2.0, 300.0, Random(1))
+
+
+def ended(times, now, **exchange):
+    """The times after a leased exchange without a response, or with a `status`."""
+    given = {"interval": 1.0, "latency": 10.0, "status": 0} | exchange
+    leased = after(times, Lease(1.0, 60.0, "us"), now - given["latency"])
+    return after(leased, Release(Exchange(**given), BACKOFF, "us"), now)
+
+
+@pytest.mark.parametrize(
+    ("silences", "days"),
+    [(0, 0), (1, 0), (2, 2), (3, 4), (4, 8), (5, 16), (6, 30), (7, 30), (10_000, 30)],
+)
+def test_a_host_is_tried_rarer_after_each_silence_and_at_least_once_a_month(silences, days):
+    assert silence_hold(silences) == days * DAY
+
+
+def test_silences_in_a_row_are_counted_and_hold_the_host_from_the_second_on():
+    times = HostTimes()
+    for number, days in enumerate((0, 2, 4, 8), start=1):
+        now = max(times.hold_until, times.silent_at) + 100.0
+        times = ended(times, now, unreachable=True)
+        assert (times.silences, times.silent_at) == (number, now)
+        assert max(0.0, times.hold_until - now) == days * DAY
+        assert times.ended == now
+        assert times.lease_until == 0.0
+
+
+@pytest.mark.parametrize(
+    ("exchange", "silences", "strikes"),
+    [
+        ({"unreachable": True}, 4, 0),
+        ({"unreachable": True, "for_robots": True}, 4, 0),  # no strike, also for robots.txt
+        ({"given_up": True}, 3, 0),
+        ({"given_up": True, "for_robots": True}, 3, 0),
+        ({}, 3, 0),  # a connection that broke is neither an answer nor a silence
+        ({"for_robots": True}, 3, 1),
+        ({"status": 200}, 0, 0),
+        ({"status": 404}, 0, 0),
+        ({"status": 503}, 0, 1),
+        ({"status": 200, "for_robots": True}, 0, 0),
+    ],
+)
+def test_what_each_end_of_an_exchange_counts_as(exchange, silences, strikes):
+    times = ended(HostTimes(silences=3, silent_at=5.0), 1000.0, **exchange)
+    assert (times.silences, times.strikes) == (silences, strikes)
+
+
+def test_a_silence_neither_shortens_a_hold_nor_holds_the_siblings_of_a_host():
+    held = HostTimes(silences=1).held(900.0, 10 * DAY)
+    now = held.hold_until + 10.0
+    assert ended(held, now, unreachable=True).hold_until == now + 2 * DAY
+    longer = held.held(now, 30 * DAY)
+    silent = after(longer, Release(Exchange(interval=1.0, unreachable=True), BACKOFF, ""), now)
+    assert silent.hold_until == longer.hold_until
+    by_domain = ended(HostTimes(silences=5), 1000.0, unreachable=True, shares_row=True)
+    assert (by_domain.silences, by_domain.hold_until) == (6, 0.0)
+
+
+def test_a_request_that_was_never_sent_leaves_no_trace_but_for_the_lease_of_another():
+    known = HostTimes(ended=50.0, interval=2.0, strikes=1, silences=2)
+    leased = after(known, Lease(2.0, 60.0, "us"), 100.0)
+    assert leased.lease_until > 100.0
+    assert after(leased, GiveBack("them"), 101.0) == leased
+    assert after(leased, GiveBack("us"), 101.0) == known

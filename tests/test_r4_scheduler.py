@@ -8,9 +8,11 @@ from scrapy.utils.test import get_crawler
 
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.politeness import schedulerqueue
-from walsh_scrapy.runtime.requestmeta import Visit, mark, set_visit
+from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.runtime.requestmeta import Hop, Marks, Visit, mark, marks_of, set_visit
 from walsh_scrapy.scheduler import Scheduler
 from walsh_scrapy.sources import Source
+from walsh_scrapy.visits.due import due_sources
 
 
 @pytest.fixture
@@ -63,6 +65,24 @@ def test_waiting_hosts_do_not_delay_start_requests(scheduler):
     asyncio.run(scenario())
 
 
+def test_upcoming_requests_are_seen_before_they_are_handed_out(scheduler):
+    fed(scheduler, 3)
+    upcoming = scheduler._queue.upcoming(2)
+    assert [request.url for request in upcoming] == ["http://h0.example/", "http://h1.example/"]
+    assert scheduler._queue.waiting == 3
+    assert scheduler.next_request() is upcoming[0]
+
+
+def test_hosts_that_lately_did_not_answer_are_asked_last(tmp_path, monkeypatch):
+    monkeypatch.setattr(Context, "late_hosts", frozenset({"h0.example"}))
+    crawler = get_crawler(settings_dict={"WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3"})
+    scheduler = Scheduler.from_crawler(crawler)
+    fed(scheduler, 2)
+    assert scheduler.next_request().url == "http://h1.example/"
+    sources = [Source("http://h0.example/"), Source("http://h1.example/")]
+    assert [due.source for due in due_sources(crawler, sources)] == sources[::-1]
+
+
 def test_a_request_that_a_gate_sends_back_is_no_duplicate_and_passes_every_filter(scheduler):
     assert scheduler.enqueue_request(Request("http://a.example/"))
     sent_back = scheduler._queue.sent_back(scheduler.next_request())
@@ -94,6 +114,9 @@ def test_a_job_continues_with_the_requests_of_its_stopped_crawl(tmp_path, caplog
 
     robots_txt = Request("http://d.example/robots.txt")
     mark(robots_txt, rank=Rank.ROBOTS)
+    claims = {"redirect_urls": ["http://f.example/1"], "redirect_times": 1}
+    redirected = Request("http://f.example/2", meta=claims)
+    mark(redirected, hops=(Hop("http://f.example/1", 302),), public_only=True)
     for_source = Request("http://e.example/")
     set_visit(for_source, Visit(Source("http://e.example/"), lambda _content_type: True))
     spider, first = started()
@@ -103,6 +126,7 @@ def test_a_job_continues_with_the_requests_of_its_stopped_crawl(tmp_path, caplog
         *(Request(url, **page) for url in urls),
         Request("http://c.example/", callback=lambda response: None),
         robots_txt,
+        redirected,
         for_source,
     ):
         assert first.enqueue_request(request)
@@ -111,7 +135,10 @@ def test_a_job_continues_with_the_requests_of_its_stopped_crawl(tmp_path, caplog
     assert "http://c.example/" in caplog.text
 
     spider, second = started()
-    left = list(second._queue)
+    *left, begun_again = second._queue
+    assert begun_again.url == "http://f.example/1", "its redirect cannot be proved any more"
+    assert marks_of(begun_again) == Marks()
+    assert not begun_again.meta.keys() & claims.keys()
     assert [request.url for request in left] == urls
     assert all(request.callback == spider.parse_page for request in left)
     assert all(request.meta == {"depth": 2} for request in left)
@@ -120,5 +147,5 @@ def test_a_job_continues_with_the_requests_of_its_stopped_crawl(tmp_path, caplog
     second.close("shutdown")
 
     _, third = started()
-    assert third._queue.waiting == 2, "what was handed out is not left again"
+    assert third._queue.waiting == 3, "what was handed out is not left again"
     third.close("shutdown")

@@ -154,7 +154,7 @@ def test_any_number_of_seconds_is_kept(seconds):
     assert parse_retry_after(str(seconds), NOW) == min(float(seconds), LONGEST_SECONDS)
 
 
-@pytest.mark.parametrize(("attempt", "least"), [(0, 2), (1, 4), (2, 8), (3, 16), (7, 256)])
+@pytest.mark.parametrize(("attempt", "least"), [(0, 2), (1, 4), (2, 8), (3, 16), (6, 128)])
 def test_delays_double_and_jitter_goes_upward_only(attempt, least):
     delays = [backoff_delay(attempt, 2.0, 300.0, Random(seed)) for seed in range(200)]
     assert min(delays) >= least
@@ -173,8 +173,18 @@ def test_delays_stay_within_their_bounds(attempt, base, cap, seed):
     assert min(base, cap) <= delay <= cap
 
 
-def test_attempt_one_million_waits_the_cap():
-    assert backoff_delay(10**6, 2.0, 300.0, Random(1)) == 300.0
+@pytest.mark.parametrize("cap", [3 * 2.0, 100.0, 300.0])
+def test_a_delay_at_the_cap_has_jitter_too(cap):
+    delays = [backoff_delay(10**6, 2.0, cap, Random(seed)) for seed in range(200)]
+    assert min(delays) >= cap / 1.5
+    assert max(delays) <= cap
+    assert len(set(delays)) > 190
+
+
+def test_the_least_cap_leaves_room_for_one_doubling_and_its_jitter():
+    delays = [[backoff_delay(n, 2.0, 6.0, Random(seed)) for n in (0, 1)] for seed in range(200)]
+    assert max(first for first, _ in delays) <= 3.0
+    assert min(second for _, second in delays) >= 4.0
 
 
 def hold(status, retry_after, attempt=1):

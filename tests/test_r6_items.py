@@ -65,7 +65,7 @@ def test_the_schema_is_sound_closed_and_knows_every_column():
     assert [column.name for column in fields(EntryItem)] == COLUMNS
 
 
-@pytest.mark.parametrize("item", [GOOD, BARE, good(note="n" * 2000, section="s", language="en")])
+@pytest.mark.parametrize("item", [GOOD, BARE, good(note="n" * 500, section="s", language="en")])
 def test_metadata_is_accepted(item):
     check(item)
     check(ItemAdapter(item).asdict())
@@ -79,7 +79,7 @@ def test_metadata_is_accepted(item):
         {"kind": None},
         {"source": None},
         {"source": "blog.example"},
-        {"source_title": "x" * 1001},
+        {"source_title": "x" * 301},
         {"url": "javascript:alert(1)"},
         {"url": "https://"},
         {"url": "https:///path"},
@@ -87,11 +87,11 @@ def test_metadata_is_accepted(item):
         {"url": "https://blog.example/\n"},
         {"url": " https://blog.example/"},
         {"url": "https://blog.example/" + "x" * 4096},
-        {"title": "x" * 2001},
+        {"title": "x" * 301},
         {"title": 5},
         {"id": "x" * 4097},
-        {"section": "x" * 1001},
-        {"note": "x" * 2001},
+        {"section": "x" * 301},
+        {"note": "x" * 501},
         {"language": "x" * 65},
         {"authors": None},
         {"authors": "Jo"},
@@ -100,7 +100,7 @@ def test_metadata_is_accepted(item):
         {"authors": ["x" * 301]},
         {"authors": ["x"] * 101},
         {"tags": ("a",)},
-        {"tags": ["x" * 301]},
+        {"tags": ["x" * 101]},
         {"first_seen": None},
     ],
 )
@@ -152,8 +152,8 @@ def test_a_missing_field_and_objects_that_are_no_items():
 
 STRINGS = (
     st.text(st.characters(exclude_categories=()), max_size=6)  # lone surrogates as well
-    | st.sampled_from(["feed", "llms", "https://a.example/", "2026-05-23T00:00:00Z", "x" * 2001])
-    | st.sampled_from(["\U0001f600" * 1000, "\U0001f600" * 1001, "\U0001f600" * 4097])
+    | st.sampled_from(["feed", "llms", "https://a.example/", "2026-05-23T00:00:00Z", "x" * 501])
+    | st.sampled_from(["\U0001f600" * 300, "\U0001f600" * 301, "\U0001f600" * 4097])
     | st.from_regex(r"https?://[^\s]{0,5}\s?")
     | st.from_regex(r"https?://[^/?#]{0,5}")
     | st.from_regex(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\n?")

@@ -1,5 +1,6 @@
 """R6: what a redirect takes along, before any other gate has a say."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 from scrapy import Request
@@ -7,16 +8,19 @@ from scrapy.http import Response
 from scrapy.settings import Settings
 
 from walsh_scrapy.downloadermiddlewares.redirect import RedirectMiddleware
-from walsh_scrapy.runtime.requestmeta import mark, marks_of
+from walsh_scrapy.runtime.requestmeta import Hop, mark, marks_of
 
 URL = "http://a.example/"
 
 
 def test_a_hop_has_no_referer_and_no_slot_of_the_host_before_but_its_marks():
+    claims = {"redirect_urls": ["http://z.example/"], "redirect_reasons": [302]}
     request = Request(
-        URL, headers={"Referer": "http://z.example/"}, meta={"download_slot": "a.example"}
+        URL,
+        headers={"Referer": "http://z.example/"},
+        meta={"download_slot": "a.example", "redirect_times": -100} | claims,
     )
-    mark(request, attempt=1)
+    mark(request, attempt=1, released=True)
     response = Response(URL, 302, headers={"Location": "http://b.example/x"}, request=request)
     gate = RedirectMiddleware(Settings())
     gate.crawler = SimpleNamespace(spider=None)
@@ -25,6 +29,7 @@ def test_a_hop_has_no_referer_and_no_slot_of_the_host_before_but_its_marks():
     assert hop.url == "http://b.example/x"
     assert "Referer" not in hop.headers
     assert "download_slot" not in hop.meta
-    assert hop.meta["redirect_urls"] == [URL]
-    assert marks_of(hop) == marks_of(request)
+    assert hop.meta["redirect_urls"] == [URL], "only what was followed here"
+    assert hop.meta["redirect_times"] == 1
+    assert marks_of(hop) == replace(marks_of(request), hops=(Hop(URL, 302),), released=False)
     assert request.headers["Referer"] == b"http://z.example/", "the request itself stays as it is"

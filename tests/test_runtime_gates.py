@@ -12,7 +12,7 @@ from walsh_scrapy.runtime.gates import REPLACED, SPIDER_GATES, Gate
 
 ROOT = Path(__file__).parent.parent
 #: The contract's.
-ORDER = [5, 10, 15, 20, 100, 549, 560, 590, 600, 860, 890]
+ORDER = [1, 5, 10, 15, 20, 100, 549, 560, 590, 600, 860, 890]
 
 
 @pytest.fixture

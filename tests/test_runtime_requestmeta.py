@@ -1,6 +1,8 @@
-"""Marks and visits in request.meta: copies have their own, and a JOBDIR keeps them."""
+"""Marks and visits in request.meta: copies have their own, and only what we made counts."""
 
 import pickle
+from copy import deepcopy
+from types import SimpleNamespace
 
 import pytest
 from scrapy import Request
@@ -8,16 +10,19 @@ from scrapy.utils.request import request_from_dict
 
 from walsh_scrapy.metadata.mediatypes import may_be_feed
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.runtime.provenance import end_facts, repeats
 from walsh_scrapy.runtime.requestmeta import (
+    Hop,
     Lifetime,
     Marks,
     PageResult,
-    Validators,
     Visit,
+    first_url,
     mark,
     marks_of,
     note_answer,
     rank_of,
+    resolved,
     set_visit,
     source_of,
     visit_of,
@@ -35,7 +40,7 @@ def test_a_request_without_marks_is_a_target():
     assert request.meta == {}
 
 
-@pytest.mark.parametrize("again", [Request.copy, lambda each: each.replace(url=URL + "?2")])
+@pytest.mark.parametrize("again", [Request.copy, lambda each: each.replace(priority=1)])
 def test_a_copy_takes_the_marks_along_and_changes_its_own_only(again):
     request = Request(URL)
     mark(request, attempt=1, robots_interval=2.0)
@@ -67,11 +72,78 @@ def test_the_next_request_of_a_visit_gets_what_the_visit_has_learned_and_nothing
     )
 
 
-def test_a_request_of_a_job_is_the_same_after_a_stop():
+@pytest.fixture
+def marked():
+    """A request for robots.txt, as our own parts make it: no gate but pacing would judge it."""
     request = Request(URL)
-    mark(request, attempt=1, validators=Validators(URL, b'"x"', None), robots_interval=2.0)
-    note_answer(request, "robots", "allowed")
-    set_visit(request, Visit(Source(URL), may_be_feed, page=PageResult(is_gone=False, move=None)))
-    kept = request_from_dict(pickle.loads(pickle.dumps(request.to_dict())))
-    assert marks_of(kept) == marks_of(request)
-    assert visit_of(kept) == visit_of(request)
+    mark(request, rank=Rank.ROBOTS, hops=(Hop("http://old.example/", 301),), released=True)
+    set_visit(request, Visit(Source(URL), may_be_feed, announced=("http://blog.example/a",)))
+    return request
+
+
+def claims_nothing(request):
+    return marks_of(request) == Marks() and visit_of(request) is None
+
+
+def in_a_job(request):
+    return request_from_dict(pickle.loads(pickle.dumps(request.to_dict())))
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        lambda each: each.replace(url="http://blog.example/private"),
+        lambda each: Request("http://blog.example/private", meta=each.meta),
+        lambda each: each.replace(method="POST"),
+        in_a_job,
+        lambda each: Request(each.url, meta=deepcopy(each.meta)),
+        lambda each: Request(each.url, meta={key: vars_of(each.meta[key]) for key in each.meta}),
+    ],
+    ids=["another URL", "copied meta", "another method", "a job", "a deep copy", "a look-alike"],
+)
+def test_what_a_copy_claims_elsewhere_counts_for_nothing(marked, copied):
+    assert not claims_nothing(marked)
+    assert claims_nothing(copied(marked))
+
+
+def vars_of(ticket):
+    """Another object with the same attributes."""
+    return SimpleNamespace(**{name: getattr(ticket, name) for name in ticket.__slots__})
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"walsh_rank": Rank.ROBOTS},
+        {"walsh_marks": Marks(rank=Rank.ROBOTS, hops=(Hop(URL, 301),))},
+        {"walsh_visit": Visit(Source(URL), may_be_feed)},
+        {"walsh_ticket": Marks(rank=Rank.ROBOTS)},
+        {"redirect_urls": [URL], "redirect_reasons": [301], "redirect_times": 1},
+    ],
+)
+def test_what_meta_says_by_itself_counts_for_nothing(meta):
+    assert claims_nothing(Request("http://blog.example/private", meta=meta))
+    assert first_url(Request("http://blog.example/private", meta=meta)).endswith("/private")
+
+
+def test_after_its_response_only_the_request_itself_has_its_facts(marked):
+    retried = marked.copy()
+    end_facts(retried)
+    assert not claims_nothing(retried), "its callback goes on with the visit"
+    again = retried.replace(dont_filter=True)
+    assert claims_nothing(again)
+    assert claims_nothing(marked), "a copy has taken its place"
+    assert repeats(retried, again)
+    assert not repeats(retried, again.replace(url=URL + "?2"))
+    assert not repeats(retried, Request(URL))
+
+
+def test_a_request_without_dot_segments_takes_the_place_of_one_with_them():
+    request = Request("http://blog.example/a/../feed", meta={"kept": 1}, priority=3)
+    mark(request, attempt=2)
+    set_visit(request, Visit(Source(URL), may_be_feed))
+    instead = resolved(request)
+    assert (instead.url, instead.priority, instead.meta["kept"]) == (URL, 3, 1)
+    assert marks_of(instead) == marks_of(request)
+    assert source_of(instead) == Source(URL)
+    assert resolved(instead) is None

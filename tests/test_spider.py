@@ -22,6 +22,13 @@ class OwnSpider(SourcesSpider):
         """Take an argument of its own."""
 
 
+class WithArguments(OwnSpider):
+    language = "en"
+
+    def __init__(self, *args, depth="1", **arguments):
+        super().__init__(*args, **arguments)
+
+
 class OwnAddon(Addon):
     pass
 
@@ -38,6 +45,13 @@ def test_a_spider_declares_nothing_forces_nothing_and_has_no_alternative_by_itse
     assert spider.sources == ()
     assert not spider.force
     assert spider.alternative_to(Request(SOURCE.url)) is None
+
+
+def test_the_arguments_of_a_subclass_and_of_scrapyd_are_known():
+    WithArguments._check_arguments(["sources", "language", "depth", "_job", "_version"])
+    for spider, name in ((WithArguments, "language_"), (OwnSpider, "depth"), (OwnSpider, "jobid")):
+        with pytest.raises(BadSetting, match=name):
+            spider._check_arguments([name])
 
 
 @pytest.mark.parametrize("addon", [Addon, OwnAddon, "walsh_scrapy.addon.Addon"])

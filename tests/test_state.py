@@ -3,6 +3,7 @@
 import contextlib
 import math
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from random import Random
 
@@ -24,6 +25,7 @@ from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 from walsh_scrapy.state.tables import SCHEMA_VERSION, requests, schema_version
 
 RECORD = RequestRecord(100.0, "a.example", "http://a.example/", "robots: allowed", 200, 0.1)
+URL = "http://a.example/feed"
 BACKOFF = Backoff(2.0, 300.0, Random(1))
 
 
@@ -59,6 +61,40 @@ def state(opened):
 
 def release(ledger, interval=1.0, host="a.example", record=RECORD, **answer):
     return ledger.release(host, Exchange(interval=interval, **answer), BACKOFF, record)
+
+
+def test_no_failure_is_lost_if_processes_record_failures_at_the_same_time(opened):
+    stores = [opened().sources for _process in range(3)]
+
+    def fail(known):
+        known = known or SourceRecord(url=URL, kind="feed")
+        return replace(known, kind="feed", failures=known.failures + 1)
+
+    def visits(store):
+        return [store.change(URL, fail).record.failures for _visit in range(8)]
+
+    with ThreadPoolExecutor(len(stores)) as threads:
+        counts = [count for counts in threads.map(visits, stores) for count in counts]
+    assert sorted(counts) == list(range(1, 25))
+    assert stores[0].find(URL).failures == 24
+
+
+def test_a_visit_is_recorded_after_the_one_that_is_being_recorded(opened):
+    """Also the first two visits of a source, whose row is not there to be locked."""
+    ours, theirs = opened().sources, opened().sources
+
+    def fail(known):
+        return SourceRecord(url=URL, kind="feed", failures=(known.failures if known else 0) + 1)
+
+    with ThreadPoolExecutor(1) as threads:
+
+        def fail_meanwhile(known):
+            meanwhile.append(threads.submit(theirs.change, URL, fail))
+            return fail(known)
+
+        meanwhile = []
+        ours.change(URL, fail_meanwhile)
+        assert meanwhile[0].result().record.failures == 2
 
 
 def test_only_one_of_two_processes_gets_a_host(opened, clock):
@@ -103,6 +139,51 @@ def test_a_hold_is_written_with_the_release(opened, clock):
     clock.at = 101.0
     release(ours, status=429, retry_after="30")
     assert theirs.find("a.example").wait == 30.0
+
+
+def test_a_silence_is_remembered_until_the_host_answers(opened, clock):
+    ours, theirs = opened().ledger, opened().ledger
+    for host in ("a.example", "b.example"):
+        ours.take(host, 1.0, 60.0)
+        release(ours, host=host, status=0, unreachable=host == "a.example")
+    assert theirs.silent_hosts() == {"a.example"}
+    assert theirs.find("a.example").hold == 0.0, "after the first it only comes late"
+    clock.at = 200.0
+    theirs.take("a.example", 1.0, 60.0)
+    assert release(theirs, status=0, unreachable=True).hold == 2 * 86_400.0
+    times = ours.find("a.example").times
+    assert (times.silences, times.silent_at) == (2, 200.0)
+    clock.at += 2 * 86_400.0
+    ours.take("a.example", 1.0, 60.0)
+    release(ours, status=500)
+    assert theirs.silent_hosts() == frozenset()
+
+
+def test_a_host_whose_request_was_never_sent_is_given_back_as_it_was(opened, clock):
+    ours, theirs = opened().ledger, opened().ledger
+    ours.take("a.example", 1.0, 60.0)
+    theirs.give_back("a.example")
+    assert theirs.take("a.example", 1.0, 60.0) == 1.0, "the lease is ours"
+    clock.at = 110.0
+    ours.give_back("a.example")
+    assert theirs.find("a.example").times == HostTimes()
+    assert theirs.take("a.example", 3600.0, 60.0) == 0.0, "it was never asked"
+
+
+def hold_many(ledger):
+    for number in range(1000):
+        ledger.hold(f"{number}.example", 1.0)
+
+
+def test_a_full_disk_is_a_state_error_that_says_so(tmp_path):
+    """SQLite reports a full disk and a file at its page limit by the same error."""
+    with contextlib.closing(State(f"sqlite:///{tmp_path / 'state.sqlite3'}")) as state:
+        writer = state._database._writer
+        (pages,) = writer.exec_driver_sql("PRAGMA page_count").one()
+        writer.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+        writer.rollback()
+        with pytest.raises(StateError, match=r"is full; check the free space"):
+            hold_many(state.ledger)
 
 
 def test_every_process_sees_a_hold_which_outlasts_a_lease(opened, clock):
@@ -176,15 +257,54 @@ def test_an_unseen_host_has_empty_times_and_reading_writes_nothing(state):
 
 
 def test_copies_of_robots_txt_and_of_the_blocklist_come_back_as_they_were(state):
-    copy = RobotsCopy(100.0, 503, b"User-agent: *\n\xff", failing_since=99.0, unused=True)
+    copy = RobotsCopy(100.0, 503, b"User-agent: *\n\xff", failing_since=99.0)
+    copy = copy.with_validators("https://a.example/robots.txt", b'W/"\xe9"', b"yesterday")
     state.robots.keep("https://a.example:443", copy)
     assert state.robots.find("https://a.example:443") == copy
     assert state.robots.find("http://a.example:80") is None
-    state.robots.set_unused("https://a.example:443", unused=False)
-    assert not state.robots.find("https://a.example:443").unused
     copy = BlocklistCopy(b"{}", b'W/"\xe9"', None, 100.0)
     state.blocklist.keep("https://operator.example/list.json", copy)
     assert state.blocklist.find("https://operator.example/list.json") == copy
+
+
+def test_the_requests_that_a_robots_txt_made_wait_are_known_until_they_are_sent(state):
+    origin, other = "https://a.example:443", "http://a.example:80"
+    for each in (origin, other):
+        state.robots.keep(each, RobotsCopy(100.0, 200, b""))
+    for url in ("/a", "/b", "/b"):
+        state.robots.begin_wait(origin, url)
+    assert state.robots.find(origin).unused
+    assert not state.robots.find(other).unused
+    assert [state.robots.awaits(origin, url) for url in ("/a", "/b", "/c")] == [True, True, False]
+    assert not state.robots.awaits(other, "/a")
+    assert state.robots.end_wait(origin, "/a")
+    assert state.robots.find(origin).unused
+    assert not state.robots.end_wait(origin, "/b")
+    assert not state.robots.find(origin).unused
+    state.robots.begin_wait(origin, "/a")
+    state.robots.keep(origin, RobotsCopy(200.0, 200, b""))
+    assert not state.robots.awaits(origin, "/a"), "by the new copy nothing waits yet"
+
+
+NASTY, KEPT = "a\0b\ud800é", "a\ufffdb?é"
+
+
+def test_no_text_of_a_stranger_breaks_a_database(state):
+    release(state.ledger, record=replace(RECORD, url=NASTY, gates=NASTY, error=NASTY, status=None))
+    source = SourceRecord(url="http://a.example/", kind="feed", outcome="failed", detail=NASTY)
+    index = LlmsTxtRecord(url="http://a.example/llms.txt", asked_at=1.0, due_at=2.0, trouble=NASTY)
+    entry = EntryRecord(
+        key="key", full_key="key", page_key="key", source=source.url, kind="feed",
+        first_seen=1.0, item=NASTY,
+    )  # fmt: skip
+    state.sources.commit(source, [entry], index)
+    assert state.sources.find(source.url).detail == KEPT
+    assert state.llmstxt.find(index.url).trouble == KEPT
+    with state.entries.snapshot() as snapshot:
+        assert [each.item for each in snapshot.matching(EntryFilter())] == [KEPT]
+    with state.ledger._database.read() as connection:
+        (row,) = connection.execute(select(requests.c["url", "gates", "error"])).all()
+    assert tuple(row) == (KEPT, KEPT, KEPT)
 
 
 def count_entries(state):
@@ -288,9 +408,12 @@ def test_a_state_of_version_1_is_migrated_and_loses_nothing(url):
         connection.execute(text("CREATE INDEX ix_entries_full_key ON entries (full_key)"))
         for name in added:
             connection.execute(text(f"ALTER TABLE sources DROP COLUMN {name}"))
-        connection.execute(text("ALTER TABLE hosts DROP COLUMN holder"))
+        for name in ("holder", "silences", "silent_at", "pause"):
+            connection.execute(text(f"ALTER TABLE hosts DROP COLUMN {name}"))
+        connection.execute(text("DROP TABLE acts"))
         connection.execute(text("DROP TABLE choices"))
         connection.execute(text("DROP TABLE indexes"))
+        take_back_validators(connection)
         connection.execute(text("UPDATE schema_version SET version = 1"))
     for _ in range(2):
         with contextlib.closing(State(url)) as state:
@@ -302,12 +425,23 @@ def test_a_state_of_version_1_is_migrated_and_loses_nothing(url):
         assert {index["name"] for index in indexes} == {"entries_by_source", "entries_by_time"}
 
 
+def take_back_validators(connection):
+    """Undo what version 10 changed."""
+    for name in ("validator_url", "etag", "last_modified"):
+        connection.execute(text(f"ALTER TABLE robots DROP COLUMN {name}"))
+    connection.execute(text("DROP TABLE robots_waits"))
+
+
 def take_back(connection, version):
     """Undo what versions 4 and later changed, and set the version."""
     for name in ("asked_interval", "move_failing_since", "onward_to", "onward_since"):
         connection.execute(text(f"ALTER TABLE sources DROP COLUMN {name}"))
+    for name in ("silences", "silent_at", "pause"):
+        connection.execute(text(f"ALTER TABLE hosts DROP COLUMN {name}"))
+    connection.execute(text("DROP TABLE acts"))
     connection.execute(text("DROP TABLE indexes"))
     connection.execute(text("CREATE INDEX ix_entries_full_key ON entries (full_key)"))
+    take_back_validators(connection)
     connection.execute(text(f"UPDATE schema_version SET version = {version}"))
 
 
@@ -335,6 +469,36 @@ def test_a_due_time_of_version_3_is_taken_as_asked_for_by_the_server(url):
     with contextlib.closing(State(url)) as state:
         asked = {record.url: record.asked_interval for record in state.sources.all()}
     assert asked == {"waits": pytest.approx(200.0, abs=0.01), "new": 0.0, "gone": 0.0}
+
+
+def test_no_host_of_a_state_of_version_7_was_silent(url):
+    with contextlib.closing(State(url, lambda: 100.0)) as state:
+        state.ledger.hold("a.example", 50.0)
+    with contextlib.closing(Database(url)) as database, database.write() as connection:
+        for name in ("silences", "silent_at", "pause"):
+            connection.execute(text(f"ALTER TABLE hosts DROP COLUMN {name}"))
+        connection.execute(text("DROP TABLE acts"))
+        take_back_validators(connection)
+        connection.execute(text("UPDATE schema_version SET version = 7"))
+    with contextlib.closing(State(url, lambda: 101.0)) as state:
+        known = HostTimes(hold_since=100.0, hold_until=150.0)
+        assert state.ledger.find("a.example").times == known
+        assert state.ledger.silent_hosts() == frozenset()
+
+
+def test_a_state_of_version_9_keeps_its_copies_and_forgets_whose_validators_they_are(url):
+    robots = RobotsCopy(100.0, 200, b"User-agent: *\n", unused=True)
+    listed = BlocklistCopy(b"{}", b'"of whom?"', b"yesterday", 100.0)
+    with contextlib.closing(State(url)) as state:
+        state.robots.keep("http://a.example:80", robots)
+        state.blocklist.keep("http://operator.example/list", listed)
+    with contextlib.closing(Database(url)) as database, database.write() as connection:
+        take_back_validators(connection)
+        connection.execute(text("UPDATE schema_version SET version = 9"))
+    with contextlib.closing(State(url)) as state:
+        assert state.robots.find("http://a.example:80") == replace(robots, unused=False)
+        found = state.blocklist.find("http://operator.example/list")
+        assert found == replace(listed, etag=None, last_modified=None)
 
 
 def test_a_source_keeps_its_record_under_another_spelling_of_its_url(state):

@@ -8,8 +8,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from scrapy.settings import Settings
 from sqlalchemy import text
 
+from walsh_scrapy.options import Options
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.state import State, StateError
@@ -210,8 +212,9 @@ def test_resuming_or_forgetting_a_page_forgets_every_llms_txt_of_it(state):
     record = SourceRecord(url=old, kind="llms", failures=1, fetched_at=2.0, due_at=9e9, **move)
     urls = [f"http://{host}.example/llms.txt" for host in ("old", "new")] + [new]
     for action in ("resume", "forget"):
+        changes = Changes(state, "sources.toml", Options.from_settings(Settings()))
         for url in urls:
             state.sources.commit(record, llmstxt=LlmsTxtRecord(url=url, due_at=9e9, trouble="none"))
-        (line,) = getattr(Changes(state, "sources.toml", 0.0), action)(old)
+        (line,) = getattr(changes, action)(old)
         assert line.startswith(old)
         assert [state.llmstxt.find(url) for url in urls] == [None, None, None]

@@ -77,6 +77,7 @@ def test_a_run_returns_items_stats_and_the_log_of_the_server(web, project, crawl
     assert result.seconds > 0
 
 
+@pytest.mark.crawl
 def test_runs_share_a_folder_and_have_their_own_log(web, project, tmp_path):
     options = {"folder": tmp_path / "runs", "project": project, "sources": [FEED]}
     first = run_crawl(web, settings={"USER_AGENT": "x", "LOG_LEVEL": "ERROR"}, **options)
@@ -112,6 +113,7 @@ def test_a_crawl_that_takes_too_long_is_killed(web, project, crawl):
         crawl(web, project=project, sources=["http://blog.example/slow"], timeout=1)
 
 
+@pytest.mark.crawl
 def test_a_crawl_does_not_outlive_its_block(web, project, tmp_path):
     sources = write_sources(tmp_path / "mine.toml", ["http://blog.example/slow"])
     with start_crawl(web, folder=tmp_path, project=project, sources=sources) as crawl:
@@ -127,6 +129,11 @@ def test_the_crawl_can_be_asked_to_end(web, project, crawl):
     started.terminate()
     result = started.wait()
     assert (result.exit_code, result.stats["finish_reason"]) == (0, "shutdown")
+
+
+def test_a_crawl_of_no_spider_raises(web, project, crawl):
+    with pytest.raises(RuntimeError, match="Spider not found: nosuch"):
+        crawl(web, "nosuch", project=project)
 
 
 def test_the_project_is_looked_for_upward(project, tmp_path):

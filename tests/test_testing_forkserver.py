@@ -12,6 +12,8 @@ import pytest
 
 from walsh_scrapy.testing.forkserver import ForkServer
 
+pytestmark = pytest.mark.crawl
+
 TELL = """
 import json, os, random, signal, sys, time
 

@@ -2,11 +2,13 @@
 
 import itertools
 import math
+from dataclasses import replace
 from email.utils import formatdate
 
 import pytest
 
 from walsh_scrapy.identity import USER_AGENT
+from walsh_scrapy.testing.connections import ConnectionRecord
 from walsh_scrapy.testing.politeness import assert_polite, most_in_flight, violations
 from walsh_scrapy.testing.web import Hit
 
@@ -355,3 +357,69 @@ class TestR8Frequency:
         hits = log(hit("a.example", "/", 2, status=status), hit("a.example", "/", 9))
         assert rules(hits) == []
         assert rules(hits, revisit=10) == broken
+
+
+class TestR4Connections:
+    def opened(self, host, start, end, handshake="", client=0):
+        scheme = "https" if handshake else "http"
+        return ConnectionRecord(host, scheme, start, end, handshake, client)
+
+    def broken(self, *connections, log=(), **terms):
+        return violations(log, connections=connections, **terms)
+
+    def test_one_after_the_other(self):
+        first, second = self.opened("a.example", 0, 1), self.opened("b.example", 1, math.inf)
+        assert self.broken(second, first) == []
+
+    def test_two_at_once(self):
+        first, second = self.opened("a.example", 0, 2), self.opened("b.example", 1.5, 3)
+        (sentence,) = self.broken(first, second)
+        assert sentence == (
+            "R4: b.example: connection 2 (http) was opened 0.500 s before connection 1 to "
+            "http://a.example was closed"
+        )
+
+    def test_one_that_stays_open_overlaps_all_that_follow(self):
+        later = [self.opened("b.example", 10 * start, 10 * start + 1) for start in (1, 2)]
+        assert len(self.broken(self.opened("a.example", 0, math.inf), *later)) == 2
+
+    def test_many_hosts_at_once_if_not_serial(self):
+        both = self.opened("a.example", 0, 2), self.opened("b.example", 1, 3)
+        assert self.broken(*both, serial=False) == []
+        again = self.opened("a.example", 1.5, 3)
+        (sentence,) = self.broken(*both, again, serial=False)
+        assert sentence.startswith("R4: a.example: connection 3 ")
+
+    @pytest.mark.parametrize(("allowed", "broken"), [(None, 0), (2, 0), (1, 1)])
+    def test_full_handshakes(self, allowed, broken):
+        kinds = ["full", "resumed", "full", "failed"]
+        connections = [
+            self.opened("a.example", 10 * n, 10 * n + 1, kind) for n, kind in enumerate(kinds)
+        ]
+        found = self.broken(*connections, full_handshakes=allowed)
+        assert len(found) == broken
+        assert all("2 full TLS handshakes; 1 are allowed" in sentence for sentence in found)
+
+    def test_a_connection_without_a_request_is_a_contact_with_its_host(self):
+        failed = self.opened("a.example", 10.0, 10.1, "failed", client=7)
+        assert self.broken(failed, log=POLITE) == []
+        (sentence,) = self.broken(failed, self.opened("a.example", 10.5, 10.6, "failed"))
+        assert sentence.startswith("R4: a.example: 0.500 s from the end of #1 CONNECT https://a.")
+        (sentence,) = self.broken(failed, blocked=["a.example"])
+        assert sentence.startswith("R3: a.example: #1 CONNECT https://a.example (no answer)")
+
+    def test_a_connection_with_a_request_is_not(self):
+        sent = replace(hit("a.example", ROBOTS, 10.2), client=7)
+        carried = self.opened("a.example", 10.0, 10.4, client=7)
+        assert self.broken(carried, log=[sent]) == []
+        # The next connection has the same port by chance, and carries nothing.
+        chance = self.opened("a.example", 10.5, 10.6, client=7)
+        assert len(self.broken(carried, chance, log=[sent])) == 1
+
+    def test_connections_to_a_proxy_are_no_contacts(self):
+        assert self.broken(self.opened("", 0, 1), self.opened("", 1, 2)) == []
+
+    def test_connections_alone_prove_something(self):
+        assert_polite([], connections=[self.opened("a.example", 0, 1)])
+        with pytest.raises(AssertionError, match="the log is empty"):
+            assert_polite([], connections=[])

@@ -2,7 +2,7 @@
 
 import json
 
-from walsh_scrapy.policy.plurals import counted
+from walsh_scrapy.policy.wording import counted
 from walsh_scrapy.tools.printable import columns, json_array, printable
 
 

@@ -55,6 +55,29 @@ def test_the_outcomes_of_sources_have_a_line_each():
     ]
 
 
+def test_the_comments_of_many_sites_are_counted():
+    comments = {f"http://h{number}.example:80": ("be brief",) for number in range(8000)}
+    lines = SourceCounts.of({"walsh/robots/comments": comments}).lines()
+    assert len([line for line in lines if line.endswith("robots.txt says: be brief")]) == 20
+    assert lines[-1] == "… and 7,980 more with comments in robots.txt"
+
+
 def test_a_run_without_due_sources_is_summed_up_by_source():
     assert is_by_source({"walsh/sources/due": 0})
     assert not is_by_source({"response_received_count": 1})
+
+
+@pytest.mark.parametrize(
+    ("counts", "none_was_read"),
+    [
+        ({}, False),
+        ({"failed": 2}, True),
+        ({"failed": 2, "deferred": 3, "denied/robots": 1, "gone": 1}, True),
+        ({"failed": 2, "fetched": 1}, False),
+        ({"failed": 2, "unchanged": 1}, False),
+        ({"deferred": 3, "denied/robots": 1, "gone": 1}, False),
+    ],
+)
+def test_sources_failed_and_none_was_read(counts, none_was_read):
+    stats = {f"walsh/sources/{name}": count for name, count in counts.items()}
+    assert SourceCounts.of(stats).none_was_read is none_was_read

@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy.exceptions import NotConfigured
 from scrapy.settings import BaseSettings
+from scrapy.utils.python import global_object_name
 
 from walsh_scrapy.exceptions import refuse_to_start
-from walsh_scrapy.options import BadSetting, Options, number_of
+from walsh_scrapy.options import BadSetting, Options, bad_setting, number_of
+from walsh_scrapy.policy.backoff import RETRIED_STATUSES
+from walsh_scrapy.runtime.components import DOWNLOADER, SCHEDULER, other_schemes, remove_other_names
 from walsh_scrapy.runtime.gates import REPLACED, SPIDER_GATES, Gate
+from walsh_scrapy.runtime.startup import proposed_identity
+from walsh_scrapy.spider import DeclaringSpider
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Self
 
     from scrapy.crawler import Crawler
@@ -50,10 +55,14 @@ RETRIED_BY_SCRAPY: Final = [500, 502, 504, 522, 524, 408]
 MAX_BODY: Final = 15 * 1024 * 1024
 #: Seconds for one request, from the name look-up to the last byte; a lease lasts longer.
 LONGEST_TIMEOUT: Final = 60
+#: A setting with more entries than this is named by their number.
+_FEW, _MANY = 3, 12
 
 MUSTS: Final[dict[str, Any]] = {
-    "SCHEDULER": "walsh_scrapy.scheduler.Scheduler",
+    "SCHEDULER": SCHEDULER,
+    "DOWNLOADER": DOWNLOADER,
     "ROBOTSTXT_OBEY": True,
+    "COMPRESSION_ENABLED": True,
     "COOKIES_ENABLED": False,
     "REFERER_ENABLED": False,
     "METAREFRESH_ENABLED": False,
@@ -73,7 +82,26 @@ CEILINGS: Final[dict[str, int]] = {
 }
 
 
+#: A copy that another bot keeps is found before the pacing gate, so it takes no lease (R4).
+HTTP_CACHE: Final = {"scrapy.downloadermiddlewares.httpcache.HttpCacheMiddleware": 870}
+#: Tables whose keys are components; those of ``DOWNLOAD_HANDLERS`` are schemes.
+_COMPONENTS: Final = ("DOWNLOADER_MIDDLEWARES", "SPIDER_MIDDLEWARES", "EXTENSIONS")
 _CHAIN: Final = {gate.path: gate.order for gate in Gate} | dict.fromkeys(REPLACED)
+#: By what an operator may choose otherwise (decision 24).
+ALLOWED_BY: Final = dict.fromkeys(
+    SERIAL, "a bot with its own identity may set WALSH_SERIAL = False"
+) | {"USER_AGENT": "WALSH_USER_AGENT and WALSH_UA_TOKEN set it"}
+_OWN_HANDLER: Final = (
+    "DOWNLOAD_HANDLERS: %s is %s, so walsh-scrapy no longer guarantees that there is one "
+    "connection at a time (decision 26), that the addresses that were judged are connected to "
+    "(decision 27), and that a request is sent once (decision 1)"
+)
+_UNDECLARED: Final = (
+    "the spider %s declares no sources, so it may ask for nothing (R6); a bot with its own "
+    "identity that follows links sets %s"
+)
+#: What was said already: several crawls of one process have the same settings.
+_said: Final[set[str]] = set()
 
 
 class Addon:
@@ -89,7 +117,11 @@ class Addon:
 
     @classmethod
     def update_pre_crawler_settings(cls, settings: BaseSettings) -> None:
-        """End the process with one line if the reactor is not asyncio's, which the gates need."""
+        """End the process with one line if the log or the reactor cannot be set up.
+
+        The gates need asyncio's reactor. Scrapy sets up both before it loads the add-on.
+        """
+        _check_log_level(settings)
         is_asyncio = settings["TWISTED_REACTOR"] == REACTOR
         if is_asyncio and settings.getbool("TWISTED_REACTOR_ENABLED"):
             return
@@ -107,6 +139,7 @@ class Addon:
         """
         try:
             options = Options.from_settings(settings)
+            self._check_scope(settings, options)
             musts = self._musts(settings, options)
         except BadSetting as error:
             refuse_to_start(error, log_file=settings["LOG_FILE"])
@@ -118,19 +151,39 @@ class Addon:
         settings.set("DOWNLOAD_DELAY", 0, priority=FORCED)
         for name, value in musts.items():
             _force(settings, name, value)
+        chain = _CHAIN | HTTP_CACHE if musts["HTTPCACHE_ENABLED"] else _CHAIN
+        handlers = HANDLERS if options.is_walsh_research else _handlers(settings)
         for name, components in (
-            ("DOWNLOADER_MIDDLEWARES", _CHAIN),
+            ("DOWNLOADER_MIDDLEWARES", chain),
             ("SPIDER_MIDDLEWARES", SPIDER_GATES),
             ("EXTENSIONS", EXTENSIONS),
-            ("DOWNLOAD_HANDLERS", HANDLERS),
+            ("DOWNLOAD_HANDLERS", handlers | dict.fromkeys(other_schemes(settings))),
         ):
             _force_components(settings, name, components)
+
+    def _check_scope(self, settings: Settings, options: Options) -> None:
+        """Refuse a spider that could ask for nothing; the message says what to set."""
+        spider = self._crawler.spidercls if self._crawler else DeclaringSpider
+        if not options.enabled or options.scope == "any" or issubclass(spider, DeclaringSpider):
+            return
+        lines = ['WALSH_SCOPE = "any"']
+        if options.is_walsh_research:
+            lines = [*proposed_identity(settings), *lines]
+        raise BadSetting(_UNDECLARED % (spider.name, ", ".join(lines)))
 
     @staticmethod
     def _musts(settings: Settings, options: Options) -> dict[str, Any]:
         ceilings = {name: _at_most(settings, name, most) for name, most in CEILINGS.items()}
         serial = SERIAL if options.serial else {}
-        return {"USER_AGENT": options.user_agent, **MUSTS, **serial, **ceilings}
+        theirs = {} if options.is_walsh_research else _kept(settings)
+        return {"USER_AGENT": options.user_agent, **MUSTS, **serial, **theirs, **ceilings}
+
+
+def _check_log_level(settings: BaseSettings) -> None:
+    level, names = settings["LOG_LEVEL"], logging.getLevelNamesMapping()
+    if not isinstance(level, int) and level not in names:
+        error = bad_setting("LOG_LEVEL", level, f"one of {', '.join(names)}")
+        refuse_to_start(error, log_file=None)
 
 
 def _at_most(settings: Settings, name: str, most: float) -> float:
@@ -140,10 +193,41 @@ def _at_most(settings: Settings, name: str, most: float) -> float:
     return int(number) if number == int(number) else number
 
 
+def _kept(settings: Settings) -> dict[str, Any]:
+    """Return what a bot with its own identity keeps of its retries and its HTTP cache.
+
+    A refusal is neither retried by Scrapy nor kept: it says when to ask again, and not what is
+    there (R5).
+    """
+    retried = [int(code) for code in settings.getlist("RETRY_HTTP_CODES")]
+    kept: dict[str, Any] = {
+        "RETRY_HTTP_CODES": [code for code in retried if code not in RETRIED_STATUSES],
+        "HTTPCACHE_ENABLED": settings.getbool("HTTPCACHE_ENABLED"),
+    }
+    if kept["HTTPCACHE_ENABLED"]:
+        uncached = {int(code) for code in settings.getlist("HTTPCACHE_IGNORE_HTTP_CODES")}
+        settings.set("HTTPCACHE_IGNORE_HTTP_CODES", sorted(uncached | RETRIED_STATUSES), FORCED)
+    return kept
+
+
+def _handlers(settings: Settings) -> dict[str, Any]:
+    """Return the handlers to set, with those that another bot has for http and https."""
+    handlers: dict[str, Any] = dict(HANDLERS)
+    given = settings.getdict("DOWNLOAD_HANDLERS")
+    own = {scheme: given[scheme] for scheme in ("http", "https") if given.get(scheme)}
+    for handler in dict.fromkeys(own.values()):
+        path = handler if isinstance(handler, str) else global_object_name(handler)
+        if path != HANDLERS["http"]:
+            schemes = [scheme for scheme in own if own[scheme] == handler]
+            _say(_OWN_HANDLER, " and ".join(schemes), path)
+    return handlers | own
+
+
 def _force(settings: Settings, name: str, value: object) -> None:
     given, priority = settings.get(name), settings.getpriority(name) or 0
-    if priority > 0 and str(given) != str(value):
-        logger.warning("%s=%s is overridden: the contract asks for %r", name, given, value)
+    if priority > 0 and not _is_same(given, value):
+        words = [f"the contract asks for {_readable(value)}", ALLOWED_BY.get(name, "")]
+        _say("%s = %s is set aside: %s", name, _readable(given), "; ".join(filter(None, words)))
     settings.set(name, value, priority=FORCED)
 
 
@@ -154,10 +238,45 @@ def _force_components(
     if not isinstance(chain, BaseSettings):
         chain = BaseSettings(settings.getdict(name), priority="project")
         settings.set(name, chain, priority=FORCED)
+    changed = list[str]()
+    if name in _COMPONENTS:
+        for other in remove_other_names(settings, name, components.keys()):
+            _say("%s: %s is removed: it is another name of a component", name, other)
     for component, order in components.items():
         given = chain.get(component, order)
         if given != order:
-            logger.warning(
-                "%s: %s=%s is overridden: the contract asks for %s", name, component, given, order
-            )
+            changed.append(f"{component} = {_readable(given)} (instead: {_readable(order)})")
         chain.set(component, order, priority=FORCED)
+    if changed:
+        _say("%s: set aside, because the contract asks for another: %s", name, ", ".join(changed))
+
+
+def _is_same(given: object, value: object) -> bool:
+    """Return True if a setting has a value already, as a text of the command line too."""
+    if isinstance(given, BaseSettings):
+        given = given.copy_to_dict()
+    if isinstance(value, list) and isinstance(given, list | tuple | str):
+        codes = given.split(",") if isinstance(given, str) else given
+        return [str(code).strip() for code in codes] == [str(code) for code in value]
+    if isinstance(value, bool):
+        return str(given).lower() in (("1", "true") if value else ("0", "false", "none"))
+    return str(given) == str(value)
+
+
+def _readable(value: object) -> str:
+    """Return a value as a person reads it: a class by its name, a long table by its length."""
+    if isinstance(value, BaseSettings):
+        value = value.copy_to_dict()
+    if isinstance(value, Mapping) and len(value) > _FEW:
+        return f"a table of {len(value)} entries"
+    if isinstance(value, list | tuple) and len(value) > _MANY:
+        return f"a list of {len(value)} entries"
+    return global_object_name(value) if callable(value) else repr(value)
+
+
+def _say(text: str, *values: object) -> None:
+    """Log a warning once in a process."""
+    line = text % values
+    if line not in _said:
+        _said.add(line)
+        logger.warning("%s", line)

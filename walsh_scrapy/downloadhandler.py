@@ -1,17 +1,27 @@
-"""Scrapy's HTTP handler, without hidden retries and with verified certificates (decision 22)."""
+"""Downloads over connections of our own: one at a time, and each request once (R4, 26 to 28)."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import TYPE_CHECKING
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
-from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
-from scrapy.exceptions import DownloadFailedError
-from scrapy.utils.asyncio import sleep
+from scrapy.core.downloader.handlers.base import BaseDownloadHandler
+from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError
 
-from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.wire.certificates import CertificatePolicy
-from walsh_scrapy.wire.tlserrors import tls_error
+from walsh_scrapy.exceptions import Denied, GivenUp
+from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.runtime.engine import is_closing
+from walsh_scrapy.runtime.gates import Gate
+from walsh_scrapy.runtime.lastheaders import LastHeaders
+from walsh_scrapy.runtime.messages import BodyReader, endpoint_of, message_of
+from walsh_scrapy.runtime.network import Network
+from walsh_scrapy.runtime.requestmeta import marks_of
+from walsh_scrapy.runtime.startup import in_force
+from walsh_scrapy.wire.http1 import Exchange
+from walsh_scrapy.wire.tlserrors import BadCertificate, NoSecureConnection
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -20,42 +30,86 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Seconds to wait for the reactor to close an aborted connection.
-CLOSING_SECONDS = 0.02
+#: Seconds for which a request goes on when the crawl ends, and seconds between two looks at that.
+GRACE_SECONDS: Final = 0.75
+LOOK_SECONDS: Final = 0.25
+#: Seconds until a server has seen that a connection was closed before the end of its response.
+#: Until then the exchange has not ended for the server, and so not for pacing (decision 2).
+CLOSING_SECONDS: Final = 0.02
 
 
-class DownloadHandler(HTTP11DownloadHandler):
+class DownloadHandler(BaseDownloadHandler):
     """Sends each request once, so that every retry passes the gates again (decision 1).
 
-    If a connection that was kept alive breaks, Twisted sends a GET again at once, without pacing.
-    Here the request fails instead, and a middleware retries it. A request to a host whose
-    certificate is not valid fails with ``BadCertificate``, which is not retried.
+    With ``WALSH_SERIAL`` the process has at most one connection open (decision 26). A host whose
+    certificate is not valid gets no request (``BadCertificate``). Host, and the headers of gates
+    that are in force, are set here, behind every middleware (decision 30). A request that is in
+    flight when the crawl ends is given up.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         super().__init__(crawler)
-        self._pool.retryAutomatically = False
-        policy = CertificatePolicy(self._contextFactory)
-        self._contextFactory = policy  # type: ignore[assignment]  # mypy knows no zope interfaces
+        self._network = Network.of(crawler)
+        self._timeout = crawler.settings.getfloat("DOWNLOAD_TIMEOUT")
+        self._bind_address = crawler.settings["DOWNLOAD_BIND_ADDRESS"]
+        self._body = BodyReader(crawler)
+        self._last = LastHeaders(crawler)
+        self._is_paced = bool(in_force(crawler.settings, Gate.PACING))
 
     async def download_request(self, request: Request) -> Response:
-        """Return the response once its connection is free or closed.
+        """Return the response to a request.
 
-        The reactor closes an aborted connection a moment later. Until then the exchange has not
-        ended for the server, and so not for pacing (decision 2). Raises BadCertificate or
-        NoSecureConnection if TLS failed, else the exceptions of Scrapy's handler.
+        Raises Unreachable, BadCertificate, NoSecureConnection, Denied, MachineTrouble, GivenUp and
+        the exceptions of Scrapy's own handlers.
         """
-        is_closed = False
+        was_closing = is_closing(self.crawler)  # then the request is part of the end
+        running = asyncio.ensure_future(self._download(request))
+        left = GRACE_SECONDS
         try:
-            response = await super().download_request(request)
-            is_closed = "download_stopped" not in response.flags
-        except DownloadFailedError as error:
-            found = tls_error(error, host_of(request.url))
-            if found is None:
-                raise
-            logger.info("%s: %s", request.url, found)
-            raise found from error
+            # Scrapy has no signal for the moment at which a spider begins to close.
+            while left > 0 and not (await asyncio.wait({running}, timeout=LOOK_SECONDS))[0]:
+                left -= LOOK_SECONDS if is_closing(self.crawler) and not was_closing else 0.0
         finally:
-            if not is_closed:
-                await sleep(CLOSING_SECONDS)
-        return response
+            running.cancel()
+        with suppress(asyncio.CancelledError):
+            return await running
+        raise GivenUp(Context.of(self.crawler).clock.now(), "the crawl ended")
+
+    async def close(self) -> None:
+        """Close the connections that are idle."""
+        self._network.idle.close()
+
+    async def _download(self, request: Request) -> Response:
+        timeout: float = request.meta.get("download_timeout") or self._timeout
+        try:
+            async with asyncio.timeout(timeout), self._network.idle.turn:
+                return await self._exchange(request)
+        except TimeoutError as error:
+            reason = f"Getting {request.url} took longer than {timeout} seconds."
+            raise DownloadTimeoutError(reason) from error
+
+    async def _exchange(self, request: Request) -> Response:
+        if self._is_paced and not marks_of(request).released:
+            raise Denied("address", f"{request.url} is not the URL that the gates let out")
+        endpoint = endpoint_of(request, self._bind_address)
+        try:
+            public_only = marks_of(request).public_only
+            stream = await self._network.connect(endpoint, public_only=public_only)
+        except (BadCertificate, NoSecureConnection) as error:
+            logger.info("%s: %s", request.url, error)
+            raise
+        exchange = Exchange(stream)
+        try:
+            started = time.monotonic()
+            message = message_of(request, endpoint, self._last.of(request))
+            await exchange.send(*message, request.body)
+            head = await exchange.head()
+            request.meta["download_latency"] = time.monotonic() - started
+            return await self._body.read(request, exchange, head, stream)
+        except OSError as error:
+            reason = f"the connection broke: {error.strerror or error}"
+            raise DownloadFailedError(reason) from error
+        finally:
+            self._network.end(endpoint, stream, is_reusable=exchange.is_reusable)
+            if not exchange.is_over:
+                await asyncio.sleep(CLOSING_SECONDS)

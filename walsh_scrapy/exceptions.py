@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from typing import TYPE_CHECKING, NoReturn
 
 from scrapy.exceptions import IgnoreRequest
@@ -23,12 +24,14 @@ class Denied(IgnoreRequest):
 class RequestDeferred(IgnoreRequest):
     """The host may not be asked within ``WALSH_MAX_WAIT``; a later run continues (decision 7).
 
-    ``until`` is the earliest time of the request, in epoch seconds.
+    ``until`` is the earliest time of the request, in epoch seconds. ``by_robots`` is true if only
+    the Crawl-delay, Request-rate or Visit-time of its host makes it wait.
     """
 
-    def __init__(self, until: float, reason: str) -> None:
+    def __init__(self, until: float, reason: str, *, by_robots: bool = False) -> None:
         super().__init__(reason)
         self.until = until
+        self.by_robots = by_robots
 
 
 class StateUnavailable(RequestDeferred):
@@ -36,6 +39,32 @@ class StateUnavailable(RequestDeferred):
 
     It does not count as a failure of the host or the source. ``until`` is the time of the failure.
     """
+
+
+class MachineTrouble(RequestDeferred):
+    """This machine cannot make a connection: no descriptor, no route, no resolver (decision 29).
+
+    It is no failure of the host or the source. ``until`` is the time of the trouble.
+    """
+
+
+class GivenUp(RequestDeferred):
+    """The crawl ended while the request was in flight (decision 28); a later run continues.
+
+    It is no failure of the host or the source. ``until`` is the time of the end.
+    """
+
+
+class Unreachable(Exception):
+    """A host cannot be reached: no address for its name, or no connection (decision 28).
+
+    Raised together with an exception of Scrapy, such as ``DownloadTimeoutError``.
+    """
+
+    def __init__(self, host: str, reason: str) -> None:
+        super().__init__(reason)
+        self.host = host
+        self.reason = reason
 
 
 class NotDue(IgnoreRequest):
@@ -84,8 +113,9 @@ def refuse_to_start(error: Exception, *, log_file: str | None) -> NoReturn:
     """End the process with one line, before anything was sent.
 
     Scrapy shows a traceback for every exception raised while it starts; ``SystemExit`` passes.
-    Where the log goes to a file, as under Scrapyd, the line is written there too.
+    Where the log goes to a file, as under Scrapyd, the line is written there too, and where the
+    crawl runs in a thread, whose end shows nothing.
     """
-    if log_file:
+    if log_file or threading.current_thread() is not threading.main_thread():
         logging.getLogger("walsh_scrapy").critical("%s", error)
     raise SystemExit(f"walsh-scrapy: {error}") from None

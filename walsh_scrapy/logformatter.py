@@ -30,7 +30,7 @@ class QuietLogFormatter(LogFormatter):
         """Read ``LOG_LEVEL``, a name or a number."""
         level = crawler.settings["LOG_LEVEL"]
         names = logging.getLevelNamesMapping()
-        return cls(names.get(str(level).upper()) or int(level))
+        return cls(level if isinstance(level, int) else names[str(level)])
 
     def crawled(  # type: ignore[override]  # None means no line to Scrapy
         self, request: Request, response: Response, spider: Spider

@@ -16,8 +16,9 @@ from scrapy.utils.misc import build_from_crawler, load_object
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.politeness.hostqueue import HostQueues
 from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
+from walsh_scrapy.runtime.components import check_components
 from walsh_scrapy.runtime.engine import end_crawl
-from walsh_scrapy.runtime.requestmeta import rank_of, request_of, visit_of
+from walsh_scrapy.runtime.requestmeta import first_url, hops_of, rank_of, request_of, visit_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -66,10 +67,16 @@ class Job:
         for request in waiting:
             if rank_of(request) is Rank.TARGET and visit_of(request) is None:
                 try:
-                    queue.push(request)
+                    queue.push(_at_its_beginning(request) if hops_of(request) else request)
                 except ValueError as error:
                     logger.warning("%s is not kept for the next start: %s", request, error)
         queue.close()
+
+
+def _at_its_beginning(request: Request) -> Request:
+    """Return the request of a redirect again, because what is kept proves no redirect."""
+    meta = {key: request.meta[key] for key in request.meta if not key.startswith("redirect_")}
+    return request.replace(url=first_url(request), meta=meta)
 
 
 class Scheduler(BaseScheduler):
@@ -89,6 +96,7 @@ class Scheduler(BaseScheduler):
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the scheduler with the project's duplicate filter."""
+        check_components(crawler)
         dupefilter = load_object(crawler.settings["DUPEFILTER_CLASS"])
         scheduler = cls(crawler, build_from_crawler(dupefilter, crawler))
         crawler.signals.connect(scheduler.spider_error, signal=signals.spider_error)

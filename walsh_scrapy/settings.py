@@ -18,7 +18,6 @@ ADDONS = {"walsh_scrapy.addon.Addon": 500}
 DOWNLOADER_MIDDLEWARES = {
     "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware": None,  # the scope gate does it
     "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware": None,  # identity removes its header
-    "scrapy.downloadermiddlewares.useragent.UserAgentMiddleware": None,  # identity sets its header
 }
 SPIDER_MIDDLEWARES = {
     # It would drop a declared target with a long URL, without a line for the operator.
@@ -35,6 +34,10 @@ _UNUSED = (
     "scrapy.extensions.throttle.AutoThrottle",
 )
 EXTENSIONS_BASE = {path: order for path, order in _EXTENSIONS_BASE.items() if path not in _UNUSED}
+# An export that cannot be written ends the run with one line and exit status 1.
+EXTENSIONS_BASE["walsh_scrapy.extensions.feedexport.FeedExporter"] = EXTENSIONS_BASE.pop(
+    "scrapy.extensions.feedexport.FeedExporter"
+)
 
 # The lines that an operator needs to understand a run (Scrapy: DEBUG).
 LOG_LEVEL = "INFO"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+import difflib
+import inspect
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from scrapy import Request, Spider
 
@@ -15,11 +17,15 @@ from walsh_scrapy.sources import Kind, Source, SourcesError, in_shard, load_sour
 from walsh_scrapy.visits.due import due_sources
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterable
     from typing import Self
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
+
+
+#: Spider arguments of every SourcesSpider; docs/settings.md describes them.
+ARGUMENTS: Final = ("sources", "force", "only", "shard")
 
 
 class DeclaringSpider(Spider):
@@ -38,8 +44,9 @@ class SourcesSpider(DeclaringSpider):
 
     Arguments (``-a NAME=VALUE``): ``sources`` names another file than ``WALSH_SOURCES``;
     ``force=1`` also visits sources that are not due yet; ``shard=I/N`` selects part I of N of the
-    hosts; ``only=TEXT`` selects the sources whose URL, name or tags contain TEXT. Other arguments
-    are ignored, because Scrapyd passes its own.
+    hosts; ``only=TEXT`` selects the sources whose URL, name or tags contain TEXT. A subclass takes
+    others by its ``__init__``, or by a class attribute of the same name. Names that begin with an
+    underscore are Scrapyd's own. Any other argument is refused, because it is mistyped.
     """
 
     kind: ClassVar[Kind]
@@ -61,6 +68,7 @@ class SourcesSpider(DeclaringSpider):
         spider = super().from_crawler(crawler, *args, **arguments)
         file = arguments.get("sources") or crawler.settings.get("WALSH_SOURCES", "sources.toml")
         try:
+            cls._check_arguments(arguments)
             check_gates(crawler.settings)
             spider.sources = _chosen(
                 load_sources(file),
@@ -71,6 +79,20 @@ class SourcesSpider(DeclaringSpider):
         except (BadSetting, SourcesError) as error:
             refuse_to_start(error, log_file=crawler.settings["LOG_FILE"])
         return spider
+
+    @classmethod
+    def _check_arguments(cls, arguments: Iterable[str]) -> None:
+        taken = {*ARGUMENTS}
+        for kind in cls.__mro__[: cls.__mro__.index(SourcesSpider)]:
+            taken.update(vars(kind))
+            if "__init__" in vars(kind):
+                taken.update(inspect.signature(kind).parameters)
+        for name in arguments:
+            if name not in taken and not name.startswith("_"):
+                close = difflib.get_close_matches(name, ARGUMENTS, n=1)
+                hint = f"; did you mean {close[0]}?" if close else ""
+                known = ", ".join(ARGUMENTS)
+                raise BadSetting(f"{name} is no argument of the spider {cls.name}: {known}{hint}")
 
     async def start(self) -> AsyncIterator[Any]:
         """Yield the first request of each source that is due."""
@@ -105,6 +127,8 @@ class SourcesSpider(DeclaringSpider):
             cb_kwargs={"source": source, **arguments},
             dont_filter=True,
         )
+        # A source has validators; an HTTP cache of the project would answer with an old copy (R7).
+        request.meta["dont_cache"] = True
         set_visit(request, Visit(source, readable))
         return request
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from walsh_scrapy.testing.feeds import rss
+from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site
 
 LIST_URL = "http://operator.example/blocklist.json"
@@ -36,6 +37,11 @@ def blocklist(*domains, **fields):
 def paths(log, host=None):
     """The requests of a log in their order, as host/path."""
     return [f"{hit.host}{hit.path}" for hit in log if host in (None, hit.host)]
+
+
+def judge(served, **terms):
+    """Judge requests and connections: of one crawl, or of a web and so of all its crawls."""
+    assert_polite(served.log, connections=served.connections, **terms)
 
 
 @pytest.fixture

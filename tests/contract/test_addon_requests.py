@@ -120,13 +120,16 @@ def project(tmp_path, installed):
     return folder
 
 
-def polite(log, **terms):
-    assert_polite(log, **{"user_agent": AGENT, "serial": False} | terms)
+def polite(served, **terms):
+    """Judge what was served, but for the form: the judge expects GET, as of our own spiders."""
+    log = [hit for hit in served.log if hit.method == "GET"]
+    manners = {"user_agent": AGENT, "serial": False, "connections": served.connections}
+    assert_polite(log, **manners | terms)
 
 
-def test_forms_download_slots_and_hosts_that_waited(loopback_web, crawl, project):
+def test_forms_download_slots_and_hosts_that_waited(direct_web, crawl, project):
     later = Reply(status=503, headers={"Retry-After": "3"})
-    web = loopback_web(
+    web = direct_web(
         Site("form.example", "", {"/": [redirect("/", 303), page()]}),
         Site("slow.example", "", {"/": page(delay=1.5)}),
         Site("quick.example", "", {"/": page()}),
@@ -165,25 +168,25 @@ def test_forms_download_slots_and_hosts_that_waited(loopback_web, crawl, project
     assert sorted(paths(started_again.log)) == ["left.example/", "rests.example/1"], (
         "what passes the scheduler, and of what it knows that which was put off"
     )
-    polite(hit for hit in web.log if hit.method == "GET")
+    polite(web)
 
 
-def test_a_stopped_crawl_sends_no_further_request(loopback_web, crawl, project):
+def test_a_stopped_crawl_sends_no_further_request(direct_web, crawl, project):
     hosts = [f"h{number}.example" for number in range(9)]
-    web = loopback_web(*(Site(host, "", {"/": page(delay=0.5)}) for host in hosts))
+    web = direct_web(*(Site(host, "", {"/": page(delay=0.5)}) for host in hosts))
     running = crawl.start(web, "gatherer", project=project)
     assert web.wait_for(lambda log: any(hit.path == "/" and hit.host != hosts[0] for hit in log))
     running.terminate()
     result = running.wait()
     assert result.exit_code == 0
-    polite(result.log, serial=True)
+    polite(result, serial=True)
     assert len([hit for hit in result.log if hit.path == "/"]) == 2
     assert "http://h8.example/ was asked for: RequestDeferred" in result.stderr
 
 
-def test_two_crawls_of_one_process_are_serial_together(loopback_web, project):
+def test_two_crawls_of_one_process_are_serial_together(direct_web, project):
     hosts = ("a", "b", "c", "d")
-    web = loopback_web(*(Site(f"{host}.example", "", {"/": page(delay=0.3)}) for host in hosts))
+    web = direct_web(*(Site(f"{host}.example", "", {"/": page(delay=0.3)}) for host in hosts))
     script = """
 from scrapy.crawler import CrawlerProcess
 from scrapy.utils.project import get_project_settings
@@ -201,16 +204,16 @@ process.start()
         timeout=600,
         check=True,
     )
-    polite(web.log, serial=True)
+    polite(web, serial=True)
     assert len([hit for hit in web.log if hit.path == "/"]) == 4, done.stderr
 
 
 def test_requests_that_wait_for_the_blocklist_are_deferred_if_the_state_fails(
-    loopback_web, crawl, project
+    direct_web, crawl, project
 ):
     operator = {"/blocklist.json": blocklist("optedout.example")}
     hosts = ("a.example", "b.example")
-    web = loopback_web(
+    web = direct_web(
         Site("operator.example", "", operator), *(Site(host, "", {"/": page()}) for host in hosts)
     )
     result = crawl(

@@ -9,6 +9,7 @@ import pytest
 
 from tests.contract.conftest import LIST_URL, blocklist, feed, paths, site
 from walsh_scrapy.sources import Source, load_sources
+from walsh_scrapy.testing.blocklist import keep_empty_blocklist
 from walsh_scrapy.testing.feeds import json_feed
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site, redirect
@@ -65,11 +66,11 @@ def discover(tmp_path, run_scrapy):
         folder.mkdir()
         given = {
             "WALSH_STATE_URL": f"sqlite:///{folder / 'state.sqlite3'}",
-            "WALSH_BLOCKLIST_URL": "",
             "WALSH_BLOCKLIST_SCHEMA_URL": "",
         } | settings
         options = [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
         environment = {"PYTHONIOENCODING": "ascii"} | (web.environment if web else {})
+        keep_empty_blocklist(given["WALSH_STATE_URL"])
         done = run_scrapy("discover", *arguments, *options, environment=environment)
         if web and web.log:
             delays = web.crawl_delays

@@ -1,6 +1,7 @@
 """Each gate in a project that has neither the add-on nor our scheduler, judged by the servers' log.
 
-The project is another bot's: its spider follows every link, sixteen requests at once.
+The project is another bot's: its spider follows every link, sixteen requests at once. Without the
+add-on Scrapy's own handler connects, so its connections are not judged.
 """
 
 import pytest
@@ -129,9 +130,9 @@ def polite(log, **terms):
 
 
 @pytest.mark.parametrize("serial", [True, False])
-def test_pacing(loopback_web, run, serial):
+def test_pacing(direct_web, run, serial):
     pages = {"/1": page(delay=1.0), "/2": [busy(3), page()], "/3": page(), "/4": page()}
-    web = loopback_web(
+    web = direct_web(
         Site("a.example", pages=pages),
         Site("b.example", pages={"/": page("/x", "/y", delay=1.0), "/x": page(), "/y": page()}),
         Site("far.example", pages={"/1": busy(3600, 503), "/2": page()}),
@@ -157,14 +158,15 @@ def test_pacing(loopback_web, run, serial):
     assert result.seconds < 300, "a spider that closes waits for nobody's turn"
 
 
-def test_backoff(loopback_web, run):
-    web = loopback_web(
+def test_backoff(direct_web, run):
+    web = direct_web(
         Site("a.example", pages={"/1": [busy(2), page()], "/2": page(), "/3": page()}),
         Site("slow.example", pages={"/1": [busy(2, 500), page()], "/2": page()}),
         Site("down.example", pages={"/": Reply(status=503)}),
+        Site("never.example", pages={f"/{n}": Reply(status=503) for n in range(1, 6)}),
         Site("far.example", pages={"/1": busy(3600), "/2": page(), "/3": page()}),
     )
-    counts = {"a": 3, "slow": 2, "far": 3}
+    counts = {"a": 3, "slow": 2, "far": 3, "never": 5}
     urls = [f"http://{host}.example/{n}" for host in counts for n in range(1, counts[host] + 1)]
     result = run(
         web,
@@ -178,6 +180,7 @@ def test_backoff(loopback_web, run):
     assert result.exit_code == 0
     polite(result.log, interval=0.0, backoff=1.2, max_retries=2)
     assert len(paths(result.log, "down.example")) == 3
+    assert len(paths(result.log, "never.example")) == 3, "one share of tries for all its URLs"
     failed, *later = [hit for hit in result.log if hit.host == "slow.example"]
     assert min(hit.started for hit in later) - failed.ended >= 2.0, "Scrapy's retry waits as well"
     assert paths(result.log, "far.example") == ["far.example/1"]
@@ -187,10 +190,10 @@ def test_backoff(loopback_web, run):
 
 
 @pytest.mark.parametrize("at_once", [1, 16])
-def test_robots(loopback_web, run, at_once):
+def test_robots(direct_web, run, at_once):
     links = [f"/{n}" for n in range(1, 7)]
     closed = "User-agent: Example-Bot\nDisallow: /secret\nDisallow: /3\n"
-    web = loopback_web(
+    web = direct_web(
         Site("a.example", closed, {"/": page("/secret"), **dict.fromkeys(links, page())}),
         Site("none.example", None, {"/": page(), "/1": page()}),
         Site("gone.example", Reply(fault=Fault.CLOSE), {"/": page(), "/1": page()}),
@@ -224,12 +227,12 @@ def test_robots(loopback_web, run, at_once):
 
 
 @pytest.mark.parametrize("at_once", [1, 16])
-def test_blocklist(loopback_web, run, at_once):
+def test_blocklist(direct_web, run, at_once):
     schema = "http://operator.example/schema.json"
     operator = {"/blocklist.json": blocklist("optedout.example"), "/schema.json": "{}"}
     hosts = [f"h{n}.example" for n in range(6)]
     out = page("http://www.optedout.example/", "http://optedout.example./x")
-    web = loopback_web(
+    web = direct_web(
         Site("operator.example", "", operator),
         Site("www.optedout.example", pages={"/": page()}),
         *(Site(host, "", {"/": out}) for host in hosts),
@@ -256,10 +259,12 @@ def test_blocklist(loopback_web, run, at_once):
     assert result.stats["walsh/blocklist/denied"] == 2
 
 
-def test_redirect_needs_no_state(loopback_web, run, crawl):
-    web = loopback_web(Site("a.example", "", {"/": redirect("/1"), "/1": page()}))
+def test_redirect_needs_no_state(direct_web, run, crawl):
+    web = direct_web(Site("a.example", "", {"/": redirect("/1"), "/1": page()}))
     scrapys = "scrapy.downloadermiddlewares.redirect.RedirectMiddleware"
-    result = run(web, "redirect", (scrapys, None), urls=["http://a.example/"])
+    result = run(
+        web, "redirect", (scrapys, None), urls=["http://a.example/"], WALSH_BLOCKLIST_URL=LIST_URL
+    )
     assert paths(result.log) == ["a.example/", "a.example/1"]
     assert result.log[1].header("Referer") is None
     assert not (crawl.folder / "walsh.sqlite3").exists()
@@ -267,6 +272,7 @@ def test_redirect_needs_no_state(loopback_web, run, crawl):
 
 @pytest.mark.parametrize("gates", [GATES, ()], ids=["Scrapy's scheduler", "the add-on"])
 def test_all_of_them(loopback_web, run, gates):
+    """Behind a proxy: to us the hosts are public, so none may redirect to a private address."""
     barred = "User-agent: *\nDisallow: /barred\n"
     web = loopback_web(
         Site("operator.example", barred, {"/blocklist.json": blocklist("optedout.example")}),
@@ -313,7 +319,7 @@ def test_all_of_them(loopback_web, run, gates):
     assert result.stats["walsh/pacing/deferred"] == 2
 
 
-def test_requests_past_the_scheduler_under_the_add_on(loopback_web, run):
+def test_requests_past_the_scheduler_under_the_add_on(direct_web, run):
     """One request at a time, and one fetch of robots.txt for all requests that wait for it."""
     hosts = ("hub", "a", "slow", "barred")
     links = [f"http://{host}.example/{n}" for host in hosts[1:] for n in (1, 2)]
@@ -324,7 +330,7 @@ def test_requests_past_the_scheduler_under_the_add_on(loopback_web, run):
         "hop.mixed.example": [redirect("/rules")],
         "busy.mixed.example": [busy(2, 503), ""],
     }
-    web = loopback_web(
+    web = direct_web(
         Site("operator.example", "", {"/blocklist.json": blocklist("optedout.example")}),
         Site("hub.example", "", {"/": page(*links, "http://optedout.example/")}),
         Site("a.example", "", numbered | {"/1": [busy(2), page()]}),
@@ -351,6 +357,7 @@ def test_requests_past_the_scheduler_under_the_add_on(loopback_web, run):
     polite(
         result.log,
         serial=True,
+        connections=result.connections,
         crawl_delays=web.crawl_delays,
         robots_first=True,
         robots_ttl=DAY,
@@ -384,14 +391,15 @@ def test_requests_past_the_scheduler_under_the_add_on(loopback_web, run):
         (["backoff"], {}, ["RETRY_HTTP_CODES is", "[500, 502, 504, 522, 524, 408]"]),
         (["robots"], {"ROBOTSTXT_OBEY": True}, ["ROBOTSTXT_OBEY is True", "False"]),
         (["robots"], {"USER_AGENT": "theirs"}, ["USER_AGENT is 'theirs'", "'Example-Bot'"]),
+        (["pacing"], {"USER_AGENT": "theirs"}, ["USER_AGENT is 'theirs'", "WALSH_USER_AGENT"]),
         (["robots", (GATES["blocklist"][0], 200)], {}, ["before BlocklistMiddleware", "10"]),
         (["redirect"], {}, ["beside walsh-scrapy's own", "None"]),
         ([(GATES["identity"][0], 400)], {}, ["before CookiesMiddleware", "860"]),
     ],
     ids=lambda value: None,
 )
-def test_below_its_floor_a_gate_refuses_to_start(loopback_web, run, gates, settings, words):
-    web = loopback_web(Site("a.example", "", {"/": page()}))
+def test_below_its_floor_a_gate_refuses_to_start(direct_web, run, gates, settings, words):
+    web = direct_web(Site("a.example", "", {"/": page()}))
     result = run(web, *gates, urls=["http://a.example/"], **settings)
     assert result.exit_code == 1
     assert result.log == []

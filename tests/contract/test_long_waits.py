@@ -1,11 +1,13 @@
 """R2, R4 and R5 over long waits: crawls in simulated time, judged as those on sockets are."""
 
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
 
 from tests.contract.conftest import feed, paths, site
+from walsh_scrapy.state import State
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.testing.web import Reply, Site, redirect
@@ -53,6 +55,20 @@ def test_the_next_run_keeps_the_spacing_of_the_last(simulated):
     first, second = simulated(slow, starts=[0.0, 0.0], sources=sources, arguments=AGAIN)
     assert (len(first.log), len(second.log)) == (2, 1)
     assert_polite(first.log + second.log, crawl_delays={"slow.example": 40.0})
+
+
+def test_a_pause_of_the_operator_is_kept_and_others_are_asked_meanwhile(simulated, tmp_path):
+    (tmp_path / "simulation").mkdir()
+    url = f"sqlite:///{tmp_path / 'simulation' / 'walsh.sqlite3'}"
+    with closing(State(url)) as state:
+        state.ledger.pause("slow.example", 600.0, "a relaunch")
+    sources = [f"http://{host}.example/feed" for host in ("slow", "blog")]
+    sites = site("slow.example", "User-agent: *\nCrawl-delay: 5\n"), site("blog.example")
+    first, second = simulated(*sites, starts=[0.0, 0.0], sources=sources, arguments=AGAIN)
+    assert_polite(first.log + second.log)
+    assert min(gaps(first.log + second.log, "slow.example")) >= 600.0
+    assert paths(first.log)[-1] == "slow.example/feed"
+    assert max(gaps(first.log, "blog.example")) < 5.0
 
 
 def test_a_wait_too_long_is_left_to_a_later_run_which_goes_on(simulated):
@@ -135,7 +151,7 @@ def test_the_whole_host_is_on_hold_also_in_a_later_run(simulated):
         site("busy.example", a=[busy, feed()], b=feed()),
         starts=[0.0, 550.0],
         sources=["http://busy.example/a", "http://busy.example/b"],
-        settings={"WALSH_MAX_RETRIES": 0, "WALSH_MAX_WAIT": 100},
+        settings={"WALSH_MAX_RETRIES": 1, "WALSH_MAX_WAIT": 100},
         arguments=AGAIN,
     )
     log = first.log + second.log
@@ -169,3 +185,33 @@ def test_progress_is_logged_only_if_it_has_changed(simulated):
     assert result.seconds > 200.0
     assert result.stderr.count("so far: ") == 1
     assert "so far: 0 of 1 source done, 0 failed" in result.stderr
+
+
+def test_the_other_requests_of_a_host_that_refuses_are_put_off_and_have_not_failed(simulated):
+    """A host has one share of tries: each of its sources was asked once at most (decision 15)."""
+    no = Reply(status=503)
+    urls = {
+        "busy.example": ("a", "b", "c", "d"),
+        "down.example": ("feed", "other"),  # its robots.txt uses up the share
+        "half.example": ("feed", "other"),  # one URL alone uses up its own tries
+    }
+    first, second = simulated(
+        site("busy.example", a=[no, feed()], b=[no, feed()], c=[no, feed()], d=feed()),
+        site("down.example", no, feed=no, other=no),
+        site("half.example", feed=no, other=feed()),
+        starts=[0.0, HOUR],
+        sources=[f"http://{host}/{name}" for host, names in urls.items() for name in names],
+        settings={"WALSH_BACKOFF_BASE": 12, "WALSH_MAX_RETRIES": 2},
+    )
+    assert_polite(first.log, backoff=12.0, max_retries=2)
+    asked = [path for path in paths(first.log) if not path.endswith("robots.txt")]
+    assert sorted(asked)[:3] == [f"busy.example/{name}" for name in "abc"]
+    (tried,) = [path for path in asked if path.startswith("down.example")]
+    assert asked.count("half.example/feed") == 3
+    counts = {name: first.stats[f"walsh/sources/{name}"] for name in ("failed", "deferred")}
+    assert counts == {"failed": 2, "deferred": 5}
+    assert "busy.example is not tried again now: it refused 3 requests in a row" in first.stderr
+    assert first.seconds < 200.0, "what is put off is not waited for"
+    again = {path for path in paths(second.log) if not path.endswith("robots.txt")}
+    due = {"down.example/feed", "down.example/other"} - {tried}
+    assert again == due | {f"busy.example/{name}" for name in "abcd"}

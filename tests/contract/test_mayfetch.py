@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.contract.conftest import LIST_URL, blocklist, paths, site
+from walsh_scrapy.testing.blocklist import keep_empty_blocklist
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site
 
@@ -18,11 +19,11 @@ def ask(tmp_path, run_scrapy):
     def run(web, *arguments, stdin="", **settings):
         given = {
             "WALSH_STATE_URL": f"sqlite:///{tmp_path / 'state.sqlite3'}",
-            "WALSH_BLOCKLIST_URL": "",
             "WALSH_BLOCKLIST_SCHEMA_URL": "",
         } | settings
         options = [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
         environment = web.environment if web else {}
+        keep_empty_blocklist(given["WALSH_STATE_URL"])
         return run_scrapy("mayfetch", *arguments, *options, environment=environment, stdin=stdin)
 
     return run
@@ -96,7 +97,8 @@ def test_without_a_usable_robots_txt_the_answer_names_the_policy(loopback_web, a
     result = ask(
         web,
         "http://blog.example/feed",
-        WALSH_MAX_RETRIES=0,
+        WALSH_MAX_RETRIES=1,
+        WALSH_BACKOFF_BASE=0.01,
         WALSH_ROBOTS_UNREACHABLE="disallow",
     )
     assert result.returncode == 1

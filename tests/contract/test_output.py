@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 from tests.contract.conftest import feed, site
 from walsh_scrapy.items import EntryItem
-from walsh_scrapy.testing.feeds import json_feed
+from walsh_scrapy.testing.feeds import Post, json_feed
 from walsh_scrapy.testing.web import Reply
 
 COLUMNS = [field.name for field in fields(EntryItem)]
@@ -53,7 +53,7 @@ def test_a_failed_feed_does_not_affect_the_others_or_the_exit_status(loopback_we
     result = crawl(
         web,
         sources=[f"http://{host}.example/feed" for host in hosts],
-        settings={"RETRY_TIMES": 0, "WALSH_MAX_RETRIES": 0},
+        settings={"RETRY_TIMES": 0},
     )
     assert result.exit_code == 0
     assert "Traceback" not in result.stderr
@@ -65,7 +65,9 @@ def test_a_failed_feed_does_not_affect_the_others_or_the_exit_status(loopback_we
 
 
 def test_an_entry_that_breaks_the_schema_is_left_out_alone(loopback_web, crawl):
-    web = loopback_web(site("blog.example", feed=feed(posts=["x" * 5000, "Short"])))
+    web = loopback_web(
+        site("blog.example", feed=feed(posts=[Post("Long", id="x" * 5000), "Short"]))
+    )
     result = crawl(web, sources=["http://blog.example/feed"])
     assert [item["title"] for item in result.items] == ["Short"]
     assert "an item is left out: " in result.stderr

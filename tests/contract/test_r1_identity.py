@@ -5,10 +5,9 @@ import asyncio
 import pytest
 from scrapy import Request
 
-from tests.contract.conftest import LIST_URL, blocklist, feed, site
+from tests.contract.conftest import LIST_URL, blocklist, feed, judge, site
 from walsh_scrapy import identity
 from walsh_scrapy.downloadermiddlewares.identity import IdentityMiddleware
-from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site, redirect
 
 pytestmark = pytest.mark.usefixtures("crawl")
@@ -20,9 +19,9 @@ def test_the_identity_is_the_contracts_to_the_letter():
     assert identity.UA_TOKEN == "Walsh-Research"
 
 
-def test_every_request_has_the_user_agent_whatever_the_command_line_says(loopback_web, crawl):
+def test_every_request_has_the_user_agent_whatever_the_command_line_says(direct_web, crawl):
     setting_cookies = feed(headers={"Set-Cookie": "seen=1; Path=/"})
-    web = loopback_web(
+    web = direct_web(
         Site("operator.example", pages={"/blocklist.json": blocklist("optedout.example")}),
         site("blog.example", feed=setting_cookies, second=setting_cookies),
         site("old.example", feed=redirect("http://new.example/feed")),
@@ -52,10 +51,10 @@ def test_every_request_has_the_user_agent_whatever_the_command_line_says(loopbac
     )
     assert result.exit_code == 0
     assert len(result.log) == 12
-    assert_polite(result.log, robots_exempt=[LIST_URL])
+    judge(result, robots_exempt=[LIST_URL])
     assert {hit.header("User-Agent") for hit in result.log} == {identity.USER_AGENT}
     for name in ("USER_AGENT", "CONCURRENT_REQUESTS", "ROBOTSTXT_OBEY", "COOKIES_ENABLED"):
-        assert f"{name}=" in result.stderr, "an overridden setting is logged"
+        assert f"{name} = " in result.stderr, "an overridden setting is logged"
 
 
 def test_the_gate_has_the_last_word_on_headers():

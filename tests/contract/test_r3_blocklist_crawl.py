@@ -4,12 +4,11 @@ import sqlite3
 
 import pytest
 
-from tests.contract.conftest import LIST_URL, blocklist, feed, paths, site
-from walsh_scrapy.testing.politeness import assert_polite
+from tests.contract.conftest import LIST_URL, blocklist, feed, judge, paths, site
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
 
 SCHEMA_URL = "http://operator.example/schema.json"
-WITH_LIST = {"WALSH_BLOCKLIST_URL": LIST_URL, "WALSH_MAX_RETRIES": 0, "RETRY_TIMES": 0}
+WITH_LIST = {"WALSH_BLOCKLIST_URL": LIST_URL, "RETRY_TIMES": 0}
 SOURCES = ["http://optedout.example/feed", "http://blog.example/feed"]
 
 
@@ -24,8 +23,8 @@ def make_stale(crawl, seconds=86_400):
     state.close()
 
 
-def test_the_blocklist_is_fetched_first_and_a_listed_host_gets_no_request(loopback_web, crawl):
-    web = loopback_web(
+def test_the_blocklist_is_fetched_first_and_a_listed_host_gets_no_request(direct_web, crawl):
+    web = direct_web(
         operator(blocklist("optedout.example")),
         site("blog.example"),
         site("notoptedout.example"),
@@ -50,10 +49,14 @@ def test_the_blocklist_is_fetched_first_and_a_listed_host_gets_no_request(loopba
         "operator.example/robots.txt",
         "operator.example/blocklist.json",
     ]
-    assert_polite(result.log, blocked=["optedout.example"], robots_exempt=[LIST_URL])
+    judge(result, blocked=["optedout.example"], robots_exempt=[LIST_URL])
+    assert not [each for each in web.lookups if each.name.endswith(".optedout.example")]
+    assert "optedout.example" not in {each.name for each in web.lookups}
     assert "notoptedout.example/feed" in paths(result.log)
     assert "shy.example/feed" in paths(result.log)
     assert "3 by blocklist" in result.stderr
+    (warning,) = (line for line in result.stderr.splitlines() if "WALSH_BLOCKLIST_URL is" in line)
+    assert f" WARNING WALSH_BLOCKLIST_URL is {LIST_URL}: " in warning
 
 
 @pytest.mark.parametrize(
@@ -64,12 +67,11 @@ def test_the_blocklist_is_fetched_first_and_a_listed_host_gets_no_request(loopba
         Reply(fault=Fault.CLOSE),
         Reply("{", content_type="application/json"),
         blocklist(contract="another/v1"),
-        blocklist(refresh="soon"),
     ],
-    ids=["404", "500", "no answer", "no JSON", "another contract", "bad refresh"],
+    ids=["404", "500", "no answer", "no JSON", "another contract"],
 )
-def test_whatever_goes_wrong_the_last_list_stays_in_force(loopback_web, crawl, again, answer):
-    web = loopback_web(
+def test_whatever_goes_wrong_the_last_list_stays_in_force(direct_web, crawl, again, answer):
+    web = direct_web(
         operator([blocklist("optedout.example"), answer]),
         site("blog.example"),
         site("optedout.example"),
@@ -78,20 +80,20 @@ def test_whatever_goes_wrong_the_last_list_stays_in_force(loopback_web, crawl, a
     make_stale(crawl)
     second = again(web, sources=SOURCES, settings=WITH_LIST)
     assert "operator.example/blocklist.json" in paths(second.log)
-    assert_polite(web.log, blocked=["optedout.example"], robots_exempt=[LIST_URL])
+    judge(web, blocked=["optedout.example"], robots_exempt=[LIST_URL])
     assert "blog.example/feed" in paths(second.log)
     assert "the last good one stays in force" in second.stderr
 
 
-def test_a_first_failure_ever_means_an_empty_list_and_a_warning(loopback_web, crawl):
-    web = loopback_web(operator(Reply(status=404)), site("blog.example"), site("optedout.example"))
+def test_a_first_failure_ever_means_an_empty_list_and_a_warning(direct_web, crawl):
+    web = direct_web(operator(Reply(status=404)), site("blog.example"), site("optedout.example"))
     result = crawl(web, sources=SOURCES, settings=WITH_LIST)
     assert {"blog.example/feed", "optedout.example/feed"} <= set(paths(result.log))
     assert "there is none yet" in result.stderr
 
 
-def test_the_list_itself_is_not_followed_to_a_listed_host(loopback_web, crawl, again):
-    web = loopback_web(
+def test_the_list_itself_is_not_followed_to_a_listed_host(direct_web, crawl, again):
+    web = direct_web(
         operator([blocklist("optedout.example"), redirect("http://optedout.example/list.json")]),
         site("blog.example"),
         Site("optedout.example", "", {"/list.json": blocklist(), "/feed": feed()}),
@@ -100,12 +102,12 @@ def test_the_list_itself_is_not_followed_to_a_listed_host(loopback_web, crawl, a
     make_stale(crawl)
     second = again(web, sources=SOURCES, settings=WITH_LIST)
     assert "the last good one stays in force" in second.stderr
-    assert_polite(web.log, blocked=["optedout.example"], robots_exempt=[LIST_URL])
+    judge(web, blocked=["optedout.example"], robots_exempt=[LIST_URL])
 
 
-def test_it_is_kept_for_its_own_refresh_and_revalidated_with_its_etag(loopback_web, crawl, again):
+def test_it_is_kept_for_its_own_refresh_and_revalidated_with_its_etag(direct_web, crawl, again):
     document = blocklist("optedout.example")
-    web = loopback_web(
+    web = direct_web(
         operator(Reply(document.body, content_type="application/json", etag='W/"list,1"')),
         site("blog.example"),
         site("optedout.example"),
@@ -117,16 +119,64 @@ def test_it_is_kept_for_its_own_refresh_and_revalidated_with_its_etag(loopback_w
     stale = again(web, sources=SOURCES, settings=WITH_LIST)
     asked = next(hit for hit in stale.log if hit.host == "operator.example")
     assert (asked.header("If-None-Match"), asked.status) == ('W/"list,1"', 304)
-    assert_polite(web.log, blocked=["optedout.example"], robots_exempt=[LIST_URL])
+    judge(web, blocked=["optedout.example"], robots_exempt=[LIST_URL])
     assert paths(again(web, sources=SOURCES, settings=WITH_LIST).log) == ["blog.example/feed"]
     make_stale(crawl, seconds=-365 * 86_400)  # by a clock that was a year ahead of us
     ahead = again(web, sources=SOURCES, settings=WITH_LIST)
     assert "operator.example/blocklist.json" in paths(ahead.log)
 
 
-def test_the_published_schema_is_consulted_and_a_broken_one_is_not(loopback_web, crawl):
+def test_a_stored_list_that_cannot_be_read_any_more_stays_in_force(direct_web, crawl, again):
+    """It was adopted by an earlier release, which was less strict."""
+    quick = WITH_LIST | {"WALSH_MAX_RETRIES": 1, "WALSH_BACKOFF_BASE": 0.01}
+    document = blocklist("optedout.example")
+    tagged = Reply(document.body, content_type="application/json", etag='"1"')
+    web = direct_web(
+        operator([tagged, Reply(status=503), Reply(status=503), tagged]),
+        site("blog.example"),
+        site("optedout.example"),
+    )
+    crawl(web, sources=SOURCES, settings=quick)
+    with sqlite3.connect(crawl.folder / "walsh.sqlite3") as state:
+        old = document.body.replace("walsh-research-blocklist/v1", "v0")
+        state.execute("UPDATE blocklist SET body = ?", [old.encode()])
+    state.close()
+    failed = again(web, sources=SOURCES, settings=quick)
+    assert "1 domain of it stay in force" in failed.stderr
+    with sqlite3.connect(crawl.folder / "walsh.sqlite3") as state:
+        state.execute("UPDATE hosts SET hold_until = 0")
+    state.close()
+    adopted = again(web, sources=SOURCES, settings=quick)
+    for result, statuses in ((failed, [503, 503]), (adopted, [200])):
+        asked = [hit for hit in result.log if hit.path == "/blocklist.json"]
+        assert [hit.status for hit in asked] == statuses
+        assert {hit.header("If-None-Match") for hit in asked} == {None}
+    assert "blocklist of 1 domain adopted" in adopted.stderr
+    judge(web, blocked=["optedout.example"], robots_exempt=[LIST_URL])
+
+
+def test_a_list_with_a_slip_is_adopted_and_an_etag_goes_to_no_other_url(direct_web, crawl, again):
+    slip = blocklist("optedout.example", refresh="P1M").body.replace("email", "by\\u0000mail")
+    moved = Reply("\ufeff" + slip, content_type="application/json", etag='"moved"')
+    web = direct_web(
+        operator(redirect("http://elsewhere.example/list.json", 302)),
+        Site("elsewhere.example", "", {"/list.json": moved}),
+        site("blog.example"),
+        site("optedout.example"),
+    )
+    first = crawl(web, sources=SOURCES, settings=WITH_LIST)
+    assert "$.refresh is 'P1M', which is no duration; PT6H is used" in first.stderr
+    assert "by\ufffdmail" in first.stderr
+    make_stale(crawl)
+    second = again(web, sources=SOURCES, settings=WITH_LIST)
+    asked = [hit for hit in second.log if hit.path.endswith("list.json")]
+    assert [hit.header("If-None-Match") for hit in asked] == [None, None]
+    judge(web, blocked=["optedout.example"], robots_exempt=[LIST_URL])
+
+
+def test_the_published_schema_is_consulted_and_a_broken_one_is_not(direct_web, crawl):
     strict = '{"$schema": "https://json-schema.org/draft/2020-12/schema", "required": ["signed"]}'
-    web = loopback_web(
+    web = direct_web(
         operator(blocklist("optedout.example"), [Reply(strict), Reply('{"type": 7}')]),
         site("blog.example"),
         site("optedout.example"),

@@ -1,6 +1,6 @@
 """R4 by registrable domain (decision 5): its hosts share spacing, lease and hold."""
 
-from tests.contract.conftest import feed, paths, site
+from tests.contract.conftest import feed, judge, paths, site
 from walsh_scrapy.testing.politeness import assert_polite, violations
 
 HOSTS = ("a.site-one.co.uk", "b.site-one.co.uk", "c.site-two.co.uk")
@@ -17,14 +17,14 @@ def sources(*hosts):
 
 
 def test_by_domain_hosts_under_one_are_never_asked_too_soon_nor_at_once(
-    loopback_web, crawl, tmp_path
+    direct_web, crawl, tmp_path
 ):
     """Two crawls on one state: only the state can prevent that both ask at the same time."""
     cache = tmp_path / "cache"
     cache.mkdir()
     a, b, c = HOSTS
     slow = feed(delay=0.3)
-    web = loopback_web(site(a, SLOW, feed=slow), site(b, SLOW, feed=slow), site(c))
+    web = direct_web(site(a, SLOW, feed=slow), site(b, SLOW, feed=slow), site(c))
     options = {
         "settings": {"WALSH_PACE_BY": "domain"},
         "environment": dict.fromkeys(("HOME", "XDG_CACHE_HOME", "TLDEXTRACT_CACHE"), str(cache)),
@@ -34,6 +34,7 @@ def test_by_domain_hosts_under_one_are_never_asked_too_soon_nor_at_once(
 
     assert [result.exit_code for result in results] == [0, 0]
     assert_polite(web.log, serial=False, pace_by=domain, crawl_delays=web.crawl_delays)
+    assert web.most_open_connections <= len(running)
     both = ("robots.txt", "feed")
     assert sorted(paths(web.log)) == sorted(f"{host}/{page}" for host in HOSTS for page in both), (
         "a robots.txt for each host, and nobody was asked for a list of public suffixes"
@@ -41,17 +42,17 @@ def test_by_domain_hosts_under_one_are_never_asked_too_soon_nor_at_once(
     assert list(cache.iterdir()) == []
 
 
-def test_by_domain_other_domains_go_on_meanwhile(loopback_web, crawl):
-    web = loopback_web(*map(site, HOSTS))
+def test_by_domain_other_domains_go_on_meanwhile(direct_web, crawl):
+    web = direct_web(*map(site, HOSTS))
     result = crawl(web, sources=sources(*HOSTS), settings={"WALSH_PACE_BY": "domain"})
-    assert_polite(result.log, pace_by=domain)
+    judge(result, pace_by=domain)
     asked = [domain(hit.host) for hit in result.log]
     assert sorted(asked) == ["site-one.co.uk"] * 4 + ["site-two.co.uk"] * 2
     assert asked[-2:] == ["site-one.co.uk"] * 2, "the other was done while this one waited"
 
 
-def test_by_host_as_it_is_by_default_they_are_not_held_to_each_other(loopback_web, crawl):
-    web = loopback_web(*map(site, HOSTS))
+def test_by_host_as_it_is_by_default_they_are_not_held_to_each_other(direct_web, crawl):
+    web = direct_web(*map(site, HOSTS))
     result = crawl(web, sources=sources(*HOSTS))
-    assert_polite(result.log)
+    judge(result)
     assert violations(result.log, pace_by=domain)

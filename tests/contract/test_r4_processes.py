@@ -44,7 +44,7 @@ def lease_of(host, crawl):
     return in_state(crawl, f"SELECT lease_until FROM hosts WHERE host = '{host}'")
 
 
-def test_three_crawls_on_one_state_share_the_work_and_keep_every_spacing(loopback_web, crawl):
+def test_three_crawls_on_one_state_share_the_work_and_keep_every_spacing(direct_web, crawl):
     """Each crawl has its own feeds on all hosts, and all share one feed on every host."""
 
     def own(_hit):
@@ -54,7 +54,7 @@ def test_three_crawls_on_one_state_share_the_work_and_keep_every_spacing(loopbac
 
     plain = [f"h{number}.example" for number in range(8)]
     busy = [Reply(status=429, headers={"Retry-After": "2"}), feed()]
-    web = loopback_web(
+    web = direct_web(
         *(site(host, **dict.fromkeys(CRAWLS, own)) for host in plain),
         site("busy.example", feed=busy, two=feed(), three=feed()),
         site("slow.example", "User-agent: *\nCrawl-delay: 2\n", one=feed()),
@@ -69,6 +69,7 @@ def test_three_crawls_on_one_state_share_the_work_and_keep_every_spacing(loopbac
 
     assert [result.exit_code for result in results] == [0, 0, 0]
     assert_polite(web.log, serial=False, crawl_delays=web.crawl_delays)
+    assert web.most_open_connections <= len(CRAWLS), "one of each process"
     assert fetched(web.log) == sorted(urls), "each was fetched, by one of them, once"
     assert paths(hit for hit in web.log if hit.status == 429) == ["busy.example/feed"]
     seen = [[hit for hit in web.log if hit.path == f"/{name}"] for name in CRAWLS]
@@ -77,11 +78,11 @@ def test_three_crawls_on_one_state_share_the_work_and_keep_every_spacing(loopbac
     )
 
 
-def test_the_host_of_a_killed_crawl_waits_until_its_lease_ends_and_no_longer(loopback_web, crawl):
+def test_the_host_of_a_killed_crawl_waits_until_its_lease_ends_and_no_longer(direct_web, crawl):
     """It is killed during a request; two other crawls on the same hosts know only its lease."""
     hosts = ("left.example", "other.example")
     pages = {"two": feed(), "three": feed()}
-    web = loopback_web(
+    web = direct_web(
         site("left.example", one=feed(delay=0.75 * TIMEOUT), **pages),
         site("other.example", one=feed(), **pages),
     )
@@ -99,6 +100,7 @@ def test_the_host_of_a_killed_crawl_waits_until_its_lease_ends_and_no_longer(loo
     assert killed.exit_code < 0
     assert [result.exit_code for result in (*results, last)] == [0, 0, 0]
     assert_polite(web.log, serial=False)
+    assert web.most_open_connections <= len(CRAWLS)
     at_left = [hit for hit in web.log if hit.host == "left.example"]
     cut, after = next(pair for pair in pairwise(at_left) if not pair[0].complete)
     assert cut.path == "/one"
@@ -109,10 +111,10 @@ def test_the_host_of_a_killed_crawl_waits_until_its_lease_ends_and_no_longer(loo
     assert fetched(web.log) == sorted(f"http://{host}/{name}" for host in hosts for name in CRAWLS)
 
 
-def test_the_lease_of_a_killed_crawl_counts_as_an_exchange(loopback_web, crawl):
+def test_the_lease_of_a_killed_crawl_counts_as_an_exchange(direct_web, crawl):
     """The end of its request is not known, so a Crawl-delay counts from its latest possible end."""
     crawl_delay = LEASE_MARGIN + 1.0
-    web = loopback_web(
+    web = direct_web(
         site("slow.example", f"User-agent: *\nCrawl-delay: {crawl_delay}\n", feed=feed(delay=1.0))
     )
     options = {"sources": ["http://slow.example/feed"], "settings": {"DOWNLOAD_TIMEOUT": TIMEOUT}}
@@ -128,14 +130,10 @@ def test_the_lease_of_a_killed_crawl_counts_as_an_exchange(loopback_web, crawl):
     assert len(last.items) == 2
 
 
-def test_a_crawl_delay_that_one_crawl_reads_holds_for_the_robots_txt_of_another(
-    loopback_web, crawl
-):
+def test_a_crawl_delay_that_one_crawl_reads_holds_for_the_robots_txt_of_another(direct_web, crawl):
     text = "User-agent: *\nCrawl-delay: 5\n"
     robots = [Reply(text, delay=3.0), Reply(status=503), Reply(text)]
-    web = loopback_web(
-        Site("slow.example", "", {"/robots.txt": robots, "/1": feed(), "/2": feed()})
-    )
+    web = direct_web(Site("slow.example", "", {"/robots.txt": robots, "/1": feed(), "/2": feed()}))
     running = [crawl.start(web, sources=[f"http://slow.example/{name}"]) for name in (1, 2)]
     for each in running:
         each.wait()

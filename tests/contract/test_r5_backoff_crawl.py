@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from itertools import pairwise
 
-from tests.contract.conftest import feed, site
-from walsh_scrapy.testing.politeness import assert_polite
+from tests.contract.conftest import feed, judge, site
 from walsh_scrapy.testing.web import Reply
 
 
@@ -14,13 +13,13 @@ def gaps(log, host):
     return [later.started - earlier.ended for earlier, later in pairwise(hits)]
 
 
-def test_retry_after_is_kept_in_every_form(loopback_web, crawl):
+def test_retry_after_is_kept_in_every_form(direct_web, crawl):
     def in_three_seconds(_hit):
         date = format_datetime(datetime.now(UTC) + timedelta(seconds=4), usegmt=True)
         return Reply(status=503, headers={"Retry-After": date})
 
     busy = Reply(status=429, headers={"Retry-After": "3"})
-    web = loopback_web(
+    web = direct_web(
         site("seconds.example", feed=[busy, feed(host="seconds.example")]),
         site("date.example", feed=[in_three_seconds, feed(host="date.example")]),
         site(
@@ -31,7 +30,7 @@ def test_retry_after_is_kept_in_every_form(loopback_web, crawl):
     )
     hosts = ("seconds", "date", "zero", "robots")
     result = crawl(web, sources=[f"http://{host}.example/feed" for host in hosts])
-    assert_polite(result.log)
+    judge(result)
     assert len(result.items) == 8
     assert gaps(result.log, "seconds.example")[1] >= 3.0
     assert gaps(result.log, "date.example")[1] >= 3.0

@@ -9,9 +9,8 @@ from random import random
 import brotli
 import pytest
 
-from tests.contract.conftest import feed, site
+from tests.contract.conftest import feed, judge, site
 from walsh_scrapy.testing.feeds import Post, rss
-from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, redirect
 
 if sys.version_info < (3, 14):
@@ -39,8 +38,8 @@ VALIDATORS = {
 }
 
 
-def test_validators_are_echoed_exactly_and_304_is_no_new_data(loopback_web, crawl, again):
-    web = loopback_web(
+def test_validators_are_echoed_exactly_and_304_is_no_new_data(direct_web, crawl, again):
+    web = direct_web(
         *(
             site(host, feed=feed(host=host, etag=etag, last_modified=modified))
             for host, (etag, modified) in VALIDATORS.items()
@@ -55,10 +54,10 @@ def test_validators_are_echoed_exactly_and_304_is_no_new_data(loopback_web, craw
     assert Counter(item["source"] for item in first.items) == dict.fromkeys(sources, 2)
     assert second.items == []
     assert second.stats["walsh/sources/unchanged"] == len(VALIDATORS)
-    assert_polite(web.log, conditional=True)
+    judge(web, conditional=True)
 
 
-def test_they_are_replaced_on_every_response_and_never_invented(loopback_web, crawl, again):
+def test_they_are_replaced_on_every_response_and_never_invented(direct_web, crawl, again):
     answers = [
         feed(headers={"ETag": '"1"'}),
         feed(headers={"ETag": '"2"'}),  # the same body under another name
@@ -66,15 +65,15 @@ def test_they_are_replaced_on_every_response_and_never_invented(loopback_web, cr
         feed(),  # the server forgets
         feed(),
     ]
-    web = loopback_web(site("blog.example", feed=answers))
+    web = direct_web(site("blog.example", feed=answers))
     runs = [crawl(web, sources=["http://blog.example/feed"])]
     runs += [again(web, sources=["http://blog.example/feed"]) for _ in range(4)]
     assert [sent(hit)[0] for run in runs for hit in feeds(run)] == [None, '"1"', '"2"', '"3"', None]
     assert [len(run.items) for run in runs] == [2, 0, 0, 0, 0]
 
 
-def test_they_belong_to_one_url_and_do_not_travel(loopback_web, crawl, again):
-    web = loopback_web(
+def test_they_belong_to_one_url_and_do_not_travel(direct_web, crawl, again):
+    web = direct_web(
         site(
             "old.example",
             feed=[
@@ -98,7 +97,7 @@ def test_they_belong_to_one_url_and_do_not_travel(loopback_web, crawl, again):
     ]
 
 
-def test_an_entry_is_new_once_whatever_its_link_looks_like(loopback_web, crawl, again):
+def test_an_entry_is_new_once_whatever_its_link_looks_like(direct_web, crawl, again):
     def page(link):
         item = f"<item><title>One</title><link>{link}</link><guid>1</guid></item>"
         return Reply(
@@ -111,23 +110,23 @@ def test_an_entry_is_new_once_whatever_its_link_looks_like(loopback_web, crawl, 
         "http://blog.example:80/one/",
         "http://blog.example/one#top",
     ]
-    web = loopback_web(site("blog.example", feed=[page(link) for link in links]))
+    web = direct_web(site("blog.example", feed=[page(link) for link in links]))
     counts = [len(crawl(web, sources=["http://blog.example/feed"]).items)]
     counts += [len(again(web, sources=["http://blog.example/feed"]).items) for _ in links[1:]]
     assert counts == [1, 0, 0]
 
 
-def test_an_entry_written_twice_in_one_document_is_handed_out_once(loopback_web, crawl):
+def test_an_entry_written_twice_in_one_document_is_handed_out_once(direct_web, crawl):
     posts = [("One", "/1"), ("Two", "/2"), ("One again", "/1/"), ("Three", "/3")]
     twice = rss("B", [Post(title, f"http://blog.example{path}") for title, path in posts])
-    web = loopback_web(site("blog.example", feed=Reply(twice, content_type="application/rss+xml")))
+    web = direct_web(site("blog.example", feed=Reply(twice, content_type="application/rss+xml")))
     result = crawl(web, sources=["http://blog.example/feed"])
     assert [item["title"] for item in result.items] == ["One", "Two", "Three"]
     assert "new entries       3   0 known before" in result.stderr
 
 
-def test_an_unrequested_304_and_empty_validators_are_ignored(loopback_web, crawl, again):
-    web = loopback_web(
+def test_an_unrequested_304_and_empty_validators_are_ignored(direct_web, crawl, again):
+    web = direct_web(
         site("odd.example", feed=Reply(status=304)),
         site("empty.example", feed=feed(headers={"ETag": "", "Last-Modified": ""})),
     )
@@ -138,7 +137,7 @@ def test_an_unrequested_304_and_empty_validators_are_ignored(loopback_web, crawl
     assert {sent(hit) for hit in feeds(second)} == {(None, None)}
 
 
-def test_a_compressed_answer_is_asked_for_and_understood(loopback_web, crawl):
+def test_a_compressed_answer_is_asked_for_and_understood(direct_web, crawl):
     codings = {"gzip": gzip.compress, "br": brotli.compress, "zstd": zstd.compress}
 
     def packed(coding):
@@ -149,7 +148,7 @@ def test_a_compressed_answer_is_asked_for_and_understood(loopback_web, crawl):
             headers={"Content-Encoding": coding},
         )
 
-    web = loopback_web(*(site(f"{coding}.example", feed=packed(coding)) for coding in codings))
+    web = direct_web(*(site(f"{coding}.example", feed=packed(coding)) for coding in codings))
     sources = [f"http://{coding}.example/feed" for coding in codings]
     result = crawl(web, sources=sources)
     hits = {hit.host.partition(".")[0]: hit for hit in feeds(result)}
@@ -174,7 +173,7 @@ CODINGS = {
 
 
 @pytest.mark.parametrize("kind", ["feed", "llms"])
-def test_validators_of_a_document_that_was_cut_off_are_not_kept(loopback_web, crawl, again, kind):
+def test_validators_of_a_document_that_was_cut_off_are_not_kept(direct_web, crawl, again, kind):
     """Otherwise a 304 would hide the missing entries until the ETag changes."""
     # More than a block of any coding.
     names = [" ".join(map(str, (n, *(random() for _ in range(7))))) for n in range(COUNT)]
@@ -194,7 +193,7 @@ def test_validators_of_a_document_that_was_cut_off_are_not_kept(loopback_web, cr
         return [Reply(packed[: len(packed) * 4 // 5], **more), Reply(packed, **more)]
 
     pages = {name: answers(*how) for name, how in CODINGS.items()}
-    web = loopback_web(*(site(f"{name}.example", feed=page) for name, page in pages.items()))
+    web = direct_web(*(site(f"{name}.example", feed=page) for name, page in pages.items()))
     sources = [{"url": f"http://{name}.example/feed", "kind": kind} for name in pages]
     spider = "llms" if kind == "llms" else "feeds"
     first, second, third = (again(web, spider, sources=sources) for _ in range(3))
@@ -208,10 +207,10 @@ def test_validators_of_a_document_that_was_cut_off_are_not_kept(loopback_web, cr
     assert "cut off" not in second.stderr
 
 
-def test_no_cookie_and_no_referer_connects_two_visits(loopback_web, crawl, again):
+def test_no_cookie_and_no_referer_connects_two_visits(direct_web, crawl, again):
     """No cookie, no Referer, and no query that is not declared."""
     cookie = {"Set-Cookie": "id=1; Path=/", "Refresh": "0; url=/feed?refreshed"}
-    web = loopback_web(
+    web = direct_web(
         site("blog.example", feed=feed(headers=cookie), moved=redirect("/feed?q=1", 302))
     )
     sources = ["http://blog.example/feed", "http://blog.example/moved?a=1&b=2"]
@@ -224,10 +223,10 @@ def test_no_cookie_and_no_referer_connects_two_visits(loopback_web, crawl, again
         assert hit.header("Referer") is None
 
 
-def test_killed_at_any_moment_no_entry_is_lost_or_repeated(loopback_web, crawl):
+def test_killed_at_any_moment_no_entry_is_lost_or_repeated(direct_web, crawl):
     """The state decides: an entry that a killed run has exported is never new again."""
     hosts = [f"h{number}.example" for number in range(6)]
-    web = loopback_web(
+    web = direct_web(
         *(
             site(host, feed=Reply(rss(host, ["1", "2"], f"http://{host}/"), etag='"1"'))
             for host in hosts
@@ -245,7 +244,7 @@ def test_killed_at_any_moment_no_entry_is_lost_or_repeated(loopback_web, crawl):
         assert killed.exit_code in (-9, 0)
     last = crawl(web, sources=sources, settings=quick)
     assert last.exit_code == 0
-    assert_polite(web.log)
+    judge(web)
     assert entries(crawl) == 12
     forced = crawl(web, sources=sources, settings=quick, arguments={"force": "1"})
     assert forced.items == []

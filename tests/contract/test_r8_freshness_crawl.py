@@ -8,7 +8,7 @@ from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, redirect
 
 #: The operator would come at once: whoever is not asked again is not because of what it said.
-EAGER = {"WALSH_MIN_REVISIT": 0, "RETRY_TIMES": 0, "WALSH_MAX_RETRIES": 0}
+EAGER = {"WALSH_MIN_REVISIT": 0, "RETRY_TIMES": 0}
 FUTURE = "Fri, 01 Jan 2100 00:00:00 GMT"
 
 

@@ -1,19 +1,24 @@
 """The project on Scrapyd: an egg that works, and jobs that pace each other."""
 
 import json
+import re
+import subprocess
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from tests.contract.conftest import feed, paths, site
 from tests.scrapyd import Scrapyd, build_checkout
+from tests.test_docs_commands import FAILED_JOBS
 from walsh_scrapy.sources import in_shard
+from walsh_scrapy.testing.blocklist import keep_empty_blocklist
 from walsh_scrapy.testing.feeds import Post
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.sources import write_sources
 
-#: No blocklist, and a killed job's lease that runs out while a test waits.
-SETTINGS = {"WALSH_BLOCKLIST_URL": "", "WALSH_BLOCKLIST_SCHEMA_URL": "", "DOWNLOAD_TIMEOUT": 10}
+#: A killed job's lease that runs out while a test waits.
+SETTINGS = {"WALSH_BLOCKLIST_SCHEMA_URL": "", "DOWNLOAD_TIMEOUT": 10}
 
 
 @pytest.fixture
@@ -56,6 +61,7 @@ def test_two_jobs_at_once_pace_each_other(loopback_web, started, tmp_path):
     assert scrapyd.call("listspiders.json")["spiders"] == ["feeds", "llms"]
 
     settings = SETTINGS | {"WALSH_STATE_URL": f"sqlite:///{tmp_path / 'state' / 'walsh.sqlite3'}"}
+    keep_empty_blocklist(settings["WALSH_STATE_URL"])
     for name in ("one", "two"):
         urls = [f"http://{host}/{page}" for host in hosts for page in ("feed", name)]
         sources = write_sources(tmp_path / f"{name}.toml", urls)
@@ -81,16 +87,33 @@ def test_a_job_without_a_state_of_its_own_says_where_it_keeps_it(loopback_web, s
     web = loopback_web(site("blog.example"))
     scrapyd = started(web)
     sources = write_sources(tmp_path / "sources.toml", ["http://blog.example/feed"])
+    state = scrapyd.folder / ".scrapy" / "walsh.sqlite3"
+    keep_empty_blocklist(f"sqlite:///{state}")
     scrapyd.schedule("feeds", "bare", SETTINGS, sources=sources)
     scrapyd.wait()
-    state = scrapyd.folder / ".scrapy" / "walsh.sqlite3"
-    assert state.exists()
     (warning,) = (line for line in scrapyd.job_log("bare").splitlines() if "WARNING" in line)
     assert f"the state is sqlite:///{state}" in warning
     assert "WALSH_STATE_URL" in warning
     scrapyd.schedule("feeds", "wrong", SETTINGS, sources=tmp_path / "none.toml")
+    mistyped = SETTINGS | {"WALSH_STATE_URL": "postgresql psycopg://walsh@db.internal/walsh"}
+    scrapyd.schedule("feeds", "mistyped", mistyped, sources=sources)
     scrapyd.wait()
     assert "none.toml" in scrapyd.job_log("wrong")
+    finished = scrapyd.call("listjobs.json")["finished"]
+    assert {job["id"] for job in finished} == {"bare", "wrong", "mistyped"}, (
+        "it tells no difference"
+    )
+    died, critical = (
+        subprocess.run(
+            ["sh", "-c", line.replace("/srv/scrapyd/", f"{scrapyd.folder}/")],
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stdout
+        for line in FAILED_JOBS
+    )
+    assert set(re.findall(r"exitstatus=1 .*?job='(\w+)'", died)) == {"wrong", "mistyped"}
+    assert {Path(name).stem for name in critical.split()} == {"wrong", "mistyped"}
     assert paths(web.log) == ["blog.example/robots.txt", "blog.example/feed"]
 
 
@@ -102,6 +125,7 @@ def test_two_scrapyds_share_200_hosts_and_one_takes_over(
     urls = [f"http://{host}/feed" for host in hosts]
     sources = write_sources(tmp_path / "sources.toml", urls)
     settings = SETTINGS | {"WALSH_STATE_URL": postgresql_url}
+    keep_empty_blocklist(postgresql_url)
     first, second = started(web, "first"), started(web, "second")
     theirs = {host for host in hosts if in_shard(host, 2, 2)}
 

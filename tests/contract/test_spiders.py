@@ -4,12 +4,14 @@ import shutil
 
 import pytest
 
-from tests.contract.conftest import paths, site
-from walsh_scrapy.testing.politeness import assert_polite
+from tests.contract.conftest import judge, paths, site
+from walsh_scrapy.testing.web import Reply, Site
 
 SPIDER = """
 from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
+from walsh_scrapy.items import EntryItem
+from walsh_scrapy.metadata.llms import parse_llms
 from walsh_scrapy.spider import SourcesSpider
 
 
@@ -35,6 +37,21 @@ BODIES = {
         yield Request("http://other.example/feed", self.parse, meta=response.meta)
         yield response.follow("/feed", method="POST", dont_filter=True)
 """,
+    "yields_and_goes_on": """
+    kind = "llms"
+
+    def parse(self, response, source, last=False):
+        if not last:
+            yield self.request(source, response.urljoin("/llms.txt"), "*/*", bool, last=True)
+        feed = parse_llms(
+            response.body, url=response.url, content_type=None, source=source.url
+        )
+        yield feed
+        for entry in feed.entries:
+            yield EntryItem.of_feed(entry, feed=feed, source=source.url, kind="llms")
+        for number in range(9):
+            yield EntryItem(kind="llms", source=source.url, title="x" * 301, section=str(number))
+""",
     "asks_the_engine": """
     async def parse(self, response, source):
         for url in ("http://blog.example/secret", "http://other.example/feed"):
@@ -50,27 +67,55 @@ BODIES = {
 
 
 @pytest.fixture
-def run(loopback_web, crawl, tmp_path, pytestconfig):
+def run(direct_web, crawl, tmp_path, pytestconfig):
     """Run an additional spider, beside those of the project."""
 
-    def run_spider(name):
+    def run_spider(name, **options):
         project = tmp_path / "project"
-        spiders = shutil.copytree(pytestconfig.rootpath / "spiders", project / "spiders")
+        spiders = project / "spiders"
+        shutil.copytree(pytestconfig.rootpath / "spiders", spiders, dirs_exist_ok=True)
         (spiders / "own.py").write_text(SPIDER + BODIES[name])
-        (project / "walsh_scrapy").symlink_to(pytestconfig.rootpath / "walsh_scrapy")
+        if not (project / "walsh_scrapy").exists():
+            (project / "walsh_scrapy").symlink_to(pytestconfig.rootpath / "walsh_scrapy")
         shutil.copy(pytestconfig.rootpath / "scrapy.cfg", project)
-        web = loopback_web(
-            site("blog.example", "User-agent: *\nDisallow: /secret\n"), site("other.example")
+        web = direct_web(
+            site("blog.example", "User-agent: *\nDisallow: /secret\n"),
+            site("other.example"),
+            Site("docs.example", "", {f"/{path}": markdown(path) for path in ("home", "llms.txt")}),
         )
-        return crawl(web, "own", sources=["http://blog.example/feed"], project=project)
+        source = "http://blog.example/feed"
+        if name == "yields_and_goes_on":
+            source = {"url": "http://docs.example/home", "kind": "llms"}
+        return crawl(web, "own", sources=[source], project=project, **options)
 
     return run_spider
+
+
+def markdown(path):
+    links = "\n".join(f"- [{path} {number}](/{path}/{number})" for number in range(3))
+    return Reply(f"# Docs\n\n{links}\n", content_type="text/markdown")
 
 
 def test_no_item_leaves_that_is_more_than_metadata(run):
     result = run("yields_a_body")
     assert result.items == []
     assert "an item is left out" in result.stderr
+
+
+def test_items_of_a_document_after_which_the_visit_goes_on_are_kept_and_known(run):
+    result = run("yields_and_goes_on")
+    urls = [
+        f"http://docs.example/{path}/{number}"
+        for path in ("home", "llms.txt")
+        for number in range(3)
+    ]
+    assert [item["url"] for item in result.items] == urls
+    assert result.stats["walsh/entries/new"] == 6
+    assert result.stats["walsh/sources/fetched"] == 1
+    assert result.stderr.count("an item is left out: ") == 6, "three of each document"
+    assert "items of http://docs.example/home are left out: … and 6 more" in result.stderr
+    second = run("yields_and_goes_on", arguments={"force": "1"})
+    assert (second.items, second.stats["walsh/entries/known"]) == ([], 6)
 
 
 def test_an_error_of_a_spider_is_logged_and_fails_its_source(run):
@@ -88,4 +133,4 @@ def test_no_undeclared_url_is_requested_in_any_way(run, name, end):
     assert result.exit_code == 0
     assert paths(result.log) == ["blog.example/robots.txt", "blog.example/feed"]
     assert "GOT" not in result.stderr
-    assert_polite(result.log)
+    judge(result)

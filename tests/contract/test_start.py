@@ -49,10 +49,16 @@ def test_a_wrong_sources_file(loopback_web, crawl, tmp_path, name, text, words):
         ("WALSH_SERIAL", "False", ["Walsh-Research identity"]),
         ("WALSH_USER_AGENT", "Mozilla/5.0", ["exactly", "R1"]),
         ("WALSH_BLOCKLIST_URL", "/etc/blocklist.json", ["http or https"]),
+        ("WALSH_BLOCKLIST_URL", "http://[bad", ["http or https"]),
+        ("WALSH_STATE_URL", "sqlite:////tmp/\udcff.sqlite3", ["a line of text"]),
+        ("LOG_LEVEL", "loud", ["INFO"]),
+        ("WALSH_BLOCKLIST_URL", "", ["Walsh-Research identity", "R3"]),
         ("DOWNLOAD_DELAY", "soon", ["DOWNLOAD_DELAY", "number"]),
         ("DOWNLOAD_DELAY", "nan", ["DOWNLOAD_DELAY", "number"]),
         ("DOWNLOAD_TIMEOUT", "-5", ["DOWNLOAD_TIMEOUT", "at least 0"]),
         ("WALSH_MAX_RETRIES", "1_0", ["whole number"]),
+        ("WALSH_MAX_RETRIES", "0", ["at least 1", "Walsh-Research identity"]),
+        ("WALSH_BACKOFF_MAX", "2", ["at least 6", "Walsh-Research identity"]),
         ("ADDONS", "{}", ["walsh_scrapy.addon.Addon"]),
         ("TWISTED_REACTOR", "twisted.internet.selectreactor.SelectReactor", ["asyncioreactor"]),
         ("TWISTED_REACTOR_ENABLED", "False", ["True"]),
@@ -67,10 +73,44 @@ def test_a_bad_setting(loopback_web, crawl, setting, value, words):
     assert [word for word in [setting, *words] if word not in line] == []
 
 
-def test_a_bad_argument(loopback_web, crawl):
+def test_without_the_gates_scrapy_names_itself_and_not_us(loopback_web, run_scrapy):
     web = loopback_web(site("blog.example"))
-    line = refused(crawl(web, sources=SOURCES, arguments={"shard": "3/2"}))
-    assert "3/2" in line
+    fetched = run_scrapy(
+        "fetch", "http://blog.example/feed", "-s", "WALSH_ENABLED=False",
+        environment=dict(web.environment),
+    )  # fmt: skip
+    assert fetched.returncode == 0, fetched.stderr
+    (hit,) = web.log
+    assert hit.header("User-Agent").startswith("Scrapy/")
+
+
+def test_a_user_agent_that_no_header_can_hold(loopback_web, crawl):
+    settings = {"WALSH_USER_AGENT": "Bötbot/1.0", "WALSH_UA_TOKEN": "tbot"}
+    line = refused(crawl(loopback_web(site("blog.example")), sources=SOURCES, settings=settings))
+    assert "WALSH_USER_AGENT is 'Bötbot/1.0'" in line
+    assert "ASCII" in line
+
+
+def test_the_lowest_log_level(loopback_web, crawl):
+    web = loopback_web(site("blog.example"))
+    result = crawl(web, sources=SOURCES, settings={"LOG_LEVEL": "NOTSET"})
+    assert result.exit_code == 0
+    assert "Traceback" not in result.stderr
+    assert "Crawled (200)" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"shard": "3/2"}, ["3/2"]),
+        ({"onyl": "blog", "_job": "7"}, ["onyl", "feeds", "did you mean only?", "shard"]),
+    ],
+)
+def test_a_bad_argument(loopback_web, crawl, arguments, words):
+    web = loopback_web(site("blog.example"))
+    line = refused(crawl(web, sources=SOURCES, arguments=arguments))
+    assert [word for word in words if word not in line] == []
+    assert "_job" not in line
 
 
 def test_a_damaged_state_is_never_overwritten(loopback_web, crawl):

@@ -151,3 +151,24 @@ def test_no_url_is_too_long_for_the_record_of_a_source(loopback_web, crawl, post
         "http://more.example/feed failed: more.example answered 301 with a Location" in first.stderr
     )
     assert crawl(web, sources=urls, settings=settings).log == []
+
+
+def test_crawls_that_are_killed_leave_no_more_than_the_last_90_days(direct_web, crawl):
+    hosts = [f"h{number}.example" for number in range(3)]
+    web = direct_web(*map(site, hosts))
+    urls = [f"http://{host}/feed" for host in hosts]
+
+    def a_feed_was_asked_for(log):
+        return any(hit.path == "/feed" for hit in log)
+
+    first = crawl(web, sources=urls, kill_when=a_feed_was_asked_for)
+    assert first.exit_code == -9
+    for table, column in (("requests", "sent_at"), ("robots", "fetched_at"), ("hosts", "ended")):
+        execute(crawl, f"UPDATE {table} SET {column} = {column} - 91 * 86400")
+    execute(crawl, "UPDATE hosts SET lease_since = 0, lease_until = 0, holder = ''")
+    second = crawl(web, sources=urls[:1], kill_when=bool)
+    assert second.exit_code == -9
+    assert execute(crawl, "SELECT count(*) FROM requests WHERE url LIKE '%h1.example%'") == [(0,)]
+    for table in ("robots", "hosts"):
+        found = execute(crawl, f"SELECT * FROM {table}")
+        assert not [row for row in found if "h1.example" in row[0] or "h2.example" in row[0]]

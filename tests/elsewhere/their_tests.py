@@ -99,7 +99,7 @@ def test_a_crawl_that_follows_links_over_many_hosts_at_once(loopback_web, crawl)
     for line in (
         "http://a.example/private/x is denied by robots: line 2 of robots.txt",
         "http://once.example/ is deferred: once.example may not be asked before",
-        "DOWNLOAD_HANDLERS: https=scrapy.core.downloader.handlers.http11",
+        "DOWNLOAD_HANDLERS: https is scrapy.core.downloader.handlers.http11",
         "denied            2   1 by blocklist, 1 by robots",
         "deferred          1",
         "retried           1",

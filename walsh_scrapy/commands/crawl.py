@@ -1,4 +1,4 @@
-"""``scrapy crawl``: Scrapy's own command, with exit status 1 if the crawl ended early."""
+"""``scrapy crawl``: Scrapy's own command, with exit status 1 if the crawl came to nothing."""
 
 from __future__ import annotations
 
@@ -9,14 +9,30 @@ from scrapy.commands import crawl
 if TYPE_CHECKING:
     import argparse
 
+    from scrapy import Spider
+    from scrapy.crawler import Crawler
+
 
 class Command(crawl.Command):
-    """Exits with 1 if the crawl ended early because its state or a gate failed."""
+    """Exits with 1 if the crawl ended early, or if sources failed and none was read.
+
+    A crawl ends early if its state, a gate, an export or the machine fails.
+    """
+
+    _created: Crawler | None = None
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Run a spider by name."""
         from walsh_scrapy.runtime.engine import has_ended_early
+        from walsh_scrapy.tools.summary import SourceCounts
 
         super().run(args, opts)
-        if has_ended_early():
+        stats = self._created.stats if self._created else None
+        none_was_read = stats and SourceCounts.of(stats.get_stats()).none_was_read
+        if none_was_read or (self._created and has_ended_early(self._created)):
             self.exitcode = 1
+
+    def _create_crawler(self, spidercls: type[Spider] | str) -> Crawler:
+        """Remember the crawl of this command; Scrapy forgets it at its end."""
+        self._created = super()._create_crawler(spidercls)
+        return self._created

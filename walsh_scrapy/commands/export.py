@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from scrapy.commands import ScrapyCommand
 from scrapy.settings import Settings
 
-from walsh_scrapy.policy.plurals import counted
+from walsh_scrapy.policy.wording import counted
 from walsh_scrapy.tools.exits import clean_exit, usage_error
 
 if TYPE_CHECKING:

@@ -124,7 +124,7 @@ def _change(action: str, urls: list[str], options: Options, file: str) -> int:
 
     status = 0
     with State.existing(options.state_url) as state:
-        changes = Changes(state, file, options.min_revisit)
+        changes = Changes(state, file, options)
         change = changes.forget if action == "forget" else changes.resume
         for url in urls:
             try:

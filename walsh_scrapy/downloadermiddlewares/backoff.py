@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from scrapy.downloadermiddlewares.retry import RetryMiddleware
 from scrapy.exceptions import DownloadTimeoutError, IgnoreRequest
 
+from walsh_scrapy.exceptions import Unreachable
 from walsh_scrapy.options import bad_setting
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES, is_refusal
-from walsh_scrapy.policy.durations import format_seconds
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.plurals import counted
+from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.wording import counted, format_seconds
 from walsh_scrapy.politeness.holds import Holds
+from walsh_scrapy.politeness.hostqueue import HostQueues
+from walsh_scrapy.politeness.putoff import PutOffHosts
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.gates import Gate
@@ -29,12 +32,17 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
+    from walsh_scrapy.runtime.startup import Problems
+
 
 logger = logging.getLogger(__name__)
 
 
 class BackoffMiddleware:
-    """Retries refused requests, at most ``WALSH_MAX_RETRIES`` times (order 549).
+    """Retries refused requests, at most ``WALSH_MAX_RETRIES`` times (order 549, decision 15).
+
+    A host that refuses more requests than that in a row, whatever their URLs, has refused its share
+    of tries. Its other requests of the run are deferred, and have not failed.
 
     The pacing gate writes the hold with the end of the exchange. Without the pacing gate this gate
     writes the hold, and keeps requests waiting for it.
@@ -43,17 +51,25 @@ class BackoffMiddleware:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._context = Context.of(crawler)
+        self._queues = HostQueues.of(crawler)
+        self._put_off = PutOffHosts.of(self._context)
         self._holds = None if in_force(crawler.settings, Gate.PACING) else Holds(crawler)
-        self._refusals: Counter[str] = Counter()  # in a row, by host
+        # By host name: how many requests of each rank it refused in a row.
+        self._refusals: defaultdict[str, Counter[Rank]] = defaultdict(Counter)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
-        check_start(crawler, _check)
+        check_start(crawler)
         return cls(crawler)
 
+    @staticmethod
+    def problems(settings: BaseSettings) -> Problems:
+        """Yield an error for each setting that has to be changed."""
+        return _check(settings)
+
     async def process_request(self, request: Request) -> Request | None:
-        """Without the pacing gate: let a request wait while its host is on hold."""
+        """Without the pacing gate: let a request wait while its host is on hold, or defer it."""
         return await self._holds.wait(request) if self._holds else None
 
     async def process_response(self, request: Request, response: Response) -> Request | Response:
@@ -63,47 +79,63 @@ class BackoffMiddleware:
         if _is_refusal(request, response.status):
             most = self._context.options.max_retries
             return self._retry(request, f"answered {response.status}", most) or response
-        self._refusals.pop(self._context.host(request.url), None)
+        self._refusals.pop(host_of(request.url), None)
         return response
 
     async def process_exception(self, request: Request, exception: Exception) -> Request | None:
-        """Retry a request for robots.txt that got no response."""
+        """Retry a request for robots.txt that got no response, if its host can be reached."""
         if self._holds:
             self._holds.over(request)
-        if isinstance(exception, IgnoreRequest) or not _is_refusal(request, 0):
+        if isinstance(exception, IgnoreRequest | Unreachable) or not _is_refusal(request, 0):
             return None
         if self._holds:
             self._holds.write(request, None)
         # A host that timed out will probably do so again, and a serial crawl waits with it.
         retries = self._context.options.max_retries
-        most = 1 if isinstance(exception, DownloadTimeoutError) else retries
+        most = min(1, retries) if isinstance(exception, DownloadTimeoutError) else retries
         return self._retry(request, f"failed ({reason_of(exception, request.url)})", most)
 
     def _retry(self, request: Request, what: str, most: int) -> Request | None:
-        """Return the request to send again, or None after ``most`` retries."""
-        host = self._context.host(request.url)
-        self._refusals[host] += 1
+        """Return the request to send again; None if it has failed.
+
+        It has failed after ``most`` retries. If the host has refused its share, its other requests
+        are put off, and so is this one if it has tries left and others used up the share.
+        """
+        rank, refusals = rank_of(request), self._refusals[host_of(request.url)]
+        refusals[rank] += 1
         attempt = marks_of(request).attempt + 1
-        if attempt > most or self._refusals[host] > most:
-            tries = counted(attempt, "try", "tries")
-            logger.warning("%s %s; giving up after %s", request.url, what, tries)
-            self._crawler.stats.inc_value("walsh/backoff/gave_up")
-            return None
-        hold = format_seconds(marks_of(request).hold)
-        logger.info("%s %s; %s is on hold for %s", request.url, what, host, hold)
-        self._crawler.stats.inc_value("walsh/backoff/retried")
         again = request.replace(dont_filter=True)
-        mark(again, attempt=attempt)
-        return again
+        if attempt <= most and refusals.total() <= most:
+            host, hold = self._context.host(request.url), format_seconds(marks_of(request).hold)
+            logger.info("%s %s; %s is on hold for %s", request.url, what, host, hold)
+            self._crawler.stats.inc_value("walsh/backoff/retried")
+            mark(again, attempt=attempt)
+            return again
+        if rank is not Rank.ROBOTS:  # a robots.txt that is refused counts as unreachable instead
+            self._put_off_host(request, refusals.total())
+            if attempt <= most and attempt < refusals[rank]:
+                logger.info("%s %s, as others of its host did", request.url, what)
+                return again
+        tries = counted(attempt, "try", "tries")
+        logger.warning("%s %s; giving up after %s", request.url, what, tries)
+        self._crawler.stats.inc_value("walsh/backoff/gave_up")
+        return None
+
+    def _put_off_host(self, request: Request, refusals: int) -> None:
+        """Put off the other requests of a host; they are not kept waiting for its hold."""
+        until = self._context.clock.now() + marks_of(request).hold
+        reason = f"it refused {counted(refusals, 'request')} in a row"
+        self._put_off.add(host_of(request.url), reason, until)
+        self._queues.delay(self._context.host(request.url), 0.0)
 
 
 def _is_refusal(request: Request, status: int) -> bool:
     return is_refusal(status, for_robots=rank_of(request) is Rank.ROBOTS)
 
 
-def _check(settings: BaseSettings) -> None:
-    """Refuse settings by which a request would be retried before this gate sees the response."""
-    require_order(
+def _check(settings: BaseSettings) -> Problems:
+    """Find settings by which a request is retried before this gate sees the response."""
+    yield from require_order(
         settings,
         (Gate.BACKOFF,),
         (Gate.PACING,),
@@ -113,7 +145,7 @@ def _check(settings: BaseSettings) -> None:
     is_retried = settings.getbool("RETRY_ENABLED") and in_force(settings, RetryMiddleware)
     if is_retried and RETRIED_STATUSES.intersection(codes):
         rest = [code for code in codes if code not in RETRIED_STATUSES]
-        raise bad_setting(
+        yield bad_setting(
             "RETRY_HTTP_CODES",
             codes,
             f"without 429 and 503, after which RetryMiddleware would retry at once; set {rest}",

@@ -5,16 +5,20 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from scrapy import Request
+from scrapy import Request, signals
 
-from walsh_scrapy.exceptions import Denied, NotModified
+from walsh_scrapy.exceptions import NotModified, RequestDeferred
+from walsh_scrapy.identity import BLOCKLIST_URL
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.politeness.blocklist import BlocklistCache
+from walsh_scrapy.politeness.hostqueue import HostQueues
 from walsh_scrapy.politeness.prerequisites import Prerequisites
 from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.runtime.denials import denied
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requestmeta import mark, note_answer, rank_of
+from walsh_scrapy.runtime.network import Network
+from walsh_scrapy.runtime.requestmeta import hops_of, mark, note_answer, rank_of
 from walsh_scrapy.runtime.startup import check_start, require_order
 
 if TYPE_CHECKING:
@@ -24,8 +28,12 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from walsh_scrapy.politeness.prerequisites import Steps
+    from walsh_scrapy.runtime.startup import Problems
 
 logger = logging.getLogger(__name__)
+
+#: Requests whose names are looked up before their turn (decision 27).
+NAMES_AHEAD = 8
 
 
 class BlocklistMiddleware:
@@ -42,31 +50,61 @@ class BlocklistMiddleware:
         self._schema_url = context.options.blocklist_schema_url
         self._list = BlocklistCache(context)
         self._prerequisites = Prerequisites(crawler, Rank.OPERATOR)
+        self._queues = HostQueues.of(crawler)
+        self._network = Network.of(crawler)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
-        check_start(crawler, _check)
-        return cls(crawler)
+        check_start(crawler)
+        gate = cls(crawler)
+        crawler.signals.connect(gate.spider_opened, signal=signals.spider_opened)
+        return gate
+
+    def spider_opened(self) -> None:
+        """Name another address of the list than the published one, at each start (decision 31)."""
+        if Context.of(self._crawler).options.is_walsh_research and self._url != BLOCKLIST_URL:
+            logger.warning(
+                "WALSH_BLOCKLIST_URL is %s: opt-outs that are published only at %s are not in "
+                "force in this run",
+                self._url,
+                BLOCKLIST_URL,
+            )
+
+    @staticmethod
+    def problems(settings: BaseSettings) -> Problems:
+        """Yield an error for each setting that has to be changed."""
+        return _check(settings)
 
     async def process_request(self, request: Request) -> Request | None:
         """Deny a listed host; fetch the list first if it is due."""
         rank = rank_of(request)
         if rank is Rank.OPERATOR:
             self._prerequisites.check(request)
-        is_the_list = rank is Rank.OPERATOR and not request.meta.get("redirect_urls")
-        if not self._url or is_the_list:
-            return None
+        is_the_list = rank is Rank.OPERATOR and not hops_of(request)
+        if self._url and not is_the_list and (instead := await self._judge(request, rank)):
+            return instead
+        self._look_ahead()
+        return None
+
+    async def _judge(self, request: Request, rank: Rank) -> Request | None:
         # A request for robots.txt is made for a target that has passed here, after the fetch.
         if rank is Rank.TARGET and self._list.is_due:
             instead = await self._prerequisites.before(request, self._url, None, self._steps)
             if instead is not None:
                 return instead
         if entry := self._list.blocks(request.url):
-            self._crawler.stats.inc_value("walsh/blocklist/denied")
-            raise Denied("blocklist", f"{entry.domain} opted out ({entry.reason or 'no reason'})")
+            reason = f"{entry.domain} opted out ({entry.reason or 'no reason'})"
+            raise denied(self._crawler, request, "blocklist", reason)
         note_answer(request, "blocklist", "not listed")
         return None
+
+    def _look_ahead(self) -> None:
+        """Look up the names of hosts that come soon, but never that of a listed one (R3)."""
+        if self._list.is_due:
+            return
+        urls = [request.url for request in self._queues.upcoming(NAMES_AHEAD)]
+        self._network.look_ahead(url for url in urls if not self._list.blocks(url))
 
     def _steps(self) -> Steps:
         """Yield the requests for the list, and for its schema if one is published."""
@@ -75,7 +113,8 @@ class BlocklistMiddleware:
             self._list.keep_unchanged(candidate.response)
             return
         if isinstance(candidate, BaseException):
-            self._crawler.stats.inc_value("walsh/blocklist/failed")
+            if not isinstance(candidate, RequestDeferred):
+                self._crawler.stats.inc_value("walsh/blocklist/failed")
             reason = reason_of(candidate, self._url)
             self._list.keep_last(f"the blocklist could not be fetched: {reason}")
             return
@@ -95,8 +134,8 @@ class BlocklistMiddleware:
         return request
 
 
-def _check(settings: BaseSettings) -> None:
-    require_order(
+def _check(settings: BaseSettings) -> Problems:
+    yield from require_order(
         settings,
         (Gate.BLOCKLIST,),
         (Gate.ROBOTS, Gate.PACING),

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.exceptions import AlreadyRead, NotDue, NotModified
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
+from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requestmeta import Validators, mark, marks_of, visit_of
+from walsh_scrapy.runtime.lastheaders import conditions_of
+from walsh_scrapy.runtime.requestmeta import Validators, hops_of, mark, rank_of, visit_of
 from walsh_scrapy.runtime.startup import check_start, require_order
+from walsh_scrapy.sources import declared_urls
 from walsh_scrapy.spider import DeclaringSpider
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Self
 
     from scrapy import Request
@@ -20,16 +25,16 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
+    from walsh_scrapy.runtime.startup import Problems
     from walsh_scrapy.sources import Source
-
-_HEADERS = ("If-None-Match", "If-Modified-Since")
 
 
 class ConditionalMiddleware:
     """Sends validators back to the one URL that they came from (order 560, decision 17).
 
     The record of a source is read just before its request, because another crawl on the same state
-    may have visited the source in the meantime. Then it is not due any more (R8).
+    may have visited the source in the meantime. Then it is not due any more (R8). That holds for
+    every request of a declared URL, also if the spider made it without a visit.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -39,30 +44,45 @@ class ConditionalMiddleware:
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
-        check_start(crawler, _check)
+        check_start(crawler)
         return cls(crawler)
+
+    @staticmethod
+    def problems(settings: BaseSettings) -> Problems:
+        """Yield an error for each setting that has to be changed."""
+        return _check(settings)
 
     async def process_request(self, request: Request) -> None:
         """Send the validators of this URL, and none that a redirect carried along."""
         visit = visit_of(request)
-        if visit and visit.source and not request.meta.get("redirect_urls"):
+        if visit and visit.source and not hops_of(request):
             mark(request, validators=self._known(visit.source, visit.llmstxt))
             if visit.llmstxt is None and request.url != visit.source.url:
                 self._check_other(visit.source, request.url)
-        known = marks_of(request).validators
-        values = (known.etag, known.last_modified) if known and known.url == request.url else ()
-        for name in _HEADERS:
+        elif visit is None and not hops_of(request) and rank_of(request) is Rank.TARGET:
+            self._check_declared(request.url)
+        for name, value in conditions_of(request).items():
             request.headers.pop(name, None)
-        for name, value in zip(_HEADERS, values, strict=False):
             if value is not None:
                 request.headers[name] = value
 
     async def process_response(self, request: Request, response: Response) -> Response:
         """Raise NotModified for a 304, if the request had validators."""
-        if response.status == 304 and any(name in request.headers for name in _HEADERS):
+        if response.status == 304 and any(conditions_of(request).values()):
             self._crawler.stats.inc_value("walsh/conditional/not_modified")
             raise NotModified(response)
         return response
+
+    @cached_property
+    def _declared(self) -> Mapping[str, Source]:
+        spider = self._crawler.spider
+        sources = spider.sources if isinstance(spider, DeclaringSpider) else ()
+        return {url: source for source in sources for url in declared_urls(source)}
+
+    def _check_declared(self, url: str) -> None:
+        """Raise NotDue or AlreadyRead if ``url`` is declared, and was read before it is due."""
+        if source := self._declared.get(url):
+            self._known(source, None if url == source.url else url)
 
     def _known(self, source: Source, llmstxt: str | None) -> Validators | None:
         """Return the validators of a page, or of an llms.txt, from earlier visits."""
@@ -114,8 +134,8 @@ class ConditionalMiddleware:
         return isinstance(spider, DeclaringSpider) and spider.force
 
 
-def _check(settings: BaseSettings) -> None:
-    require_order(
+def _check(settings: BaseSettings) -> Problems:
+    yield from require_order(
         settings,
         (Gate.CONDITIONAL,),
         (Gate.PACING,),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.politeness.hostqueue import HostQueues
+from walsh_scrapy.runtime.denials import log_denial
 from walsh_scrapy.runtime.requestmeta import rank_of, source_of
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class DenialsMiddleware:
         if source_of(request) is not None or rank_of(request) is not Rank.TARGET:
             return
         if isinstance(exception, Denied):
-            logger.debug("%s is denied by %s: %s", request.url, exception.gate, exception.reason)
+            log_denial(request, exception)
         elif isinstance(exception, RequestDeferred):
             self._stats.inc_value("walsh/requests/deferred")
             logger.info("%s is deferred: %s", request.url, exception)

@@ -10,6 +10,7 @@ from scrapy.downloadermiddlewares.useragent import UserAgentMiddleware
 
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.gates import Gate
+from walsh_scrapy.runtime.lastheaders import NEVER_SENT
 from walsh_scrapy.runtime.startup import check_start, require_order
 
 if TYPE_CHECKING:
@@ -19,12 +20,15 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
-#: Headers that would link visits to each other, or carry credentials (decision 16).
-NEVER_SENT = ("Cookie", "Cookie2", "Referer", "Authorization")
+    from walsh_scrapy.runtime.startup import Problems
 
 
 class IdentityMiddleware:
-    """Sets the User-Agent whatever a spider, a setting or the command line says (order 860)."""
+    """Sets the User-Agent whatever a spider, a setting or the command line says (order 860).
+
+    Middlewares behind this gate may still change it. Where this gate is in force, our download
+    handler does the same once more, on what it sends (decision 30).
+    """
 
     def __init__(self, user_agent: str) -> None:
         self._user_agent = user_agent.encode("ascii")
@@ -32,8 +36,13 @@ class IdentityMiddleware:
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate with the identity of the crawl."""
-        check_start(crawler, _check)
+        check_start(crawler)
         return cls(Context.of(crawler).options.user_agent)
+
+    @staticmethod
+    def problems(settings: BaseSettings) -> Problems:
+        """Yield an error for each setting that has to be changed."""
+        return _check(settings)
 
     async def process_request(self, request: Request) -> None:
         """Set the User-Agent, and remove the headers that are never sent."""
@@ -42,8 +51,8 @@ class IdentityMiddleware:
             request.headers.pop(name, None)
 
 
-def _check(settings: BaseSettings) -> None:
-    require_order(
+def _check(settings: BaseSettings) -> Problems:
+    yield from require_order(
         settings,
         (CookiesMiddleware, HttpAuthMiddleware, UserAgentMiddleware),
         (Gate.IDENTITY,),

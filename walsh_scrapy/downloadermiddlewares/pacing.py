@@ -1,4 +1,7 @@
-"""R4: the last gate before the wire leases a host, and releases it after the exchange."""
+"""R4: the last gate before the wire leases a host, and releases it after the exchange.
+
+A host that cannot be reached is tried once in a run (decision 28).
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,19 @@ from scrapy.core.downloader import Downloader
 from scrapy.downloadermiddlewares.redirect import BaseRedirectMiddleware
 from scrapy.downloadermiddlewares.retry import RetryMiddleware
 
+from walsh_scrapy.exceptions import Denied, GivenUp, MachineTrouble, Unreachable
 from walsh_scrapy.options import bad_setting, number_of
 from walsh_scrapy.policy.pacing import spacing
+from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.politeness.hostqueue import HostQueues, Wait
 from walsh_scrapy.politeness.inflight import InFlight, exchange_of
+from walsh_scrapy.politeness.putoff import PutOffHosts
+from walsh_scrapy.runtime.components import component_problems
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.engine import is_active
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requestmeta import mark, marks_of
+from walsh_scrapy.runtime.requestmeta import mark, marks_of, rank_of
 from walsh_scrapy.runtime.startup import check_start, require_order
 from walsh_scrapy.state.requests import RequestRecord
 
@@ -30,6 +37,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
+
+    from walsh_scrapy.runtime.startup import Problems
 
 
 class PacingMiddleware:
@@ -44,6 +53,7 @@ class PacingMiddleware:
         self._crawler = crawler
         self._context = Context.of(crawler)
         self._queues = HostQueues.of(crawler)
+        self._put_off = PutOffHosts.of(self._context)
         serial = self._context.options.serial
         self._in_flight = InFlight(crawler.settings, self._context.clock, serial=serial)
         self._quiet = self._in_flight.quiet_process if serial else nullcontext
@@ -51,16 +61,27 @@ class PacingMiddleware:
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
-        check_start(crawler, _check)
+        check_start(crawler)
         gate = cls(crawler)
         crawler.signals.connect(gate.response_downloaded, signal=signals.response_downloaded)
         crawler.signals.connect(gate.left_downloader, signal=signals.request_left_downloader)
         return gate
 
+    @staticmethod
+    def problems(settings: BaseSettings) -> Problems:
+        """Yield an error for each setting that has to be changed."""
+        return _check(settings)
+
     async def process_request(self, request: Request) -> Request | None:
-        """Lease the host, let the request wait, or defer it to a later run (decision 7)."""
+        """Lease the host, let the request wait, or defer it to a later run (decisions 7, 28)."""
         host = self._context.host(request.url)
-        wait = Wait("pacing", host, lambda: self._lease(request, host), self._quiet)
+        wait = Wait(
+            "pacing",
+            host,
+            lambda: self._lease(request, host),
+            self._quiet,
+            lambda: self._is_spaced_by_robots(request, host),
+        )
         return await self._queues.wait(request, wait)
 
     async def process_response(self, request: Request, response: Response) -> Response:
@@ -72,8 +93,13 @@ class PacingMiddleware:
         return response
 
     async def process_exception(self, request: Request, exception: Exception) -> None:
-        """Release the host after an exchange that failed."""
-        self._release(request, None, reason_of(exception, request.url))
+        """Release the host after an exchange that failed, or that never began."""
+        if isinstance(exception, MachineTrouble | Denied):
+            self._give_back(request, exception)
+            return
+        self._release(request, None, exception)
+        if isinstance(exception, Unreachable):
+            request.meta["dont_retry"] = True  # RetryMiddleware (order 550) would make a copy
 
     def response_downloaded(self, response: Response, request: Request) -> None:
         """Release the host after the exchange of a cancelled request.
@@ -86,23 +112,43 @@ class PacingMiddleware:
     def left_downloader(self, request: Request) -> None:
         """Release the host after a cancelled request whose exchange failed."""
         if not is_active(self._crawler, request):
-            self._release(request, None, "cancelled, and no response came")
+            self._release(request, None)
 
     def _lease(self, request: Request, host: str) -> float:
-        """Lease the host; return 0, or the seconds after which to try again."""
+        """Lease the host; return 0, or the seconds after which to try again.
+
+        Raises RequestDeferred or Unreachable if it was put off in the meantime.
+        """
+        self._put_off.check(host_of(request.url), rank_of(request))
         timeout = self._in_flight.timeout(request)
         wait = self._context.state.ledger.take(host, self._spacing(request), timeout)
         if not wait:
             # In the slot of another host it would wait for that host, and its own lease would end.
             request.meta[Downloader.DOWNLOAD_SLOT] = host
+            mark(request, released=True)
             self._in_flight.begin(request, host)
         return wait
+
+    def _is_spaced_by_robots(self, request: Request, host: str) -> bool:
+        """Return True if robots.txt alone makes the host wait, and no hold or slow answer does."""
+        asked = marks_of(request).robots_interval or 0.0
+        return asked > 0.0 and self._context.state.ledger.find(host).times.is_spaced_by(asked)
 
     def _spacing(self, request: Request, latency: float = 0.0) -> float:
         options, asked = self._context.options, marks_of(request).robots_interval
         return spacing(options.min_interval, asked, options.latency_factor, latency)
 
-    def _release(self, request: Request, response: Response | None, error: str = "") -> None:
+    def _give_back(self, request: Request, error: MachineTrouble | Denied) -> None:
+        """Release the host of a request that was never sent: nothing is logged (decision 29)."""
+        if self._in_flight.end(request) is None:
+            return
+        self._context.state.ledger.give_back(self._context.host(request.url))
+        if isinstance(error, MachineTrouble):
+            self._put_off.add(host_of(request.url), str(error), error.until)
+
+    def _release(
+        self, request: Request, response: Response | None, error: Exception | None = None
+    ) -> None:
         latency = self._in_flight.end(request)
         if latency is None:
             return
@@ -115,19 +161,37 @@ class PacingMiddleware:
             gates="; ".join(f"{gate}: {answer}" for gate, answer in answers),
             status=None if response is None else response.status,
             seconds=latency,
-            error=error,
+            error="" if response is not None else _words(error, request.url),
         )
         interval = self._spacing(request, latency)
-        exchange = exchange_of(request, response, latency, interval)
+        by_domain = self._context.options.pace_by == "domain"
+        exchange = exchange_of(request, response, latency, interval, error, shares_row=by_domain)
         ledger = self._context.state.ledger
         snapshot = ledger.release(host, exchange, self._context.backoff, record)
         mark(request, hold=snapshot.hold)
-        self._queues.delay(host, snapshot.wait, interval)
+        wait, until = snapshot.wait, snapshot.now + snapshot.hold
+        name = host_of(request.url)
+        if isinstance(error, Unreachable):
+            self._put_off.add_unreachable(name, error, rank_of(request), until)
+        elif isinstance(error, GivenUp):
+            self._put_off.add(name, str(error), until)
+        if isinstance(error, Unreachable | GivenUp):
+            wait = 0.0  # requests that are put off wait for nothing: they end when handed out
+        self._queues.delay(host, wait, interval, latency)
 
 
-def _check(settings: BaseSettings) -> None:
-    """Refuse settings that hide a response from this gate, or delay a request after its lease."""
-    require_order(
+def _words(error: Exception | None, url: str) -> str:
+    """Return why there was no response, for the log of requests."""
+    if error is None:
+        return "cancelled, and no response came"
+    reason = reason_of(error, url)
+    return f"given up: {reason}" if isinstance(error, GivenUp) else reason
+
+
+def _check(settings: BaseSettings) -> Problems:
+    """Find settings that hide a response, or delay a request after its lease."""
+    yield from component_problems(settings)
+    yield from require_order(
         settings,
         (RetryMiddleware, BaseRedirectMiddleware),
         (Gate.PACING,),
@@ -139,13 +203,13 @@ def _check(settings: BaseSettings) -> None:
         delays[f"DOWNLOAD_SLOTS[{name!r}]['delay']"] = slot.get("delay", 0.0)
     for name, delay in delays.items():
         if delay:
-            raise bad_setting(name, delay, instead)
+            yield bad_setting(name, delay, instead)
     if settings.getbool("AUTOTHROTTLE_ENABLED"):
-        raise bad_setting(
+        yield bad_setting(
             "AUTOTHROTTLE_ENABLED",
             True,
             "False beside PacingMiddleware, which "
             "keeps the pauses; WALSH_LATENCY_FACTOR makes them longer for slow hosts",
         )
     if not number_of(settings, "DOWNLOAD_TIMEOUT", 0.0, low=0.0, high=math.inf):
-        raise bad_setting("DOWNLOAD_TIMEOUT", 0, "above 0: a host is leased for that long")
+        yield bad_setting("DOWNLOAD_TIMEOUT", 0, "above 0: a host is leased for that long")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from socket import gaierror
 from typing import TYPE_CHECKING
-from urllib.request import getproxies, proxy_bypass
 
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 
-from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.networks import is_private_host, is_public
 from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.runtime.denials import denied
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.startup import check_start, require_order
+from walsh_scrapy.runtime.network import Network
+from walsh_scrapy.runtime.requestmeta import hops_of, mark
+from walsh_scrapy.runtime.startup import check_start, in_force, require_order
+from walsh_scrapy.wire.unreachable import NotConnected
 
 if TYPE_CHECKING:
     from typing import Self
@@ -22,46 +22,63 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
+    from walsh_scrapy.runtime.startup import Problems
+
 
 class PublicWebMiddleware:
-    """Denies a hop from a public host to a private one, by its name or by what that resolves to.
+    """Denies a hop from a public host to a private one, by its name or by its addresses.
 
     An operator may declare hosts of an intranet, but a public host may not redirect there (order
-    20, decision 16). If a proxy is used, it resolves the names, so only names are judged here.
+    20, decision 16). A hop that passes here is marked, and so is the request for its robots.txt:
+    the download handler connects it only to public addresses, whatever the DNS says by then. If a
+    proxy is used, it looks up the names, so only names are judged here.
     """
 
     def __init__(self, crawler: Crawler) -> None:
-        self._stats = crawler.stats
-        self._proxies = getproxies()
+        self._crawler = crawler
+        self._network = Network.of(crawler)
+        # It states no facts, but writes the hops into `meta`.
+        self._has_scrapys_redirects = not in_force(crawler.settings, Gate.REDIRECT)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
-        check_start(crawler, _check)
+        check_start(crawler)
         return cls(crawler)
+
+    @staticmethod
+    def problems(settings: BaseSettings) -> Problems:
+        """Yield an error for each setting that has to be changed."""
+        return _check(settings)
 
     async def process_request(self, request: Request) -> None:
         """Judge a hop before its host is asked for anything, robots.txt included."""
-        hops = request.meta.get("redirect_urls")
-        host = host_of(request.url)
-        if not hops or host == host_of(hops[0]) or is_private_host(host_of(hops[0])):
+        hops = [hop.url for hop in hops_of(request)]
+        if self._has_scrapys_redirects:
+            hops = request.meta.get("redirect_urls", hops)
+        if not hops:
             return
-        if is_private_host(host) or await self._resolves_to_private(host, request.url):
-            self._stats.inc_value("walsh/publicweb/denied")
-            raise Denied("publicweb", f"{hops[-1]} redirects to {host}, which is not public")
+        first, host = host_of(hops[0]), host_of(request.url)
+        is_private = is_private_host(first) or self._network.is_private(first)
+        mark(request, public_only=not is_private)
+        if is_private or host == first:
+            return
+        if is_private_host(host) or not await self._is_public(request.url):
+            reason = f"{hops[-1]} redirects to {host}, which is not public"
+            raise denied(self._crawler, request, "publicweb", reason)
 
-    async def _resolves_to_private(self, host: str, url: str) -> bool:
-        if url.partition(":")[0] in self._proxies and not proxy_bypass(host):
-            return False
+    async def _is_public(self, url: str) -> bool:
+        if self._network.has_proxy_for(url):
+            return True
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, None)
-        except (gaierror, UnicodeError):
-            return False  # the download will fail, with a reason
-        return not all(is_public(str(address[0])) for *_, address in found)
+            addresses = await self._network.find(url)
+        except NotConnected:
+            return True  # the download will fail, with a reason
+        return all(map(is_public, addresses.hosts))
 
 
-def _check(settings: BaseSettings) -> None:
-    require_order(
+def _check(settings: BaseSettings) -> Problems:
+    yield from require_order(
         settings,
         (Gate.PUBLICWEB,),
         (Gate.ROBOTS, RobotsTxtMiddleware),

@@ -13,7 +13,8 @@ from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.references import resolve_reference
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requestmeta import set_visit, visit_of
+from walsh_scrapy.runtime.provenance import carry_facts
+from walsh_scrapy.runtime.requestmeta import Hop, hops_of, mark, set_visit, visit_of
 from walsh_scrapy.runtime.startup import check_start, in_force
 from walsh_scrapy.visits.freshness import lifetime_of
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
+
+    from walsh_scrapy.runtime.startup import Problems
 
 
 class RedirectMiddleware(ScrapyRedirectMiddleware):
@@ -34,10 +37,15 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the middleware without Scrapy's search for one that would set the Referer."""
-        check_start(crawler, _check)
+        check_start(crawler)
         middleware = cls(crawler.settings)
         middleware.crawler = crawler
         return middleware
+
+    @staticmethod
+    def problems(settings: BaseSettings) -> Problems:
+        """Yield an error for each setting that has to be changed."""
+        return _check(settings)
 
     def process_response(self, request: Request, response: Response) -> Request | Response:  # type: ignore[override]
         """Follow a redirect to the URL that browsers would request.
@@ -50,6 +58,11 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
         if target is None:
             return response
         response.headers["Location"] = target
+        hops = hops_of(request)
+        # Scrapy counts and lists the hops in `meta`, where anybody may have written them.
+        request.meta["redirect_times"] = len(hops)
+        request.meta["redirect_urls"] = [hop.url for hop in hops]
+        request.meta["redirect_reasons"] = [hop.status for hop in hops]
         try:
             answer = super().process_response(request, response)
         except IgnoreRequest as error:
@@ -61,6 +74,8 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
             if is_same and answer.url in answer.meta["redirect_urls"]:
                 reason = f"redirected in a loop: {request.url} leads back to {target}"
                 raise BadAnswer(response, reason)
+            carry_facts(request, answer)
+            mark(answer, hops=(*hops, Hop(request.url, response.status)), released=False)
             visit = visit_of(request)
             if visit and visit.source:
                 now = Context.of(self.crawler).clock.now()
@@ -73,11 +88,11 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
         request.meta.pop("download_slot", None)
 
 
-def _check(settings: BaseSettings) -> None:
+def _check(settings: BaseSettings) -> Problems:
     found = (place.kind for place in in_force(settings, ScrapyRedirectMiddleware))
     for other in found:
         if not issubclass(other, Gate.REDIRECT.kind):
-            raise BadSetting(
+            yield BadSetting(
                 f"DOWNLOADER_MIDDLEWARES has {other.__name__} beside walsh-scrapy's own, but has "
                 f'to have one that follows redirects: set "{other.__module__}.{other.__name__}" '
                 "to None"

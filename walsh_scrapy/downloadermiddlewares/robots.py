@@ -10,19 +10,21 @@ from scrapy import Request, signals
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.exceptions import StopDownload
 
-from walsh_scrapy import identity
-from walsh_scrapy.exceptions import Denied, RequestDeferred
+from walsh_scrapy.exceptions import RequestDeferred
 from walsh_scrapy.options import bad_setting
-from walsh_scrapy.policy.durations import format_seconds
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.robots.records import MAX_OCTETS
-from walsh_scrapy.policy.urls import origin_of, robots_url
+from walsh_scrapy.policy.urls import host_of, origin_of, robots_url
+from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.politeness.hostqueue import HostQueues, Wait
 from walsh_scrapy.politeness.prerequisites import Prerequisites
+from walsh_scrapy.politeness.putoff import PutOffHosts
 from walsh_scrapy.politeness.robots import RobotsCache, RobotsFetch
+from walsh_scrapy.runtime.components import compression_problems
 from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.runtime.denials import denied
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requestmeta import mark, note_answer, rank_of
+from walsh_scrapy.runtime.requestmeta import mark, marks_of, note_answer, rank_of, resolved
 from walsh_scrapy.runtime.startup import check_start, in_force, require_order
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from walsh_scrapy.policy.robots.access import RobotsFile
+    from walsh_scrapy.runtime.startup import Problems
 
 
 logger = logging.getLogger(__name__)
@@ -51,13 +54,14 @@ class RobotsMiddleware:
         self._fetch = RobotsFetch(crawler, self._cache)
         self._prerequisites = Prerequisites(crawler, Rank.ROBOTS)
         self._queues = HostQueues.of(crawler)
+        self._put_off = PutOffHosts.of(self._context)
         self._comments: dict[str, tuple[str, ...]] = {}
         self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
-        check_start(crawler, _check)
+        check_start(crawler)
         gate = cls(crawler)
         crawler.signals.connect(gate.bytes_received, signal=signals.bytes_received)
         crawler.signals.connect(
@@ -65,32 +69,44 @@ class RobotsMiddleware:
         )
         return gate
 
+    @staticmethod
+    def problems(settings: BaseSettings) -> Problems:
+        """Yield an error for each setting that has to be changed."""
+        return _check(settings)
+
     async def process_request(self, request: Request) -> Request | None:
         """Decide by the robots.txt of the request's origin, which is fetched first if necessary."""
+        if instead := resolved(request):
+            return instead
         origin = origin_of(request.url)
         if rank_of(request) is Rank.ROBOTS:
             self._prerequisites.check(request)
             # A known Crawl-delay counts for the request for robots.txt too.
             mark(request, robots_interval=self._cache.interval(origin))
             return None
-        while (file := self._cache.find(origin)) is None:
+        host = host_of(request.url)
+        self._put_off.check(host)
+        while (file := self._cache.find(origin, request.url)) is None:
             if (error := self._cache.deferral(origin)) is not None:
                 raise error
             if instead := await self._fetch_first(origin, request):
                 return instead
+            self._put_off.check(host)  # the fetch has shown whether it can be reached
         self._keep_comments(origin, file)
         self._judge(request, origin, file)
         return await self._until_open(request, file)
 
     async def process_exception(self, request: Request, exception: Exception) -> None:
         """Keep a copy of robots.txt usable for the request that it defers to a later run."""
-        if isinstance(exception, RequestDeferred) and rank_of(request) is not Rank.ROBOTS:
-            self._cache.keep_for_later(origin_of(request.url))
+        if rank_of(request) is Rank.ROBOTS or not isinstance(exception, RequestDeferred):
+            return
+        if exception.by_robots:
+            self._cache.keep_for_later(origin_of(request.url), request.url)
 
     def request_reached_downloader(self, request: Request) -> None:
         """Record that a target is sent, so its robots.txt was used."""
         if rank_of(request) is not Rank.ROBOTS:
-            self._cache.mark_used(origin_of(request.url))
+            self._cache.mark_used(origin_of(request.url), request.url)
 
     def bytes_received(self, data: bytes, request: Request) -> None:
         """Stop the download of a robots.txt after 500 KiB (decision 11)."""
@@ -112,9 +128,8 @@ class RobotsMiddleware:
         verdict = file.rules.verdict(request.url)
         note_answer(request, "robots", "allowed" if verdict.allowed else "denied")
         if not verdict.allowed:
-            self._cache.mark_used(origin)
-            self._crawler.stats.inc_value("walsh/robots/denied")
-            raise Denied("robots", file.why(verdict))
+            self._cache.mark_used(origin, request.url)
+            raise denied(self._crawler, request, "robots", file.why(verdict))
 
     async def _until_open(self, request: Request, file: RobotsFile) -> Request | None:
         """Let a request wait until Visit-time allows it."""
@@ -130,18 +145,19 @@ class RobotsMiddleware:
                 self._context.state.ledger.hold(host, left)
             return left
 
-        return await self._queues.wait(request, Wait("robots", host, seconds))
+        wait = Wait("robots", host, seconds, by_robots=lambda: True)
+        return await self._queues.wait(request, wait)
 
     async def _fetch_first(self, origin: str, request: Request) -> Request | None:
         url = robots_url(request.url)
-        host = self._context.host(origin)
+        host, public_only = self._context.host(origin), marks_of(request).public_only
         return await self._prerequisites.before(
-            request, origin, host, lambda: self._fetch.steps(origin, url)
+            request, origin, host, lambda: self._fetch.steps(origin, url, public_only=public_only)
         )
 
 
-def _check(settings: BaseSettings) -> None:
-    require_order(
+def _check(settings: BaseSettings) -> Problems:
+    yield from require_order(
         settings,
         (Gate.ROBOTS,),
         (Gate.PACING,),
@@ -149,17 +165,9 @@ def _check(settings: BaseSettings) -> None:
         "100",
     )
     if settings.getbool("ROBOTSTXT_OBEY") and in_force(settings, RobotsTxtMiddleware):
-        raise bad_setting(
+        yield bad_setting(
             "ROBOTSTXT_OBEY",
             settings["ROBOTSTXT_OBEY"],
             "False beside RobotsMiddleware: Scrapy's own gate would ask for every robots.txt again",
         )
-    token = settings.get("WALSH_UA_TOKEN") or identity.UA_TOKEN
-    is_named = token.lower() in str(settings["USER_AGENT"]).lower()
-    if not is_named and not in_force(settings, Gate.IDENTITY):
-        raise bad_setting(
-            "USER_AGENT",
-            settings["USER_AGENT"],
-            f"a line that holds {token!r}, the name whose rules are obeyed (WALSH_UA_TOKEN); "
-            "IdentityMiddleware at 860 sets it",
-        )
+    yield from compression_problems(settings)

@@ -9,7 +9,7 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 
-from walsh_scrapy.policy.plurals import counted
+from walsh_scrapy.policy.wording import counted
 from walsh_scrapy.politeness.hostqueue import HostQueues
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.tools.summary import SourceCounts, is_by_source

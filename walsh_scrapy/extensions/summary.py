@@ -33,7 +33,9 @@ class Summary:
     def spider_closed(self, reason: str) -> None:
         """Log the summary; ``reason`` is why the spider closed, as Scrapy names it."""
         stats = self._stats.get_stats()
-        by_source = is_by_source(stats)
-        lines = SourceCounts.of(stats).lines() if by_source else request_lines(stats)
+        by_source, counts = is_by_source(stats), SourceCounts.of(stats)
+        lines = counts.lines() if by_source else request_lines(stats)
         what = "sources" if by_source else "requests"
         logger.info("run %s; %s:\n  %s", reason, what, "\n  ".join(lines))
+        if counts.none_was_read:
+            logger.error("no source was read, and %d failed", counts.failed)

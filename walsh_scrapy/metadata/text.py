@@ -5,10 +5,12 @@ from collections.abc import Iterable
 from html import unescape
 from typing import Final
 
-#: Characters of a name or tag; a longer one is prose and left out.
-LONGEST_NAME: Final = 300
+#: Characters of a title or section; a longer one is prose and cut. The item schema has the same
+#: limits as these constants, and the last word.
+LONGEST_TITLE: Final = 300
+LONGEST_NAME: Final = 300  #: characters of an author's name; a longer one is prose and left out
+LONGEST_TAG: Final = 100  #: characters of a tag; a longer one is prose and left out
 MOST_NAMES: Final = 100  #: names, or tags, of one entry
-_LONGEST_FEED_TITLE: Final = 1000
 _LANGUAGE: Final = re.compile(r"[a-z]{1,8}(?:-[a-z0-9]{1,8}){0,5}", re.IGNORECASE | re.ASCII)
 
 # Characters that no XML or UTF-8 export can write: controls, surrogates, non-characters.
@@ -20,7 +22,25 @@ _HIDDEN: Final = re.compile(
 )
 _BREAK: Final = re.compile(r"</?(?:br|p|div|li|ul|ol|td|tr|h[1-6])\b[^<>]*>", re.IGNORECASE)
 _TAG: Final = re.compile(r"</?[a-zA-Z][^<>]*>")
-_ADDRESS: Final = re.compile(r"[^\s@<>()\"]+@[^\s@<>()\"]+")
+
+# The parts of an e-mail address, as people write them: `name (at) host [dot] tld`.
+# No part gives characters back, and a part begins where the text before it ends, so the time is
+# linear, also for hostile text.
+_AT_SIGN: Final = "[@\uff20\ufe6b]"
+_LETTERS: Final = r"[^\s@\uff20\ufe6b<>()\[\]{}\",;]"
+_PART: Final = rf"(?<!{_LETTERS}){_LETTERS}++"
+_AT_IN_BRACKETS: Final = rf"\s*[(\[{{<]\s*(?:at|{_AT_SIGN})\s*[)\]}}>]\s*"
+_DOT: Final = r"(?:\.|\s*[(\[{<]\s*(?:dot|\.)\s*[)\]}>]\s*|\s+dot\s+)"
+_HOST: Final = rf"(?:[\w-]++{_DOT})+(?:xn--[\w-]+|[^\W\d_]{{2,}})"
+#: An address that nothing else looks like.
+_ADDRESS: Final = re.compile(rf"{_PART}(?:{_AT_SIGN}\s*|{_AT_IN_BRACKETS}){_HOST}", re.IGNORECASE)
+#: In the place of a name: also a host without a dot, and the bare word "at" before a host.
+_ADDRESS_OF_PERSON: Final = re.compile(
+    rf"{_PART}(?:(?:\s*{_AT_SIGN}\s+|\s+at\s+){_HOST}|(?:{_AT_SIGN}|{_AT_IN_BRACKETS}){_LETTERS}++"
+    rf"(?:{_DOT}[\w-]++)*)",
+    re.IGNORECASE,
+)
+_MAY_HAVE_ADDRESS: Final = re.compile(rf"{_AT_SIGN}|%40|\bat\b", re.IGNORECASE)
 
 
 def one_line(text: object) -> str | None:
@@ -42,23 +62,68 @@ def from_html(markup: object) -> str | None:
     return one_line(unescape(markup) if "&" in markup else markup)
 
 
+def shortened(text: object, most: int) -> str | None:
+    """Return the text on one line, cut after a word if it has more than `most` characters."""
+    line = one_line(text)
+    if line is None or len(line) <= most:
+        return line
+    words = line[:most].rpartition(" ")[0]
+    if len(words) < most // 2:  # few spaces, as in Chinese
+        words = line[: most - 1]
+    return f"{words}…"
+
+
+def title_of(text: object) -> str | None:
+    """Return a title, or a section, on one line and of at most `LONGEST_TITLE` characters."""
+    return shortened(text, LONGEST_TITLE)
+
+
 def distinct_names(texts: Iterable[str | None]) -> tuple[str, ...]:
     """Return each name once, in order, without empty and too long ones, at most `MOST_NAMES`."""
-    kept = dict.fromkeys(text for text in texts if text and len(text) <= LONGEST_NAME)
+    return _distinct(texts, LONGEST_NAME)
+
+
+def distinct_tags(texts: Iterable[str | None]) -> tuple[str, ...]:
+    """Return each tag once, as `distinct_names` does, without e-mail addresses (R6)."""
+    short = (text for text in texts if text and len(text) <= LONGEST_TAG)
+    return _distinct(map(without_addresses, short), LONGEST_TAG)
+
+
+def _distinct(texts: Iterable[str | None], longest: int) -> tuple[str, ...]:
+    kept = dict.fromkeys(text for text in texts if text and len(text) <= longest)
     return tuple(kept)[:MOST_NAMES]
 
 
-def person_name(text: str | None) -> str | None:
-    """Return the text without e-mail addresses, such as `mail@example.org (Name)` (R6)."""
-    if text is None or len(text) > LONGEST_NAME or "@" not in text:
+def without_addresses(text: str | None) -> str | None:
+    """Return one line of text with "…" for each e-mail address; None if nothing else is left (R6).
+
+    Only what cannot be anything else counts: `name@host.tld`, `name [at] host [dot] tld`. For text
+    of a bounded length.
+    """
+    if text is None or not _MAY_HAVE_ADDRESS.search(text):
         return text
-    bare = _ADDRESS.sub(" ", text)
-    return text if bare == text else one_line(bare.strip(' ()<>[]",;:'))
+    whole = text.replace("%40", "@")
+    bare = _ADDRESS.sub("…", whole)
+    if bare == whole:
+        return text
+    return bare if any(map(str.isalnum, bare)) else None
 
 
-def feed_title(text: str | None) -> str | None:
-    """Return the title of a feed; None if it is longer than an item may have it."""
-    return text if text and len(text) <= _LONGEST_FEED_TITLE else None
+def person_name(text: str | None) -> str | None:
+    """Return the text without e-mail addresses, such as `mail@example.org (Name)` (R6).
+
+    In the place of a name `name at host.tld` is an address too. None if no name is left, or if the
+    text is too long for one.
+    """
+    if text is None or not _MAY_HAVE_ADDRESS.search(text):
+        return text
+    if len(text) > LONGEST_NAME:
+        return None
+    whole = text.replace("%40", "@")
+    bare = _ADDRESS_OF_PERSON.sub(" ", whole)
+    if bare == whole:
+        return text
+    return one_line(bare.strip(' ()<>[]{}@",;:')) if any(map(str.isalnum, bare)) else None
 
 
 def language_tag(text: object) -> str | None:

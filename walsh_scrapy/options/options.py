@@ -20,6 +20,7 @@ from walsh_scrapy.options.reader import (
     bad_setting,
     number_of,
 )
+from walsh_scrapy.policy.backoff import LEAST_CAP
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
@@ -31,6 +32,10 @@ RobotsUnreachable: TypeAlias = Literal["allow", "disallow", "phased"]
 Progress: TypeAlias = Literal["auto", "off"]
 
 _DAY_SECONDS: Final = 86_400
+_OTHERS_MAY_CHOOSE: Final = (
+    f"under the Walsh-Research identity; a bot with its own {PREFIX}USER_AGENT and "
+    f"{PREFIX}UA_TOKEN may choose"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +57,8 @@ class Options:
     pace_by: PaceBy
     latency_factor: float
     max_wait: float
+    connect_timeout: float
+    max_idle_connections: int
     robots_ttl: float
     robots_unreachable: RobotsUnreachable
     max_retries: int
@@ -75,11 +82,18 @@ class Options:
         ua_token = read.text("UA_TOKEN", identity.UA_TOKEN)
         ours = _is_ours(user_agent, ua_token)
         backoff_base = read.number("BACKOFF_BASE", 2.0, low=0.01, high=_DAY_SECONDS)
+        max_retries = read.number("MAX_RETRIES", 4, low=0, high=20, whole=True)
+        backoff_max = read.number("BACKOFF_MAX", 300.0, low=backoff_base, high=30 * _DAY_SECONDS)
+        if ours:  # R5 wants a retry, and delays that grow and have jitter
+            least = LEAST_CAP * backoff_base
+            _require("MAX_RETRIES", max_retries >= 1, max_retries, "at least 1")
+            wanted = f"at least {least:g} ({LEAST_CAP:g} times {PREFIX}BACKOFF_BASE)"
+            _require("BACKOFF_MAX", backoff_max >= least, backoff_max, wanted)
         return cls(
             enabled=read.flag("ENABLED", default=True),
             user_agent=user_agent,
             ua_token=ua_token,
-            blocklist_url=read.url("BLOCKLIST_URL", identity.BLOCKLIST_URL if ours else ""),
+            blocklist_url=_blocklist_url(read, ours=ours),
             blocklist_schema_url=read.url(
                 "BLOCKLIST_SCHEMA_URL", identity.BLOCKLIST_SCHEMA_URL if ours else ""
             ),
@@ -98,13 +112,17 @@ class Options:
             pace_by=read.choice("PACE_BY", "host", get_args(PaceBy)),
             latency_factor=read.number("LATENCY_FACTOR", 1.0, low=0.0, high=1000.0),
             max_wait=read.number("MAX_WAIT", 900.0, low=0.0, high=math.inf),
+            connect_timeout=read.number("CONNECT_TIMEOUT", 10.0, low=0.1, high=60.0),
+            max_idle_connections=int(
+                read.number("MAX_IDLE_CONNECTIONS", 32, low=0, high=512, whole=True)
+            ),
             robots_ttl=read.number("ROBOTS_TTL", _DAY_SECONDS, low=1.0, high=_DAY_SECONDS),
             robots_unreachable=read.choice(
                 "ROBOTS_UNREACHABLE", "allow", get_args(RobotsUnreachable)
             ),
-            max_retries=int(read.number("MAX_RETRIES", 4, low=0, high=20, whole=True)),
+            max_retries=int(max_retries),
             backoff_base=backoff_base,
-            backoff_max=read.number("BACKOFF_MAX", 300.0, low=backoff_base, high=30 * _DAY_SECONDS),
+            backoff_max=backoff_max,
             min_revisit=read.number("MIN_REVISIT", _DAY_SECONDS, low=0.0, high=30 * _DAY_SECONDS),
             sources=read.text("SOURCES", "sources.toml"),
             progress=read.choice("PROGRESS", "auto", get_args(Progress)),
@@ -118,13 +136,28 @@ class Options:
 
 def _fixed_under_our_identity(ours: bool, name: str, value: _T, *, fixed: _T) -> _T:
     if ours and value != fixed:
-        raise bad_setting(
-            PREFIX + name,
-            value,
-            f"{fixed!r} under the Walsh-Research identity; a bot with its own "
-            f"{PREFIX}USER_AGENT and {PREFIX}UA_TOKEN may choose",
-        )
+        raise bad_setting(PREFIX + name, value, f"{fixed!r} {_OTHERS_MAY_CHOOSE}")
     return value
+
+
+def _require(name: str, holds: bool, value: float, wanted: str) -> None:
+    if not holds:
+        number = int(value) if value == int(value) else value
+        raise bad_setting(PREFIX + name, number, f"{wanted} {_OTHERS_MAY_CHOOSE}")
+
+
+def _blocklist_url(read: SettingsReader, *, ours: bool) -> str:
+    """Return where the blocklist is; under our identity there always is one (decision 31)."""
+    url = read.url("BLOCKLIST_URL", identity.BLOCKLIST_URL if ours else "")
+    if ours and not url:
+        raise bad_setting(
+            PREFIX + "BLOCKLIST_URL",
+            url,
+            "the URL of a blocklist under the Walsh-Research identity, whose opt-outs cannot be "
+            f"switched off (R3); a bot with its own {PREFIX}USER_AGENT and {PREFIX}UA_TOKEN may "
+            "have none",
+        )
+    return url
 
 
 def _is_ours(user_agent: str, ua_token: str) -> bool:
@@ -139,6 +172,10 @@ def _is_ours(user_agent: str, ua_token: str) -> bool:
             PREFIX + "UA_TOKEN",
             ua_token,
             "a product token of letters, '_' and '-' (RFC 9309 2.2.1)",
+        )
+    if not (user_agent.isascii() and user_agent.isprintable()):
+        raise bad_setting(
+            PREFIX + "USER_AGENT", user_agent, "a line of printable ASCII characters (RFC 9110 5.5)"
         )
     if ua_token.lower() == identity.UA_TOKEN.lower():
         raise bad_setting(

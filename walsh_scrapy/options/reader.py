@@ -16,6 +16,8 @@ PREFIX: Final = "WALSH_"
 _DECIMAL: Final = re.compile(
     r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,3})?|inf", re.IGNORECASE
 )
+# Controls, and the surrogates that stand for bytes of a command line that are not UTF-8.
+_NO_TEXT: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 _TRUE: Final = ("1", "true", "yes", "on")
 _FALSE: Final = ("0", "false", "no", "off")
 
@@ -64,9 +66,9 @@ class SettingsReader:
         self._settings = settings
 
     def text(self, name: str, default: str) -> str:
-        """Return one line of text without control characters, stripped."""
+        """Return one line of text without control characters and broken bytes, stripped."""
         value = self._value(name, default)
-        if not isinstance(value, str) or any(ord(character) < 32 for character in value):
+        if not isinstance(value, str) or _NO_TEXT.search(value):
             raise bad_setting(PREFIX + name, value, "a line of text")
         return value.strip()
 
@@ -74,9 +76,13 @@ class SettingsReader:
         """Return an http or https URL, or an empty text."""
         value = self.text(name, default)
         if value:
-            parts = urlsplit(value)
-            if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise bad_setting(PREFIX + name, value, "an http or https URL, or empty for none")
+            try:
+                parts = urlsplit(value)
+                is_web = parts.scheme in ("http", "https") and bool(parts.hostname)
+            except ValueError:  # "http://[bad"
+                is_web = False
+            if not is_web:
+                raise bad_setting(PREFIX + name, value, "an http or https URL")
         return value
 
     def flag(self, name: str, *, default: bool) -> bool:

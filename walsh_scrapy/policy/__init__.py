@@ -1,13 +1,13 @@
 """The decisions of the contract, as pure functions: time, randomness and bytes are arguments.
 
-| rule | modules                                          |
-|------|--------------------------------------------------|
-| R2   | `robots`                                         |
-| R3   | `blocklist`, `blocklist_schema`                  |
-| R4   | `pacing`, `frontier`                             |
-| R5   | `backoff`                                        |
-| R6   | `networks`, `references`                         |
-| R7   | `urls`, `authority`                              |
-| R8   | `freshness`, `moves`                             |
-| all  | `durations`, `timestamps`, `httpdates`           |
+| rule | modules                                                     |
+|------|-------------------------------------------------------------|
+| R2   | `robots`                                                    |
+| R3   | `blocklist`, `blocklist_schema`                             |
+| R4   | `pacing`, `frontier`, `hostrequests`, `readyhosts`, `slack` |
+| R5   | `backoff`                                                   |
+| R6   | `networks`, `references`                                    |
+| R7   | `urls`, `authority`                                         |
+| R8   | `freshness`, `moves`                                        |
+| all  | `durations`, `timestamps`, `httpdates`                      |
 """

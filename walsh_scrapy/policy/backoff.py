@@ -16,6 +16,8 @@ RETRIED_STATUSES: Final = frozenset({429, 503})
 #: Longer times count as this one: 100 years, which can still be added to a date.
 LONGEST_SECONDS: Final = 36_525 * 86_400.0
 
+#: The cap is at least this many times the base where a delay has to grow: by 2, and jitter by 1.5.
+LEAST_CAP: Final = 3.0
 _JITTER: Final = 0.5  # adds up to half of a delay; never shortens it: early retries are impolite
 _SECONDS: Final = re.compile(r"[0-9]+")
 
@@ -39,10 +41,13 @@ def parse_retry_after(value: str, now: datetime) -> float | None:
 def backoff_delay(attempt: int, base: float, cap: float, random: Random) -> float:
     """Return our own delay in seconds before retry `attempt`, which counts from 0 (R5).
 
-    `base` x 2^attempt, then up to half as much again by chance, at most `cap`.
+    `base` x 2^attempt, then up to half as much again by chance, at most `cap`. The delay before
+    chance is at most two thirds of the cap, so that chance counts there too. A cap below
+    `LEAST_CAP` times the base leaves less room: none if both are the same.
     """
     doublings = min(max(attempt, 0), 1000)  # 2.0 ** 1024 would not be a number any more
-    delay: float = min(cap, base * 2.0**doublings)
+    longest = max(base, cap / (1 + _JITTER))
+    delay: float = min(longest, base * 2.0**doublings)
     return min(cap, delay * (1 + _JITTER * random.random()))
 
 

@@ -1,10 +1,14 @@
 """The blocklist: domains whose owners opted out, for example by mail (R3, decision 14).
 
 A document is adopted whole or not at all. If one is refused, the caller keeps the last good one.
+Only of a stored list that a later version of this code refuses is a part kept: what can be read.
 """
 
+import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from ipaddress import IPv6Address
@@ -14,14 +18,21 @@ from walsh_scrapy.policy.blocklist_schema import schema_error, sound_schema, str
 from walsh_scrapy.policy.durations import parse_duration
 from walsh_scrapy.policy.networks import format_ip
 from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.wording import cut, storable
 
 __all__ = ["Blocklist", "Entry", "InvalidBlocklist", "sound_schema"]
 
 #: The limits of `Blocklist.refresh`.
 SHORTEST_REFRESH: Final = timedelta(minutes=1)
 LONGEST_REFRESH: Final = timedelta(days=7)
+#: `Blocklist.refresh` of a document whose own makes no sense.
+DEFAULT_REFRESH: Final = "PT6H"
+
+#: Characters of a reason, or of the day of an opt-out, that are kept to be shown.
+LONGEST_REASON: Final = 200
 
 _HOST: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*|[0-9a-f:]+")
+_DOMAIN_MEMBER: Final = re.compile(r'"domain"\s*:\s*("(?:[^"\\]|\\.)*")', re.DOTALL)
 
 
 class InvalidBlocklist(ValueError):
@@ -47,6 +58,7 @@ class Blocklist:
 
     entries: Mapping[str, Entry] = field(repr=False)
     refresh: timedelta
+    problem: str = ""  #: what was put right in the document, as a sentence; "" if nothing
 
     #: The list before the first one was fetched: it blocks nothing, and is due after an hour.
     EMPTY: ClassVar["Blocklist"]
@@ -56,20 +68,37 @@ class Blocklist:
         """Read a `walsh-research-blocklist/v1` document.
 
         It has to be valid under the bundled schema and, if given, the published `schema`, which is
-        ignored if it cannot be used (see `sound_schema`). Raises InvalidBlocklist.
+        ignored if it cannot be used (see `sound_schema`). A `refresh` that makes no sense counts as
+        `DEFAULT_REFRESH`: a slip there must not keep opt-outs back. Raises InvalidBlocklist.
 
         >>> Blocklist.parse(b"[]")
         Traceback (most recent call last):
         walsh_scrapy.policy.blocklist.InvalidBlocklist: the blocklist is invalid at $: ...
         """
-        document = _load(body)
+        document, refresh, problem = _with_refresh(_load(body))
         if error := schema_error(document, schema):
             raise _invalid(error)
         entries: dict[str, Entry] = {}
         for index, item in enumerate(document["blocked"]):
-            entry = _entry(item, index)
+            entry = _entry(item)
+            if entry is None:
+                why = f"{item['domain']!r} is not a host name"
+                raise _invalid(f"$.blocked[{index}].domain: {why}")
             entries.setdefault(entry.domain, entry)
-        return cls(entries, _refresh(document["refresh"]))
+        return cls(entries, refresh, problem)
+
+    @classmethod
+    def salvage(cls, body: bytes) -> "Blocklist":
+        """Read every entry that can be read of a document that `parse` refuses (decision 14).
+
+        That is for a list that was adopted once, and must not be forgotten because this code has
+        become stricter. Its `refresh` is that of `EMPTY`. Never raises.
+        """
+        entries: dict[str, Entry] = {}
+        for item in _readable_items(body.removeprefix(BOM_UTF8).decode("utf-8", "replace")):
+            if entry := _entry(item):
+                entries.setdefault(entry.domain, entry)
+        return cls(entries, cls.EMPTY.refresh)
 
     def blocks(self, url: str) -> Entry | None:
         """Return the entry that blocks a URL, by its host or a parent domain of it; else None (R3).
@@ -112,30 +141,50 @@ def _invalid(error: str) -> InvalidBlocklist:
     return InvalidBlocklist(f"the blocklist is invalid at {error}")
 
 
-def _refresh(text: str) -> timedelta:
-    try:
-        asked = parse_duration(text)
-    except ValueError as error:
-        raise _invalid(f"$.refresh: {error}") from None
-    return min(max(asked, SHORTEST_REFRESH), LONGEST_REFRESH)
+def _with_refresh(document: Any) -> tuple[Any, timedelta, str]:  # noqa: ANN401 - JSON
+    """Return a document with a `refresh` that can be read, its length, and what was wrong."""
+    problem = ""
+    if isinstance(document, dict):
+        said = document.get("refresh")
+        try:
+            asked = parse_duration(said if isinstance(said, str) else "")
+        except ValueError:
+            problem = f"$.refresh is {said!r:.40}, which is no duration; {DEFAULT_REFRESH} is used"
+            document = document | {"refresh": DEFAULT_REFRESH}
+            asked = parse_duration(DEFAULT_REFRESH)
+    else:
+        asked = Blocklist.EMPTY.refresh
+    return document, min(max(asked, SHORTEST_REFRESH), LONGEST_REFRESH), problem
 
 
-def _entry(item: dict[str, Any], index: int) -> Entry:
+def _entry(item: dict[str, Any]) -> Entry | None:
+    """Return the entry of an item whose domain is a text; None if that is not a host name."""
     domain = item["domain"]
     netloc = f"[{domain.strip('[]')}]" if ":" in domain else domain
     host = host_of(f"http://{netloc}/")
     if not _HOST.fullmatch(host):
-        raise _invalid(f"$.blocked[{index}].domain: {domain!r} is not a host name")
-    return Entry(
-        _mapped_ipv4(host) or host,
-        _storable(item.get("added", "")),
-        _storable(item.get("reason", "")),
+        return None
+    added, reason = (
+        cut(storable(str(item.get(name, ""))), LONGEST_REASON) for name in ("added", "reason")
     )
+    return Entry(_mapped_ipv4(host) or host, added, reason)
 
 
-def _storable(text: str) -> str:
-    """Replace lone surrogates, which JSON can contain, but a log or a database cannot."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+def _readable_items(text: str) -> list[dict[str, Any]]:
+    """Return each object with a domain, wherever it is; of broken JSON the bare domains."""
+    items: list[dict[str, Any]] = []
+
+    def collect(pairs: list[tuple[str, Any]]) -> None:
+        domains = [each for name, each in pairs if name == "domain" and isinstance(each, str)]
+        items.extend(dict(pairs) | {"domain": domain} for domain in domains)
+
+    try:
+        json.loads(text, object_pairs_hook=collect)
+    except (ValueError, RecursionError):
+        for member in _DOMAIN_MEMBER.finditer(text):
+            with suppress(ValueError):
+                items.append({"domain": json.loads(member[1], strict=False)})
+    return items
 
 
 def _mapped_ipv4(host: str) -> str:

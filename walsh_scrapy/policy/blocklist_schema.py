@@ -5,6 +5,7 @@ A document is validated before it is adopted (R3, decision 14).
 
 import json
 import re
+from codecs import BOM_UTF8
 from collections import Counter
 from functools import cache
 from importlib import resources
@@ -82,12 +83,16 @@ def schema_error(document: Any, published: dict[str, Any] | None) -> str | None:
 
 
 def strict_json(body: bytes) -> Any:  # noqa: ANN401 - JSON not yet checked
-    """Read JSON strictly: in UTF-8, without BOM, NaN and duplicate keys (RFC 8259).
+    """Read JSON strictly: in UTF-8, without NaN and duplicate keys (RFC 8259).
+
+    A byte order mark is stripped: RFC 8259 8.1 forbids to send one, and allows to ignore it.
 
     Raises ValueError, or RecursionError if it is nested too deeply.
     """
     return json.loads(
-        body.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse_constant
+        body.removeprefix(BOM_UTF8).decode("utf-8"),
+        object_pairs_hook=_unique,
+        parse_constant=_refuse_constant,
     )
 
 

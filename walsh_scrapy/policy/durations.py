@@ -1,4 +1,4 @@
-"""Durations: ISO-8601 in documents (R3 `refresh`, `every` and `pause` of a source), and as text."""
+"""ISO-8601 durations of documents: R3 `refresh`, `every` and `pause` of a source."""
 
 import re
 from datetime import timedelta
@@ -10,7 +10,6 @@ _DURATION: Final = re.compile(
     rf"(?:T(?=.)(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?"
 )
 _UNITS: Final = ("weeks", "days", "hours", "minutes", "seconds")
-_STEPS: Final = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 def parse_duration(text: str) -> timedelta:
@@ -38,25 +37,3 @@ def parse_duration(text: str) -> timedelta:
         return timedelta(**{unit: float(n.replace(",", ".")) for unit, n in parts.items()})
     except (OverflowError, ValueError):
         raise ValueError(f"{shown!r} is longer than can be counted") from None
-
-
-def format_seconds(seconds: float) -> str:
-    """Format a duration for operators, in its two largest units; "0 s" if negative or NaN.
-
-    >>> format_seconds(7512), format_seconds(0.5)
-    ('2 h 5 min', '0.5 s')
-    """
-    if not seconds >= 0:
-        return "0 s"
-    if seconds < 10:
-        return f"{round(seconds, 1):g} s"
-    if seconds == float("inf"):
-        return "forever"
-    left, parts = round(seconds), list[str]()
-    for unit, size in _STEPS:
-        if count := left // size:
-            parts.append(f"{count} {unit}")
-        elif parts:
-            break
-        left %= size
-    return " ".join(parts[:2])

@@ -1,4 +1,4 @@
-"""The frontier: waiting requests by host, and which of them goes next (decision 6).
+"""The frontier: waiting requests by host, and when each host is ready (decision 6).
 
 A host that waits never delays another host. Times are seconds of a monotonic clock, and are
 arguments.
@@ -7,40 +7,22 @@ arguments.
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field
-from enum import IntEnum
 from itertools import count
 from operator import itemgetter
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from walsh_scrapy.policy.hostrequests import HostRequests, Rank
+from walsh_scrapy.policy.readyhosts import Lane, ReadyHosts
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+__all__ = ["Frontier", "Rank", "start_order"]
 
 T = TypeVar("T")
 
-
-class Rank(IntEnum):
-    """What a request is for: a lower rank goes first, because others depend on its answer."""
-
-    ROBOTS = 0
-    OPERATOR = 1  #: the blocklist and its schema
-    TARGET = 2
-
-
-@dataclass(slots=True)
-class _HostQueue(Generic[T]):
-    requests: list[tuple[int, int, int, T]] = field(default_factory=list)
-    ready_at: float = 0.0
-    interval: float = 1.0
-    open_to: int = Rank.TARGET  #: the highest rank that may go out now
-    version: int = 0  #: of its last change: heap entries with another version are void
-    is_ready: bool = False  #: its wait has ended; its next request may still be of a closed rank
-    is_busy: bool = False  #: one of its requests was handed out and has not ended
-    unexplored: float = 0.0  #: seconds of pacing that the links of its first target may cause
-
-    def work(self) -> float:
-        """Return the seconds of pacing that the host still needs, as far as is known."""
-        return len(self.requests) * self.interval + self.unexplored
+#: Seconds of an exchange after which its host goes last: a serial crawl waited for it.
+LONG = 10.0
 
 
 class Frontier(Generic[T]):
@@ -51,24 +33,30 @@ class Frontier(Generic[T]):
     wait is over.
 
     ``intervals`` are the known spacings of hosts in seconds; the default is one second.
-    ``unexplored`` is added to the work of a host, in seconds, until ``explored`` is called for it.
+    ``late`` are hosts that lately did not answer: they go last until an exchange is short.
+    ``unexplored`` is added to the chain of a host, in seconds, until ``explored`` is called for it.
     A crawl that follows links cannot know the work of a host before it has read one of its pages,
     so it reads one of each host early.
     """
 
     def __init__(
-        self, intervals: Mapping[str, float] | None = None, *, unexplored: float = 0.0
+        self,
+        intervals: Mapping[str, float] | None = None,
+        *,
+        late: Collection[str] = (),
+        unexplored: float = 0.0,
     ) -> None:
         self._intervals = dict(intervals or {})
+        self._late = set(late)
         self._unexplored = unexplored
-        self._hosts: dict[str, _HostQueue[T]] = {}
-        self._ready: list[tuple[float, int, int, str]] = []  # most work first, then the oldest
+        self._hosts: dict[str, HostRequests[T]] = {}
+        self._ready = ReadyHosts()
         self._waiting: list[tuple[float, int, str]] = []  # soonest first
         self._unused: list[tuple[float, int, str]] = []  # without requests; soonest first
         self._closed: dict[str, None] = {}  # ready, but their next rank is closed
         self._open_to: int = Rank.TARGET
         self._size = 0
-        self._ready_count = 0
+        self._busy = 0
         self._order = count()
 
     def __len__(self) -> int:
@@ -81,36 +69,55 @@ class Frontier(Generic[T]):
     def push(self, host: str, item: T, rank: Rank = Rank.TARGET, priority: int = 0) -> None:
         """Add a request. Within a host, order is by lower rank, higher priority, then age."""
         queue = self._queue_of(host)
-        heapq.heappush(queue.requests, (rank, -priority, next(self._order), item))
+        queue.push(rank, priority, next(self._order), item)
         self._size += 1
         self._place(host, queue)
 
     def pop(self, now: float) -> tuple[str, T] | None:
         """Return the host and request to send at ``now``; None if every host waits or is busy."""
         self._wake(now)
-        while self._ready:
-            _, _, version, host = heapq.heappop(self._ready)
-            queue = self._current(host, version)
-            if queue is None:
-                continue
-            if not self._is_open(queue):
+        soonest = self.next_at()
+        # A late host may take so long again, so it does not go while another is ready before that.
+        with_late = soonest is None or soonest - now >= LONG
+        while (host := self._ready.pop(self._size, with_late=with_late)) is not None:
+            queue = self._hosts[host]
+            if queue.rank > min(queue.open_to, self._open_to):
                 self._closed[host] = None
                 continue
-            item = heapq.heappop(queue.requests)[3]
             self._size -= 1
-            queue.is_busy = True
+            self._busy += 1
+            item = queue.pop()
             self._place(host, queue)
             return host, item
+        self._ready.slack.paused()
         return None
 
     def free(self, host: str) -> None:
         """Mark the request of a host as ended, so that its next request may be handed out."""
         queue = self._hosts[host]
+        self._busy -= queue.is_busy
         queue.is_busy = False
         self._place(host, queue)
 
+    def served(self, host: str, seconds: float, now: float) -> None:
+        """Note how long an exchange took that ended ``now``; call it before ``free``.
+
+        A host that took long goes last from now on, any other no longer does.
+        """
+        self._ready.slack.served(seconds, self._busy, now)
+        if seconds >= LONG:
+            self.put_last(host)
+        else:
+            self._late.discard(host)
+
+    def put_last(self, host: str) -> None:
+        """Hand out requests to a host only while no other host is ready, until it answers."""
+        self._late.add(host)
+        if queue := self._hosts.get(host):
+            self._place(host, queue)
+
     def explored(self, host: str) -> None:
-        """Stop adding ``unexplored`` to the work of a host: one of its targets was sent."""
+        """Stop adding ``unexplored`` to the chain of a host: one of its targets was sent."""
         if queue := self._hosts.get(host):
             queue.unexplored = 0.0
 
@@ -118,14 +125,16 @@ class Frontier(Generic[T]):
         """Let a host wait until ``ready_at``; ``interval`` is its new spacing."""
         queue = self._queue_of(host)
         queue.ready_at = ready_at
-        if interval is not None and interval != queue.interval:
-            queue.interval = self._intervals[host] = interval
+        if interval is not None:
+            queue.interval = interval
+            if interval != self._intervals.get(host, 1.0):
+                self._intervals[host] = interval
         self._place(host, queue)
 
     def ready_hosts(self, now: float) -> int:
         """Return how many hosts have a request that could go now."""
         self._wake(now)
-        return self._ready_count
+        return len(self._ready) + len(self._closed)
 
     def next_at(self) -> float | None:
         """Return when the first of the waiting hosts becomes ready, or None if no host waits."""
@@ -135,6 +144,17 @@ class Frontier(Generic[T]):
                 return ready_at
             heapq.heappop(self._waiting)
         return None
+
+    def upcoming(self, count: int) -> list[T]:
+        """Return about the next ``count`` requests to be handed out, one of each host.
+
+        The order is roughly that of their turns. Nothing is changed, and the cost does not depend
+        on the number of hosts.
+        """
+        soonest = sorted(self._waiting[: 4 * count])
+        waiting = [host for _, version, host in soonest if self._current(host, version)]
+        hosts = [*self._ready.upcoming(count), *waiting][:count]
+        return [self._hosts[host].first for host in hosts]
 
     def restrict(self, rank: Rank, host: str | None = None) -> None:
         """Hand out only requests up to ``rank``, for ``host``, or for all hosts if it is None."""
@@ -147,20 +167,16 @@ class Frontier(Generic[T]):
         for name in list(self._closed):
             self._place(name, self._hosts[name])
 
-    def _queue_of(self, name: str) -> _HostQueue[T]:
+    def _queue_of(self, name: str) -> HostRequests[T]:
         if name not in self._hosts:
-            interval = self._intervals.get(name, 1.0)
-            self._hosts[name] = _HostQueue(interval=interval, unexplored=self._unexplored)
+            interval = self._intervals.get(name)
+            self._hosts[name] = HostRequests(interval, self._unexplored)
         return self._hosts[name]
 
-    def _is_open(self, queue: _HostQueue[T]) -> bool:
-        return queue.requests[0][0] <= min(queue.open_to, self._open_to)
-
-    def _place(self, host: str, queue: _HostQueue[T]) -> None:
+    def _place(self, host: str, queue: HostRequests[T]) -> None:
         """Put a host into the heap of waiting hosts, or of hosts without requests."""
         queue.version = next(self._order)
-        self._ready_count -= queue.is_ready
-        queue.is_ready = False
+        self._ready.discard(host)
         self._closed.pop(host, None)
         if queue.is_busy:
             return
@@ -171,26 +187,30 @@ class Frontier(Generic[T]):
         while self._waiting and self._waiting[0][0] <= now:
             _, version, host = heapq.heappop(self._waiting)
             if queue := self._current(host, version):
-                queue.is_ready = True
-                self._ready_count += 1
-                heapq.heappush(self._ready, (-queue.work(), next(self._order), version, host))
+                lane = Lane.LATE if host in self._late else queue.lane()
+                self._ready.add(host, lane, queue.chain(), is_touched=queue.is_touched)
         while self._unused and self._unused[0][0] <= now:
             _, version, host = heapq.heappop(self._unused)
             queue = self._current(host, version)
             if queue and queue.open_to == Rank.TARGET:
                 del self._hosts[host]
 
-    def _current(self, host: str, version: int) -> _HostQueue[T] | None:
+    def _current(self, host: str, version: int) -> HostRequests[T] | None:
         """Return the queue of a host if it did not change since a heap entry of ``version``."""
         queue = self._hosts.get(host)
         return queue if queue and queue.version == version else None
 
 
-def start_order(waiting: Iterable[tuple[str, float, T]], intervals: Mapping[str, float]) -> list[T]:
+def start_order(
+    waiting: Iterable[tuple[str, float, T]],
+    intervals: Mapping[str, float],
+    late: Collection[str] = (),
+) -> list[T]:
     """Return the items of a run in the order in which they are requested.
 
     ``waiting`` has tuples of host, the time since when the item is due, and the item. The host with
-    the most paced work goes first, with all its items. A frontier that gets them in this order,
+    the most paced work goes first, with all its items; those that lately did not answer (``late``)
+    go last. A frontier that gets them in this order,
     as it has room, takes no longer than one that knows all of them from the start. Within a host,
     the item that is due longest goes first, so each source gets its turn even on a host that
     allows one request a day.
@@ -201,8 +221,8 @@ def start_order(waiting: Iterable[tuple[str, float, T]], intervals: Mapping[str,
     for queue in hosts.values():
         queue.sort(key=itemgetter(0))
 
-    def order(host: str) -> tuple[float, float]:
+    def order(host: str) -> tuple[bool, float, float]:
         queue = hosts[host]
-        return -len(queue) * intervals.get(host, 1.0), queue[0][0]
+        return host in late, -len(queue) * intervals.get(host, 1.0), queue[0][0]
 
     return [item for host in sorted(hosts, key=order) for _, item in hosts[host]]

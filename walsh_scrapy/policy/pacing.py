@@ -1,8 +1,8 @@
-"""When a host may be asked again (R4, R5; decisions 2, 3, 7 and 15).
+"""When a host may be asked again (R4, R5; decisions 2, 3, 7, 15, 28 and 31).
 
 A host has two clocks: its spacing, which counts from the end of the last exchange, and its hold
-(Retry-After, backoff, Visit-time). A request goes out when both have ended. All times are epoch
-seconds of one clock, all durations seconds; both are arguments.
+(Retry-After, backoff, Visit-time, silences). A request goes out when both have ended. All times are
+epoch seconds of one clock, all durations seconds; both are arguments.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ LEASE_MARGIN = 5.0
 RECHECK_SECONDS = 1.0
 #: Seconds without a 429 or 503 after which the backoff of a host starts again at its base.
 QUIET_SECONDS = 1800.0
+_DAY = 86_400.0
+#: The longest hold after silences: 30 days, as for a source that fails (decision 20).
+LONGEST_SILENCE_HOLD = 30 * _DAY
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +33,20 @@ class HostTimes:
 
     ended: float | None = None  #: when the last exchange with the host was over
     interval: float = 0.0  #: the spacing in force at that end
-    hold_since: float = 0.0  #: when the hold (Retry-After, backoff, Visit-time) began
+    hold_since: float = 0.0  #: when the hold (Retry-After, backoff, Visit-time, silences) began
     hold_until: float = 0.0
     lease_since: float = 0.0  #: when a process leased the host for one request
     lease_until: float = 0.0
     holder: str = ""  #: the process that has the lease
     strikes: int = 0  #: bursts of 429 and 503 in a row (R5)
     struck_at: float = 0.0
+    silences: int = 0  #: attempts in a row in which it was unreachable (decision 28)
+    silent_at: float = 0.0  #: the last of them
+    pause: float = 0.0  #: the least spacing that the operator asks for (decision 31)
+
+    def room(self, spacing: float = 0.0) -> float:
+        """Return the spacing in force, for a request that asks for ``spacing`` itself."""
+        return max(self.interval, spacing, self.pause)
 
     def ready_at(self, spacing: float) -> float:
         """Return the first moment at which a request with this ``spacing`` may go out.
@@ -44,10 +54,14 @@ class HostTimes:
         A host that was never asked is ready at once (R4: the first request MUST NOT be delayed).
         A lease that was never released counts as an exchange that took its whole timeout.
         """
-        room = max(self.interval, spacing)
+        room = self.room(spacing)
         ends = (self.ended, self.lease_until - LEASE_MARGIN if self.lease_since else None)
         spaced = max((end + room for end in ends if end is not None), default=0.0)
         return max(spaced, self.hold_until, self.lease_until)
+
+    def is_spaced_by(self, interval: float) -> bool:
+        """Return True if a spacing of ``interval`` alone explains until when the host waits."""
+        return self.ended is not None and self.ended + interval >= self.ready_at(0.0)
 
     def recheck_at(self, now: float, spacing: float) -> float:
         """Return when to try again: when the host is ready, or may have been released."""
@@ -92,6 +106,12 @@ class HostTimes:
             self, ended=ended, interval=interval, lease_since=0.0, lease_until=0.0, holder=""
         )
 
+    def given_back(self, holder: str) -> HostTimes:
+        """Return the times without the lease of a request that was never sent (decision 29)."""
+        if self.holder != holder:
+            return self
+        return replace(self, lease_since=0.0, lease_until=0.0, holder="")
+
     def widened(self, interval: float) -> HostTimes:
         """Return the times with a spacing of at least ``interval``."""
         return replace(self, interval=max(self.interval, interval))
@@ -107,11 +127,19 @@ class HostTimes:
         quiet = now - max(self.struck_at, self.hold_until) > QUIET_SECONDS
         return replace(self, strikes=1 if quiet else self.strikes + 1, struck_at=now)
 
+    def silenced(self, now: float) -> HostTimes:
+        """Return the times after one more attempt to reach a host that is unreachable."""
+        return replace(self, silences=self.silences + 1, silent_at=now)
+
     def held(self, now: float, seconds: float) -> HostTimes:
         """Return the times with a hold of ``seconds`` from ``now``; a longer hold stays."""
         if now + seconds <= self.hold_until:
             return self
         return replace(self, hold_since=now, hold_until=now + seconds)
+
+    def lifted(self) -> HostTimes:
+        """Return the times without a hold. Its strikes and silences count for the next one."""
+        return replace(self, hold_since=0.0, hold_until=0.0)
 
 
 def spacing(
@@ -128,6 +156,17 @@ def spacing(
     return max(min_interval, robots_interval or 0.0, latency_factor * latency)
 
 
+def silence_hold(silences: int) -> float:
+    """Return the seconds of the hold after so many silences in a row (decision 28).
+
+    After the first there is none: the host only comes last in the next run. Then it is 2 days,
+    doubled by each further silence, at most 30 days.
+    """
+    if silences < 2:
+        return 0.0
+    return min(_DAY * 2.0 ** min(silences - 1, 10), LONGEST_SILENCE_HOLD)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
     """One request to a host and its end, as pacing and backoff see it."""
@@ -137,6 +176,9 @@ class Exchange:
     status: int = 200  #: 0 if no answer came
     retry_after: str | None = None  #: the header of the answer
     for_robots: bool = False  #: its target was robots.txt
+    unreachable: bool = False  #: there was no address, or no connection (decision 28)
+    given_up: bool = False  #: we ended it, so it tells nothing about the host
+    shares_row: bool = False  #: the row is that of a domain: a silence holds no sibling host
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +196,13 @@ class Release:
 
     exchange: Exchange
     backoff: Backoff
+    holder: str
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """The request that a process had leased a host for was never sent."""
+
     holder: str
 
 
@@ -179,7 +228,19 @@ class Widen:
     interval: float
 
 
-Event: TypeAlias = Lease | Release | Answer | Hold | Widen
+@dataclass(frozen=True, slots=True)
+class Lift:
+    """The operator lifts the hold of a host (decision 31)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The operator asks for a spacing of at least so many seconds; 0 ends that (decision 31)."""
+
+    seconds: float
+
+
+Event: TypeAlias = Lease | Release | GiveBack | Answer | Hold | Widen | Lift | Pause
 
 
 def after(times: HostTimes, event: Event, now: float) -> HostTimes:
@@ -191,21 +252,35 @@ def after(times: HostTimes, event: Event, now: float) -> HostTimes:
         case Release(exchange, backoff, holder):
             released = times.released(now, exchange.interval, holder)
             return after_answer(released, exchange, backoff, now)
+        case GiveBack(holder):
+            return times.given_back(holder)
         case Answer(exchange, backoff):
             return after_answer(times, exchange, backoff, now)
         case Hold(seconds):
             return times.held(now, seconds)
         case Widen(interval):
             return times.widened(interval)
+        case Lift():
+            return times.lifted() if times.hold_until > now else times
+        case Pause(seconds):
+            return replace(times, pause=seconds)
 
 
 def after_answer(times: HostTimes, exchange: Exchange, backoff: Backoff, now: float) -> HostTimes:
     """Return the times of a host after the strike and the hold of an answer (R5, decision 15).
 
     A Retry-After with any error is a hold for the whole host. Only refusals and server errors
-    count as strikes.
+    count as strikes; a silence is none (decision 28). Any answer ends a row of silences.
     """
+    if exchange.given_up:
+        return times
+    if exchange.unreachable:
+        silenced = times.silenced(now)
+        hold = 0.0 if exchange.shares_row else silence_hold(silenced.silences)
+        return silenced.held(now, hold) if hold else silenced
     status, retry_after = exchange.status, exchange.retry_after
+    if status and times.silences:
+        times = replace(times, silences=0)
     is_refused = is_refusal(status, for_robots=exchange.for_robots)
     if not is_refused and not (status >= 400 and retry_after is not None):
         return times

@@ -1,4 +1,4 @@
-"""URLs, read as browsers read them (WHATWG URL; decisions 5 and 19).
+"""URLs, read as browsers read them (WHATWG URL; decisions 5, 19 and 32).
 
 Every gate gets the host of a URL from here. So no spelling of a URL (case, user info, backslashes,
 percent signs, soft hyphens, `0x7f.1`) can evade a blocklist entry or get a second slot of a host.
@@ -27,6 +27,11 @@ _REMOVED: Final = str.maketrans("", "", "\t\n\r")  # everywhere
 _SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|(?=//)", re.ASCII)
 _AFTER_PATH: Final = re.compile(r"[?#]")
 _AFTER_AUTHORITY: Final = re.compile(r"[/?#]")
+# Each dot of a dot segment may be percent-encoded (RFC 3986 6.2.2.3).
+_DOT: Final = r"(?:\.|%2e)"
+_HAS_DOT_SEGMENT: Final = re.compile(rf"/{_DOT}{{1,2}}(?:/|\Z)", re.IGNORECASE)
+_ONE_DOT: Final = re.compile(_DOT, re.IGNORECASE)
+_TWO_DOTS: Final = re.compile(_DOT * 2, re.IGNORECASE)
 # Most URLs are simple. For them this finds the host without a full parse.
 _SIMPLE: Final = re.compile(
     r"https?://((?:[a-z0-9_-]+\.)*[a-z][a-z0-9_-]*)(?=(?::[0-9]*)?(?:[/?#]|\Z))", re.ASCII
@@ -63,10 +68,10 @@ def host_of(url: str) -> str:
 def canonical_url(url: str) -> str:
     """Return the form of a URL under which its entry is known (R7, decision 19).
 
-    Without fragment, trailing slash, default port and user info (which is never sent); scheme and
-    host in lower case, the host as A-labels. The query stays as it is, and so does a slash before
-    it, since `/a/?q` and `/a?q` may be different pages. A text that is not a URL with a host is
-    only stripped. Never raises.
+    Without fragment, trailing slash, dot segments, default port and user info (which is never
+    sent); scheme and host in lower case, the host as A-labels. The query stays as it is, and so
+    does a slash before it, since `/a/?q` and `/a?q` may be different pages. A text that is not a
+    URL with a host is only stripped. Never raises.
 
     >>> canonical_url("HTTP://Example.com:80/blog/#top")
     'http://example.com/blog'
@@ -77,14 +82,17 @@ def canonical_url(url: str) -> str:
     path, mark, query = parsed.tail.partition("#")[0].partition("?")
     if mark:
         return f"{parsed.base}{path or '/'}?{query}".rstrip(_STRIPPED)
-    return parsed.base + path.rstrip("/" + _STRIPPED)
+    while (shorter := _resolved(path.rstrip("/" + _STRIPPED))) != path:
+        path = shorter  # `/a/.. /` ends in a dot segment once its slash and its space are gone
+    return parsed.base + path
 
 
 def wire_url(url: str) -> str:
-    """Return the URL to request: scheme and host as in `canonical_url`, no fragment, path as it is.
+    """Return the URL to request: scheme and host as in `canonical_url`, without a fragment.
 
-    Scrapy encodes host names by IDNA 2003 and would request `faß.de` from `fass.de`. The host
-    of this URL is ASCII, so the gates judge the host that is requested. Never raises.
+    The path stays as it is, but for its dot segments (decision 32). Scrapy encodes host names by
+    IDNA 2003 and would request `faß.de` from `fass.de`. The host of this URL is ASCII, so the gates
+    judge the host that is requested. Never raises.
 
     >>> wire_url("http://Example.com:80/blog/#top")
     'http://example.com/blog/'
@@ -95,6 +103,23 @@ def wire_url(url: str) -> str:
     tail = parsed.tail.partition("#")[0].rstrip(_STRIPPED)
     slash = "" if tail.startswith("/") else "/"
     return f"{parsed.base}{slash}{tail}"
+
+
+def without_dot_segments(url: str) -> str:
+    """Return a URL without `.` and `..` in its path (RFC 3986 5.2.4; decision 32).
+
+    A percent-encoded dot counts as a dot. So the path that the gates judge is the one that servers
+    find the page by. Query and fragment stay as they are, and so does a URL that has no dot
+    segments or no host. Never raises.
+
+    >>> without_dot_segments("http://example.com/a/%2E%2e/private/./feed?to=/../x")
+    'http://example.com/private/feed?to=/../x'
+    """
+    before = url if (found := _AFTER_PATH.search(url)) is None else url[: found.start()]
+    if not _HAS_DOT_SEGMENT.search(replace_backslashes(strip_controls(before))):
+        return url
+    parsed = _requestable(url)
+    return url if parsed is None else parsed.base + parsed.tail
 
 
 def origin_of(url: str) -> str:
@@ -184,4 +209,24 @@ def _parse(url: str) -> _Url | None:
         return None
     end = found.start() if (found := _AFTER_AUTHORITY.search(rest)) else len(rest)
     authority = authority_of(scheme, rest[:end].rpartition("@")[2])
-    return _Url(scheme, authority, rest[end:]) if authority else None
+    return _Url(scheme, authority, _resolved(rest[end:])) if authority else None
+
+
+def _resolved(tail: str) -> str:
+    """Return path, query and fragment without the dot segments of the path."""
+    end = found.start() if (found := _AFTER_PATH.search(tail)) else len(tail)
+    path = tail[:end]
+    if not tail.startswith("?", end):  # a space at the end is not sent, and hides no dot segment
+        path = path.rstrip(_STRIPPED)
+    if not _HAS_DOT_SEGMENT.search(path):
+        return tail
+    kept = list[str]()
+    segments = path[1:].split("/")
+    for segment in segments:
+        if _TWO_DOTS.fullmatch(segment):
+            del kept[-1:]
+        elif not _ONE_DOT.fullmatch(segment):
+            kept.append(segment)
+    if _ONE_DOT.fullmatch(segments[-1]) or _TWO_DOTS.fullmatch(segments[-1]):
+        kept.append("")  # what the last dot segment leads to is a folder
+    return "/" + "/".join(kept) + tail[end:]

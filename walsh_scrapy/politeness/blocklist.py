@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from scrapy import Request
+
 from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist, sound_schema
-from walsh_scrapy.policy.plurals import counted
+from walsh_scrapy.policy.wording import counted
 from walsh_scrapy.runtime.requestmeta import Validators
 from walsh_scrapy.state.blocklist import BlocklistCopy
 
@@ -29,6 +31,7 @@ class BlocklistCache:
         self._store = context.state.blocklist
         self._url = context.options.blocklist_url
         self._schema_url = context.options.blocklist_schema_url
+        self._is_whole = True  # False if only a part of the stored list could be read
         self._list, self._checked_at, self._due_at = self._stored()
 
     @property
@@ -45,14 +48,19 @@ class BlocklistCache:
         return self._list.blocks(url)
 
     def validators(self, url: str) -> Validators | None:
-        """Return the last validators of the list or its schema at ``url``."""
+        """Return the last validators of the list or its schema at ``url``.
+
+        A list that is not whole has none: an answer of 304 would leave it as it is.
+        """
+        if url == self._url and not self._is_whole:
+            return None
         known = self._store.find(url)
         return None if known is None else Validators(url, known.etag, known.last_modified)
 
     def adopt(self, candidate: Response, schema: Response | None) -> None:
         """Put a fetched list in force if it is valid under our schema and the published one."""
         if schema is not None:
-            self._store.keep(self._schema_url, self._document(schema))
+            self._store.keep(self._schema_url, self._document(schema, self._schema_url))
         known = self._store.find(self._schema_url) if self._schema_url else None
         try:
             adopted = Blocklist.parse(
@@ -61,9 +69,11 @@ class BlocklistCache:
         except InvalidBlocklist as error:
             self.keep_last(str(error))
             return
-        self._list = adopted
-        self._store.keep(self._url, self._document(candidate))
+        self._list, self._is_whole = adopted, True
+        self._store.keep(self._url, self._document(candidate, self._url))
         self._due_in(adopted.refresh.total_seconds())
+        if adopted.problem:
+            logger.warning("%s: %s", self._url, adopted.problem)
         domains = counted(len(adopted), "domain")
         logger.info("blocklist of %s adopted from %s", domains, self._url)
 
@@ -71,7 +81,7 @@ class BlocklistCache:
         """Keep the list in force: its server answered 304."""
         known = self._store.find(self._url)
         if known is not None:
-            given = self._document(response)
+            given = self._document(response, self._url)
             etag = given.etag or known.etag
             last_modified = given.last_modified or known.last_modified
             self._store.keep(
@@ -97,11 +107,21 @@ class BlocklistCache:
         try:
             known = Blocklist.parse(document.body)
         except InvalidBlocklist as error:
-            logger.warning("the stored blocklist cannot be read, and is fetched again: %s", error)
-            return Blocklist.EMPTY, 0.0, 0.0
+            known, self._is_whole = Blocklist.salvage(document.body), False
+            logger.warning(
+                "the stored list is fetched again, and %s of it stay in force until then: %s",
+                counted(len(known), "domain"),
+                error,
+            )
+            return known, 0.0, 0.0
         due_at = document.checked_at + known.refresh.total_seconds()
         return known, document.checked_at, due_at
 
-    def _document(self, response: Response) -> BlocklistCopy:
-        given = Validators.of(response)
-        return BlocklistCopy(response.body, given.etag, given.last_modified, self._clock.now())
+    def _document(self, response: Response, url: str) -> BlocklistCopy:
+        """Return the copy of a document, with its validators if ``url`` itself answered.
+
+        Those of the URL that it redirected to must not be sent to ``url`` (decision 17).
+        """
+        given, asked = Validators.of(response), Request(url).url
+        etag, modified = (given.etag, given.last_modified) if given.url == asked else (None, None)
+        return BlocklistCopy(response.body, etag, modified, self._clock.now())

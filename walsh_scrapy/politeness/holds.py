@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 
+from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.politeness.hostqueue import HostQueues, Wait
 from walsh_scrapy.politeness.inflight import InFlight, exchange_of
+from walsh_scrapy.politeness.putoff import PutOffHosts
 from walsh_scrapy.runtime.context import Context
-from walsh_scrapy.runtime.requestmeta import mark
+from walsh_scrapy.runtime.requestmeta import mark, rank_of
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -27,6 +29,7 @@ class Holds:
     def __init__(self, crawler: Crawler) -> None:
         self._context = Context.of(crawler)
         self._queues = HostQueues.of(crawler)
+        self._put_off = PutOffHosts.of(self._context)
         self._in_flight = InFlight(crawler.settings, self._context.clock)
         # Middlewares nearer to the wire retry or redirect some responses, which never get here.
         crawler.signals.connect(self.response_downloaded, signal=signals.response_downloaded)
@@ -37,6 +40,7 @@ class Holds:
         host = self._context.host(request.url)
 
         def seconds() -> float:
+            self._put_off.check(host_of(request.url), rank_of(request))
             known = self._context.state.ledger.find(host)
             left = known.hold
             if not left:

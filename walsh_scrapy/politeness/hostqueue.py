@@ -37,6 +37,7 @@ class Wait:
 
     ``seconds`` returns 0 if the request may be sent now, else the seconds after which to call it
     again. It is called inside ``quiet``, a context manager that first waits for requests in flight.
+    ``by_robots`` returns whether only the host's robots.txt asks for the wait.
     """
 
     def __init__(
@@ -45,11 +46,13 @@ class Wait:
         host: str,
         seconds: Callable[[], float],
         quiet: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+        by_robots: Callable[[], bool] = lambda: False,
     ) -> None:
         self.gate = gate
         self.host = host
         self.seconds = seconds
         self.quiet = quiet
+        self.by_robots = by_robots
 
 
 class HostQueue(ABC):
@@ -74,7 +77,8 @@ class HostQueue(ABC):
     def _deferred(self, wait: Wait, seconds: float) -> RequestDeferred:
         until = self._context.clock.now() + seconds
         self._crawler.stats.inc_value(f"walsh/{wait.gate}/deferred")
-        return RequestDeferred(until, f"{wait.host} may not be asked before {format_moment(until)}")
+        reason = f"{wait.host} may not be asked before {format_moment(until)}"
+        return RequestDeferred(until, reason, by_robots=wait.by_robots())
 
 
 class GateQueue(HostQueue):
@@ -145,15 +149,29 @@ class HostQueues:
             return self._scheduler
         return None
 
+    def upcoming(self, count: int) -> list[Request]:
+        """Return about the next ``count`` requests that our scheduler hands out."""
+        return [] if self._scheduler is None else self._scheduler.upcoming(count)
+
     async def wait_for_room(self) -> None:
         """Wait until our scheduler has room for one more start request of a spider."""
         if self._scheduler is not None:
             await self._scheduler.wait_for_room()
 
-    def delay(self, host: str, seconds: float, interval: float) -> None:
-        """Send a host no request for ``seconds``; ``interval`` is its spacing in seconds."""
+    def delay(
+        self,
+        host: str,
+        seconds: float,
+        interval: float | None = None,
+        latency: float | None = None,
+    ) -> None:
+        """Send a host no request for ``seconds``; ``interval`` is its spacing in seconds.
+
+        ``interval`` is None if that does not change. ``latency`` is given after an exchange: the
+        seconds that it took.
+        """
         if self._scheduler is not None:
-            self._scheduler.delay(host, seconds, interval)
+            self._scheduler.delay(host, seconds, interval, latency)
 
     def restrict(self, rank: Rank, host: str | None) -> None:
         """Hand out only requests up to ``rank``, for ``host``, or for all hosts if it is None."""

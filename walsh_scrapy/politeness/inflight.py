@@ -7,8 +7,10 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
+from walsh_scrapy.exceptions import GivenUp, Unreachable
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import LEASE_MARGIN, Exchange
+from walsh_scrapy.runtime.eventloops import PerLoop
 from walsh_scrapy.runtime.requestmeta import rank_of
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ class _Traffic:
 
 
 #: Shared by all serial crawls of this process, because R4 allows one request at a time in it.
-_SERIAL = _Traffic()
+_SERIAL = PerLoop(_Traffic)
 
 
 class InFlight:
@@ -46,7 +48,12 @@ class InFlight:
     def __init__(self, settings: BaseSettings, clock: Clock, *, serial: bool = False) -> None:
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
         self._clock = clock
-        self._traffic = _SERIAL if serial else _Traffic()
+        own = _Traffic()
+        self._traffic_now = _SERIAL.get if serial else lambda: own
+
+    @property
+    def _traffic(self) -> _Traffic:
+        return self._traffic_now()
 
     def timeout(self, request: Request) -> float:
         """Return the most seconds for which a request is in flight."""
@@ -92,11 +99,19 @@ class InFlight:
 
 
 def exchange_of(
-    request: Request, response: Response | None, latency: float, interval: float = 0.0
+    request: Request,
+    response: Response | None,
+    latency: float,
+    interval: float = 0.0,
+    error: BaseException | None = None,
+    *,
+    shares_row: bool = False,
 ) -> Exchange:
     """Return the exchange of a request; ``response`` is None if there was no response.
 
     ``latency`` is how long it took, ``interval`` the spacing from its end on, both in seconds.
+    ``error`` is how it ended without a response, if that is known. ``shares_row`` is True if the
+    ledger has one row for all hosts of a domain.
     """
     retry_after = response.headers.get("Retry-After") if response is not None else None
     return Exchange(
@@ -105,4 +120,7 @@ def exchange_of(
         status=response.status if response is not None else 0,
         retry_after=None if retry_after is None else retry_after.decode("latin-1"),
         for_robots=rank_of(request) is Rank.ROBOTS,
+        unreachable=isinstance(error, Unreachable),
+        given_up=isinstance(error, GivenUp),
+        shares_row=shares_row,
     )

@@ -19,6 +19,7 @@ from scrapy.spidermiddlewares.httperror import HttpError
 
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.politeness.hostqueue import HostQueues
+from walsh_scrapy.runtime.provenance import carry_facts
 from walsh_scrapy.runtime.requestmeta import mark, marks_of, request_of
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ class Prerequisites:
         """Return a fetch that continues with the step that waits in our scheduler."""
         idle.is_over = True  # so `check` drops that step when the scheduler hands it out
         request = idle.request.replace()
+        carry_facts(idle.request, request)  # so its response ends nothing of the step that waits
         fetch = self._fetches[idle.key] = Fetch(idle.key, idle.host, idle.steps, request)
         return fetch
 

@@ -3,30 +3,52 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from scrapy import Request
 from scrapy.utils.datatypes import LocalCache
 
-from walsh_scrapy.exceptions import Denied, RequestDeferred
+from walsh_scrapy.exceptions import Denied, NotModified, RequestDeferred
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
 from walsh_scrapy.policy.references import resolve_reference
-from walsh_scrapy.policy.robots.access import AccessResult, RobotsFile, access_result, copy_after
+from walsh_scrapy.policy.robots.access import (
+    LATENESS,
+    LONGEST_IN_RUN,
+    AccessResult,
+    RobotsCopy,
+    RobotsFile,
+    access_result,
+    copy_after,
+)
 from walsh_scrapy.politeness.hostqueue import HostQueues
 from walsh_scrapy.runtime.context import Context
-from walsh_scrapy.runtime.requestmeta import request_of
+from walsh_scrapy.runtime.requestmeta import DATA_LOSS, Hop, Validators, mark, request_of
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
-    from walsh_scrapy.policy.robots.access import RobotsCopy
     from walsh_scrapy.politeness.prerequisites import Steps
 
 logger = logging.getLogger(__name__)
 
 #: Parsed files kept in memory at once; the state has the others.
 PARSED_FILES = 2000
+#: Seconds for one robots.txt as a whole: a server that sends it slowly delays all hosts.
+LONGEST_FETCH = 30.0
+#: Flags of a response that did not come in whole: its validators are not kept (decision 17).
+_CUT_OFF = {DATA_LOSS, "download_stopped"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RobotsAnswer:
+    """The outcome of a request for robots.txt."""
+
+    result: AccessResult
+    status: int | None = None  #: of the last response
+    body: bytes = b""
+    validators: Validators | None = None  #: of a response that came in whole
+    asked_with: RobotsCopy | None = None  #: the copy that was revalidated
 
 
 class RobotsCache:
@@ -39,17 +61,27 @@ class RobotsCache:
         self._context = context
         self._store = context.state.robots
         self._files: LocalCache[str, RobotsFile] = LocalCache(PARSED_FILES)
-        self._fetched: set[str] = set()  # in this run, for a request that is not sent yet
+        # Fetched in this run, and until when they count for a request that is not sent yet.
+        self._fetched: dict[str, float] = {}
         self._deferred: dict[str, tuple[RequestDeferred, float]] = {}
 
-    def find(self, origin: str) -> RobotsFile | None:
-        """Return the file of an origin, or None if it has to be fetched."""
-        now, ttl = self._context.clock.now(), self._context.options.robots_ttl
-        file = self._files.get(origin)
-        copy = self._store.find(origin) if file is None else file.copy
-        if copy is None or not (origin in self._fetched or copy.is_usable(now, ttl)):
+    def find(self, origin: str, url: str) -> RobotsFile | None:
+        """Return the file of an origin for the request of a URL, or None if it has to be fetched.
+
+        Beyond its day a copy counts only for a request that it made wait (decision 7).
+        """
+        file, copy = self._in_use(origin)
+        if copy is None:
+            return None
+        is_awaited = copy.unused and self._store.awaits(origin, url)
+        if not (self._is_fresh(origin, copy) or is_awaited):
             return None
         return file or self._read(origin, copy)
+
+    def _is_fresh(self, origin: str, copy: RobotsCopy) -> bool:
+        now = self._context.clock.now()
+        is_usable = copy.is_usable(now, self._context.options.robots_ttl)
+        return is_usable or now < self._fetched.get(origin, 0.0)
 
     def deferral(self, origin: str) -> RequestDeferred | None:
         """Return the deferral of an origin's file while it lasts, else None (decision 7).
@@ -68,14 +100,21 @@ class RobotsCache:
             file = self._read(origin, copy)
         return file.interval(self._context.clock.now())
 
-    def settle(
-        self, origin: str, status: int | None, result: AccessResult, body: bytes
-    ) -> RobotsFile:
+    def known(self, origin: str) -> RobotsCopy | None:
+        """Return the last copy of an origin, however old."""
+        return self._store.find(origin)
+
+    def settle(self, origin: str, answer: RobotsAnswer) -> RobotsFile:
         """Keep the outcome of a request for robots.txt, and return the file that decides now."""
-        now = self._context.clock.now()
-        copy = copy_after(self._store.find(origin), now, status, result, body)
+        now, status, result = self._context.clock.now(), answer.status, answer.result
+        # A 304 is about the copy whose validators were sent.
+        known = answer.asked_with if result == "unchanged" else self._store.find(origin)
+        copy = copy_after(known, now, status, result, answer.body)
+        if given := answer.validators:
+            copy = copy.with_validators(given.url, given.etag, given.last_modified)
         self._store.keep(origin, copy)
-        self._fetched.add(origin)
+        file = self._read(origin, copy)
+        self._fetched[origin] = now + max(LONGEST_IN_RUN, file.own_wait(now) + LATENESS)
         if result == "unreachable":
             logger.warning(
                 "%s/robots.txt could not be read (%s); %s decides",
@@ -83,7 +122,13 @@ class RobotsCache:
                 status or "no answer",
                 "the last good copy" if copy.body is not None else "WALSH_ROBOTS_UNREACHABLE",
             )
-        return self._read(origin, copy)
+        elif result == "meaningless" and copy.body:
+            logger.warning(
+                "%s/robots.txt gave no meaningful answer (%s); the last good copy stays in force",
+                origin,
+                status,
+            )
+        return file
 
     def defer(self, origin: str, error: RequestDeferred) -> None:
         """Do not fetch an origin's file before the end of a deferral."""
@@ -91,23 +136,31 @@ class RobotsCache:
         until = max(error.until, self._context.clock.now() + RECHECK_SECONDS)
         self._deferred[origin] = error, until
 
-    def mark_used(self, origin: str) -> None:
-        """Let a copy expire as usual: the request that was deferred by it was sent (decision 7)."""
-        self._fetched.discard(origin)
-        self._set_unused(origin, unused=False)
+    def mark_used(self, origin: str, url: str) -> None:
+        """Let a copy expire as usual for a request that was sent or denied (decision 7)."""
+        self._fetched.pop(origin, None)
+        file, copy = self._in_use(origin)
+        if copy is not None and copy.unused:
+            self._note_unused(origin, file, unused=self._store.end_wait(origin, url))
 
-    def keep_for_later(self, origin: str) -> None:
-        """Keep a copy usable in a later run, for a request that it deferred (decision 7)."""
-        self._set_unused(origin, unused=True)
+    def keep_for_later(self, origin: str, url: str) -> None:
+        """Keep a copy usable in a later run, for a request that it made wait (decision 7).
 
-    def _set_unused(self, origin: str, *, unused: bool) -> None:
+        A copy that is out of date makes nobody wait who does not wait already: else it would stay
+        in use for ever on a host with many sources.
+        """
+        file, copy = self._in_use(origin)
+        if copy is not None and self._is_fresh(origin, copy):
+            self._store.begin_wait(origin, url)
+            self._note_unused(origin, file, unused=True)
+
+    def _in_use(self, origin: str) -> tuple[RobotsFile | None, RobotsCopy | None]:
         file = self._files.get(origin)
-        copy = self._store.find(origin) if file is None else file.copy
-        if copy is None or copy.unused is unused:
-            return
-        self._store.set_unused(origin, unused=unused)
-        if file is not None:
-            self._files[origin] = replace(file, copy=replace(copy, unused=unused))
+        return file, self._store.find(origin) if file is None else file.copy
+
+    def _note_unused(self, origin: str, file: RobotsFile | None, *, unused: bool) -> None:
+        if file is not None and file.copy.unused is not unused:
+            self._files[origin] = replace(file, copy=replace(file.copy, unused=unused))
 
     def _read(self, origin: str, copy: RobotsCopy) -> RobotsFile:
         options, now = self._context.options, self._context.clock.now()
@@ -125,44 +178,65 @@ class RobotsFetch:
         self._stats = crawler.stats
         self._context = Context.of(crawler)
         self._queues = HostQueues.of(crawler)
+        self._timeout = crawler.settings.getfloat("DOWNLOAD_TIMEOUT")
         self._cache = cache
 
-    def steps(self, origin: str, url: str) -> Steps:
+    def steps(self, origin: str, url: str, *, public_only: bool = False) -> Steps:
         """Yield the requests for an origin's file at ``url``, and keep the outcome.
 
-        See ``prerequisites`` for how they are made.
+        See ``prerequisites`` for how they are made. With ``public_only`` the file is needed for a
+        host that may not be private (decision 16).
         """
-        hops: tuple[str, ...] = ()
+        hops: tuple[Hop, ...] = ()
+        known, status = self._cache.known(origin), None
         while True:
-            answer = yield _request(url, hops)
-            if isinstance(answer, BaseException):
-                self._failed(origin, answer)
+            request = _request(url, hops, min(LONGEST_FETCH, self._timeout))
+            mark(request, public_only=public_only, validators=_validators(known))
+            answer = yield request
+            if isinstance(answer, NotModified):
+                renewed = Validators.of(answer.response)
+                self._settle(
+                    origin,
+                    RobotsAnswer(
+                        result="unchanged", status=304, validators=renewed, asked_with=known
+                    ),
+                )
                 return
+            if isinstance(answer, BaseException):
+                self._failed(origin, status, answer)
+                return
+            status = answer.status
             location = answer.headers.get("Location")
             result = access_result(answer.status, len(hops), has_location=location is not None)
             if result != "redirect" or location is None:
                 break
             target = resolve_reference(answer.url, location)
             if target is None:
-                result = "unavailable"
+                result = "meaningless"
                 break
-            url, hops = target, (*hops, request_of(answer).url)
-        self._settle(origin, answer.status, result, answer.body)
+            url, hops = target, (*hops, Hop(request_of(answer).url, answer.status))
+        is_whole = result == "good" and not _CUT_OFF.intersection(answer.flags)
+        given = Validators.of(answer) if is_whole else None
+        body = answer.body
+        self._settle(
+            origin, RobotsAnswer(result=result, status=status, body=body, validators=given)
+        )
 
-    def _failed(self, origin: str, error: BaseException) -> None:
+    def _failed(self, origin: str, status: int | None, error: BaseException) -> None:
+        """Keep what an error means; ``status`` is that of the redirect before it, if any."""
         if isinstance(error, RequestDeferred):
             self._cache.defer(origin, error)
         elif isinstance(error, Denied):  # a gate denied the target of a redirect
             logger.info("%s/robots.txt redirects to a denied URL: %s", origin, error)
-            self._settle(origin, None, "unavailable", b"")
+            self._settle(origin, RobotsAnswer(result="meaningless", status=status))
         else:
-            self._settle(origin, None, "unreachable", b"")
+            self._settle(origin, RobotsAnswer(result="unreachable"))
 
-    def _settle(self, origin: str, status: int | None, result: AccessResult, body: bytes) -> None:
+    def _settle(self, origin: str, answer: RobotsAnswer) -> None:
         """Keep the outcome, and give the host the spacing that its file asks for."""
-        self._stats.inc_value(f"walsh/robots/{result}")
+        self._stats.inc_value(f"walsh/robots/{answer.result}")
         try:
-            file = self._cache.settle(origin, status, result, body)
+            file = self._cache.settle(origin, answer)
         except RequestDeferred as error:  # the state failed
             self._cache.defer(origin, error)
             return
@@ -170,19 +244,28 @@ class RobotsFetch:
         if interval > self._context.options.min_interval:
             host = self._context.host(origin)
             snapshot = self._context.state.ledger.widen(host, interval)
-            self._queues.delay(host, snapshot.wait, snapshot.times.interval)
+            self._queues.delay(host, snapshot.wait, snapshot.times.room())
 
 
-def _request(url: str, hops: tuple[str, ...]) -> Request:
-    return Request(
+def _validators(known: RobotsCopy | None) -> Validators | None:
+    """Return the validators of a copy, for the URL that answered (R7)."""
+    if known is None or known.body is None or known.validator_url is None:
+        return None
+    return Validators(known.validator_url, known.etag, known.last_modified)
+
+
+def _request(url: str, hops: tuple[Hop, ...], timeout: float) -> Request:
+    request = Request(
         url,
         headers={"Accept": "text/plain, */*;q=0.5"},
         meta={
             # For robots.txt, redirects and errors have their own meaning (RFC 9309 2.3.1).
-            "redirect_urls": list(hops),
             "dont_redirect": True,
             "dont_retry": True,
             "handle_httpstatus_all": True,
             "download_maxsize": 0,
+            "download_timeout": timeout,
         },
     )
+    mark(request, hops=hops)
+    return request

@@ -34,7 +34,9 @@ class SchedulerQueue(HostQueue):
         self._keeps_deferred = keeps_deferred
         follows_links = self._context.options.scope == "any"
         self._frontier: Frontier[Request] = Frontier(
-            self._context.intervals, unexplored=math.inf if follows_links else 0.0
+            self._context.intervals,
+            late=self._context.late_hosts,
+            unexplored=math.inf if follows_links else 0.0,
         )
         self._room = asyncio.Event()
         self._handed_out: WeakSet[Request] = WeakSet()
@@ -91,15 +93,31 @@ class SchedulerQueue(HostQueue):
             self._room.clear()
             await self._room.wait()
 
-    def delay(self, host: str, seconds: float, interval: float | None = None) -> None:
+    def delay(
+        self,
+        host: str,
+        seconds: float,
+        interval: float | None = None,
+        latency: float | None = None,
+    ) -> None:
         """Send a host no request for ``seconds``; ``interval`` is its spacing in seconds.
 
+        ``latency`` is given after an exchange: the seconds that it took.
         A delay longer than ``WALSH_MAX_WAIT`` is not waited for: the host's requests are handed
         out at once, and the pacing gate defers each (decision 7).
         """
-        is_waited_for = 0.0 < seconds <= self._context.options.max_wait
         now = self._context.clock.monotonic()
+        if latency is not None:
+            self._frontier.served(host, latency, now)
+        is_waited_for = 0.0 < seconds <= self._context.options.max_wait
         self._frontier.wait(host, now + (seconds if is_waited_for else 0.0), interval)
+
+    def upcoming(self, count: int) -> list[Request]:
+        """Return about the next ``count`` requests to be handed out, one of each host.
+
+        They stay here, and their order is rough. Not every one will be sent: a gate may deny it.
+        """
+        return self._frontier.upcoming(count)
 
     def restrict(self, rank: Rank, host: str | None) -> None:
         """Hand out only requests up to ``rank``, for ``host``, or for all hosts if it is None."""

@@ -17,11 +17,14 @@ from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.urls import host_of, registrable_domain
 from walsh_scrapy.runtime.engine import end_crawl, has_begun
+from walsh_scrapy.runtime.eventloops import AnotherLoop, enter, leave
+from walsh_scrapy.runtime.provenance import end_facts
 from walsh_scrapy.state import State, StateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from scrapy import Request
     from scrapy.crawler import Crawler
 
 
@@ -84,12 +87,17 @@ class Context:
             failed = _StateFailure(crawler, clock or SystemClock()).deferral
             state = State(options.state_url, clock.now if clock else None, failed)
             state.ledger.pace_by(options.pace_by)
-        except (BadSetting, StateError) as error:
+            context = cls(options, state, clock)
+            if options.serial:
+                enter(context)
+            state.prune(context.clock.now())  # a run that is killed does not do it at its end
+        except (AnotherLoop, BadSetting, StateError) as error:
             refuse_to_start(error, log_file=crawler.settings["LOG_FILE"])
         if not (crawler.settings.get("WALSH_STATE_URL") or closest_scrapy_cfg()):
             logger.warning(_NO_PROJECT, options.state_url)
-        context = _contexts[crawler] = cls(options, state, clock)
+        _contexts[crawler] = context
         crawler.signals.connect(context.close, signal=signals.engine_stopped)
+        crawler.signals.connect(context.response_received, signal=signals.response_received)
         return context
 
     def part(self, key: object, make: Callable[[], T]) -> T:
@@ -108,12 +116,22 @@ class Context:
         """The spacing, in seconds, of each host that asks for more than ``WALSH_MIN_INTERVAL``."""
         return self.state.ledger.intervals(above=self.options.min_interval)
 
+    @cached_property
+    def late_hosts(self) -> frozenset[str]:
+        """The hosts that lately did not answer: their requests go last (decision 6)."""
+        return self.state.ledger.silent_hosts()
+
+    def response_received(self, request: Request) -> None:
+        """End what copies of a request may claim: its response leaves the downloader."""
+        end_facts(request)
+
     def close(self) -> None:
-        """Delete old rows of the log of requests, and close the state."""
+        """Delete what is too old from the state, and close it."""
+        leave(self)
         try:
-            self.state.requests.prune(self.clock.now())
+            self.state.prune(self.clock.now())
         except StateUnavailable:
-            logger.debug("old requests stay in the log of requests: the state cannot be used")
+            logger.debug("old rows stay in the state, because it cannot be used")
         self.state.close()
 
 
@@ -123,7 +141,6 @@ class _StateFailure:
     def __init__(self, crawler: Crawler, clock: Clock) -> None:
         self._crawler = crawler
         self._clock = clock
-        self._is_logged = False
 
     def deferral(self, error: StateError) -> Exception:
         """Return the exception for the current request: it is deferred, and has not failed.
@@ -132,10 +149,8 @@ class _StateFailure:
         """
         if not has_begun(self._crawler):
             refuse_to_start(error, log_file=self._crawler.settings["LOG_FILE"])
-        if not (error.connection_lost or self._is_logged):
-            self._is_logged = True
-            logger.critical("%s", error)
-            end_crawl(self._crawler, "state_failed")
+        if not error.connection_lost:
+            end_crawl(self._crawler, "state_failed", str(error))
         return StateUnavailable(self._clock.now(), str(error))
 
 

@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-_endings: list[asyncio.Future[None]] = []
+logger = logging.getLogger(__name__)
+
+#: The crawls that were ended early, each with the task that ends it.
+_ended: WeakKeyDictionary[Crawler, asyncio.Future[None]] = WeakKeyDictionary()
 
 
-def end_crawl(crawler: Crawler, reason: str) -> None:
-    """End a crawl early; ``scrapy crawl`` then exits with 1."""
-    _endings.append(asyncio.ensure_future(crawler.engine.close_spider_async(reason=reason)))
+def end_crawl(crawler: Crawler, reason: str, why: str = "") -> None:
+    """End a crawl early; ``scrapy crawl`` then exits with 1.
+
+    ``reason`` is the word by which Scrapy names the end, ``why`` a sentence for the log (CRITICAL).
+    What the crawl has written is closed as usual, and what is due stays due. Only the first call
+    for a crawl counts, and only it is logged: what follows mostly has the same cause.
+    """
+    if crawler in _ended:
+        return
+    if why:
+        logger.critical("%s", why)
+    _ended[crawler] = asyncio.ensure_future(crawler.engine.close_spider_async(reason=reason))
 
 
-def has_ended_early() -> bool:
-    """Return True if a crawl of this process was ended early."""
-    return bool(_endings)
+def has_ended_early(crawler: Crawler) -> bool:
+    """Return True if a crawl was ended early; other crawls of the process do not count."""
+    return crawler in _ended
 
 
 def has_begun(crawler: Crawler) -> bool:

@@ -15,6 +15,7 @@ from scrapy.exceptions import (
 )
 from scrapy.spidermiddlewares.httperror import HttpError
 
+from walsh_scrapy.exceptions import Unreachable
 from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.metadata.text import one_line
 from walsh_scrapy.policy.urls import host_of
@@ -38,6 +39,8 @@ def reason_of(error: BaseException | None, url: str) -> str:
     match error:
         case HttpError(response=response):
             return f"{host} answered {response.status}{_bad_redirect(response)}"
+        case (IgnoreRequest() | NotAFeed() | Unreachable()) as own if reason := one_line(str(own)):
+            return reason
         case DownloadConnectionRefusedError():
             return f"{host} refused the connection"
         case CannotResolveHostError():
@@ -51,11 +54,8 @@ def reason_of(error: BaseException | None, url: str) -> str:
         case DownloadFailedError() as failed:
             *_, first = causes(failed)
             return f"no response from {host}: {_quote(first)}"
-        case (IgnoreRequest() | NotAFeed()) as ours if reason := one_line(str(ours)):
-            return reason
-        case other:
-            quote = _quote(other)
-            return f"{type(other).__name__}: {quote}" if quote else type(other).__name__
+    quote = _quote(error)
+    return f"{type(error).__name__}: {quote}" if quote else type(error).__name__
 
 
 def _bad_redirect(response: Response) -> str:
@@ -70,4 +70,5 @@ def _bad_redirect(response: Response) -> str:
 
 
 def _quote(error: BaseException | None) -> str:
-    return (one_line(str(error)) or "")[:LONGEST_QUOTE].rstrip(".") if error else ""
+    text = getattr(error, "strerror", None) or str(error)
+    return (one_line(text) or "")[:LONGEST_QUOTE].rstrip(".") if error else ""

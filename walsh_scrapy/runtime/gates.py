@@ -1,7 +1,7 @@
 """The gates and their order: the add-on sets it, and each gate that is used alone checks it.
 
-The order is that of the contract: opt-outs before scope, scope before a host name is resolved,
-all of these before robots.txt, and pacing last before the wire.
+The order is that of the contract: the URL as it is sent first, then opt-outs before scope, scope
+before a host name is resolved, all of these before robots.txt, and pacing last before the wire.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ _OURS: Final = "walsh_scrapy.downloadermiddlewares"
 class Gate(Enum):
     """A gate by its path and its order in ``DOWNLOADER_MIDDLEWARES``."""
 
+    ADDRESS = f"{_OURS}.addresses.AddressMiddleware", 1
     DENIALS = f"{_OURS}.denials.DenialsMiddleware", 5
     BLOCKLIST = f"{_OURS}.blocklist.BlocklistMiddleware", 10
     SCOPE = "walsh_scrapy.spidermiddlewares.scope.ScopeMiddleware", 15

@@ -1,8 +1,8 @@
 """What a request carries in ``request.meta``: its marks, and the visit that it belongs to.
 
 Marks are what our gates and queues know of one request. A visit is what the requests for one
-declared source carry from hop to hop. Each is one frozen object, so a copy, a retry or a redirect
-keeps it, and a change of it changes no copy that was made before.
+declared source carry from hop to hop. Each is one frozen object, and a fact (``provenance``): what
+others write into ``meta`` counts for nothing (decision 30).
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.urls import without_dot_segments
+from walsh_scrapy.runtime.provenance import carry_facts, find_fact, state_fact
 
 if TYPE_CHECKING:
     import asyncio
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.policy.moves import Move
     from walsh_scrapy.sources import Source
-
-_MARKS: Final = "walsh_marks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +49,24 @@ class Step(Protocol):
     is_over: bool
 
 
+class Hop(NamedTuple):
+    """A redirect that our middleware followed: the URL that redirected, and its status."""
+
+    url: str
+    status: int
+
+
 @dataclass(frozen=True, slots=True)
 class Marks:
     """What the gates know of a request; each gate sets its own. The default is a target."""
 
     rank: Rank = Rank.TARGET
     fetch: Step | None = None  #: of which the request is a step: robots.txt or the blocklist
+    hops: tuple[Hop, ...] = ()  #: the redirects that led here, the first one first
+    released: bool = False  #: the pacing gate let it out, so that it may be sent
     validators: Validators | None = None  #: sent if the request is for their URL
     robots_interval: float | None = None  #: seconds: Crawl-delay or Request-rate, the larger
+    public_only: bool = False  #: its host has to have public addresses only (decision 16)
     hold: float = 0.0  #: seconds for which its host was on hold when its exchange ended
     attempt: int = 0  #: retries so far after a refusal
     answers: Mapping[str, str] = field(default_factory=dict)  #: of the gates so far, by their names
@@ -67,13 +77,12 @@ _NONE: Final = Marks()
 
 def marks_of(request: Request) -> Marks:
     """Return the marks of a request."""
-    marks: Marks = request.meta.get(_MARKS, _NONE)
-    return marks
+    return find_fact(request, Marks) or _NONE
 
 
 def mark(request: Request, **changes: Any) -> None:  # noqa: ANN401 - fields of Marks
     """Change some marks of a request; copies made before keep theirs."""
-    request.meta[_MARKS] = replace(marks_of(request), **changes)
+    state_fact(request, replace(marks_of(request), **changes))
 
 
 def note_answer(request: Request, gate: str, answer: str) -> None:
@@ -86,13 +95,33 @@ def rank_of(request: Request) -> Rank:
     return marks_of(request).rank
 
 
+def hops_of(request: Request) -> tuple[Hop, ...]:
+    """Return the redirects that led to a request, the first one first."""
+    return marks_of(request).hops
+
+
+def first_url(request: Request) -> str:
+    """Return the URL before all redirects."""
+    hops = hops_of(request)
+    return hops[0].url if hops else request.url
+
+
+def resolved(request: Request) -> Request | None:
+    """Return a request without dot segments in its URL; None if it has none (decision 32)."""
+    url = without_dot_segments(request.url)
+    if url == request.url:
+        return None
+    instead = request.replace(url=url)
+    carry_facts(request, instead)
+    return instead
+
+
 def request_of(outcome: Response | Failure) -> Request:
     """Return the request of a response or failure; Scrapy sets it on both."""
     request: Request = outcome.request  # type: ignore[union-attr, assignment]
     return request
 
 
-_VISIT: Final = "walsh_visit"
 #: Scrapy's flag of a response whose body is not complete.
 DATA_LOSS: Final = "dataloss"
 
@@ -136,13 +165,12 @@ class Visit:
 
 def visit_of(request: Request) -> Visit | None:
     """Return the visit that a request belongs to, if any."""
-    visit: Visit | None = request.meta.get(_VISIT)
-    return visit
+    return find_fact(request, Visit)
 
 
 def set_visit(request: Request, visit: Visit) -> None:
     """Make a request part of a visit."""
-    request.meta[_VISIT] = visit
+    state_fact(request, visit)
 
 
 def source_of(request: Request) -> Source | None:

@@ -1,22 +1,26 @@
 """Start-up checks: what a gate needs of the settings around it (decision 22).
 
-The add-on sets all of this. A project that uses single gates sets it itself; a gate that lacks it
-ends the process at the start, with one line.
+The add-on sets all of this. A project that uses single gates sets it itself. What its gates lack is
+told at once, at the start, and nothing is sent.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import re
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from weakref import WeakSet
 
 from scrapy.utils.conf import build_component_list
 from scrapy.utils.misc import load_object
 
+from walsh_scrapy import identity
 from walsh_scrapy.exceptions import refuse_to_start
-from walsh_scrapy.options import BadSetting, Options
+from walsh_scrapy.options import BadSetting, Options, bad_setting
+from walsh_scrapy.policy.useragent import product_token
 from walsh_scrapy.runtime.gates import Gate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
@@ -24,25 +28,98 @@ if TYPE_CHECKING:
 ADDON = "walsh_scrapy.addon.Addon"
 
 
-def check_start(crawler: Crawler, check: Callable[[BaseSettings], None]) -> None:
-    """End the process with one line if ``check`` raises BadSetting, before anything is sent."""
+_checked: WeakSet[Crawler] = WeakSet()
+
+Problems: TypeAlias = "Iterator[BadSetting]"
+
+
+class Checked(Protocol):
+    """A gate that says what it needs."""
+
+    @staticmethod
+    def problems(settings: BaseSettings) -> Problems:
+        """Yield an error for each setting that has to be changed."""
+
+
+def check_start(crawler: Crawler) -> None:
+    """End the process if a gate of the crawl lacks a setting, before anything is sent.
+
+    The first gate of a crawl checks for all of them, so an operator reads all errors at once.
+    """
+    if crawler in _checked:
+        return
+    _checked.add(crawler)
+    errors = list(dict.fromkeys(map(str, _problems(crawler.settings))))
+    if errors:
+        lines = [f"{len(errors)} settings have to be changed first:", *errors]
+        told = errors[0] if len(errors) == 1 else "\n  - ".join(lines)
+        refuse_to_start(BadSetting(told), log_file=crawler.settings["LOG_FILE"])
+
+
+def _problems(settings: BaseSettings) -> Problems:
     try:
-        check(crawler.settings)
+        Options.from_settings(settings)
     except BadSetting as error:
-        refuse_to_start(error, log_file=crawler.settings["LOG_FILE"])
+        yield error
+    for place in in_force(settings, *Gate):
+        if hasattr(place.kind, "problems"):
+            gate: type[Checked] = place.kind
+            yield from gate.problems(settings)
+    if not in_force(settings, Gate.IDENTITY):
+        yield from _identity_problems(settings)
+
+
+def _identity_problems(settings: BaseSettings) -> Problems:
+    """Without the identity gate ``USER_AGENT`` is what is sent (R1)."""
+    sent, named = str(settings["USER_AGENT"]), settings["WALSH_USER_AGENT"]
+    token = settings["WALSH_UA_TOKEN"] or identity.UA_TOKEN
+    if in_force(settings, Gate.ROBOTS) and token.lower() not in sent.lower():
+        lines = [*proposed_identity(settings), "USER_AGENT = WALSH_USER_AGENT"]
+        yield bad_setting(
+            "USER_AGENT",
+            sent,
+            f"a line that holds {token!r}, the name whose rules are obeyed (WALSH_UA_TOKEN); set "
+            f"{', '.join(lines)} (IdentityMiddleware at 860 sets the last one too)",
+        )
+    elif named and named.strip() != sent:
+        yield bad_setting(
+            "USER_AGENT",
+            sent,
+            f"WALSH_USER_AGENT, {named!r}, because nothing else sends that line; "
+            "IdentityMiddleware at 860 sets it too",
+        )
+
+
+def proposed_identity(settings: BaseSettings) -> list[str]:
+    """Return the lines that give a project its own identity: with its USER_AGENT if it has one.
+
+    A project that has none gets a line with its ``BOT_NAME`` to fill in (decision 24).
+    """
+    own = settings["USER_AGENT"] if (settings.getpriority("USER_AGENT") or 0) > 0 else ""
+    agent = str(settings["WALSH_USER_AGENT"] or own)
+    token = settings["WALSH_UA_TOKEN"] or product_token(agent)
+    if not token or token not in agent or identity.UA_TOKEN.lower() in agent.lower():
+        token = token or re.sub(r"[^A-Za-z_-]", "", str(settings["BOT_NAME"])) or "Your-Bot"
+        agent = f"{token}/1.0 (+the URL of a page that says who runs it)"
+    return [f'WALSH_USER_AGENT = "{agent}"', f'WALSH_UA_TOKEN = "{token}"']
 
 
 def check_gates(settings: BaseSettings) -> None:
     """Raise BadSetting if the add-on is missing or switched off, so that no gate is in force."""
-    addons = map(load_object, build_component_list(settings["ADDONS"]))
-    has_addon = any(
-        isinstance(each, type) and issubclass(each, load_object(ADDON)) for each in addons
-    )
-    if not has_addon or not Options.from_settings(settings).enabled:
+    if not has_addon(settings):
         raise BadSetting(
             "the gates are switched off by ADDONS or WALSH_ENABLED, and no request is sent without "
             f'them; set ADDONS = {{"{ADDON}": 500}}'
         )
+
+
+def has_addon(settings: BaseSettings) -> bool:
+    """Return True if the add-on is in force."""
+    addons = map(load_object, build_component_list(settings["ADDONS"]))
+    is_there = any(
+        isinstance(each, type) and issubclass(each, load_object(ADDON)) for each in addons
+    )
+    return is_there and Options.from_settings(settings).enabled
 
 
 class Place(NamedTuple):
@@ -65,14 +142,14 @@ def require_order(
     first: tuple[type | Gate, ...],
     then: tuple[type | Gate, ...],
     remedy: str,
-) -> None:
-    """Raise BadSetting if one of ``then`` is nearer to the engine than one of ``first``.
+) -> Problems:
+    """Yield an error if one of ``then`` is nearer to the engine than one of ``first``.
 
     ``remedy`` ends the message: why, and which order to set.
     """
     before, behind = in_force(settings, *first)[-1:], in_force(settings, *then)[:1]
     if before and behind and before[0].number > behind[0].number:
-        raise BadSetting(
+        yield BadSetting(
             f"DOWNLOADER_MIDDLEWARES has {behind[0].kind.__name__} before "
             f"{before[0].kind.__name__}, but it has to come after that: {remedy}"
         )

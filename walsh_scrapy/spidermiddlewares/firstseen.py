@@ -14,15 +14,15 @@ from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.spider import iterate_spider_output
 from twisted.python.failure import Failure
 
-from walsh_scrapy.exceptions import (
-    Denied,
-)
+from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.items import EntryItem, InvalidItem, check
 from walsh_scrapy.metadata.feeds import Feed, NotAFeed
 from walsh_scrapy.policy.timestamps import rfc3339
+from walsh_scrapy.policy.wording import and_more
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.failures import reason_of
-from walsh_scrapy.runtime.requestmeta import request_of, source_of
+from walsh_scrapy.runtime.provenance import repeats
+from walsh_scrapy.runtime.requestmeta import hops_of, request_of, set_visit, source_of, visit_of
 from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.visits.outcome import VisitOutcome
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+#: Items of one document whose errors are logged; further ones are counted.
+MOST_LEFT_OUT = 3
 #: The document of a visit if the spider does not yield it.
 NOTHING_SAID = Feed(title=None, language=None, entries=())
 
@@ -51,6 +53,7 @@ class FirstSeenMiddleware:
     Entries, validators and the time of the next visit are committed together, before an item goes
     to pipelines and exports: the state is the record, an export a view of it (decisions 17, 18).
     A visit ends once: with the document after which the spider makes no further request for it.
+    The entries of the documents before that are committed as they come.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -86,7 +89,7 @@ class FirstSeenMiddleware:
             elif isinstance(item, Feed):
                 feed = item
             elif isinstance(item, Request):
-                is_same = _is_same_visit(request, item)
+                is_same = _goes_on(request, item)
                 goes_on = goes_on or is_same
                 with self._outcome.deferring(request):
                     if is_same:
@@ -94,8 +97,8 @@ class FirstSeenMiddleware:
                     yield self._watched(item)
             elif not self._closed or _is_valid(item):
                 yield item
-        if source is not None and not goes_on and request not in self._over:
-            for item in self._commit(source, response, feed, found):
+        if source is not None and request not in self._over:
+            for item in self._commit(source, response, feed, found, goes_on=goes_on):
                 yield item
 
     def process_spider_exception(
@@ -131,13 +134,15 @@ class FirstSeenMiddleware:
         try:
             async for item in self._errback_output(errback, failure):
                 following = item.copy() if item is request else item  # that one has ended
-                if _is_same_visit(request, following):
+                if _goes_on(request, following):
                     goes_on = True
                     self._outcome.carry(request, failure.value, following)
                 if isinstance(item, Request) or not self._closed or _is_valid(item):
                     yield self._watched(following)
         finally:
-            if not goes_on:
+            if source_of(request) is None:
+                logger.warning("%s is for no source any more: a middleware changed it", request)
+            elif not goes_on:
                 self._outcome.ended(request, failure.value)
 
     async def _errback_output(
@@ -154,20 +159,30 @@ class FirstSeenMiddleware:
                     raise
 
     def _commit(
-        self, source: Source, response: Response, feed: Feed, found: list[EntryItem]
+        self,
+        source: Source,
+        response: Response,
+        feed: Feed,
+        found: list[EntryItem],
+        *,
+        goes_on: bool,
     ) -> list[EntryItem]:
+        """Commit the entries of a document, and the visit unless it goes on; return the new ones.
+
+        Entries of a document after which the visit goes on are kept at once, so that none is lost.
+        Its validators are not: they would stand for the whole visit.
+        """
         now = self._context.clock.now()
-        seen = rfc3339(now)
-        valid: dict[str, EntryItem] = {}
-        for item in found:
-            item.first_seen = seen
-            if _is_valid(item):
-                valid.setdefault(item.key, item)  # an entry may be twice in one document
+        valid = _valid_of(found, rfc3339(now), response.url)
         records = [_entry_record(item, source.url, now) for item in valid.values()]
         new = frozenset[str]()
         request = request_of(response)
         with self._outcome.deferring(request):
-            new = self._outcome.recorder.fetched(request, response, feed, records)
+            recorder = self._outcome.recorder
+            if not goes_on:
+                new = recorder.fetched(request, response, feed, records)
+            elif records:
+                new = recorder.found(request, records)
             self._crawler.stats.inc_value("walsh/entries/known", len(valid) - len(new))
             self._crawler.stats.inc_value("walsh/entries/new", len(new))
         return [item for key, item in valid.items() if key in new]
@@ -181,11 +196,17 @@ class FirstSeenMiddleware:
         return spider.alternative_to(request)
 
 
-def _is_same_visit(request: Request, following: object) -> bool:
-    if not isinstance(following, Request):
+def _goes_on(request: Request, following: object) -> bool:
+    """Return True if a visit goes on with this request of the spider.
+
+    That may be a copy of the request itself, to ask again. A copy after a redirect is not declared.
+    """
+    visit = visit_of(request)
+    if visit is None or visit.source is None or not isinstance(following, Request):
         return False
-    source = source_of(request)
-    return source is not None and source_of(following) == source
+    if repeats(request, following) and not hops_of(request):
+        set_visit(following, visit)
+    return source_of(following) == visit.source
 
 
 async def _output_of(errback: Callable[[Failure], Any], failure: Failure) -> AsyncIterator[Any]:
@@ -209,10 +230,27 @@ def _entry_record(item: EntryItem, source_url: str, now: float) -> EntryRecord:
     )
 
 
-def _is_valid(item: object) -> bool:
+def _valid_of(found: list[EntryItem], seen: str | None, url: str) -> dict[str, EntryItem]:
+    """Return a document's valid entries by key, first seen now; log what is left out."""
+    valid: dict[str, EntryItem] = {}
+    left_out = 0
+    for item in found:
+        item.first_seen = seen
+        if _is_valid(item, is_logged=left_out < MOST_LEFT_OUT):
+            valid.setdefault(item.key, item)  # an entry may be twice in one document
+        else:
+            left_out += 1
+    if left_out > MOST_LEFT_OUT:
+        more = and_more(left_out - MOST_LEFT_OUT)
+        logger.warning("items of %s are left out: %s", url, more)
+    return valid
+
+
+def _is_valid(item: object, *, is_logged: bool = True) -> bool:
     try:
         check(item)
     except InvalidItem as error:
-        logger.warning("an item is left out: %s", error)
+        if is_logged:
+            logger.warning("an item is left out: %s", error)
         return False
     return True

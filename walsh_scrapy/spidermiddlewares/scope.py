@@ -11,9 +11,18 @@ from scrapy import Request
 
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.urls import without_dot_segments
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.negotiation import announced_by, is_dump
-from walsh_scrapy.runtime.requestmeta import rank_of, request_of, set_visit, source_of, visit_of
+from walsh_scrapy.runtime.requestmeta import (
+    first_url,
+    rank_of,
+    request_of,
+    resolved,
+    set_visit,
+    source_of,
+    visit_of,
+)
 from walsh_scrapy.sources import declared_urls
 from walsh_scrapy.spider import DeclaringSpider
 
@@ -59,18 +68,24 @@ class ScopeMiddleware:
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Pass on the requests for declared targets."""
         async for item in start:
-            if not isinstance(item, Request) or self._lets_pass(item):
+            if not isinstance(item, Request):
                 yield item
+            elif self._lets_pass(request := resolved(item) or item):
+                yield request
 
     async def process_spider_output(
         self, response: Response, result: AsyncIterator[Any]
     ) -> AsyncIterator[Any]:
         """Pass on items, and requests for declared targets."""
         async for item in result:
-            if isinstance(item, Request) and (visit := visit_of(item)) and visit.source:
-                set_visit(item, replace(visit, announced=_announced(response)))
-            if not isinstance(item, Request) or self._lets_pass(item):
+            if not isinstance(item, Request):
                 yield item
+                continue
+            request = resolved(item) or item
+            if (visit := visit_of(request)) and visit.source:
+                set_visit(request, replace(visit, announced=_announced(response)))
+            if self._lets_pass(request):
+                yield request
 
     @cached_property
     def _declared(self) -> frozenset[str]:
@@ -88,7 +103,7 @@ class ScopeMiddleware:
         if not self._declared_only:
             return True
         visit = visit_of(request)
-        first = (request.meta.get("redirect_urls") or [request.url])[0]
+        first = first_url(request)
         return request.method == "GET" and (
             first in self._declared
             or first in (visit.announced if visit else ())
@@ -100,7 +115,9 @@ class ScopeMiddleware:
         record = self._context.state.sources.find(source.url) if source else None
         if source is None or record is None or source.url not in self._declared:
             return False
-        return url in declared_urls(replace(source, url=record.address))
+        # An older version may have remembered a URL with dot segments.
+        moved = replace(source, url=without_dot_segments(record.address))
+        return url in declared_urls(moved)
 
     def _denied(self, reason: str) -> Denied:
         self._crawler.stats.inc_value("walsh/scope/denied")

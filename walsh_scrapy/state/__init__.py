@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
+from walsh_scrapy.state.acts import ActStore
 from walsh_scrapy.state.blocklist import BlocklistStore
 from walsh_scrapy.state.database import Database, exists
 from walsh_scrapy.state.engines import StateError
@@ -45,6 +46,17 @@ class State:
         self.llmstxt = LlmsTxtStore(self._database)
         self.entries = EntryStore(self._database)
         self.requests = RequestStore(self._database)
+        self.acts = ActStore(self._database)
+
+    def prune(self, now: float) -> None:
+        """Delete what is too old to be needed, in small steps; ``now`` is in epoch seconds.
+
+        These are requests after 30 days, and hosts and copies of robots.txt after 90. Sources and
+        entries are the record, and stay.
+        """
+        self.requests.prune(now)
+        self.robots.prune(now)
+        self.ledger.prune()
 
     @classmethod
     @contextmanager

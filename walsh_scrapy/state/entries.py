@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import bindparam, func, select
 
 from walsh_scrapy.state._statements import Statement
 from walsh_scrapy.state.tables import entries
-from walsh_scrapy.state.upsert import insert_new
+from walsh_scrapy.state.upsert import insert_new, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -108,9 +108,6 @@ class Snapshot:
         return None if row is None else StoredEntry(*row)
 
 
-_COLUMNS: Final = tuple(column.name for column in entries.c)
-
-
 def insert_unseen(connection: Connection, found: Sequence[EntryRecord]) -> frozenset[str]:
     """Insert the entries that are known by neither of their keys; return the keys inserted.
 
@@ -120,8 +117,14 @@ def insert_unseen(connection: Connection, found: Sequence[EntryRecord]) -> froze
     known = _known_keys(connection, found)
     unseen = [entry for entry in found if known.isdisjoint((entry.key, entry.full_key))]
     unseen.sort(key=lambda entry: entry.key)
-    rows = [{name: getattr(entry, name) for name in _COLUMNS} for entry in unseen]
+    rows = [_row(entry) for entry in unseen]
     return insert_new(connection, entries, rows)
+
+
+def _row(entry: EntryRecord) -> dict[str, Any]:
+    row = row_of(entry)
+    del row["page_key"]
+    return row
 
 
 def _known_keys(connection: Connection, found: Sequence[EntryRecord]) -> frozenset[str]:

@@ -1,40 +1,49 @@
-"""The ledger: when each host may be asked, and by which process (R4, R5; decisions 2, 3, 7)."""
+"""The ledger: when each host may be asked, and by which process (R4, R5; decisions 2, 28, 31)."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import fields
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 from uuid import uuid4
 
-from sqlalchemy import bindparam, or_, select, update
+from sqlalchemy import bindparam, case, func, or_, select, update
 
 from walsh_scrapy.policy.pacing import (
     Answer,
     Event,
     Exchange,
+    GiveBack,
     Hold,
     HostTimes,
     Lease,
+    Lift,
+    Pause,
     Release,
     Widen,
     after,
 )
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.state._statements import Statement
+from walsh_scrapy.state.acts import Act, write_act
 from walsh_scrapy.state.engines import StateError
+from walsh_scrapy.state.pruning import delete_old
 from walsh_scrapy.state.requests import RequestRecord, write_request
 from walsh_scrapy.state.tables import choices, hosts
 from walsh_scrapy.state.upsert import insert_if_new, row_of, upsert
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection, Select
 
     from walsh_scrapy.policy.backoff import Backoff
+    from walsh_scrapy.state.acts import ActName
     from walsh_scrapy.state.database import Database
 
+#: How long the row of a host is kept after the last moment that it is about.
+KEEP_SECONDS: Final = 90 * 86_400.0
 _NAMES: Final = tuple(field.name for field in fields(HostTimes))
 
 _FIND: Final = Statement(
@@ -47,13 +56,17 @@ _UPDATE: Final = Statement(
     .where(hosts.c.host == bindparam("key"), hosts.c.revision == bindparam("seen"))
     .values({name: bindparam(name) for name in (*_NAMES, "revision")})
 )
-_WAITING: Final = select(*(hosts.c[name] for name in _NAMES), hosts.c.host).where(
-    or_(
-        *(hosts.c[name] > bindparam("now") for name in ("hold_until", "lease_until")),
-        hosts.c.ended + hosts.c.interval > bindparam("now"),
-    )
+_WAITS: Final = or_(
+    *(hosts.c[name] > bindparam("now") for name in ("hold_until", "lease_until")),
+    *(hosts.c.ended + hosts.c[name] > bindparam("now") for name in ("interval", "pause")),
 )
+_ROWS: Final = select(*(hosts.c[name] for name in _NAMES), hosts.c.host)
+_WAITING: Final = _ROWS.where(_WAITS)
+_MARKED: Final = _ROWS.where(or_(_WAITS, hosts.c.silences > 0, hosts.c.pause > 0))
+_PAUSED: Final = select(hosts.c.host).where(hosts.c.pause > 0).order_by(hosts.c.host)
 _UNIT: Final = select(choices.c.value).where(choices.c.name == "pace_by")
+#: Why a host has to wait: on hold, asked by another process, or within its spacing.
+WaitReason: TypeAlias = Literal["hold", "lease", "spacing"]
 #: Rows kept in memory as they were last written: most of them change again within a second.
 ROWS_IN_MEMORY = 10_000
 
@@ -73,6 +86,16 @@ class HostSnapshot(NamedTuple):
     def hold(self) -> float:
         """Seconds for which the host is still on hold; 0 if it is not."""
         return max(0.0, self.times.hold_until - self.now)
+
+    @property
+    def reason(self) -> WaitReason | None:
+        """Why the host may not be asked for so long; None if it may be asked now."""
+        until = self.times.ready_at(0.0)
+        if until <= self.now:
+            return None
+        if self.times.hold_until >= until:
+            return "hold"
+        return "lease" if self.times.lease_until > self.now else "spacing"
 
 
 class _Change(NamedTuple):
@@ -105,17 +128,32 @@ class Ledger:
 
     def intervals(self, above: float) -> dict[str, float]:
         """Return the spacing, in seconds, of each host where it is more than ``above``."""
-        wide = select(hosts.c.host, hosts.c.interval).where(hosts.c.interval > above)
+        wide = select(hosts.c.host, hosts.c.interval, hosts.c.pause).where(
+            or_(hosts.c.interval > above, hosts.c.pause > above)
+        )
         with self._database.read() as connection:
-            return dict(connection.execute(wide).all())
+            rows = connection.execute(wide).all()
+        return {host: max(interval, pause) for host, interval, pause in rows}
+
+    def silent_hosts(self) -> frozenset[str]:
+        """Return the hosts that were unreachable when they were asked last (decision 28)."""
+        silent = select(hosts.c.host).where(hosts.c.silences > 0)
+        with self._database.read() as connection:
+            return frozenset(connection.scalars(silent))
 
     def waiting(self) -> dict[str, HostSnapshot]:
         """Return the hosts that may not be asked now: on hold, leased, or within their spacing."""
-        with self._database.read() as connection:
-            now = self._now(connection)
-            rows = connection.execute(_WAITING, {"now": now}).all()
-        found = {row[-1]: HostSnapshot(HostTimes(*row[:-1]).rebased(now), now) for row in rows}
+        found = self._found(_WAITING)
         return {host: snapshot for host, snapshot in found.items() if snapshot.wait > 0}
+
+    def marked(self) -> dict[str, HostSnapshot]:
+        """Return the hosts that wait, were unreachable when asked last, or have a pause."""
+        found = self._found(_MARKED)
+        return {
+            host: snapshot
+            for host, snapshot in found.items()
+            if snapshot.wait > 0 or snapshot.times.silences or snapshot.times.pause
+        }
 
     def find(self, host: str) -> HostSnapshot:
         """Return what is known of a host, now; a host that was never asked has empty times."""
@@ -139,6 +177,10 @@ class Ledger:
         """Release a host at the end of an exchange; log its request in the same transaction."""
         return self._change(host, Release(exchange, backoff, self._holder), record).snapshot
 
+    def give_back(self, host: str) -> None:
+        """Release a host that was leased for a request which was never sent (decision 29)."""
+        self._change(host, GiveBack(self._holder))
+
     def answered(self, host: str, exchange: Exchange, backoff: Backoff) -> HostSnapshot:
         """Write the hold that an exchange without a lease leads to."""
         return self._change(host, Answer(exchange, backoff)).snapshot
@@ -151,8 +193,35 @@ class Ledger:
         """Give a host a spacing of at least ``interval`` seconds."""
         return self._change(host, Widen(interval)).snapshot
 
-    def _change(self, host: str, event: Event, record: RequestRecord | None = None) -> _Change:
-        """Write what an event changes in a host's row, and log a request with it."""
+    def lift(self, host: str, reason: str) -> float:
+        """End the hold of a host, and record the act with its reason (decision 31).
+
+        Return the seconds that were left of it; 0 if there was none, and nothing is recorded.
+        """
+        before, snapshot = self._change(host, Lift(), act=("release", reason))
+        return max(0.0, before.hold_until - snapshot.now)
+
+    def pause(self, host: str, seconds: float, reason: str) -> HostSnapshot:
+        """Give a host a spacing of at least ``seconds`` for good; 0 ends that (decision 31).
+
+        The act is recorded with its reason, if it changes anything.
+        """
+        return self._change(host, Pause(seconds), act=("pause", reason)).snapshot
+
+    def _found(self, statement: Select[Any]) -> dict[str, HostSnapshot]:
+        with self._database.read() as connection:
+            now = self._now(connection)
+            rows = connection.execute(statement, {"now": now}).all()
+        return {row[-1]: HostSnapshot(HostTimes(*row[:-1]).rebased(now), now) for row in rows}
+
+    def _change(
+        self,
+        host: str,
+        event: Event,
+        record: RequestRecord | None = None,
+        act: tuple[ActName, str] | None = None,
+    ) -> _Change:
+        """Write what an event changes in a host's row, and log a request or an act with it."""
         remembered = self._rows.get(host)
         while True:
             with self._database.write() as connection:
@@ -167,10 +236,26 @@ class Ledger:
                 if written:
                     if record is not None:
                         write_request(connection, record)
+                    if act is not None:
+                        name, reason = act
+                        left = max(0.0, before.hold_until - now)
+                        seconds = left if name == "release" else wanted.pause
+                        write_act(connection, Act(now, host, name, seconds, reason))
                     revision = 0 if row.revision is None else row.revision + 1
                     times = self._remember(host, _Row(wanted, revision))
                     return _Change(before, HostSnapshot(times, now))
             remembered = None
+
+    def prune(self) -> None:
+        """Delete the rows of hosts that nothing concerned in 90 days.
+
+        All that such a row says is over by then: spacing, hold, lease, strikes and silences. A
+        longer spacing or hold keeps its row until it ends, and an operator's pause for good. A
+        known Crawl-delay is not kept longer: the next robots.txt of the host says it again.
+        """
+        with self._database.read() as connection:
+            before = self._now(connection) - KEEP_SECONDS
+        delete_old(self._database, hosts, (_last_moment() < before) & (hosts.c.pause == 0.0))
 
     def pace_by(self, unit: str) -> None:
         """Pace by "host" or "domain" from now on.
@@ -185,6 +270,13 @@ class Ledger:
             found = connection.scalar(_UNIT)
             now = self._now(connection)
             waiting = connection.execute(_WAITING, {"now": now}).all()
+            paused = connection.scalars(_PAUSED).all()
+            if found not in (None, unit) and paused:
+                raise StateError(
+                    f"{self._database} is paced by {found}, and {paused[0]} has a pause of the "
+                    f"operator's: a crawl with WALSH_PACE_BY = {unit!r} would not see that; end it "
+                    f"with `scrapy hosts pause {paused[0]} 0`, or set WALSH_PACE_BY = {found!r}"
+                )
             if found not in (None, unit) and waiting:
                 last = max(HostTimes(*row[:-1]).ready_at(0.0) for row in waiting)
                 raise StateError(
@@ -203,6 +295,16 @@ class Ledger:
         if len(self._rows) > ROWS_IN_MEMORY:
             self._rows.popitem(last=False)
         return row.times
+
+
+def _last_moment() -> ColumnElement[float]:
+    """Return the last moment that a row is about."""
+    ended = func.coalesce(hosts.c.ended, 0.0)
+    spaced = case((hosts.c.lease_until > ended, hosts.c.lease_until), else_=ended)
+    last = spaced + hosts.c.interval
+    for moment in (hosts.c.hold_until, hosts.c.silent_at, hosts.c.struck_at):
+        last = case((moment > last, moment), else_=last)
+    return last
 
 
 def _find(connection: Connection, host: str) -> _Row:

@@ -77,6 +77,28 @@ def _drop_second_index_of_keys(connection: Connection) -> None:
     connection.exec_driver_sql("DROP INDEX IF EXISTS ix_entries_full_key")
 
 
+def _add_silences(connection: Connection) -> None:
+    for name in ("silences", "silent_at"):
+        _add_column(connection, tables.hosts, name)
+
+
+def _add_pauses_and_acts(connection: Connection) -> None:
+    _add_column(connection, tables.hosts, "pause")
+    tables.acts.create(connection)
+
+
+def _add_validators_of_robots(connection: Connection) -> None:
+    """Add the validators of robots.txt, and forget those of the blocklist.
+
+    Version 9 kept them for the URL that was asked for, also if another one answered.
+    """
+    for name in ("validator_url", "etag", "last_modified"):
+        _add_column(connection, tables.robots, name)
+    tables.robots_waits.create(connection)
+    connection.execute(update(tables.robots).values(unused=False))
+    connection.execute(update(tables.blocklist).values(etag=None, last_modified=None))
+
+
 def _add_column(connection: Connection, table: Table, name: str) -> None:
     column = CreateColumn(table.c[name]).compile(dialect=connection.dialect)
     connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {column}")
@@ -95,4 +117,7 @@ _STEPS: Final[Mapping[int, Callable[[Connection], None]]] = {
     4: _add_indexes,
     5: _add_failing_and_onward_moves,
     6: _drop_second_index_of_keys,
+    7: _add_silences,
+    8: _add_pauses_and_acts,
+    9: _add_validators_of_robots,
 }

@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import delete, insert
+from sqlalchemy import insert
 
 from walsh_scrapy.state._statements import Statement
+from walsh_scrapy.state.pruning import delete_old
 from walsh_scrapy.state.tables import requests
 from walsh_scrapy.state.upsert import row_of
 
@@ -53,5 +54,4 @@ class RequestStore:
 
     def prune(self, now: float) -> None:
         """Delete rows that are older than 30 days; ``now`` is in epoch seconds."""
-        with self._database.write() as connection:
-            connection.execute(delete(requests).where(requests.c.sent_at < now - KEEP_SECONDS))
+        delete_old(self._database, requests, requests.c.sent_at < now - KEEP_SECONDS)

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import bindparam, delete, not_, select, update
 
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state._statements import Statement
-from walsh_scrapy.state.tables import robots
-from walsh_scrapy.state.upsert import row_of, upsert
+from walsh_scrapy.state.pruning import delete_old
+from walsh_scrapy.state.tables import robots, robots_waits
+from walsh_scrapy.state.upsert import insert_if_new, row_of, upsert
 
 if TYPE_CHECKING:
     from walsh_scrapy.state.database import Database
 
+#: How long a copy is kept after the last request for it. The host of a source that is visited once
+#: in 30 days is still known then: its Crawl-delay, and its last good copy if it does not answer.
+KEEP_SECONDS: Final = 90 * 86_400.0
 _COLUMNS: Final = tuple(robots.c[field.name] for field in fields(RobotsCopy))
 _FIND: Final = Statement(select(*_COLUMNS).where(robots.c.origin == bindparam("key")))
+_OF_ORIGIN: Final = robots_waits.c.origin == bindparam("key")
+_OF_REQUEST: Final = robots_waits.c.request == bindparam("url")
+_FIND_WAIT: Final = Statement(select(robots_waits.c.request).where(_OF_ORIGIN, _OF_REQUEST))
+_FIND_ANY: Final = Statement(select(robots_waits.c.request).where(_OF_ORIGIN))
+_END: Final = Statement(delete(robots_waits).where(_OF_ORIGIN, _OF_REQUEST))
+_END_ALL: Final = Statement(delete(robots_waits).where(_OF_ORIGIN))
+_SET_UNUSED: Final = Statement(
+    update(robots).where(robots.c.origin == bindparam("key")).values(unused=bindparam("unused"))
+)
 
 
 class RobotsStore:
@@ -36,13 +50,39 @@ class RobotsStore:
         return None if row is None else RobotsCopy(*row)
 
     def keep(self, origin: str, copy: RobotsCopy) -> None:
-        """Replace the copy kept for an origin."""
+        """Replace the copy kept for an origin; no request waits by the new one yet."""
         with self._database.write() as connection:
             upsert(connection, robots, {"origin": origin, **row_of(copy)})
+            _END_ALL.run(connection, {"key": origin})
 
-    def set_unused(self, origin: str, *, unused: bool) -> None:
-        """Set whether a request that was deferred by this copy is still to be sent (decision 7)."""
+    def awaits(self, origin: str, url: str) -> bool:
+        """Return True if the copy of an origin made the request of this URL wait (decision 7)."""
+        with self._database.read() as connection:
+            return _FIND_WAIT.first(connection, _wait(origin, url)) is not None
+
+    def begin_wait(self, origin: str, url: str) -> None:
+        """Record that the copy of an origin makes the request of this URL wait."""
+        row = _wait(origin, url)
         with self._database.write() as connection:
-            connection.execute(
-                update(robots).where(robots.c.origin == origin).values(unused=unused)
-            )
+            if insert_if_new(connection, robots_waits, {"origin": origin, "request": row["url"]}):
+                _SET_UNUSED.run(connection, {"key": origin, "unused": True})
+
+    def end_wait(self, origin: str, url: str) -> bool:
+        """Record that the request of this URL was sent; return True if others still wait."""
+        with self._database.write() as connection:
+            _END.run(connection, _wait(origin, url))
+            others = _FIND_ANY.first(connection, {"key": origin}) is not None
+            _SET_UNUSED.run(connection, {"key": origin, "unused": others})
+            return others
+
+    def prune(self, now: float) -> None:
+        """Delete copies that nobody asked for in 90 days; ``now`` is in epoch seconds.
+
+        A copy stays as long as a request that it deferred is still to be sent (decision 7).
+        """
+        is_old = robots.c.fetched_at < now - KEEP_SECONDS
+        delete_old(self._database, robots, is_old & not_(robots.c.unused))
+
+
+def _wait(origin: str, url: str) -> dict[str, str]:
+    return {"key": origin, "url": sha256(url.encode()).hexdigest()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sqlalchemy import bindparam, delete, func, or_, select, update
 
@@ -15,7 +15,9 @@ from walsh_scrapy.state.tables import entries, indexes, sources
 from walsh_scrapy.state.upsert import insert_if_new, row_of, upsert
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from sqlalchemy import Connection
 
     from walsh_scrapy.state.database import Database
     from walsh_scrapy.state.entries import EntryRecord
@@ -25,6 +27,15 @@ if TYPE_CHECKING:
 _COLUMNS: Final = tuple(sources.c[field.name] for field in fields(SourceRecord))
 _SELECT: Final = select(*_COLUMNS).where(sources.c.url == bindparam("key"))
 _FIND: Final = Statement(_SELECT)
+#: SQLite knows no lock of a row, and needs none: a transaction of ours has its one write lock.
+_FIND_LOCKED: Final = Statement(_SELECT.with_for_update())
+
+
+class Committed(NamedTuple):
+    """What was written at the end of a visit."""
+
+    record: SourceRecord
+    new: frozenset[str]  #: the keys of the entries that were never seen before
 
 
 class SourceStore:
@@ -65,8 +76,20 @@ class SourceStore:
         found: Sequence[EntryRecord] = (),
         llmstxt: LlmsTxtRecord | None = None,
     ) -> frozenset[str]:
-        """Write the outcome of a visit in one transaction; return the keys of its new entries.
+        """Replace a record, as ``change`` does, and return the keys of its new entries."""
+        return self.change(record.url, lambda _known: record, found, llmstxt).new
 
+    def change(
+        self,
+        url: str,
+        change: Callable[[SourceRecord | None], SourceRecord],
+        found: Sequence[EntryRecord] = (),
+        llmstxt: LlmsTxtRecord | None = None,
+    ) -> Committed:
+        """Write the outcome of a visit in one transaction.
+
+        ``change`` returns the record to write for the one that is known, None on the first visit.
+        No other process changes that record meanwhile, so that no failure is counted twice or lost.
         ``llmstxt`` is the record of the llms.txt that the visit requested, if any. Validators and
         the entries of their response are written together, so that a crash at any point neither
         loses nor repeats an entry (R7, decision 17).
@@ -75,10 +98,11 @@ class SourceStore:
         database does not accept, such as an entry of a source without a record.
         """
         with self._database.write() as connection:
+            record = change(_locked(connection, url))
             upsert(connection, sources, row_of(record))
             if llmstxt is not None:
                 upsert(connection, indexes, row_of(llmstxt))
-            return insert_unseen(connection, found)
+            return Committed(record, insert_unseen(connection, found))
 
     def rename(self, spellings: Mapping[str, str]) -> None:
         """Give records and their entries the new spellings of their URLs, by the old ones."""
@@ -125,3 +149,17 @@ class SourceStore:
 def _record(row: Sequence[object]) -> SourceRecord:
     names = (field.name for field in fields(SourceRecord))
     return SourceRecord(**dict(zip(names, row, strict=True)))  # type: ignore[arg-type]
+
+
+def _locked(connection: Connection, url: str) -> SourceRecord | None:
+    """Return the record of a source, which nobody else changes until the transaction ends.
+
+    Where rows are locked one by one, a row that does not exist cannot be locked. So an empty one is
+    inserted; if another process has done that first, its row counts.
+    """
+    row = _FIND_LOCKED.first(connection, {"key": url})
+    if row is None and connection.dialect.name != "sqlite":
+        empty = SourceRecord(url=url, kind="")
+        if not insert_if_new(connection, sources, row_of(empty)):
+            row = _FIND_LOCKED.first(connection, {"key": url})
+    return None if row is None else _record(row)

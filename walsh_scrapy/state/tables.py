@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 
 #: Increased by one with every change below; a state of an unknown version is refused.
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 10
 
 metadata = MetaData()
 
@@ -46,9 +46,28 @@ hosts = Table(
     Column("holder", String(32), nullable=False, server_default=""),
     Column("strikes", Integer, nullable=False, default=0),
     Column("struck_at", Double, nullable=False, default=0.0),
+    # Attempts in a row in which the host was unreachable, and the last of them (decision 28).
+    Column("silences", Integer, nullable=False, server_default="0"),
+    Column("silent_at", Double, nullable=False, server_default="0"),
+    # The least spacing that the operator asks for; nothing else changes it (decision 31).
+    Column("pause", Double, nullable=False, server_default="0"),
     # Increased with every change: an update names the revision it read (compare-and-set), so only
     # one of two processes gets a host.
     Column("revision", BigInteger, nullable=False, default=0),
+)
+
+# What the operator did to hosts, and why: kept for good (decision 31).
+acts = Table(
+    "acts",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("host", String(255), nullable=False),
+    Column("act", String(16), nullable=False),
+    # The new pause, or what was left of the hold.
+    Column("seconds", Double, nullable=False),
+    Column("reason", Text, nullable=False),
+    Index("acts_by_host", "host"),
 )
 
 robots = Table(
@@ -60,6 +79,18 @@ robots = Table(
     Column("body", LargeBinary),
     Column("failing_since", Double),
     Column("unused", Boolean, nullable=False),
+    Column("validator_url", String(4096)),
+    Column("etag", LargeBinary),
+    Column("last_modified", LargeBinary),
+)
+
+# Requests that the copy of an origin made wait, by the SHA-256 of their URLs, until each was sent:
+# for them the copy outlives its day (decision 7).
+robots_waits = Table(
+    "robots_waits",
+    metadata,
+    Column("origin", ForeignKey("robots.origin", ondelete="CASCADE"), primary_key=True),
+    Column("request", String(64), primary_key=True),
 )
 
 blocklist = Table(

@@ -10,6 +10,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from walsh_scrapy.policy.wording import storable
 from walsh_scrapy.state._statements import Statement
 
 if TYPE_CHECKING:
@@ -21,8 +22,15 @@ if TYPE_CHECKING:
 
 
 def row_of(record: DataclassInstance) -> dict[str, Any]:
-    """Return the fields of a record by name. They must hold plain values, not records."""
-    return {name: getattr(record, name) for name in _names(type(record))}
+    """Return the fields of a record by name. They must hold plain values, not records.
+
+    What strangers write goes into many of them, so each text is made storable.
+    """
+    row = {name: getattr(record, name) for name in _names(type(record))}
+    for name, value in row.items():
+        if isinstance(value, str):
+            row[name] = storable(value)
+    return row
 
 
 @cache

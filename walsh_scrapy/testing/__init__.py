@@ -10,30 +10,39 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from walsh_scrapy.testing.certificates import Certificate
     from walsh_scrapy.testing.clock import FakeClock
+    from walsh_scrapy.testing.connections import ConnectionRecord
     from walsh_scrapy.testing.crawl import CrawlResult, run_crawl, start_crawl
+    from walsh_scrapy.testing.directweb import DirectWeb
     from walsh_scrapy.testing.forkserver import ForkServer
     from walsh_scrapy.testing.hit import Hit, load_log
+    from walsh_scrapy.testing.names import Answer, silent
     from walsh_scrapy.testing.politeness import assert_polite, violations
-    from walsh_scrapy.testing.reply import Fault, Reply, redirect
+    from walsh_scrapy.testing.reply import Fault, Raw, Reply, redirect
     from walsh_scrapy.testing.simulation import simulate
-    from walsh_scrapy.testing.site import Site
+    from walsh_scrapy.testing.site import Down, Site
     from walsh_scrapy.testing.sources import write_sources
     from walsh_scrapy.testing.web import LoopbackWeb
 
 __all__ = [
+    "Answer",
     "Certificate",
+    "ConnectionRecord",
     "CrawlResult",
+    "DirectWeb",
+    "Down",
     "FakeClock",
     "Fault",
     "ForkServer",
     "Hit",
     "LoopbackWeb",
+    "Raw",
     "Reply",
     "Site",
     "assert_polite",
     "load_log",
     "redirect",
     "run_crawl",
+    "silent",
     "simulate",
     "start_crawl",
     "violations",
@@ -41,19 +50,25 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Answer": "names",
     "Certificate": "certificates",
+    "ConnectionRecord": "connections",
     "CrawlResult": "crawl",
+    "DirectWeb": "directweb",
+    "Down": "site",
     "FakeClock": "clock",
     "Fault": "reply",
     "ForkServer": "forkserver",
     "Hit": "hit",
     "LoopbackWeb": "web",
+    "Raw": "reply",
     "Reply": "reply",
     "Site": "site",
     "assert_polite": "politeness",
     "load_log": "hit",
     "redirect": "reply",
     "run_crawl": "crawl",
+    "silent": "names",
     "simulate": "simulation",
     "start_crawl": "crawl",
     "violations": "politeness",

@@ -20,6 +20,7 @@ from trustme import CA, LeafCert
 from walsh_scrapy.testing.certificates import EXPIRED_ON, OTHER_HOST, Certificate
 
 _VALID_FROM: Final = datetime(2020, 1, 1, tzinfo=UTC)  # fixed: messages about it are tested
+_VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _LONGEST_COMMON_NAME: Final = 64  # characters (RFC 5280, appendix A.1)
 
 
@@ -34,22 +35,26 @@ class Authority:
         self._folder = TemporaryDirectory(prefix="loopback-ca-")
         self._ca = CA(organization_name="Loopback CA")
         self._unknown_ca = CA(organization_name="Nobody's CA")
-        self._contexts: dict[tuple[str, Certificate], ssl.SSLContext] = {}
+        self._contexts: dict[tuple[str, Certificate, str | None], ssl.SSLContext] = {}
         self.file = Path(self._folder.name) / "ca.pem"  #: trust this to trust GOOD certificates
         self._ca.cert_pem.write_to_path(self.file)
 
-    def context(self, host: str, kind: Certificate) -> ssl.SSLContext:
+    def context(self, host: str, kind: Certificate, version: str | None = None) -> ssl.SSLContext:
         """Return the TLS context of a server for that host, made once for each host and kind.
 
+        With a `version`, for example "1.2", it speaks no other. Sessions are resumed by tickets.
         Raises idna.IDNAError for a name that IDNA 2008 forbids, for example with an underscore.
         """
-        if (host, kind) not in self._contexts:
+        key = host, kind, version
+        if key not in self._contexts:
             path = Path(self._folder.name) / f"{len(self._contexts)}.pem"
             path.write_bytes(self.key_and_certificate(host, kind))
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(path)
-            self._contexts[host, kind] = context
-        return self._contexts[host, kind]
+            if version:
+                context.minimum_version = context.maximum_version = _VERSIONS[version]
+            self._contexts[key] = context
+        return self._contexts[key]
 
     def key_and_certificate(self, host: str, kind: Certificate) -> bytes:
         """Return a new private key and the certificate for it, as PEM."""
@@ -59,6 +64,8 @@ class Authority:
                 return _signed_again(leaf, self._ca, without={x509.SubjectAlternativeName})
             case Certificate.SELF_SIGNED:
                 return _signed_again(leaf, leaf, without={x509.AuthorityKeyIdentifier})
+            case Certificate.INCOMPLETE:
+                return leaf.private_key_pem.bytes() + leaf.cert_chain_pems[0].bytes()
         return leaf.private_key_and_cert_chain_pem.bytes()
 
     def close(self) -> None:
@@ -66,13 +73,20 @@ class Authority:
         self._folder.cleanup()
 
     def _issue(self, host: str, kind: Certificate) -> LeafCert:
-        ca = self._unknown_ca if kind is Certificate.UNKNOWN_CA else self._ca
-        return ca.issue_cert(
+        return self._signer(kind).issue_cert(
             OTHER_HOST if kind is Certificate.WRONG_NAME else host.strip("[]"),
             common_name=host[:_LONGEST_COMMON_NAME],
             not_before=_VALID_FROM,
             not_after=EXPIRED_ON if kind is Certificate.EXPIRED else None,
         )
+
+    def _signer(self, kind: Certificate) -> CA:
+        match kind:
+            case Certificate.UNKNOWN_CA:
+                return self._unknown_ca
+            case Certificate.INCOMPLETE:
+                return self._ca.create_child_ca()
+        return self._ca
 
 
 def _signed_again(

@@ -22,3 +22,4 @@ class Certificate(Enum):
     NAMELESS = "nameless"  #: for no host: it has no subjectAltName
     UNKNOWN_CA = "unknown CA"  #: signed by a CA that nobody trusts
     SELF_SIGNED = "self-signed"  #: signed by its own key
+    INCOMPLETE = "incomplete"  #: signed by an intermediate CA, whose certificate is not sent

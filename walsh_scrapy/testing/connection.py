@@ -1,47 +1,69 @@
-"""One client's connection to the loopback web: plain HTTP, or TLS in a CONNECT tunnel."""
+"""One client's connection to a web of a test: plain HTTP, TLS, or TLS in a CONNECT tunnel."""
 
 import asyncio
 import contextlib
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from ssl import SSLContext
-from typing import Final
+from typing import Final, Protocol
 
-from walsh_scrapy.testing.directory import Directory
-from walsh_scrapy.testing.hit import Hit, Log
+from walsh_scrapy.testing.connections import FAILED
+from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.http1 import MalformedRequestError, hit_of, parse_request
+from walsh_scrapy.testing.log import Log
+from walsh_scrapy.testing.reply import Page
 from walsh_scrapy.testing.responsewriter import ResponseWriter
+from walsh_scrapy.testing.streams import NoHandshakeError, handshake_of
 
 _BAD_REQUEST: Final = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 _ESTABLISHED: Final = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 
-class _NoHandshakeError(Exception):
-    """The client rejected the certificate, or left, before the TLS handshake was complete."""
+class Pages(Protocol):
+    """What a connection serves."""
+
+    def page_for(self, hit: Hit) -> tuple[Hit, Page]:
+        """Return the hit with its number on its page, and that page."""
+
+    def context_for(self, hit: Hit) -> SSLContext | None:
+        """Return the TLS context for a CONNECT request, None if it is refused."""
 
 
 class Connection:
-    """Answers the requests of one connection, one after the other, until one side closes it."""
+    """Answers the requests of one connection, one after the other, until one side closes it.
+
+    `client` is the remote port, `scheme` that of targets that name none. `shaken` is told how TLS
+    in a tunnel began. `latency` are seconds by which each response comes later.
+    """
 
     def __init__(
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        directory: Directory,
-        log: Log,
+        pages: Pages,
+        log: Log[Hit],
+        *,
+        client: int,
+        scheme: str = "http",
+        shaken: Callable[[str], None] = lambda _: None,
+        latency: float = 0.0,
     ) -> None:
         self._reader = reader
         self._writer = writer
-        self._directory = directory
+        self._pages = pages
         self._log = log
-        self._scheme = "http"  # of targets that name none; https in a tunnel
+        self._client = client
+        self._scheme = scheme
+        self._shaken = shaken
+        self._latency = latency
 
     async def serve(self) -> None:
         """Answer until the connection ends. Raises the exceptions of the test's pages."""
         try:
             while await self._answer():
                 pass
-        except _NoHandshakeError:
+        except NoHandshakeError:
             return  # asyncio never reports the end of such a connection, so do not wait for it
         except (ConnectionError, asyncio.IncompleteReadError):
             pass  # the client has left; the log shows what it got
@@ -55,20 +77,20 @@ class Connection:
         try:
             request = parse_request(await self._reader.readuntil(b"\r\n\r\n"))
             await self._reader.readexactly(int(request.value("content-length") or 0))
-            client = self._writer.get_extra_info("peername")[1]
-            hit = hit_of(request, client, self._scheme)
+            hit = hit_of(request, self._client, self._scheme)
         except (MalformedRequestError, ValueError, asyncio.LimitOverrunError):
             self._writer.write(_BAD_REQUEST)
             return False
-        if hit.method == "CONNECT" and (context := self._directory.context_for(hit)):
+        if hit.method == "CONNECT" and (context := self._pages.context_for(hit)):
             return await self._open_tunnel(hit, context)
-        hit, page = self._directory.page_for(hit)
+        hit, page = self._pages.page_for(hit)
         key = self._log.open(hit)
 
         def publish(response: ResponseWriter) -> None:
-            self._log.close(key, _with_response(hit, response))
+            self._log.change(key, lambda _: _with_response(hit, response))
 
-        reusable = await ResponseWriter(self._reader, self._writer, publish).send(page, hit)
+        response = ResponseWriter(self._reader, self._writer, publish)
+        reusable = await response.send(page, hit, self._latency)
         return reusable and request.keeps_alive
 
     async def _open_tunnel(self, hit: Hit, context: SSLContext) -> bool:
@@ -81,10 +103,11 @@ class Connection:
             await self._writer.start_tls(context)
             secured = True
         except OSError as error:
-            raise _NoHandshakeError from error
+            raise NoHandshakeError from error
         finally:
-            status = 200 if secured else 0
-            self._log.close(key, replace(hit, ended=ended, status=status, complete=secured))
+            self._shaken(handshake_of(self._writer) or FAILED)
+            done = replace(hit, ended=ended, status=200 if secured else 0, complete=secured)
+            self._log.change(key, lambda _: done)
         self._scheme = "https"
         return True
 

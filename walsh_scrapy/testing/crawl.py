@@ -1,14 +1,16 @@
-"""The real `scrapy crawl` in a process of its own, in front of a loopback web.
+"""The real `scrapy crawl` in a process of its own, in front of a web of a test.
 
     result = run_crawl(web, sources=["http://blog.example/feed.xml"], folder=tmp_path)
     assert result.exit_code == 0
 
 Runs that share a folder share their state in it. The process is given the web as its proxy for
-http and https, so nothing it does leaves the machine.
+http and https, or the names and ports of a web without a proxy, so nothing it asks for leaves the
+machine.
 """
 
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -19,16 +21,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from walsh_scrapy.testing.blocklist import keep_empty_blocklist
 from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.process import Launcher
 from walsh_scrapy.testing.result import CrawlResult, read_items, read_stats
+from walsh_scrapy.testing.served import Web
 from walsh_scrapy.testing.sources import SourceLike, write_sources
-from walsh_scrapy.testing.web import LoopbackWeb
 
 __all__ = ["Crawl", "CrawlResult", "find_project", "run_crawl", "start_crawl", "write_sources"]
 
 _POLL_SECONDS: Final = 0.02
 _TAIL: Final = 4000
+#: An exception that ended the process: the last line of its log.
+_ERROR: Final = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception)(?:: .*)?\s*\Z", re.MULTILINE)
 
 Moment = Callable[[Sequence[Hit]], bool]
 
@@ -38,7 +43,7 @@ class Crawl:
 
     def __init__(
         self,
-        web: LoopbackWeb,
+        web: Web,
         command: list[str],
         folder: Path,
         environment: dict[str, str],
@@ -60,7 +65,11 @@ class Crawl:
         return self._process.poll() is None
 
     def wait(self, timeout: float = 600.0) -> CrawlResult:
-        """Wait for the end; after `timeout` seconds kill the crawl and raise TimeoutError."""
+        """Wait for the end; after `timeout` seconds kill the crawl and raise TimeoutError.
+
+        Raises RuntimeError if the process ended with a traceback before the crawl began, as for a
+        spider that is not there.
+        """
         try:
             self._process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -68,7 +77,10 @@ class Crawl:
             raise TimeoutError(
                 f"the crawl was killed after {timeout} s; its log:\n{tail}"
             ) from None
-        return self._result()
+        result = self._result()
+        if result.exit_code == 1 and _ERROR.search(result.stderr):
+            raise RuntimeError(f"the crawl did not start; its log:\n{result.stderr[-_TAIL:]}")
+        return result
 
     def kill(self) -> CrawlResult:
         """End the crawl at once (SIGKILL), if it has not ended, and return what is there."""
@@ -113,13 +125,14 @@ class Crawl:
             items=read_items(self.folder / "items.jsonl"),
             stats=read_stats(stderr),
             log=self._own(self._web.log),
+            connections=[each for each in self._web.connections if each.opened >= self._started],
             seconds=time.monotonic() - self._started,
             folder=self.folder,
         )
 
 
 def start_crawl(
-    web: LoopbackWeb,
+    web: Web,
     spider: str = "feeds",
     *,
     folder: Path,
@@ -133,9 +146,10 @@ def start_crawl(
     """Start `scrapy crawl` and return at once.
 
     `project` is the folder of scrapy.cfg (default: looked for from the current folder upward).
-    Unless `settings` say otherwise the state is `folder`/walsh.sqlite3, there is no blocklist, and
-    the stats are dumped into the log, where `CrawlResult.stats` comes from. `launcher` starts the
-    process: `subprocess.Popen`, or a `ForkServer`, which has Scrapy imported already.
+    Unless `settings` say otherwise the state is `folder`/walsh.sqlite3, it has an empty list as the
+    published blocklist, and the stats are dumped into the log, where `CrawlResult.stats` comes
+    from. `launcher` starts the process: `subprocess.Popen`, or a `ForkServer`, which has Scrapy
+    imported already.
     """
     root = find_project(project or Path.cwd())
     folder.mkdir(parents=True, exist_ok=True)
@@ -145,12 +159,14 @@ def start_crawl(
     command += [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
     for name, value in (arguments or {}).items():
         command += ["-a", f"{name}={value}"]
-    given_environment = environment_of(root) | web.environment | dict(environment or {})
+    if "WALSH_BLOCKLIST_URL" not in given:
+        keep_empty_blocklist(str(given["WALSH_STATE_URL"]))
+    given_environment = _with(environment_of(root), web.environment) | dict(environment or {})
     return Crawl(web, command, run, given_environment, launcher)
 
 
 def run_crawl(
-    web: LoopbackWeb,
+    web: Web,
     spider: str = "feeds",
     *,
     folder: Path,
@@ -165,7 +181,8 @@ def run_crawl(
 ) -> CrawlResult:
     """Run `scrapy crawl` to its end, or kill it (SIGKILL) once `kill_when` is true for its log.
 
-    The other arguments are those of `start_crawl`. Raises TimeoutError.
+    The other arguments are those of `start_crawl`. Raises TimeoutError, and RuntimeError if there
+    is no such spider.
     """
     with start_crawl(
         web,
@@ -191,11 +208,10 @@ def find_project(start: Path) -> Path:
 
 
 def settings_of(run: Path, sources: Iterable[SourceLike] | Path | None) -> dict[str, object]:
-    """Return the settings of a run in this folder: its state beside it, and no blocklist."""
+    """Return the settings of a run in this folder: its state beside it, and no published schema."""
     state = run.parent / "walsh.sqlite3"
     given: dict[str, object] = {
         "WALSH_STATE_URL": f"sqlite:///{state}",
-        "WALSH_BLOCKLIST_URL": "",
         "WALSH_BLOCKLIST_SCHEMA_URL": "",
         "STATS_DUMP": True,
     }
@@ -214,6 +230,12 @@ def environment_of(project: Path) -> dict[str, str]:
     path = os.pathsep.join(filter(None, (str(project), os.environ.get("PYTHONPATH"))))
     named = {"PYTHONPATH": path, "SCRAPY_SETTINGS_MODULE": config.get("settings", "default")}
     return kept | named | {"PYTHONUNBUFFERED": "1"}
+
+
+def _with(environment: dict[str, str], others: Mapping[str, str]) -> dict[str, str]:
+    """Return both environments as one, where PYTHONPATH has the folders of both."""
+    paths = filter(None, (each.get("PYTHONPATH") for each in (others, environment)))
+    return environment | dict(others) | {"PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _text(path: Path) -> str:

@@ -1,9 +1,10 @@
 """The web of `scrapy demo`: hosts that each ask something different of a crawler.
 
 sites, sources = demo_web()
-with LoopbackWeb(*sites) as web:
+with DirectWeb(*sites) as web:
     ...  # crawl the sources, the blocklist being at BLOCKLIST_URL
-    violations(web.log, crawl_delays=web.crawl_delays, **DEMO_TERMS)
+    seen = {"crawl_delays": web.crawl_delays, "connections": web.connections}
+    violations(web.log, **DEMO_TERMS, **seen)
 """
 
 import json
@@ -37,7 +38,7 @@ SOURCES: Final = (
     "http://page.example/feed.xml",
 )
 
-#: The keywords of `violations` for this web, apart from `crawl_delays`.
+#: The keywords of `violations` for this web, apart from `crawl_delays` and `connections`.
 DEMO_TERMS: Final[Terms] = {
     "blocked": ("optedout.example",),
     "denied": ("http://noentry.example/",),

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from walsh_scrapy.testing.hit import DEFAULT_PORTS
 from walsh_scrapy.testing.site import NO_SUCH_HOST, NO_TUNNEL, Site
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.testing.authority import Authority
     from walsh_scrapy.testing.hit import Hit
     from walsh_scrapy.testing.reply import Page
+    from walsh_scrapy.testing.site import Down
 
 
 class Directory:
@@ -46,7 +48,7 @@ class Directory:
         """Return the hit with its number on its page, and that page."""
         if hit.method == "CONNECT":
             return hit, NO_TUNNEL
-        site = self._find(hit)
+        site = self.find(hit.host, hit.port)
         if site is None:
             return hit, NO_SUCH_HOST
         path, page = site.page(hit.path)
@@ -55,10 +57,20 @@ class Directory:
 
     def context_for(self, hit: Hit) -> SSLContext | None:
         """Return the TLS context for the host of a CONNECT request, None if its site has no TLS."""
-        site = self._find(hit)
-        if site is None or site.tls is None or self._authority is None:
-            return None
-        return self._authority.context(hit.host, site.tls)
+        return self._context(hit.host, self.find(hit.host, hit.port))
+
+    def context_of(self, host: str) -> SSLContext | None:
+        """Return the TLS context of a host at any port, None if none of its sites has TLS."""
+        site = self.find(host, DEFAULT_PORTS["https"])
+        if site is None or site.tls is None:
+            others = (each for each in self._sites.values() if each.host == host and each.tls)
+            site = next(others, None)
+        return self._context(host, site)
+
+    def down(self, host: str) -> Down | None:
+        """Return how a host fails, None if it does not."""
+        site = self.find(host, DEFAULT_PORTS["http"])
+        return site.down if site else None
 
     def close(self) -> None:
         """Remove the certificates."""
@@ -66,5 +78,11 @@ class Directory:
             self._authority.close()
             self._authority = None
 
-    def _find(self, hit: Hit) -> Site | None:
-        return self._sites.get(f"{hit.host}:{hit.port}") or self._sites.get(hit.host)
+    def find(self, host: str, port: int) -> Site | None:
+        """Return the site of a host at a port."""
+        return self._sites.get(f"{host}:{port}") or self._sites.get(host)
+
+    def _context(self, host: str, site: Site | None) -> SSLContext | None:
+        if site is None or site.tls is None or self._authority is None:
+            return None
+        return self._authority.context(host, site.tls, site.tls_version)

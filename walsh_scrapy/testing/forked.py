@@ -173,6 +173,7 @@ def _run(request: Request, path: list[str]) -> None:
     sys.path[:] = [str(Path.cwd()), *_python_path(os.environ), *path]
     sys.path_importer_cache.clear()
     _forget_other_copies()
+    _customize()
     module, *arguments = request["arguments"]
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
@@ -186,6 +187,13 @@ def _forget_other_copies() -> None:
         return
     for name in [name for name in sys.modules if name.partition(".")[0] == _OURS]:
         del sys.modules[name]
+
+
+def _customize() -> None:
+    """Import `sitecustomize` from PYTHONPATH, as an interpreter does at its start."""
+    if PathFinder.find_spec("sitecustomize", _python_path(os.environ)):
+        sys.modules.pop("sitecustomize", None)
+        import_module("sitecustomize")
 
 
 def _open_streams() -> None:

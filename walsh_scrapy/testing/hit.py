@@ -2,8 +2,7 @@
 
 import json
 import math
-import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -87,45 +86,6 @@ def save_log(log: Iterable[Hit], path: Path) -> None:
 def load_log(path: Path) -> list[Hit]:
     """Return the hits that `save_log` wrote."""
     return [Hit.from_json(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-class Log:
-    """Hits in the order in which they started. The server writes; any thread reads or waits."""
-
-    def __init__(self) -> None:
-        self._hits: dict[int, Hit] = {}
-        self._next = 0
-        self._changed = threading.Condition()
-
-    def open(self, hit: Hit) -> int:
-        """Add a hit that has just started and return its key."""
-        with self._changed:
-            self._next += 1
-            self._hits[self._next] = hit
-            self._changed.notify_all()
-            return self._next
-
-    def close(self, key: int, hit: Hit) -> None:
-        """Replace the hit of that key, unless the log was cleared in the meantime."""
-        with self._changed:
-            if key in self._hits:
-                self._hits[key] = hit
-            self._changed.notify_all()
-
-    def hits(self) -> list[Hit]:
-        """Return a copy of the log."""
-        with self._changed:
-            return list(self._hits.values())
-
-    def clear(self) -> None:
-        """Remove every hit."""
-        with self._changed:
-            self._hits.clear()
-
-    def wait_for(self, predicate: Callable[[Sequence[Hit]], bool], timeout: float) -> bool:
-        """Block until the predicate is true for the log; return False after `timeout` seconds."""
-        with self._changed:
-            return self._changed.wait_for(lambda: predicate(list(self._hits.values())), timeout)
 
 
 def _named(headers: Headers, name: str) -> list[str]:

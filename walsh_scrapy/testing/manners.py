@@ -10,12 +10,14 @@ from typing import Final, TypedDict
 from urllib.parse import urljoin, urlsplit
 
 from walsh_scrapy.identity import USER_AGENT
+from walsh_scrapy.testing.connections import ConnectionRecord
 from walsh_scrapy.testing.hit import DEFAULT_PORTS, Hit
 
 #: Statuses that ask a crawler to come back later (R5).
 BUSY: Final = frozenset({429, 503})
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _UNWRITTEN: Final = re.compile(r"[^\x21-\x7e]")  # never in a URL; sent percent-encoded
+_DOT_SEGMENT: Final = re.compile(r"(?<=/)(?:%2e|\.){1,2}(?=/|$)", re.IGNORECASE)
 _SLASHES: Final = re.compile(r"^(https?:)?/{2,}", re.IGNORECASE)
 
 
@@ -39,6 +41,8 @@ class Terms(TypedDict, total=False):
     backoff_max: float
     max_retries: int | None
     pace_by: Callable[[str], str]
+    connections: Collection[ConnectionRecord]
+    full_handshakes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ class Manners:
     interval: float = 1.0  #: seconds from the end of a response to the next request to that host
     user_agent: str = USER_AGENT
     crawl_delays: Mapping[str, float] = field(default_factory=dict)  #: seconds, by host name
-    serial: bool = True  #: one request at a time; if False, one at a time for each host
+    serial: bool = True  #: one request and connection at a time; if False, one for each host
     blocked: Iterable[str] = ()  #: domains that must get no request, subdomains included
     denied: Iterable[str] = ()  #: prefixes of URLs that a robots.txt denies
     declared: Collection[str] | None = None  #: the only targets, with their redirects
@@ -59,9 +63,11 @@ class Manners:
     revisit: float = 0.0  #: seconds in which an answered page is not requested again
     conditional: bool = False  #: check that repeated requests have the last validators
     backoff: float = 0.0  #: seconds after the first 429 or 503 without Retry-After; then doubled
-    backoff_max: float = 300.0
+    backoff_max: float = 200.0  #: the longest of these waits, before chance lengthens it
     max_retries: int | None = None  #: retries of one URL in a row; None is no limit
     pace_by: Callable[[str], str] = str  #: host name -> the key that the interval is counted by
+    connections: Collection[ConnectionRecord] = ()  #: of the same crawl, as the servers saw them
+    full_handshakes: int | None = None  #: TLS handshakes of a host that resume no session
 
 
 def plain_names(domains: Iterable[str]) -> frozenset[str]:
@@ -91,7 +97,10 @@ def redirect_target(hit: Hit) -> str | None:
         return None
     netloc = host if port in (None, DEFAULT_PORTS.get(parts.scheme)) else f"{host}:{port}"
     query = f"?{parts.query}" if parts.query else ""
-    return f"{parts.scheme}://{netloc}{parts.path or '/'}{query}"
+    path = _DOT_SEGMENT.sub(lambda found: found[0].lower().replace("%2e", "."), parts.path)
+    if not path.startswith("//"):  # which would be read as a host
+        path = urlsplit(urljoin("http://judge.example/", path)).path
+    return f"{parts.scheme}://{netloc}{path or '/'}{query}"
 
 
 def robots_hits(log: Sequence[Hit]) -> set[int]:

@@ -1,4 +1,4 @@
-"""pytest fixtures: a loopback web, a crawl in front of it, a clock that stands still.
+"""pytest fixtures: a web with or without a proxy, a crawl of it, a clock that stands still.
 
 def test_blog(loopback_web, crawl):
     web = loopback_web(Site("blog.example", pages={"/feed.xml": rss("Blog", [Post("One")])}))
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.testing.clock import FakeClock
     from walsh_scrapy.testing.crawl import Crawl, CrawlResult
+    from walsh_scrapy.testing.directweb import DirectWeb
     from walsh_scrapy.testing.process import Launcher
+    from walsh_scrapy.testing.served import Web
     from walsh_scrapy.testing.web import LoopbackWeb, Site
 
 
@@ -45,13 +47,13 @@ class CrawlFactory:
         }
         self._running = running
 
-    def __call__(self, web: LoopbackWeb, spider: str = "feeds", **options: Any) -> CrawlResult:  # noqa: ANN401
+    def __call__(self, web: Web, spider: str = "feeds", **options: Any) -> CrawlResult:  # noqa: ANN401
         """Run a crawl to its end: `walsh_scrapy.testing.crawl.run_crawl`."""
         from walsh_scrapy.testing.crawl import run_crawl
 
         return run_crawl(web, spider, **self._defaults | options)
 
-    def start(self, web: LoopbackWeb, spider: str = "feeds", **options: Any) -> Crawl:  # noqa: ANN401
+    def start(self, web: Web, spider: str = "feeds", **options: Any) -> Crawl:  # noqa: ANN401
         """Start a crawl, which is killed at the end of the test at the latest."""
         from walsh_scrapy.testing.crawl import start_crawl
 
@@ -68,6 +70,19 @@ def loopback_web() -> Iterator[Callable[..., LoopbackWeb]]:
 
         def make(*sites: Site) -> LoopbackWeb:
             return stack.enter_context(LoopbackWeb(*sites))
+
+        yield make
+
+
+@pytest.fixture
+def direct_web() -> Iterator[Callable[..., DirectWeb]]:
+    """Return a function like that of `loopback_web`, to a web without a proxy."""
+    from walsh_scrapy.testing.directweb import DirectWeb
+
+    with ExitStack() as stack:
+
+        def make(*sites: Site, latency: float = 0.0) -> DirectWeb:
+            return stack.enter_context(DirectWeb(*sites, latency=latency))
 
         yield make
 

@@ -1,19 +1,22 @@
 """What a page of the loopback web answers, with or without a fault."""
 
 import gzip
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from walsh_scrapy.testing.hit import Headers, Hit
+
+_FINAL: Final = re.compile(rb"(?:^|\r\n\r\n)HTTP/1\.[01] ([2-9][0-9]{2})")
 
 
 class Fault(Enum):
     """How a response can fail on the wire."""
 
     RESET = "reset"  #: the connection is reset, without a response
-    CLOSE = "close"  #: the connection is closed, without a response
+    CLOSE = "close"  #: the connection is closed as the request has come, without a response
     TRUNCATE = "truncate"  #: Content-Length is that of the whole body, but only half of it is sent
 
 
@@ -74,9 +77,38 @@ class Reply:
         return replace(self, body=packed, headers=(*self.header_pairs(), *extra), gzip=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A response byte by byte, for what no `Reply` says: the numbers are pauses in seconds.
+
+    The log has the status of the first final response in it, and no headers.
+    """
+
+    pieces: Sequence[bytes | float]
+    then: Literal["close", "keep", "reset"] = "close"  #: what becomes of the connection
+
+    @property
+    def status(self) -> int:
+        """The status of the first response that is no interim one (1xx), or 0."""
+        data = b"".join(piece for piece in self.pieces if isinstance(piece, bytes))
+        found = _FINAL.search(data)
+        return int(found[1]) if found else 0
+
+    def steps(self) -> list[tuple[float, bytes]]:
+        """Return the bytes, each with the seconds to wait before them."""
+        steps, pause = list[tuple[float, bytes]](), 0.0
+        for piece in self.pieces:
+            if isinstance(piece, bytes):
+                steps.append((pause, piece))
+                pause = 0.0
+            else:
+                pause += piece
+        return [*steps, (pause, b"")] if pause or not steps else steps
+
+
 #: What a path answers: a reply, its body, pages for successive hits (the last one repeats), or a
 #: function from the hit to a page. The function runs in the server's thread and must not block.
-Page: TypeAlias = "Reply | str | bytes | Sequence[Page] | Callable[[Hit], Page]"
+Page: TypeAlias = "Reply | Raw | str | bytes | Sequence[Page] | Callable[[Hit], Page]"
 
 
 def redirect(location: str, status: int = 301) -> Reply:
@@ -84,13 +116,13 @@ def redirect(location: str, status: int = 301) -> Reply:
     return Reply(status=status, headers={"Location": location}, content_type=None)
 
 
-def reply_of(page: Page, hit: Hit) -> Reply:
+def reply_of(page: Page, hit: Hit) -> Reply | Raw:
     """Return the reply of the page to this hit; `hit.number` selects one of a sequence."""
-    while not isinstance(page, Reply):
+    while not isinstance(page, Reply | Raw):
         if isinstance(page, str | bytes):
             page = Reply(page)
         elif callable(page):
             page = page(hit)
         else:
             page = page[min(hit.number, len(page)) - 1]
-    return page.to(hit)
+    return page.to(hit) if isinstance(page, Reply) else page

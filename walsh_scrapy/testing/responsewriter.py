@@ -4,12 +4,12 @@ import asyncio
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from walsh_scrapy.testing.hit import Headers, Hit
 from walsh_scrapy.testing.http1 import render_head
-from walsh_scrapy.testing.reply import Fault, Page, Reply, reply_of
+from walsh_scrapy.testing.reply import Fault, Page, Raw, Reply, reply_of
 
 _PIECE: Final = 1 << 16
 _SLICE_SECONDS: Final = 0.02
@@ -47,10 +47,16 @@ class ResponseWriter:
         self._in_tls = writer.get_extra_info("sslcontext") is not None
         writer.transport.set_write_buffer_limits(high=int(self._in_tls), low=0)
 
-    async def send(self, page: Page, hit: Hit) -> bool:
-        """Send the page's reply; return True if the connection can carry another."""
+    async def send(self, page: Page, hit: Hit, latency: float = 0.0) -> bool:
+        """Send the page's reply, so many seconds later than it says.
+
+        Return True if the connection can carry another.
+        """
         try:
             reply = reply_of(page, hit)
+            await self._pause(latency)
+            if isinstance(reply, Raw):
+                return await self._send_raw(reply)
             await self._pause(reply.delay)
             if reply.fault in (Fault.RESET, Fault.CLOSE):
                 self._hang_up(reply.fault)
@@ -70,13 +76,28 @@ class ResponseWriter:
         if reply.fault is Fault.TRUNCATE:
             body = body[: len(body) // 2]
         head = render_head(self.status, self.headers)
-        *steps, (pause, last) = _steps(head, body, reply.drip)
-        for seconds, data in steps:
+        await self._send_steps(
+            _steps(head, body, reply.drip), len(body), complete=reply.fault is None
+        )
+
+    async def _send_raw(self, raw: Raw) -> bool:
+        self.status = raw.status
+        steps = raw.steps()
+        await self._send_steps(steps, sum(len(data) for _, data in steps), complete=True)
+        if raw.then == "reset":
+            self._hang_up(Fault.RESET)
+        return raw.then == "keep"
+
+    async def _send_steps(
+        self, steps: Sequence[tuple[float, bytes]], size: int, *, complete: bool
+    ) -> None:
+        """Write pieces, each after its pause; before the last one the response is published."""
+        *earlier, (pause, last) = steps
+        for seconds, data in earlier:
             await self._pause(seconds)
             await self._write(data)
         await self._pause(pause)
-        self.size = len(body)
-        self.complete = reply.fault is None
+        self.size, self.complete = size, complete
         await self._write(last, publish=True)
 
     async def _write(self, data: bytes, *, publish: bool = False) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from walsh_scrapy.testing.connections import ConnectionRecord
 from walsh_scrapy.testing.hit import Hit
 
 _STATS: Final = re.compile(r"Dumping Scrapy stats:\n(\{.*?\})\s*$", re.DOTALL | re.MULTILINE)
@@ -26,6 +27,7 @@ class CrawlResult:
     items: list[Record] = field(default_factory=list)
     stats: Record = field(default_factory=dict)  #: empty if none were dumped into the log
     log: list[Hit] = field(default_factory=list)  #: the requests to the web since the crawl's start
+    connections: list[ConnectionRecord] = field(default_factory=list)  #: the same of connections
     seconds: float = 0.0  #: from start to end of the process
     folder: Path = Path()  #: of this run
 

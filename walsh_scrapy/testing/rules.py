@@ -6,6 +6,7 @@ Each takes the hits in the order of their start and yields a sentence for each v
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from walsh_scrapy.testing.contacts import one_connection, sessions_resumed
 from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.manners import (
     Manners,
@@ -150,6 +151,8 @@ RULES: Final[tuple[Rule, ...]] = (
     blocklist_kept,
     documents_cached,
     one_at_a_time,
+    one_connection,
+    sessions_resumed,
     spaced,
     holds_kept,
     backed_off,

@@ -17,6 +17,7 @@ from scrapy.utils.project import get_project_settings
 from walsh_scrapy.addon import FORCED, Addon
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.startup import ADDON
+from walsh_scrapy.testing.blocklist import keep_empty_blocklist
 from walsh_scrapy.testing.hit import DEFAULT_PORTS
 from walsh_scrapy.testing.result import CrawlResult, read_items
 from walsh_scrapy.testing.simulatedtime import SimulatedClock, SimulatedLoop, SimulatedTime
@@ -68,7 +69,10 @@ class Simulation:
         handler = logging.FileHandler(log, encoding="utf-8")
         handler.setFormatter(logging.Formatter(_FORMAT))
         logging.getLogger().addHandler(handler)
-        runner = AsyncCrawlerRunner(self._settings(items))
+        settings = self._settings(items)
+        if "WALSH_BLOCKLIST_URL" not in self._plan.settings:
+            keep_empty_blocklist(settings["WALSH_STATE_URL"], self._clock.wall)
+        runner = AsyncCrawlerRunner(settings)
         crawler = runner.create_crawler(self._plan.spider)
         try:
             await runner.crawl(crawler, **self._plan.arguments)
@@ -82,7 +86,7 @@ class Simulation:
             stderr=log.read_text(encoding="utf-8"),
             items=read_items(items),
             stats=dict(stats),
-            log=self._web.log.hits(),
+            log=self._web.log.entries(),
             seconds=self._clock.now - started,
             folder=folder,
         )

@@ -14,8 +14,9 @@ from scrapy.http import Headers, Response
 from scrapy.responsetypes import responsetypes
 
 from walsh_scrapy.testing.directory import Directory
-from walsh_scrapy.testing.hit import DEFAULT_PORTS, Hit, Log
-from walsh_scrapy.testing.reply import Fault, Reply, reply_of
+from walsh_scrapy.testing.hit import DEFAULT_PORTS, Hit
+from walsh_scrapy.testing.log import Log
+from walsh_scrapy.testing.reply import Fault, Page, Raw, Reply, reply_of
 from walsh_scrapy.testing.simulatedtime import SimulatedTime
 from walsh_scrapy.testing.site import Site
 
@@ -27,7 +28,7 @@ class SimulatedWeb:
     """Answers as `LoopbackWeb` does, https too, in simulated time, and logs every request."""
 
     def __init__(self, sites: Iterable[Site], clock: SimulatedTime) -> None:
-        self.log = Log()
+        self.log = Log[Hit]()
         self._clock = clock
         self._directory = Directory()
         self._directory.add(*(replace(site, tls=None) for site in sites))
@@ -36,11 +37,12 @@ class SimulatedWeb:
         """Return the response to a request, after its latency and delay."""
         hit, page = self._directory.page_for(self._hit(request))
         key = self.log.open(hit)
-        reply = reply_of(page, hit)
         try:
+            reply = _reply_of(page, hit)
             response = await self._response(request, reply, crawler)
         except BaseException:
-            self.log.close(key, replace(hit, ended=self._clock.kept))
+            failed = replace(hit, ended=self._clock.kept)
+            self.log.change(key, lambda _: failed)
             raise
         answered = replace(
             hit,
@@ -50,7 +52,7 @@ class SimulatedWeb:
             size=len(response.body),
             complete="download_stopped" not in response.flags,
         )
-        self.log.close(key, answered)
+        self.log.change(key, lambda _: answered)
         return response
 
     def _hit(self, request: Request) -> Hit:
@@ -84,6 +86,13 @@ class SimulatedWeb:
             request.url, status=reply.status, headers=headers, body=body, flags=flags,
             request=request,
         )  # fmt: skip
+
+
+def _reply_of(page: Page, hit: Hit) -> Reply:
+    reply = reply_of(page, hit)
+    if isinstance(reply, Raw):
+        raise TypeError(f"{hit.url}: a simulation has no wire for raw bytes")
+    return reply
 
 
 def _is_stopped(headers: Headers, request: Request, crawler: Crawler) -> bool:

@@ -3,12 +3,22 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from enum import Enum
+from typing import Final, Literal
 
 from walsh_scrapy.testing.certificates import Certificate
+from walsh_scrapy.testing.names import RIGHT, Dns
 from walsh_scrapy.testing.reply import Page, Reply
 
 _RECORD: Final = re.compile(r"^\s*(user-agent|crawl-delay)\s*:\s*([^#\s]*)", re.IGNORECASE)
+
+
+class Down(Enum):
+    """How a host of a `DirectWeb` can fail before it answers a request, over http and https."""
+
+    DEAD = "dead"  #: answers no SYN, to the end of the web: no connection is made or refused
+    MUTE = "mute"  #: accepts connections and never sends a byte
+    ALERT = "alert"  #: sends the TLS alert `handshake_failure` and closes the connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +34,9 @@ class Site:
     asks: str = ""  #: what this server asks for, in one line for `scrapy demo`
     crawl_delay: float | None = None  #: seconds, if `robots` is not a text for `*` only
     tls: Certificate | None = None  #: answers https URLs too, with this kind of certificate
+    tls_version: Literal["1.2", "1.3"] | None = None  #: the only one that it speaks
+    down: Down | None = None  #: ignored by `LoopbackWeb`, as `dns` is
+    dns: Dns = RIGHT  #: what its name leads to; the last site of a host decides
 
     @property
     def key(self) -> str:
@@ -61,4 +74,5 @@ class Site:
 
 NOT_FOUND: Final = Reply("There is no such page.\n", 404)
 NO_SUCH_HOST: Final = Reply("No site of this name is in the loopback web.\n", 502)
+MISDIRECTED: Final = Reply("This address is not that host's.\n", 421)
 NO_TUNNEL: Final = Reply("This site has no certificate: http only.\n", 501)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.policy.timestamps import format_moment
+from walsh_scrapy.policy.wording import and_more
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+#: Sites whose Comment lines are shown; the others are counted.
+MOST_SITES: Final = 20
 _DENIED: Final = "walsh/sources/denied/"
 _GATES: Final = ("blocklist", "robots", "scope", "publicweb")
 
@@ -71,6 +75,14 @@ class SourceCounts:
         ended = self.fetched + self.unchanged + self.deferred + self.failed + self.gone
         return ended + sum(self.denied.values())
 
+    @property
+    def none_was_read(self) -> bool:
+        """True if sources failed, and none was fetched or unchanged: `scrapy crawl` exits with 1.
+
+        What was denied, deferred or not due has not failed, but it is no success either.
+        """
+        return self.failed > 0 and self.fetched + self.unchanged == 0
+
     def lines(self) -> list[str]:
         """Return the summary, a line for each outcome that any source had."""
         rows = (
@@ -85,11 +97,17 @@ class SourceCounts:
             ("stopped", self.stopped, "gone (410) on an earlier visit"),
             ("new entries", self.new_entries, f"{self.known_entries} known before"),
         )
-        return _table(rows, always=("fetched", "new entries")) + [
+        return _table(rows, always=("fetched", "new entries")) + self._said()
+
+    def _said(self) -> list[str]:
+        """Return what robots.txt files say to the operator, of the first sites that say it."""
+        lines = [
             f"{origin}/robots.txt says: {comment}"
-            for origin, comments in self.comments.items()
+            for origin, comments in islice(self.comments.items(), MOST_SITES)
             for comment in comments
         ]
+        left = len(self.comments) - MOST_SITES
+        return [*lines, f"{and_more(left)} with comments in robots.txt"] if left > 0 else lines
 
 
 def request_lines(stats: Mapping[str, Any]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, ClassVar
 
 from scrapy.commands import ScrapyCommand
@@ -67,6 +68,8 @@ class UrlCommand(ScrapyCommand):
 
     def run_spider(self, spider: type[Spider], **arguments: object) -> None:
         """Run a spider in this process until it closes."""
+        # What the add-on sets aside is said by crawls; here only the answer counts.
+        logging.getLogger("walsh_scrapy.addon").setLevel(logging.ERROR)
         if self.crawler_process is not None:
             self.crawler_process.crawl(spider, **arguments)
             self.crawler_process.start()

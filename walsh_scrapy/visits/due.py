@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.frontier import start_order
-from walsh_scrapy.policy.plurals import counted
 from walsh_scrapy.policy.timestamps import format_moment
+from walsh_scrapy.policy.wording import counted
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 
@@ -51,7 +51,7 @@ def due_sources(
         else:
             later.append(due_at)
     _report(crawler, len(due), later)
-    return start_order(due, context.intervals)
+    return start_order(due, context.intervals, context.late_hosts)
 
 
 def _known(context: Context, sources: Sequence[Source]) -> list[SourceRecord | None]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from walsh_scrapy.policy.freshness import Freshness, LastVisit, due
-from walsh_scrapy.runtime.requestmeta import Lifetime, visit_of
+from walsh_scrapy.runtime.requestmeta import Lifetime, hops_of, visit_of
 from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 
@@ -71,7 +71,7 @@ def llmstxt_after(
     visit = visit_of(request)
     if visit is None or visit.llmstxt is None:
         return None
-    now, hops = context.clock.now(), request.meta.get("redirect_urls", ())
+    now, hops = context.clock.now(), {hop.url for hop in hops_of(request)}
     asked = [each.until - now for each in visit.lifetimes if each.url in hops]
     if answer is not None:
         asked.append(freshness_of(answer).lifetime(now))

@@ -11,6 +11,7 @@ from walsh_scrapy.policy.moves import (
     move_after_intermediate,
     permanent_targets,
 )
+from walsh_scrapy.runtime.requestmeta import first_url, hops_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,15 +47,9 @@ def after_failure(record: SourceRecord, request: Request, now: float) -> Move | 
 def is_for_source(record: SourceRecord, request: Request) -> bool:
     """Return True if a response is of the source itself: no temporary redirect led to it."""
     is_its_own = first_url(request) in (record.url, record.address)
-    return is_its_own and are_permanent(request.meta.get("redirect_reasons", ()))
-
-
-def first_url(request: Request) -> str:
-    """Return the URL before all redirects."""
-    hops: list[str] = request.meta.get("redirect_urls") or [request.url]
-    return hops[0]
+    return is_its_own and are_permanent([hop.status for hop in hops_of(request)])
 
 
 def _permanent_hops(request: Request, last: str) -> Sequence[str]:
-    hops = [*request.meta.get("redirect_urls", ()), last]
-    return permanent_targets(hops, request.meta.get("redirect_reasons", ()))
+    hops = hops_of(request)
+    return permanent_targets([*(hop.url for hop in hops), last], [hop.status for hop in hops])

@@ -32,7 +32,7 @@ from walsh_scrapy.visits.freshness import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -70,35 +70,52 @@ class VisitRecorder:
         is_whole = feed.is_whole and DATA_LOSS not in response.flags
         given = Validators.of(response) if is_whole else None
         llmstxt = llmstxt_after(self._context, request, response)
-        known = self._known(request).with_update_hints(UpdateHints.of(feed))
+        hints = UpdateHints.of(feed)
         detail = "" if is_whole else f"{response.url} was cut off: only a part of it came"
         if detail:
             logger.warning("%s: %s", source.url, detail)
-        record = replace(known, outcome="fetched", detail=detail, failures=0)
-        record = with_validators(record, None if llmstxt else given)
+
+        def change(known: SourceRecord) -> SourceRecord:
+            record = replace(known, outcome="fetched", detail=detail, failures=0)
+            record = with_validators(record, None if llmstxt else given)
+            return self._arrived(record.with_update_hints(hints), request, response.url)
+
         return self._end(
-            self._arrived(record, request, response.url),
             request,
+            change,
             response,
             entries,
             llmstxt=with_validators(llmstxt, given) if llmstxt else None,
         )
 
+    def found(self, request: Request, entries: Sequence[EntryRecord]) -> frozenset[str]:
+        """Commit entries of a visit that goes on; return the keys of those never seen before.
+
+        The source stays as due as it was.
+        """
+        source = _source(request)
+
+        def unchanged(stored: SourceRecord | None) -> SourceRecord:
+            return stored or SourceRecord(url=source.url, kind=source.kind)
+
+        return self._context.state.sources.change(source.url, unchanged, entries).new
+
     def unchanged(self, request: Request, response: Response) -> None:
         """Commit that a document is unchanged (304)."""
         given = Validators.of(response)
         llmstxt = llmstxt_after(self._context, request, response)
-        known = self._known(request)
-        holds_on = freshness_of(response).is_unspecified and known.failures == 0 and llmstxt is None
-        record = replace(known, outcome="unchanged", detail="", failures=0)
-        if llmstxt:
-            record = with_validators(record, None)
-            llmstxt = with_renewed_validators(llmstxt, given)
-        else:
-            record = with_renewed_validators(record, given)
-        moved = self._arrived(record, request, response.url)
-        asked = known.asked_interval if holds_on else 0.0
-        self._end(moved, request, response, llmstxt=llmstxt, asked=asked)
+        is_silent = freshness_of(response).is_unspecified and llmstxt is None
+
+        def change(known: SourceRecord) -> SourceRecord:
+            record = replace(known, outcome="unchanged", detail="", failures=0)
+            if llmstxt:
+                record = with_validators(record, None)
+            else:
+                record = with_renewed_validators(record, given)
+            return self._arrived(record, request, response.url)
+
+        renewed = with_renewed_validators(llmstxt, given) if llmstxt else None
+        self._end(request, change, response, llmstxt=renewed, keeps_interval=is_silent)
 
     def shared(self, request: Request, known: AlreadyRead) -> None:
         """Commit that a document was already fetched for another source: its entries are known.
@@ -110,22 +127,22 @@ class VisitRecorder:
         if known.trouble:
             self._fail(request, known.trouble, None)
             return
-        record = replace(
-            with_validators(self._known(request), None),
-            outcome="unchanged",
-            detail=f"{known.url} was read already, at {format_moment(known.asked_at)}",
-            failures=0,
-        )
-        if visit.llmstxt is None:
-            record = self._arrived(record, request, request.url)
-        self._end(record, request, None)
+        detail = f"{known.url} was read already, at {format_moment(known.asked_at)}"
+
+        def change(before: SourceRecord) -> SourceRecord:
+            record = with_validators(before, None)
+            record = replace(record, outcome="unchanged", detail=detail, failures=0)
+            return self._arrived(record, request, request.url) if visit.llmstxt is None else record
+
+        self._end(request, change, None)
 
     def goes_on(self, request: Request, response: Response, following: Request) -> None:
         """Add to the next request of a visit what the response of this page says.
 
         The page's freshness lifetime, its move and whether it is gone count when the visit ends.
         """
-        known, now = self._known(request), self._context.clock.now()
+        stored = self._context.state.sources.find(_source(request).url)
+        known, now = _known(request, stored), self._context.clock.now()
         visit = _visit(request).passed(lifetime_of(response, now))
         was_gone = visit.page is not None and visit.page.is_gone
         is_gone = response.status == HTTPStatus.GONE and moves.is_for_source(known, request)
@@ -137,12 +154,12 @@ class VisitRecorder:
     def denied(self, request: Request, error: Denied) -> None:
         """Commit which gate denied a source, and why."""
         logger.info("%s is denied by %s: %s", _source(request).url, error.gate, error.reason)
-        record = replace(
-            self._failed_move(self._known(request), request),
-            outcome=f"denied by {error.gate}",
-            detail=error.reason,
-        )
-        self._end(record, request, None, count=f"denied/{error.gate}")
+
+        def change(known: SourceRecord) -> SourceRecord:
+            record = self._failed_move(known, request)
+            return replace(record, outcome=f"denied by {error.gate}", detail=error.reason)
+
+        self._end(request, change, None, count=f"denied/{error.gate}")
 
     def failed(self, request: Request, reason: str, answer: Response | None) -> None:
         """Commit a failure; each further one in a row doubles the operator's interval.
@@ -158,43 +175,58 @@ class VisitRecorder:
         answer: Response | None,
         llmstxt: LlmsTxtRecord | None = None,
     ) -> None:
-        known, url = self._known(request), _source(request).url
-        record = replace(known, outcome="failed", detail=reason, failures=known.failures + 1)
-        if answer is not None and _is_gone(known, request, answer):
-            logger.warning(
-                "%s is gone (410) and not asked for again; `scrapy sources resume %s` resumes it",
-                url,
-                url,
-            )
-            self._end(replace(record, outcome="gone"), request, answer, llmstxt=llmstxt)
-            return
-        logger.warning("%s failed: %s", url, reason)
-        self._end(self._failed_move(record, request), request, answer, llmstxt=llmstxt)
+        def change(known: SourceRecord) -> SourceRecord:
+            record = replace(known, outcome="failed", detail=reason, failures=known.failures + 1)
+            if answer is not None and _is_gone(known, request, answer):
+                logger.warning(
+                    "%s is gone (410) and not asked for again; `scrapy sources resume %s` "
+                    "resumes it",
+                    known.url,
+                    known.url,
+                )
+                return replace(record, outcome="gone")
+            logger.warning("%s failed: %s", known.url, reason)
+            return self._failed_move(record, request)
+
+        self._end(request, change, answer, llmstxt=llmstxt)
 
     def _end(
         self,
-        record: SourceRecord,
         request: Request,
+        change: Callable[[SourceRecord], SourceRecord],
         answer: Response | None,
         entries: Sequence[EntryRecord] = (),
         count: str | None = None,
         llmstxt: LlmsTxtRecord | None = None,
-        asked: float = 0.0,
+        *,
+        keeps_interval: bool = False,
     ) -> frozenset[str]:
-        """Commit the record; ``asked`` are the seconds that the last visit's response asked for."""
-        now, options = self._context.clock.now(), self._context.options
-        until = fresh_until(_visit(request), answer, record.address, now)
-        visited = replace(
-            record,
-            fetched_at=now,
-            due_at=now,
-            status=answer.status if answer is not None else None,
-            asked_interval=max(asked, until - now),
-        )
-        least = _source(request).revisit_interval(options.min_revisit)
-        due_at = NEVER if record.outcome == "gone" else visited.due(least, now).at
-        record = replace(visited, due_at=due_at)
-        new = self._context.state.sources.commit(record, entries, llmstxt)
+        """Commit the record that ``change`` makes of the known one; return the new entries' keys.
+
+        It is read and written in one transaction, because another crawl or the operator may change
+        it at the same time. With ``keeps_interval`` what the last visit's response asked for stays
+        in force, if that visit did not fail.
+        """
+        now, source = self._context.clock.now(), _source(request)
+        least = source.revisit_interval(self._context.options.min_revisit)
+
+        def visited(stored: SourceRecord | None) -> SourceRecord:
+            known = _known(request, stored)
+            record = change(known)
+            asked = known.asked_interval if keeps_interval and not known.failures else 0.0
+            until = fresh_until(_visit(request), answer, record.address, now)
+            record = replace(
+                record,
+                fetched_at=now,
+                due_at=now,
+                status=answer.status if answer is not None else None,
+                asked_interval=max(asked, until - now),
+            )
+            is_gone = record.outcome == "gone"
+            return replace(record, due_at=NEVER if is_gone else record.due(least, now).at)
+
+        store = self._context.state.sources
+        record, new = store.change(source.url, visited, entries, llmstxt)
         self._stats.inc_value(f"walsh/sources/{count or record.outcome}")
         return new
 
@@ -213,13 +245,13 @@ class VisitRecorder:
             logger.info("%s failed for a week: %s is requested again", move.to, record.url)
         return record.with_move(move)
 
-    def _known(self, request: Request) -> SourceRecord:
-        # Read again, because the operator or another crawl may have changed it during the visit.
-        visit, source = _visit(request), _source(request)
-        known = self._context.state.sources.find(source.url)
-        record = replace(known or SourceRecord(url=source.url, kind=""), kind=source.kind)
-        # The move that the page of this visit showed is written when the visit ends.
-        return record.with_move(visit.page.move) if visit.page else record
+
+def _known(request: Request, stored: SourceRecord | None) -> SourceRecord:
+    """Return what is known of the source of a request; ``stored`` is its record in the state."""
+    visit, source = _visit(request), _source(request)
+    record = replace(stored or SourceRecord(url=source.url, kind=""), kind=source.kind)
+    # The move that the page of this visit showed is written when the visit ends.
+    return record.with_move(visit.page.move) if visit.page else record
 
 
 def _is_gone(record: SourceRecord, request: Request, answer: Response) -> bool:

@@ -1,80 +1,39 @@
-"""Verification of the certificate of every host, with the reason if it fails (decision 22).
+"""Verification of the certificate of a host, with the reason if it fails (decision 22).
 
 The verification is a callback of OpenSSL. Only a callback gets the reason during the handshake; the
-error after it only says "certificate verify failed". Twisted's own callback is not used, because it
-accepts a certificate that names no host, or whose names cannot be read.
+error after it only says "certificate verify failed".
 """
 
 from __future__ import annotations
 
-import weakref
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from OpenSSL import SSL
 from service_identity import CertificateError, VerificationError
 from service_identity.cryptography import (
     verify_certificate_hostname,
     verify_certificate_ip_address,
 )
-from twisted.internet.interfaces import IOpenSSLClientConnectionCreator
-from twisted.python.failure import Failure
-from twisted.web.iweb import IPolicyForHTTPS
-from zope.interface import implementer  # type: ignore[import-untyped]
 
-from walsh_scrapy.wire.tlserrors import BadCertificate, certificate_flaw, wrong_host
+from walsh_scrapy.wire.tlserrors import certificate_flaw, wrong_host
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
+    from OpenSSL import SSL
     from OpenSSL.crypto import X509
-    from twisted.protocols.tls import TLSMemoryBIOProtocol
 
 
-@implementer(IPolicyForHTTPS)
-class CertificatePolicy:
-    """Adds our verification to another policy, which chooses TLS options and trusted signers."""
+class Verification:
+    """Verifies the certificates that a host shows in one handshake, and keeps what is wrong."""
 
-    def __init__(self, policy: IPolicyForHTTPS) -> None:
-        self._policy = policy
-
-    def creatorForNetloc(  # noqa: N802 - Twisted's name
-        self, hostname: bytes, port: int
-    ) -> VerifyingCreator:
-        """Return an object that makes verified connections to a host."""
-        # To mypy the methods of a zope interface have no self.
-        creator = self._policy.creatorForNetloc(  # type: ignore[call-arg, misc]
-            hostname,  # type: ignore[arg-type]
-            port,
-        )
-        return VerifyingCreator(creator, hostname.decode("ascii"))
-
-
-@implementer(IOpenSSLClientConnectionCreator)
-class VerifyingCreator:
-    """Makes TLS connections that fail with ``BadCertificate`` if the certificate is not valid."""
-
-    def __init__(self, creator: IOpenSSLClientConnectionCreator, host: str) -> None:
-        self._creator = creator
+    def __init__(self, host: str) -> None:
         self._host = host
+        self.flaw = ""  #: why a certificate is not valid; empty if all of them are
 
-    def clientConnectionForTLS(  # noqa: N802 - Twisted's name
-        self, protocol: TLSMemoryBIOProtocol
-    ) -> SSL.Connection:
-        """Return the client side of a new TLS connection."""
-        connection = self._creator.clientConnectionForTLS(protocol)  # type: ignore[call-arg, misc]
-
-        # The protocol refers to its connection: a strong reference back would be a cycle.
-        reference = weakref.ref(protocol)
-
-        def verify(_: SSL.Connection, shown: X509, code: int, depth: int, ok: int) -> bool:
-            flaw = self._flaw(shown, code, depth, valid=bool(ok))
-            if flaw and (failed := reference()):
-                failure = Failure(BadCertificate(self._host, flaw))  # type: ignore[no-untyped-call]
-                failed.failVerification(failure)  # type: ignore[no-untyped-call]
-            return not flaw
-
-        connection.set_verify(SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT, verify)
-        return connection
+    def __call__(self, _: SSL.Connection, shown: X509, code: int, depth: int, ok: int) -> bool:
+        """Return True if one certificate of the chain is valid: OpenSSL's callback."""
+        self.flaw = self.flaw or self._flaw(shown, code, depth, valid=bool(ok))
+        return not self.flaw
 
     def _flaw(self, shown: X509, code: int, depth: int, *, valid: bool) -> str:
         """Return what is wrong with a certificate of the chain; empty if it is valid."""
@@ -87,14 +46,19 @@ class VerifyingCreator:
             return "cannot be read"
 
 
+def is_address(host: str) -> bool:
+    """Return True if a host is an IP address, which has no SNI and another kind of name."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def _is_for(certificate: Certificate, host: str) -> bool:
     try:
-        address = str(ip_address(host.strip("[]")))
-    except ValueError:
-        address = ""
-    try:
-        if address:
-            verify_certificate_ip_address(certificate, address)
+        if is_address(host):
+            verify_certificate_ip_address(certificate, host)
         else:
             verify_certificate_hostname(certificate, host)
     except (CertificateError, VerificationError):

@@ -17,10 +17,11 @@ from walsh_scrapy.metadata.feeds.formats import not_a_feed
 from walsh_scrapy.metadata.links import web_url
 from walsh_scrapy.metadata.text import (
     distinct_names,
-    feed_title,
+    distinct_tags,
     language_tag,
     one_line,
     person_name,
+    title_of,
 )
 
 _Object: TypeAlias = Mapping[str, object]
@@ -38,7 +39,7 @@ def read_json(body: bytes, *, url: str, content_type: str | None) -> Feed:
     inherited = _authors(feed)
     items = feed.get("items")
     return Feed(
-        title=feed_title(one_line(feed.get("title"))),
+        title=title_of(feed.get("title")),
         language=language_tag(feed.get("language")),
         entries=tuple(_entry(item, url, inherited) for item in _objects(items) if _id(item)),
         expired=feed.get("expired") is True,
@@ -72,12 +73,12 @@ def _other_json(value: object) -> str:
 def _entry(item: _Object, base: str, inherited: tuple[str, ...]) -> Entry:
     return Entry(
         url=web_url(item.get("url"), base),
-        title=one_line(item.get("title")),
+        title=title_of(item.get("title")),
         id=_id(item),
         published=date_in_utc(item.get("date_published")),
         updated=date_in_utc(item.get("date_modified")),
         authors=_authors(item) or inherited,
-        tags=distinct_names(map(one_line, _list(item.get("tags")))),
+        tags=distinct_tags(map(one_line, _list(item.get("tags")))),
     )
 
 

@@ -10,11 +10,12 @@ from walsh_scrapy.metadata.feeds.elements import Element, FeedElements, parse_el
 from walsh_scrapy.metadata.links import is_web_url, web_url
 from walsh_scrapy.metadata.text import (
     distinct_names,
-    feed_title,
+    distinct_tags,
     from_html,
     language_tag,
     one_line,
     person_name,
+    title_of,
 )
 
 
@@ -26,7 +27,7 @@ def read_xml(body: bytes, *, url: str, content_type: str | None) -> Feed:
     elements = parse_elements(body, url=url, content_type=content_type)
     channel = elements.channel
     return Feed(
-        title=feed_title(_title(channel)),
+        title=_title(channel),
         language=language_tag(channel.get("language")),
         entries=_entries(elements, url),
         ttl=hints.ttl(channel),
@@ -64,7 +65,7 @@ def _atom_entry(element: Element, base: str, inherited: tuple[str, ...]) -> Entr
         published=_date(element, "published") or _date(element, "created"),
         updated=_date(element, "updated"),
         authors=own or inherited,
-        tags=distinct_names(map(one_line, _terms(element))),
+        tags=distinct_tags(map(one_line, _terms(element))),
     )
 
 
@@ -82,14 +83,15 @@ def _rss_entry(element: Element, base: str, _inherited: tuple[str, ...]) -> Entr
         published=_date(element, "published") or _date(element, "created") or updated,
         updated=updated,
         authors=distinct_names(_people(element)),
-        tags=distinct_names(map(from_html, _terms(element))),
+        tags=distinct_tags(map(from_html, _terms(element))),
     )
 
 
 def _title(element: Element) -> str | None:
     detail = element.get("title_detail")
     markup = isinstance(detail, dict) and "html" in str(detail.get("type"))
-    return from_html(element.get("title")) if markup else one_line(element.get("title"))
+    title = element.get("title")
+    return title_of(from_html(title) if markup else title)
 
 
 def _date(element: Element, name: str) -> str | None:

@@ -27,11 +27,10 @@ from walsh_scrapy.metadata.links import is_web_url, web_url
 from walsh_scrapy.metadata.llms.formats import not_a_page_of_links, other_than_markdown
 from walsh_scrapy.metadata.llms.paragraphs import HEADINGS, Paragraph, Span, paragraphs
 from walsh_scrapy.metadata.llms.parser import LimitExceeded
-from walsh_scrapy.metadata.text import one_line
+from walsh_scrapy.metadata.text import shortened, title_of, without_addresses
 from walsh_scrapy.policy.urls import canonical_url
 
 _LONGEST_URL: Final = 4096  # as in the item schema; longer links are left out, never cut
-_LONGEST_NAME: Final = 300  # of a title or section; longer ones are prose and cut
 _LONGEST_NOTE: Final = 500  # three lines on a screen; longer ones are cut
 
 _WORD: Final = re.compile(r"\w")
@@ -80,6 +79,7 @@ def _entries(page: Sequence[Paragraph], base: str) -> Iterator[Entry]:
             section = _heading(paragraph)
             if section and paragraph.within[0] == "h1" and not has_title:
                 section, has_title = None, True
+            section = without_addresses(section)
         link_with_note, note = _note(paragraph)
         for link in paragraph.spans[1::2]:
             url = _link_url(link.href, base)
@@ -134,26 +134,16 @@ def _note(paragraph: Paragraph) -> tuple[Span | None, str | None]:
         alone = len(spans) == 3 and not _WORD.search(spans[0].text)
         if _WORD.search(after) and (alone or _SEPARATOR.match(after)):
             text = "".join(span.text for span in spans[at + 1 :])
-            return spans[at], _short(_LEADING.sub("", text, count=1), _LONGEST_NOTE)
+            note = shortened(_LEADING.sub("", text, count=1), _LONGEST_NOTE)
+            return spans[at], without_addresses(note)
     return None, None
 
 
 def _heading(paragraph: Paragraph) -> str | None:
-    return _short("".join(span.text for span in paragraph.spans), _LONGEST_NAME)
+    return title_of("".join(span.text for span in paragraph.spans))
 
 
 def _name(text: str) -> str | None:
     """Return the text as a title; None if it is empty or only a URL."""
-    name = _short(text, _LONGEST_NAME)
+    name = title_of(text)
     return None if name and is_web_url(name) and " " not in name else name
-
-
-def _short(text: str, most: int) -> str | None:
-    """Return the text on one line, cut after a word if it has more than `most` characters."""
-    line = one_line(text)
-    if line is None or len(line) <= most:
-        return line
-    words = line[:most].rpartition(" ")[0]
-    if len(words) < most // 2:  # few spaces, as in Chinese
-        words = line[: most - 1]
-    return f"{words}…"

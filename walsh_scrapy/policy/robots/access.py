@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 MAX_HOPS = 5
 #: Seconds after which an unreachable robots.txt is requested again.
 UNREACHABLE_TTL = 3600.0
-#: Seconds for which a copy stays usable for a request that was deferred by it (decision 7).
-LONGEST_WAIT = 7 * 86_400.0
+#: Seconds for which a copy counts in the run that fetched it, until a request is sent by it. So a
+#: shorter `WALSH_ROBOTS_TTL` cannot end before the spacing after robots.txt does.
+LONGEST_IN_RUN = 86_400.0
+#: Seconds by which a request may be later than its own wait, as other hosts are asked meanwhile.
+LATENESS = 3600.0
 #: `"phased"`: seconds after the first failure in which everything is disallowed.
 PHASE_DISALLOW = 12 * 3600.0
 #: `"phased"`: seconds after the first failure at which the last good copy ceases to count.
@@ -31,21 +34,23 @@ DISALLOW_ALL = b"User-agent: *\nDisallow: /\n"
 
 #: `WALSH_ROBOTS_UNREACHABLE`
 Policy = Literal["allow", "disallow", "phased"]
-AccessResult = Literal["good", "redirect", "unavailable", "unreachable"]
+#: "unchanged" is a 304 to our validators; "meaningless" an answer that says nothing of the file.
+AccessResult = Literal["good", "unchanged", "redirect", "unavailable", "unreachable", "meaningless"]
 
 
 def access_result(status: int | None, hops: int, *, has_location: bool) -> AccessResult:
     """Return what a response after ``hops`` redirects means (RFC 9309 2.3.1, decision 12).
 
-    A redirect without Location, or one more than `MAX_HOPS`, is "unavailable".
+    One redirect more than `MAX_HOPS` is "unavailable". A redirect without Location, and a 304 that
+    no validators of ours asked for, are "meaningless".
     """
     if status is None or status == 429 or status >= 500:
         return "unreachable"
     if 200 <= status < 300:
         return "good"
-    if 300 <= status < 400 and has_location and hops < MAX_HOPS:
-        return "redirect"
-    return "unavailable"
+    if status == 304 or (300 <= status < 400 and not has_location):
+        return "meaningless"
+    return "redirect" if 300 <= status < 400 and hops < MAX_HOPS else "unavailable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +61,29 @@ class RobotsCopy:
     status: int | None  #: of the last response
     body: bytes | None = None  #: the last good copy; empty if the file was unavailable
     failing_since: float | None = None  #: the first failure after that copy
-    unused: bool = False  #: a request was deferred by the copy, and not sent yet (decision 7)
+    unused: bool = False  #: requests that the copy made wait are still to be sent (decision 7)
+    validator_url: str | None = None  #: the one URL that the validators may be sent to (R7)
+    etag: bytes | None = None
+    last_modified: bytes | None = None
 
     def is_usable(self, now: float, ttl: float) -> bool:
         """Return True if the copy still counts at ``now``; False if it has to be fetched again.
 
-        ``ttl`` is the usual lifetime (`WALSH_ROBOTS_TTL`). A request that was
-        deferred by a copy may still use it later. Otherwise a Crawl-delay of a day would never let
-        a request through (decision 7).
+        ``ttl`` is the usual lifetime (`WALSH_ROBOTS_TTL`).
         """
-        if self.failing_since is not None:
-            lifetime = min(ttl, UNREACHABLE_TTL)
-        else:
-            lifetime = LONGEST_WAIT if self.unused else ttl
+        lifetime = ttl if self.failing_since is None else min(ttl, UNREACHABLE_TTL)
         return 0 <= now - self.fetched_at < lifetime
+
+    def with_validators(
+        self, url: str, etag: bytes | None, last_modified: bytes | None
+    ) -> RobotsCopy:
+        """Return the copy with the validators of its response; those it does not give stay."""
+        return replace(
+            self,
+            validator_url=url,
+            etag=etag or self.etag,
+            last_modified=last_modified or self.last_modified,
+        )
 
     def effective_body(self, policy: Policy, now: float) -> bytes:
         """Return the robots.txt that counts: the copy, the last good one, or the policy's."""
@@ -99,8 +113,13 @@ def copy_after(
 ) -> RobotsCopy:
     """Return what is known of a robots.txt after one more request for it ended at ``now``.
 
-    A failure keeps the body of the known copy, and the time of the first failure.
+    A failure keeps the body of the known copy, and the time of the first failure. A meaningless
+    answer keeps the known copy for another day. What was kept keeps its validators.
     """
+    if known is not None and result == "unchanged":
+        return replace(known, fetched_at=now, status=status, failing_since=None, unused=False)
+    if known is not None and known.body is not None and result == "meaningless":
+        return replace(known, fetched_at=now, status=status, unused=False)
     if result == "unreachable":
         failed = RobotsCopy(now, status, failing_since=now)
         if known is None:
@@ -138,6 +157,10 @@ class RobotsFile:
     def interval(self, now: float) -> float:
         """Return the seconds that Crawl-delay and Request-rate ask for at an epoch second."""
         return max(self.rules.crawl_delay or 0.0, self.rate(now) or 0.0)
+
+    def own_wait(self, now: float) -> float:
+        """Return the seconds for which Crawl-delay, Request-rate and Visit-time make one wait."""
+        return self.interval(now) + self.closed_for(now)
 
     def rate(self, now: float) -> float | None:
         """Return the seconds per document of the Request-rate in force at ``now``, or None."""

@@ -1,6 +1,6 @@
-"""Crawl-delay, Visit-time and Request-rate: other records of a group (RFC 9309 2.2.4).
+"""Crawl-delay, Visit-time, Request-rate, Comment: other records of a group (RFC 9309 2.2.4).
 
-Crawl-delay is R4 and decision 10; the other two are of the extended standard 2.0 (decision 13).
+Crawl-delay is R4 and decision 10; the others are of the extended standard 2.0 (decision 13).
 Times of day are UTC, in minutes since midnight. Where that standard leaves something open, a
 comment that begins with "Choice:" says how it is read here.
 """
@@ -11,6 +11,13 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
+from walsh_scrapy.policy.robots.records import readable
+from walsh_scrapy.policy.wording import and_more, cut
+
+#: Comment lines of one bot's groups that are shown to the operator; the others are counted.
+MOST_COMMENTS: Final = 5
+#: Characters of a Comment that are shown.
+LONGEST_COMMENT: Final = 200
 _DAY: Final = 24 * 60
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -98,6 +105,13 @@ def is_malformed(key: str, value: str) -> bool:
     """Return True if a record with this key is ignored because of its value."""
     parse = _PARSERS.get(key)
     return parse is not None and parse(value) is None
+
+
+def shown_comments(values: Sequence[str]) -> tuple[str, ...]:
+    """Return the Comment values as they are shown, and last how many more there are, if any."""
+    shown = [cut(readable(value), LONGEST_COMMENT) for value in values[:MOST_COMMENTS]]
+    left = len(values) - len(shown)
+    return (*shown, and_more(left)) if left else tuple(shown)
 
 
 def slowest(rates: Sequence[Rate], at: datetime) -> float | None:

@@ -11,9 +11,13 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from walsh_scrapy.policy.wording import cut
+
 #: How many octets of a file are read (RFC 9309 2.5, decision 11).
 MAX_OCTETS: Final = 500 * 1024
 
+#: Characters of a record that are shown in a reason or a warning.
+LONGEST_RECORD: Final = 200
 #: A part of the text: the offset of its start, and of its end.
 Span = tuple[int, int]
 
@@ -117,10 +121,13 @@ def line_numbers(text: str, offsets: Iterable[int]) -> Iterator[int]:
 
 
 def record_at(text: str, offset: int) -> str:
-    """Return the record at an offset as the site wrote it, without its comment."""
+    """Return the record at an offset as the site wrote it, without its comment, to be shown.
+
+    Of a long one `LONGEST_RECORD` characters are left.
+    """
     end = text.find("\n", offset + 1)
     line = text[offset + 1 : end if end >= 0 else len(text)]
-    return readable(line.partition("#")[0])
+    return cut(readable(line.partition("#")[0]), LONGEST_RECORD)
 
 
 _TOKEN: Final = re.compile(r"([A-Za-z_-]+)\S*")

@@ -16,6 +16,7 @@ from walsh_scrapy.policy.robots.otherrecords import (
     parse_crawl_delay,
     parse_request_rate,
     parse_visit_time,
+    shown_comments,
     slowest,
 )
 from walsh_scrapy.policy.robots.percentencoding import Target, target_of
@@ -26,18 +27,20 @@ from walsh_scrapy.policy.robots.records import (
     line_numbers,
     other_offsets,
     others_in,
-    readable,
     record_at,
     rule_offsets,
     rules_in,
 )
 from walsh_scrapy.policy.robots.version2 import OrderedRules, is_version_2
+from walsh_scrapy.policy.wording import and_more
 
+#: Warnings about one bot's groups of a file; further ones are counted.
+MOST_WARNINGS: Final = 5
 _Value = TypeVar("_Value")
 
 
 class Record(NamedTuple):
-    """A record of the file as the site wrote it, without its comment, and its line from 1."""
+    """A record as the site wrote it, but cut if it is long, and its line from 1."""
 
     text: str | None
     line: int | None
@@ -76,7 +79,7 @@ class Rules:
     group: str | None
     #: Seconds between two requests, the largest Crawl-delay (R4, decision 10); None if unset.
     crawl_delay: float | None
-    #: The Comment values, which are for the crawler's operator (extended standard 2.0).
+    #: The Comment values as they are shown to the crawler's operator (extended standard 2.0).
     comments: tuple[str, ...]
     _rates: tuple[Rate, ...] = field(repr=False)
     _visit_times: tuple[Window, ...] = field(repr=False)
@@ -99,7 +102,7 @@ class Rules:
         return cls(
             group=user_agents[0].name if user_agents else None,
             crawl_delay=max(_read(parse_crawl_delay, values.get("crawldelay", ())), default=None),
-            comments=tuple(map(readable, values.get("comment", ()))),
+            comments=shown_comments(values.get("comment", ())),
             _rates=_read(parse_request_rate, values.get("requestrate", ())),
             _visit_times=_read(parse_visit_time, values.get("visittime", ())),
             # A group with too many rules to read in order denies everything without them.
@@ -146,13 +149,21 @@ class Rules:
 
     @property
     def warnings(self) -> tuple[tuple[int, str], ...]:
-        """Line number and sentence for each record of these groups whose value is malformed."""
+        """Line number and sentence for the records of these groups whose value is malformed.
+
+        The last of `MOST_WARNINGS` says how many more there are.
+        """
         others = other_offsets(self._text, distinct([line.others for line in self._user_agents]))
         malformed = [offset for key, value, offset in others if is_malformed(key, value)]
-        return tuple(
+        shown = malformed[:MOST_WARNINGS]
+        warnings = [
             (line, f"{record_at(self._text, offset)!r} is not understood and ignored")
-            for line, offset in zip(line_numbers(self._text, malformed), malformed, strict=True)
-        )
+            for line, offset in zip(line_numbers(self._text, shown), shown, strict=True)
+        ]
+        if left := len(malformed) - len(shown):
+            line, sentence = warnings[-1]
+            warnings[-1] = line, f"{sentence} {and_more(left)}"
+        return tuple(warnings)
 
     def _deciding_record(self, target: Target, rank: int, index: int | None) -> Record:
         """Return the record with this rank, or with this index among the ordered rules."""

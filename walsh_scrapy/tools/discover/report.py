@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from walsh_scrapy.policy.plurals import counted
+from walsh_scrapy.policy.wording import counted
 from walsh_scrapy.sources import Source
 from walsh_scrapy.tools.discover.toml import comment, source_table, toml_string
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from walsh_scrapy.policy.durations import format_seconds
 from walsh_scrapy.policy.timestamps import format_moment
+from walsh_scrapy.policy.wording import and_more, format_seconds
+from walsh_scrapy.tools.hosts.table import on_hold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+#: Line numbers of a group that are shown.
+MOST_LINES = 10
 _INDENT = " " * 13
 
 
@@ -36,7 +39,9 @@ class RobotsAnswer:
         """Yield the answer for operators: the file, our group, the rule, and the rest."""
         yield f"  robots     {self._file(now)}"
         if self.group is not None:
-            numbers = ", ".join(map(str, self.group_lines))
+            numbers = ", ".join(map(str, self.group_lines[:MOST_LINES]))
+            if (left := len(self.group_lines) - MOST_LINES) > 0:
+                numbers = f"{numbers} {and_more(left)}"
             yield f"{_INDENT}group {self.group!r} (line {numbers})"
         else:
             yield f"{_INDENT}no group for us"
@@ -83,7 +88,10 @@ class Answer:
     def lines(self, now: float) -> Iterator[str]:
         """Yield the answer for operators: the verdict, then what each gate says."""
         verdict = {True: "allowed", False: "denied", None: "cannot say"}[self.allowed]
-        yield f"{self.url}: {verdict}{f' by {self.gate}' if self.gate else ''}"
+        held = "" if self.hold_until is None else f", but {on_hold(self.host, self.hold_until)}"
+        if self.allowed is False:  # nobody will ask for it, whatever its host wants
+            held = ""
+        yield f"{self.url}: {verdict}{f' by {self.gate}' if self.gate else ''}{held}"
         yield f"  blocklist  {self.blocklist}"
         if self.robots is not None:
             yield from self.robots.lines(now)

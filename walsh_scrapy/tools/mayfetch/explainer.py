@@ -36,13 +36,13 @@ class Explainer:
         """Return what each gate says of ``url`` now."""
         now = self._context.clock.now()
         origin = origin_of(url)
-        file = self._file(origin, now)
+        file = self._file(origin, url, now)
         robots = None if file is None else _robots_answer(file, origin, url, now, self._robots)
         allowed, gate, why = self._decide(url, origin, file)
         host = self._context.host(url)
         times = self._context.state.ledger.find(host).times
         asked = file.interval(now) if file else 0.0
-        interval = spacing(max(self._context.options.min_interval, times.interval), asked)
+        interval = spacing(max(self._context.options.min_interval, times.room()), asked)
         opens_in = file.closed_for(now) if file else 0.0
         return Answer(
             url=url,
@@ -57,9 +57,9 @@ class Explainer:
             next_request_at=max(times.ready_at(interval), now + opens_in, now),
         )
 
-    def _file(self, origin: str, now: float) -> RobotsFile | None:
+    def _file(self, origin: str, url: str, now: float) -> RobotsFile | None:
         if self._robots is None:
-            return self._files.find(origin)
+            return self._files.find(origin, url)
         options = self._context.options
         copy = RobotsCopy(now, 200, self._robots)
         return RobotsFile.read(copy, options.ua_token, options.robots_unreachable, now)

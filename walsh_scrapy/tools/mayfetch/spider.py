@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
 #: Settings of a run that is no crawl: it leaves the project's exports, pipelines and job alone.
-NO_OUTPUT: Final[dict[str, Any]] = {"FEEDS": {}, "ITEM_PIPELINES": {}, "JOBDIR": None}
+NO_OUTPUT: Final[dict[str, Any]] = {
+    "FEEDS": {},
+    "ITEM_PIPELINES": {},
+    "JOBDIR": None,
+    "HTTPCACHE_ENABLED": False,  # the answer is about what a site says now
+}
 
 
 class StopBeforeFetch:

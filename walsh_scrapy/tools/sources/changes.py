@@ -5,16 +5,19 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.policy.plurals import counted
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.urls import canonical_url
+from walsh_scrapy.policy.wording import counted
 from walsh_scrapy.sources import Source, declared_urls, load_sources
+from walsh_scrapy.tools.hosts.names import paced_name
+from walsh_scrapy.tools.hosts.table import on_hold
 from walsh_scrapy.tools.printable import printable
 from walsh_scrapy.tools.sources.lookup import UnknownSource, find_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from walsh_scrapy.options import Options
     from walsh_scrapy.state import State
 
 
@@ -23,42 +26,57 @@ class Changes:
 
     A URL may be spelled as it is declared, or in any way with the same canonical URL. Each method
     raises UnknownSource for a URL that is neither in the state nor declared in ``file``; the file
-    is only read when it is needed. ``min_revisit`` is in seconds.
+    is only read when it is needed.
     """
 
-    def __init__(self, state: State | None, file: str, min_revisit: float) -> None:
+    def __init__(self, state: State | None, file: str, options: Options) -> None:
         self._state = state
         self._file = file
-        self._min_revisit = min_revisit
+        self._options = options
 
     def forget(self, url: str) -> Iterator[str]:
         """Delete what the state knows of a source, except its entries."""
         for each in self._find(url):
             self._forget_llms_txt(each)
+            held = self._hold(each)
+            stays = f"; {held}, and that stays" if held else ""
             kept = self._state.sources.forget(each) if self._state else None
             if kept is None:
-                yield f"{printable(each)} was never visited: there is nothing to forget"
+                yield f"no visit of {printable(each)} has ended: there is nothing to forget{stays}"
                 continue
             entries = counted(kept, "entry", "entries")
             remain = f"; {entries} from it remain known" if kept else ""
-            yield f"{printable(each)} is forgotten: its next visit is its first{remain}"
+            yield f"{printable(each)} is forgotten: its next visit is its first{remain}{stays}"
 
     def resume(self, url: str) -> Iterator[str]:
         """Make a source due that is gone or failing."""
         for each in self._find(url):
             if self._state and self._state.sources.resume(each):
                 self._forget_llms_txt(each)
-                yield f"{printable(each)} is due now, and its failures are counted from 0"
+                held = self._hold(each)
+                due = f"due, but {held};" if held else "due now, and"
+                yield f"{printable(each)} is {due} its failures are counted from 0"
                 continue
             yield f"{printable(each)} is neither gone nor failing: it is due {self._due(each)}"
 
     def _due(self, url: str) -> str:
         record = self._state.sources.find(url) if self._state else None
+        held = self._hold(url)
         if record is None or record.fetched_at is None or record.due_at <= 0.0:
-            return "now, as before"
-        source = self._declared.get(canonical_url(url))
-        least = source.revisit_interval(self._min_revisit) if source else self._min_revisit
-        return f"{format_moment(record.due(least, record.fetched_at).at)}, as before"
+            return f"as before, but {held}" if held else "now, as before"
+        source, revisit = self._declared.get(canonical_url(url)), self._options.min_revisit
+        least = source.revisit_interval(revisit) if source else revisit
+        due = f"{format_moment(record.due(least, record.fetched_at).at)}, as before"
+        return f"{due}, but {held}" if held else due
+
+    def _hold(self, url: str) -> str:
+        """Say until when the host of a source is on hold; nothing if it is not."""
+        if self._state is None:
+            return ""
+        record = self._state.sources.find(url)
+        host = paced_name(record.address if record else url, self._options.pace_by)
+        found = self._state.ledger.find(host)
+        return on_hold(host, found.times.hold_until) if found.hold else ""
 
     def _forget_llms_txt(self, url: str) -> None:
         """Make the next visit request the llms.txt too, where it is declared and where it moved.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from walsh_scrapy.policy.durations import format_seconds
 from walsh_scrapy.policy.freshness import NEVER
+from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.tools.hosts.table import on_hold
 
 if TYPE_CHECKING:
     from walsh_scrapy.sources import Source
@@ -23,6 +24,13 @@ class NextVisit(NamedTuple):
     rule: str  #: one word, for programs
     why: str  #: the same in words, for operators
     is_due: bool = False
+    held_until: float | None = None  #: epoch seconds: it is due, but its host is on hold
+
+    def held(self, host: str, until: float) -> NextVisit:
+        """Return this visit while its host is on hold until then; one that is not due stays."""
+        if not self.is_due:
+            return self
+        return self._replace(why=f"due, but {on_hold(host, until)}", held_until=until)
 
 
 def next_visit(

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from walsh_scrapy.policy.frontier import start_order
 from walsh_scrapy.policy.timestamps import rfc3339
-from walsh_scrapy.policy.urls import host_of, registrable_domain
 from walsh_scrapy.sources import Kind, Source
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
+from walsh_scrapy.tools.hosts.names import paced_name
 from walsh_scrapy.tools.sources.nextvisit import NextVisit, next_visit
 
 if TYPE_CHECKING:
@@ -55,13 +55,9 @@ class SourceRow:
     @property
     def host_waits(self) -> tuple[str, float] | None:
         """Why the host must wait, and until when in epoch seconds; None if it need not."""
-        if self.waiting is None:
+        if self.waiting is None or self.waiting.reason is None:
             return None
-        times, now = self.waiting.times, self.waiting.now
-        until = now + self.waiting.wait
-        if times.lease_until > now:
-            return "lease", until
-        return ("hold" if times.hold_until >= until else "spacing"), until
+        return self.waiting.reason, self.waiting.times.ready_at(0.0)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the row for ``--json``: times as RFC 3339 in UTC, None for what is not known."""
@@ -129,16 +125,17 @@ def build_overview(
 
     def row(source: Source | None, found: SourceRecord) -> SourceRow:
         record = found.with_url(source.url) if source else found
-        host = host_of(record.address)
-        if options.pace_by == "domain":
-            host = registrable_domain(host)
+        host = paced_name(record.address, options.pace_by)
+        due, waits = next_visit(record, source, options.min_revisit, now), waiting.get(host)
+        if waits and waits.hold:
+            due = due.held(host, waits.times.hold_until)
         return SourceRow(
             source=source,
             record=record,
-            due=next_visit(record, source, options.min_revisit, now),
+            due=due,
             entries=counts.get(found.url, 0),
             host=host,
-            waiting=waiting.get(host),
+            waiting=waits,
         )
 
     declared = [

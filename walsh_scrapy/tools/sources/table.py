@@ -9,12 +9,12 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from walsh_scrapy.policy.plurals import counted
 from walsh_scrapy.policy.timestamps import rfc3339
+from walsh_scrapy.policy.wording import counted
 from walsh_scrapy.tools.printable import columns, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from walsh_scrapy.tools.sources.overview import SourceRow
 
@@ -48,9 +48,9 @@ def sources_table(rows: Sequence[SourceRow]) -> Table:
         table.add_row(
             _text("\n".join([*_name_and_url(row), *_remarks(row)])),
             _text(row.kind),
-            _text(_moment(record.fetched_at)),
+            _text(_moment(record.fetched_at) or "never"),
             _text(f"{record.outcome}{status}{times}{detail}"),
-            _text(f"{_due(row)}\n{row.due.why}"),
+            _text(f"{_next(row, _moment)}\n{row.due.why}"),
             _text(str(row.entries)),
             style=_style(row),
         )
@@ -70,8 +70,11 @@ def totals(rows: Sequence[SourceRow]) -> str:
         if row.urgency[0] < 4
     )
     parts = [f"{count} {what}" for what, count in troubles.items()]
-    due = sum(row.due.is_due for row in rows)
-    return f"{counted(len(rows), 'source')}: {', '.join([*parts, f'{due} due now'])}"
+    held = sum(row.due.held_until is not None for row in rows)
+    parts.append(f"{sum(row.due.is_due for row in rows) - held} due now")
+    if held:
+        parts.append(f"{held} due but on hold")
+    return f"{counted(len(rows), 'source')}: {', '.join(parts)}"
 
 
 def hidden_line(count: int) -> str:
@@ -88,7 +91,7 @@ def _cells(row: SourceRow) -> tuple[str, ...]:
         str(record.status or "-"),
         str(record.failures),
         rfc3339(record.fetched_at) or "never",
-        "now" if row.due.is_due else rfc3339(row.due.at) or "never",
+        _next(row, rfc3339),
         row.due.why,
         str(row.entries),
         row.kind,
@@ -114,18 +117,21 @@ def _remarks(row: SourceRow) -> Iterator[str]:
         if move.onward:
             since = rfc3339(move.onward.since)
             yield f"moved on to {move.onward.to} (watched since {since})"
-    if waits := row.host_waits:
+    if (waits := row.host_waits) and row.due.held_until is None:
         yield f"{_HOST_WAITS[waits[0]]} {rfc3339(waits[1])}"
 
 
-def _due(row: SourceRow) -> str:
-    return "now" if row.due.is_due else _moment(row.due.at)
+def _next(row: SourceRow, written: Callable[[float | None], str | None]) -> str:
+    """Return when the source can be visited; a hold of its host comes before that."""
+    if row.due.is_due and row.due.held_until is None:
+        return "now"
+    return written(row.due.held_until or row.due.at) or "never"
 
 
-def _moment(at: float | None) -> str:
+def _moment(at: float | None) -> str | None:
     """Return a time to the minute, in UTC."""
     written = rfc3339(at)
-    return written[:-4].replace("T", " ") if written else "never"
+    return written[:-4].replace("T", " ") if written else None
 
 
 def _style(row: SourceRow) -> str:

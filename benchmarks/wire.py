@@ -1,0 +1,120 @@
+"""How long a crawl takes against what its lines cost: no proxy, and each host at its own address.
+
+    python -m benchmarks.wire [HOSTS] [http|https]
+
+Every host is 30 ms away, and the lookup of its name takes 100 ms. The bound is the sum of all
+exchanges and of all handshakes, one after the other, since the crawl is serial. The time of an
+exchange is that from its request to its response at the server. The time of a handshake is that
+from the accepted connection to its first request, there too: one round trip for TCP, one more for
+TLS 1.3, and what both sides reckon. Names are no part of the bound, because they can be looked up
+ahead. Goals: at most 1.1 of the bound, one connection open, one full handshake a host, the first
+feed read within 2 s of the first request, and half of them after at most 60 % of the requests.
+
+The peer is plain Scrapy, serial, with a delay of a second for each host. It waits for each host in
+turn, so it gets only as many hosts as take it two minutes.
+"""
+
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks.makespan import reading_of
+from benchmarks.overhead import POSTS, feed_of
+from benchmarks.peer import POLITE, run_peer
+from walsh_scrapy.testing.connections import FULL, RESUMED, ConnectionRecord
+from walsh_scrapy.testing.crawl import find_project, run_crawl
+from walsh_scrapy.testing.directweb import DirectWeb
+from walsh_scrapy.testing.hit import Hit
+from walsh_scrapy.testing.names import Answer
+from walsh_scrapy.testing.web import Certificate, Reply, Site
+
+LATENCY = 0.03
+LOOKUP = Answer(delay=0.1)
+PEER_HOSTS = 100
+
+
+def main(hosts: int, schemes: Sequence[str]) -> None:
+    """Crawl over http and over https, with ours and with the peer."""
+    for scheme in schemes:
+        print(f"{scheme}, 30 ms away, names in 100 ms", flush=True)
+        print(f"  walsh-scrapy, {hosts} hosts: {_measure(hosts, scheme, _run_ours)}", flush=True)
+        few = min(hosts, PEER_HOSTS)
+        print(f"  plain Scrapy, {few} hosts: {_measure(few, scheme, _run_peer)}", flush=True)
+
+
+def _measure(
+    hosts: int, scheme: str, run: Callable[[DirectWeb, Path, list[str]], tuple[int | None, int]]
+) -> str:
+    urls = [f"{scheme}://h{number}.example/feed" for number in range(hosts)]
+    with (
+        DirectWeb(*_sites(hosts, scheme), latency=LATENCY) as web,
+        tempfile.TemporaryDirectory() as name,
+    ):
+        code, items = run(web, Path(name), urls)
+        log, connections = web.log, web.connections
+        began = min(lookup.started for lookup in web.lookups)
+        most_open = web.most_open_connections
+    if (code, items) != (0, hosts * len(POSTS)):
+        raise SystemExit(f"the crawl ended with {code} and {items} items")
+    took = max(hit.ended for hit in log) - began
+    exchanges = sum(hit.ended - hit.started for hit in log)
+    handshakes = _handshakes(log, connections)
+    ratio = took / (exchanges + handshakes)
+    return (
+        f"{took:.1f} s, {took / hosts * 1e3:.0f} ms a host; "
+        f"{exchanges:.1f} s of exchanges and {handshakes:.1f} s of handshakes: "
+        f"ratio {ratio:.3f} (goal: 1.1 at most)\n"
+        f"    {len(connections)} connections, {most_open} open at most (goal: 1)"
+        f"{_kinds(connections)}\n"
+        f"    {reading_of(log)} (goals: 2 s, 60 %)"
+    )
+
+
+def _handshakes(log: Sequence[Hit], connections: Sequence[ConnectionRecord]) -> float:
+    """Return the seconds from each connection to its first request, added up."""
+    first = {(hit.host, hit.client): hit.started for hit in reversed(log)}
+    return sum(first[each.host, each.client] - each.opened for each in connections)
+
+
+def _kinds(connections: Sequence[ConnectionRecord]) -> str:
+    """Say how many TLS handshakes were full, and how many resumed a session."""
+    full = Counter(each.host for each in connections if each.handshake == FULL)
+    resumed = sum(each.handshake == RESUMED for each in connections)
+    if not full:
+        return ""
+    most = max(full.values())
+    return f"; {full.total()} full handshakes, {most} a host at most (goal: 1), {resumed} resumed"
+
+
+def _run_ours(web: DirectWeb, folder: Path, urls: list[str]) -> tuple[int | None, int]:
+    project = find_project(Path(__file__).parent)
+    result = run_crawl(web, folder=folder / "c", project=project, sources=urls, timeout=3600)
+    return result.exit_code, len(result.items)
+
+
+def _run_peer(web: DirectWeb, folder: Path, urls: list[str]) -> tuple[int | None, int]:
+    return run_peer(web, folder, urls, POLITE)
+
+
+def _sites(hosts: int, scheme: str) -> list[Site]:
+    certificate = Certificate.GOOD if scheme == "https" else None
+    feeds = [feed_of(number, full=True) for number in range(hosts)]
+    pages = [Reply(feed, content_type="application/rss+xml") for feed in feeds]
+    return [
+        Site(
+            f"h{number}.example",
+            "User-agent: *\n",
+            {"/feed": page},
+            tls=certificate,
+            dns=LOOKUP,
+        )
+        for number, page in enumerate(pages)
+    ]
+
+
+if __name__ == "__main__":
+    numbers = [int(each) for each in sys.argv[1:] if each.isdigit()]
+    schemes = [each for each in sys.argv[1:] if not each.isdigit()]
+    main(numbers[0] if numbers else 2000, schemes or ["http", "https"])

@@ -1,0 +1,147 @@
+"""Our own trouble ends the run in order: one line, exit status 1, nothing lost (decision 29)."""
+
+import json
+import os
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from tests.contract.conftest import feed, site
+from tests.contract.troubles import SMALL
+from walsh_scrapy.testing.blocklist import keep_empty_blocklist
+from walsh_scrapy.testing.feeds import Post
+from walsh_scrapy.testing.politeness import assert_polite
+
+TROUBLES = "tests.contract.troubles"
+
+
+def extensions(name):
+    return {"EXTENSIONS": json.dumps({f"{TROUBLES}.{name}": 0})}
+
+
+def rows(crawl, query):
+    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state:
+        return state.execute(query).fetchall()
+
+
+def only_critical_line(result):
+    assert "Traceback" not in result.stderr
+    (line,) = [line for line in result.stderr.splitlines() if " CRITICAL " in line]
+    assert "Exception ignored" not in result.stderr
+    assert "never retrieved" not in result.stderr
+    return line
+
+
+def test_a_machine_that_cannot_connect_ends_the_run_and_fails_nobody(loopback_web, crawl):
+    hosts = ["near.example", *(f"far{number}.example" for number in range(3))]
+    web = loopback_web(*map(site, hosts))
+    urls = [f"http://{host}/feed" for host in hosts]
+    assert crawl(web, sources=urls[:1]).exit_code == 0
+    result = crawl(web, sources=urls, settings=extensions("NoFilesLeft"), arguments={"force": "1"})
+    assert result.exit_code == 1
+    line = only_critical_line(result)
+    assert "no connection can be made: Too many open files; the run ends" in line
+    assert result.stats["finish_reason"] == "machine_trouble"
+    assert not [hit for hit in result.log if "far" in hit.host]
+    assert rows(crawl, "SELECT url FROM sources WHERE url LIKE '%far%'") == []
+    assert rows(crawl, "SELECT host FROM requests WHERE host LIKE 'far%'") == []
+    assert rows(crawl, "SELECT origin FROM robots WHERE origin LIKE '%far%'") == []
+    assert "Stored jsonlines feed" in result.stderr or result.items == []
+    second = crawl(web, sources=urls)
+    assert second.exit_code == 0
+    assert {item["source"] for item in second.items} == set(urls[1:]), "they are still due"
+    assert_polite(second.log)
+
+
+@pytest.mark.parametrize("suffix", ["json", "jsonl", "csv", "xml"])
+@pytest.mark.parametrize("posts", [2, 4000])
+def test_an_export_on_a_full_disk_ends_the_run_with_one_line(
+    loopback_web, crawl, tmp_path, suffix, posts
+):
+    """A short export fails when it is closed, a long one before."""
+    web = loopback_web(site("blog.example", feed=feed(posts=[str(n) for n in range(posts)])))
+    whole = tmp_path / "whole.jsonl"
+    exports = {"/dev/full": {"format": suffix}, str(whole): {"format": "jsonl"}}
+    result = crawl(
+        web, sources=["http://blog.example/feed"], settings={"FEEDS": json.dumps(exports)}
+    )
+    assert result.exit_code == 1
+    line = only_critical_line(result)
+    assert "the export /dev/full cannot be written: No space left on device" in line
+    assert f"Stored jsonl feed ({posts} items) in: {whole}" in result.stderr
+    assert "items) in: /dev/full" not in result.stderr
+    assert len(whole.read_text().splitlines()) == posts
+    assert rows(crawl, "SELECT count(*) FROM entries") == [(posts,)]
+    assert result.stats["walsh/sources/fetched"] == 1
+
+
+def test_what_a_full_disk_keeps_from_being_visited_is_still_due(loopback_web, crawl):
+    many = [str(number) for number in range(4000)]
+    slow = "User-agent: *\nCrawl-delay: 3\n"
+    web = loopback_web(
+        site("big.example", feed=feed(posts=many)),
+        site("late.example", slow, feed=feed(host="late.example")),
+    )
+    urls = ["http://big.example/feed", "http://late.example/feed"]
+    full = {"FEEDS": json.dumps({"/dev/full": {"format": "csv"}})}
+    result = crawl(web, sources=urls, settings=full)
+    assert result.exit_code == 1
+    assert result.stats["finish_reason"] == "export_failed"
+    assert "failed" not in str(rows(crawl, "SELECT outcome FROM sources"))
+    second = crawl(web, sources=urls)
+    assert second.exit_code == 0
+    assert rows(crawl, "SELECT DISTINCT source FROM entries ORDER BY 1") == [(url,) for url in urls]
+
+
+def test_a_file_that_may_not_grow_is_as_a_full_disk(loopback_web, crawl):
+    posts = [Post(f"{number} {'x' * 500}") for number in range(1000)]
+    web = loopback_web(site("blog.example", feed=feed(posts=posts)))
+    result = crawl(web, sources=["http://blog.example/feed"], settings=extensions("SmallFiles"))
+    assert result.exit_code == 1
+    line = only_critical_line(result)
+    assert "File too large" in line or "disk I/O error" in line
+    assert (result.folder / "items.jsonl").stat().st_size <= SMALL
+
+
+def test_a_state_on_a_full_disk_ends_the_run_with_one_line(loopback_web, crawl):
+    web = loopback_web(site("blog.example", feed=feed(posts=[str(n) for n in range(1000)])))
+    result = crawl(web, sources=["http://blog.example/feed"], settings=extensions("FullState"))
+    assert result.exit_code == 1
+    assert "database or disk is full; check the free space" in only_critical_line(result)
+    assert result.stats["finish_reason"] == "state_failed"
+    assert rows(crawl, "SELECT * FROM sources") == []
+    second = crawl(web, sources=["http://blog.example/feed"])
+    assert second.exit_code == 0
+    assert len(second.items) == 1000, "no entry of the first run was committed"
+
+
+@pytest.mark.parametrize("posts", [0, 2])
+def test_an_export_that_cannot_be_opened_ends_the_run_with_1(loopback_web, crawl, tmp_path, posts):
+    (tmp_path / "file").touch()
+    web = loopback_web(site("blog.example", feed=feed(posts=[str(n) for n in range(posts)])))
+    exports = {str(tmp_path / "file" / "items.jsonl"): {"format": "jsonl"}}
+    result = crawl(
+        web, sources=["http://blog.example/feed"], settings={"FEEDS": json.dumps(exports)}
+    )
+    assert result.exit_code == 1
+    assert "items.jsonl cannot be written: " in only_critical_line(result)
+    assert rows(crawl, "SELECT count(*) FROM entries") == [(posts,)]
+
+
+def test_a_reader_that_closes_its_pipe_ends_the_run_with_1(run_scrapy, loopback_web, tmp_path):
+    web = loopback_web(site("blog.example", feed=feed(posts=[str(n) for n in range(4000)])))
+    (tmp_path / "sources.txt").write_text("http://blog.example/feed\n")
+    state = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+    keep_empty_blocklist(state)
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = run_scrapy(
+        "crawl", "feeds", "-O", "-:jsonlines", "-s", f"WALSH_STATE_URL={state}",
+        "-a", f"sources={tmp_path / 'sources.txt'}",
+        environment=dict(web.environment), stdout=writer,
+    )  # fmt: skip
+    os.close(writer)
+    assert ended.returncode == 1, ended.stderr
+    assert "Broken pipe" in ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -1,0 +1,146 @@
+"""What users behind a proxy rely on: it looks up the names, and gets the credentials; nobody else.
+
+The proxy is a `LoopbackWeb`. A `DirectWeb` beside it has the names of the machine, the proxy's
+among them, and a host for which no proxy is to be used.
+"""
+
+import base64
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+from scrapy import Request
+
+from tests.contract.conftest import paths, site
+from walsh_scrapy.runtime.messages import endpoint_of, message_of
+from walsh_scrapy.testing.names import REFUSED, UNKNOWN, Answer
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.web import Certificate, Site, redirect
+
+NEAR = Site("proxy.example", dns=Answer(("127.0.0.1",)))
+BASIC = f"Basic {base64.b64encode(b'me:secret').decode()}"
+SETTINGS = {"RETRY_TIMES": 0}
+
+
+def behind(port, name="proxy.example", **more):
+    """The environment of a user whose proxy listens on a port, and wants his name."""
+    url = f"http://me:secret@{name}:{port}"
+    return {"http_proxy": url, "https_proxy": url, "no_proxy": "near.example"} | more
+
+
+def rows(result, query):
+    with closing(sqlite3.connect(result.folder.parent / "walsh.sqlite3")) as state:
+        return state.execute(query).fetchall()
+
+
+def without_credentials(hits):
+    """The hits as if the proxy had wanted no credentials, for the judge."""
+    for hit in hits:
+        kept = (each for each in hit.headers if each[0].lower() != "proxy-authorization")
+        yield replace(hit, headers=tuple(kept))
+
+
+def test_a_crawl_through_a_proxy(loopback_web, direct_web, crawl):
+    proxy = loopback_web(
+        site("plain.example"),
+        replace(site("secure.example", other="no feed"), tls=Certificate.GOOD),
+        site("closed.example"),
+        site("old.example", feed=redirect("https://secure.example/other")),
+        # To us they are public: their addresses are known to the proxy only.
+        site("inside.example", feed=redirect("http://127.0.0.1:9/feed")),
+        site("meta.example", feed=redirect("http://169.254.169.254/latest/meta-data/")),
+        site("hop.example", feed=redirect("http://near.example/hop")),
+    )
+    web = direct_web(site("near.example", hop="private"), NEAR)
+    hosts = ("plain", "old", "inside", "meta", "hop", "near")
+    sources = [f"http://{host}.example/feed" for host in hosts]
+    sources += ["https://secure.example/feed", "https://closed.example/feed"]
+    certificates = {"SSL_CERT_FILE": proxy.environment["SSL_CERT_FILE"]}
+    result = crawl(
+        web,
+        sources=sources,
+        settings=SETTINGS,
+        environment=behind(proxy.port, **certificates),
+    )
+    assert result.exit_code == 0
+    assert {lookup.name for lookup in web.lookups} == {"proxy.example", "near.example"}
+    log = sorted([*web.log, *proxy.log], key=lambda hit: hit.started)
+    assert_polite(without_credentials(log), connections=proxy.connections, declared=sources)
+    assert web.most_open_connections == 1
+
+    wants = [hit for hit in proxy.log if hit.scheme == "http" or hit.method == "CONNECT"]
+    assert {hit.header("Proxy-Authorization") for hit in wants} == {BASIC}
+    others = [hit for hit in log if hit not in wants]
+    assert {hit.header("Proxy-Authorization") for hit in others} == {None}
+    assert sorted({hit.url for hit in others}) == [
+        "http://near.example/feed",
+        "http://near.example/robots.txt",
+        "https://secure.example/feed",
+        "https://secure.example/other",
+        "https://secure.example/robots.txt",
+    ]
+    tunnels = [hit for hit in proxy.log if hit.method == "CONNECT"]
+    assert {(hit.host, hit.status) for hit in tunnels} == {
+        ("secure.example", 200),
+        ("closed.example", 501),
+    }
+    assert [each.handshake for each in proxy.connections].count("full") == 1
+    assert paths(wants, "plain.example") == ["plain.example/robots.txt", "plain.example/feed"]
+
+    ends = {
+        url: (end, detail)
+        for url, end, detail in rows(result, "SELECT url, outcome, detail FROM sources")
+    }
+    outcome, detail = ends["https://closed.example/feed"]
+    refusal = f"the proxy proxy.example:{proxy.port} opens no tunnel to closed.example"
+    assert (outcome, detail.endswith(f"{refusal}: 501 Not Implemented")) == ("failed", True)
+    for host in ("inside", "meta", "hop"):
+        assert ends[f"http://{host}.example/feed"][0] == "denied by publicweb"
+    for url in ("http://plain.example/feed", "http://near.example/feed"):
+        assert ends[url] == ("fetched", "")
+    assert ends["https://secure.example/feed"] == ("fetched", "")
+    assert rows(result, "SELECT host FROM hosts WHERE silences") == []
+
+
+@pytest.mark.parametrize("answer", [Answer((REFUSED,)), UNKNOWN], ids=["refused", "unknown"])
+def test_a_proxy_that_is_not_there_counts_against_nobody(direct_web, crawl, answer):
+    web = direct_web(Site("proxy.example", dns=answer))
+    result = crawl(
+        web,
+        sources=["http://plain.example/feed", "https://secure.example/feed"],
+        environment=behind(3128),
+    )
+    assert result.exit_code == 1
+    assert result.stats["finish_reason"] == "machine_trouble"
+    (line,) = [line for line in result.stderr.splitlines() if " CRITICAL " in line]
+    assert "the proxy proxy.example: " in line
+    assert "Traceback" not in result.stderr
+    assert {lookup.name for lookup in web.lookups} == {"proxy.example"}
+    for table in ("sources", "requests", "robots"):
+        assert rows(result, f"SELECT * FROM {table}") == []
+    assert rows(result, "SELECT host FROM hosts WHERE strikes OR silences OR hold_until") == []
+
+
+@pytest.mark.parametrize(
+    ("url", "target", "is_told"),
+    [
+        ("http://a.example:8080/feed?q=1#x", b"http://a.example:8080/feed?q=1", True),
+        ("http://a.example", b"http://a.example/", True),
+        ("https://a.example/feed?q=1", b"/feed?q=1", False),
+    ],
+)
+def test_http_is_asked_for_by_its_whole_url_and_https_as_without_a_proxy(url, target, is_told):
+    request = Request(
+        url,
+        headers={"Proxy-Authorization": BASIC},
+        meta={"proxy": "http://proxy.example:3128"},
+    )
+    endpoint = endpoint_of(request)
+    _, sent, fields = message_of(request, endpoint)
+    assert sent == target
+    assert ((b"Proxy-Authorization", BASIC.encode()) in fields) is is_told
+    assert endpoint.proxy.authorization == BASIC.encode()
+    without_proxy = request.replace(meta={})
+    _, _, fields = message_of(without_proxy, endpoint_of(without_proxy))
+    assert b"Proxy-Authorization" not in dict(fields), "it is for the proxy only"

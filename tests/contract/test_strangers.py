@@ -1,0 +1,157 @@
+"""A stranger's project: what it is told at the start, and what it keeps under its own identity."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from tests.contract.conftest import paths
+from walsh_scrapy.testing.web import Reply, Site
+
+ADDON = {"ADDONS": {"walsh_scrapy.addon.Addon": 500}}
+AGENT = "Mozilla/5.0 (compatible; Example-Bot/1.0; +https://bot.example/)"
+IDENTITY = {"WALSH_USER_AGENT": AGENT, "WALSH_UA_TOKEN": "Example-Bot", "WALSH_SCOPE": "any"}
+SPIDER = """
+from scrapy import Request, Spider
+from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
+
+
+class Pages(Spider):
+    name = "pages"
+    urls = "http://a.example/ http://a.example/private"
+
+    async def start(self):
+        for url in self.urls.split():
+            yield Request(url)
+
+    def parse(self, response):
+        yield {"url": response.url, "flags": response.flags}
+
+
+class Browser(HTTP11DownloadHandler):
+    async def download_request(self, request):
+        response = await super().download_request(request)
+        return response.replace(flags=["browser"])
+"""
+PRIVATE = "User-agent: theirs\nDisallow: /private\n"
+
+
+@pytest.fixture
+def run(crawl, tmp_path, installed):
+    """Run the spider of a project that has these settings, and nothing else."""
+
+    def run_spider(web, *lines, urls="", **settings):
+        project = tmp_path / "project"
+        (project / "theirs").mkdir(parents=True, exist_ok=True)
+        (project / "scrapy.cfg").write_text("[settings]\ndefault = theirs.settings\n")
+        (project / "theirs" / "__init__.py").touch()
+        (project / "theirs" / "spiders.py").write_text(SPIDER)
+        given = {"BOT_NAME": "theirs", "SPIDER_MODULES": ["theirs.spiders"]} | settings
+        text = [f"{name} = {value!r}" for name, value in given.items()]
+        (project / "theirs" / "settings.py").write_text("\n".join([*text, *lines]))
+        arguments = {"urls": urls} if urls else {}
+        return crawl(web, "pages", project=project, arguments=arguments)
+
+    return run_spider
+
+
+@pytest.fixture
+def web(direct_web):
+    pages = {"/": Reply("<title>x</title>", content_type="text/html"), "/private": "x"}
+    return direct_web(Site("a.example", PRIVATE, pages))
+
+
+@pytest.mark.parametrize(
+    ("settings", "lines"),
+    [
+        ({}, ['WALSH_USER_AGENT = "theirs/1.0 (+', 'WALSH_UA_TOKEN = "theirs"']),
+        (
+            {"USER_AGENT": "Their-Bot/2 (+https://their.example/)"},
+            [
+                'WALSH_USER_AGENT = "Their-Bot/2 (+https://their.example/)"',
+                'WALSH_UA_TOKEN = "Their-Bot"',
+            ],
+        ),
+        ({"WALSH_USER_AGENT": AGENT, "WALSH_UA_TOKEN": "Example-Bot"}, []),
+    ],
+    ids=["only the add-on", "a USER_AGENT", "an identity"],
+)
+def test_a_spider_that_could_ask_for_nothing_does_not_start(web, run, settings, lines):
+    result = run(web, **ADDON, **settings)
+    assert (result.exit_code, result.log) == (1, [])
+    (told,) = [line for line in result.stderr.splitlines() if line.startswith("walsh-scrapy: ")]
+    missing = [line for line in [*lines, 'WALSH_SCOPE = "any"', "pages"] if line not in told]
+    assert missing == []
+    assert ("WALSH_USER_AGENT" in told) is bool(lines)
+
+
+def test_gates_that_are_used_alone_say_all_they_need_at_once(web, run):
+    ours = "walsh_scrapy.downloadermiddlewares"
+    theirs = {
+        "USER_AGENT": "theirs/2 (+https://their.example/)",
+        "DOWNLOADER_MIDDLEWARES": {
+            f"{ours}.robots.RobotsMiddleware": 100,
+            f"{ours}.pacing.PacingMiddleware": 890,
+        },
+    }
+    first = run(web, **theirs, ROBOTSTXT_OBEY=True, DOWNLOAD_DELAY=1)
+    assert (first.exit_code, first.log) == (1, [])
+    told = first.stderr.partition("walsh-scrapy: ")[2]
+    assert told.startswith("3 settings have to be changed first:\n")
+    proposed = [
+        'WALSH_USER_AGENT = "theirs/2 (+https://their.example/)"',
+        'WALSH_UA_TOKEN = "theirs"',
+        "USER_AGENT = WALSH_USER_AGENT",
+    ]
+    for words in ("ROBOTSTXT_OBEY is True", "DOWNLOAD_DELAY is 1", ", ".join(proposed)):
+        assert words in told
+
+    second = run(web, *proposed, **theirs, ROBOTSTXT_OBEY=False, DOWNLOAD_DELAY=0)
+    assert second.exit_code == 0, second.stderr
+    assert paths(second.log) == ["a.example/robots.txt", "a.example/"]
+    assert {hit.header("User-Agent") for hit in second.log} == {theirs["USER_AGENT"]}
+    assert "http://a.example/private is denied by robots: line 2" in second.stderr
+
+
+def test_what_a_bot_keeps_under_its_own_identity(direct_web, run, crawl, run_scrapy, tmp_path):
+    page = Reply("<title>x</title>", content_type="text/html")
+    web = direct_web(
+        Site("a.example", "", {"/": page, "/403": [Reply(status=403), page]}),
+        Site("busy.example", "", {"/": [Reply(status=503, headers={"Retry-After": "1"}), page]}),
+    )
+    theirs = {
+        **ADDON,
+        **IDENTITY,
+        "RETRY_HTTP_CODES": [403, 429, 503],
+        "HTTPCACHE_ENABLED": True,
+        "HTTPCACHE_IGNORE_HTTP_CODES": [403],
+        "HTTPCACHE_DIR": str(tmp_path / "cache"),
+        "DOWNLOAD_HANDLERS": {"http": "theirs.spiders.Browser"},
+        "CONCURRENT_REQUESTS": 16,
+        "DOWNLOAD_SLOTS": {f"h{number}.example": {"delay": 1} for number in range(40)},
+    }
+    urls = "http://a.example/ http://a.example/403 http://busy.example/"
+    first = run(web, urls=urls, **theirs)
+    assert sorted(item["url"] for item in first.items) == sorted(urls.split())
+    assert all("browser" in item["flags"] for item in first.items)
+    assert first.stats["retry/count"] == 1, "the 403; 503 is the backoff gate's"
+    assert first.stats["walsh/backoff/retried"] == 1
+    warnings = [
+        line.partition("WARNING: ")[2] for line in first.stderr.splitlines() if "WARNING" in line
+    ]
+    assert len(warnings) == len(set(warnings)) == 4, warnings
+    for words in (
+        "http is theirs.spiders.Browser, so walsh-scrapy no longer guarantees",
+        "CONCURRENT_REQUESTS = 16 is set aside: the contract asks for 1; a bot with its own",
+        "identity may set WALSH_SERIAL = False",
+        "DOWNLOAD_SLOTS = a table of 40 entries is set aside",
+        "RETRY_HTTP_CODES = [403, 429, 503] is set aside: the contract asks for [403]",
+    ):
+        assert [line for line in warnings if words in line], words
+
+    second = run(web, urls=urls, **theirs)
+    assert second.log == [], "a copy is no request"
+    assert second.stats["httpcache/hit"] == 3
+    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state:
+        (rows,) = state.execute("SELECT count(*) FROM requests").fetchone()
+    assert rows == len(first.log)

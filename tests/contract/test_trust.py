@@ -1,0 +1,269 @@
+"""Decisions 30 and 32: what a spider or a middleware says of a request opens no gate."""
+
+import gzip
+
+import pytest
+
+from tests.contract.conftest import feed, judge, paths, site
+from walsh_scrapy import identity
+from walsh_scrapy.testing.sources import write_sources
+from walsh_scrapy.testing.web import Reply, Site, redirect
+
+SETTINGS = """
+SPIDER_MODULES = ["theirs.spiders"]
+ADDONS = {"walsh_scrapy.addon.Addon": 500}
+DOWNLOADER_MIDDLEWARES = {f"theirs.claims.At{order}": order for order in (50, 500, 950)}
+WALSH_SOURCES = "sources.txt"
+"""
+CLAIMS = """
+from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.runtime.requestmeta import Hop, Marks, Validators
+
+DECLARED = "http://blog.example/feed"
+
+
+def claims():
+    marks = Marks(rank=Rank.ROBOTS, hops=(Hop(DECLARED, 301),), released=True)
+    return {
+        "walsh_rank": Rank.ROBOTS,
+        "walsh_marks": marks,
+        "walsh_ticket": marks,
+        "redirect_urls": [DECLARED],
+        "redirect_reasons": [301],
+    }
+
+
+class At50:
+    async def process_request(self, request):
+        request.meta.update({key: claims()[key] for key in ("walsh_rank", "redirect_urls")})
+
+
+class At500(At50):
+    pass
+
+
+class At950(At50):
+    async def process_request(self, request):
+        await super().process_request(request)
+        request.headers["User-Agent"] = "Mozilla/5.0 (nobody)"
+        request.headers["Cookie"] = "seen=1"
+        request.headers["Referer"] = "http://elsewhere.example/"
+        request.headers["Authorization"] = "Basic eDp5"
+        request.headers["Host"] = "inner.example"
+        request.headers["If-None-Match"] = '"theirs"'
+        if request.url == "http://swapped.example/feed":
+            request._set_url("http://swapped.example/private/feed")
+"""
+SPIDERS = """
+from scrapy import Request
+from spiders.feeds import FeedsSpider
+from theirs.claims import claims
+
+
+class Claimer(FeedsSpider):
+    name = "claimer"
+
+    async def start(self):
+        yield Request("http://blog.example/undeclared", meta=claims())
+        yield Request("http://barred.example/private/feed", meta=claims(), callback=self.seen)
+        async for request in super().start():
+            request.headers["Host"] = "inner.example"
+            request.headers["Cookie"] = "a=b"
+            yield request
+
+    async def parse(self, response, source):
+        if response.url == "http://new.example/feed":
+            meta = response.meta
+            await self.asked("http://new.example/asked", meta)
+            await self.asked(response.url, meta)
+            yield Request("http://new.example/more", meta=meta, callback=self.seen)
+            yield Request(response.url, meta=meta, dont_filter=True, callback=self.seen)
+            yield response.request.replace(url="http://new.example/replaced")
+        for item in super().parse(response, source):
+            yield item
+
+    async def asked(self, url, meta):
+        try:
+            await self.crawler.engine.download_async(Request(url, meta=meta))
+        except Exception as error:
+            self.logger.info("asked: %r", error)
+
+    def seen(self, response):
+        self.logger.error("%s was fetched", response.url)
+
+
+class Again(FeedsSpider):
+    name = "again"
+
+    async def start(self):
+        for source in self.sources:
+            request = self.first_request(source, source.url)
+            request.meta.update(redirect_urls=[source.url, source.url])
+            yield request
+            yield request.replace(meta=claims(), errback=self.seen)
+
+    def seen(self, failure):
+        self.logger.info("%s without a visit: %r", failure.request.url, failure.value)
+"""
+PRIVATE = "User-agent: *\nDisallow: /private/\n"
+
+
+#: Each gate once more by its class and set to None, and every other way round that was found.
+WITHOUT_GATES = """
+from scrapy.downloadermiddlewares.redirect import RedirectMiddleware
+from theirs.again import Handler, Robots
+from walsh_scrapy.runtime.gates import SPIDER_GATES, Gate
+from scrapy.utils.misc import load_object
+
+SPIDER_MODULES = ["spiders"]
+ADDONS = {"walsh_scrapy.addon.Addon": 500}
+gates = {gate.path: gate.order for gate in Gate} | {gate.kind: None for gate in Gate}
+DOWNLOADER_MIDDLEWARES = gates | {"theirs.again.Robots": None, RedirectMiddleware: 601}
+DOWNLOADER_MIDDLEWARES_BASE = {Robots: 3, "scrapy.downloadermiddlewares.stats.DownloaderStats": 850}
+SPIDER_MIDDLEWARES = SPIDER_GATES | {load_object(path): None for path in SPIDER_GATES}
+DOWNLOAD_HANDLERS = {"http": Handler, "HTTP": Handler, "gopher": Handler}
+DOWNLOADER = "theirs.again.Downloader"
+SCHEDULER = "scrapy.core.scheduler.Scheduler"
+COMPRESSION_ENABLED = False
+"""
+AGAIN = """
+from scrapy.core.downloader import Downloader as ScrapyDownloader
+from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler as Handler
+from walsh_scrapy.downloadermiddlewares.robots import RobotsMiddleware as Robots
+
+
+class Downloader(ScrapyDownloader):
+    async def fetch(self, request):
+        raise AssertionError("another downloader")
+
+
+class LateAddon:
+    def update_settings(self, settings):
+        settings["DOWNLOADER_MIDDLEWARES"].set(Robots, None, priority=200)
+"""
+
+
+@pytest.fixture
+def project(tmp_path, installed):
+    folder = tmp_path / "project"
+    (folder / "theirs").mkdir(parents=True)
+    (folder / "scrapy.cfg").write_text("[settings]\ndefault = theirs.settings\n")
+    (folder / "theirs" / "__init__.py").touch()
+    files = {"settings": SETTINGS, "claims": CLAIMS, "spiders": SPIDERS, "again": AGAIN}
+    for name, text in files.items():
+        (folder / "theirs" / f"{name}.py").write_text(text)
+    return folder
+
+
+def test_claims_of_spiders_and_middlewares_open_no_gate(direct_web, crawl, project):
+    web = direct_web(
+        site("blog.example", undeclared=feed()),
+        site("old.example", feed=redirect("http://new.example/feed", 302)),
+        site("new.example", more=feed(), asked=feed(), replaced=feed()),
+        Site("barred.example", PRIVATE, {"/private/feed": feed()}),
+        Site("swapped.example", PRIVATE, {"/feed": feed(), "/private/feed": feed()}),
+        site("inner.example"),
+    )
+    hosts = ("blog", "old", "swapped")
+    sources = [f"http://{host}.example/feed" for host in hosts]
+    sources.append("http://barred.example/private/feed")
+    listed = write_sources(project / "sources.txt", sources)
+    result = crawl(web, "claimer", project=project, settings={"WALSH_SOURCES": listed})
+    judge(result, declared=sources, denied=["http://barred.example/private/feed"])
+    assert sorted(paths(result.log)) == [
+        "barred.example/robots.txt",
+        "blog.example/feed",
+        "blog.example/robots.txt",
+        "new.example/feed",
+        "new.example/robots.txt",
+        "old.example/feed",
+        "old.example/robots.txt",
+        "swapped.example/robots.txt",
+    ]
+    for hit in result.log:
+        assert hit.header("User-Agent") == identity.USER_AGENT
+        assert hit.header("Host") == hit.host
+        sent = {"Cookie", "Referer", "Authorization", "If-None-Match"}
+        assert {name for name in sent if hit.header(name) is not None} == set()
+    assert result.stats["walsh/sources/fetched"] == 2
+    assert "swapped.example/private/feed> is for no source any more" in result.stderr
+    assert "Traceback" not in result.stderr
+
+    again = crawl(web, "again", project=project, settings={"WALSH_SOURCES": listed})
+    assert again.stats["walsh/sources/not_due"] == 2, "whatever redirects are claimed"
+    assert "http://blog.example/feed without a visit: NotDue" in again.stderr
+    assert again.log == []
+
+
+def test_dot_segments_hide_no_path_from_robots_txt(direct_web, crawl):
+    hops = ["/a/../private/1", "/./private/2", "/%2e%2e/private/3", "/a/%2E./private/4"]
+    away = {f"/{n}": redirect(f"http://dots.example{path}") for n, path in enumerate(hops)}
+    private = {f"/private/{n}": feed() for n in range(1, 7)}
+    web = direct_web(
+        Site("dots.example", PRIVATE, private | {"/public/feed": feed()}),
+        Site("hops.example", "", away | {"/ok": redirect("http://dots.example/x/../public/feed")}),
+        Site(
+            "rules.example",
+            redirect("http://rules.example/x/%2e%2e/r.txt"),
+            {"/r.txt": Reply(PRIVATE), "/private/feed": feed(), "/feed": feed()},
+        ),
+    )
+    sources = [
+        "http://dots.example/a/../private/5",
+        "http://dots.example/x/%2e%2E/private/6",
+        *(f"http://hops.example/{n}" for n in range(len(hops))),
+        "http://hops.example/ok",
+        "http://rules.example/./private/feed",
+        "http://rules.example/x/%2e./feed",
+    ]
+    result = crawl(web, sources=sources)
+    assert result.exit_code == 0
+    assert result.stats["walsh/sources/denied/robots"] == 7
+    assert sorted(set(paths(result.log)) - {f"hops.example/{n}" for n in range(len(hops))}) == [
+        "dots.example/public/feed",
+        "dots.example/robots.txt",
+        "hops.example/ok",
+        "hops.example/robots.txt",
+        "rules.example/feed",
+        "rules.example/r.txt",
+        "rules.example/robots.txt",
+    ]
+    judge(result)
+
+
+def test_a_gate_has_one_name_and_stays(direct_web, crawl, project):
+    (project / "theirs" / "settings.py").write_text(WITHOUT_GATES)
+    packed = Reply(gzip.compress(PRIVATE.encode()), headers={"Content-Encoding": "gzip"})
+    web = direct_web(
+        Site("blog.example", packed, {"/private/feed": feed(), "/feed": feed()}),
+        site("away.example", feed=redirect("http://blog.example/private/2")),
+    )
+    urls = ("blog.example/private/feed", "blog.example/feed", "away.example/feed")
+    sources = [f"http://{url}" for url in urls]
+    result = crawl(web, project=project, sources=sources)
+    assert result.exit_code == 0, result.stderr
+    judge(result, declared=sources)
+    assert sorted(paths(result.log)) == [
+        "away.example/feed",
+        "away.example/robots.txt",
+        "blog.example/feed",
+        "blog.example/robots.txt",
+    ]
+    assert result.stats["walsh/sources/denied/robots"] == 2
+    for name in (
+        "RobotsMiddleware'> = None",
+        "DOWNLOADER = ",
+        "COMPRESSION_ENABLED = ",
+        "gopher = ",
+    ):
+        assert name in result.stderr, "what is set aside is named"
+
+    (project / "theirs" / "settings.py").write_text(
+        SETTINGS.replace("}\n", ', "theirs.again.LateAddon": 900}\n', 1)
+    )
+    refused = crawl(web, "again", project=project, sources=sources)
+    assert refused.exit_code == 1
+    assert refused.log == []
+    (line,) = [each for each in refused.stderr.splitlines() if each.startswith("walsh-scrapy: ")]
+    assert "DOWNLOADER_MIDDLEWARES has to have each gate once" in line
+    assert "Traceback" not in refused.stderr

@@ -1,0 +1,119 @@
+"""What servers do on the wire, against a real socket: what is read, what is refused and why."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from tests.contract.conftest import feed, paths, site
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.reply import Raw
+from walsh_scrapy.testing.web import Fault, Reply
+
+BODY = feed().content()
+QUICK = {"RETRY_TIMES": 0, "WALSH_MAX_RETRIES": 1, "DOWNLOAD_TIMEOUT": 20}
+
+
+def head(*fields, status="200 OK", version="1.1"):
+    lines = [f"HTTP/{version} {status}", "Content-Type: application/rss+xml", *fields]
+    return "".join(f"{line}\r\n" for line in lines).encode() + b"\r\n"
+
+
+LENGTH = f"Content-Length: {len(BODY)}"
+WHOLE = head(LENGTH) + BODY
+EARLY = b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n"
+READ = {
+    "hints": [EARLY, 0.1, WHOLE],
+    "continue": [b"HTTP/1.1 100 Continue\r\n\r\n" + EARLY + WHOLE],
+    "bytewise": [WHOLE[:1], 0.05, WHOLE[1:30], 0.05, WHOLE[30:]],
+    "old": [head(version="1.0") + BODY],
+    "endless-body": [head() + BODY],
+    "closing": [head(LENGTH, "Connection: close") + BODY],
+    "bare-lf": [WHOLE.replace(b"\r\n", b"\n")],
+    "chunked": [
+        head("Transfer-Encoding: chunked", "Trailer: X-Sum"),
+        b"%x;note=1\r\n" % len(BODY) + BODY + b"\r\n0\r\nX-Sum: 1\r\nX-More: 2\r\n\r\n",
+    ],
+    "large-head": [head("X-Large: " + "x" * 65536, LENGTH) + BODY],
+    "odd-lines": [head("no colon here", "Odd Name: x", " folded", "X: a", "\tb", LENGTH) + BODY],
+    "surplus": [WHOLE + b"HTTP/1.1 200 OK\r\n\r\nnobody asked for this"],
+}
+FIELDS = b"X-Field: yes\r\n"
+REFUSED = {
+    "endless": ([head()[:-2], *[FIELDS * 1000] * 50], "the head of the response is longer than"),
+    "folded": ([head("X: 1")[:-2], *[b" more\r\n" * 2000] * 50], "the head of the response is"),
+    "many": ([head(*["X: 1"] * 600)], "the head of the response has more than 500 lines"),
+    "patient": ([EARLY * 3000 + WHOLE], "the head of the response is longer than 128 KiB"),
+    "switching": ([head("Upgrade: x", status="101 Switching")], "the response is no HTTP"),
+    "garbage": ([b"SSH-2.0-OpenSSH_9.6\r\n\r\n"], "the response is no HTTP"),
+    "wordy": ([head("Content-Length: 5", "Content-Length: 6")], "the response is no HTTP"),
+    "cut": ([head(f"Content-Length: {len(BODY) + 9}") + BODY], "ended before it was complete"),
+    "unpaired": (
+        [head("Transfer-Encoding: chunked") + b"zz\r\nbody\r\n"],
+        "ended before it was complete",
+    ),
+    "stalled": ([head(LENGTH) + BODY[:9], 60.0], "no byte of the body came for 10 s"),
+}
+
+
+def reasons(result):
+    with closing(sqlite3.connect(result.folder.parent / "walsh.sqlite3")) as state:
+        rows = state.execute("SELECT url, outcome, detail FROM sources").fetchall()
+    return {url.split("/")[2].partition(".")[0]: (outcome, detail) for url, outcome, detail in rows}
+
+
+def test_odd_responses_are_read_and_broken_ones_refused(direct_web, crawl):
+    """One crawl over all of them: none disturbs another, and each reason names the limit."""
+    raw = READ | {name: pieces for name, (pieces, _) in REFUSED.items()}
+    web = direct_web(*(site(f"{name}.example", feed=Raw(pieces)) for name, pieces in raw.items()))
+    sources = [f"http://{name}.example/feed" for name in raw]
+    result = crawl(web, sources=sources, settings=QUICK)
+    found = reasons(result)
+    assert {name: found[name] for name in READ} == dict.fromkeys(READ, ("fetched", ""))
+    for name, (_, why) in REFUSED.items():
+        outcome, detail = found[name]
+        assert outcome == "failed"
+        assert why in detail, name
+    assert "Traceback" not in result.stderr
+    assert web.most_open_connections == 1
+    assert_polite(result.log, connections=web.connections)
+
+
+def test_a_kept_connection_that_the_server_closes_is_paced_and_asked_again(direct_web, crawl):
+    """The server closes it as the request comes, so the request is sent again, a second later."""
+    web = direct_web(site("blog.example", feed=[Reply(fault=Fault.CLOSE), feed()]))
+    result = crawl(web, sources=["http://blog.example/feed"])
+    assert paths(result.log) == [f"blog.example/{path}" for path in ("robots.txt", "feed", "feed")]
+    first, second, third = result.log
+    assert first.client == second.client != third.client
+    assert len(result.items) == 2
+    assert_polite(result.log, connections=web.connections)
+
+
+def test_a_robots_txt_that_comes_slowly_is_given_up_as_a_whole(direct_web, crawl):
+    """One byte a second never stalls; the time limit of robots.txt as a whole ends it."""
+    slowly = Raw([b"HTTP/1.1 200 OK\r\n\r\n", *[0.5, b"#"] * 200])
+    web = direct_web(site("slow.example", robots=slowly), site("blog.example"))
+    sources = ["http://slow.example/feed", "http://blog.example/feed"]
+    settings = QUICK | {"DOWNLOAD_TIMEOUT": 3, "WALSH_BACKOFF_BASE": 0.01}
+    result = crawl(web, sources=sources, settings=settings)
+    hits = [hit for hit in result.log if hit.path == "/robots.txt" and hit.host == "slow.example"]
+    assert [hit.complete for hit in hits] == [False, False]
+    assert_polite(result.log, connections=web.connections)
+
+
+@pytest.mark.parametrize("size", [65_000, 130_000])
+def test_a_head_is_read_up_to_its_limit_wherever_it_is_split(size):
+    from walsh_scrapy.wire.responsehead import HeadReader, HeadTooLarge
+
+    whole = head("X: " + "x" * size)
+    for step in (1000, 4096, 65_536):
+        reader = HeadReader()
+        pieces = [whole[at : at + step] for at in range(0, len(whole), step)]
+        try:
+            found = [reader.feed(piece) for piece in pieces]
+        except HeadTooLarge:
+            assert len(whole) > 128 * 1024 - 3
+        else:
+            assert found[:-1] == [None] * (len(pieces) - 1)
+            assert found[-1] == (whole, b"")

@@ -1,0 +1,62 @@
+"""Trouble of the machine for real crawls, as extensions of Scrapy: `EXTENSIONS={PATH: 0}`."""
+
+import errno
+import os
+import resource
+
+from scrapy import signals
+
+from walsh_scrapy.downloadhandler import DownloadHandler
+from walsh_scrapy.exceptions import MachineTrouble
+from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.runtime.trouble import machine_failed
+
+SMALL = 200_000  #: bytes
+
+
+class NoFilesLeft:
+    """No connection can be made once a host name has `far` in it."""
+
+    @classmethod
+    def from_crawler(cls, crawler):
+        send = DownloadHandler.download_request
+
+        async def download_request(handler, request):
+            if "far" not in request.url:
+                return await send(handler, request)
+            words = os.strerror(errno.EMFILE)
+            machine_failed(crawler, f"no connection can be made: {words}")
+            raise MachineTrouble(Context.of(crawler).clock.now(), words)
+
+        DownloadHandler.download_request = download_request
+        return cls()
+
+
+class FullState:
+    """The state may hardly grow, once the spider is open: SQLite then says that it is full."""
+
+    @classmethod
+    def from_crawler(cls, crawler):
+        extension = cls()
+        extension.crawler = crawler
+        crawler.signals.connect(extension.spider_opened, signals.spider_opened)
+        return extension
+
+    def spider_opened(self):
+        writer = Context.of(self.crawler).state._database._writer
+        (pages,) = writer.exec_driver_sql("PRAGMA page_count").one()
+        writer.exec_driver_sql(f"PRAGMA max_page_count = {pages + 2}")
+        writer.rollback()
+
+
+class SmallFiles:
+    """No file may be larger than `SMALL`, once the spider is open."""
+
+    @classmethod
+    def from_crawler(cls, crawler):
+        extension = cls()
+        crawler.signals.connect(extension.spider_opened, signals.spider_opened)
+        return extension
+
+    def spider_opened(self):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, resource.RLIM_INFINITY))

@@ -1,0 +1,21 @@
+"""The token by which a User-Agent names its crawler."""
+
+import pytest
+
+from walsh_scrapy.policy.useragent import product_token
+
+
+@pytest.mark.parametrize(
+    ("user_agent", "token"),
+    [
+        ("Mozilla/5.0 (compatible; Example-Bot/1.0; +https://bot.example/)", "Example-Bot"),
+        ("Mozilla/5.0 AppleWebKit/537.36 (KHTML; compatible; GPT_Bot; +x)", "GPT_Bot"),
+        ("theirs (+https://www.their.example)", "theirs"),
+        ("theirs2/1.0", "theirs"),
+        ("Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0", None),
+        ("(nobody)", None),
+        ("", None),
+    ],
+)
+def test_a_token(user_agent, token):
+    assert product_token(user_agent) == token

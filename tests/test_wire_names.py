@@ -1,0 +1,154 @@
+"""Names are looked up once, in the system's way, and never hold anything up (decision 27)."""
+
+import asyncio
+import socket
+import threading
+
+import pytest
+
+from walsh_scrapy.exceptions import Denied
+from walsh_scrapy.wire import names as module
+from walsh_scrapy.wire.connections import Connections
+from walsh_scrapy.wire.idle import Endpoint
+from walsh_scrapy.wire.names import MOST_AHEAD, Names
+from walsh_scrapy.wire.stream import TcpStream
+from walsh_scrapy.wire.tls import Tls
+from walsh_scrapy.wire.unreachable import NoAddress, NotConnected
+
+
+def info(address, port=80):
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    place = (address, port, 0, 0) if ":" in address else (address, port)
+    return (family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", place)
+
+
+@pytest.fixture
+def system(monkeypatch):
+    """The answers of the system by name; a lookup of `asked` is recorded."""
+    answers, asked = {}, []
+
+    def getaddrinfo(host, port, **_):
+        asked.append(host)
+        found = answers[host]
+        if isinstance(found, Exception):
+            raise found
+        if isinstance(found, threading.Event):
+            found.wait(60)
+            raise socket.gaierror(socket.EAI_AGAIN, "no answer")
+        return [info(address, port) for address in found]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    return answers, asked
+
+
+def test_a_name_is_looked_up_once_while_it_is_young(system, monkeypatch):
+    answers, asked = system
+    answers["a.example"] = ["192.0.2.1", "2001:db8::1"]
+    now = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+
+    async def run():
+        names = Names()
+        both = await asyncio.gather(names.find("a.example", 80), names.find("a.example", 80))
+        assert both[0].hosts == both[1].hosts == ("192.0.2.1", "2001:db8::1")
+        now[0] += module.MOST_AGE - 1
+        await names.find("a.example", 80)
+        assert asked == ["a.example"]
+        now[0] += 2
+        await names.find("a.example", 80)
+        assert asked == ["a.example"] * 2
+
+    asyncio.run(run())
+
+
+def test_a_lookup_that_was_given_up_serves_whoever_asks_next(system):
+    answers, asked = system
+    answers["slow.example"] = release = threading.Event()
+
+    async def run():
+        names = Names()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await names.find("slow.example", 80)
+        waiting = asyncio.ensure_future(names.find("slow.example", 80))
+        await asyncio.sleep(0)
+        release.set()
+        with pytest.raises(socket.gaierror):
+            await waiting
+
+    asyncio.run(run())
+    assert asked == ["slow.example"]
+
+
+def test_lookups_ahead_are_bounded_and_their_failures_are_nobodys(system):
+    answers, asked = system
+    release = threading.Event()
+    answers |= {f"{number}.example": release for number in range(50)}
+
+    async def run():
+        names = Names()
+        names.look_ahead((host, 80) for host in answers)
+        names.look_ahead((host, 80) for host in answers)
+        release.set()
+        with pytest.raises(socket.gaierror):
+            await names.find("0.example", 80)
+
+    asyncio.run(run())
+    assert set(asked) == {f"{number}.example" for number in range(MOST_AHEAD)}
+
+
+@pytest.mark.parametrize(
+    ("failure", "blame"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, "unknown"), "host"),
+        (socket.gaierror(socket.EAI_AGAIN, "no resolver"), "either"),
+        (UnicodeError("label too long"), "host"),
+    ],
+)
+def test_why_a_name_has_no_address(system, failure, blame):
+    answers, _ = system
+    answers["lost.example"] = failure
+    with pytest.raises(NotConnected) as caught:
+        asyncio.run(Connections(Names(), Tls(), 5.0).find("lost.example", 80))
+    assert isinstance(caught.value.failure, NoAddress)
+    assert caught.value.failure.host == "lost.example"
+    assert caught.value.blame == blame
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        ["127.0.0.1"],
+        ["93.184.216.34", "10.0.0.1"],
+        ["2606:2800:220:1::1", "::1"],
+        ["::ffff:127.0.0.1"],
+        ["64:ff9b::7f00:1"],
+        ["2002:7f00:1::"],
+        ["2001:0:7f00:1::1"],
+        ["fd00::1"],
+        ["169.254.169.254"],
+        ["0.0.0.0"],
+    ],
+    ids=" ".join,
+)
+def test_a_host_that_has_to_be_public_is_connected_to_public_addresses_only(
+    system, monkeypatch, addresses
+):
+    """One address that is not public is enough; no socket is opened."""
+    answers, _ = system
+    answers["hop.example"] = addresses
+    monkeypatch.setattr(TcpStream, "open", None)
+    connections = Connections(Names(), Tls(), 5.0)
+    with pytest.raises(Denied, match="not public"):
+        asyncio.run(connections.open(Endpoint("http", "hop.example", 80), public_only=True))
+
+
+def test_a_machine_that_can_start_no_thread_is_in_trouble(monkeypatch):
+    def start(_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(module.threading.Thread, "start", start)
+    with pytest.raises(NotConnected) as caught:
+        asyncio.run(Connections(Names(), Tls(), 5.0).find("blog.example", 80))
+    assert caught.value.blame == "machine"
+    assert "can't start new thread" in str(caught.value)

@@ -1,0 +1,133 @@
+"""``scrapy hosts``: which hosts rest, until when and why; release and pause."""
+
+from __future__ import annotations
+
+import math
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from scrapy.commands import ScrapyCommand
+from scrapy.settings import Settings
+
+from walsh_scrapy.tools.exits import clean_exit, usage_error
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from walsh_scrapy.options import Options
+
+_RELEASE = 'Example: scrapy hosts release blog.example --because "mail of 3 May: go on"'
+_PAUSE = "Example: scrapy hosts pause blog.example 3600"
+
+
+class Command(ScrapyCommand):
+    """Lists hosts that rest. It may run beside a crawl, which does not wait for it."""
+
+    requires_project = True
+    requires_crawler_process = False
+
+    def syntax(self) -> str:
+        """Return what follows the command's name."""
+        return "[options] [release HOST --because TEXT | pause HOST SECONDS]"
+
+    def short_desc(self) -> str:
+        """Return the line that ``scrapy`` lists."""
+        return "List the hosts that rest: until when and why; release or pause one"
+
+    def long_desc(self) -> str:
+        """Return the text of ``--help``."""
+        return (
+            "Lists every host that may not be asked now, was not reachable when it was asked last, "
+            "or has a pause of yours. `release HOST --because TEXT` lifts the hold of a host, and "
+            "records when and why. `pause HOST SECONDS` leaves at least so long between two "
+            "requests to a host, in all runs; `pause HOST 0` ends that. Exit status: 0, 1 if "
+            "something cannot be done, 2 for a wrong call. "
+            'Examples: scrapy hosts --json. scrapy hosts release blog.example --because "they '
+            'wrote: go on". scrapy hosts pause blog.example 3600'
+        )
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Add what this command takes."""
+        super().add_options(parser)
+        parser.add_argument("--json", action="store_true", help="print one JSON array")
+        parser.add_argument(
+            "--because",
+            metavar="TEXT",
+            help="why, one line: recorded with the act (release needs it)",
+        )
+
+    def run(self, args: list[str], opts: argparse.Namespace) -> None:
+        """List, release or pause."""
+        from walsh_scrapy.options import Options
+
+        reason = _reason(opts.because)
+        for word in args:
+            if word.startswith("-"):
+                usage_error(f"there is no option {word}; see scrapy hosts --help")
+        seconds = _check(args, reason)
+        with clean_exit():
+            options = Options.from_settings(self.settings or Settings())
+            if not args:
+                _list(options, as_json=opts.json)
+            else:
+                print(_change(args, seconds, reason, options))
+
+
+def _reason(given: str | None) -> str:
+    reason = (given or "").strip()
+    if any(ord(character) < 32 for character in reason):
+        usage_error("--because takes one line of text")
+    return reason
+
+
+def _check(args: Sequence[str], reason: str) -> float:
+    """Exit with status 2 for a wrong call; return the seconds of ``pause``, or 0."""
+    if args and args[0] not in ("release", "pause"):
+        usage_error(f"`hosts` takes `release HOST`, `pause HOST SECONDS` or nothing. {_PAUSE}")
+    if args and args[0] == "release" and (len(args) != 2 or not reason):
+        usage_error(f"`release` takes one host, and --because TEXT. {_RELEASE}")
+    if not args or args[0] == "release":
+        if reason and not args:
+            usage_error(f"--because belongs to `release` and `pause`. {_RELEASE}")
+        return 0.0
+    try:
+        seconds = float(args[2]) if len(args) == 3 else math.nan
+    except ValueError:
+        seconds = math.nan
+    if not 0.0 <= seconds < math.inf:
+        usage_error(f"`pause` takes one host, and a number of seconds. {_PAUSE}")
+    return seconds
+
+
+def _list(options: Options, *, as_json: bool) -> None:
+    from walsh_scrapy.state import State
+    from walsh_scrapy.tools.hosts.overview import build_overview
+    from walsh_scrapy.tools.hosts.table import hosts_text, totals
+    from walsh_scrapy.tools.printable import json_array
+
+    with State.existing(options.state_url) as state:
+        rows = build_overview(state)
+    lines = json_array(row.as_dict() for row in rows) if as_json else hosts_text(rows)
+    if rows or as_json:
+        for line in lines:
+            print(line)
+    if not as_json:
+        print(totals(rows))
+
+
+def _change(args: Sequence[str], seconds: float, reason: str, options: Options) -> str:
+    from walsh_scrapy.state import State
+    from walsh_scrapy.tools.hosts.changes import pause, release
+    from walsh_scrapy.tools.hosts.names import named_host
+
+    action, given = args[:2]
+    host = named_host(given, options.pace_by)
+    if not host:
+        usage_error(f"{given} is no host. {_PAUSE}")
+    if action == "release":
+        with State.existing(options.state_url) as known:
+            return release(known, host, reason)
+    # Caution may be added before the first crawl, so this creates a state if there is none.
+    with closing(State(options.state_url)) as state:
+        return pause(state, host, seconds, reason)

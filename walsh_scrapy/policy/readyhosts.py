@@ -1,0 +1,135 @@
+"""Ready hosts, and which of them goes next (decision 6). Durations are seconds."""
+
+from __future__ import annotations
+
+import heapq
+from enum import IntEnum
+from itertools import chain, count, zip_longest
+from typing import TYPE_CHECKING, NamedTuple
+
+from walsh_scrapy.policy.slack import Slack
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: The spacing that a host may ask for in its robots.txt, until that was read.
+CAUTIOUS_INTERVAL = 5.0
+
+
+class Lane(IntEnum):
+    """Hosts that are compared by their chains alone."""
+
+    BEGUN = 1  #: robots.txt is at hand
+    KNOWN = 2  #: not begun; the spacing is known from an earlier run
+    NEW = 3  #: not begun; the spacing is not known, and reckoned as one second
+    LATE = 4  #: the host lately took long
+
+
+class _Entry(NamedTuple):
+    """A host in the heap of its lane: the longest chain first, then the oldest."""
+
+    chain: float  #: negative, because the least entry comes first
+    is_untouched: bool  #: the host whose robots.txt is waited for goes before its equals
+    order: int
+    host: str
+
+
+class ReadyHosts:
+    """The hosts that may be asked now.
+
+    A host's chain is the pauses that it still needs, in seconds. A host that is not begun is
+    critical if its chain could become the longest thing left in the crawl: it goes first. If none
+    is critical, a host that was begun goes first, then one that was not, then one that is late.
+    The cost of each operation is logarithmic in the number of hosts.
+    """
+
+    def __init__(self) -> None:
+        self.slack = Slack()
+        self._entries: dict[str, _Entry] = {}  # heap entries that are not here are void
+        self._heaps: dict[Lane, list[_Entry]] = {lane: [] for lane in Lane}
+        self._order = count()
+        self._last: Lane | None = None
+        self._has_begun = False  # a host that was begun had a turn
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def add(self, host: str, lane: Lane, chain: float, *, is_touched: bool) -> None:
+        """Add a host; ``is_touched`` is True if one of its requests was handed out before."""
+        entry = _Entry(-chain, not is_touched, next(self._order), host)
+        self._entries[host] = entry
+        heapq.heappush(self._heaps[lane], entry)
+
+    def discard(self, host: str) -> None:
+        """Remove a host if it is here."""
+        self._entries.pop(host, None)
+
+    def pop(self, waiting: int, *, with_late: bool = True) -> str | None:
+        """Remove and return the host that goes next, or None if there is none.
+
+        ``waiting`` is the number of all requests that wait, of hosts that are not ready too.
+        ``with_late`` is False while no late host may go.
+        """
+        lanes = [lane for lane in Lane if with_late or lane is not Lane.LATE]
+        tops = {lane: top for lane in lanes if (top := self._top(lane)) is not None}
+        if not tops:
+            return None
+        lane = self._opening(tops) or self._critical(tops, waiting) or _first(tops)
+        self._last = lane
+        self._has_begun = self._has_begun or lane is Lane.BEGUN
+        host = heapq.heappop(self._heaps[lane]).host
+        del self._entries[host]
+        return host
+
+    def upcoming(self, count: int) -> list[str]:
+        """Return about the first ``count`` hosts of each lane, roughly in the order of their turns.
+
+        Nobody knows when a host becomes critical, so the lanes take turns; late hosts are last.
+        """
+        *lanes, late = (self._upcoming_in(lane, count) for lane in Lane)
+        turns = chain.from_iterable(zip_longest(*lanes))
+        return [host for host in turns if host is not None] + late
+
+    def _opening(self, tops: Mapping[Lane, _Entry]) -> Lane | None:
+        """Return the lane that goes next while the crawl has not read anything yet.
+
+        The first entry must not wait until every critical host was begun. Hosts of known spacings
+        are those with long ones, so every other turn is for a new host.
+        """
+        if self._has_begun:
+            return None
+        if Lane.BEGUN in tops:
+            return Lane.BEGUN
+        return Lane.NEW if Lane.NEW in tops and self._last is Lane.KNOWN else None
+
+    def _critical(self, tops: Mapping[Lane, _Entry], waiting: int) -> Lane | None:
+        """Return the lane of the longest chain, if that is the chain of a critical host."""
+        chains: dict[Lane, float] = {
+            lane: -top.chain * (CAUTIOUS_INTERVAL if lane is Lane.NEW else 1.0)
+            for lane, top in tops.items()
+            if lane is not Lane.LATE
+        }
+        longest = max(chains, key=chains.__getitem__, default=Lane.BEGUN)
+        if longest is Lane.BEGUN or not self.slack.is_critical(chains[longest], waiting):
+            return None
+        return longest
+
+    def _upcoming_in(self, lane: Lane, count: int) -> list[str]:
+        """Return hosts from the beginning of a heap, which has its first entries, and some void."""
+        beginning = self._heaps[lane][: 4 * count]
+        current = [entry for entry in beginning if self._entries.get(entry.host) is entry]
+        return [entry.host for entry in sorted(current)[:count]]
+
+    def _top(self, lane: Lane) -> _Entry | None:
+        heap = self._heaps[lane]
+        while heap and self._entries.get(heap[0].host) is not heap[0]:
+            heapq.heappop(heap)
+        return heap[0] if heap else None
+
+
+def _first(tops: Mapping[Lane, _Entry]) -> Lane:
+    """Return the lane that goes next if no host is critical."""
+    if Lane.BEGUN in tops:
+        return Lane.BEGUN
+    not_begun = [lane for lane in (Lane.KNOWN, Lane.NEW) if lane in tops]
+    return min(not_begun, key=tops.__getitem__, default=Lane.LATE)

@@ -1,0 +1,61 @@
+"""The hosts whose other requests a run puts off: unreachable, or refusing (decisions 15, 28)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from walsh_scrapy.exceptions import RequestDeferred, Unreachable
+from walsh_scrapy.policy.frontier import Rank
+
+if TYPE_CHECKING:
+    from walsh_scrapy.runtime.context import Context
+
+
+@dataclass(frozen=True, slots=True)
+class _PutOff:
+    reason: str
+    until: float  #: the earliest time of the next request to the host, in epoch seconds
+    owed: Unreachable | None  #: what a target fails with, as the attempt was for its robots.txt
+
+
+class PutOffHosts:
+    """The hosts that may not be tried again in this run, by their names.
+
+    A host is the name in a URL, whatever its scheme and port, also with
+    ``WALSH_PACE_BY = "domain"``: the other hosts of its domain may be reached.
+    """
+
+    def __init__(self) -> None:
+        self._hosts: dict[str, _PutOff] = {}
+
+    @classmethod
+    def of(cls, context: Context) -> PutOffHosts:
+        """Return the one of a crawl."""
+        return context.part(cls, cls)
+
+    def add(self, host: str, reason: str, until: float) -> None:
+        """Put off all further requests to a host: its request has failed, or nothing has."""
+        self._hosts[host] = _PutOff(reason, until, None)
+
+    def add_unreachable(self, host: str, error: Unreachable, rank: Rank, until: float) -> None:
+        """Put off all further requests to a host that cannot be reached (decision 28).
+
+        ``rank`` is that of the request that failed. If it was for robots.txt, the next target fails
+        with the same error.
+        """
+        owed = error if rank is Rank.ROBOTS else None
+        self._hosts[host] = _PutOff(str(error), until, owed)
+
+    def check(self, host: str, rank: Rank = Rank.TARGET) -> None:
+        """Raise RequestDeferred for a request of ``rank`` to a host that is put off.
+
+        Raises Unreachable instead for the target that the attempt to reach it was made for.
+        """
+        put_off = self._hosts.get(host)
+        if put_off is None:
+            return
+        if put_off.owed is not None and rank is not Rank.ROBOTS:
+            self._hosts[host] = replace(put_off, owed=None)
+            raise put_off.owed
+        raise RequestDeferred(put_off.until, f"{host} is not tried again now: {put_off.reason}")

@@ -1,0 +1,49 @@
+"""The headers that our gates answer for, set again where a request is sent (decision 30)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.runtime.gates import Gate
+from walsh_scrapy.runtime.requestmeta import marks_of
+from walsh_scrapy.runtime.startup import in_force
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+#: Headers that would link visits to each other, or carry credentials (R1, decision 16).
+NEVER_SENT: Final = ("Cookie", "Cookie2", "Referer", "Authorization")
+
+
+def conditions_of(request: Request) -> dict[str, bytes | None]:
+    """Return both headers of a conditional request; None for one that is not sent (R7).
+
+    Their values are the validators that were stored for the URL of the request.
+    """
+    known = marks_of(request).validators
+    is_of_url = known is not None and known.url == request.url
+    return {
+        "If-None-Match": known.etag if known and is_of_url else None,
+        "If-Modified-Since": known.last_modified if known and is_of_url else None,
+    }
+
+
+class LastHeaders:
+    """What the identity gate and the conditional gate of a crawl demand of its requests."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._identity: dict[bytes, bytes | None] = {}
+        if in_force(crawler.settings, Gate.IDENTITY):
+            user_agent = Context.of(crawler).options.user_agent
+            self._identity = {name.encode("ascii"): None for name in NEVER_SENT}
+            self._identity[b"User-Agent"] = user_agent.encode("ascii")
+        self._is_conditional = bool(in_force(crawler.settings, Gate.CONDITIONAL))
+
+    def of(self, request: Request) -> Mapping[bytes, bytes | None]:
+        """Return the header fields of a request by name; None for one that is not sent."""
+        conditions = conditions_of(request) if self._is_conditional else {}
+        return self._identity | {name.encode("ascii"): conditions[name] for name in conditions}

@@ -1,0 +1,224 @@
+"""From Scrapy's requests to the bytes of HTTP, and from these to its responses."""
+
+from __future__ import annotations
+
+import logging
+from functools import lru_cache
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urldefrag, urlsplit
+
+from scrapy import signals
+from scrapy.exceptions import (
+    DownloadCancelledError,
+    DownloadFailedError,
+    ResponseDataLossError,
+    StopDownload,
+)
+from scrapy.http import Headers
+from scrapy.responsetypes import responsetypes
+from twisted.internet.ssl import Certificate
+
+from walsh_scrapy.runtime.requestmeta import DATA_LOSS
+from walsh_scrapy.wire.idle import Endpoint
+from walsh_scrapy.wire.proxy import Proxy
+from walsh_scrapy.wire.tls import TlsStream
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import h11
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+    from walsh_scrapy.wire.http1 import Exchange
+    from walsh_scrapy.wire.stream import Stream
+
+logger = logging.getLogger(__name__)
+
+_PORTS = {"http": 80, "https": 443}
+_WITH_BODY = (b"POST", b"PUT", b"PATCH")
+
+
+def endpoint_of(request: Request, bind_address: str | tuple[str, int] | None = None) -> Endpoint:
+    """Return what a request has to be connected to.
+
+    ``bind_address`` is this machine's own address unless the request names one. Raises
+    DownloadFailedError for a URL or a proxy that cannot be connected to.
+    """
+    server = server_of(request.url)
+    bind = request.meta.get("bindaddress") or bind_address
+    local = (bind, 0) if isinstance(bind, str) else bind
+    if not (url := request.meta.get("proxy")):
+        return Endpoint(*server, bind_address=local)
+    proxy = Proxy.parse(url, request.headers.get(b"Proxy-Authorization"))
+    if server.scheme == "http":  # one connection to the proxy serves all such hosts
+        server = Server("http", proxy.host, proxy.port)
+    return Endpoint(*server, proxy, local)
+
+
+class Server(NamedTuple):
+    """Where a URL leads to."""
+
+    scheme: str
+    host: str
+    port: int
+
+
+@lru_cache(maxsize=1024)  # a URL is looked at several times before its turn
+def server_of(url: str) -> Server:
+    """Return scheme, host and port of a URL. Raises DownloadFailedError if it has none."""
+    parts = urlsplit(url)
+    try:
+        host, port = parts.hostname, parts.port or _PORTS[parts.scheme]
+    except (ValueError, KeyError) as error:
+        raise DownloadFailedError(f"{url} cannot be requested: {error}") from error
+    if not host:
+        raise DownloadFailedError(f"{url} names no host")
+    return Server(parts.scheme, host.rstrip("."), port)
+
+
+def message_of(
+    request: Request, endpoint: Endpoint, fixed: Mapping[bytes, bytes | None] | None = None
+) -> tuple[bytes, bytes, list[tuple[bytes, bytes]]]:
+    """Return method, target and header fields of a request, as they are sent.
+
+    Host is that of the URL, whatever the request says. ``fixed`` are fields that are sent with
+    these values only; None stands for a field that is not sent (decision 30).
+    """
+    last = {b"Host": None} | dict(fixed or {})
+    url = urlsplit(urldefrag(request.url)[0])
+    is_forwarded = endpoint.proxy is not None and endpoint.scheme == "http"
+    target = f"{url.path or '/'}?{url.query}" if url.query else url.path or "/"
+    if is_forwarded:
+        target = f"{url.scheme}://{_host_field(url.netloc)}{target}"
+    method = request.method.encode("ascii")
+    fields = [
+        (name, value)
+        for name, values in request.headers.items()
+        for value in values
+        if name not in last and (is_forwarded or name != b"Proxy-Authorization")
+    ]
+    fields += [(name, value) for name, value in last.items() if value is not None]
+    fields.insert(0, (b"Host", _host_field(url.netloc).encode("ascii")))
+    if (request.body or method in _WITH_BODY) and "Content-Length" not in request.headers:
+        fields.append((b"Content-Length", str(len(request.body)).encode("ascii")))
+    return method, target.encode("ascii"), fields
+
+
+class BodyReader:
+    """Reads bodies into responses, with Scrapy's signals and limits of size."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        settings = crawler.settings
+        self._most = settings.getint("DOWNLOAD_MAXSIZE")
+        self._warn = settings.getint("DOWNLOAD_WARNSIZE")
+        self._fail_on_loss = settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS")
+
+    async def read(
+        self, request: Request, exchange: Exchange, head: h11.Response, stream: Stream
+    ) -> Response:
+        """Return the response that begins with ``head``.
+
+        Raises DownloadCancelledError for a body that is too large, ResponseDataLossError for one
+        that is cut off, DownloadTimeoutError for one that stalls.
+        """
+        headers = _headers_of(head)
+        length = headers.get("Content-Length")
+        expected = int(length) if length and length.isdigit() else None
+        most = self._most_of(request)
+        if most and expected and expected > most:
+            raise DownloadCancelledError(f"{request.url}: {expected} bytes, more than {most}")
+        body, flags = bytearray(), list[str]()
+        stop = self._told(signals.headers_received, request, headers=headers, body_length=expected)
+        try:
+            if stop is None:
+                stop = await self._collect(request, exchange, body)
+        except ResponseDataLossError:
+            if request.meta.get("download_fail_on_dataloss", self._fail_on_loss):
+                raise
+            flags.append(DATA_LOSS)
+        self._warn_of(request, len(body))
+        response = _response_of(request, head, headers, bytes(body), flags, stream)
+        if stop is not None:
+            response.flags.append("download_stopped")
+            if stop.fail:
+                stop.response = response
+                raise stop
+        return response
+
+    async def _collect(
+        self, request: Request, exchange: Exchange, body: bytearray
+    ) -> StopDownload | None:
+        """Append the whole body to ``body``, or what came until a listener stopped it."""
+        most = self._most_of(request)
+        async for piece in exchange.body():
+            body += piece
+            if stop := self._told(signals.bytes_received, request, data=piece):
+                return stop
+            if most and len(body) > most:
+                raise DownloadCancelledError(f"{request.url}: more than {most} bytes")
+        return None
+
+    def _most_of(self, request: Request) -> int:
+        most: int = request.meta.get("download_maxsize", self._most)
+        return most
+
+    def _told(self, signal: object, request: Request, **arguments: Any) -> StopDownload | None:  # noqa: ANN401
+        """Send a signal; return the StopDownload of a listener, if one was raised."""
+        results = self._crawler.signals.send_catch_log(
+            signal,
+            request=request,
+            spider=self._crawler.spider,
+            dont_log=StopDownload,
+            **arguments,
+        )
+        values = (getattr(result, "value", None) for _, result in results)
+        return next((value for value in values if isinstance(value, StopDownload)), None)
+
+    def _warn_of(self, request: Request, size: int) -> None:
+        least = request.meta.get("download_warnsize", self._warn)
+        if least and size > least:
+            logger.warning("%s: %d bytes, more than DOWNLOAD_WARNSIZE (%d)", request, size, least)
+
+
+def _host_field(netloc: str) -> str:
+    return netloc.rpartition("@")[2]
+
+
+def _headers_of(head: h11.Response) -> Headers:
+    headers = Headers()
+    for name, value in head.headers.raw_items():
+        headers.appendlist(name, value)
+    return headers
+
+
+def _response_of(
+    request: Request,
+    head: h11.Response,
+    headers: Headers,
+    body: bytes,
+    flags: list[str],
+    stream: Stream,
+) -> Response:
+    url = urldefrag(request.url)[0]
+    kind = responsetypes.from_args(headers=headers, url=url, body=body)
+    return kind(
+        url,
+        status=head.status_code,
+        headers=headers,
+        body=body,
+        flags=flags,
+        certificate=_certificate(stream),
+        ip_address=ip_address(stream.peer.partition("%")[0]),
+        protocol=f"HTTP/{head.http_version.decode('ascii')}",
+    )
+
+
+def _certificate(stream: Stream) -> Certificate | None:
+    """Return the certificate of a host as Scrapy's own handler does."""
+    if isinstance(stream, TlsStream):
+        return Certificate(stream.certificate)  # type: ignore[no-untyped-call]
+    return None

@@ -1,0 +1,149 @@
+"""The connections of a crawl: names, TLS sessions, and what is kept alive (decisions 26 to 28)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+from urllib.request import getproxies, proxy_bypass
+
+from scrapy import signals
+from scrapy.exceptions import DownloadFailedError
+
+from walsh_scrapy.exceptions import MachineTrouble, refuse_to_start
+from walsh_scrapy.options import bad_setting
+from walsh_scrapy.policy.connectivity import Connectivity
+from walsh_scrapy.policy.networks import is_public
+from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.runtime.eventloops import PerLoop
+from walsh_scrapy.runtime.messages import server_of
+from walsh_scrapy.runtime.trouble import machine_failed
+from walsh_scrapy.wire.connections import Connections, check_public
+from walsh_scrapy.wire.idle import IdleConnections
+from walsh_scrapy.wire.names import Names
+from walsh_scrapy.wire.tls import VERSIONS, Tls, TlsStream
+from walsh_scrapy.wire.unreachable import NotConnected
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scrapy.crawler import Crawler
+    from scrapy.settings import BaseSettings
+
+    from walsh_scrapy.wire.idle import Endpoint
+    from walsh_scrapy.wire.names import Addresses
+    from walsh_scrapy.wire.stream import Stream
+
+#: Shared by all serial crawls of this process, because R4 allows one connection in it.
+_SERIAL: Final = PerLoop(lambda: IdleConnections(1, alone=True))
+
+
+class Network:
+    """What all requests of a crawl share; ``Network.of`` returns the one of a crawler."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        context = Context.of(crawler)
+        options = context.options
+        self._crawler = crawler
+        self._clock = context.clock
+        self._connectivity = Connectivity()
+        self._names = Names()
+        uses_proxies = crawler.settings.getbool("HTTPPROXY_ENABLED")
+        self._proxies = getproxies() if uses_proxies else {}
+        self._tls = _tls_of(crawler.settings)
+        self._connections = Connections(self._names, self._tls, options.connect_timeout)
+        own = IdleConnections(options.max_idle_connections, alone=False)
+        self._idle = _SERIAL.get if options.serial else lambda: own
+
+    @property
+    def idle(self) -> IdleConnections:
+        """The connections that are kept alive; serial crawls have at most one together."""
+        return self._idle()
+
+    def is_private(self, host: str) -> bool:
+        """Return True if a connection was made to a host at an address that is not public."""
+        return self._connections.is_private(host)
+
+    async def find(self, url: str) -> Addresses:
+        """Return the addresses of the host of a URL; raise NotConnected if there are none."""
+        server = server_of(url)
+        return await self._connections.find(server.host, server.port)
+
+    def look_ahead(self, urls: Iterable[str]) -> None:
+        """Begin to look up the hosts of URLs that are requested soon (decision 27)."""
+        names = list[tuple[str, int]]()
+        for url in urls:
+            with suppress(DownloadFailedError):  # the request itself will fail, with a reason
+                names += [] if self.has_proxy_for(url) else [server_of(url)[1:]]
+        self._names.look_ahead(names)
+
+    def has_proxy_for(self, url: str) -> bool:
+        """Return True if the environment names a proxy for a URL, which then looks up the name."""
+        return url.partition(":")[0] in self._proxies and not proxy_bypass(host_of(url))
+
+    async def connect(self, endpoint: Endpoint, *, public_only: bool) -> Stream:
+        """Return a connection to an endpoint: an idle one, or a new one.
+
+        With ``public_only`` its address has to be public (decision 16). Raises Unreachable or an
+        exception of Scrapy if the host gives no connection, MachineTrouble if this machine does
+        not, and what else ``Connections.open`` raises.
+        """
+        stream = self.idle.take(endpoint)
+        if stream is None:
+            return await self._open(endpoint, public_only=public_only)
+        if public_only and not (endpoint.proxy or is_public(stream.peer)):
+            stream.close()
+            check_public(endpoint.host, [stream.peer])
+        return stream
+
+    def end(self, endpoint: Endpoint, stream: Stream, *, is_reusable: bool) -> None:
+        """Keep the connection of an exchange that has ended, or close it; keep its session."""
+        if isinstance(stream, TlsStream):
+            self._tls.keep_session(stream, endpoint.host, endpoint.port)
+        if is_reusable:
+            self.idle.keep(endpoint, stream)
+        else:
+            stream.close()
+
+    def spider_idle(self) -> None:
+        """End a crawl in which no connection was possible, for whatever reason (decision 29)."""
+        if self._connectivity.offline:
+            machine_failed(self._crawler, "no host could be reached: is this machine offline?")
+
+    async def _open(self, endpoint: Endpoint, *, public_only: bool) -> Stream:
+        try:
+            stream = await self._connections.open(endpoint, public_only=public_only)
+        except NotConnected as error:
+            raise self._failure(endpoint.host, error) from error
+        self._connectivity.succeeded()
+        return stream
+
+    def _failure(self, host: str, error: NotConnected) -> Exception:
+        """Return what a failed connection means for its request (decision 29)."""
+        fault = self._connectivity.failed(host) if error.blame == "either" else error.blame
+        if fault == "host":
+            return error.failure
+        if fault == "machine":
+            machine_failed(self._crawler, str(error))
+        return MachineTrouble(self._clock.now(), str(error))
+
+    @classmethod
+    def of(cls, crawler: Crawler) -> Network:
+        """Return the network of a crawl; a bad TLS setting ends the process with one line."""
+        return Context.of(crawler).part(cls, lambda: cls._connected(crawler))
+
+    @classmethod
+    def _connected(cls, crawler: Crawler) -> Network:
+        network = cls(crawler)
+        crawler.signals.connect(network.spider_idle, signal=signals.spider_idle)
+        return network
+
+
+def _tls_of(settings: BaseSettings) -> Tls:
+    least, most = settings["DOWNLOAD_TLS_MIN_VERSION"], settings["DOWNLOAD_TLS_MAX_VERSION"]
+    for name, version in (("MIN", least), ("MAX", most)):
+        if version not in (None, *VERSIONS):
+            expected = f"one of {', '.join(VERSIONS)}"
+            error = bad_setting(f"DOWNLOAD_TLS_{name}_VERSION", version, expected)
+            refuse_to_start(error, log_file=settings["LOG_FILE"])
+    return Tls(least, most, settings["DOWNLOADER_CLIENT_TLS_CIPHERS"] or "DEFAULT")

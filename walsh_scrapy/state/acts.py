@@ -1,0 +1,49 @@
+"""Acts of the operator: what was changed about a host, when, and why (decision 31)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from sqlalchemy import func, insert, select
+
+from walsh_scrapy.state.tables import acts
+from walsh_scrapy.state.upsert import row_of
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from walsh_scrapy.state.database import Database
+
+ActName: TypeAlias = Literal["release", "pause"]
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One act of the operator. ``at`` is in epoch seconds."""
+
+    at: float
+    host: str
+    act: ActName
+    seconds: float  #: the new pause, or what was left of the hold
+    reason: str
+
+
+def write_act(connection: Connection, act: Act) -> None:
+    """Record one act within a transaction of the ledger."""
+    connection.execute(insert(acts), row_of(act))
+
+
+class ActStore:
+    """Reads acts; the ledger writes them. Raises StateError if the database fails."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def last(self) -> dict[str, Act]:
+        """Return the last act of each host that has one."""
+        newest = select(func.max(acts.c.id)).group_by(acts.c.host)
+        columns = (acts.c.at, acts.c.host, acts.c.act, acts.c.seconds, acts.c.reason)
+        with self._database.read() as connection:
+            rows = connection.execute(select(*columns).where(acts.c.id.in_(newest))).all()
+        return {row.host: Act(*row) for row in rows}

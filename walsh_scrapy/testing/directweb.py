@@ -1,0 +1,209 @@
+"""A web without a proxy: each host at an address of its own, by names that only the test knows.
+
+    with DirectWeb(Site("blog.example", pages={"/feed.xml": "<rss/>"})) as web:
+        ...  # run a crawler with web.environment, then look at web.log and web.connections
+
+The addresses are in 127.0.0.0/8, all of which is this machine, so no rights are needed. One socket
+listens for http and one for https, each at a port that the system chooses. `environment` makes
+Python processes ask the resolver of the web, and reach ports 80 and 443 of its hosts there. Linux
+only.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from walsh_scrapy.testing.addresses import (
+    DEAD_ADDRESS,
+    REFUSED_ADDRESS,
+    Addresses,
+    is_loopback,
+    plain,
+)
+from walsh_scrapy.testing.connection import Connection
+from walsh_scrapy.testing.connections import FULL, CountedSocket
+from walsh_scrapy.testing.hit import DEFAULT_PORTS
+from walsh_scrapy.testing.log import Log
+from walsh_scrapy.testing.names import DEAD, UNKNOWN, Answer, Dns, Lookup, answers_of
+from walsh_scrapy.testing.nameserver import NameServer, Place
+from walsh_scrapy.testing.served import Web
+from walsh_scrapy.testing.site import Down, Site
+from walsh_scrapy.testing.sockets import bound, without_answer
+from walsh_scrapy.testing.streams import NoHandshakeError, handshake_of, streams
+from walsh_scrapy.testing.virtualhosts import VirtualHosts
+
+__all__ = ["DirectWeb"]
+
+_PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+#: The folder of the module that `environment` brings into each process.
+_HOOK: Final = Path(__file__).parent / "direct"
+_ALERT: Final = b"\x15\x03\x03\x00\x02\x02\x28"  # fatal, handshake_failure (RFC 8446 6)
+_LOCALHOST: Final = Answer(("127.0.0.1", "::1"))
+
+
+class DirectWeb(Web):
+    """Any number of sites at addresses of their own, served in a thread.
+
+    `latency` are seconds by which every answer comes later, as over a long line: one round trip for
+    TCP, for each flight of TLS, and for each response. `dns`, if set, answers every lookup, for
+    example with NO_RESOLVER.
+    """
+
+    def __init__(self, *sites: Site, latency: float = 0.0) -> None:
+        self.latency = latency
+        self.dns: Dns | None = None
+        self.ports: dict[str, int] = {}  #: on which the web listens, by scheme; after `start`
+        self._ipv6_ports: dict[str, int] = {}
+        self._addresses = Addresses()
+        self._dns: dict[str, Dns] = {}
+        self._lookups = Log[Lookup]()
+        self._names: asyncio.DatagramTransport | None = None
+        self._resolver_port = 0
+        self._refused: socket.socket | None = None
+        self._dead = set[str]()
+        self._silent: list[socket.socket] = []
+        super().__init__(*sites)
+
+    def add(self, *sites: Site) -> None:
+        """Add sites, also while the web serves; one with the name of an earlier one replaces it."""
+        super().add(*sites)
+        for site in sites:
+            self._addresses.add(site)
+            self._dns[site.host] = site.dns
+        if self.ports:
+            self._let_die(sites)
+
+    @property
+    def lookups(self) -> list[Lookup]:
+        """Every lookup of a name so far, in the order of their start."""
+        return self._lookups.entries()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment variables that make a Python process reach this web, without a proxy.
+
+        If a site has `tls`, they also make OpenSSL trust the CA of this web and no other CA.
+        """
+        proxies = [name for each in _PROXIES for name in (each, each.upper())]
+        path = os.pathsep.join(filter(None, (str(_HOOK), os.environ.get("PYTHONPATH"))))
+        families = (self.ports, self._ipv6_ports)
+        listening = [ports.get(scheme, 0) for ports in families for scheme in DEFAULT_PORTS]
+        numbers = " ".join(map(str, (self._resolver_port, *listening)))
+        ours = {"PYTHONPATH": path, "WALSH_DIRECT_WEB": numbers}
+        return dict.fromkeys(proxies, "") | ours | self._directory.environment
+
+    def address(self, host: str) -> str:
+        """Return the address of a host. Raises KeyError for a host that no site is for."""
+        return self._addresses.own(host)
+
+    def clear(self) -> None:
+        """Remove every hit, closed connection and lookup. The pages go on counting their hits."""
+        super().clear()
+        self._lookups.clear()
+
+    async def _open_listeners(self) -> None:
+        for scheme in DEFAULT_PORTS:
+            self.ports[scheme] = self._listen_at("0.0.0.0", scheme)  # noqa: S104 - see _host_at
+            with suppress(OSError):  # a machine without IPv6
+                self._ipv6_ports[scheme] = self._listen_at("::1", scheme)
+        self._refused = bound(REFUSED_ADDRESS)
+        self._let_die(self.sites)
+        self._names, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+            lambda: NameServer(self._dns_of, self._places, self._lookups),
+            local_addr=("127.0.0.1", 0),
+        )
+        self._resolver_port = self._names.get_extra_info("sockname")[1]
+
+    def _close_listeners(self) -> None:
+        super()._close_listeners()
+        for each in (*self._silent, self._refused, self._names):
+            if each:
+                each.close()
+
+    def _listen_at(self, address: str, scheme: str) -> int:
+        listener = bound(address)
+        self._listen(listener, scheme)
+        port: int = listener.getsockname()[1]
+        return port
+
+    def _let_die(self, sites: Iterable[Site]) -> None:
+        """Make the addresses dead that have to be so by these sites."""
+        for site in sites:
+            own = [self.address(site.host)] if site.down is Down.DEAD else []
+            named = [DEAD_ADDRESS for each in answers_of(site.dns) if DEAD in each.addresses]
+            for address in {*own, *named} - self._dead:
+                self._dead.add(address)
+                self._silent += [without_answer(address, port) for port in self.ports.values()]
+
+    def _host_at(self, accepted: socket.socket) -> str | None:
+        # The sockets listen at every address of the machine: only those of the web are served.
+        if not is_loopback(accepted.getsockname()[0]):
+            return None
+        hosts = self._hosts_at(accepted)
+        return hosts[0] if len(hosts) == 1 else ""
+
+    async def _serve(self, accepted: CountedSocket, scheme: str) -> None:
+        def told(host: str) -> None:
+            self._connections.change(accepted, host=host)
+
+        here = VirtualHosts(self._hosts_at(accepted), self._directory, told)
+        match here.down:
+            case Down.MUTE:
+                with suppress(ConnectionError):
+                    async with streams(accepted) as (reader, _):
+                        await reader.read()
+                return
+            case Down.ALERT:
+                with suppress(ConnectionError):
+                    await asyncio.get_running_loop().sock_sendall(accepted, _ALERT)
+                accepted.close()
+                return
+        context = here.context if scheme == "https" else None
+        await asyncio.sleep(self.latency * (2 if context else 1))  # of TCP, and of TLS
+        try:
+            async with streams(accepted, context) as (reader, writer):
+                handshake = handshake_of(writer)
+                self._connections.change(accepted, handshake=handshake)
+                if handshake == FULL and writer.get_extra_info("ssl_object").version() == "TLSv1.2":
+                    await asyncio.sleep(self.latency)  # of the server's second flight
+                connection = Connection(
+                    reader,
+                    writer,
+                    here,
+                    self._log,
+                    client=accepted.client,
+                    scheme=scheme,
+                    latency=self.latency,
+                )
+                await connection.serve()
+        except NoHandshakeError:
+            pass  # the record says so
+
+    def _hosts_at(self, accepted: socket.socket) -> tuple[str, ...]:
+        return self._addresses.hosts(accepted.getsockname()[0])
+
+    def _dns_of(self, name: str) -> Dns:
+        if self.dns is not None:
+            return self.dns
+        return self._dns.get(name, _LOCALHOST if name == "localhost" else UNKNOWN)
+
+    def _places(self, host: str, addresses: Sequence[str], port: int) -> list[Place]:
+        """Return where a client reaches a port of a host, by these answers of its name."""
+        meant = [self._addresses.meant(host, address) for address in addresses]
+        return [(address, self._port(host, address, port)) for address in meant]
+
+    def _port(self, host: str, address: str, port: int) -> int:
+        if address == REFUSED_ADDRESS and self._refused:
+            refusing: int = self._refused.getsockname()[1]
+            return refusing
+        scheme = next((each for each, usual in DEFAULT_PORTS.items() if usual == port), None)
+        site = self._directory.find(host, port)
+        if site and site.key == f"{host}:{port}":
+            scheme = "https" if site.tls else "http"
+        if scheme is None or not is_loopback(address):
+            return port
+        return (self._ipv6_ports if ":" in plain(address) else self.ports).get(scheme, port)

@@ -1,0 +1,21 @@
+"""The name by which a host is paced: its own, or its registrable domain (decision 5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from walsh_scrapy.policy.urls import host_of, registrable_domain
+
+if TYPE_CHECKING:
+    from walsh_scrapy.options.options import PaceBy
+
+
+def paced_name(url: str, pace_by: PaceBy) -> str:
+    """Return the host or registrable domain by which a URL is paced; empty if it has no host."""
+    host = host_of(url)
+    return registrable_domain(host) if pace_by == "domain" else host
+
+
+def named_host(text: str, pace_by: PaceBy) -> str:
+    """Return the same for what an operator typed: a host name, or a URL."""
+    return paced_name(text if "://" in text else f"http://{text}", pace_by)

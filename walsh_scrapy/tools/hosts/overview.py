@@ -1,0 +1,89 @@
+"""The rows of ``scrapy hosts``: who rests, until when and why (decisions 3, 15, 28 and 31)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from walsh_scrapy.policy.timestamps import rfc3339
+from walsh_scrapy.policy.wording import counted, format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from walsh_scrapy.state import State
+    from walsh_scrapy.state.acts import Act
+    from walsh_scrapy.state.ledger import HostSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class HostRow:
+    """One host that rests, was unreachable when it was asked last, or has a pause."""
+
+    host: str
+    snapshot: HostSnapshot
+    act: Act | None  #: the last one of the operator
+
+    @property
+    def until(self) -> float | None:
+        """When the host may be asked again, in epoch seconds; None if it may be asked now."""
+        return self.snapshot.times.ready_at(0.0) if self.snapshot.reason else None
+
+    @property
+    def why(self) -> str:
+        """Why the host rests, in words."""
+        return "; ".join(self._reasons())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the row for ``--json``: times as RFC 3339 in UTC, None for what is not known."""
+        times, act = self.snapshot.times, self.act
+        return {
+            "host": self.host,
+            "waits": self.snapshot.reason,
+            "until": rfc3339(self.until),
+            "why": self.why,
+            "hold_until": rfc3339(times.hold_until if self.snapshot.hold else None),
+            "interval": times.interval,
+            "pause": times.pause,
+            "strikes": times.strikes,
+            "silences": times.silences,
+            "asked_at": rfc3339(times.ended),
+            "last_act": None
+            if act is None
+            else {"act": act.act, "at": rfc3339(act.at), "reason": act.reason},
+        }
+
+    def _reasons(self) -> Iterator[str]:
+        times = self.snapshot.times
+        if self.snapshot.hold:
+            yield f"on hold: {self._hold()}"
+        elif times.silences:
+            yield f"{_silences(times.silences)}, so a run asks it last"
+        if self.snapshot.reason == "lease":
+            yield "a run asks it now"
+        if self.snapshot.reason == "spacing":
+            yield f"one request every {format_seconds(times.room())}"
+        if times.pause:
+            yield f"you asked for a pause of {format_seconds(times.pause)} between requests"
+
+    def _hold(self) -> str:
+        """Say what began the hold: the ledger has the moment of each refusal and each silence."""
+        times = self.snapshot.times
+        if times.silences and times.silent_at == times.hold_since:
+            return _silences(times.silences)
+        if times.strikes and times.struck_at == times.hold_since:
+            return f"it refused {counted(times.strikes, 'time')} in a row (R5)"
+        return "it asked for that (Retry-After or Visit-time)"
+
+
+def build_overview(state: State | None) -> list[HostRow]:
+    """Return a row for each host that rests or is marked, the longest wait first."""
+    if state is None:
+        return []
+    acts = state.acts.last()
+    rows = [HostRow(host, found, acts.get(host)) for host, found in state.ledger.marked().items()]
+    return sorted(rows, key=lambda row: (-(row.until or 0.0), row.host))
+
+
+def _silences(count: int) -> str:
+    return f"it could not be reached {counted(count, 'time')} in a row"

@@ -1,0 +1,100 @@
+"""Makes connections: a name, a socket and TLS within one time limit (decisions 26 to 28)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from walsh_scrapy.exceptions import Denied
+from walsh_scrapy.policy.networks import is_public
+from walsh_scrapy.wire.proxy import open_tunnel
+from walsh_scrapy.wire.stream import TcpStream
+from walsh_scrapy.wire.unreachable import (
+    NotConnected,
+    name_not_found,
+    not_connected,
+    without_proxy,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from walsh_scrapy.wire.idle import Endpoint
+    from walsh_scrapy.wire.names import Addresses, Names
+    from walsh_scrapy.wire.stream import Stream
+    from walsh_scrapy.wire.tls import Tls
+
+
+class Connections:
+    """Opens the connections of a crawl, each within ``timeout`` seconds."""
+
+    def __init__(self, names: Names, tls: Tls, timeout: float) -> None:
+        self._names = names
+        self._tls = tls
+        self._timeout = timeout
+        self._private: set[str] = set()
+
+    def is_private(self, host: str) -> bool:
+        """Return True if a connection was made to a host at an address that is not public."""
+        return host in self._private
+
+    async def open(self, endpoint: Endpoint, *, public_only: bool = False) -> Stream:
+        """Connect to an endpoint, through its proxy if it has one.
+
+        With ``public_only`` every address of the host has to be public (decision 16); a proxy looks
+        up the name itself. Raises NotConnected; Denied for an address that is not public;
+        BadCertificate, NoSecureConnection or DownloadFailedError for what comes after the
+        connection.
+        """
+        host, proxy = endpoint.host, endpoint.proxy
+        nearest, port = (proxy.host, proxy.port) if proxy else (host, endpoint.port)
+        until = asyncio.get_running_loop().time() + self._timeout
+        try:
+            addresses = await self.find(nearest, port)
+        except NotConnected as error:
+            if proxy:
+                raise without_proxy(nearest, error) from error
+            raise
+        if public_only and not proxy:
+            check_public(host, addresses.hosts)
+        stream = await self._connect(endpoint, nearest, addresses, until)
+        if not (proxy or is_public(stream.peer)):
+            self._private.add(host)
+        return stream if endpoint.scheme == "http" else await self._secure(endpoint, stream, until)
+
+    async def find(self, host: str, port: int) -> Addresses:
+        """Return the addresses of a host. Raises NotConnected after ``timeout`` seconds."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._names.find(host, port)
+        except (OSError, UnicodeError) as error:
+            raise name_not_found(host, error) from error
+
+    async def _connect(
+        self, endpoint: Endpoint, nearest: str, addresses: Addresses, until: float
+    ) -> Stream:
+        try:
+            async with asyncio.timeout_at(until):
+                return await TcpStream.open(addresses, endpoint.bind_address)
+        except OSError as error:
+            found = not_connected(nearest, error, self._timeout)
+            raise (without_proxy(nearest, found) if endpoint.proxy else found) from error
+
+    async def _secure(self, endpoint: Endpoint, stream: Stream, until: float) -> Stream:
+        host, port = endpoint.host, endpoint.port
+        try:
+            async with asyncio.timeout_at(until):
+                if endpoint.proxy:
+                    await open_tunnel(stream, endpoint.proxy, host, port)
+                return await self._tls.secure(stream, host, port)
+        except BaseException as error:
+            stream.close()
+            if isinstance(error, OSError):
+                raise not_connected(host, error, self._timeout, "the TLS handshake") from error
+            raise
+
+
+def check_public(host: str, addresses: Iterable[str]) -> None:
+    """Raise Denied if a host that has to be public has any other address (decision 16)."""
+    if not all(map(is_public, addresses)):
+        raise Denied("publicweb", f"{host} has an address that is not public")

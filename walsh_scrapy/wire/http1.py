@@ -1,0 +1,105 @@
+"""One HTTP/1.1 exchange over a stream, parsed by h11 (RFC 9112)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import h11
+from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError, ResponseDataLossError
+
+from walsh_scrapy.wire.responsehead import MOST_BYTES, HeadReader
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from walsh_scrapy.wire.stream import Stream
+
+#: Seconds without a byte after which a body is given up (decision 28).
+STALL_SECONDS: Final = 10.0
+
+
+class Exchange:
+    """Sends one request, and reads its response. Later exchanges of a stream have their own."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=2 * MOST_BYTES)
+
+    @property
+    def is_reusable(self) -> bool:
+        """True if both sides are done, and the stream may carry another exchange."""
+        done = self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+        return done and self._http.trailing_data == (b"", False)  # neither surplus nor the end
+
+    @property
+    def is_over(self) -> bool:
+        """True if the whole response was read."""
+        return self._http.their_state in (h11.DONE, h11.MUST_CLOSE, h11.CLOSED)
+
+    async def send(
+        self, method: bytes, target: bytes, fields: Sequence[tuple[bytes, bytes]], body: bytes
+    ) -> None:
+        """Send a request. Raises OSError, and DownloadFailedError if it cannot be written."""
+        try:
+            data = self._http.send(h11.Request(method=method, target=target, headers=[*fields]))
+            data = (data or b"") + (self._http.send(h11.Data(body)) or b"" if body else b"")
+            data += self._http.send(h11.EndOfMessage()) or b""
+        except h11.LocalProtocolError as error:
+            raise DownloadFailedError(f"the request cannot be sent: {error}") from None
+        await self._stream.send(data)
+
+    async def head(self) -> h11.Response:
+        """Return the head of the response, after any informational ones (1xx).
+
+        Raises DownloadFailedError, of which HeadTooLarge names the limit, or OSError.
+        """
+        reader, data = HeadReader(), b""
+        while True:
+            while (found := reader.feed(data)) is None:
+                data = await self._stream.receive()
+                if not data:
+                    raise DownloadFailedError("the server closed the connection without a response")
+            head, data = found
+            event = self._parsed(head)
+            if isinstance(event, h11.Response):
+                if data:
+                    self._http.receive_data(data)
+                return event
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """Yield the body in pieces, as they come.
+
+        Raises ResponseDataLossError if it is cut off, and DownloadTimeoutError if it stalls.
+        """
+        while True:
+            try:
+                event = self._http.next_event()
+            except h11.RemoteProtocolError as error:
+                raise ResponseDataLossError(str(error)) from error
+            if event is h11.NEED_DATA:
+                self._http.receive_data(await self._next())
+            elif isinstance(event, h11.Data):
+                yield bytes(event.data)
+            else:
+                return
+
+    async def _next(self) -> bytes:
+        try:
+            async with asyncio.timeout(STALL_SECONDS):
+                return await self._stream.receive()
+        except OSError as error:
+            if isinstance(error, TimeoutError) and error.errno is None:
+                reason = f"no byte of the body came for {STALL_SECONDS:g} s"
+                raise DownloadTimeoutError(reason) from error
+            raise ResponseDataLossError(str(error)) from error
+
+    def _parsed(self, head: bytes) -> h11.Response | h11.InformationalResponse:
+        try:
+            self._http.receive_data(head)
+            event = self._http.next_event()
+        except h11.RemoteProtocolError as error:
+            raise DownloadFailedError(f"the response is no HTTP: {error}") from None
+        if not isinstance(event, h11.Response | h11.InformationalResponse):
+            raise DownloadFailedError("the response is no HTTP")
+        return event

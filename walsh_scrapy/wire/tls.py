@@ -1,0 +1,176 @@
+"""TLS over a stream, with sessions that are resumed (decisions 22 and 26)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from OpenSSL import SSL
+
+from walsh_scrapy.wire.certificates import Verification, is_address
+from walsh_scrapy.wire.stream import CHUNK
+from walsh_scrapy.wire.tlserrors import BadCertificate, NoSecureConnection, tls_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from walsh_scrapy.wire.stream import Stream
+
+T = TypeVar("T")
+
+#: By their names in Scrapy's settings.
+VERSIONS: Final = {
+    "TLSv1.0": SSL.TLS1_VERSION,
+    "TLSv1.1": SSL.TLS1_1_VERSION,
+    "TLSv1.2": SSL.TLS1_2_VERSION,
+    "TLSv1.3": SSL.TLS1_3_VERSION,
+}
+#: Old servers that know no secure renegotiation are talked to, as by Scrapy and browsers; we never
+#: renegotiate. pyOpenSSL has no name for SSL_OP_LEGACY_SERVER_CONNECT.
+_LEGACY_SERVERS: Final = 0x4
+#: Hosts whose last session is kept. A session takes a few kilobytes.
+MOST_SESSIONS: Final = 2000
+
+
+class Tls:
+    """Makes secure connections that trust the signers of this machine; keeps their sessions.
+
+    ``least`` and ``most`` are names of ``VERSIONS``: 1.2 and the newest unless they are given.
+    ``ciphers`` is a list in OpenSSL's format.
+    """
+
+    def __init__(
+        self, least: str | None = None, most: str | None = None, ciphers: str = "DEFAULT"
+    ) -> None:
+        self._context = SSL.Context(SSL.TLS_CLIENT_METHOD)
+        self._context.set_default_verify_paths()
+        self._context.set_options(_LEGACY_SERVERS)
+        self._context.set_min_proto_version(VERSIONS[least or "TLSv1.2"])
+        if most is not None:
+            self._context.set_max_proto_version(VERSIONS[most])
+        self._context.set_cipher_list(ciphers.encode())
+        self._context.set_alpn_protos([b"http/1.1"])
+        self._sessions: OrderedDict[tuple[str, int], SSL.Session] = OrderedDict()
+
+    async def secure(self, stream: Stream, host: str, port: int) -> TlsStream:
+        """Make a connection secure, by the last session of its host if there is one.
+
+        Raises BadCertificate, NoSecureConnection or OSError.
+        """
+        connection = SSL.Connection(self._context, None)
+        if not is_address(host):
+            connection.set_tlsext_host_name(host.encode("ascii"))
+        verification = Verification(host)
+        connection.set_verify(SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT, verification)
+        if session := self._sessions.get((host, port)):
+            connection.set_session(session)
+        connection.set_connect_state()
+        secure = TlsStream(stream, connection, host)
+        try:
+            await secure.handshake()
+        except BaseException as error:
+            # A session that the server no longer knows must not be offered again.
+            self._sessions.pop((host, port), None)
+            if verification.flaw:
+                raise BadCertificate(host, verification.flaw) from error
+            raise
+        return secure
+
+    def keep_session(self, stream: TlsStream, host: str, port: int) -> None:
+        """Keep the session of a connection after a response: TLS 1.3 tickets come with it."""
+        if session := stream.session:
+            self._sessions[host, port] = session
+            self._sessions.move_to_end((host, port))
+            if len(self._sessions) > MOST_SESSIONS:
+                self._sessions.popitem(last=False)
+
+
+class TlsStream:
+    """The client's side of TLS over another stream."""
+
+    def __init__(self, stream: Stream, connection: SSL.Connection, host: str) -> None:
+        self._stream = stream
+        self._connection = connection
+        self._host = host
+        self.peer: str = stream.peer
+
+    @property
+    def has_unread(self) -> bool:
+        """True if there is something to read, the end of the stream included."""
+        return self._connection.pending() > 0 or self._stream.has_unread
+
+    @property
+    def session(self) -> SSL.Session | None:
+        """The session to offer to the host next time."""
+        return self._connection.get_session()
+
+    @property
+    def certificate(self) -> object:
+        """The certificate of the host, as pyOpenSSL has it."""
+        return self._connection.get_peer_certificate()
+
+    async def handshake(self) -> None:
+        """Do the handshake. Raises NoSecureConnection or OSError."""
+        try:
+            await self._run(self._connection.do_handshake)
+        except (SSL.ZeroReturnError, SSL.SysCallError) as error:
+            reason = "the server closed the connection"
+            raise NoSecureConnection(self._host, reason) from error
+
+    async def send(self, data: bytes) -> None:
+        """Send all of ``data``. Raises NoSecureConnection or OSError."""
+        # A write of pyOpenSSL takes all or nothing of at most 2 GiB, far more than a request has.
+        await self._run(lambda: self._connection.send(data))
+
+    def send_last(self, data: bytes) -> None:
+        """Send what can be sent at once, before ``close``."""
+        with suppress(SSL.Error):
+            self._connection.send(data)
+            self._stream.send_last(self._connection.bio_read(CHUNK))
+
+    async def receive(self) -> bytes:
+        """Return the next bytes, or b"" at the end. Raises NoSecureConnection or OSError."""
+        try:
+            return await self._run(lambda: self._connection.recv(CHUNK))
+        except (SSL.ZeroReturnError, SSL.SysCallError):
+            return b""  # with or without the closing alert, which many servers leave out
+
+    def close(self) -> None:
+        """Send the closing alert, and close the connection without waiting for the other end's.
+
+        Without the alert OpenSSL would not resume the session.
+        """
+        with suppress(SSL.Error):
+            self._connection.shutdown()
+            self._stream.send_last(self._connection.bio_read(CHUNK))
+        self._stream.close()
+
+    async def _run(self, operation: Callable[[], T]) -> T:
+        """Repeat an operation of OpenSSL while it wants bytes of the other end."""
+        while True:
+            try:
+                result = operation()
+            except SSL.WantReadError:
+                await self._flush()
+                if data := await self._stream.receive():
+                    self._connection.bio_write(data)
+                else:
+                    self._connection.bio_shutdown()
+            except (SSL.ZeroReturnError, SSL.SysCallError):
+                raise
+            except SSL.Error as error:
+                await self._flush()  # the alert that tells the server why
+                raise tls_error(error, self._host) or error from error
+            else:
+                await self._flush()
+                return result
+
+    async def _flush(self) -> None:
+        """Send what OpenSSL has written."""
+        while True:
+            try:
+                data = self._connection.bio_read(CHUNK)
+            except SSL.WantReadError:
+                return
+            await self._stream.send(data)

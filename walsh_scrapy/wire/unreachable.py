@@ -1,0 +1,99 @@
+"""Why no connection was made, and whose trouble that is (decisions 28 and 29)."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import socket
+from typing import Final, Literal, TypeAlias
+
+from scrapy.exceptions import (
+    CannotResolveHostError,
+    DownloadConnectionRefusedError,
+    DownloadFailedError,
+    DownloadTimeoutError,
+)
+
+from walsh_scrapy.exceptions import Unreachable
+
+#: "either" is what a host without an address and a machine without a network have in common.
+Blame: TypeAlias = Literal["host", "machine", "either"]
+
+#: This machine has not enough of something, whatever host was to be reached.
+_MACHINE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC})
+#: This machine has no network, or none of the kind that the host needs.
+_NO_NETWORK: Final = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL})
+_NO_ANSWER: Final = frozenset({errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.EHOSTDOWN})
+
+_NUMBER: Final = re.compile(r"\[Errno (\d+)\]")
+
+
+class NoAddress(Unreachable, CannotResolveHostError):
+    """The name of a host has no address, or none was found in time."""
+
+
+class NoConnection(Unreachable, DownloadTimeoutError):
+    """A host took no connection in time."""
+
+
+class NotConnected(Exception):
+    """No connection was made. ``failure`` is what gates and errbacks get if it is the host's."""
+
+    def __init__(self, failure: Exception, blame: Blame) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+        self.blame = blame
+
+
+def name_not_found(host: str, error: OSError | UnicodeError) -> NotConnected:
+    """Return why a name was not found: ``error`` is that of the lookup, or of its time limit."""
+    match error:
+        case TimeoutError() | socket.gaierror(errno=socket.EAI_AGAIN):
+            return NotConnected(NoAddress(host, f"the DNS did not answer for {host}"), "either")
+        case socket.gaierror() | UnicodeError():
+            return NotConnected(NoAddress(host, f"the DNS has no address for {host}"), "host")
+    reason = f"the name {host} cannot be looked up: {error.strerror or error}"
+    return NotConnected(NoAddress(host, reason), "machine")
+
+
+def not_connected(
+    host: str, error: OSError, limit: float, step: str = "a connection"
+) -> NotConnected:
+    """Return why a host was not connected to; ``limit`` is the time limit in seconds.
+
+    ``step`` is what was tried: a connection, or what came after it.
+    """
+    numbers = _numbers(error)
+    if not numbers and isinstance(error, TimeoutError):
+        failure: Exception = NoConnection(host, f"{host} did not answer {step} in {limit:g} s")
+    elif numbers == {errno.ECONNREFUSED}:
+        failure = DownloadConnectionRefusedError(str(error))
+    elif numbers & (_NO_ANSWER | _NO_NETWORK):
+        failure = NoConnection(host, f"no connection to {host}: {_text(error)}")
+    else:
+        failure = DownloadFailedError(f"no connection to {host}: {_text(error)}")
+    return NotConnected(failure, _blame(numbers))
+
+
+def without_proxy(proxy: str, found: NotConnected) -> NotConnected:
+    """Return a failed connection to a proxy: without it no host can be reached."""
+    return NotConnected(DownloadFailedError(f"the proxy {proxy}: {found}"), "machine")
+
+
+def _blame(numbers: set[int]) -> Blame:
+    if numbers & _MACHINE:
+        return "machine"
+    return "either" if numbers and numbers <= _NO_NETWORK else "host"
+
+
+def _numbers(error: OSError) -> set[int]:
+    """Return the numbers of an error; those of several attempts are only in the text."""
+    if error.errno is not None:
+        return {error.errno}
+    return set(map(int, _NUMBER.findall(str(error))))
+
+
+def _text(error: OSError) -> str:
+    """Return what an error means. The text of a failed attempt to connect does not say it."""
+    return ", ".join(map(os.strerror, sorted(_numbers(error)))) or str(error)
