@@ -55,16 +55,22 @@ def build_checkout(project: Path, folder: Path, url: str) -> Path:
 
 
 class Scrapyd:
-    """Listens on a port of its own once it is entered; ends with its block, jobs included."""
+    """Listens on a port of its own once it is entered; ends with its block, jobs included.
 
-    def __init__(self, folder: Path, web: LoopbackWeb) -> None:
+    `eggs` is the folder of what was deployed to another one, and so need not be built again.
+    """
+
+    def __init__(self, folder: Path, web: LoopbackWeb, eggs: Path | None = None) -> None:
         self.folder = folder
+        self._eggs = eggs
         self._web = web
         self._port = _free_port()  # Scrapyd takes no 0 for "any"
         self.url = f"http://127.0.0.1:{self._port}/"
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True)
+        if self._eggs:
+            shutil.copytree(self._eggs, self.folder / "eggs")
         (self.folder / "scrapyd.conf").write_text(CONFIG.format(port=self._port))
         with (self.folder / "scrapyd.log").open("wb") as log:
             self._process = subprocess.Popen(

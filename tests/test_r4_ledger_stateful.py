@@ -126,5 +126,5 @@ class LedgerMachine(RuleBasedStateMachine):
             assert standing.wait <= 100.0 + TIMEOUT + LEASE_MARGIN
 
 
-LedgerMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=50)
+LedgerMachine.TestCase.settings = settings(max_examples=75, stateful_step_count=50)
 TestLedger = LedgerMachine.TestCase

@@ -90,7 +90,8 @@ def by_day(log, host):
         pytest.param(DAY - 5.0, "abc", "RabcRabRc", "RfRf.Rf.Rf.Rf.", id="less-5-seconds"),
         # ... with a longer wait every second run is too early, and sends nothing.
         pytest.param(DAY - 1200.0, "abc", "Ra.b.c.R.", "RfRf.Rf.Rf.Rf.", id="less-20-minutes"),
-        pytest.param(3600.0, "abc", "RabcRabcR", "Rf" * DAYS, id="an-hour"),
+        # Each visit is in the first run after the day: after six days a run of a day is lost.
+        pytest.param(4 * 3600.0, "abc", "RabcRabcR", "RfRfRfRfRfRf.RfRf", id="four-hours"),
         pytest.param(DAY + MINUTE, "ab", "RabRabRab", "Rf" * DAYS, id="two-sources"),
         # No source waits after the only one was requested, so the copy expires after its day, and
         # the next request is for a new one.

@@ -53,7 +53,7 @@ def test_a_failed_feed_does_not_affect_the_others_or_the_exit_status(loopback_we
     result = crawl(
         web,
         sources=[f"http://{host}.example/feed" for host in hosts],
-        settings={"RETRY_TIMES": 0},
+        settings={"RETRY_TIMES": 0, "WALSH_MAX_RETRIES": 1, "WALSH_BACKOFF_BASE": 0.5},
     )
     assert result.exit_code == 0
     assert "Traceback" not in result.stderr

@@ -20,7 +20,7 @@ from walsh_scrapy.testing.web import Certificate, Site, redirect
 
 NEAR = Site("proxy.example", dns=Answer(("127.0.0.1",)))
 BASIC = f"Basic {base64.b64encode(b'me:secret').decode()}"
-SETTINGS = {"RETRY_TIMES": 0}
+SETTINGS = {"RETRY_TIMES": 0, "WALSH_MAX_RETRIES": 1, "WALSH_BACKOFF_BASE": 0.5}
 
 
 def behind(port, name="proxy.example", **more):

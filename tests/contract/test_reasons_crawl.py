@@ -9,8 +9,10 @@ from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
 
 QUICK = {
     "RETRY_TIMES": 0,
+    "WALSH_MAX_RETRIES": 1,
+    "WALSH_BACKOFF_BASE": 0.5,
     "REDIRECT_MAX_TIMES": 2,
-    "DOWNLOAD_TIMEOUT": 10,
+    "DOWNLOAD_TIMEOUT": 3,
     "DOWNLOAD_MAXSIZE": 60_000,
 }
 PACKED = {"Content-Encoding": "gzip"}
@@ -45,7 +47,7 @@ TOLD = {
         "no response from closed.example: the server closed the connection without a response",
     ),
     "cut": (None, "the response from cut.example ended before it was complete"),
-    "slow": (None, "slow.example timed out: Getting {host}/feed took longer than 10.0 seconds"),
+    "slow": (None, "slow.example timed out: Getting {host}/feed took longer than 3.0 seconds"),
     "plain": (200, "the body of {host}/feed is not gzip as announced: Not a gzipped file (b'<?')"),
     "gone": (410, "gone.example answered 410"),
     "large": (None, "the response from large.example is larger than DOWNLOAD_MAXSIZE"),

@@ -16,34 +16,62 @@ from walsh_scrapy.testing.blocklist import keep_empty_blocklist
 from walsh_scrapy.testing.feeds import Post
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.sources import write_sources
+from walsh_scrapy.testing.web import LoopbackWeb
 
 #: A killed job's lease that runs out while a test waits.
 SETTINGS = {"WALSH_BLOCKLIST_SCHEMA_URL": "", "DOWNLOAD_TIMEOUT": 10}
 
 
-@pytest.fixture
-def started(tmp_path, pytestconfig):
-    """Return a function that starts a Scrapyd in front of a web and deploys the project to it."""
-    running = []
+SHARED = [f"h{number}.example" for number in range(4)]
+PARTED = [f"p{number}.example" for number in range(60)]
 
-    def start(web, name="scrapyd"):
-        scrapyd = Scrapyd(tmp_path / name, web).__enter__()
-        running.append(scrapyd)
-        (tmp_path / f"{name}-checkout").mkdir()
-        checkout = build_checkout(pytestconfig.rootpath, tmp_path / f"{name}-checkout", scrapyd.url)
-        told = scrapyd.deploy(checkout)
+
+@pytest.fixture(scope="module")
+def web():
+    """The hosts of all tests: each has its own."""
+
+    def own(name, host):
+        """Let the first of two jobs wait for the other."""
+
+        def page(_hit):
+            together = {"/one", "/two"} <= {hit.path for hit in served.log}
+            post = Post(name, f"http://{host}/{name}.html")
+            return feed(posts=[post], host=host, delay=0.0 if together else 4.0)
+
+        return page
+
+    robots = {"h0.example": "User-agent: *\nCrawl-delay: 2\n"}
+    with LoopbackWeb(
+        *(
+            site(host, robots.get(host, ""), **{name: own(name, host) for name in ("one", "two")})
+            for host in SHARED
+        ),
+        *map(site, ["blog.example", *PARTED]),
+    ) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def scrapyd(web, pytestconfig, tmp_path_factory):
+    """A Scrapyd in front of the web, with the project deployed to it."""
+    folder = tmp_path_factory.mktemp("scrapyd")
+    with Scrapyd(folder / "scrapyd", web) as running:
+        (folder / "checkout").mkdir()
+        checkout = build_checkout(pytestconfig.rootpath, folder / "checkout", running.url)
+        told = running.deploy(checkout)
         assert '"status": "ok"' in told, told
-        return scrapyd
-
-    yield start
-    for scrapyd in running:
-        scrapyd.__exit__()
+        yield running
 
 
-def _own(host):
-    """Two feeds with an entry each, beside the one at /feed that both jobs are given."""
-    pages = {name: Post(name, f"http://{host}/{name}.html") for name in ("one", "two")}
-    return {name: feed(posts=[post], host=host) for name, post in pages.items()}
+@pytest.fixture
+def another(web, scrapyd, tmp_path):
+    """A second Scrapyd with the same project."""
+    with Scrapyd(tmp_path / "scrapyd", web, eggs=scrapyd.folder / "eggs") as running:
+        yield running
+
+
+def log_of(web, hosts):
+    return [hit for hit in web.log if hit.host in hosts]
 
 
 def answered(log):
@@ -53,39 +81,33 @@ def answered(log):
     )
 
 
-def test_two_jobs_at_once_pace_each_other(loopback_web, started, tmp_path):
-    hosts = [f"h{number}.example" for number in range(4)]
-    robots = {"h0.example": "User-agent: *\nCrawl-delay: 2\n"}
-    web = loopback_web(*(site(host, robots.get(host, ""), **_own(host)) for host in hosts))
-    scrapyd = started(web)
+def test_two_jobs_at_once_pace_each_other(web, scrapyd, tmp_path):
     assert scrapyd.call("listspiders.json")["spiders"] == ["feeds", "llms"]
-
     settings = SETTINGS | {"WALSH_STATE_URL": f"sqlite:///{tmp_path / 'state' / 'walsh.sqlite3'}"}
     keep_empty_blocklist(settings["WALSH_STATE_URL"])
     for name in ("one", "two"):
-        urls = [f"http://{host}/{page}" for host in hosts for page in ("feed", name)]
+        urls = [f"http://{host}/{page}" for host in SHARED for page in ("feed", name)]
         sources = write_sources(tmp_path / f"{name}.toml", urls)
         scrapyd.schedule("feeds", name, settings, sources=sources)
     scrapyd.wait()
 
-    assert_polite(web.log, serial=False, crawl_delays=web.crawl_delays)
-    assert answered(web.log) == dict.fromkeys(
-        (f"http://{host}/{page}" for host in hosts for page in ("feed", "one", "two")), 1
+    log = log_of(web, SHARED)
+    assert_polite(log, serial=False, crawl_delays=web.crawl_delays)
+    assert answered(log) == dict.fromkeys(
+        (f"http://{host}/{page}" for host in SHARED for page in ("feed", "one", "two")), 1
     )
-    began = [min(h.started for h in web.log if h.path == f"/{name}") for name in ("one", "two")]
-    ended = [max(h.ended for h in web.log if h.path == f"/{name}") for name in ("one", "two")]
+    began = [min(h.started for h in log if h.path == f"/{name}") for name in ("one", "two")]
+    ended = [max(h.ended for h in log if h.path == f"/{name}") for name in ("one", "two")]
     assert max(began) < min(ended), "they ran at the same time"
     for name in ("one", "two"):
-        assert Counter(item["title"] for item in scrapyd.items(name))[name] == len(hosts)
+        assert Counter(item["title"] for item in scrapyd.items(name))[name] == len(SHARED)
         assert "run finished; sources:" in scrapyd.job_log(name)
     links = [item["url"] for job in ("one", "two") for item in scrapyd.items(job)]
     assert len(links) == len(set(links)), "each entry once"
 
 
-def test_a_job_without_a_state_of_its_own_says_where_it_keeps_it(loopback_web, started, tmp_path):
+def test_a_job_without_a_state_of_its_own_says_where_it_keeps_it(web, scrapyd, tmp_path):
     """There is no scrapy.cfg beside an egg, so the state is in the folder where Scrapyd started."""
-    web = loopback_web(site("blog.example"))
-    scrapyd = started(web)
     sources = write_sources(tmp_path / "sources.toml", ["http://blog.example/feed"])
     state = scrapyd.folder / ".scrapy" / "walsh.sqlite3"
     keep_empty_blocklist(f"sqlite:///{state}")
@@ -100,7 +122,7 @@ def test_a_job_without_a_state_of_its_own_says_where_it_keeps_it(loopback_web, s
     scrapyd.wait()
     assert "none.toml" in scrapyd.job_log("wrong")
     finished = scrapyd.call("listjobs.json")["finished"]
-    assert {job["id"] for job in finished} == {"bare", "wrong", "mistyped"}, (
+    assert {job["id"] for job in finished} >= {"bare", "wrong", "mistyped"}, (
         "it tells no difference"
     )
     died, critical = (
@@ -114,37 +136,34 @@ def test_a_job_without_a_state_of_its_own_says_where_it_keeps_it(loopback_web, s
     )
     assert set(re.findall(r"exitstatus=1 .*?job='(\w+)'", died)) == {"wrong", "mistyped"}
     assert {Path(name).stem for name in critical.split()} == {"wrong", "mistyped"}
-    assert paths(web.log) == ["blog.example/robots.txt", "blog.example/feed"]
+    assert paths(web.log, "blog.example") == ["blog.example/robots.txt", "blog.example/feed"]
 
 
-def test_two_scrapyds_share_200_hosts_and_one_takes_over(
-    loopback_web, started, tmp_path, postgresql_url
+def test_two_scrapyds_share_the_hosts_and_one_takes_over(
+    web, scrapyd, another, tmp_path, postgresql_url
 ):
-    hosts = [f"h{number}.example" for number in range(200)]
-    web = loopback_web(*(site(host) for host in hosts))
-    urls = [f"http://{host}/feed" for host in hosts]
+    urls = [f"http://{host}/feed" for host in PARTED]
     sources = write_sources(tmp_path / "sources.toml", urls)
     settings = SETTINGS | {"WALSH_STATE_URL": postgresql_url}
     keep_empty_blocklist(postgresql_url)
-    first, second = started(web, "first"), started(web, "second")
-    theirs = {host for host in hosts if in_shard(host, 2, 2)}
+    theirs = {host for host in PARTED if in_shard(host, 2, 2)}
 
-    first.schedule("feeds", "part-1", settings, sources=sources, shard="1/2")
-    second.schedule("feeds", "part-2", settings, sources=sources, shard="2/2")
+    scrapyd.schedule("feeds", "part-1", settings, sources=sources, shard="1/2")
+    another.schedule("feeds", "part-2", settings, sources=sources, shard="2/2")
     half = len(theirs) // 2
     assert web.wait_for(lambda log: sum(h.path == "/feed" for h in log if h.host in theirs) >= half)
-    second.cancel("part-2", signal="KILL")
-    second.wait()
-    first.wait()
-    done = answered(web.log)
+    another.cancel("part-2", signal="KILL")
+    another.wait()
+    scrapyd.wait()
+    done = answered(log_of(web, PARTED))
     assert half - 1 <= sum(f"http://{host}/feed" in done for host in theirs) < len(theirs)
-    first.schedule("feeds", "takes-over", settings, sources=sources, shard="2/2")
-    first.wait()
+    scrapyd.schedule("feeds", "takes-over", settings, sources=sources, shard="2/2")
+    scrapyd.wait()
 
-    assert_polite(web.log, serial=False)
-    done = answered(web.log)
+    assert_polite(log_of(web, PARTED), serial=False)
+    done = answered(log_of(web, PARTED))
     assert set(done) == set(urls), "every source"
     # The answer that came as the worker died was not committed, so it was asked for once more.
     assert sum(done.values()) <= len(urls) + 1, "once"
-    found = [item for job in ("part-1", "takes-over") for item in first.items(job)]
+    found = [item for job in ("part-1", "takes-over") for item in scrapyd.items(job)]
     assert len({json.dumps(item, sort_keys=True) for item in found}) == len(found)
