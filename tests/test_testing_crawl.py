@@ -1,7 +1,6 @@
 """`run_crawl` runs a real Scrapy in front of the web; here that of a small project of its own."""
 
 import signal
-import subprocess
 import tomllib
 
 import pytest
@@ -40,12 +39,6 @@ DUMPED = """\
 """
 
 
-@pytest.fixture(scope="module")
-def crawl_launcher():
-    """Start ordinary processes here, as other projects do."""
-    return subprocess.Popen
-
-
 @pytest.fixture
 def project(tmp_path):
     """A Scrapy project with one spider, without any of our gates."""
@@ -77,6 +70,7 @@ def test_a_run_returns_items_stats_and_the_log_of_the_server(web, project, crawl
     assert result.seconds > 0
 
 
+# Without the fixture `crawl`, as in other projects, each crawl is an ordinary process.
 @pytest.mark.crawl
 def test_runs_share_a_folder_and_have_their_own_log(web, project, tmp_path):
     options = {"folder": tmp_path / "runs", "project": project, "sources": [FEED]}
