@@ -543,9 +543,9 @@ def test_images_inside_images_are_parsed_once(monkeypatch):
 
 
 def repeated_up_to_the_limits(unit):
-    """Return a text repeated up to the limits, or to 200,000 characters."""
+    """Return a text repeated up to the limits, or to 100,000 characters."""
     links = max(map(unit.count, ("[", "]", "://")))
-    counts = [200_000 // len(unit)]
+    counts = [100_000 // len(unit)]
     for count, most in (
         (unit.count("\n"), paragraphs.MOST_LINES),
         (unit.count("<"), paragraphs.MOST_TAGS),

@@ -1,7 +1,7 @@
 """What results from all settings: each gate has one name, and none of them is missing."""
 
 import pytest
-from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
+from scrapy.core.downloader.handlers.file import FileDownloadHandler
 from scrapy.downloadermiddlewares.retry import RetryMiddleware
 from scrapy.settings import Settings
 
@@ -31,8 +31,8 @@ def test_what_the_add_on_sets_is_in_order():
         {"DOWNLOADER_MIDDLEWARES": {"walsh_scrapy.downloadermiddlewares.Gone": None}},
         {"DOWNLOADER_MIDDLEWARES": {f"{__name__}.SAME_AS_ROBOTS": None}},
         {"SPIDER_MIDDLEWARES_BASE": {}, "SPIDER_MIDDLEWARES": '{"x": null}'},
-        {"DOWNLOAD_HANDLERS": {"HTTP": HTTP11DownloadHandler, "x": HTTP11DownloadHandler}},
-        {"DOWNLOAD_HANDLERS_BASE": {"HTTPS": HTTP11DownloadHandler}},
+        {"DOWNLOAD_HANDLERS": {"HTTP": FileDownloadHandler, "x": FileDownloadHandler}},
+        {"DOWNLOAD_HANDLERS_BASE": {"HTTPS": FileDownloadHandler}},
         {"COMPRESSION_ENABLED": False, "DOWNLOADER": "x.y", "SCHEDULER": "x.y"},
     ],
 )
@@ -48,7 +48,7 @@ def test_whatever_a_project_names_its_gates_they_are_all_there_once(given):
         ("DOWNLOADER_MIDDLEWARES_BASE", Gate.ROBOTS.kind, 1),
         ("DOWNLOADER_MIDDLEWARES", REPLACED[1], 601),
         ("SPIDER_MIDDLEWARES", next(iter(SPIDER_GATES)), None),
-        ("DOWNLOAD_HANDLERS", "ftp", HTTP11DownloadHandler),
+        ("DOWNLOAD_HANDLERS", "ftp", FileDownloadHandler),
         ("DOWNLOAD_HANDLERS", "http", None),
     ],
 )

@@ -17,14 +17,10 @@ from walsh_scrapy.testing.web import Reply, Site
 
 CRAWLS = ("one", "two", "three")
 TIMEOUT = 6
+#: Crawls in processes of their own, which share no imports.
+ORDINARY = {"launcher": subprocess.Popen}
 #: What a host may be asked late on a machine with too much to do.
 SLACK = 60.0
-
-
-@pytest.fixture(scope="module")
-def crawl_launcher():
-    """Start ordinary processes here, which share no imports."""
-    return subprocess.Popen
 
 
 def fetched(log):
@@ -62,7 +58,11 @@ def test_three_crawls_on_one_state_share_the_work_and_keep_every_spacing(direct_
     urls = {f"http://{each.host}{path}" for each in web.sites for path in each.pages}
     shared = {url for url in urls if url.endswith("/feed")}
     running = [
-        crawl.start(web, sources=sorted(shared | {url for url in urls if url.endswith(f"/{name}")}))
+        crawl.start(
+            web,
+            sources=sorted(shared | {url for url in urls if url.endswith(f"/{name}")}),
+            **ORDINARY,
+        )
         for name in CRAWLS
     ]
     results = [each.wait() for each in running]
@@ -86,7 +86,7 @@ def test_the_host_of_a_killed_crawl_waits_until_its_lease_ends_and_no_longer(dir
         site("left.example", one=feed(delay=0.75 * TIMEOUT), **pages),
         site("other.example", one=feed(), **pages),
     )
-    options = {"settings": {"DOWNLOAD_TIMEOUT": TIMEOUT, "RETRY_TIMES": 0}}
+    options = {"settings": {"DOWNLOAD_TIMEOUT": TIMEOUT, "RETRY_TIMES": 0}} | ORDINARY
     running = {
         name: crawl.start(web, sources=[f"http://{host}/{name}" for host in hosts], **options)
         for name in CRAWLS
