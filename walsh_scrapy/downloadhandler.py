@@ -12,13 +12,14 @@ from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError
 
 from walsh_scrapy.exceptions import Denied, GivenUp
+from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.engine import is_closing
 from walsh_scrapy.runtime.gates import Gate
 from walsh_scrapy.runtime.lastheaders import LastHeaders
 from walsh_scrapy.runtime.messages import BodyReader, endpoint_of, message_of
 from walsh_scrapy.runtime.network import Network
-from walsh_scrapy.runtime.requestmeta import marks_of
+from walsh_scrapy.runtime.requestmeta import marks_of, rank_of
 from walsh_scrapy.runtime.startup import in_force
 from walsh_scrapy.wire.http1 import Exchange
 from walsh_scrapy.wire.tlserrors import BadCertificate, NoSecureConnection
@@ -51,6 +52,7 @@ class DownloadHandler(BaseDownloadHandler):
         super().__init__(crawler)
         self._network = Network.of(crawler)
         self._timeout = crawler.settings.getfloat("DOWNLOAD_TIMEOUT")
+        self._most_bytes = crawler.settings.getint("DOWNLOAD_MAXSIZE")
         self._bind_address = crawler.settings["DOWNLOAD_BIND_ADDRESS"]
         self._body = BodyReader(crawler)
         self._last = LastHeaders(crawler)
@@ -79,7 +81,17 @@ class DownloadHandler(BaseDownloadHandler):
         """Close the connections that are idle."""
         self._network.idle.close()
 
+    def _lower_limits(self, request: Request) -> None:
+        """Lower the limits that a request has of its own to those of all requests (decision 22)."""
+        limits = {"download_timeout": self._timeout, "download_maxsize": self._most_bytes}
+        for name, most in limits.items():
+            own = request.meta.get(name)
+            if most and own is not None and not 0 < own <= most:
+                request.meta[name] = most
+
     async def _download(self, request: Request) -> Response:
+        if rank_of(request) is Rank.TARGET:  # a robots.txt is cut off, whatever its size
+            self._lower_limits(request)
         timeout: float = request.meta.get("download_timeout") or self._timeout
         try:
             async with asyncio.timeout(timeout), self._network.idle.turn:

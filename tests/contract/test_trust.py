@@ -69,6 +69,7 @@ class Claimer(FeedsSpider):
         async for request in super().start():
             request.headers["Host"] = "inner.example"
             request.headers["Cookie"] = "a=b"
+            request.meta.update(download_maxsize=0, download_timeout=9999)
             yield request
 
     async def parse(self, response, source):
@@ -105,6 +106,7 @@ class Again(FeedsSpider):
     def seen(self, failure):
         self.logger.info("%s without a visit: %r", failure.request.url, failure.value)
 """
+GZIP = {"Content-Encoding": "gzip"}
 PRIVATE = "User-agent: *\nDisallow: /private/\n"
 
 
@@ -163,21 +165,28 @@ def test_claims_of_spiders_and_middlewares_open_no_gate(direct_web, crawl, proje
         Site("barred.example", PRIVATE, {"/private/feed": feed()}),
         Site("swapped.example", PRIVATE, {"/feed": feed(), "/private/feed": feed()}),
         site("inner.example"),
+        site("large.example", feed=Reply(gzip.compress(b" " * 99_999), headers=GZIP)),
+        site("slow.example", feed=feed(delay=60.0)),
     )
-    hosts = ("blog", "old", "swapped")
+    hosts = ("blog", "old", "swapped", "large", "slow")
     sources = [f"http://{host}.example/feed" for host in hosts]
     sources.append("http://barred.example/private/feed")
     listed = write_sources(project / "sources.txt", sources)
-    result = crawl(web, "claimer", project=project, settings={"WALSH_SOURCES": listed})
+    limits = {"DOWNLOAD_MAXSIZE": 60_000, "DOWNLOAD_TIMEOUT": 3, "RETRY_TIMES": 0}
+    result = crawl(web, "claimer", project=project, settings=limits | {"WALSH_SOURCES": listed})
     judge(result, declared=sources, denied=["http://barred.example/private/feed"])
     assert sorted(paths(result.log)) == [
         "barred.example/robots.txt",
         "blog.example/feed",
         "blog.example/robots.txt",
+        "large.example/feed",
+        "large.example/robots.txt",
         "new.example/feed",
         "new.example/robots.txt",
         "old.example/feed",
         "old.example/robots.txt",
+        "slow.example/feed",
+        "slow.example/robots.txt",
         "swapped.example/robots.txt",
     ]
     for hit in result.log:
@@ -186,11 +195,13 @@ def test_claims_of_spiders_and_middlewares_open_no_gate(direct_web, crawl, proje
         sent = {"Cookie", "Referer", "Authorization", "If-None-Match"}
         assert {name for name in sent if hit.header(name) is not None} == set()
     assert result.stats["walsh/sources/fetched"] == 2
+    assert "http://slow.example/feed took longer than 3.0 seconds" in result.stderr
+    assert "decompressed so far) exceeded DOWNLOAD_MAXSIZE" in result.stderr
     assert "swapped.example/private/feed> is for no source any more" in result.stderr
     assert "Traceback" not in result.stderr
 
     again = crawl(web, "again", project=project, settings={"WALSH_SOURCES": listed})
-    assert again.stats["walsh/sources/not_due"] == 2, "whatever redirects are claimed"
+    assert again.stats["walsh/sources/not_due"] == 4, "whatever redirects are claimed"
     assert "http://blog.example/feed without a visit: NotDue" in again.stderr
     assert again.log == []
 
