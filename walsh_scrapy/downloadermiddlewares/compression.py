@@ -48,7 +48,7 @@ class CompressionMiddleware(HttpCompressionMiddleware):
         codings = b",".join(headers).strip().lower()
         try:
             if codings.count(b",") >= MOST_CODINGS:
-                raise EOFError(f"at most {MOST_CODINGS} codings are undone")
+                raise EOFError(f"at most {MOST_CODINGS} are undone")
             if rank_of(request) is Rank.ROBOTS and headers:
                 answer: Request | Response = self._beginning(response, headers)
             else:
