@@ -23,6 +23,32 @@ def make_stale(crawl, seconds=86_400):
     state.close()
 
 
+def test_no_wait_of_its_host_keeps_the_list_from_being_fetched_once_a_day(direct_web, crawl, again):
+    """Otherwise one answer could suspend all opt-outs (R3). Other requests wait in full (R5)."""
+    busy = Reply(status=429, headers={"Retry-After": "10000000000"})
+    lists = [blocklist(), blocklist("optedout.example")]
+    pages = {"/blocklist.json": lists, "/feed": busy}
+    web = direct_web(
+        Site("operator.example", pages=pages), site("blog.example"), site("optedout.example")
+    )
+    sources = [*SOURCES, "http://operator.example/feed"]
+    crawl(web, sources=sources, settings=WITH_LIST)
+    make_stale(crawl)
+    too_soon = again(web, sources=sources, settings=WITH_LIST)
+    assert paths(too_soon.log, "operator.example") == []
+    assert "the blocklist could not be fetched: operator.example may not be" in too_soon.stderr
+    with sqlite3.connect(crawl.folder / "walsh.sqlite3") as state:
+        state.execute("UPDATE hosts SET hold_since = hold_since - 86400, ended = ended - 86400")
+        state.execute("UPDATE robots SET fetched_at = fetched_at - 86400")
+    state.close()
+    late = again(web, sources=sources, settings=WITH_LIST)
+    assert paths(late.log, "operator.example") == [
+        "operator.example/robots.txt",
+        "operator.example/blocklist.json",
+    ]
+    assert paths(late.log, "optedout.example") == []
+
+
 def test_the_blocklist_is_fetched_first_and_a_listed_host_gets_no_request(direct_web, crawl):
     web = direct_web(
         operator(blocklist("optedout.example")),

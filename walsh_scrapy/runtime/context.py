@@ -15,6 +15,7 @@ from scrapy.utils.conf import closest_scrapy_cfg
 from walsh_scrapy.exceptions import StateUnavailable, refuse_to_start
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.backoff import Backoff
+from walsh_scrapy.policy.pacing import hold_name
 from walsh_scrapy.policy.urls import host_of, registrable_domain
 from walsh_scrapy.runtime.engine import end_crawl, has_begun
 from walsh_scrapy.runtime.eventloops import AnotherLoop, enter, leave
@@ -110,6 +111,10 @@ class Context:
         """Return the host by which a URL is paced, or its registrable domain (decision 5)."""
         host = host_of(url)
         return registrable_domain(host) if self.options.pace_by == "domain" else host
+
+    def hold_name(self, url: str) -> str:
+        """Return the name under which the ledger keeps the hold of a URL's host (decision 5)."""
+        return hold_name(host_of(url), self.options.pace_by)
 
     @cached_property
     def intervals(self) -> Mapping[str, float]:
