@@ -126,7 +126,7 @@ class BlocklistMiddleware:
             elif not isinstance(answer, NotModified):
                 reason = reason_of(answer, self._schema_url)
                 logger.warning("%s could not be fetched: %s", self._schema_url, reason)
-        self._list.adopt(candidate, schema)
+        yield from self._list.adopt(candidate, schema)
 
     def _request(self, url: str) -> Request:
         request = Request(url, headers={"Accept": "application/json, */*;q=0.5"})
