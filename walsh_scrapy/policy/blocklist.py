@@ -18,7 +18,7 @@ from walsh_scrapy.policy.blocklist_schema import schema_error, sound_schema, str
 from walsh_scrapy.policy.durations import parse_duration
 from walsh_scrapy.policy.networks import format_ip
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.policy.wording import cut, storable
+from walsh_scrapy.policy.wording import cut, printable, storable
 
 __all__ = ["Blocklist", "Entry", "InvalidBlocklist", "sound_schema"]
 
@@ -164,10 +164,13 @@ def _entry(item: dict[str, Any]) -> Entry | None:
     host = host_of(f"http://{netloc}/")
     if not _HOST.fullmatch(host):
         return None
-    added, reason = (
-        cut(storable(str(item.get(name, ""))), LONGEST_REASON) for name in ("added", "reason")
-    )
+    added, reason = _shown(item.get("added")), _shown(item.get("reason"))
     return Entry(_mapped_ipv4(host) or host, added, reason)
+
+
+def _shown(text: object) -> str:
+    """Return what an entry says, as it is shown to operators."""
+    return cut(printable(storable(str(text))), LONGEST_REASON) if text else ""
 
 
 def _readable_items(text: str) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from walsh_scrapy.policy.urls import host_of, registrable_domain
 from walsh_scrapy.runtime.engine import end_crawl, has_begun
 from walsh_scrapy.runtime.eventloops import AnotherLoop, enter, leave
 from walsh_scrapy.runtime.provenance import end_facts
+from walsh_scrapy.runtime.safelog import protect_log
 from walsh_scrapy.state import State, StateError
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class Context:
             refuse_to_start(error, log_file=crawler.settings["LOG_FILE"])
         if not (crawler.settings.get("WALSH_STATE_URL") or closest_scrapy_cfg()):
             logger.warning(_NO_PROJECT, options.state_url)
+        protect_log()
         _contexts[crawler] = context
         crawler.signals.connect(context.close, signal=signals.engine_stopped)
         crawler.signals.connect(context.response_received, signal=signals.response_received)
