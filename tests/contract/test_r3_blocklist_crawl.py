@@ -186,7 +186,7 @@ def test_a_stored_list_that_cannot_be_read_any_more_stays_in_force(direct_web, c
 
 
 def test_a_list_with_a_slip_is_adopted_and_an_etag_goes_to_no_other_url(direct_web, crawl, again):
-    slip = blocklist("optedout.example", refresh="P1M").body.replace("email", FORGED)
+    slip = blocklist("optedout.example", "co.uk", refresh="P1M").body.replace("email", FORGED)
     moved = Reply("\ufeff" + slip, content_type="application/json", etag='"moved"')
     web = direct_web(
         operator(redirect("http://elsewhere.example/list.json", 302)),
@@ -197,6 +197,7 @@ def test_a_list_with_a_slip_is_adopted_and_an_etag_goes_to_no_other_url(direct_w
     first = crawl(web, sources=SOURCES, settings=WITH_LIST)
     assert "$.refresh is 'P1M', which is no duration; PT6H is used" in first.stderr
     assert "(by\ufffdmail\\x1b[2J\\u202e\\n2026 all is well)" in first.stderr
+    assert f"WARNING {LIST_URL} lists co.uk: each is a public suffix" in first.stderr
     make_stale(crawl)
     second = again(web, sources=SOURCES, settings=WITH_LIST)
     asked = [hit for hit in second.log if hit.path.endswith("list.json")]

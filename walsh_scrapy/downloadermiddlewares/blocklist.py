@@ -34,6 +34,9 @@ logger = logging.getLogger(__name__)
 
 #: Requests whose names are looked up before their turn (decision 27).
 NAMES_AHEAD = 8
+#: Bytes of the list: 1,000,000 entries with day and reason. A list that may grow no more would
+#: suspend opt-outs, so it may be larger than any other body.
+LONGEST_LIST = 100 * 1024 * 1024
 
 
 class BlocklistMiddleware:
@@ -130,6 +133,8 @@ class BlocklistMiddleware:
 
     def _request(self, url: str) -> Request:
         request = Request(url, headers={"Accept": "application/json, */*;q=0.5"})
+        if url == self._url:
+            request.meta["download_maxsize"] = LONGEST_LIST
         mark(request, validators=self._list.validators(url))
         return request
 

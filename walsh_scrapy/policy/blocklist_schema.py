@@ -141,7 +141,7 @@ def _is_clearly_valid(item: Any) -> bool:  # noqa: ANN401 - JSON not yet checked
         type(item) is dict
         and "domain" in item
         and item.keys() <= _FIELDS
-        and all(type(value) is str for value in item.values())
+        and set(map(type, item.values())) == {str}
         and len(item["domain"]) <= 254
         and _domain_pattern().search(item["domain"]) is not None
     )

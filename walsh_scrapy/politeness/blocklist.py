@@ -9,7 +9,8 @@ from scrapy import Request
 
 from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist
 from walsh_scrapy.policy.blocklist_schema import is_bundled
-from walsh_scrapy.policy.wording import counted
+from walsh_scrapy.policy.suffixes import public_suffixes
+from walsh_scrapy.policy.wording import and_more, counted
 from walsh_scrapy.politeness.schemacheck import published_error
 from walsh_scrapy.runtime.requestmeta import Validators
 from walsh_scrapy.state.blocklist import BlocklistCopy
@@ -24,6 +25,12 @@ logger = logging.getLogger(__name__)
 
 #: Seconds after which a failed fetch is tried again; sooner if the list's own refresh is shorter.
 RETRY_SECONDS = 3600.0
+#: Public suffixes that a warning names; the others are counted.
+MOST_SUFFIXES = 10
+_WIDE = (
+    "%s lists %s%s: each is a public suffix, so no site below it is visited; if that is a mistake, "
+    "correct the list"
+)
 
 
 class BlocklistCache:
@@ -85,6 +92,10 @@ class BlocklistCache:
         self._due_in(adopted.refresh.total_seconds())
         if adopted.problem:
             logger.warning("%s: %s", self._url, adopted.problem)
+        if wide := public_suffixes(adopted.entries.keys()):
+            shown = ", ".join(wide[:MOST_SUFFIXES])
+            more = f" {and_more(left)}" if (left := len(wide) - MOST_SUFFIXES) > 0 else ""
+            logger.warning(_WIDE, self._url, shown, more)
         domains = counted(len(adopted), "domain")
         logger.info("blocklist of %s adopted from %s", domains, self._url)
 
