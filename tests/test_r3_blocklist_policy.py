@@ -14,6 +14,8 @@ from jsonschema import Draft202012Validator
 
 from walsh_scrapy.policy import blocklist_schema
 from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist, sound_schema
+from walsh_scrapy.policy.suffixes import public_suffixes
+from walsh_scrapy.policy.urls import host_of
 
 CONTRACT = {
     "contract": "walsh-research-blocklist/v1",
@@ -442,3 +444,23 @@ def test_no_schema_raises(schema):
     sound_schema(json.dumps(schema).encode())
     with suppress(InvalidBlocklist):
         Blocklist.parse(document(), schema)
+
+
+def test_an_entry_that_covers_a_public_suffix_is_noticed_and_obeyed():
+    wide = {"com", "co.uk", "github.io", "a.ck", "ck", "xn--p1ai", "x.kawasaki.jp"}
+    others = {"example.com", "www.ck", "city.kawasaki.jp", "b.github.io", "example.co.uk"}
+    assert public_suffixes(wide | others) == sorted(wide)
+    everything = Blocklist.parse(document(blocked=[{"domain": "com"}]))
+    assert everything.blocks("https://www.example.com/feed")
+
+
+def test_a_plain_domain_is_read_as_any_other():
+    """There is a shorter way for most domains: it has to lead to the same."""
+    labels = ("a", "A", "a-b", "-a", "a_b", "1", "xn--bcher-kva", "xn--", "b\u00fccher", "a" * 63)
+    ends = ("com", "c0m", "0x7f", "127", "xn--p1ai", "\u0440\u0444", "com.", "a-b", "co.uk")
+    for domain in (f"{label}.{end}" for label in labels for end in ends):
+        try:
+            found = Blocklist.parse(document(blocked=[{"domain": domain}])).entries
+        except InvalidBlocklist:
+            continue
+        assert list(found) == [host_of(f"http://{domain}/")]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import (
     LEASE_MARGIN,
+    LONGEST_FOR_BLOCKLIST,
     QUIET_SECONDS,
     Exchange,
     GiveBack,
@@ -189,8 +190,25 @@ def test_a_silence_neither_shortens_a_hold_nor_holds_the_siblings_of_a_host():
     longer = held.held(now, 30 * DAY)
     silent = after(longer, Release(Exchange(interval=1.0, unreachable=True), BACKOFF, ""), now)
     assert silent.hold_until == longer.hold_until
-    by_domain = ended(HostTimes(silences=5), 1000.0, unreachable=True, shares_row=True)
-    assert (by_domain.silences, by_domain.hold_until) == (6, 0.0)
+    of_domain = Exchange(interval=1.0, unreachable=True).of_domain()
+    shared = after(HostTimes(ended=1.0), Release(of_domain, BACKOFF, ""), 1000.0)
+    assert (shared.silences, shared.hold_until) == (0, 0.0)
+
+
+def test_what_the_blocklists_own_host_asks_for_holds_the_list_for_a_day_at_most():
+    """Opt-outs have to be refreshed (R3); every other request waits in full (R5)."""
+    held = HostTimes(ended=900.0, interval=1e10).held(1000.0, 1e10)
+    assert held.bounded(LONGEST_FOR_BLOCKLIST).ready_at(0.0) == 1000.0 + DAY
+    ours, late = Lease(1e10, 60.0, "us", LONGEST_FOR_BLOCKLIST), 1000.0 + DAY
+    assert after(held, ours, late - 1.0) == held
+    leased = after(held, ours, late)
+    assert leased.holder == "us"
+    assert (leased.interval, leased.hold_until) == (1e10, 1000.0 + 1e10)
+    assert after(held, Lease(1.0, 60.0, "us"), late) == held
+    paused = HostTimes(ended=900.0, pause=3 * DAY)
+    assert paused.bounded(LONGEST_FOR_BLOCKLIST) == paused
+    short = HostTimes(ended=900.0, interval=10.0).held(1000.0, 600.0)
+    assert short.bounded(LONGEST_FOR_BLOCKLIST) == short
 
 
 def test_a_request_that_was_never_sent_leaves_no_trace_but_for_the_lease_of_another():

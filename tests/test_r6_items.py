@@ -17,7 +17,14 @@ from jsonschema import Draft202012Validator
 from scrapy import exporters
 
 from walsh_scrapy import items
-from walsh_scrapy.items import EntryItem, InvalidItem, JsonLinesExporter, XmlExporter, check
+from walsh_scrapy.items import (
+    CsvExporter,
+    EntryItem,
+    InvalidItem,
+    JsonLinesExporter,
+    XmlExporter,
+    check,
+)
 from walsh_scrapy.metadata.entries import Entry, Feed
 
 COLUMNS = [
@@ -284,3 +291,14 @@ def test_xml():
 def test_pickle_and_marshal():
     assert pickle.loads(export(exporters.PickleItemExporter, GOOD)) == ItemAdapter(GOOD).asdict()
     assert marshal.loads(export(exporters.MarshalItemExporter, GOOD)) == ItemAdapter(GOOD).asdict()
+
+
+def test_no_cell_of_a_csv_export_is_a_formula():
+    formulas = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\uff1d1"]
+    others = ["", "1=1", "'=1", "a\n=1"]
+    items = [EntryItem(kind="feed", source="x", title=title) for title in formulas + others]
+    items.append(EntryItem(kind="feed", source="x", title="t", authors=["=cmd()", "b"]))
+    rows = list(csv.DictReader(io.StringIO(export(CsvExporter, *items).decode(), newline="")))
+    assert [row["title"] for row in rows] == [f"'{text}" for text in formulas] + others + ["t"]
+    assert rows[-1]["authors"] == "'=cmd(),b"
+    assert json.loads(export(JsonLinesExporter, items[0]))["title"] == "=1+1"

@@ -12,9 +12,12 @@ from fastjsonschema import JsonSchemaValueException
 from itemadapter import ItemAdapter
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
-from scrapy.exporters import JsonLinesItemExporter, XmlItemExporter
+from scrapy.exporters import CsvItemExporter, JsonLinesItemExporter, XmlItemExporter
 
 from walsh_scrapy.metadata.entries import Entry, Feed
+
+#: What a spreadsheet takes for the beginning of a formula, also as a full-width character.
+_FORMULA_STARTS: Final = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 
 
 class InvalidItem(ValueError):
@@ -90,6 +93,18 @@ class JsonLinesExporter(JsonLinesItemExporter):
         if type(item) is EntryItem and self.fields_to_export is None:
             return item.exported().items()
         return super().get_serialized_fields(item, default_value, include_empty)
+
+
+class CsvExporter(CsvItemExporter):
+    """Scrapy's CSV export, with an apostrophe before a text that a spreadsheet would compute.
+
+    A title such as `=HYPERLINK(...)` would be a formula there, with access to the other cells.
+    """
+
+    def serialize_field(self, field: Mapping[str, Any], name: str, value: object) -> object:
+        """Return the text of a field's cell."""
+        text = super().serialize_field(field, name, value)
+        return f"'{text}" if isinstance(text, str) and text[:1] in _FORMULA_STARTS else text
 
 
 class XmlExporter(XmlItemExporter):

@@ -74,6 +74,8 @@ FEED_EXPORTERS = {
     "jsonlines": "walsh_scrapy.items.JsonLinesExporter",
     "jsonl": "walsh_scrapy.items.JsonLinesExporter",
     "jl": "walsh_scrapy.items.JsonLinesExporter",
+    # A title that begins as a formula is no formula in a spreadsheet.
+    "csv": "walsh_scrapy.items.CsvExporter",
     # An empty field is an empty XML element, not the word None.
     "xml": "walsh_scrapy.items.XmlExporter",
 }

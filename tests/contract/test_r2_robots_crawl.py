@@ -1,5 +1,6 @@
 """R2 on the wire: robots.txt first, read as RFC 9309 says, once a day, by status (decision 12)."""
 
+import gzip
 import sqlite3
 from datetime import UTC, datetime, timedelta
 
@@ -34,11 +35,17 @@ def test_a_named_group_overrides_the_star_in_both_directions(direct_web, crawl):
     assert "denied            2   2 by robots" in result.stderr
 
 
+#: 16.6 kB that unpack to 17 MB, more than any body may have; what counts is in the first 500 KiB.
+BOMB = Reply(
+    gzip.compress(BLOCKED_HERE.encode() + b"#" * 17_000_000),
+    headers={"Content-Encoding": "gzip"},
+)
 #: By WALSH_ROBOTS_UNREACHABLE: what a host answers for its robots.txt, and if its feed is fetched.
 BY_STATUS = {
     "allow": {
         "missing": (Reply(status=404), True),
         "html": (Reply(BLOCKED_HERE, content_type="text/html"), False),
+        "bomb": (BOMB, False),
         "error": (Reply(status=500), True),
         "reset": (Reply(fault=Fault.RESET), True),
         "recovers": ([Reply(status=503), Reply(BLOCKED_HERE)], False),

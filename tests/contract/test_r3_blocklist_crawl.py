@@ -12,6 +12,10 @@ WITH_LIST = {"WALSH_BLOCKLIST_URL": LIST_URL, "RETRY_TIMES": 0}
 SOURCES = ["http://optedout.example/feed", "http://blog.example/feed"]
 
 
+#: A reason that would write a line of its own, clear the screen and turn the rest around.
+FORGED = r"by\u0000mail\u001b[2J\u202e\n2026 all is well"
+
+
 def operator(document, schema=None):
     pages = {"/blocklist.json": document}
     return Site("operator.example", pages=pages | ({"/schema.json": schema} if schema else {}))
@@ -21,6 +25,32 @@ def make_stale(crawl, seconds=86_400):
     with sqlite3.connect(crawl.folder / "walsh.sqlite3") as state:
         state.execute("UPDATE blocklist SET checked_at = checked_at - ?", [seconds])
     state.close()
+
+
+def test_no_wait_of_its_host_keeps_the_list_from_being_fetched_once_a_day(direct_web, crawl, again):
+    """Otherwise one answer could suspend all opt-outs (R3). Other requests wait in full (R5)."""
+    busy = Reply(status=429, headers={"Retry-After": "10000000000"})
+    lists = [blocklist(), blocklist("optedout.example")]
+    pages = {"/blocklist.json": lists, "/feed": busy}
+    web = direct_web(
+        Site("operator.example", pages=pages), site("blog.example"), site("optedout.example")
+    )
+    sources = [*SOURCES, "http://operator.example/feed"]
+    crawl(web, sources=sources, settings=WITH_LIST)
+    make_stale(crawl)
+    too_soon = again(web, sources=sources, settings=WITH_LIST)
+    assert paths(too_soon.log, "operator.example") == []
+    assert "the blocklist could not be fetched: operator.example may not be" in too_soon.stderr
+    with sqlite3.connect(crawl.folder / "walsh.sqlite3") as state:
+        state.execute("UPDATE hosts SET hold_since = hold_since - 86400, ended = ended - 86400")
+        state.execute("UPDATE robots SET fetched_at = fetched_at - 86400")
+    state.close()
+    late = again(web, sources=sources, settings=WITH_LIST)
+    assert paths(late.log, "operator.example") == [
+        "operator.example/robots.txt",
+        "operator.example/blocklist.json",
+    ]
+    assert paths(late.log, "optedout.example") == []
 
 
 def test_the_blocklist_is_fetched_first_and_a_listed_host_gets_no_request(direct_web, crawl):
@@ -156,7 +186,7 @@ def test_a_stored_list_that_cannot_be_read_any_more_stays_in_force(direct_web, c
 
 
 def test_a_list_with_a_slip_is_adopted_and_an_etag_goes_to_no_other_url(direct_web, crawl, again):
-    slip = blocklist("optedout.example", refresh="P1M").body.replace("email", "by\\u0000mail")
+    slip = blocklist("optedout.example", "co.uk", refresh="P1M").body.replace("email", FORGED)
     moved = Reply("\ufeff" + slip, content_type="application/json", etag='"moved"')
     web = direct_web(
         operator(redirect("http://elsewhere.example/list.json", 302)),
@@ -166,7 +196,8 @@ def test_a_list_with_a_slip_is_adopted_and_an_etag_goes_to_no_other_url(direct_w
     )
     first = crawl(web, sources=SOURCES, settings=WITH_LIST)
     assert "$.refresh is 'P1M', which is no duration; PT6H is used" in first.stderr
-    assert "by\ufffdmail" in first.stderr
+    assert "(by\ufffdmail\\x1b[2J\\u202e\\n2026 all is well)" in first.stderr
+    assert f"WARNING {LIST_URL} lists co.uk: each is a public suffix" in first.stderr
     make_stale(crawl)
     second = again(web, sources=SOURCES, settings=WITH_LIST)
     asked = [hit for hit in second.log if hit.path.endswith("list.json")]
@@ -177,7 +208,9 @@ def test_a_list_with_a_slip_is_adopted_and_an_etag_goes_to_no_other_url(direct_w
 def test_the_published_schema_is_consulted_and_a_broken_one_is_not(direct_web, crawl):
     strict = '{"$schema": "https://json-schema.org/draft/2020-12/schema", "required": ["signed"]}'
     web = direct_web(
-        operator(blocklist("optedout.example"), [Reply(strict), Reply('{"type": 7}')]),
+        operator(
+            blocklist("optedout.example"), [Reply(strict), Reply('{"type": 7}' + " " * 300_000)]
+        ),
         site("blog.example"),
         site("optedout.example"),
     )
@@ -187,3 +220,4 @@ def test_the_published_schema_is_consulted_and_a_broken_one_is_not(direct_web, c
     assert "optedout.example/feed" in paths(refused.log), "what fails validation is not adopted"
     adopted = crawl(web, sources=SOURCES, settings=with_schema, arguments={"force": "1"})
     assert "optedout.example/feed" not in paths(adopted.log)
+    assert f"{SCHEMA_URL} is not used: it has 300011 bytes, more than 262144" in adopted.stderr

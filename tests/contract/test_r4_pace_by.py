@@ -1,7 +1,10 @@
-"""R4 by registrable domain (decision 5): its hosts share spacing, lease and hold."""
+"""R4 by registrable domain (decision 5): its hosts share spacing and lease, and no hold."""
+
+import json
 
 from tests.contract.conftest import feed, judge, paths, site
 from walsh_scrapy.testing.politeness import assert_polite, violations
+from walsh_scrapy.testing.web import Reply
 
 HOSTS = ("a.site-one.co.uk", "b.site-one.co.uk", "c.site-two.co.uk")
 SLOW = "User-agent: *\nCrawl-delay: 2\n"
@@ -40,6 +43,33 @@ def test_by_domain_hosts_under_one_are_never_asked_too_soon_nor_at_once(
         "a robots.txt for each host, and nobody was asked for a list of public suffixes"
     )
     assert list(cache.iterdir()) == []
+
+
+def test_by_domain_a_hold_is_that_of_the_host_name_that_asked_for_it(
+    direct_web, crawl, run_scrapy, tmp_path
+):
+    """Neither a hold of 300 years nor one within the run is one for the rest of a domain."""
+    held = Reply(status=404, headers={"Retry-After": "10000000000"})
+    busy = Reply(status=503, headers={"Retry-After": "8"})
+    apex = "site-one.co.uk"
+    web = direct_web(
+        *map(site, HOSTS), site(apex, feed=held), site("0.site-one.co.uk", feed=[busy, feed()])
+    )
+    by_domain = {"WALSH_PACE_BY": "domain"}
+    urls = sources(apex, "0.site-one.co.uk", *HOSTS)
+    result = crawl(web, sources=[*urls, f"http://{apex}/other"], settings=by_domain)
+    asked = paths(result.log)
+    assert asked.count(f"{apex}/feed") == 1
+    assert f"{apex}/other" not in asked
+    last = [f"{host}/feed" for host in HOSTS[:2]]
+    assert max(map(asked.index, last)) < len(asked) - 1
+    assert asked[-1] == "0.site-one.co.uk/feed"
+    state = f"WALSH_STATE_URL=sqlite:///{tmp_path / 'crawl' / 'walsh.sqlite3'}"
+    options = ("-s", state, "-s", "WALSH_PACE_BY=domain")
+    rows = json.loads(run_scrapy("hosts", *options, "--json").stdout)
+    assert {row["host"] for row in rows if row["hold_until"]} == {apex}
+    released = run_scrapy("hosts", *options, "release", apex, "--because", "a mistake")
+    assert released.stdout.startswith(f"{apex} may be asked again; ")
 
 
 def test_by_domain_other_domains_go_on_meanwhile(direct_web, crawl):

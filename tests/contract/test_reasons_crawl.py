@@ -16,6 +16,7 @@ QUICK = {
     "DOWNLOAD_MAXSIZE": 60_000,
 }
 PACKED = {"Content-Encoding": "gzip"}
+FIVE = ",".join(["gzip"] * 5)
 PAGES = {
     "missing": Reply(status=404, headers=PACKED),
     "nowhere": Reply(status=301, content_type=None),
@@ -28,6 +29,7 @@ PAGES = {
     "cut": Reply(feed().body, fault=Fault.TRUNCATE),
     "slow": Reply(delay=60.0),
     "plain": Reply(feed().body, headers=PACKED),
+    "nested": Reply(feed().body, headers={"Content-Encoding": FIVE}),
     "gone": Reply("gone", status=410, headers=PACKED),
     "large": Reply(b"x" * 70_000),
 }
@@ -49,6 +51,7 @@ TOLD = {
     "cut": (None, "the response from cut.example ended before it was complete"),
     "slow": (None, "slow.example timed out: Getting {host}/feed took longer than 3.0 seconds"),
     "plain": (200, "the body of {host}/feed is not gzip as announced: Not a gzipped file (b'<?')"),
+    "nested": (200, f"the body of {{host}}/feed is not {FIVE} as announced: at most 4 are undone"),
     "gone": (410, "gone.example answered 410"),
     "large": (None, "the response from large.example is larger than DOWNLOAD_MAXSIZE"),
     "refused": (None, "refused.example refused the connection"),
@@ -62,9 +65,10 @@ def test_the_reason_of_each_failure_is_in_log_and_state(direct_web, crawl):
     web = direct_web(
         *(site(f"{name}.example", feed=page, back=back, **hops) for name, page in PAGES.items()),
         Site("refused.example", dns=Answer((REFUSED,))),
+        site("forged.example", feed=feed(headers={"Content-Encoding": "\x1b[2J\x85"})),
     )
     sources = {name: f"http://{name}.example/feed" for name in TOLD}
-    result = crawl(web, sources=sources.values(), settings=QUICK)
+    result = crawl(web, sources=[*sources.values(), "http://forged.example/feed"], settings=QUICK)
     with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state:
         rows = state.execute("SELECT url, status, detail FROM sources").fetchall()
     found = {url: (status, detail) for url, status, detail in rows}
@@ -72,6 +76,7 @@ def test_the_reason_of_each_failure_is_in_log_and_state(direct_web, crawl):
         detail = told.format(host=f"http://{name}.example")
         assert found[sources[name]] == (status, detail)
         assert name == "gone" or f"{sources[name]} failed: {detail}\n" in result.stderr
+    assert r"feed is not unpacked: no such coding, \x1b[2j\x85" in result.stderr
     assert "Gave up" not in result.stderr
     assert "Failure" not in result.stderr
     assert paths(result.log, "circle.example")[1:] == ["circle.example/feed", "circle.example/back"]

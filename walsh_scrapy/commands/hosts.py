@@ -119,15 +119,15 @@ def _list(options: Options, *, as_json: bool) -> None:
 def _change(args: Sequence[str], seconds: float, reason: str, options: Options) -> str:
     from walsh_scrapy.state import State
     from walsh_scrapy.tools.hosts.changes import pause, release
-    from walsh_scrapy.tools.hosts.names import named_host
+    from walsh_scrapy.tools.hosts.names import held_name, paced_name, url_of
 
-    action, given = args[:2]
-    host = named_host(given, options.pace_by)
+    action, given = args[0], url_of(args[1])
+    host = paced_name(given, options.pace_by)
     if not host:
-        usage_error(f"{given} is no host. {_PAUSE}")
+        usage_error(f"{args[1]} is no host. {_PAUSE}")
     if action == "release":
         with State.existing(options.state_url) as known:
-            return release(known, host, reason)
+            return release(known, held_name(given, options.pace_by), reason)
     # Caution may be added before the first crawl, so this creates a state if there is none.
     with closing(State(options.state_url)) as state:
         return pause(state, host, seconds, reason)

@@ -54,6 +54,7 @@ class Command(UrlCommand):
         """Send the URLs through the gates, then answer from the state."""
         from walsh_scrapy.tools.mayfetch.explainer import Explainer, is_web
         from walsh_scrapy.tools.mayfetch.spider import MayfetchSpider
+        from walsh_scrapy.tools.printable import printable
 
         self.check_usage(args)
         robots = None if opts.robots is None else _read(opts.robots)
@@ -66,8 +67,8 @@ class Command(UrlCommand):
             answers = [explainer.explain(url) for url in args]
             now = context.clock.now()
             for answer in answers:
-                text = json.dumps(answer.as_dict()) if opts.json else "\n".join(answer.lines(now))
-                print(text)
+                lines = [json.dumps(answer.as_dict())] if opts.json else answer.lines(now)
+                print("\n".join(map(printable, lines)))
         self.set_exit_status(answer.allowed for answer in answers)
 
 

@@ -106,7 +106,7 @@ class BackoffMiddleware:
         attempt = marks_of(request).attempt + 1
         again = request.replace(dont_filter=True)
         if attempt <= most and refusals.total() <= most:
-            host, hold = self._context.host(request.url), format_seconds(marks_of(request).hold)
+            host, hold = host_of(request.url), format_seconds(marks_of(request).hold)
             logger.info("%s %s; %s is on hold for %s", request.url, what, host, hold)
             self._crawler.stats.inc_value("walsh/backoff/retried")
             mark(again, attempt=attempt)

@@ -34,6 +34,9 @@ logger = logging.getLogger(__name__)
 
 #: Requests whose names are looked up before their turn (decision 27).
 NAMES_AHEAD = 8
+#: Bytes of the list: 1,000,000 domains, or half as many with day and reason. A list that may grow
+#: no more would suspend opt-outs, so it may be larger than any other body.
+LONGEST_LIST = 40 * 1024 * 1024
 
 
 class BlocklistMiddleware:
@@ -126,10 +129,12 @@ class BlocklistMiddleware:
             elif not isinstance(answer, NotModified):
                 reason = reason_of(answer, self._schema_url)
                 logger.warning("%s could not be fetched: %s", self._schema_url, reason)
-        self._list.adopt(candidate, schema)
+        yield from self._list.adopt(candidate, schema)
 
     def _request(self, url: str) -> Request:
         request = Request(url, headers={"Accept": "application/json, */*;q=0.5"})
+        if url == self._url:
+            request.meta["download_maxsize"] = LONGEST_LIST
         mark(request, validators=self._list.validators(url))
         return request
 

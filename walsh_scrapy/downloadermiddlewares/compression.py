@@ -1,36 +1,34 @@
-"""R7: Scrapy unpacks bodies, and a compressed text that was cut off gets a flag."""
+"""R7: Scrapy unpacks bodies, and a compressed text that was cut off gets a flag.
+
+R2: of a robots.txt only what counts is unpacked (decision 34).
+"""
 
 from __future__ import annotations
 
-import struct
-import sys
-import zlib
+import logging
 from typing import TYPE_CHECKING, Final
 
 from scrapy.downloadermiddlewares.httpcompression import HttpCompressionMiddleware
 
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.metadata.mediatypes import may_be_llms
+from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.robots.records import MAX_OCTETS
+from walsh_scrapy.policy.wording import cut, printable
 from walsh_scrapy.runtime.negotiation import content_type_of
-from walsh_scrapy.runtime.requestmeta import DATA_LOSS, source_of
-
-try:  # Scrapy uses either of the two
-    import brotli
-except ImportError:
-    import brotlicffi as brotli
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
+from walsh_scrapy.runtime.requestmeta import DATA_LOSS, rank_of, source_of
+from walsh_scrapy.wire.codings import CODING_ERRORS, is_complete, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from scrapy import Request
     from scrapy.http import Response
 
-_ERRORS: Final = (OSError, EOFError, struct.error, zlib.error, brotli.error, zstd.ZstdError)
+logger = logging.getLogger(__name__)
+
+#: Codings of one body that are undone. Servers use one; a file can contain itself for ever.
+MOST_CODINGS: Final = 4
+#: Characters of Content-Encoding that are shown.
+LONGEST_CODINGS: Final = 60
 
 
 class CompressionMiddleware(HttpCompressionMiddleware):
@@ -46,57 +44,44 @@ class CompressionMiddleware(HttpCompressionMiddleware):
 
         An error response stays that error, whatever its body.
         """
-        codings = b",".join(response.headers.getlist("Content-Encoding")).strip().lower()
+        headers = response.headers.getlist("Content-Encoding")
+        codings = b",".join(headers).strip().lower()
         try:
-            answer = super().process_response(request, response)
-        except _ERRORS as error:
+            if codings.count(b",") >= MOST_CODINGS:
+                raise EOFError(f"at most {MOST_CODINGS} are undone")
+            if rank_of(request) is Rank.ROBOTS and headers:
+                answer: Request | Response = self._beginning(response, headers)
+            else:
+                answer = super().process_response(request, response)
+        except CODING_ERRORS as error:
             if response.status >= 400:
                 return response.replace(body=b"")
-            said = codings.decode("latin-1")
+            said = shown(codings)
             reason = f"the body of {response.url} is not {said} as announced: {error}"
             raise BadAnswer(response, reason) from error
         is_text = source_of(request) and may_be_llms(content_type_of(response.headers))
-        if is_text and codings in _ENDS and not _ENDS[codings](response.body):
+        if is_text and not is_complete(response.body, codings):
             answer.flags.append(DATA_LOSS)
         return answer
 
+    def _beginning(self, response: Response, headers: list[bytes]) -> Response:
+        """Return a robots.txt unpacked as far as it counts, and so that its last line is dropped.
 
-def _gzip_ends(body: bytes) -> bool:
-    return _inflates(body, zlib.MAX_WBITS | 16)
+        That is one octet more than 500 KiB (decisions 11 and 34).
+        """
+        known, unknown = self._split_encodings(headers)
+        body = unpacked(response.body, known, MAX_OCTETS + 1)
+        answer = response.replace(body=body)
+        if unknown:
+            self._warn_unknown_encoding(answer, unknown)
+        return answer
 
-
-def _deflate_ends(body: bytes) -> bool:
-    """Return True at the end of deflate, with the header that it should have or without."""
-    return _inflates(body, zlib.MAX_WBITS) or _inflates(body, -zlib.MAX_WBITS)
-
-
-def _inflates(body: bytes, window: int) -> bool:
-    stream = zlib.decompressobj(window)
-    try:
-        stream.decompress(body)
-    except zlib.error:
-        return False
-    return stream.eof
-
-
-def _brotli_ends(body: bytes) -> bool:
-    stream = brotli.Decompressor()
-    stream.process(body)
-    return bool(stream.is_finished())
+    def _warn_unknown_encoding(self, response: Response, encodings: list[bytes]) -> None:
+        """Log a coding that is unknown; Scrapy's own cannot read one that is not UTF-8."""
+        said = shown(b", ".join(encodings))
+        logger.warning("the body of %s is not unpacked: no such coding, %s", response.url, said)
 
 
-def _zstd_ends(body: bytes) -> bool:
-    stream = zstd.ZstdDecompressor()
-    stream.decompress(body)
-    return stream.eof
-
-
-#: By content coding: a function that returns True if a compressed body is complete. The body was
-#: unpacked before within Scrapy's limits, so it is no decompression bomb.
-_ENDS: Final[Mapping[bytes, Callable[[bytes], bool]]] = {
-    b"gzip": _gzip_ends,
-    b"x-gzip": _gzip_ends,
-    b"deflate": _deflate_ends,
-    b"br": _brotli_ends,
-    b"zstd": _zstd_ends,
-}
+def shown(codings: bytes) -> str:
+    """Return a Content-Encoding as it is shown to operators."""
+    return cut(printable(codings.decode("latin-1")), LONGEST_CODINGS)

@@ -16,7 +16,8 @@ from scrapy.downloadermiddlewares.retry import RetryMiddleware
 
 from walsh_scrapy.exceptions import Denied, GivenUp, MachineTrouble, Unreachable
 from walsh_scrapy.options import bad_setting, number_of
-from walsh_scrapy.policy.pacing import spacing
+from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST, spacing
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.politeness.hostqueue import HostQueues, Wait
 from walsh_scrapy.politeness.inflight import InFlight, exchange_of
@@ -78,9 +79,9 @@ class PacingMiddleware:
         wait = Wait(
             "pacing",
             host,
-            lambda: self._lease(request, host),
+            lambda: self._lease(request, wait),
             self._quiet,
-            lambda: self._is_spaced_by_robots(request, host),
+            lambda: self._is_spaced_by_robots(request, wait),
         )
         return await self._queues.wait(request, wait)
 
@@ -114,25 +115,46 @@ class PacingMiddleware:
         if not is_active(self._crawler, request):
             self._release(request, None)
 
-    def _lease(self, request: Request, host: str) -> float:
+    def _lease(self, request: Request, wait: Wait) -> float:
         """Lease the host; return 0, or the seconds after which to try again.
 
-        Raises RequestDeferred or Unreachable if it was put off in the meantime.
+        By domain the lease is that of the domain, and the hold that of the host name. ``wait.host``
+        becomes the one that makes the request wait. Raises RequestDeferred or Unreachable if it was
+        put off in the meantime.
         """
         self._put_off.check(host_of(request.url), rank_of(request))
+        ledger, most = self._context.state.ledger, self._longest_wait(request)
+        host = self._context.host(request.url)
+        wait.host = self._context.hold_name(request.url)
+        if wait.host != host and (held := ledger.find(wait.host).bounded(most).hold):
+            return held
+        wait.host = host
         timeout = self._in_flight.timeout(request)
-        wait = self._context.state.ledger.take(host, self._spacing(request), timeout)
-        if not wait:
+        seconds = ledger.take(host, self._spacing(request), timeout, most=most)
+        if not seconds:
             # In the slot of another host it would wait for that host, and its own lease would end.
             request.meta[Downloader.DOWNLOAD_SLOT] = host
             mark(request, released=True)
             self._in_flight.begin(request, host)
-        return wait
+        return seconds
 
-    def _is_spaced_by_robots(self, request: Request, host: str) -> bool:
+    def _longest_wait(self, request: Request) -> float:
+        """Return the seconds for which spacing and hold count at most.
+
+        A request for the blocklist, or for the robots.txt that it needs, is made once a day at
+        least. Otherwise one answer of its host could suspend all opt-outs for ever (R3).
+        """
+        rank, options = rank_of(request), self._context.options
+        own = {host_of(options.blocklist_url), host_of(options.blocklist_schema_url)}
+        if rank is Rank.ROBOTS and host_of(request.url) in own - {""}:
+            rank = Rank.OPERATOR
+        return LONGEST_FOR_BLOCKLIST if rank is Rank.OPERATOR else math.inf
+
+    def _is_spaced_by_robots(self, request: Request, wait: Wait) -> bool:
         """Return True if robots.txt alone makes the host wait, and no hold or slow answer does."""
         asked = marks_of(request).robots_interval or 0.0
-        return asked > 0.0 and self._context.state.ledger.find(host).times.is_spaced_by(asked)
+        times = self._context.state.ledger.find(wait.host).times
+        return asked > 0.0 and times.is_spaced_by(asked)
 
     def _spacing(self, request: Request, latency: float = 0.0) -> float:
         options, asked = self._context.options, marks_of(request).robots_interval
@@ -164,12 +186,17 @@ class PacingMiddleware:
             error="" if response is not None else _words(error, request.url),
         )
         interval = self._spacing(request, latency)
-        by_domain = self._context.options.pace_by == "domain"
-        exchange = exchange_of(request, response, latency, interval, error, shares_row=by_domain)
-        ledger = self._context.state.ledger
-        snapshot = ledger.release(host, exchange, self._context.backoff, record)
-        mark(request, hold=snapshot.hold)
-        wait, until = snapshot.wait, snapshot.now + snapshot.hold
+        exchange = exchange_of(request, response, latency, interval, error)
+        ledger, backoff = self._context.state.ledger, self._context.backoff
+        name, hold = self._context.hold_name(request.url), 0.0
+        if name != host:
+            # The hold is written first: a crash before the release leaves a lease that runs out.
+            hold = ledger.answered(name, exchange, backoff).hold
+            exchange = exchange.of_domain()
+        snapshot = ledger.release(host, exchange, backoff, record)
+        hold = max(hold, snapshot.hold)
+        mark(request, hold=hold)
+        wait, until = snapshot.wait, snapshot.now + hold
         name = host_of(request.url)
         if isinstance(error, Unreachable):
             self._put_off.add_unreachable(name, error, rank_of(request), until)

@@ -135,17 +135,17 @@ class RobotsMiddleware:
         """Let a request wait until Visit-time allows it."""
         if not file.closed_for(self._context.clock.now()):
             return None
-        host = self._context.host(request.url)
+        host, name = host_of(request.url), self._context.hold_name(request.url)
 
         def seconds() -> float:
             left = max(0.0, file.closed_for(self._context.clock.now()))
             if left:
                 hold = format_seconds(left)
                 logger.info("%s is on hold for %s, until its Visit-time begins", host, hold)
-                self._context.state.ledger.hold(host, left)
+                self._context.state.ledger.hold(name, left)
             return left
 
-        wait = Wait("robots", host, seconds, by_robots=lambda: True)
+        wait = Wait("robots", name, seconds, by_robots=lambda: True)
         return await self._queues.wait(request, wait)
 
     async def _fetch_first(self, origin: str, request: Request) -> Request | None:

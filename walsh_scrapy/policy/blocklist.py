@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import lru_cache
 from ipaddress import IPv6Address
 from typing import Any, ClassVar, Final
 
@@ -18,7 +19,7 @@ from walsh_scrapy.policy.blocklist_schema import schema_error, sound_schema, str
 from walsh_scrapy.policy.durations import parse_duration
 from walsh_scrapy.policy.networks import format_ip
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.policy.wording import cut, storable
+from walsh_scrapy.policy.wording import cut, printable, storable
 
 __all__ = ["Blocklist", "Entry", "InvalidBlocklist", "sound_schema"]
 
@@ -32,6 +33,11 @@ DEFAULT_REFRESH: Final = "PT6H"
 LONGEST_REASON: Final = 200
 
 _HOST: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*|[0-9a-f:]+")
+#: A domain that `host_of` would return as it is: its last label begins with a letter. A-labels are
+#: left to `host_of`.
+_PLAIN_DOMAIN: Final = re.compile(
+    r"(?:(?!xn--)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)++(?!xn--)[a-z][a-z0-9]{0,62}"
+)
 _DOMAIN_MEMBER: Final = re.compile(r'"domain"\s*:\s*("(?:[^"\\]|\\.)*")', re.DOTALL)
 
 
@@ -159,15 +165,25 @@ def _with_refresh(document: Any) -> tuple[Any, timedelta, str]:  # noqa: ANN401 
 
 def _entry(item: dict[str, Any]) -> Entry | None:
     """Return the entry of an item whose domain is a text; None if that is not a host name."""
-    domain = item["domain"]
+    domain: str = item["domain"]
+    added, reason = _shown(item.get("added")), _shown(item.get("reason"))
+    if _PLAIN_DOMAIN.fullmatch(domain) and len(domain) <= 253:
+        return Entry(domain, added, reason)
     netloc = f"[{domain.strip('[]')}]" if ":" in domain else domain
     host = host_of(f"http://{netloc}/")
     if not _HOST.fullmatch(host):
         return None
-    added, reason = (
-        cut(storable(str(item.get(name, ""))), LONGEST_REASON) for name in ("added", "reason")
-    )
     return Entry(_mapped_ipv4(host) or host, added, reason)
+
+
+def _shown(text: object) -> str:
+    """Return what an entry says, as it is shown to operators."""
+    return _shown_once(str(text)) if text else ""
+
+
+@lru_cache(maxsize=64)  # most entries of a list have the same reason, and share one text
+def _shown_once(text: str) -> str:
+    return cut(printable(storable(text)), LONGEST_REASON)
 
 
 def _readable_items(text: str) -> list[dict[str, Any]]:

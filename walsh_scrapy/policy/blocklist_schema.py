@@ -46,8 +46,9 @@ def sound_schema(body: bytes) -> dict[str, Any] | None:
     """Read a published schema; None if it cannot be used (decision 14).
 
     It has to be a JSON object that is valid under a draft known to jsonschema, with patterns that
-    compile, and without references to other documents: nothing is ever fetched. Its patterns may
-    be slow; the operator whose site it comes from is trusted in this. Never raises.
+    compile, and without references to other documents: nothing is ever fetched. Never raises.
+
+    It may cost any time, to be read and to be used, so a crawl does both in a process of its own.
     """
     try:
         schema = strict_json(body)
@@ -57,6 +58,17 @@ def sound_schema(body: bytes) -> dict[str, Any] | None:
     except _UNSOUND:
         return None
     return schema
+
+
+def is_bundled(body: bytes) -> bool:
+    """Return True if a published schema is the bundled one, whatever its layout."""
+    text = resources.files(__package__).joinpath("blocklist.schema.json").read_bytes()
+    if body == text:
+        return True
+    try:
+        return len(body) < 4 * len(text) and bool(strict_json(body) == bundled_schema())
+    except (ValueError, RecursionError):
+        return False
 
 
 @cache
@@ -129,7 +141,7 @@ def _is_clearly_valid(item: Any) -> bool:  # noqa: ANN401 - JSON not yet checked
         type(item) is dict
         and "domain" in item
         and item.keys() <= _FIELDS
-        and all(type(value) is str for value in item.values())
+        and set(map(type, item.values())) == {str}
         and len(item["domain"]) <= 254
         and _domain_pattern().search(item["domain"]) is not None
     )

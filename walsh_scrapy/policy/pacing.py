@@ -7,6 +7,7 @@ epoch seconds of one clock, all durations seconds; both are arguments.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
@@ -25,6 +26,17 @@ QUIET_SECONDS = 1800.0
 _DAY = 86_400.0
 #: The longest hold after silences: 30 days, as for a source that fails (decision 20).
 LONGEST_SILENCE_HOLD = 30 * _DAY
+#: Seconds for which spacing or hold of the blocklist's own host keep back a request for the list.
+#: All that a host in order asks for is shorter. A longer one must not suspend opt-outs (R3).
+LONGEST_FOR_BLOCKLIST = _DAY
+
+
+def hold_name(host: str, pace_by: str) -> str:
+    """Return the name under which the ledger keeps the hold of a host name (decision 5).
+
+    By domain it ends in a dot, so that a host name that is a domain itself holds no other.
+    """
+    return f"{host}." if pace_by == "domain" else host
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +70,14 @@ class HostTimes:
         ends = (self.ended, self.lease_until - LEASE_MARGIN if self.lease_since else None)
         spaced = max((end + room for end in ends if end is not None), default=0.0)
         return max(spaced, self.hold_until, self.lease_until)
+
+    def bounded(self, most: float) -> HostTimes:
+        """Return the times in which spacing and hold last at most ``most`` seconds.
+
+        The hold counts from its beginning. An operator's pause and a lease stay as they are.
+        """
+        hold_until = min(self.hold_until, self.hold_since + most)
+        return replace(self, interval=min(self.interval, most), hold_until=hold_until)
 
     def is_spaced_by(self, interval: float) -> bool:
         """Return True if a spacing of ``interval`` alone explains until when the host waits."""
@@ -178,7 +198,10 @@ class Exchange:
     for_robots: bool = False  #: its target was robots.txt
     unreachable: bool = False  #: there was no address, or no connection (decision 28)
     given_up: bool = False  #: we ended it, so it tells nothing about the host
-    shares_row: bool = False  #: the row is that of a domain: a silence holds no sibling host
+
+    def of_domain(self) -> Exchange:
+        """Return what the exchange means for its domain: only spacing (decision 5)."""
+        return replace(self, status=200, retry_after=None, unreachable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +211,7 @@ class Lease:
     spacing: float
     timeout: float
     holder: str
+    most: float = math.inf  #: seconds for which spacing and hold count at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +270,8 @@ Event: TypeAlias = Lease | Release | GiveBack | Answer | Hold | Widen | Lift | P
 def after(times: HostTimes, event: Event, now: float) -> HostTimes:
     """Return the times of a host after an event at ``now``; no other function decides this."""
     match event:
-        case Lease(spacing, timeout, holder):
-            is_ready = times.ready_at(spacing) <= now
+        case Lease(spacing, timeout, holder, most):
+            is_ready = times.bounded(most).ready_at(min(spacing, most)) <= now
             return times.leased(now, timeout, holder) if is_ready else times
         case Release(exchange, backoff, holder):
             released = times.released(now, exchange.interval, holder)
@@ -276,7 +300,7 @@ def after_answer(times: HostTimes, exchange: Exchange, backoff: Backoff, now: fl
         return times
     if exchange.unreachable:
         silenced = times.silenced(now)
-        hold = 0.0 if exchange.shares_row else silence_hold(silenced.silences)
+        hold = silence_hold(silenced.silences)
         return silenced.held(now, hold) if hold else silenced
     status, retry_after = exchange.status, exchange.retry_after
     if status and times.silences:

@@ -1,8 +1,16 @@
-"""Counts and durations as words for operators: `2 domains`, `2 h 5 min`."""
+"""Words for operators: counts and durations (`2 domains`, `2 h 5 min`), and strangers' text."""
 
+import unicodedata
 from typing import Final
 
 _STEPS: Final = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+
+# Controls, surrogates and line separators: a terminal obeys them, or breaks the line.
+_UNSAFE_CATEGORIES: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
+# Marks of writing direction: they can show a line in another order than it has.
+_DIRECTION_MARKS: Final = frozenset(
+    "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+)
 
 
 def counted(number: int, singular: str, plural: str | None = None) -> str:
@@ -43,6 +51,20 @@ def format_seconds(seconds: float) -> str:
             break
         left %= size
     return " ".join(parts[:2])
+
+
+def printable(text: str) -> str:
+    r"""Return a stranger's text safe for a terminal and a log, on one line: `\x1b`, `\n`, `\u202e`.
+
+    Control characters, line separators, lone surrogates and direction marks are escaped.
+    """
+    return text if text.isprintable() else "".join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+    if unicodedata.category(character) in _UNSAFE_CATEGORIES or character in _DIRECTION_MARKS:
+        return character.encode("unicode_escape").decode("ascii")
+    return character
 
 
 def storable(text: str) -> str:

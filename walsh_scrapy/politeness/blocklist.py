@@ -7,20 +7,30 @@ from typing import TYPE_CHECKING
 
 from scrapy import Request
 
-from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist, sound_schema
-from walsh_scrapy.policy.wording import counted
+from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist
+from walsh_scrapy.policy.blocklist_schema import is_bundled
+from walsh_scrapy.policy.suffixes import public_suffixes
+from walsh_scrapy.policy.wording import and_more, counted
+from walsh_scrapy.politeness.schemacheck import published_error
 from walsh_scrapy.runtime.requestmeta import Validators
 from walsh_scrapy.state.blocklist import BlocklistCopy
 
 if TYPE_CHECKING:
     from scrapy.http import Response
 
+    from walsh_scrapy.politeness.prerequisites import Steps
     from walsh_scrapy.runtime.context import Context
 
 logger = logging.getLogger(__name__)
 
 #: Seconds after which a failed fetch is tried again; sooner if the list's own refresh is shorter.
 RETRY_SECONDS = 3600.0
+#: Public suffixes that a warning names; the others are counted.
+MOST_SUFFIXES = 10
+_WIDE = (
+    "%s lists %s%s: each is a public suffix, so no site below it is visited; if that is a mistake, "
+    "correct the list"
+)
 
 
 class BlocklistCache:
@@ -57,23 +67,35 @@ class BlocklistCache:
         known = self._store.find(url)
         return None if known is None else Validators(url, known.etag, known.last_modified)
 
-    def adopt(self, candidate: Response, schema: Response | None) -> None:
-        """Put a fetched list in force if it is valid under our schema and the published one."""
+    def adopt(self, candidate: Response, schema: Response | None) -> Steps:
+        """Put a fetched list in force if it is valid under our schema and the published one.
+
+        Yields the check under the published one, and is sent what it finds.
+        """
         if schema is not None:
             self._store.keep(self._schema_url, self._document(schema, self._schema_url))
         known = self._store.find(self._schema_url) if self._schema_url else None
         try:
-            adopted = Blocklist.parse(
-                candidate.body, sound_schema(known.body) if known and known.body else None
-            )
+            adopted = Blocklist.parse(candidate.body)
         except InvalidBlocklist as error:
             self.keep_last(str(error))
             return
+        if known and known.body and not is_bundled(known.body):
+            found = yield published_error(candidate.body, known.body)
+            if isinstance(found, BaseException):
+                logger.warning("%s is not used: %s", self._schema_url, found)
+            elif found is not None:
+                self.keep_last(found)
+                return
         self._list, self._is_whole = adopted, True
         self._store.keep(self._url, self._document(candidate, self._url))
         self._due_in(adopted.refresh.total_seconds())
         if adopted.problem:
             logger.warning("%s: %s", self._url, adopted.problem)
+        if wide := public_suffixes(adopted.entries.keys()):
+            shown = ", ".join(wide[:MOST_SUFFIXES])
+            more = f" {and_more(left)}" if (left := len(wide) - MOST_SUFFIXES) > 0 else ""
+            logger.warning(_WIDE, self._url, shown, more)
         domains = counted(len(adopted), "domain")
         logger.info("blocklist of %s adopted from %s", domains, self._url)
 

@@ -37,12 +37,11 @@ class Holds:
 
     async def wait(self, request: Request) -> Request | None:
         """Return None when a request may be sent, or what to send back; see ``HostQueue.wait``."""
-        host = self._context.host(request.url)
+        host, name = self._context.host(request.url), self._context.hold_name(request.url)
 
         def seconds() -> float:
             self._put_off.check(host_of(request.url), rank_of(request))
-            known = self._context.state.ledger.find(host)
-            left = known.hold
+            left = self._context.state.ledger.find(name).hold
             if not left:
                 self._in_flight.begin(request, host)
             return left
@@ -58,8 +57,8 @@ class Holds:
     def write(self, request: Request, response: Response | None) -> None:
         """Write a hold into the ledger, which every crawl on the state obeys, later ones too."""
         exchange = exchange_of(request, response, self._in_flight.end(request) or 0.0)
-        host = self._context.host(request.url)
-        snapshot = self._context.state.ledger.answered(host, exchange, self._context.backoff)
+        name = self._context.hold_name(request.url)
+        snapshot = self._context.state.ledger.answered(name, exchange, self._context.backoff)
         mark(request, hold=snapshot.hold)
 
     def over(self, request: Request) -> None:

@@ -37,7 +37,8 @@ class Wait:
 
     ``seconds`` returns 0 if the request may be sent now, else the seconds after which to call it
     again. It is called inside ``quiet``, a context manager that first waits for requests in flight.
-    ``by_robots`` returns whether only the host's robots.txt asks for the wait.
+    ``by_robots`` returns whether only the host's robots.txt asks for the wait. ``host`` is what the
+    request waits for, as the ledger names it: ``seconds`` may change it to the name of a hold.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class HostQueue(ABC):
     def _deferred(self, wait: Wait, seconds: float) -> RequestDeferred:
         until = self._context.clock.now() + seconds
         self._crawler.stats.inc_value(f"walsh/{wait.gate}/deferred")
-        reason = f"{wait.host} may not be asked before {format_moment(until)}"
+        reason = f"{wait.host.rstrip('.')} may not be asked before {format_moment(until)}"
         return RequestDeferred(until, reason, by_robots=wait.by_robots())
 
 

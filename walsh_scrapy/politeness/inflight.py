@@ -104,14 +104,11 @@ def exchange_of(
     latency: float,
     interval: float = 0.0,
     error: BaseException | None = None,
-    *,
-    shares_row: bool = False,
 ) -> Exchange:
     """Return the exchange of a request; ``response`` is None if there was no response.
 
     ``latency`` is how long it took, ``interval`` the spacing from its end on, both in seconds.
-    ``error`` is how it ended without a response, if that is known. ``shares_row`` is True if the
-    ledger has one row for all hosts of a domain.
+    ``error`` is how it ended without a response, if that is known.
     """
     retry_after = response.headers.get("Retry-After") if response is not None else None
     return Exchange(
@@ -122,5 +119,4 @@ def exchange_of(
         for_robots=rank_of(request) is Rank.ROBOTS,
         unreachable=isinstance(error, Unreachable),
         given_up=isinstance(error, GivenUp),
-        shares_row=shares_row,
     )

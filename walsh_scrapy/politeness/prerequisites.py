@@ -1,16 +1,17 @@
 """Prerequisites: robots.txt and the blocklist, fetched once for all requests that wait for them.
 
 A gate writes a fetch as a generator. It yields a request, and is sent the response or the
-exception, until the document is known. This module decides how the requests are made.
+exception, until the document is known. This module decides how the requests are made. It may also
+yield an awaitable, such as a check in another process, and is sent its result or exception.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
@@ -19,6 +20,7 @@ from scrapy.spidermiddlewares.httperror import HttpError
 
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.politeness.hostqueue import HostQueues
+from walsh_scrapy.runtime.engine import is_closing
 from walsh_scrapy.runtime.provenance import carry_facts
 from walsh_scrapy.runtime.requestmeta import mark, marks_of, request_of
 
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 #: The outcome of a request: the response or the exception. A response whose status is not 2xx is
 #: an HttpError, unless the request handles every status (``handle_httpstatus_all``).
 Outcome: TypeAlias = "Response | BaseException"
-Steps: TypeAlias = Generator[Request, Outcome, None]
+Steps: TypeAlias = Generator["Request | Awaitable[object]", Any, None]
 
 
 class Fetch:
@@ -46,6 +48,7 @@ class Fetch:
         self.task: asyncio.Future[None] | None = None  #: None if our scheduler hands its steps out
         self.idle = asyncio.Event()  #: set while a step waits in our scheduler, and at the end
         self.is_over = False
+        self.waiting: asyncio.Future[None] | None = None  #: for an awaitable step
 
 
 class Prerequisites:
@@ -112,7 +115,8 @@ class Prerequisites:
         await asyncio.shield(fetch.task)
 
     def _begin(self, key: str, host: str | None, steps: Steps) -> Fetch:
-        fetch = self._fetches[key] = Fetch(key, host, steps, next(steps))
+        first = cast("Request", next(steps))
+        fetch = self._fetches[key] = Fetch(key, host, steps, first)
         self._hosts[host] += 1
         self._queues.restrict(self._rank, host)
         return fetch
@@ -147,23 +151,42 @@ class Prerequisites:
 
     def _go_on(self, request: Request, outcome: Outcome) -> None:
         fetch = marks_of(request).fetch
-        if not isinstance(fetch, Fetch) or fetch.is_over:
-            return
+        if isinstance(fetch, Fetch) and not fetch.is_over:
+            self._send(fetch, outcome)
+
+    def _send(self, fetch: Fetch, outcome: object) -> None:
         try:
-            fetch.request = fetch.steps.send(outcome)
+            step = fetch.steps.send(outcome)
         except StopIteration:
             self._end(fetch)
         except BaseException:  # the requests that wait must not wait for ever
             self._end(fetch)
             raise
         else:
-            self._crawler.engine.crawl(self._scheduled(fetch))
+            if isinstance(step, Request):
+                fetch.request = step
+                self._crawler.engine.crawl(self._scheduled(fetch))
+            else:
+                fetch.waiting = asyncio.ensure_future(self._wait(fetch, step))
+
+    async def _wait(self, fetch: Fetch, step: Awaitable[object]) -> None:
+        result = await _result(step)
+        if is_closing(self._crawler):
+            fetch.steps.close()
+        else:
+            self._send(fetch, result)
 
     async def _run(self, fetch: Fetch) -> None:
         try:
+            outcome: object = await self._download(fetch)
             with suppress(StopIteration):
                 while True:
-                    fetch.request = fetch.steps.send(await self._download(fetch))
+                    step = fetch.steps.send(outcome)
+                    if isinstance(step, Request):
+                        fetch.request = step
+                        outcome = await self._download(fetch)
+                    else:
+                        outcome = await _result(step)
         finally:
             self._end(fetch)
 
@@ -183,6 +206,13 @@ class Prerequisites:
         request.meta["dont_cache"] = True
         mark(request, rank=self._rank, fetch=fetch)
         return request
+
+
+async def _result(step: Awaitable[object]) -> object:
+    try:
+        return await step
+    except Exception as error:  # noqa: BLE001 - the steps know what each failure means
+        return error
 
 
 def _outcome(response: Response) -> Outcome:

@@ -42,6 +42,7 @@ class SchedulerQueue(HostQueue):
         self._handed_out: WeakSet[Request] = WeakSet()
         self._out: dict[str, Request] = {}  # by host; one of each at most
         self._sent_back: WeakSet[Request] = WeakSet()
+        self._held: dict[str, float] = {}  # by domain: host names on hold, and until when
         self._timer: CallLaterResult | None = None
 
     @property
@@ -56,7 +57,7 @@ class SchedulerQueue(HostQueue):
         """Keep a request until its host is ready."""
         if fetch := marks_of(request).fetch:
             fetch.idle.set()
-        host = self._context.host(request.url)
+        host = self._queued_under(request)
         self._frontier.push(host, request, rank_of(request), request.priority)
 
     def pop(self) -> Request | None:
@@ -84,6 +85,8 @@ class SchedulerQueue(HostQueue):
             return None
         self._check(wait, seconds)
         self.delay(wait.host, seconds)
+        if wait.host != self._context.host(request.url):
+            self._held[wait.host] = self._context.clock.monotonic() + seconds
         return self.sent_back(request)
 
     async def wait_for_room(self) -> None:
@@ -133,7 +136,7 @@ class SchedulerQueue(HostQueue):
 
         Otherwise it would be lost: the job's duplicate filter has seen it (decision 7).
         """
-        came_from_here = self._out.get(self._context.host(request.url)) is request
+        came_from_here = any(request is each for each in self._out.values())
         if came_from_here and self._keeps_deferred:
             self.deferred.append(request)
 
@@ -166,6 +169,15 @@ class SchedulerQueue(HostQueue):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _queued_under(self, request: Request) -> str:
+        """Return the host to queue a request under: by domain, a host name on hold by itself.
+
+        So the other hosts of the domain do not wait for its hold (decision 5).
+        """
+        name = self._context.hold_name(request.url)
+        is_held = self._held.get(name, 0.0) > self._context.clock.monotonic()
+        return name if is_held else self._context.host(request.url)
 
     def _free_hosts(self) -> None:
         """Free the hosts whose requests have ended.

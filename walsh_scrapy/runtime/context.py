@@ -15,10 +15,12 @@ from scrapy.utils.conf import closest_scrapy_cfg
 from walsh_scrapy.exceptions import StateUnavailable, refuse_to_start
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.backoff import Backoff
+from walsh_scrapy.policy.pacing import hold_name
 from walsh_scrapy.policy.urls import host_of, registrable_domain
 from walsh_scrapy.runtime.engine import end_crawl, has_begun
 from walsh_scrapy.runtime.eventloops import AnotherLoop, enter, leave
 from walsh_scrapy.runtime.provenance import end_facts
+from walsh_scrapy.runtime.safelog import protect_log
 from walsh_scrapy.state import State, StateError
 
 if TYPE_CHECKING:
@@ -95,6 +97,7 @@ class Context:
             refuse_to_start(error, log_file=crawler.settings["LOG_FILE"])
         if not (crawler.settings.get("WALSH_STATE_URL") or closest_scrapy_cfg()):
             logger.warning(_NO_PROJECT, options.state_url)
+        protect_log()
         _contexts[crawler] = context
         crawler.signals.connect(context.close, signal=signals.engine_stopped)
         crawler.signals.connect(context.response_received, signal=signals.response_received)
@@ -110,6 +113,10 @@ class Context:
         """Return the host by which a URL is paced, or its registrable domain (decision 5)."""
         host = host_of(url)
         return registrable_domain(host) if self.options.pace_by == "domain" else host
+
+    def hold_name(self, url: str) -> str:
+        """Return the name under which the ledger keeps the hold of a URL's host (decision 5)."""
+        return hold_name(host_of(url), self.options.pace_by)
 
     @cached_property
     def intervals(self) -> Mapping[str, float]:

@@ -19,6 +19,7 @@ from walsh_scrapy.exceptions import Unreachable
 from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.metadata.text import one_line
 from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.wording import printable
 from walsh_scrapy.wire.tlserrors import causes, tls_error
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def reason_of(error: BaseException | None, url: str) -> str:
         case HttpError(response=response):
             return f"{host} answered {response.status}{_bad_redirect(response)}"
         case (IgnoreRequest() | NotAFeed() | Unreachable()) as own if reason := one_line(str(own)):
-            return reason
+            return printable(reason)
         case DownloadConnectionRefusedError():
             return f"{host} refused the connection"
         case CannotResolveHostError():
@@ -71,4 +72,4 @@ def _bad_redirect(response: Response) -> str:
 
 def _quote(error: BaseException | None) -> str:
     text = getattr(error, "strerror", None) or str(error)
-    return (one_line(text) or "")[:LONGEST_QUOTE].rstrip(".") if error else ""
+    return printable(one_line(text) or "")[:LONGEST_QUOTE].rstrip(".") if error else ""

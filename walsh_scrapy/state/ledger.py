@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
@@ -87,6 +88,10 @@ class HostSnapshot(NamedTuple):
         """Seconds for which the host is still on hold; 0 if it is not."""
         return max(0.0, self.times.hold_until - self.now)
 
+    def bounded(self, most: float) -> HostSnapshot:
+        """Return the same with a spacing and a hold of at most ``most`` seconds."""
+        return self._replace(times=self.times.bounded(most))
+
     @property
     def reason(self) -> WaitReason | None:
         """Why the host may not be asked for so long; None if it may be asked now."""
@@ -162,14 +167,16 @@ class Ledger:
             now = self._now(connection)
         return HostSnapshot(times.rebased(now), now)
 
-    def take(self, host: str, spacing: float, timeout: float) -> float:
+    def take(self, host: str, spacing: float, timeout: float, *, most: float = math.inf) -> float:
         """Lease a host for one request of at most ``timeout`` seconds.
 
-        Return 0 if the lease is ours now, else the seconds after which to try again.
+        Return 0 if the lease is ours now, else the seconds after which to try again. Spacing and
+        hold count for at most ``most`` seconds.
         """
-        before, snapshot = self._change(host, Lease(spacing, timeout, self._holder))
-        is_leased = before.ready_at(spacing) <= snapshot.now
-        return 0.0 if is_leased else before.recheck_at(snapshot.now, spacing) - snapshot.now
+        before, snapshot = self._change(host, Lease(spacing, timeout, self._holder, most))
+        times, spacing = before.bounded(most), min(spacing, most)
+        is_leased = times.ready_at(spacing) <= snapshot.now
+        return 0.0 if is_leased else times.recheck_at(snapshot.now, spacing) - snapshot.now
 
     def release(
         self, host: str, exchange: Exchange, backoff: Backoff, record: RequestRecord

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import json
-import unicodedata
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
+
+from walsh_scrapy.policy.wording import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-# Controls, surrogates and line separators: a terminal obeys them, or breaks the line.
-_UNSAFE_CATEGORIES: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
-# Marks of writing direction: they can show a line in another order than it has.
-_DIRECTION_MARKS: Final = frozenset(
-    "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-)
-
-
-def printable(text: str) -> str:
-    r"""Return the text with control characters and direction marks escaped (`\x1b`)."""
-    return text if text.isprintable() else "".join(map(_escaped, text))
+__all__ = ["columns", "json_array", "printable"]
 
 
 def columns(rows: Sequence[Sequence[str]], widest: int = 60) -> Iterator[str]:
@@ -46,9 +37,3 @@ def json_array(objects: Iterable[Mapping[str, object]]) -> Iterator[str]:
         yield before + json.dumps(each).replace("\x7f", "\\u007f")
         before = ","
     yield "]" if before == "," else "[]"
-
-
-def _escaped(character: str) -> str:
-    if unicodedata.category(character) in _UNSAFE_CATEGORIES or character in _DIRECTION_MARKS:
-        return character.encode("unicode_escape").decode("ascii")
-    return character

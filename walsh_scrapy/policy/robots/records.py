@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from walsh_scrapy.policy.wording import cut
+from walsh_scrapy.policy.wording import cut, printable
 
 #: How many octets of a file are read (RFC 9309 2.5, decision 11).
 MAX_OCTETS: Final = 500 * 1024
@@ -127,7 +127,7 @@ def record_at(text: str, offset: int) -> str:
     """
     end = text.find("\n", offset + 1)
     line = text[offset + 1 : end if end >= 0 else len(text)]
-    return cut(readable(line.partition("#")[0]), LONGEST_RECORD)
+    return cut(printable(readable(line.partition("#")[0])), LONGEST_RECORD)
 
 
 _TOKEN: Final = re.compile(r"([A-Za-z_-]+)\S*")

@@ -16,16 +16,22 @@ if TYPE_CHECKING:
 def release(state: State | None, host: str, reason: str) -> str:
     """Lift the hold of a host, record why, and return the line that says so.
 
-    Raises CommandError if the host is not on hold.
+    ``host`` is the name under which the ledger keeps the hold. Raises CommandError if there is
+    none.
     """
+    shown = host.rstrip(".")
     left = state.ledger.lift(host, reason) if state else 0.0
     if left <= 0.0:
         waiting = state.ledger.waiting() if state else {}
         held = [name for name, found in waiting.items() if found.hold]
         near = difflib.get_close_matches(host, held, n=1)
-        hint = f"did you mean {near[0]}?" if near else "`scrapy hosts` lists the hosts that rest"
-        raise CommandError(printable(f"{host} is not on hold; {hint}"))
-    return printable(f"{host} may be asked again; {format_seconds(left)} of its hold were left")
+        hint = (
+            f"did you mean {near[0].rstrip('.')}?"
+            if near
+            else "`scrapy hosts` lists the hosts that rest"
+        )
+        raise CommandError(printable(f"{shown} is not on hold; {hint}"))
+    return printable(f"{shown} may be asked again; {format_seconds(left)} of its hold were left")
 
 
 def pause(state: State, host: str, seconds: float, reason: str) -> str:

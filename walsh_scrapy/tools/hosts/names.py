@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from walsh_scrapy.policy.pacing import hold_name
 from walsh_scrapy.policy.urls import host_of, registrable_domain
 
 if TYPE_CHECKING:
@@ -16,6 +17,11 @@ def paced_name(url: str, pace_by: PaceBy) -> str:
     return registrable_domain(host) if pace_by == "domain" else host
 
 
-def named_host(text: str, pace_by: PaceBy) -> str:
-    """Return the same for what an operator typed: a host name, or a URL."""
-    return paced_name(text if "://" in text else f"http://{text}", pace_by)
+def held_name(url: str, pace_by: PaceBy) -> str:
+    """Return the name under which the ledger keeps the hold of a URL's host."""
+    return hold_name(host_of(url), pace_by)
+
+
+def url_of(text: str) -> str:
+    """Return the URL of what an operator typed: a host name, or a URL."""
+    return text if "://" in text else f"http://{text}"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class HostRow:
     """One host that rests, was unreachable when it was asked last, or has a pause."""
 
-    host: str
+    host: str  #: by domain: a domain for its spacing, and a host name for its hold
     snapshot: HostSnapshot
     act: Act | None  #: the last one of the operator
 
@@ -81,7 +81,10 @@ def build_overview(state: State | None) -> list[HostRow]:
     if state is None:
         return []
     acts = state.acts.last()
-    rows = [HostRow(host, found, acts.get(host)) for host, found in state.ledger.marked().items()]
+    rows = [
+        HostRow(host.rstrip("."), found, acts.get(host))
+        for host, found in state.ledger.marked().items()
+    ]
     return sorted(rows, key=lambda row: (-(row.until or 0.0), row.host))
 
 

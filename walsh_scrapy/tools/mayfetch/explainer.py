@@ -40,7 +40,9 @@ class Explainer:
         robots = None if file is None else _robots_answer(file, origin, url, now, self._robots)
         allowed, gate, why = self._decide(url, origin, file)
         host = self._context.host(url)
-        times = self._context.state.ledger.find(host).times
+        ledger = self._context.state.ledger
+        times, name = ledger.find(host).times, self._context.hold_name(url)
+        hold = max(found.times.hold_until for found in map(ledger.find, (host, name)))
         asked = file.interval(now) if file else 0.0
         interval = spacing(max(self._context.options.min_interval, times.room()), asked)
         opens_in = file.closed_for(now) if file else 0.0
@@ -53,8 +55,8 @@ class Explainer:
             robots=None if gate == "blocklist" else robots,
             host=host,
             interval=interval,
-            hold_until=times.hold_until if times.hold_until > now else None,
-            next_request_at=max(times.ready_at(interval), now + opens_in, now),
+            hold_until=hold if hold > now else None,
+            next_request_at=max(times.ready_at(interval), hold, now + opens_in, now),
         )
 
     def _file(self, origin: str, url: str, now: float) -> RobotsFile | None:

@@ -6,10 +6,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.policy.timestamps import format_moment
-from walsh_scrapy.policy.urls import canonical_url
+from walsh_scrapy.policy.urls import canonical_url, host_of
 from walsh_scrapy.policy.wording import counted
 from walsh_scrapy.sources import Source, declared_urls, load_sources
-from walsh_scrapy.tools.hosts.names import paced_name
+from walsh_scrapy.tools.hosts.names import held_name
 from walsh_scrapy.tools.hosts.table import on_hold
 from walsh_scrapy.tools.printable import printable
 from walsh_scrapy.tools.sources.lookup import UnknownSource, find_sources
@@ -74,9 +74,9 @@ class Changes:
         if self._state is None:
             return ""
         record = self._state.sources.find(url)
-        host = paced_name(record.address if record else url, self._options.pace_by)
-        found = self._state.ledger.find(host)
-        return on_hold(host, found.times.hold_until) if found.hold else ""
+        address = record.address if record else url
+        found = self._state.ledger.find(held_name(address, self._options.pace_by))
+        return on_hold(host_of(address), found.times.hold_until) if found.hold else ""
 
     def _forget_llms_txt(self, url: str) -> None:
         """Make the next visit request the llms.txt too, where it is declared and where it moved.

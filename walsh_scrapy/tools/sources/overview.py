@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from walsh_scrapy.policy.frontier import start_order
 from walsh_scrapy.policy.timestamps import rfc3339
+from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.sources import Kind, Source
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
-from walsh_scrapy.tools.hosts.names import paced_name
+from walsh_scrapy.tools.hosts.names import held_name, paced_name
 from walsh_scrapy.tools.sources.nextvisit import NextVisit, next_visit
 
 if TYPE_CHECKING:
@@ -127,15 +128,16 @@ def build_overview(
         record = found.with_url(source.url) if source else found
         host = paced_name(record.address, options.pace_by)
         due, waits = next_visit(record, source, options.min_revisit, now), waiting.get(host)
-        if waits and waits.hold:
-            due = due.held(host, waits.times.hold_until)
+        holder = waiting.get(held_name(record.address, options.pace_by))
+        if holder and holder.hold:
+            due = due.held(host_of(record.address), holder.times.hold_until)
         return SourceRow(
             source=source,
             record=record,
             due=due,
             entries=counts.get(found.url, 0),
             host=host,
-            waiting=waits,
+            waiting=holder if holder and holder.hold else waits,
         )
 
     declared = [

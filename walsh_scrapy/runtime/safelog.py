@@ -1,0 +1,75 @@
+"""Log lines that are safe for a terminal, whatever strangers' text is in them."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from scrapy.utils.log import get_scrapy_root_handler
+
+from walsh_scrapy.policy.wording import cut, printable
+
+#: Characters of one value in a log line; no line of our own needs as many.
+LONGEST_VALUE: Final = 4_000
+_BETWEEN_BREAKS: Final = re.compile(r"[^\n\t]+")
+
+
+def protect_log() -> None:
+    """Let the handler that Scrapy sets up for all loggers write safe lines."""
+    handler = get_scrapy_root_handler()
+    if handler is not None and not isinstance(handler.formatter, SafeFormatter):
+        handler.setFormatter(SafeFormatter(handler.formatter or logging.Formatter()))
+
+
+class SafeFormatter(logging.Formatter):
+    """Formats a record as another formatter does, with strangers' text on one line and bounded.
+
+    The values of a record are strangers' text; the message that they stand in is the code's own. If
+    that has several lines, so may its values: Scrapy logs tables of settings. A traceback keeps its
+    lines. Nothing else that a terminal obeys is left.
+    """
+
+    def __init__(self, inner: logging.Formatter) -> None:
+        super().__init__()
+        self._inner = inner
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line, or the lines, of a record."""
+        text = self._inner.format(record)
+        if text.isprintable() and len(text) <= LONGEST_VALUE:
+            return text
+        if "\n" not in str(record.msg):
+            record = copy.copy(record)
+            record.args = _safe_args(record.args)
+            text = self._inner.format(record)
+        return _BETWEEN_BREAKS.sub(lambda found: printable(found[0]), text)
+
+
+class _Shown:
+    """A value whose text is safe."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __str__(self) -> str:
+        return _safe(str(self._value))
+
+    def __repr__(self) -> str:
+        return _safe(repr(self._value))
+
+
+def _safe_args(args: object) -> tuple[object, ...] | Mapping[str, object]:
+    if isinstance(args, Mapping):
+        return {name: _safe_value(value) for name, value in args.items()}
+    return tuple(map(_safe_value, args)) if isinstance(args, tuple) else ()
+
+
+def _safe_value(value: object) -> object:
+    return value if isinstance(value, int | float | None) else _Shown(value)
+
+
+def _safe(text: str) -> str:
+    return cut(printable(text), LONGEST_VALUE)
