@@ -44,6 +44,27 @@ def test_a_failing_state_ends_the_run_with_1_and_fails_no_source(loopback_web, c
     assert sources == set(urls), "what was not reached is still due"
 
 
+def test_a_state_that_is_deleted_ends_the_run_with_1_and_leaves_no_other(direct_web, crawl):
+    """SQLite would go on writing into the file without a name (decision 29)."""
+    hosts = [f"h{number}.example" for number in range(3)]
+
+    def delete(_hit):
+        for path in crawl.folder.glob("walsh.sqlite3*"):
+            path.unlink()
+        return feed()
+
+    web = direct_web(*(site(host, feed=delete) for host in hosts))
+    result = crawl(web, sources=[f"http://{host}/feed" for host in hosts])
+    assert result.exit_code == 1
+    (line,) = [line for line in result.stderr.splitlines() if " CRITICAL " in line]
+    assert f"{crawl.folder}/walsh.sqlite3 was deleted or replaced while it was in use" in line
+    assert result.stats["finish_reason"] == "state_failed"
+    assert sum(hit.path == "/feed" for hit in result.log) == 1
+    assert result.items == [], "no entry is handed out whose record is lost"
+    assert list(crawl.folder.glob("walsh.sqlite3*")) == []
+    assert "Traceback" not in result.stderr
+
+
 @pytest.mark.parametrize("table", ["choices", "blocklist"])
 def test_a_state_that_fails_before_the_first_request_stops_the_start(loopback_web, crawl, table):
     web = loopback_web(site("blog.example"))
