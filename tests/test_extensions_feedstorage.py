@@ -6,7 +6,7 @@ import io
 import json
 from contextlib import ExitStack, closing
 from types import SimpleNamespace
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 from scrapy import Spider
@@ -70,7 +70,7 @@ def read(path, kind):
     if kind == "csv":
         return [row["title"] for row in csv.DictReader(io.StringIO(text))]
     if kind == "xml":
-        return [found.text for found in ElementTree.fromstring(text).iter("title")]
+        return [found.text for found in ET.fromstring(text).iter("title")]
     found = json.loads(text) if kind == "json" else map(json.loads, text.splitlines())
     return [item["title"] for item in found]
 
