@@ -160,6 +160,18 @@ def test_a_lock_of_another_session_is_an_error_and_no_endless_wait(postgresql_ur
             state.sources.commit(SOURCE)
 
 
+def test_a_lost_server_is_not_waited_for_once_the_run_is_to_end(postgresql_url):
+    with contextlib.closing(State(postgresql_url, waits=lambda: False)) as state:
+        server, _, name = postgresql_url.rpartition("/")
+        engine = create_engine(f"{server}/test", isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+            with pytest.raises(StateError, match="check that the server runs"):
+                state.sources.commit(SOURCE)
+            connection.execute(text(f"CREATE DATABASE {name}"))
+        engine.dispose()
+
+
 def test_a_server_that_takes_no_more_connections_is_one_line(postgresql_url):
     engine = create_engine(postgresql_url, poolclass=NullPool)
     name = postgresql_url.rpartition("/")[2]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from scrapy import signals
 
@@ -12,6 +12,15 @@ if TYPE_CHECKING:
 
 #: SIGHUP comes when a terminal is closed.
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+#: What handles the first signal; Scrapy then puts what handles the second in its place.
+_in_order: Any = None
+
+
+def is_stopping() -> bool:
+    """Return True once a signal has come, also while the event loop stands still."""
+    return _in_order is not None and signal.getsignal(signal.SIGTERM) != _in_order
 
 
 def listen(crawler: Crawler) -> None:
@@ -27,12 +36,13 @@ def listen(crawler: Crawler) -> None:
 
 
 def _let_through() -> None:
-    ends_in_order = signal.getsignal(signal.SIGTERM)
-
-    def hang_up(*_: object) -> None:
-        if signal.getsignal(signal.SIGTERM) == ends_in_order:
-            signal.raise_signal(signal.SIGTERM)
-
+    global _in_order  # noqa: PLW0603 - as what handles a signal, it is one for the process
+    _in_order = signal.getsignal(signal.SIGTERM)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # under nohup it is ignored
-        signal.signal(signal.SIGHUP, hang_up)
+        signal.signal(signal.SIGHUP, _hang_up)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+
+
+def _hang_up(*_: object) -> None:
+    if not is_stopping():
+        signal.raise_signal(signal.SIGTERM)

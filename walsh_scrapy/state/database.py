@@ -45,16 +45,21 @@ class Database:
 
     Raises StateError for a database that cannot be reached, is damaged, or was written by another
     version; existing data is never overwritten. If the database fails later, methods raise what
-    ``failed`` returns for the StateError.
+    ``failed`` returns for the StateError. A server that went away is waited for while ``waits``
+    returns True, for two minutes at most.
     """
 
     def __init__(
-        self, url: str, failed: Callable[[StateError], Exception] = lambda error: error
+        self,
+        url: str,
+        failed: Callable[[StateError], Exception] = lambda error: error,
+        waits: Callable[[], bool] = lambda: True,
     ) -> None:
         self._engine = open_engine(url)
         self._is_sqlite = self._engine.dialect.name == "sqlite"
         self._file = StateFile.of(self._engine.url)
         self._failed = failed
+        self._waits = waits
         self._open = ExitStack()
         self._open.callback(self._engine.dispose)
         try:
@@ -167,7 +172,8 @@ class Database:
             except DBAPIError as error:
                 if transaction is not None:
                     transaction.close()
-                if self._is_sqlite or time.monotonic() > deadline:
+                is_late = time.monotonic() > deadline or not self._waits()
+                if self._is_sqlite or is_late:
                     raise self._failed(state_error(self._engine, error)) from error
                 if not waited:
                     reason = str(error.orig).partition("\n")[0]
