@@ -1,5 +1,6 @@
 """A failure of the state counts against no source, and is logged once."""
 
+import json
 import sqlite3
 from contextlib import closing
 
@@ -62,6 +63,16 @@ def test_a_state_that_is_deleted_ends_the_run_with_1_and_leaves_no_other(direct_
     assert sum(hit.path == "/feed" for hit in result.log) == 1
     assert result.items == [], "no entry is handed out whose record is lost"
     assert list(crawl.folder.glob("walsh.sqlite3*")) == []
+    assert "Traceback" not in result.stderr
+
+
+def test_a_state_that_is_deleted_at_the_very_end_is_told_too(direct_web, crawl):
+    web = direct_web(site("blog.example"))
+    gone = {"EXTENSIONS": json.dumps({"tests.contract.troubles.StateDeletedAtTheEnd": 0})}
+    result = crawl(web, sources=["http://blog.example/feed"], settings=gone)
+    assert result.exit_code == 1
+    assert result.stderr.count(" CRITICAL ") == 1
+    assert "was deleted or replaced" in result.stderr
     assert "Traceback" not in result.stderr
 
 
