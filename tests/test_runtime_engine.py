@@ -7,6 +7,7 @@ from walsh_scrapy.runtime.engine import end_crawl, has_ended_early
 
 class Engine:
     def __init__(self):
+        self._slot = object()  # the spider is open
         self.reasons = []
 
     async def close_spider_async(self, reason):

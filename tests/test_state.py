@@ -226,6 +226,7 @@ def test_a_row_from_memory_does_not_hide_what_another_process_wrote(opened, cloc
 def test_a_write_during_the_wait_for_the_lock_is_no_jump_of_the_clock(tmp_path):
     """No process can write between the reading of the clock and the write."""
     path = tmp_path / "state.sqlite3"
+    State(f"sqlite:///{path}").close()
     with contextlib.closing(sqlite3.connect(path, timeout=0.0)) as other:
         read = []
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+    from walsh_scrapy.wire.idle import Endpoint
+
 logger = logging.getLogger(__name__)
 
 #: Seconds for which a request goes on when the crawl ends, and seconds between two looks at that.
@@ -104,6 +106,13 @@ class DownloadHandler(BaseDownloadHandler):
         if self._is_paced and not marks_of(request).released:
             raise Denied("address", f"{request.url} is not the URL that the gates let out")
         endpoint = endpoint_of(request, self._bind_address)
+        try:
+            return await self._response(request, endpoint)
+        except DownloadFailedError:
+            await self._network.check_proxy(endpoint)
+            raise
+
+    async def _response(self, request: Request, endpoint: Endpoint) -> Response:
         try:
             public_only = marks_of(request).public_only
             stream = await self._network.connect(endpoint, public_only=public_only)

@@ -5,14 +5,17 @@ among them, and a host for which no proxy is to be used.
 """
 
 import base64
+import contextlib
+import socket
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 
 import pytest
 from scrapy import Request
 
-from tests.contract.conftest import paths, site
+from tests.contract.conftest import feed, paths, site
 from walsh_scrapy.runtime.messages import endpoint_of, message_of
 from walsh_scrapy.testing.names import REFUSED, UNKNOWN, Answer
 from walsh_scrapy.testing.politeness import assert_polite
@@ -120,6 +123,100 @@ def test_a_proxy_that_is_not_there_counts_against_nobody(direct_web, crawl, answ
     for table in ("sources", "requests", "robots"):
         assert rows(result, f"SELECT * FROM {table}") == []
     assert rows(result, "SELECT host FROM hosts WHERE strikes OR silences OR hold_until") == []
+
+
+class Forwarder:
+    """A port in front of a proxy. Once the proxy is gone it takes connections, and closes them."""
+
+    def __init__(self, port):
+        self._behind = ("127.0.0.1", port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.is_cut = False
+        self._open = []
+        self._threads = ThreadPoolExecutor(32)
+        self._threads.submit(self._accept)
+
+    def _accept(self):
+        while True:
+            taken, _ = self._listener.accept()
+            if self.is_cut:
+                taken.close()
+                continue
+            onward = socket.create_connection(self._behind)
+            self._open += [taken, onward]
+            self._threads.submit(self._forward, taken, onward)
+            self._threads.submit(self._forward, onward, taken)
+
+    def _forward(self, source, target):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65_536):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+    def cut(self):
+        self.is_cut = True
+        for each in self._open:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def close(self):
+        self.cut()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._threads.shutdown()
+        for each in (self._listener, *self._open):
+            each.close()
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_proxy_that_dies_during_a_crawl_counts_against_nobody(loopback_web, crawl, scheme):
+    hosts = [f"h{number}.example" for number in range(6)]
+
+    def last(hit):
+        if hit.host == "h2.example":
+            front.cut()
+        return feed(host=hit.host)
+
+    kind = {"tls": Certificate.GOOD} if scheme == "https" else {}
+    web = loopback_web(*(replace(site(host, feed=last), **kind) for host in hosts))
+    with closing(Forwarder(web.port)) as front:
+        result = crawl(
+            web,
+            sources=[f"{scheme}://{host}/feed" for host in hosts],
+            settings=SETTINGS,
+            environment=behind(front.port, "127.0.0.1"),
+        )
+    assert result.exit_code == 1
+    assert result.stats["finish_reason"] == "machine_trouble"
+    (line,) = [line for line in result.stderr.splitlines() if " CRITICAL " in line]
+    assert "the proxy 127.0.0.1: it closes each connection before it was asked" in line
+    assert "Traceback" not in result.stderr
+    assert rows(result, "SELECT DISTINCT outcome FROM sources") == [("fetched",)]
+    assert rows(result, "SELECT host FROM hosts WHERE strikes OR silences OR hold_until") == []
+
+
+def test_a_proxy_that_wants_other_credentials_is_nobodys_failure(loopback_web, crawl):
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as threads:
+        threads.submit(_refuse, listener)
+        web = loopback_web(replace(site("secure.example"), tls=Certificate.GOOD))
+        port = listener.getsockname()[1]
+        result = crawl(
+            web, sources=["https://secure.example/feed"], environment=behind(port, "127.0.0.1")
+        )
+        listener.shutdown(socket.SHUT_RDWR)
+    assert result.exit_code == 1
+    assert result.stats["finish_reason"] == "machine_trouble"
+    assert "the proxy 127.0.0.1: it wants other credentials (407 Log in)" in result.stderr
+    assert rows(result, "SELECT * FROM sources") == []
+
+
+def _refuse(listener):
+    with contextlib.suppress(OSError):
+        while True:
+            taken, _ = listener.accept()
+            with taken:
+                taken.recv(65_536)
+                taken.sendall(b"HTTP/1.1 407 Log in\r\nContent-Length: 0\r\n\r\n")
 
 
 @pytest.mark.parametrize(

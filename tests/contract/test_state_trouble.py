@@ -1,5 +1,6 @@
 """A failure of the state counts against no source, and is logged once."""
 
+import json
 import sqlite3
 from contextlib import closing
 
@@ -42,6 +43,37 @@ def test_a_failing_state_ends_the_run_with_1_and_fails_no_source(loopback_web, c
     assert second.exit_code == 0
     sources = {item["source"] for item in first.items + second.items}
     assert sources == set(urls), "what was not reached is still due"
+
+
+def test_a_state_that_is_deleted_ends_the_run_with_1_and_leaves_no_other(direct_web, crawl):
+    """SQLite would go on writing into the file without a name (decision 29)."""
+    hosts = [f"h{number}.example" for number in range(3)]
+
+    def delete(_hit):
+        for path in crawl.folder.glob("walsh.sqlite3*"):
+            path.unlink()
+        return feed()
+
+    web = direct_web(*(site(host, feed=delete) for host in hosts))
+    result = crawl(web, sources=[f"http://{host}/feed" for host in hosts])
+    assert result.exit_code == 1
+    (line,) = [line for line in result.stderr.splitlines() if " CRITICAL " in line]
+    assert f"{crawl.folder}/walsh.sqlite3 was deleted or replaced while it was in use" in line
+    assert result.stats["finish_reason"] == "state_failed"
+    assert sum(hit.path == "/feed" for hit in result.log) == 1
+    assert result.items == [], "no entry is handed out whose record is lost"
+    assert list(crawl.folder.glob("walsh.sqlite3*")) == []
+    assert "Traceback" not in result.stderr
+
+
+def test_a_state_that_is_deleted_at_the_very_end_is_told_too(direct_web, crawl):
+    web = direct_web(site("blog.example"))
+    gone = {"EXTENSIONS": json.dumps({"tests.contract.troubles.StateDeletedAtTheEnd": 0})}
+    result = crawl(web, sources=["http://blog.example/feed"], settings=gone)
+    assert result.exit_code == 1
+    assert result.stderr.count(" CRITICAL ") == 1
+    assert "was deleted or replaced" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize("table", ["choices", "blocklist"])

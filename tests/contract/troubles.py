@@ -3,8 +3,10 @@
 import errno
 import os
 import resource
+from pathlib import Path
 
 from scrapy import signals
+from sqlalchemy import make_url
 
 from walsh_scrapy.downloadhandler import DownloadHandler
 from walsh_scrapy.exceptions import MachineTrouble
@@ -47,6 +49,20 @@ class FullState:
         (pages,) = writer.exec_driver_sql("PRAGMA page_count").one()
         writer.exec_driver_sql(f"PRAGMA max_page_count = {pages + 2}")
         writer.rollback()
+
+
+class StateDeletedAtTheEnd:
+    """The file of the state is deleted once the spider has closed."""
+
+    @classmethod
+    def from_crawler(cls, crawler):
+        extension = cls()
+        extension.crawler = crawler
+        crawler.signals.connect(extension.spider_closed, signals.spider_closed)
+        return extension
+
+    def spider_closed(self):
+        Path(make_url(Context.of(self.crawler).options.state_url).database).unlink()
 
 
 class SmallFiles:

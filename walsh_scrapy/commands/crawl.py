@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from scrapy.commands import crawl
@@ -33,6 +34,10 @@ class Command(crawl.Command):
             self.exitcode = 1
 
     def _create_crawler(self, spidercls: type[Spider] | str) -> Crawler:
-        """Remember the crawl of this command; Scrapy forgets it at its end."""
+        """Remember the crawl of this command, which Scrapy forgets at its end."""
         self._created = super()._create_crawler(spidercls)
+        if sys.platform != "win32":  # it has no SIGHUP, and holds no signal back
+            from walsh_scrapy.runtime import stopsignals
+
+            stopsignals.listen(self._created)
         return self._created

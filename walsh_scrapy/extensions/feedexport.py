@@ -10,6 +10,7 @@ from scrapy import signals
 from scrapy.extensions import feedexport
 from scrapy.utils.defer import ensure_awaitable
 
+from walsh_scrapy.extensions.feedstorage import FileFeedStorage
 from walsh_scrapy.runtime.trouble import export_failed
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class FeedExporter(feedexport.FeedExporter):
             self.slots = [slot]
             try:
                 super().item_scraped(item, spider)
+                if isinstance(slot.storage, FileFeedStorage):
+                    slot.storage.item_written()
             except OSError as error:
                 self._give_up(slot, error)
             else:
@@ -59,6 +62,8 @@ class FeedExporter(feedexport.FeedExporter):
 
     def _give_up(self, slot: FeedSlot, error: Exception) -> None:
         export_failed(self.crawler, slot.uri, error)
-        if slot.file is not None:
+        if isinstance(slot.storage, FileFeedStorage):
+            slot.storage.give_up(error)
+        elif slot.file is not None:
             with suppress(OSError):
                 slot.file.close()  # else Python would try to write the rest when it exits

@@ -202,4 +202,4 @@ def _default_state_url() -> str:
         path = data_path("walsh.sqlite3")
     except NotConfigured:  # outside a project, as in a script
         path = str(Path(".scrapy", "walsh.sqlite3").absolute())
-    return f"sqlite:///{path}"
+    return "sqlite:///" + path.replace("%", "%25").replace("?", "%3F")

@@ -21,6 +21,7 @@ from walsh_scrapy.runtime.engine import end_crawl, has_begun
 from walsh_scrapy.runtime.eventloops import AnotherLoop, enter, leave
 from walsh_scrapy.runtime.provenance import end_facts
 from walsh_scrapy.runtime.safelog import protect_log
+from walsh_scrapy.runtime.stopsignals import is_stopping
 from walsh_scrapy.state import State, StateError
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ class Context:
         try:
             options = Options.from_settings(crawler.settings)
             failed = _StateFailure(crawler, clock or SystemClock()).deferral
-            state = State(options.state_url, clock.now if clock else None, failed)
+            now = clock.now if clock else None
+            state = State(options.state_url, now, failed, lambda: not is_stopping())
             state.ledger.pace_by(options.pace_by)
             context = cls(options, state, clock)
             if options.serial:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: The crawls that were ended early, each with the task that ends it.
-_ended: WeakKeyDictionary[Crawler, asyncio.Future[None]] = WeakKeyDictionary()
+_ended: WeakKeyDictionary[Crawler, asyncio.Future[None] | None] = WeakKeyDictionary()
 
 
 def end_crawl(crawler: Crawler, reason: str, why: str = "") -> None:
@@ -28,7 +28,9 @@ def end_crawl(crawler: Crawler, reason: str, why: str = "") -> None:
         return
     if why:
         logger.critical("%s", why)
-    _ended[crawler] = asyncio.ensure_future(crawler.engine.close_spider_async(reason=reason))
+    is_closed = _slot_of(crawler) is None  # then only the exit status is left to be changed
+    end = None if is_closed else crawler.engine.close_spider_async(reason=reason)
+    _ended[crawler] = asyncio.ensure_future(end) if end else None
 
 
 def has_ended_early(crawler: Crawler) -> bool:

@@ -96,6 +96,16 @@ class Network:
             check_public(endpoint.host, [stream.peer])
         return stream
 
+    async def check_proxy(self, endpoint: Endpoint) -> None:
+        """End the crawl if the proxy of an endpoint does not work any more (decision 29).
+
+        To be called after an exchange without a response. Raises MachineTrouble.
+        """
+        try:
+            await self._connections.check_proxy(endpoint)
+        except NotConnected as error:
+            raise self._failure(endpoint.host, error) from error
+
     def end(self, endpoint: Endpoint, stream: Stream, *, is_reusable: bool) -> None:
         """Keep the connection of an exchange that has ended, or close it; keep its session."""
         if isinstance(stream, TlsStream):

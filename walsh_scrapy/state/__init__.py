@@ -29,7 +29,8 @@ class State:
     database, which is the same for all processes that share the state. If the database fails
     later, every method of a store raises what ``failed`` returns for the StateError: by default
     that error itself. A crawl passes a function that returns ``StateUnavailable``, so that the
-    current request is deferred to a later run.
+    current request is deferred to a later run. ``waits`` says whether a server that went away is
+    still waited for.
     """
 
     def __init__(
@@ -37,8 +38,9 @@ class State:
         url: str,
         clock: Callable[[], float] | None = None,
         failed: Callable[[StateError], Exception] = lambda error: error,
+        waits: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._database = Database(url, failed)
+        self._database = Database(url, failed, waits)
         self.ledger = Ledger(self._database, clock)
         self.robots = RobotsStore(self._database)
         self.blocklist = BlocklistStore(self._database)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import text
@@ -19,6 +18,7 @@ from walsh_scrapy.state.engines import (
     separate_engine,
     state_error,
 )
+from walsh_scrapy.state.file import StateFile
 from walsh_scrapy.state.schema import create_or_migrate, has_schema, is_up_to_date
 
 if TYPE_CHECKING:
@@ -45,23 +45,33 @@ class Database:
 
     Raises StateError for a database that cannot be reached, is damaged, or was written by another
     version; existing data is never overwritten. If the database fails later, methods raise what
-    ``failed`` returns for the StateError.
+    ``failed`` returns for the StateError. A server that went away is waited for while ``waits``
+    returns True, for two minutes at most.
     """
 
     def __init__(
-        self, url: str, failed: Callable[[StateError], Exception] = lambda error: error
+        self,
+        url: str,
+        failed: Callable[[StateError], Exception] = lambda error: error,
+        waits: Callable[[], bool] = lambda: True,
     ) -> None:
         self._engine = open_engine(url)
         self._is_sqlite = self._engine.dialect.name == "sqlite"
+        self._file = StateFile.of(self._engine.url)
         self._failed = failed
+        self._waits = waits
         self._open = ExitStack()
         self._open.callback(self._engine.dispose)
         try:
+            if self._file is not None:
+                self._file.check_sound()
             self._writer = self._open.enter_context(self._engine.connect())
             self._reader = self._open.enter_context(self._engine.connect())
             if not self._is_sqlite:  # there a single statement needs no transaction
                 self._reader.execution_options(isolation_level="AUTOCOMMIT")
             self._prepare()
+            if self._file is not None:
+                self._file.opened()
         except DBAPIError as error:
             self.close()
             raise state_error(self._engine, error) from error
@@ -127,17 +137,28 @@ class Database:
     def _transaction(
         self, connection: Connection, first: str | None = None
     ) -> Iterator[Connection]:
+        self._check_file()
         try:
             with self._begin(connection):
                 if first is not None:
                     run_sql(connection, first)
                 yield connection
+            self._check_file()  # else what was committed may be in a file that nobody can open
         except _ROW_ERRORS:
             raise
         except DBAPIError as error:
             trouble = state_error(self._engine, error)
             trouble.connection_lost = error.connection_invalidated
             raise self._failed(trouble) from error
+
+    def _check_file(self) -> None:
+        """Raise what ``failed`` returns if the file of the state is no longer there."""
+        if self._file is None:
+            return
+        try:
+            self._file.check_same()
+        except StateError as error:
+            raise self._failed(error) from error
 
     def _begin(self, connection: Connection) -> Transaction:
         """Begin a transaction; if the server went away, wait until it is back."""
@@ -151,7 +172,8 @@ class Database:
             except DBAPIError as error:
                 if transaction is not None:
                     transaction.close()
-                if self._is_sqlite or time.monotonic() > deadline:
+                is_late = time.monotonic() > deadline or not self._waits()
+                if self._is_sqlite or is_late:
                     raise self._failed(state_error(self._engine, error)) from error
                 if not waited:
                     reason = str(error.orig).partition("\n")[0]
@@ -178,9 +200,11 @@ def exists(url: str) -> bool:
     Raises StateError if the database cannot be read.
     """
     engine = bare_engine(url)
-    path = engine.url.database
-    if engine.dialect.name == "sqlite" and not (path and Path(path).is_file()):
-        return False
+    if engine.dialect.name == "sqlite":
+        file = StateFile.of(engine.url)
+        if file is None or not file.exists:
+            return False
+        file.check_sound()
     try:
         with engine.connect() as connection:
             return has_schema(connection)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from sqlite3 import OperationalError
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from sqlalchemy import create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import NullPool, StaticPool
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine
+    from sqlalchemy import URL, Engine
     from sqlalchemy.exc import DBAPIError
 
 #: How long to wait for another process's transaction before that is an error.
@@ -40,17 +42,21 @@ def open_engine(url: str) -> Engine:
 def bare_engine(url: str) -> Engine:
     """Return an engine that creates and changes nothing by itself. Raises StateError."""
     try:
-        engine = create_engine(url, **_arguments(url))
+        address = _address(url)
+        engine = create_engine(address, **_arguments(address))
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:
         raise _no_state(url, error) from error
-    if engine.dialect.name not in ("sqlite", "postgresql"):
+    if engine.dialect.name == "sqlite":
+        return engine
+    if engine.dialect.name != "postgresql":
         raise _no_state(url, f"{engine.dialect.name} is neither SQLite nor PostgreSQL")
+    event.listen(engine, "connect", _tune_postgresql)
     return engine
 
 
 def separate_engine(engine: Engine) -> Engine:
     """Return another engine on the same database, with connections of its own."""
-    arguments = _arguments(engine.url.drivername) | {"poolclass": NullPool}
+    arguments = _arguments(engine.url) | {"poolclass": NullPool}
     return create_engine(engine.url, **arguments)
 
 
@@ -68,6 +74,8 @@ def state_error(engine: Engine, error: DBAPIError) -> StateError:
 
 def _remedy(engine: Engine, error: DBAPIError) -> str:
     if engine.dialect.name != "sqlite":
+        if "lock timeout" in str(error.orig):
+            return f"another session holds a lock for {LOCKED_SECONDS:.0f} s; end it, start again"
         return "check that the server runs and accepts the login, then start again"
     reason = str(error.orig)
     if "locked" in reason:
@@ -80,15 +88,45 @@ def _remedy(engine: Engine, error: DBAPIError) -> str:
     return "if the file is damaged, restore a backup, or move it away to start an empty state"
 
 
+def _shown(url: str) -> str:
+    """Return a URL that may be malformed without its password."""
+    return re.sub(r"(://[^/:@]*):.*@", r"\1:***@", url)
+
+
+def _address(url: str) -> URL:
+    """Parse a URL so that it names one file, and no other: by its absolute path for SQLite.
+
+    In a path ``%20`` is a space, as in every URL. SQLAlchemy before 2.1 does not read it so, and
+    takes what follows a ``?`` for options. Raises ValueError.
+    """
+    address = make_url(url)
+    if address.get_backend_name() != "sqlite" or address.database in (None, "", ":memory:"):
+        return address
+    _, _, written = url.partition(":///")
+    if "?" in written:
+        raise ValueError("a '?' in the path is written as %3F, and there are no options after it")
+    path = unquote(written, errors="strict")
+    if not path.isprintable():
+        raise ValueError("the path has control characters")
+    if path.startswith("~"):
+        raise ValueError("no '~' is expanded in it")
+    if path != written and Path(written).exists() and not Path(path).exists():
+        raise ValueError(f"it names {path!r}, but the file is {written!r}: write %25 for a '%'")
+    return address.set(database=str(Path(path).absolute()))
+
+
 def _no_state(url: str, reason: object) -> StateError:
     return StateError(
-        f"WALSH_STATE_URL is {url!r}, which does not open a database ({reason}); write "
+        f"WALSH_STATE_URL is {_shown(url)!r}, which does not open a database ({reason}); write "
         "sqlite:////absolute/path.sqlite3 or postgresql+psycopg://user@host/database"
     )
 
 
-def _arguments(url: str) -> dict[str, Any]:
-    if not url.startswith("sqlite"):
+def _arguments(address: URL) -> dict[str, Any]:
+    if address.get_backend_name() == "postgresql":
+        own = {} if "connect_timeout" in address.query else {"connect_timeout": LOCKED_SECONDS}
+        return {"connect_args": own}
+    if address.get_backend_name() != "sqlite":
         return {}
     # We begin transactions ourselves: the driver's own BEGIN would take the lock too late.
     manual = {"isolation_level": None, "timeout": LOCKED_SECONDS}
@@ -110,6 +148,12 @@ def _tune_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - a 
     _write_ahead(connection)
     for pragma in ("synchronous=NORMAL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _tune_postgresql(connection: Any, _record: object) -> None:  # noqa: ANN401 - a DBAPI connection
+    """Let a lock that another session holds be an error, as on SQLite, and no endless wait."""
+    connection.execute(f"SET lock_timeout = '{LOCKED_SECONDS:.0f}s'")
+    connection.commit()
 
 
 def _write_ahead(connection: Any) -> None:  # noqa: ANN401 - a DBAPI connection

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from sqlalchemy import insert, select
@@ -12,6 +13,8 @@ from walsh_scrapy.state.migrations import migrate
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+logger = logging.getLogger(__name__)
 
 #: Number of the PostgreSQL advisory lock under which tables are created and migrated.
 _LOCK_NUMBER = 9309
@@ -39,6 +42,7 @@ def create_or_migrate(connection: Connection, database: str) -> None:
     if not has_schema(connection):
         tables.metadata.create_all(connection)
         connection.execute(insert(tables.schema_version), {"version": tables.SCHEMA_VERSION})
+        logger.info("%s is a new state: no source was visited, and no host is on hold", database)
         return
     found = _versions(connection)
     if len(found) != 1 or not migrate(connection, found[0]):

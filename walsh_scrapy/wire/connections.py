@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from scrapy.exceptions import DownloadFailedError
 
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.networks import is_public
@@ -21,8 +23,12 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.wire.idle import Endpoint
     from walsh_scrapy.wire.names import Addresses, Names
+    from walsh_scrapy.wire.proxy import Proxy
     from walsh_scrapy.wire.stream import Stream
     from walsh_scrapy.wire.tls import Tls
+
+#: Seconds in which a proxy that has lost what is behind it closes a connection.
+PROXY_SECONDS: Final = 0.25
 
 
 class Connections:
@@ -47,20 +53,39 @@ class Connections:
         connection.
         """
         host, proxy = endpoint.host, endpoint.proxy
-        nearest, port = (proxy.host, proxy.port) if proxy else (host, endpoint.port)
+        nearest, port = proxy.host if proxy else host, endpoint.port
         until = asyncio.get_running_loop().time() + self._timeout
-        try:
-            addresses = await self.find(nearest, port)
-        except NotConnected as error:
-            if proxy:
-                raise without_proxy(nearest, error) from error
-            raise
+        addresses = await (self._addresses_of_proxy(proxy) if proxy else self.find(host, port))
         if public_only and not proxy:
             check_public(host, addresses.hosts)
         stream = await self._connect(endpoint, nearest, addresses, until)
         if not (proxy or is_public(stream.peer)):
             self._private.add(host)
         return stream if endpoint.scheme == "http" else await self._secure(endpoint, stream, until)
+
+    async def check_proxy(self, endpoint: Endpoint) -> None:
+        """Raise NotConnected if the proxy of an endpoint takes no connection, or ends it at once.
+
+        A proxy that works waits for a request. One that does not gives no response for any host.
+        """
+        proxy = endpoint.proxy
+        if proxy is None:
+            return
+        until = asyncio.get_running_loop().time() + self._timeout
+        addresses = await self._addresses_of_proxy(proxy)
+        stream = await self._connect(endpoint, proxy.host, addresses, until)
+        try:
+            async with asyncio.timeout(PROXY_SECONDS):
+                ended = not await stream.receive()
+        except TimeoutError:
+            ended = False
+        except OSError:
+            ended = True
+        finally:
+            stream.close()
+        if ended:
+            why = DownloadFailedError("it closes each connection before it was asked for anything")
+            raise without_proxy(proxy.host, NotConnected(why, "machine"))
 
     async def find(self, host: str, port: int) -> Addresses:
         """Return the addresses of a host. Raises NotConnected after ``timeout`` seconds."""
@@ -69,6 +94,12 @@ class Connections:
                 return await self._names.find(host, port)
         except (OSError, UnicodeError) as error:
             raise name_not_found(host, error) from error
+
+    async def _addresses_of_proxy(self, proxy: Proxy) -> Addresses:
+        try:
+            return await self.find(proxy.host, proxy.port)
+        except NotConnected as error:
+            raise without_proxy(proxy.host, error) from error
 
     async def _connect(
         self, endpoint: Endpoint, nearest: str, addresses: Addresses, until: float

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
@@ -9,6 +10,7 @@ from scrapy.exceptions import DownloadFailedError
 from scrapy.utils.url import add_http_if_no_scheme
 
 from walsh_scrapy.wire.http1 import Exchange
+from walsh_scrapy.wire.unreachable import NotConnected, without_proxy
 
 if TYPE_CHECKING:
     import h11
@@ -39,7 +41,8 @@ class Proxy(NamedTuple):
 async def open_tunnel(stream: Stream, proxy: Proxy, host: str, port: int) -> None:
     """Let a proxy connect a stream to a host.
 
-    Raises DownloadFailedError if the proxy refuses, or OSError.
+    Raises DownloadFailedError if the proxy refuses, NotConnected if it wants other credentials, or
+    OSError.
     """
     name = f"[{host}]" if ":" in host else host
     target = f"{name}:{port}".encode("ascii")
@@ -51,6 +54,9 @@ async def open_tunnel(stream: Stream, proxy: Proxy, host: str, port: int) -> Non
     answer: h11.Response = await exchange.head()
     if not 200 <= answer.status_code < 300:
         reason = answer.reason.decode("latin-1")
+        if answer.status_code == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+            why = DownloadFailedError(f"it wants other credentials (407 {reason})")
+            raise without_proxy(proxy.host, NotConnected(why, "machine"))
         raise DownloadFailedError(
             f"the proxy {proxy.host}:{proxy.port} opens no tunnel to {host}: "
             f"{answer.status_code} {reason}"

@@ -68,7 +68,7 @@ def not_connected(
     if not numbers and isinstance(error, TimeoutError):
         failure: Exception = NoConnection(host, f"{host} did not answer {step} in {limit:g} s")
     elif numbers == {errno.ECONNREFUSED}:
-        failure = DownloadConnectionRefusedError(str(error))
+        failure = DownloadConnectionRefusedError(f"{host} refused the connection")
     elif numbers & (_NO_ANSWER | _NO_NETWORK):
         failure = NoConnection(host, f"no connection to {host}: {_text(error)}")
     else:

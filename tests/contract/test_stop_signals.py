@@ -1,0 +1,64 @@
+"""SIGTERM, SIGINT and SIGHUP end a crawl in order, whatever it does at that moment."""
+
+import os
+import signal
+import sqlite3
+from contextlib import closing
+from threading import Event
+
+import pytest
+
+from tests.contract.conftest import feed, judge, site
+
+HANG_UP_TWICE = (signal.SIGHUP, signal.SIGHUP)
+
+
+def is_told(running, words):
+    return words in (running.folder / "stderr").read_text(encoding="utf-8")
+
+
+def wait_until(web, moment):
+    while not web.wait_for(lambda _log: moment(), 0.02):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("sent", "when"),
+    [
+        ((signal.SIGTERM,), "Overridden settings"),  # the crawl is being built
+        ((signal.SIGHUP,), "Spider opened"),  # no request was sent
+        ((signal.SIGINT,), "/robots.txt"),
+        (HANG_UP_TWICE, "/feed"),
+        ((signal.SIGTERM, signal.SIGHUP), "/feed"),  # as a service manager may
+    ],
+)
+def test_a_signal_at_any_moment_ends_the_run_in_order(direct_web, crawl, sent, when):
+    over = Event()
+
+    def hang(hit):
+        over.wait(60.0)
+        return feed(host=hit.host)
+
+    robots = {"robots": hang} if when == "/robots.txt" else {"feed": hang}
+    web = direct_web(site("a.example", **robots), site("b.example", **robots))
+    sources = ["http://a.example/feed", "http://b.example/feed"]
+    running = crawl.start(web, sources=sources)
+    if when.startswith("/"):
+        wait_until(web, lambda: any(hit.path == when for hit in web.log))
+    else:
+        wait_until(web, lambda: is_told(running, when))
+    for number in sent:
+        os.kill(running.pid, number)
+    wait_until(web, lambda: not running.running)
+    over.set()
+    result = running.wait()
+    assert result.exit_code == 0
+    assert result.stats["finish_reason"] == "shutdown"
+    assert "run shutdown; sources:" in result.stderr
+    assert (result.folder / "items.jsonl").exists()
+    assert "Traceback" not in result.stderr
+    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state:
+        assert state.execute("SELECT * FROM hosts WHERE lease_until > 0").fetchall() == []
+        assert state.execute("SELECT * FROM sources").fetchall() == []
+    if web.log:
+        judge(web)

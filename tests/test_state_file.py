@@ -1,0 +1,190 @@
+"""The file of a state is the one that is named, sound, and the same to the end of the run."""
+
+import contextlib
+import logging
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+from scrapy.settings import Settings
+from sqlalchemy import create_engine, text
+from sqlalchemy.pool import NullPool
+
+from walsh_scrapy.options import Options
+from walsh_scrapy.state import State, StateError, engines, file
+from walsh_scrapy.state.sourcerecord import SourceRecord
+
+SOURCE = SourceRecord(url="http://a.example/feed", kind="feed")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(file, "CREATING_SECONDS", 0.0)
+    return tmp_path
+
+
+def make(url):
+    with contextlib.closing(State(url)) as state:
+        state.sources.commit(SOURCE)
+
+
+def refused(url):
+    with pytest.raises(StateError) as error:
+        State(url)
+    (line,) = str(error.value).splitlines()
+    return line
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("state.sqlite3", "state.sqlite3"),
+        ("a%20b", "a b"),
+        ("a b", "a b"),
+        ("a%3Fb", "a?b"),
+        ("a%2520b", "a%20b"),
+        ("100%", "100%"),
+        ("a#b", "a#b"),
+        ("a@b:c", "a@b:c"),
+        ("\u00e9 \u65e5", "\u00e9 \u65e5"),
+        ("new/folder/state", "new/folder/state"),
+    ],
+)
+def test_the_file_that_is_named_is_the_file_that_is_used(folder, written, name):
+    make(f"sqlite:///{written}")
+    made = {path for path in folder.rglob("*") if path.is_file()}
+    assert made == {folder / name}
+    with State.existing(f"sqlite:///{folder}/{written}") as state:
+        assert state.sources.find(SOURCE.url) is not None
+
+
+@pytest.mark.parametrize(
+    ("written", "why"),
+    [
+        ("state?.sqlite3", "a '?' in the path is written as %3F"),
+        ("state.sqlite3?mode=ro", "no options after it"),
+        ("a%00b", "control characters"),
+        ("a%FF", "can't decode byte"),
+        ("~/state.sqlite3", "no '~' is expanded"),
+        ("old%20name", "the file is 'old%20name': write %25 for a '%'"),
+    ],
+)
+def test_what_does_not_name_one_file_is_refused(folder, written, why):
+    (folder / "old%20name").write_bytes(b"")
+    assert why in refused(f"sqlite:///{written}")
+    assert [path.name for path in folder.iterdir()] == ["old%20name"]
+
+
+@pytest.mark.parametrize("name", ["plain", "a b", "a%20b", "what?", "100%", "a#b"])
+def test_the_default_is_in_the_folder_of_the_project_whatever_its_name(folder, monkeypatch, name):
+    project = folder / name
+    project.mkdir()
+    (project / "scrapy.cfg").touch()
+    monkeypatch.chdir(project)
+    make(Options.from_settings(Settings()).state_url)
+    assert (project / ".scrapy" / "walsh.sqlite3").is_file()
+
+
+def test_a_new_state_is_told_and_an_old_one_is_not(folder, caplog):
+    caplog.set_level(logging.INFO)
+    make("sqlite:///state.sqlite3")
+    assert f"{folder}/state.sqlite3 is a new state" in caplog.text
+    caplog.clear()
+    make("sqlite:///state.sqlite3")
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("call", [State, lambda url: State.existing(url).__enter__()])
+def test_an_empty_file_is_a_lost_state_and_no_new_one(folder, call):
+    (folder / "state").touch()
+    (folder / "state-wal").write_bytes(b"\x37\x7f\x06\x82 commits")
+    with pytest.raises(StateError, match="state is an empty file"):
+        call("sqlite:///state")
+    assert (folder / "state").stat().st_size == 0
+    assert (folder / "state-wal").exists(), "SQLite would have deleted it"
+
+
+def test_a_file_that_another_process_is_creating_is_not_lost(folder, monkeypatch):
+    (folder / "state").touch()
+    monkeypatch.setattr(file, "CREATING_SECONDS", 60.0)
+    waits = []
+
+    def created(seconds):
+        waits.append(seconds)
+        with contextlib.closing(sqlite3.connect(folder / "state")) as other:
+            other.execute("PRAGMA journal_mode=WAL")
+
+    monkeypatch.setattr(file.time, "sleep", created)
+    make("sqlite:///state")
+    assert len(waits) == 1
+
+
+def test_a_damaged_write_ahead_log_is_no_reason_to_go_on_without_its_commits(folder):
+    make("sqlite:///state")
+    (folder / "state-wal").write_bytes(os.urandom(3) + b"\xff" * 5000)
+    assert "state-wal is damaged" in refused("sqlite:///state")
+    (folder / "state-wal").write_bytes(b"\0" * 4096)  # after a power cut: nothing was committed
+    make("sqlite:///state")
+
+
+@pytest.mark.parametrize("end", [Path.unlink, lambda path: path.rename(path.with_name("old"))])
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_state_that_is_deleted_or_replaced_takes_no_more_writes(folder, end, is_replaced):
+    with contextlib.closing(State("sqlite:///state")) as state:
+        state.sources.commit(SOURCE)
+        end(folder / "state")
+        if is_replaced:
+            (folder / "state").write_bytes(b"another")
+        for use in (state.sources.urls, lambda: state.sources.commit(SOURCE)):
+            with pytest.raises(StateError, match="state was deleted or replaced while it was in"):
+                use()
+
+
+def test_a_write_during_which_the_state_is_deleted_has_failed(folder):
+    with (
+        contextlib.closing(State("sqlite:///state")) as state,
+        pytest.raises(StateError, match="deleted"),
+        state._database.write(),
+    ):
+        (folder / "state").unlink()
+
+
+def test_a_lock_of_another_session_is_an_error_and_no_endless_wait(postgresql_url, monkeypatch):
+    monkeypatch.setattr(engines, "LOCKED_SECONDS", 1.0)
+    other = create_engine(postgresql_url, poolclass=NullPool)
+    with contextlib.closing(State(postgresql_url)) as state, other.connect() as connection:
+        connection.execute(text("LOCK TABLE sources"))
+        with pytest.raises(StateError, match=r"lock timeout.*; another session holds a lock"):
+            state.sources.commit(SOURCE)
+
+
+def test_a_lost_server_is_not_waited_for_once_the_run_is_to_end(postgresql_url):
+    with contextlib.closing(State(postgresql_url, waits=lambda: False)) as state:
+        server, _, name = postgresql_url.rpartition("/")
+        engine = create_engine(f"{server}/test", isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+            with pytest.raises(StateError, match="check that the server runs"):
+                state.sources.commit(SOURCE)
+            connection.execute(text(f"CREATE DATABASE {name}"))
+        engine.dispose()
+
+
+def test_a_server_that_takes_no_more_connections_is_one_line(postgresql_url):
+    engine = create_engine(postgresql_url, poolclass=NullPool)
+    name = postgresql_url.rpartition("/")[2]
+    with engine.begin() as connection:
+        connection.execute(text(f"CREATE ROLE {name} LOGIN CONNECTION LIMIT 1"))
+    try:
+        line = refused(postgresql_url.replace("postgres@", f"{name}@"))
+    finally:
+        with engine.begin() as connection:
+            connection.execute(text(f"DROP ROLE {name}"))
+    assert "too many connections" in line
+
+
+def test_no_password_is_in_what_is_said_of_a_malformed_url():
+    assert "secret" not in refused("postgresql+nodriver://me:secret@127.0.0.1/none")
+    assert "secret" not in refused("mysterydb://me:secret@host/db")
