@@ -39,7 +39,8 @@ xmlns:sy="http://purl.org/rss/1.0/modules/syndication/"><channel><title>T</title
 <dc:creator>Jo (j@a.example)</dc:creator><category domain="d">c</category>
 <description><![CDATA[<p>x</p>]]></description></item></channel></rss>"""
 ATOM = b"""<feed xmlns="http://www.w3.org/2005/Atom" xml:lang="en" xml:base="/b/">
-<title type="html">&lt;b&gt;T&lt;/b&gt;</title><author><name>N</name><email>n@a.example</email></author><entry>
+<title type="html">&lt;b&gt;T&lt;/b&gt;</title><author><name>N</name>
+<email>n@a.example</email></author><entry>
 <id>tag:a,1</id><title type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml">A <b>B</b></div>
 </title><link rel="alternate" href="1"/><updated>2026-05-23T00:00:00Z</updated><category term="c"/>
 <source><title>s</title></source></entry></feed>"""
