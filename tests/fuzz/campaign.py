@@ -17,8 +17,8 @@ from tests.fuzz.target import Target
 #: CPU-seconds that one document of at most 64 KiB may take, and after which it is given up.
 SLOW = 1.0
 HANGS = 20.0
-#: Documents tried to make a finding smaller.
-_SHRINKING = 3000
+#: CPU-seconds for making a finding smaller.
+_SHRINKING = 10.0
 
 
 class Hanging(BaseException):
@@ -123,17 +123,18 @@ class Campaign:
 
     def _smaller(self, body: bytes, why: str) -> bytes:
         """Return a shorter document with the same flaw."""
-        tries = 20 if why.startswith("takes") else _SHRINKING
-        size = len(body) // 2
-        while size and tries:
-            for start in range(0, len(body), size):
-                tries = max(0, tries - 1)
+        end, size = time.process_time() + _SHRINKING, len(body) // 2
+        while size:
+            start = 0
+            while start < len(body):
+                if time.process_time() > end:
+                    return body
                 shorter = body[:start] + body[start + size :]
-                if tries and self._flaw(shorter) == why:
+                if self._flaw(shorter) == why:
                     body = shorter
-                    break
-            else:
-                size //= 2
+                else:
+                    start += size
+            size //= 2
         return body
 
 
