@@ -129,7 +129,7 @@ TARGETS = {
     "freshness": Target(values.freshness, (CACHING,)),
     "durations": Target(values.duration, (b"P1W", b"P1DT12H30M1.5S", b"PT0,5H")),
     "urls": Target(values.url, URLS),
-    "references": Target(values.reference, URLS),
+    "references": Target(values.reference, (*URLS, b"//:/x", b"http://b.example\x11?")),
     "linkheaders": Target(values.link_header, (LINKS,)),
     "responses": Target(values.response, RESPONSES),
 }
