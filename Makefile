@@ -4,16 +4,22 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+# The tools of requirements, audit and sbom have an environment of their own.
+SUPPLY := build/supply
 INSTALLED := $(VENV)/.installed
 
 # The demo and the tests measure pauses, so they never run beside each other, under -j neither.
 .NOTPARALLEL:
-.PHONY: help demo test check clean
+.PHONY: help demo test check requirements audit sbom wheel clean
 
 help:
 	@echo "make demo    crawl a web on this machine twice, and judge the crawl by its servers' log"
 	@echo "make test    run all tests"
 	@echo "make check   lint, format, types, and who may import whom"
+	@echo "make requirements   write requirements.txt and .ci/supply.txt anew, from pyproject.toml"
+	@echo "make audit   ask for known vulnerabilities of all that requirements.txt names"
+	@echo "make sbom    write dist/sbom.json, what $(VENV) has (CycloneDX)"
+	@echo "make wheel   build the wheel into dist/"
 	@echo "make clean   remove $(VENV) and caches; the state in .scrapy stays"
 
 demo: $(INSTALLED)
@@ -42,6 +48,36 @@ $(INSTALLED): requirements.txt
 	@"$(PYTHON)" -m venv "$(VENV)"
 	@$(VENV)/bin/pip install -qq --disable-pip-version-check -r requirements.txt || { \
 	  echo "that failed; to see more: $(VENV)/bin/pip install -r requirements.txt" >&2; exit 1; }
+	@touch $@
+
+# --universal: one file for every Python from 3.11 on and every system, with environment markers.
+# Versions that the file has are kept; with UPGRADE=--upgrade they become the newest.
+HOW := make requirements (uv pip compile --universal --generate-hashes, of what pyproject.toml names)
+COMPILE = UV_CUSTOM_COMPILE_COMMAND="$(HOW)" $(SUPPLY)/bin/uv pip compile --quiet \
+  --no-config --universal --python-version 3.11 --generate-hashes $(UPGRADE)
+
+requirements: $(SUPPLY)/.installed
+	$(COMPILE) pyproject.toml --extra postgres --group test --group check \
+	  --output-file requirements.txt
+	$(COMPILE) --group supply \
+	  --output-file .ci/supply.txt
+
+# --strict: what cannot be looked up counts as a failure.
+audit: $(SUPPLY)/.installed
+	$(SUPPLY)/bin/pip-audit --strict --disable-pip --require-hashes -r requirements.txt
+
+sbom: $(INSTALLED) $(SUPPLY)/.installed
+	@mkdir -p dist
+	$(SUPPLY)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+	  --output-file dist/sbom.json $(VENV)
+
+# The same source makes the same bytes, wherever and whenever it is built.
+wheel: $(INSTALLED)
+	$(VENV)/bin/python -m hatchling build --target wheel --directory dist
+
+$(SUPPLY)/.installed: .ci/supply.txt
+	@"$(PYTHON)" -m venv "$(SUPPLY)"
+	@$(SUPPLY)/bin/pip install -qq --disable-pip-version-check -r .ci/supply.txt
 	@touch $@
 
 clean:

@@ -212,14 +212,18 @@ def test_other_commands_within_a_sentence_are_known():
     for page in PAGES:
         text = page.read_text("utf-8")
         for line in OTHER_PROGRAMS.findall(text):
-            module = re.match(r"python -m (benchmarks)\.(\w+)", line)
+            module = re.match(r"python -m (benchmarks|tests)\.(\w+)", line)
             unit = re.match(r"systemctl enable --now ([\w.-]+)", line)
+            target = re.match(r"make (\w+)", line)
             if module:
-                assert (ROOT / module[1] / f"{module[2]}.py").exists(), line
+                place = ROOT / module[1] / module[2]
+                assert place.is_dir() or place.with_suffix(".py").exists(), line
             elif unit:
                 assert f"/{unit[1]}\n" in text, line
+            elif target:
+                assert f"\n{target[1]}:" in MAKEFILE, line
             else:
-                known = (f"pip install {project}", "systemctl --failed", "make demo")
+                known = (f"pip install {project}", "systemctl --failed")
                 assert line in known, f"{page}: {line}"
 
 

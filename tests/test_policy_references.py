@@ -59,6 +59,8 @@ LOCATIONS = st.lists(PIECES, max_size=10).map(b"".join) | st.binary(max_size=40)
         (b"ftp://b.example/", None),
         (b"mailto:me@b.example", None),
         (b"http://", None),
+        (b"//:/x", None),
+        (b"http://b.example\x11?", None),
         # Longer than the state can store, or than a host name can be.
         (b"/" + b"x" * 4079, "http://a.example/" + "x" * 4079),
         (b"/" + b"x" * 4080, None),

@@ -33,7 +33,9 @@ def resolve_reference(base: str, reference: bytes) -> str | None:
         target = safe_url_string(wire_url(absolute))
     except ValueError:
         return None
-    is_web = origin_of(target).startswith(("http://", "https://"))
+    origin = origin_of(absolute)
+    # Without its last `?` or `:` a text that no request can go to may become one with a host.
+    is_web = origin.startswith(("http://", "https://")) and origin == origin_of(target)
     return target if is_web and len(target) <= LONGEST_FOLLOWED else None
 
 

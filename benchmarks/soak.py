@@ -1,0 +1,220 @@
+"""What a crawl does among thousands of hosts that misbehave at random, twice.
+
+    python -m benchmarks.soak [SOURCES] [HOSTS] [SEED]
+
+Without arguments 5,000 sources on 2,000 hosts. Each host is at an address of its own, and each of
+its pages, its robots.txt, its name and its address may misbehave in a way that is drawn from the
+seed. The second run is forced, so it asks for every source again that no host keeps back.
+
+A line a minute has the memory and the descriptors of the crawl, and how far it is. After each run
+follow the outcomes of the sources, each rule that was broken by the log of the servers, and the
+time against what the hosts took, with 10 s for each host that does not answer. Goals: both runs end
+with 0, memory and descriptors stay flat, no rule is broken, at most 1.5 times that time.
+"""
+
+import gzip
+import math
+import resource
+import sqlite3
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from random import Random
+from typing import TypeVar
+
+from benchmarks.overhead import feed_of
+from walsh_scrapy.testing.crawl import find_project, start_crawl
+from walsh_scrapy.testing.directweb import DirectWeb
+from walsh_scrapy.testing.hit import Hit
+from walsh_scrapy.testing.names import RIGHT, silent
+from walsh_scrapy.testing.politeness import violations
+from walsh_scrapy.testing.reply import Fault, Page, Reply, redirect
+from walsh_scrapy.testing.site import Down, Site
+
+MINUTE = 60.0
+MIB = 1024 * 1024
+#: Seconds that a host without an answer may cost a crawl (decision 28).
+SILENCE = 10.0
+#: The longest that a run may take, in seconds, whatever it waits for.
+LONGEST = 12 * 3600.0
+BOMB = gzip.compress(bytes(64 * MIB))
+RSS = "application/rss+xml"
+
+
+def _page(number: int) -> Reply:
+    return Reply(feed_of(number, full=False), content_type=RSS, etag=f'"{number}"')
+
+
+def _cut(number: int) -> Reply:
+    return Reply(feed_of(number, full=False), content_type=RSS, fault=Fault.TRUNCATE)
+
+
+def _many_entries(_: int) -> Reply:
+    items = "".join(f"<item><guid>{n}</guid><title>t</title></item>" for n in range(20_000))
+    return Reply(
+        f"<rss version='2.0'><channel>{items}</channel></rss>", content_type=RSS, gzip=True
+    )
+
+
+def _many_attributes(_: int) -> Reply:
+    attributes = " ".join(f"a{n}='1'" for n in range(5000))
+    return Reply(f"<rss><channel><item {attributes}/></channel></rss>", content_type=RSS)
+
+
+#: What a page may be, with how often; by number of its source.
+PAGES: tuple[tuple[int, Callable[[int], Page]], ...] = (
+    (60, _page),
+    (4, lambda _: Reply("<rss><channel><item>", content_type=RSS)),
+    (4, lambda _: Reply("no feed at all", content_type="text/html")),
+    (4, lambda _: Reply(status=404)),
+    (3, lambda _: Reply(status=410)),
+    (3, lambda _: Reply(status=500)),
+    (4, lambda number: [Reply(status=429, headers={"Retry-After": "2"}), _page(number)]),
+    (2, lambda _: Reply(status=503, headers={"Retry-After": "86400"})),
+    (3, _cut),
+    (3, lambda _: Reply(fault=Fault.RESET)),
+    (2, lambda _: Reply(fault=Fault.CLOSE)),
+    (2, lambda _: redirect("/loop")),
+    (2, lambda _: redirect("http://127.0.0.1/private", 302)),
+    (1, lambda number: Reply(feed_of(number, full=False), content_type=RSS, drip=5.0)),
+    (1, lambda _: Reply(BOMB, content_type=RSS, headers={"Content-Encoding": "gzip"})),
+    (1, _many_entries),
+    (1, _many_attributes),
+)
+DENIED = "User-agent: *\nDisallow: /\n"
+ROBOTS: tuple[tuple[int, "Page | None"], ...] = (
+    (70, "User-agent: *\n"),
+    (10, None),
+    (5, DENIED),
+    (5, "User-agent: *\nCrawl-delay: 2\n"),
+    (4, Reply(status=503)),
+    (2, Reply(fault=Fault.RESET)),
+    (2, Reply("Comment: x\n" * 50_000)),
+    (2, redirect("/robots.txt")),
+)
+#: How a host fails as a whole; most do not.
+DOWN: tuple[tuple[int, Down | str | None], ...] = (
+    (97, None),
+    (1, Down.DEAD),
+    (1, Down.MUTE),
+    (1, "nameless"),
+)
+
+
+_Value = TypeVar("_Value")
+
+
+def main(sources: int, hosts: int, seed: int) -> None:
+    """Crawl twice over one state."""
+    sites, urls = _web(sources, hosts, Random(seed))
+    print(f"{sources} sources on {hosts} hosts, seed {seed}", flush=True)
+    with DirectWeb(*sites) as web, tempfile.TemporaryDirectory() as name:
+        for run in (1, 2):
+            _run(web, Path(name), urls, run)
+            web.clear()
+
+
+def _web(sources: int, hosts: int, random: Random) -> tuple[list[Site], list[str]]:
+    """Return the sites and the declared URLs."""
+    pages: list[dict[str, Page]] = [{"/loop": redirect("/loop")} for _ in range(hosts)]
+    urls = []
+    for number in range(sources):
+        host = random.randrange(hosts)
+        pages[host][f"/{number}"] = _drawn(random, PAGES)(number)
+        urls.append(f"http://h{host}.example/{number}")
+    return [_site(f"h{host}.example", own, random) for host, own in enumerate(pages)], urls
+
+
+def _site(name: str, pages: Mapping[str, Page], random: Random) -> Site:
+    robots, down = _drawn(random, ROBOTS), _drawn(random, DOWN)
+    dns = silent(MINUTE) if down == "nameless" else RIGHT
+    return Site(name, robots, pages, down=down if isinstance(down, Down) else None, dns=dns)
+
+
+def _drawn(random: Random, weighed: Sequence[tuple[int, _Value]]) -> _Value:
+    weights, values = zip(*weighed, strict=True)
+    drawn: _Value = random.choices(values, weights)[0]
+    return drawn
+
+
+def _run(web: DirectWeb, folder: Path, urls: Sequence[str], run: int) -> None:
+    project, arguments = find_project(Path(__file__).parent), {"force": 1} if run == 2 else {}
+    with start_crawl(
+        web, folder=folder, project=project, sources=urls, arguments=arguments
+    ) as crawl:
+        began = time.monotonic()
+        while not web.wait_for(lambda _: not crawl.running, MINUTE):
+            minutes, asked = (time.monotonic() - began) / 60, len({hit.host for hit in web.log})
+            print(
+                f"  run {run}, {minutes:4.0f} min: {_memory(crawl.pid)} MiB, "
+                f"{_descriptors(crawl.pid)} descriptors, {asked} hosts asked, "
+                f"{sum(_outcomes(folder).values())} sources with an outcome",
+                flush=True,
+            )
+        result = crawl.wait(LONGEST)
+    outcomes = _outcomes(folder)
+    lost = len(urls) - sum(outcomes.values())
+    broken = violations(
+        result.log,
+        connections=result.connections,
+        crawl_delays=web.crawl_delays,
+        declared=urls,
+        denied=[f"http://{site.host}/" for site in web.sites if site.robots == DENIED],
+        robots_first=run == 1,
+        backoff=2.0,
+    )
+    bound = _bound(web, result.log)
+    print(f"run {run}: exit {result.exit_code}, {len(result.items)} items")
+    print(f"  outcomes: {', '.join(f'{n} {what}' for what, n in outcomes.most_common())}")
+    print(f"  without an outcome: {lost} (goal: none but those that were put off)")
+    print(f"  rules broken: {len(broken)} (goal: 0)", *broken[:20], sep="\n    ")
+    print(
+        f"  {result.seconds:.0f} s, {result.seconds / bound:.2f} times the {bound:.0f} s that the "
+        "budgets allow (goal: 1.5 at most)",
+        flush=True,
+    )
+
+
+def _bound(web: DirectWeb, log: Sequence[Hit]) -> float:
+    """Return the seconds of all exchanges and silences, or of the slowest host if that is longer.
+
+    The slowest host is the one with the longest time from its first request to the last answer.
+    """
+    down = sum(site.down is not None or site.dns is not RIGHT for site in web.sites)
+    ended = [hit for hit in log if math.isfinite(hit.ended)]
+    starts: dict[str, float] = {}
+    for hit in ended:
+        starts.setdefault(hit.host, hit.started)
+    slowest = max((hit.ended - starts[hit.host] for hit in ended), default=0.0)
+    return max(sum(hit.ended - hit.started for hit in ended) + SILENCE * down, slowest, 1.0)
+
+
+def _outcomes(folder: Path) -> Counter[str]:
+    """Return how many sources have each outcome in the state."""
+    state = f"file:{folder / 'walsh.sqlite3'}?mode=ro"
+    with suppress(sqlite3.OperationalError), closing(sqlite3.connect(state, uri=True)) as db:
+        return Counter(dict(db.execute("SELECT outcome, count(*) FROM sources GROUP BY outcome")))
+    return Counter()  # the crawl has not made it yet
+
+
+def _memory(pid: int) -> int:
+    """Return the resident memory of a process in MiB; 0 if it has ended."""
+    with suppress(OSError):
+        pages = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
+        return pages * resource.getpagesize() // MIB
+    return 0
+
+
+def _descriptors(pid: int) -> int:
+    with suppress(OSError):
+        return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+    return 0
+
+
+if __name__ == "__main__":
+    given = [int(each) for each in sys.argv[1:]]
+    main(*given, *(5000, 2000, 0)[len(given) :])
