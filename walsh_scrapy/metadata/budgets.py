@@ -17,7 +17,7 @@ MOST_DEPTH: Final = 1000  #: of elements in elements, in well-formed XML
 #: Characters of the bases, summed over the links that are resolved against them. A relative link
 #: becomes as long as its base.
 MOST_BASE_CHARACTERS: Final = 8_000_000
-MOST_VALUES: Final = 400_000  #: of a JSON document: its objects, lists and other values
+MOST_VALUES: Final = 800_000  #: of a JSON document: its objects, lists and other values
 
 T = TypeVar("T")
 

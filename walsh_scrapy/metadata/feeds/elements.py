@@ -29,6 +29,8 @@ _UNKNOWN: Final = "\ufffd"
 # May quote another document. Without its end mark it extends to the end of this document.
 _QUOTED: Final = re.compile(rb"<!--(?:.*?-->|.*)|<!\[CDATA\[(?:.*?\]\]>|.*)", re.DOTALL)
 _ROOT: Final = re.compile(rb"<((?:[\w.-]+:)?(rss|rdf|feed))[\s>]", re.IGNORECASE)
+_START: Final = re.compile(rb"<\w")
+_BLANKS: Final = re.compile(rb"\s{2,}")
 # For the order of the entries only.
 _ENTRY: Final = re.compile(rb"<(?:[\w.-]+:)?(?:item|entry)(?=[\s/>])")
 _DATE: Final = re.compile(
@@ -79,7 +81,8 @@ def _read(body: bytes, base: str) -> tuple[str, StrictParser | LooseParser]:
     """Return feedparser's name of the format ("" for no feed), and the parser that succeeded."""
     first = _first_entry(body)
     for repaired in (False, True):
-        version, data, entities = replace_doctype(_repaired(body) if repaired else body)
+        given = _folded(_repaired(body) if repaired else body)
+        version, data, entities = replace_doctype(given)
         for attempt in (_strict, _loose):
             try:
                 parser = attempt(data, base, entities, first)
@@ -89,6 +92,13 @@ def _read(body: bytes, base: str) -> tuple[str, StrictParser | LooseParser]:
                 continue
             return version or parser.version, parser
     return "", LooseParser(base)
+
+
+def _folded(body: bytes) -> bytes:
+    """Return the body with single blanks before its root: feedparser is quadratic in them."""
+    root = _START.search(body)
+    at = root.start() if root else len(body)
+    return _BLANKS.sub(b"\n", body[:at]) + body[at:]
 
 
 def _first_entry(body: bytes) -> int:
