@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+#: Items that are handled before timers and other requests have their turn (decision 34).
+MOST_AT_ONCE = 1000
 #: The document of a visit if the spider does not yield it.
 NOTHING_SAID = Feed(title=None, language=None, entries=())
 
@@ -84,6 +87,8 @@ class FirstSeenMiddleware:
                 yield item
             elif source is not None and isinstance(item, EntryItem):
                 found.append(item)
+                if len(found) % MOST_AT_ONCE == 0:
+                    await asyncio.sleep(0)
             elif isinstance(item, Feed):
                 feed = item
             elif isinstance(item, Request):
@@ -97,7 +102,7 @@ class FirstSeenMiddleware:
                 yield item
         refused.log_rest()
         if source is not None and request not in self._over:
-            for item in self._commit(source, response, feed, found, goes_on=goes_on):
+            for item in await self._commit(source, response, feed, found, goes_on=goes_on):
                 yield item
 
     def process_spider_exception(
@@ -118,9 +123,9 @@ class FirstSeenMiddleware:
         spider = self._crawler.spider
         if source is None or not isinstance(spider, SourcesSpider):
             return
-        is_document = isinstance(response, Response) and 200 <= response.status < 300
-        if is_document and not spider.unread(response):
-            document = spider.document(response, source)
+        # The response of an errback may be a failure, and that of an HTTP error is not read.
+        if isinstance(response, Response) and 200 <= response.status < 300:
+            document = None if spider.unread(response) else spider.document(response, source)
             if document is not None:
                 await self._readings.ahead(response, document)
 
@@ -171,7 +176,7 @@ class FirstSeenMiddleware:
                 if error is not failure.value:  # else it is handed back, and the record has it
                     raise
 
-    def _commit(
+    async def _commit(
         self,
         source: Source,
         response: Response,
@@ -187,7 +192,11 @@ class FirstSeenMiddleware:
         """
         now = self._context.clock.now()
         valid = valid_items(found, rfc3339(now), response.url)
+        if is_long := len(found) > MOST_AT_ONCE:
+            await asyncio.sleep(0)
         records = records_of(valid.values(), source.url, now)
+        if is_long:
+            await asyncio.sleep(0)
         left_out = feed.left_out + len(valid) - len(records)
         new = frozenset[str]()
         request = request_of(response)
