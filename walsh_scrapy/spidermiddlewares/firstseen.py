@@ -25,7 +25,7 @@ from walsh_scrapy.runtime.provenance import repeats
 from walsh_scrapy.runtime.reading import Readings
 from walsh_scrapy.runtime.requestmeta import hops_of, request_of, set_visit, source_of, visit_of
 from walsh_scrapy.spider import DeclaringSpider, SourcesSpider
-from walsh_scrapy.visits.documentitems import Refused, records_of, valid_items
+from walsh_scrapy.visits.documentitems import DocumentItems
 from walsh_scrapy.visits.outcome import VisitOutcome
 
 if TYPE_CHECKING:
@@ -79,16 +79,15 @@ class FirstSeenMiddleware:
         """Commit a response's entries; pass on requests, and items that were never seen before."""
         request = request_of(response)
         source = source_of(request)
-        feed, found, goes_on = NOTHING_SAID, list[EntryItem](), False
-        refused = Refused(request.url)
+        feed, goes_on = NOTHING_SAID, False
         await self._read_ahead(response, source)  # before the callback begins
-        async for item in result:
+        now = self._context.clock.now()
+        found = DocumentItems(request.url, rfc3339(now))
+        async for item in _in_turns(result):
             if request in self._over:  # its errback gave this, after an HTTP error
                 yield item
             elif source is not None and isinstance(item, EntryItem):
-                found.append(item)
-                if len(found) % MOST_AT_ONCE == 0:
-                    await asyncio.sleep(0)
+                found.add(item)
             elif isinstance(item, Feed):
                 feed = item
             elif isinstance(item, Request):
@@ -98,9 +97,9 @@ class FirstSeenMiddleware:
                     if is_same:
                         self._outcome.recorder.goes_on(request, response, item)
                     yield self._watched(item)
-            elif not self._closed or refused.passes(item):
+            elif not self._closed or found.passes(item):
                 yield item
-        refused.log_rest()
+        found.log_rest()
         if source is not None and request not in self._over:
             for item in await self._commit(source, response, feed, found, goes_on=goes_on):
                 yield item
@@ -146,7 +145,7 @@ class FirstSeenMiddleware:
         The visit continues if the spider requests another document instead.
         """
         request, goes_on = request_of(failure), False
-        refused = Refused(request.url)
+        found = DocumentItems(request.url)
         self._over.add(request)
         try:
             async for item in self._errback_output(errback, failure):
@@ -154,10 +153,10 @@ class FirstSeenMiddleware:
                 if _goes_on(request, following):
                     goes_on = True
                     self._outcome.carry(request, failure.value, following)
-                if isinstance(item, Request) or not self._closed or refused.passes(item):
+                if isinstance(item, Request) or not self._closed or found.passes(item):
                     yield self._watched(following)
         finally:
-            refused.log_rest()
+            found.log_rest()
             if source_of(request) is None:
                 logger.warning("%s is for no source any more: a middleware changed it", request)
             elif not goes_on:
@@ -181,7 +180,7 @@ class FirstSeenMiddleware:
         source: Source,
         response: Response,
         feed: Feed,
-        found: list[EntryItem],
+        found: DocumentItems,
         *,
         goes_on: bool,
     ) -> list[EntryItem]:
@@ -190,14 +189,10 @@ class FirstSeenMiddleware:
         Entries of a document after which the visit goes on are kept at once, so that none is lost.
         Its validators are not: they would stand for the whole visit.
         """
-        now = self._context.clock.now()
-        valid = valid_items(found, rfc3339(now), response.url)
-        if is_long := len(found) > MOST_AT_ONCE:
+        records = found.records(source.url, self._context.clock.now())
+        if len(records) > MOST_AT_ONCE:
             await asyncio.sleep(0)
-        records = records_of(valid.values(), source.url, now)
-        if is_long:
-            await asyncio.sleep(0)
-        left_out = feed.left_out + len(valid) - len(records)
+        left_out = feed.left_out + len(found.valid) - len(records)
         new = frozenset[str]()
         request = request_of(response)
         with self._outcome.deferring(request):
@@ -208,7 +203,7 @@ class FirstSeenMiddleware:
                 new = recorder.found(request, records)
             self._crawler.stats.inc_value("walsh/entries/known", len(records) - len(new))
             self._crawler.stats.inc_value("walsh/entries/new", len(new))
-        return [item for key, item in valid.items() if key in new]
+        return [item for key, item in found.valid.items() if key in new]
 
     def _alternative(self, request: Request, error: BaseException | None) -> Request | None:
         """Return the spider's request instead of one for a page that robots.txt denies."""
@@ -230,6 +225,16 @@ def _goes_on(request: Request, following: object) -> bool:
     if repeats(request, following) and not hops_of(request):
         set_visit(following, visit)
     return source_of(following) == visit.source
+
+
+async def _in_turns(result: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    """Yield what a callback yields; timers and other requests have their turn meanwhile."""
+    number = 0
+    async for item in result:
+        yield item
+        number += 1
+        if number % MOST_AT_ONCE == 0:
+            await asyncio.sleep(0)
 
 
 async def _output_of(errback: Callable[[Failure], Any], failure: Failure) -> AsyncIterator[Any]:

@@ -25,54 +25,49 @@ MOST_LOGGED: Final = 3
 _as_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: json.dumps makes one an item
 
 
-class Refused:
-    """The refused items of one document: the first are logged, the others counted."""
+class DocumentItems:
+    """The items of one document: those that are refused, and those that are kept."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, seen: str | None = None) -> None:
+        self.valid: dict[str, EntryItem] = {}  #: by key: an entry may be twice in one document
         self._url = url
-        self._number = 0
+        self._seen = seen
+        self._refused = 0
+
+    def add(self, item: EntryItem) -> None:
+        """Keep an item, first seen now, if it may be kept."""
+        item.first_seen = self._seen
+        if self.passes(item):
+            self.valid.setdefault(item.key, item)
 
     def passes(self, item: object) -> bool:
-        """Return True if an item may be kept (R6, decision 23)."""
+        """Return True if an item may be kept (R6, decision 23); log the first that may not."""
         try:
             check(item)
         except InvalidItem as error:
-            self._number += 1
-            if self._number <= MOST_LOGGED:
+            self._refused += 1
+            if self._refused <= MOST_LOGGED:
                 logger.warning("an item is left out: %s", error)
             return False
         return True
 
     def log_rest(self) -> None:
         """Log how many items were refused beside those that were logged."""
-        if self._number > MOST_LOGGED:
-            more = and_more(self._number - MOST_LOGGED)
+        if self._refused > MOST_LOGGED:
+            more = and_more(self._refused - MOST_LOGGED)
             logger.warning("items of %s are left out: %s", self._url, more)
 
+    def records(self, source_url: str, now: float) -> list[EntryRecord]:
+        """Return the records of the valid items, or of the newest that fit into `MOST_BYTES`.
 
-def valid_items(found: Iterable[EntryItem], seen: str | None, url: str) -> dict[str, EntryItem]:
-    """Return a document's valid items by key, first seen now; log what is left out."""
-    valid: dict[str, EntryItem] = {}
-    refused = Refused(url)
-    for item in found:
-        item.first_seen = seen
-        if refused.passes(item):
-            valid.setdefault(item.key, item)  # an entry may be twice in one document
-    refused.log_rest()
-    return valid
-
-
-def records_of(items: Iterable[EntryItem], source_url: str, now: float) -> list[EntryRecord]:
-    """Return the records of a document's items, or of the newest that fit into `MOST_BYTES`.
-
-    Items without a date count as the oldest.
-    """
-    given = list(items)
-    records = _records_that_fit(given, source_url, now)
-    if len(records) < len(given):
-        given.sort(key=lambda item: item.published or item.updated or "", reverse=True)
-        records = _records_that_fit(given, source_url, now)
-    return records
+        Items without a date count as the oldest.
+        """
+        items = list(self.valid.values())
+        records = _records_that_fit(items, source_url, now)
+        if len(records) < len(items):
+            items.sort(key=lambda item: item.published or item.updated or "", reverse=True)
+            records = _records_that_fit(items, source_url, now)
+        return records
 
 
 def _records_that_fit(items: Iterable[EntryItem], source_url: str, now: float) -> list[EntryRecord]:
