@@ -13,6 +13,7 @@ import pickle
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 from weakref import WeakKeyDictionary
 
@@ -135,4 +136,8 @@ class Worker:
     def end(self) -> int:
         """Kill the process unless it has ended; return how it ended, as `subprocess` has it."""
         self._process.kill()
-        return self._process.wait()
+        status = self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with suppress(OSError):  # what was not sent yet
+                cast("BinaryIO", pipe).close()
+        return status
