@@ -140,8 +140,7 @@ def test_the_process_limits_its_memory_and_its_time(monkeypatch):
     readingworker._limit_memory()
     readingworker._allow_time()
     used = resource.getrusage(resource.RUSAGE_SELF)
-    mebibytes = limits[resource.RLIMIT_DATA][0] / 2**20 - used.ru_maxrss / 2**10
-    assert 150 < mebibytes <= 200
+    assert limits[resource.RLIMIT_DATA][0] == 200 * 2**20
     assert 4 < limits[resource.RLIMIT_CPU][0] - used.ru_utime - used.ru_stime <= 6.1
     assert limits[resource.RLIMIT_CORE] == (0, 0)
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.metadata.entries import Feed
 
 #: Seconds for one document where processor time cannot be limited, or the machine is busy.
-WALL_SECONDS: Final = 3.0 * CPU_SECONDS
+WALL_SECONDS: Final = 6.0 * CPU_SECONDS
 GRACE_SECONDS: Final = 1.0  #: for the document in hand when the crawl ends
 LOOK_SECONDS: Final = 0.1
 #: How a process ends that has used up its processor time; not on every system.

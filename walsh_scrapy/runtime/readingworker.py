@@ -21,7 +21,7 @@ if sys.platform != "win32":
     import resource
 
 CPU_SECONDS: Final = 5  #: of processor time, for one document
-MEMORY: Final = 200 * 1024 * 1024  #: bytes, beside what the process needs without a document
+MEMORY: Final = 200 * 1024 * 1024  #: bytes, of which the process itself needs a fifth
 _LENGTH: Final = struct.Struct("!Q")
 
 
@@ -68,9 +68,8 @@ def _limit_memory() -> None:
     if sys.platform == "win32":
         return
     with suppress(OSError, ValueError):
-        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        used *= 1 if sys.platform == "darwin" else 1024
-        resource.setrlimit(resource.RLIMIT_DATA, (used + MEMORY, resource.RLIM_INFINITY))
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, hard))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
