@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from walsh_scrapy.items import EntryItem
+from walsh_scrapy.metadata.document import Document
 from walsh_scrapy.metadata.feeds import Feed, NotAFeed, parse_feed
 from walsh_scrapy.metadata.mediatypes import may_be_feed
 from walsh_scrapy.runtime.negotiation import content_type_of
+from walsh_scrapy.runtime.reading import read
 from walsh_scrapy.spider import SourcesSpider
 
 if TYPE_CHECKING:
@@ -30,14 +32,16 @@ class FeedsSpider(SourcesSpider):
 
     readable = staticmethod(may_be_feed)
 
+    def document(self, response: Response, source: Source) -> Document:
+        """Return the feed in a response, as it is to be read."""
+        content_type = content_type_of(response.headers)
+        return Document(parse_feed, response.body, response.url, content_type, source.url)
+
     def parse(self, response: Response, source: Source) -> Iterator[Feed | EntryItem]:
         """Yield the feed, which has the update hints, and its entries; raise NotAFeed."""
         if unread := self.unread(response):
             raise NotAFeed(f"{unread} is no feed, so its body was not downloaded")
-        content_type = content_type_of(response.headers)
-        feed = parse_feed(
-            response.body, url=response.url, content_type=content_type, source=source.url
-        )
+        feed = read(response, self.document(response, source))
         yield feed
         for entry in feed.entries:
             yield EntryItem.of_feed(entry, feed=feed, source=source.url)

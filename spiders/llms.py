@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urljoin
 
 from walsh_scrapy.items import EntryItem
+from walsh_scrapy.metadata.document import Document
 from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.metadata.mediatypes import is_markdown, may_be_llms
 from walsh_scrapy.runtime.negotiation import (
@@ -17,6 +18,7 @@ from walsh_scrapy.runtime.negotiation import (
     content_type_of,
     is_llmstxt,
 )
+from walsh_scrapy.runtime.reading import read
 from walsh_scrapy.runtime.requestmeta import DATA_LOSS, Visit, set_visit
 from walsh_scrapy.spider import SourcesSpider
 
@@ -104,14 +106,18 @@ class LlmsSpider(SourcesSpider):
         return request
 
     def _links(self, response: Response, source: Source) -> Feed:
-        from walsh_scrapy.metadata.llms import parse_llms
-
         if response.status in ABSENT:
             raise NotAFeed(f"the server answered {response.status}")
         if unread := self.unread(response):
             raise NotAFeed(f"it is {unread}")
+        return read(response, self.document(response, source))
+
+    def document(self, response: Response, source: Source) -> Document:
+        """Return the page of links in a response, as it is to be read."""
+        from walsh_scrapy.metadata.llms import parse_llms
+
         body = response.body
         if DATA_LOSS in response.flags:  # the last line may hold half a link, which is another URL
             body = body[: body.rfind(b"\n") + 1]
         content_type = content_type_of(response.headers)
-        return parse_llms(body, url=response.url, content_type=content_type, source=source.url)
+        return Document(parse_llms, body, response.url, content_type, source.url)

@@ -156,7 +156,7 @@ def test_half_an_emoji_is_left_out():
         (b"[]]", "begins like JSON"),
         (b"{" * 99999, "begins like JSON"),
         (b"[" * 99999, "begins like JSON"),
-        (b"[" * 999999, "objects and lists"),
+        (b"[" * 999999, "objects and other values"),
     ],
 )
 def test_other_json_is_no_feed(document, what):

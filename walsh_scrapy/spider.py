@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+    from walsh_scrapy.metadata.document import Document
+
 
 #: Spider arguments of every SourcesSpider; docs/settings.md describes them.
 ARGUMENTS: Final = ("sources", "force", "only", "shard")
@@ -131,6 +133,18 @@ class SourcesSpider(DeclaringSpider):
         request.meta["dont_cache"] = True
         set_visit(request, Visit(source, readable))
         return request
+
+    def document(
+        self,
+        response: Response,  # noqa: ARG002 - for subclasses
+        source: Source,  # noqa: ARG002
+    ) -> Document | None:
+        """Return the document in a response, for ``runtime.reading.read``; None if there is none.
+
+        If it is costly, it is read in another process before the callback begins (decision 34).
+        This needs a callback that is a generator, and a reader that can be imported by name.
+        """
+        return None
 
     @staticmethod
     def unread(response: Response) -> str | None:

@@ -40,4 +40,5 @@ class Feed:
     skip_hours: frozenset[int] = frozenset()  #: hours without updates, 0 to 23, UTC
     skip_days: frozenset[str] = frozenset()  #: days without updates, UTC, such as "Sunday"
     is_whole: bool = True  #: False if the document was cut off in transit
+    left_out: int = 0  #: entries beyond the budget of a document (decision 34)
     expired: bool = False  #: JSON Feed: True if the feed says that it will never be updated again

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from scrapy import Request
+from scrapy.http import Response
 from scrapy.utils.asyncgen import as_async_generator
 from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.spider import iterate_spider_output
 from twisted.python.failure import Failure
 
-from walsh_scrapy.exceptions import Denied
-from walsh_scrapy.items import EntryItem, InvalidItem, check
+from walsh_scrapy.exceptions import Denied, RequestDeferred
+from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.feeds import Feed, NotAFeed
 from walsh_scrapy.policy.timestamps import rfc3339
-from walsh_scrapy.policy.wording import and_more
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.provenance import repeats
+from walsh_scrapy.runtime.reading import Readings
 from walsh_scrapy.runtime.requestmeta import hops_of, request_of, set_visit, source_of, visit_of
-from walsh_scrapy.spider import DeclaringSpider
-from walsh_scrapy.state.entries import EntryRecord
+from walsh_scrapy.spider import DeclaringSpider, SourcesSpider
+from walsh_scrapy.visits.documentitems import DocumentItems
 from walsh_scrapy.visits.outcome import VisitOutcome
 
 if TYPE_CHECKING:
@@ -32,19 +33,16 @@ if TYPE_CHECKING:
     from typing import Self
 
     from scrapy.crawler import Crawler
-    from scrapy.http import Response
 
     from walsh_scrapy.sources import Source
 
 logger = logging.getLogger(__name__)
 
 
-#: Items of one document whose errors are logged; further ones are counted.
-MOST_LEFT_OUT = 3
+#: Items that are handled before timers and other requests have their turn (decision 34).
+MOST_AT_ONCE = 1000
 #: The document of a visit if the spider does not yield it.
 NOTHING_SAID = Feed(title=None, language=None, entries=())
-
-_as_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: json.dumps makes one an item
 
 
 class FirstSeenMiddleware:
@@ -60,6 +58,7 @@ class FirstSeenMiddleware:
         self._crawler = crawler
         self._context = Context.of(crawler)
         self._outcome = VisitOutcome(crawler)
+        self._readings = Readings(crawler)
         self._over: WeakSet[Request] = WeakSet()
         # Under the contract's identity only metadata may leave (decision 23).
         self._closed = self._context.options.is_walsh_research
@@ -80,12 +79,15 @@ class FirstSeenMiddleware:
         """Commit a response's entries; pass on requests, and items that were never seen before."""
         request = request_of(response)
         source = source_of(request)
-        feed, found, goes_on = NOTHING_SAID, list[EntryItem](), False
-        async for item in result:
+        feed, goes_on = NOTHING_SAID, False
+        await self._read_ahead(response, source)  # before the callback begins
+        now = self._context.clock.now()
+        found = DocumentItems(request.url, rfc3339(now))
+        async for item in _in_turns(result):
             if request in self._over:  # its errback gave this, after an HTTP error
                 yield item
             elif source is not None and isinstance(item, EntryItem):
-                found.append(item)
+                found.add(item)
             elif isinstance(item, Feed):
                 feed = item
             elif isinstance(item, Request):
@@ -95,10 +97,11 @@ class FirstSeenMiddleware:
                     if is_same:
                         self._outcome.recorder.goes_on(request, response, item)
                     yield self._watched(item)
-            elif not self._closed or _is_valid(item):
+            elif not self._closed or found.passes(item):
                 yield item
+        found.log_rest()
         if source is not None and request not in self._over:
-            for item in self._commit(source, response, feed, found, goes_on=goes_on):
+            for item in await self._commit(source, response, feed, found, goes_on=goes_on):
                 yield item
 
     def process_spider_exception(
@@ -110,8 +113,20 @@ class FirstSeenMiddleware:
             return None
         self._over.add(request)
         with self._outcome.deferring(request):
+            if isinstance(exception, RequestDeferred):
+                raise exception
             self._outcome.recorder.failed(request, reason_of(exception, response.url), response)
-        return () if isinstance(exception, NotAFeed) else None
+        return () if isinstance(exception, (NotAFeed, RequestDeferred)) else None
+
+    async def _read_ahead(self, response: object, source: Source | None) -> None:
+        spider = self._crawler.spider
+        if source is None or not isinstance(spider, SourcesSpider):
+            return
+        # The response of an errback may be a failure, and that of an HTTP error is not read.
+        if isinstance(response, Response) and 200 <= response.status < 300:
+            document = None if spider.unread(response) else spider.document(response, source)
+            if document is not None:
+                await self._readings.ahead(response, document)
 
     def _watched(self, item: Any) -> Any:  # noqa: ANN401 - a spider may yield anything
         # A copy of a request may have our errback already.
@@ -130,6 +145,7 @@ class FirstSeenMiddleware:
         The visit continues if the spider requests another document instead.
         """
         request, goes_on = request_of(failure), False
+        found = DocumentItems(request.url)
         self._over.add(request)
         try:
             async for item in self._errback_output(errback, failure):
@@ -137,9 +153,10 @@ class FirstSeenMiddleware:
                 if _goes_on(request, following):
                     goes_on = True
                     self._outcome.carry(request, failure.value, following)
-                if isinstance(item, Request) or not self._closed or _is_valid(item):
+                if isinstance(item, Request) or not self._closed or found.passes(item):
                     yield self._watched(following)
         finally:
+            found.log_rest()
             if source_of(request) is None:
                 logger.warning("%s is for no source any more: a middleware changed it", request)
             elif not goes_on:
@@ -158,12 +175,12 @@ class FirstSeenMiddleware:
                 if error is not failure.value:  # else it is handed back, and the record has it
                     raise
 
-    def _commit(
+    async def _commit(
         self,
         source: Source,
         response: Response,
         feed: Feed,
-        found: list[EntryItem],
+        found: DocumentItems,
         *,
         goes_on: bool,
     ) -> list[EntryItem]:
@@ -172,20 +189,21 @@ class FirstSeenMiddleware:
         Entries of a document after which the visit goes on are kept at once, so that none is lost.
         Its validators are not: they would stand for the whole visit.
         """
-        now = self._context.clock.now()
-        valid = _valid_of(found, rfc3339(now), response.url)
-        records = [_entry_record(item, source.url, now) for item in valid.values()]
+        records = found.records(source.url, self._context.clock.now())
+        if len(records) > MOST_AT_ONCE:
+            await asyncio.sleep(0)
+        left_out = feed.left_out + len(found.valid) - len(records)
         new = frozenset[str]()
         request = request_of(response)
         with self._outcome.deferring(request):
             recorder = self._outcome.recorder
             if not goes_on:
-                new = recorder.fetched(request, response, feed, records)
+                new = recorder.fetched(request, response, feed, records, left_out=left_out)
             elif records:
                 new = recorder.found(request, records)
-            self._crawler.stats.inc_value("walsh/entries/known", len(valid) - len(new))
+            self._crawler.stats.inc_value("walsh/entries/known", len(records) - len(new))
             self._crawler.stats.inc_value("walsh/entries/new", len(new))
-        return [item for key, item in valid.items() if key in new]
+        return [item for key, item in found.valid.items() if key in new]
 
     def _alternative(self, request: Request, error: BaseException | None) -> Request | None:
         """Return the spider's request instead of one for a page that robots.txt denies."""
@@ -209,6 +227,16 @@ def _goes_on(request: Request, following: object) -> bool:
     return source_of(following) == visit.source
 
 
+async def _in_turns(result: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    """Yield what a callback yields; timers and other requests have their turn meanwhile."""
+    number = 0
+    async for item in result:
+        yield item
+        number += 1
+        if number % MOST_AT_ONCE == 0:
+            await asyncio.sleep(0)
+
+
 async def _output_of(errback: Callable[[Failure], Any], failure: Failure) -> AsyncIterator[Any]:
     """Yield what an errback returns, in each of the forms that Scrapy takes."""
     output = errback(failure)
@@ -216,41 +244,3 @@ async def _output_of(errback: Callable[[Failure], Any], failure: Failure) -> Asy
         output.raiseException()
     async for item in as_async_generator(await ensure_awaitable(iterate_spider_output(output))):
         yield item
-
-
-def _entry_record(item: EntryItem, source_url: str, now: float) -> EntryRecord:
-    return EntryRecord(
-        key=item.key,
-        full_key=item.full_key,
-        page_key=item.page_key,
-        source=source_url,
-        kind=item.kind,
-        first_seen=now,
-        item=_as_json(item.exported()),
-    )
-
-
-def _valid_of(found: list[EntryItem], seen: str | None, url: str) -> dict[str, EntryItem]:
-    """Return a document's valid entries by key, first seen now; log what is left out."""
-    valid: dict[str, EntryItem] = {}
-    left_out = 0
-    for item in found:
-        item.first_seen = seen
-        if _is_valid(item, is_logged=left_out < MOST_LEFT_OUT):
-            valid.setdefault(item.key, item)  # an entry may be twice in one document
-        else:
-            left_out += 1
-    if left_out > MOST_LEFT_OUT:
-        more = and_more(left_out - MOST_LEFT_OUT)
-        logger.warning("items of %s are left out: %s", url, more)
-    return valid
-
-
-def _is_valid(item: object, *, is_logged: bool = True) -> bool:
-    try:
-        check(item)
-    except InvalidItem as error:
-        if is_logged:
-            logger.warning("an item is left out: %s", error)
-        return False
-    return True

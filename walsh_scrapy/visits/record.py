@@ -59,12 +59,18 @@ class VisitRecorder:
         self._stats = crawler.stats
 
     def fetched(
-        self, request: Request, response: Response, feed: Feed, entries: Sequence[EntryRecord]
+        self,
+        request: Request,
+        response: Response,
+        feed: Feed,
+        entries: Sequence[EntryRecord],
+        *,
+        left_out: int = 0,
     ) -> frozenset[str]:
         """Commit a document with its entries; return the keys of the entries never seen before.
 
         The validators of a document that was cut off are not kept, because they stand for the
-        whole document.
+        whole document. ``left_out`` are the entries beyond its budget (decision 34).
         """
         source = _source(request)
         is_whole = feed.is_whole and DATA_LOSS not in response.flags
@@ -72,6 +78,9 @@ class VisitRecorder:
         llmstxt = llmstxt_after(self._context, request, response)
         hints = UpdateHints.of(feed)
         detail = "" if is_whole else f"{response.url} was cut off: only a part of it came"
+        if left_out:
+            detail = f"{response.url} has too many entries: {left_out}, the oldest, are left out"
+            self._stats.inc_value("walsh/entries/left_out", left_out)
         if detail:
             logger.warning("%s: %s", source.url, detail)
 

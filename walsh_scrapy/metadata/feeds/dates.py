@@ -19,7 +19,9 @@ _ISO: Final = re.compile(
 _COMPACT: Final = re.compile(r"\d{8}(?:T[\dZ+:.-]+)?", re.ASCII)
 # `Wed, 03 Jan 2018 ...` and `3 Jan 2018 ...`: feedparser reads these without the clock.
 _SPELLED: Final = re.compile(r"(?!T\d)[^\W\d_]|\d{1,2}[\s-]+[^\W\d_]")
-# The same in languages that feedparser does not know; the zone is GMT or an offset.
+# `Jan -1 00:00`: feedparser reads the year 1999.
+_BEFORE_CHRIST: Final = re.compile(r"[^\W\d_]\s+-\d+\s+\d{1,2}:")
+# Spelled dates in languages that feedparser does not know; the zone is GMT or an offset.
 _FOREIGN: Final = re.compile(
     r"(?:[^\W\d_]+\.?(?:,\s*|\s+))?(\d{1,2})\.?[\s-]+([^\W\d_]{3,9})\.?[\s-]+(\d{4})"
     r"\s+(\d{1,2}):(\d\d)(?::(\d\d))?(?:\s+(?:GMT|UTC|Z|([+-])(\d\d):?(\d\d)))?"
@@ -71,7 +73,7 @@ def _moment(text: str, parsed: struct_time | None) -> datetime | None:
     if _COMPACT.fullmatch(text):
         moment = datetime.fromisoformat(text)
         return moment.astimezone(UTC) if moment.tzinfo else moment
-    if parsed is not None and _SPELLED.match(text):
+    if parsed is not None and _SPELLED.match(text) and not _BEFORE_CHRIST.search(text):
         return datetime(*parsed[:6], tzinfo=UTC)
     foreign = _FOREIGN.fullmatch(text)
     return _from_foreign(foreign) if foreign else None

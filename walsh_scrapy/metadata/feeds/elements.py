@@ -10,16 +10,14 @@ from typing import Final, TypeAlias
 from xml.sax.handler import feature_external_ges, feature_namespaces
 from xml.sax.xmlreader import InputSource
 
+from feedparser.datetimes import _parse_date
 from feedparser.sanitizer import replace_doctype
 
+from walsh_scrapy.metadata.budgets import MOST_ENTRIES, OverBudget
 from walsh_scrapy.metadata.encoding import to_utf8
+from walsh_scrapy.metadata.feeds.dates import date_in_utc
 from walsh_scrapy.metadata.feeds.formats import not_a_feed
-from walsh_scrapy.metadata.feeds.parsers import (
-    MOST_ELEMENTS,
-    LooseParser,
-    StrictParser,
-    TooManyElements,
-)
+from walsh_scrapy.metadata.feeds.parsers import LooseParser, StrictParser
 
 #: An element under feedparser's names, as a plain dict: in feedparser's own dicts, `get("updated")`
 #: returns `published` with a warning.
@@ -31,6 +29,14 @@ _UNKNOWN: Final = "\ufffd"
 # May quote another document. Without its end mark it extends to the end of this document.
 _QUOTED: Final = re.compile(rb"<!--(?:.*?-->|.*)|<!\[CDATA\[(?:.*?\]\]>|.*)", re.DOTALL)
 _ROOT: Final = re.compile(rb"<((?:[\w.-]+:)?(rss|rdf|feed))[\s>]", re.IGNORECASE)
+_START: Final = re.compile(rb"<\w")
+_BLANKS: Final = re.compile(rb"\s{2,}")
+# For the order of the entries only.
+_ENTRY: Final = re.compile(rb"<(?:[\w.-]+:)?(?:item|entry)(?=[\s/>])")
+_DATE: Final = re.compile(
+    rb"<(?:[\w.-]+:)?(?:pubDate|published|updated|date)\b[^<>]*>([^<]{1,100})<"
+)
+_END: Final = 65_536  # bytes at the end of the document in which its last date is looked for
 _OPENED: Final = re.compile(rb"<(?:item|entry)[\s>]")
 
 
@@ -43,6 +49,7 @@ class FeedElements:
     entries: tuple[Element, ...]
     is_cut_in_entry: bool  #: the document ends inside its last entry
     is_whole: bool  #: its root element is closed, so nothing was cut off
+    left_out: int  #: entries beyond the budget, which were not read
 
 
 def parse_elements(body: bytes, *, url: str, content_type: str | None) -> FeedElements:
@@ -54,8 +61,8 @@ def parse_elements(body: bytes, *, url: str, content_type: str | None) -> FeedEl
     body = to_utf8(body, content_type).lstrip()  # XML must not begin with blank lines
     try:
         version, parser = _read(body, url if b"xml:base" in body else "")
-    except TooManyElements:
-        raise not_a_feed(f"XML of more than {MOST_ELEMENTS} elements", content_type) from None
+    except OverBudget as error:
+        raise not_a_feed(str(error), content_type) from None
     if not version:
         raise not_a_feed("XML of another kind", content_type)
     is_strict = isinstance(parser, StrictParser)
@@ -66,17 +73,20 @@ def parse_elements(body: bytes, *, url: str, content_type: str | None) -> FeedEl
         entries=tuple(dict(entry) for entry in parser.entries),
         is_cut_in_entry=_is_cut_in_entry(markup),
         is_whole=is_strict or _is_closed(markup),
+        left_out=parser.left_out,
     )
 
 
 def _read(body: bytes, base: str) -> tuple[str, StrictParser | LooseParser]:
     """Return feedparser's name of the format ("" for no feed), and the parser that succeeded."""
+    first = _first_entry(body)
     for repaired in (False, True):
-        version, data, entities = replace_doctype(_repaired(body) if repaired else body)
+        given = _folded(_repaired(body) if repaired else body)
+        version, data, entities = replace_doctype(given)
         for attempt in (_strict, _loose):
             try:
-                parser = attempt(data, base, entities)
-            except TooManyElements:
+                parser = attempt(data, base, entities, first)
+            except OverBudget:
                 raise
             except Exception:  # noqa: BLE001, S112 - they raise any exception
                 continue
@@ -84,8 +94,37 @@ def _read(body: bytes, base: str) -> tuple[str, StrictParser | LooseParser]:
     return "", LooseParser(base)
 
 
-def _strict(data: bytes, base: str, _entities: dict[str, str]) -> StrictParser:
+def _folded(body: bytes) -> bytes:
+    """Return the body with single blanks before its root: feedparser is quadratic in them."""
+    root = _START.search(body)
+    at = root.start() if root else len(body)
+    return _BLANKS.sub(b"\n", body[:at]) + body[at:]
+
+
+def _first_entry(body: bytes) -> int:
+    """Return how many entries at the beginning are beyond the budget: the newest are read.
+
+    That is 0 unless the document has too many and the newest are at its end, by its first date and
+    its last.
+    """
+    beyond = len(_ENTRY.findall(body)) - MOST_ENTRIES
+    if beyond <= 0:
+        return 0
+    opened = _ENTRY.search(body)
+    first = _DATE.search(body, opened.start() if opened else 0)
+    last = _DATE.findall(body, max(0, len(body) - _END))
+    rises = first is not None and bool(last) and _moment(first[1]) < _moment(last[-1])
+    return beyond if rises else 0
+
+
+def _moment(date: bytes) -> str:
+    text = date.decode("utf-8", "replace")
+    return date_in_utc(text, _parse_date(text)) or ""
+
+
+def _strict(data: bytes, base: str, _entities: dict[str, str], first: int) -> StrictParser:
     parser = StrictParser(base, None, "utf-8")
+    parser.first_entry = first
     reader = xml.sax.make_parser()  # noqa: S317 - no entities: see replace_doctype and below
     reader.setFeature(feature_namespaces, True)
     reader.setFeature(feature_external_ges, False)
@@ -98,8 +137,9 @@ def _strict(data: bytes, base: str, _entities: dict[str, str]) -> StrictParser:
     return parser
 
 
-def _loose(data: bytes, base: str, entities: dict[str, str]) -> LooseParser:
+def _loose(data: bytes, base: str, entities: dict[str, str], first: int) -> LooseParser:
     parser = LooseParser(base, None, "utf-8", entities)
+    parser.first_entry = first
     parser.feed(data.decode())
     return parser
 

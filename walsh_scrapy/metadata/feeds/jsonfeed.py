@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
+from walsh_scrapy.metadata.budgets import MOST_VALUES, newest
 from walsh_scrapy.metadata.encoding import to_utf8
 from walsh_scrapy.metadata.entries import Entry, Feed
 from walsh_scrapy.metadata.feeds.dates import date_in_utc
@@ -26,7 +27,7 @@ from walsh_scrapy.metadata.text import (
 
 _Object: TypeAlias = Mapping[str, object]
 
-_MOST_VALUES: Final = 400_000  # objects and lists; 15 MiB of empty ones would take 2 GB
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)  # one without an end is the rest
 _VERSION: Final = re.compile(r"https?://(?:www\.)?jsonfeed\.org/version/1(?:\.\d+)?/?", re.ASCII)
 
 
@@ -37,18 +38,20 @@ def read_json(body: bytes, *, url: str, content_type: str | None) -> Feed:
     """
     feed = _feed_object(body, content_type)
     inherited = _authors(feed)
-    items = feed.get("items")
+    items = [item for item in _objects(feed.get("items")) if _id(item)]
+    kept = newest(items, _date)
     return Feed(
         title=title_of(feed.get("title")),
         language=language_tag(feed.get("language")),
-        entries=tuple(_entry(item, url, inherited) for item in _objects(items) if _id(item)),
+        entries=tuple(_entry(item, url, inherited) for item in kept),
+        left_out=len(items) - len(kept),
         expired=feed.get("expired") is True,
     )
 
 
 def _feed_object(body: bytes, content_type: str | None) -> _Object:
-    if body.count(b"{") + body.count(b"[") > _MOST_VALUES:
-        raise not_a_feed(f"JSON of more than {_MOST_VALUES} objects and lists", content_type)
+    if _values(body) > MOST_VALUES:
+        raise not_a_feed(f"JSON of more than {MOST_VALUES} objects and other values", content_type)
     try:
         # Numbers stay text: an id may have any length, and no number can overflow.
         text = to_utf8(body, content_type).decode()
@@ -60,6 +63,17 @@ def _feed_object(body: bytes, content_type: str | None) -> _Object:
     if not isinstance(value.get("items"), list):
         raise not_a_feed("a JSON Feed without its list of items", content_type)
     return value
+
+
+def _values(body: bytes) -> int:
+    """Return how many values a JSON document has, at most; each takes up to 200 bytes of memory."""
+    marks = (b"{", b"[", b",")
+    most = sum(map(body.count, marks))
+    return most if most <= MOST_VALUES else sum(map(_STRING.sub(b"", body).count, marks))
+
+
+def _date(item: _Object) -> str | None:
+    return date_in_utc(item.get("date_published")) or date_in_utc(item.get("date_modified"))
 
 
 def _other_json(value: object) -> str:

@@ -5,21 +5,26 @@ for 15 MiB of nested `xml:base` or of different categories. It also decodes with
 document names, and opens a file or a URL if its input looks like one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from typing import Final
 
 from feedparser.api import LooseFeedParser, StrictFeedParser
 from feedparser.mixin import _FeedParserMixin
 
+from walsh_scrapy.metadata.budgets import (
+    MOST_ATTRIBUTES,
+    MOST_ATTRIBUTES_IN_ALL,
+    MOST_BASE_CHARACTERS,
+    MOST_DEPTH,
+    MOST_ELEMENTS,
+    MOST_ENTRIES,
+    OverBudget,
+)
 from walsh_scrapy.metadata.text import MOST_NAMES
 
-MOST_ELEMENTS: Final = 400_000  # twice as many as real feeds of 15 MiB have; takes about 5 seconds
+_ENTRY: Final = frozenset({"item", "entry"})
 _MOST_NAMESPACES: Final = 200
-_LONGEST_BASE: Final = 4096
-
-
-class TooManyElements(Exception):
-    """The document has more than `MOST_ELEMENTS` elements."""
+_LONGEST_BASE: Final = 1024
 
 
 class _Guards(_FeedParserMixin):  # type: ignore[misc]
@@ -31,17 +36,48 @@ class _Guards(_FeedParserMixin):  # type: ignore[misc]
     # Markup is not kept, so it is not sanitised, and links in it are not resolved.
     sanitize_html = resolve_relative_uris = False
     elements = 0
+    attributes = 0
+    base_characters = 0  #: of the bases of all links
+    first_entry = 0  #: entries before it are skipped
+    entries_begun = 0
+    left_out = 0  #: entries that were skipped
     guidislink: bool | int = False
     contentparams: dict[str, object]
 
     def count(self) -> None:
-        """Count one more element; raise TooManyElements above `MOST_ELEMENTS`."""
+        """Count one more element; raise OverBudget above `MOST_ELEMENTS`."""
         self.elements += 1
         if self.elements > MOST_ELEMENTS:
-            raise TooManyElements
+            raise OverBudget(f"XML of more than {MOST_ELEMENTS} elements")
+
+    def count_attributes(self, number: int) -> None:
+        """Count the attributes of one element; raise OverBudget if they are too many."""
+        if number > MOST_ATTRIBUTES:
+            raise OverBudget(f"XML of more than {MOST_ATTRIBUTES} attributes of one element")
+        self.attributes += number
+        if self.attributes > MOST_ATTRIBUTES_IN_ALL:
+            raise OverBudget(f"XML of more than {MOST_ATTRIBUTES_IN_ALL} attributes")
+
+    def skips_entry(self) -> bool:
+        """Count one more entry; return True if it is to be skipped (decision 34)."""
+        self.entries_begun += 1
+        skipped = not 0 < self.entries_begun - self.first_entry <= MOST_ENTRIES
+        self.left_out += skipped
+        return skipped
+
+    def resolve_uri(self, uri: str) -> str:
+        """Return a link resolved against the base; raise OverBudget if that was too much work."""
+        self.base_characters += len(self.baseuri or "")
+        if self.base_characters > MOST_BASE_CHARACTERS:
+            raise OverBudget(
+                f"XML whose xml:base makes its links longer than {MOST_BASE_CHARACTERS} characters"
+            )
+        resolved: str = super().resolve_uri(uri)
+        return resolved
 
     def unknown_starttag(self, tag: str, attrs: list[tuple[str, str]]) -> None:
         self.count()
+        self.count_attributes(len(attrs))
         room = _LONGEST_BASE - len(self.baseuri)
         attrs = [(name, value) for name, value in attrs if len(value) < room or "base" not in name]
         super().unknown_starttag(tag, attrs)
@@ -98,6 +134,7 @@ class StrictParser(_Guards, StrictFeedParser):  # type: ignore[misc]
     """
 
     unread = 0  #: open elements in the content that is being skipped, itself included; else 0
+    is_skipping = False  #: True in an entry beyond the budget, which feedparser does not see
 
     def push_content(self, tag: str, attrs: Mapping[str, str], kind: str, text: bool | int) -> None:
         """Begin a title or content; `tag` is the name that feedparser maps all variants to."""
@@ -111,12 +148,21 @@ class StrictParser(_Guards, StrictFeedParser):  # type: ignore[misc]
         if not self.unread:
             super().startPrefixMapping(prefix, uri)
 
-    def startElementNS(self, name: object, qname: object, attrs: object) -> None:  # noqa: N802
+    def startElementNS(  # noqa: N802
+        self, name: tuple[str | None, str], qname: object, attrs: Sized
+    ) -> None:
         """Begin an element."""
+        if self.depth + self.unread >= MOST_DEPTH:
+            raise OverBudget(f"XML of more than {MOST_DEPTH} elements in each other")
         if self.unread:
             self.unread += 1
             self.count()
+        elif name[1].lower() in _ENTRY and not self.inentry and self.skips_entry():
+            self.unread, self.is_skipping = 1, True
+            self.count()
         else:
+            if len(attrs) > MOST_ATTRIBUTES:  # before feedparser looks for each in all others
+                self.count_attributes(len(attrs))
             super().startElementNS(name, qname, attrs)
 
     def characters(self, text: str) -> None:
@@ -128,7 +174,11 @@ class StrictParser(_Guards, StrictFeedParser):  # type: ignore[misc]
         """End an element."""
         if self.unread:
             self.unread -= 1
-        if not self.unread:
+        if self.unread:
+            return
+        if self.is_skipping:
+            self.is_skipping = False
+        else:
             super().endElementNS(name, qname)
 
 
@@ -139,3 +189,26 @@ def _is_data(kind: str) -> bool:
 
 class LooseParser(_Guards, LooseFeedParser):  # type: ignore[misc]
     """For feeds that are not well-formed XML."""
+
+    is_skipping = False  #: True from an entry beyond the budget to the next one
+
+    def unknown_starttag(self, tag: str, attrs: list[tuple[str, str]]) -> None:
+        """Begin an element."""
+        if tag.rpartition(":")[2] in _ENTRY:
+            self.is_skipping = self.skips_entry()
+        if self.is_skipping:
+            self.count()
+        else:
+            super().unknown_starttag(tag, attrs)
+
+    def unknown_endtag(self, tag: str) -> None:
+        """End an element."""
+        if not self.is_skipping:
+            super().unknown_endtag(tag)
+        elif tag.rpartition(":")[2] in _ENTRY:
+            self.is_skipping = False
+
+    def handle_data(self, text: str, escape: int = 1) -> None:
+        """Take a piece of text."""
+        if not self.is_skipping:
+            super().handle_data(text, escape)

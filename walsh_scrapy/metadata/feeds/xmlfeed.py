@@ -36,6 +36,7 @@ def read_xml(body: bytes, *, url: str, content_type: str | None) -> Feed:
         skip_hours=hints.skip_hours(channel),
         skip_days=hints.skip_days(channel),
         is_whole=elements.is_whole,
+        left_out=elements.left_out,
     )
 
 

@@ -1,0 +1,181 @@
+"""The worst document of each kind that a search finds: processor time and memory to read it.
+
+    python -m benchmarks.hostile [TRIES]
+
+A document is a head, some pieces, each repeated, and a tail. The search begins with random pieces
+and changes the worst document found so far: a piece, a number of repetitions, the order. All
+documents have at most 15 MiB, and 1 MiB packed. Each is read in a process of its own, as a crawl
+reads what is costly; the time of its start is taken off. A document that a crawl reads in its own
+process is searched for separately. Goals: 0.5 s in the crawl; 5 s and 200 MiB in the other process,
+which is ended beyond that; its memory is then unknown, and 0 here.
+"""
+
+import gzip
+import os
+import pickle
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from walsh_scrapy.metadata.document import Document
+from walsh_scrapy.metadata.entries import Feed
+from walsh_scrapy.metadata.feeds import parse_feed
+from walsh_scrapy.metadata.llms import parse_llms
+from walsh_scrapy.runtime.readingworker import receive, send
+
+_PEAK: Final = re.compile(r"VmHWM:\s*(\d+)")
+RAW: Final = 15 * 1024 * 1024
+PACKED: Final = 1024 * 1024
+URL: Final = "https://blog.example/feed"
+BASE: Final = "https://blog.example/" + "a/" * 450
+MARKUP: Final = (
+    "<a/>", "<item>", "</item>", "<item/>", "<entry>", "</entry>", "<entry/>", "<title>",
+    "</title>", "<title type='html'>&lt;b&gt;x", "<link>a</link>", "<link href='a'/>",
+    "<author>a (at) b</author>", "<author><name>a</name></author>", "<category>a</category>",
+    "<category term='a'/>", "<pubDate>Sat, 23 May 2026 00:00:00 GMT</pubDate>",
+    "<updated>2026-05-23</updated>", "<guid>a</guid>", "<id>a</id>", "<source>", "</source>",
+    "<description>", "</description>", "<x>", "</x>", "<!--", "-->", "<![CDATA[", "]]>", "&#97;",
+    "&amp;", "&lt;!--", "&x;", "a", " ", "\n", "a@b.example ", "<x a='' b='' c='' d=''/>",
+    f"<x {' '.join(f'a{number}=``' for number in range(100))}/>".replace("`", "'"),
+    f"<item xml:base='{BASE}'>", "<x xml:base='a/'>", "<x xmlns:a='b'/>", "<div>", "</div>",
+)  # fmt: skip
+VALUES: Final = (
+    '{"id":1},', '{"id":"a","title":"a"},', "{},", "[],", "1,", '"a",', '{"id":1,"tags":["a"]},',
+    '{"id":1,"url":"a"},', '{"id":1,"date_published":"2026-05-23T00:00:00Z"},', '{"a":', "[", '"',
+    "\\\\", "\\u0061", "a", " ", '{"id":1,"authors":[{"name":"a"}]},', '{"id":1,"title":"<!--"},',
+)  # fmt: skip
+LINES: Final = (
+    "- [a](b)\n", "[a](b)", "[a][b]\n", "[b]: c\n", "# a\n", "> ", "- ", "* a", "\n", "a ",
+    "![", "](",
+    "<a>", "<!--", "`", "**", "_", "https://a.example/ ", "|a", "|-", "\\", "&amp;", "    ", "[",
+    "]",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of document."""
+
+    name: str
+    reader: Callable[..., Feed]
+    pieces: tuple[str, ...]
+    head: str
+    tail: str = ""
+
+
+KINDS: Final = (
+    Kind("RSS", parse_feed, MARKUP, "<rss version='2.0'><channel>", "</channel></rss>"),
+    Kind("RSS, base", parse_feed, MARKUP, f"<rss xml:base='{BASE}'><channel>", "</channel></rss>"),
+    Kind("Atom", parse_feed, MARKUP, "<feed xmlns='http://www.w3.org/2005/Atom'>", "</feed>"),
+    Kind(
+        "JSON Feed",
+        parse_feed,
+        VALUES,
+        '{"version":"https://jsonfeed.org/version/1.1","items":[',
+        '{"id":0}]}',
+    ),
+    Kind("markdown", parse_llms, LINES, "# Links\n[a](https://a.example/)\n"),
+)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Pieces and how often each is repeated; all of them are repeated `times`."""
+
+    parts: tuple[tuple[str, int], ...]
+    times: int
+
+    def document(self, kind: Kind) -> Document:
+        """Return the document, cut where it would be too long."""
+        middle = "".join(piece * number for piece, number in self.parts)
+        times = min(self.times, max(1, (RAW - 10_000) // max(1, len(middle))))
+        body = f"{kind.head}{(middle * times)[: RAW - 10_000]}{kind.tail}".encode()
+        return Document(kind.reader, body, URL, None, URL)
+
+
+def main(tries: int) -> None:
+    """Search in each kind, for the crawl's own process and for the other one."""
+    start, _ = _cost(Document(parse_feed, b"<rss/>", URL, None, URL))
+    print(f"The worst document of {tries} each; the goals are 0.5 s, and 5 s with 200 MiB")
+    print(f"{'kind':10} {'read by':8} {'CPU s':>6} {'MiB':>5} {'bytes':>9} {'packed':>8}  made of")
+    for kind in KINDS:
+        for costly in (False, True):
+            recipe, (seconds, memory) = _worst(kind, tries, costly=costly)
+            body = recipe.document(kind).body
+            parts = " ".join(f"{piece[:24]!r}*{number}" for piece, number in recipe.parts)
+            print(
+                f"{kind.name:10} {'process' if costly else 'crawl':8} {seconds - start:6.2f} "
+                f"{memory:5.0f} {len(body):9} {len(gzip.compress(body)):8}  "
+                f"({parts})*{recipe.times}",
+                flush=True,
+            )
+
+
+def _worst(kind: Kind, tries: int, *, costly: bool) -> tuple[Recipe, tuple[float, float]]:
+    random = Random(f"{kind.name} {costly}")
+    worst, cost = Recipe((("a", 1),), 1), (0.0, 0.0)
+    for number in range(tries):
+        changed = _any(kind, random) if number < tries // 3 else _changed(worst, kind, random)
+        recipe = _fitting(changed, kind, costly=costly)
+        if recipe and (found := _cost(recipe.document(kind))) > cost:
+            worst, cost = recipe, found
+    return worst, cost
+
+
+def _fitting(recipe: Recipe, kind: Kind, *, costly: bool) -> Recipe | None:
+    """Return the recipe with fewer repetitions, so that it is within the limits of the search."""
+    length = len("".join(piece * number for piece, number in recipe.parts))
+    most = RAW if costly else 262_144
+    recipe = replace(recipe, times=max(1, min(recipe.times, most // max(1, length))))
+    while True:
+        document = recipe.document(kind)
+        if document.is_costly <= costly and len(gzip.compress(document.body, 1)) <= PACKED:
+            return recipe
+        if recipe.times == 1:
+            return None
+        recipe = replace(recipe, times=recipe.times * 2 // 3 or 1)
+
+
+def _any(kind: Kind, random: Random) -> Recipe:
+    parts = [(random.choice(kind.pieces), 1) for _ in range(random.randint(1, 4))]
+    return Recipe(tuple(parts), 4_000_000)
+
+
+def _changed(recipe: Recipe, kind: Kind, random: Random) -> Recipe:
+    parts = list(recipe.parts)
+    at = random.randrange(len(parts))
+    piece, number = parts[at]
+    match random.randrange(4):
+        case 0:
+            parts[at] = (random.choice(kind.pieces), number)
+        case 1:
+            parts[at] = (piece, random.choice((1, 10, 100, 1000, 10_000)))
+        case 2:
+            parts.insert(at, (random.choice(kind.pieces), 1))
+        case _:
+            random.shuffle(parts)
+    return Recipe(tuple(parts), 4_000_000)
+
+
+def _cost(document: Document) -> tuple[float, float]:
+    """Return the CPU seconds of a process that reads a document, and its peak memory in MiB."""
+    command = [sys.executable, "-m", "walsh_scrapy.runtime.readingworker"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin
+        assert process.stdout
+        send(process.stdin, pickle.dumps(document))  # type: ignore[arg-type]
+        receive(process.stdout)  # type: ignore[arg-type]
+        found = _PEAK.search(Path(f"/proc/{process.pid}/status").read_text())  # Linux
+        process.stdin.close()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    return used.ru_utime + used.ru_stime, int(found[1]) / 1024 if found else 0.0
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 12)

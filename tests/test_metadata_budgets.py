@@ -1,0 +1,148 @@
+"""Decision 34: what is read of a document that is beyond a budget, and what is said of it."""
+
+import json
+
+import pytest
+
+from walsh_scrapy.metadata import budgets
+from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed, parsers
+from walsh_scrapy.metadata.feeds import elements as xml_elements
+
+URL = "https://blog.example/feed"
+ITEM = "<item><title>{0}</title><link>/{0}</link><pubDate>{1}</pubDate></item>"
+ENTRY = "<entry><title>{0}</title><link href='/{0}'/><updated>{1}</updated></entry>"
+ATOM = "<feed xmlns='http://www.w3.org/2005/Atom'>{}</feed>"
+A_ATOM = "<a:feed xmlns:a='http://www.w3.org/2005/Atom'>{}</a:feed>"
+RSS = "<rss version='2.0'><channel>{}<ttl>60</ttl></channel></rss>"
+RDF = (
+    "<rdf:RDF xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#' "
+    "xmlns='http://purl.org/rss/1.0/'><channel><items/></channel>{}</rdf:RDF>"
+)
+RFC_822 = [f"Sat, {day:02} May 2026 00:00:00 GMT" for day in range(1, 7)]
+ISO = [f"2026-05-{day:02}T00:00:00Z" for day in range(1, 7)]
+
+
+@pytest.fixture
+def three(monkeypatch):
+    """A budget of three entries."""
+    for module in (budgets, parsers, xml_elements):
+        monkeypatch.setattr(module, "MOST_ENTRIES", 3)
+
+
+def read(text):
+    body = text if isinstance(text, bytes) else text.encode()
+    return parse_feed(body, url=URL, content_type=None, source=URL)
+
+
+def titles(feed):
+    return [entry.title for entry in feed.entries]
+
+
+def refused(text):
+    with pytest.raises(NotAFeed) as error:
+        read(text)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("form", "entry", "dates"),
+    [
+        pytest.param(RSS, ITEM, RFC_822, id="rss"),
+        pytest.param(RSS + "<broken>", ITEM, RFC_822, id="broken"),
+        pytest.param(RSS.replace("{}", "{}&nbsp;&unknown;<br>"), ITEM, ISO, id="loose"),
+        pytest.param(RDF, ITEM.replace("pubDate", "date"), ISO, id="rdf"),
+        pytest.param(ATOM, ENTRY, ISO, id="atom"),
+        pytest.param(
+            A_ATOM,
+            ENTRY.replace("</", "</a:").replace("<", "<a:").replace("<a:/a:", "</a:"),
+            ISO,
+            id="prefix",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("three")
+def test_of_too_many_entries_the_newest_are_read_and_the_rest_counted(form, entry, dates):
+    numbered = [entry.format(number, date) for number, date in enumerate(dates, 1)]
+    rising, falling = (read(form.format("".join(each))) for each in (numbered, numbered[::-1]))
+    assert (titles(rising), rising.left_out) == (["4", "5", "6"], 3)
+    assert (titles(falling), falling.left_out) == (["6", "5", "4"], 3)
+    assert all(entry.url and (entry.published or entry.updated) for entry in falling.entries)
+    assert rising.ttl == falling.ttl == (60.0 if form.startswith("<rss") else None)
+    undated = read(form.format("".join(entry.format(number, "") for number in range(6))))
+    assert (titles(undated), undated.left_out) == (["0", "1", "2"], 3)
+    three = read(form.format("".join(numbered[:3])))
+    assert (len(three.entries), three.left_out) == (3, 0)
+
+
+@pytest.mark.usefixtures("three")
+def test_the_newest_items_of_a_json_feed_are_read_in_any_order():
+    items = [{"id": at, "title": str(at), "date_published": ISO[at]} for at in (0, 3, 1, 5, 2)]
+    feed = read(json.dumps({"version": "https://jsonfeed.org/version/1.1", "items": [*items, 7]}))
+    assert (titles(feed), feed.left_out) == (["3", "5", "2"], 2)
+
+
+def test_inherited_authors_are_shared_and_not_copied():
+    authors = [{"name": f"Author {at}"} for at in range(100)]
+    items = [{"id": at} for at in range(20)]
+    feed = read(
+        json.dumps(
+            {"version": "https://jsonfeed.org/version/1", "authors": authors, "items": items}
+        )
+    )
+    assert len({id(entry.authors) for entry in feed.entries}) == 1
+    named = "".join(f"<author><name>A{at}</name></author>" for at in range(50))
+    feed = read(ATOM.format(named + ENTRY.format(1, "") * 20))
+    assert len({id(entry.authors) for entry in feed.entries}) == 1
+
+
+def attributes(number):
+    return " ".join(f"a{at}=''" for at in range(number))
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (f"<rss version='2.0' {attributes(120)}><channel/></rss>", "attributes of one element"),
+        (f"<rss version='2.0'><channel><item {attributes(20_000)}/>", "attributes of one element"),
+        (f"<rss><channel><x {attributes(120)}>&broken;", "attributes of one element"),
+        ("<rss><channel>" + "<a>" * 1000 + "</a>" * 1000 + "</channel></rss>", "in each other"),
+        (b'{"version": [' + b"1," * 800_001 + b"1]}", "values"),
+        (b'{"version": "' + b'\\"' * 400_001, "not valid"),
+    ],
+    ids=["root", "item", "loose", "depth", "values", "unclosed"],
+)
+def test_what_no_feed_has_is_refused_with_a_sentence_that_names_the_limit(body, why):
+    assert why in refused(body)
+
+
+def test_links_that_a_long_base_makes_longer_are_bounded(monkeypatch):
+    monkeypatch.setattr(parsers, "MOST_BASE_CHARACTERS", 100_000)
+    base = f"<rss version='2.0' xml:base='https://a.example/{'a/' * 450}'><channel>"
+    assert len(read(base + "<item><link>b</link></item>" * 100 + "</channel></rss>").entries) == 100
+    assert "xml:base" in refused(base + "<item><link>b</link></item>" * 120 + "</channel></rss>")
+
+
+def test_what_real_feeds_have_is_read():
+    items = [{"id": 1}, {"id": "," * 500_000}]
+    body = json.dumps({"version": "https://jsonfeed.org/version/1", "items": items})
+    assert len(read(body).entries) == 2
+    deep = "<div>" * 300 + "</div>" * 300
+    item = f"<item><title>One</title><description>{deep}</description><x {attributes(60)}/></item>"
+    assert titles(read(RSS.format(item))) == ["One"]
+    base = "<rss version='2.0' xml:base='https://a.example/dir/'><channel>"
+    links = "".join(f"<item><link>{at}</link></item>" for at in range(500))
+    assert read(base + links + "</channel></rss>").entries[499].url == "https://a.example/dir/499"
+
+
+@pytest.mark.parametrize("year", ["-1", "-0001", "0", "0000", "1", "10000", "99999", "9" * 90])
+def test_impossible_years_are_no_dates_and_do_no_harm(year):
+    dates = (f"{year}-01-01T00:00:00Z", f"Fri, 01 Jan {year} 00:00:00 GMT", f"{year}-W01", year)
+    items = [f"<item><title>One</title><pubDate>{date}</pubDate></item>" for date in dates]
+    assert {entry.published for entry in read(RSS.format("".join(items))).entries} <= {
+        None,
+        "2001-01-01T00:00:00Z",  # as RFC 822 reads a year of one or two digits
+        "2000-01-01T00:00:00Z",
+    }
+    entry = {"id": 1, "date_published": dates[0], "date_modified": dates[1]}
+    feed = {"version": "https://jsonfeed.org/version/1.1", "items": [entry]}
+    assert read(json.dumps(feed)).entries[0].published is None

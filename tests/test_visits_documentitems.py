@@ -1,0 +1,49 @@
+"""Decision 34: how much one document may add to the state, and what is said of what it may not."""
+
+import logging
+
+import pytest
+
+from walsh_scrapy.items import EntryItem
+from walsh_scrapy.visits import documentitems
+from walsh_scrapy.visits.documentitems import DocumentItems
+
+URL = "https://blog.example/feed"
+SEEN = "2026-05-23T00:00:00Z"
+
+
+def entry(number, published=None, title="x"):
+    item = EntryItem(kind="feed", source=URL, title=title, published=published)
+    item.key = item.full_key = item.page_key = str(number)
+    return item
+
+
+def items_of(*items):
+    found = DocumentItems(URL, SEEN)
+    for item in items:
+        found.add(item)
+    return found
+
+
+def test_a_document_adds_its_newest_items_as_far_as_they_fit(monkeypatch):
+    dates = [f"2026-05-{day}T00:00:00Z" for day in (21, 25, 23)]
+    items = [entry(number, date) for number, date in enumerate([*dates, None])]
+    size = len(items_of(*items).records(URL, 1.0)[0].item.encode())
+    assert [record.key for record in items_of(*items).records(URL, 1.0)] == ["0", "1", "2", "3"]
+    monkeypatch.setattr(documentitems, "MOST_BYTES", size * 2 + 10)
+    kept = items_of(*items).records(URL, 1.0)
+    assert [record.key for record in kept] == ["1", "2"]
+    assert all(SEEN in record.item and record.source == URL for record in kept)
+
+
+@pytest.mark.parametrize(("number", "lines"), [(0, 0), (3, 3), (2_000, 4)])
+def test_refused_items_are_logged_up_to_three_and_then_counted(caplog, number, lines):
+    found = items_of(entry(1), entry(1), *[entry(2, title="x" * 301)] * (number // 2))
+    for _ in range(number - number // 2):
+        assert not found.passes({"body": "text"})
+    with caplog.at_level(logging.WARNING):
+        found.log_rest()
+    assert list(found.valid) == ["1"]
+    assert len(caplog.messages) == lines
+    if lines > 3:
+        assert caplog.messages[-1] == f"items of {URL} are left out: … and 1,997 more"

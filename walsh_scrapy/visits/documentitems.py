@@ -1,0 +1,93 @@
+"""Which items of a document are kept: those of the schema, and as many as there is room for."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING, Final
+
+from walsh_scrapy.items import InvalidItem, check
+from walsh_scrapy.policy.wording import and_more
+from walsh_scrapy.state.entries import EntryRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from walsh_scrapy.items import EntryItem
+
+logger = logging.getLogger(__name__)
+
+#: Bytes that one document may add to the state, as JSON (decision 34).
+MOST_BYTES: Final = 8 * 1024 * 1024
+#: Refused items of one document that are logged; further ones are counted.
+MOST_LOGGED: Final = 3
+
+_as_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: json.dumps makes one an item
+
+
+class DocumentItems:
+    """The items of one document: those that are refused, and those that are kept."""
+
+    def __init__(self, url: str, seen: str | None = None) -> None:
+        self.valid: dict[str, EntryItem] = {}  #: by key: an entry may be twice in one document
+        self._url = url
+        self._seen = seen
+        self._refused = 0
+
+    def add(self, item: EntryItem) -> None:
+        """Keep an item, first seen now, if it may be kept."""
+        item.first_seen = self._seen
+        if self.passes(item):
+            self.valid.setdefault(item.key, item)
+
+    def passes(self, item: object) -> bool:
+        """Return True if an item may be kept (R6, decision 23); log the first that may not."""
+        try:
+            check(item)
+        except InvalidItem as error:
+            self._refused += 1
+            if self._refused <= MOST_LOGGED:
+                logger.warning("an item is left out: %s", error)
+            return False
+        return True
+
+    def log_rest(self) -> None:
+        """Log how many items were refused beside those that were logged."""
+        if self._refused > MOST_LOGGED:
+            more = and_more(self._refused - MOST_LOGGED)
+            logger.warning("items of %s are left out: %s", self._url, more)
+
+    def records(self, source_url: str, now: float) -> list[EntryRecord]:
+        """Return the records of the valid items, or of the newest that fit into `MOST_BYTES`.
+
+        Items without a date count as the oldest.
+        """
+        items = list(self.valid.values())
+        records = _records_that_fit(items, source_url, now)
+        if len(records) < len(items):
+            items.sort(key=lambda item: item.published or item.updated or "", reverse=True)
+            records = _records_that_fit(items, source_url, now)
+        return records
+
+
+def _records_that_fit(items: Iterable[EntryItem], source_url: str, now: float) -> list[EntryRecord]:
+    records, room = list[EntryRecord](), MOST_BYTES
+    for item in items:
+        record = _record(item, source_url, now)
+        room -= len(record.item.encode())
+        if room < 0:
+            break
+        records.append(record)
+    return records
+
+
+def _record(item: EntryItem, source_url: str, now: float) -> EntryRecord:
+    return EntryRecord(
+        key=item.key,
+        full_key=item.full_key,
+        page_key=item.page_key,
+        source=source_url,
+        kind=item.kind,
+        first_seen=now,
+        item=_as_json(item.exported()),
+    )
