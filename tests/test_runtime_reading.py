@@ -2,7 +2,9 @@
 
 import asyncio
 import io
+import os
 import resource
+import signal
 import threading
 from types import SimpleNamespace
 
@@ -150,3 +152,18 @@ def test_messages_end_with_their_stream():
     readingworker.send(stream, b"one")
     for cut, expected in ((0, b"one"), (1, None), (5, None)):
         assert readingworker.receive(io.BytesIO(stream.getvalue()[: 11 - cut])) == expected
+
+
+def test_a_signal_to_all_processes_of_a_service_ends_no_reading(readings):
+    """The crawl itself decides whether the document in hand is finished."""
+
+    class Signalled(Worker):
+        def ask(self, message):
+            answer = super().ask(message)
+            for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                os.kill(self._process.pid, each)
+            return answer
+
+    first, second = readings.read(document(MANY * 3), document(MANY * 3), worker=Signalled)
+    assert first.entries == second.entries
+    assert readings.started == 1

@@ -27,7 +27,10 @@ _LENGTH: Final = struct.Struct("!Q")
 
 def main() -> None:
     """Read documents until the input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the crawl decides what follows
+    # A terminal and a service manager signal both processes: the crawl decides what follows.
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
     for readers in ("feeds", "llms"):
         import_module(f"walsh_scrapy.metadata.{readers}")
     _limit_memory()
