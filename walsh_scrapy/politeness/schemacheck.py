@@ -6,12 +6,14 @@ A schema can cost any time: a pattern that backtracks for ever, or a tree of `$r
 from __future__ import annotations
 
 import asyncio
-import resource
 import subprocess
 import sys
 from typing import Final
 
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist, sound_schema
+
+if sys.platform != "win32":
+    import resource
 
 #: Seconds of CPU, and bytes of memory, that the check may cost.
 MOST_SECONDS: Final = 4
@@ -63,9 +65,10 @@ def main(size: int, seconds: int, memory: int) -> None:
 
     The process ends after ``seconds`` of CPU, and if it needs more than ``memory`` bytes.
     """
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform != "win32":  # there the time limit alone counts
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     schema, body = sys.stdin.buffer.read(size), sys.stdin.buffer.read()
     try:
         Blocklist.parse(body, sound_schema(schema))

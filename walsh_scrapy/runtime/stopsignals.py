@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy import signals
@@ -10,9 +11,9 @@ from scrapy import signals
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
-#: SIGHUP comes when a terminal is closed.
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-
+#: SIGHUP comes when a terminal is closed; not every system has it.
+_NAMES: Final = ("SIGTERM", "SIGINT", "SIGHUP")
+_SIGNALS: Final = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
 
 #: What handles the first signal; Scrapy then puts what handles the second in its place.
 _in_order: Any = None
@@ -31,11 +32,15 @@ def listen(crawler: Crawler) -> None:
     SIGTERM does. One that comes while the crawl ends is ignored, because a service manager sends
     both, and Scrapy takes the second signal as the order to end without order.
     """
+    if sys.platform == "win32":
+        return
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     crawler.signals.connect(_let_through, signal=signals.engine_started)
 
 
 def _let_through() -> None:
+    if sys.platform == "win32":
+        return
     global _in_order  # noqa: PLW0603 - as what handles a signal, it is one for the process
     _in_order = signal.getsignal(signal.SIGTERM)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # under nohup it is ignored
