@@ -193,6 +193,33 @@ def test_other_schemes_and_ports_and_redirects_to_a_dead_host_are_put_off(simula
     assert outcomes(run) == {"failed": 1, "deferred": 7}
 
 
+def times_out(hit):
+    raise DownloadTimeoutError(f"Getting {hit.path} took longer than 30 seconds.")
+
+
+def now_and_then(hit):
+    return times_out(hit) if hit.path in "/a/c/e" else feed(host="dead.example")
+
+
+@pytest.mark.parametrize(
+    ("robots", "page", "asked", "ends"),
+    [
+        (times_out, times_out, 3, {"failed": 1, "deferred": 4}),
+        ("", times_out, 3, {"failed": 2, "deferred": 3}),
+        ([times_out, ""], feed(host="dead.example"), 7, {"fetched": 5}),
+        ("", now_and_then, 6, {"failed": 3, "fetched": 2}),
+    ],
+    ids=["never answers", "answers robots.txt alone", "answers late", "answers now and then"],
+)
+def test_a_host_that_times_out_twice_in_a_row_is_put_off(simulated, robots, page, asked, ends):
+    """A serial crawl waits for each of these; their sources stay due."""
+    (run,) = simulated(dead(page, robots=robots), sources=sources())
+    assert len(run.log) == asked
+    assert outcomes(run) == ends
+    said = run.stderr.count("dead.example is not tried again now: it timed out")
+    assert said == ends.get("deferred", 0)
+
+
 def test_a_dead_host_puts_off_no_sibling_with_which_it_is_paced(simulated, rows):
     runs = simulated(
         *(Site(f"{name}.blog.example", no_connection, {"/a": ""}) for name in ("x", "y")),

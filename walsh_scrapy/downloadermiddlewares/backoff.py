@@ -37,12 +37,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: Requests in a row that a host may leave without an answer until its other ones are put off.
+TIMEOUTS = 2
+
 
 class BackoffMiddleware:
     """Retries refused requests, at most ``WALSH_MAX_RETRIES`` times (order 549, decision 15).
 
     A host that refuses more requests than that in a row, whatever their URLs, has refused its share
-    of tries. Its other requests of the run are deferred, and have not failed.
+    of tries. Its other requests of the run are deferred, and have not failed. The same goes for a
+    host at which a target and the request before it timed out (decision 28).
 
     The pacing gate writes the hold with the end of the exchange. Without the pacing gate this gate
     writes the hold, and keeps requests waiting for it.
@@ -56,6 +60,8 @@ class BackoffMiddleware:
         self._holds = None if in_force(crawler.settings, Gate.PACING) else Holds(crawler)
         # By host name: how many requests of each rank it refused in a row.
         self._refusals: defaultdict[str, Counter[Rank]] = defaultdict(Counter)
+        # By host name: how many requests in a row timed out.
+        self._timeouts: Counter[str] = Counter()
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -76,6 +82,7 @@ class BackoffMiddleware:
         """Retry after 429 and 503; for robots.txt after every server error (decision 12)."""
         if self._holds:
             self._holds.over(request)
+        self._timeouts.pop(host_of(request.url), None)
         if _is_refusal(request, response.status):
             most = self._context.options.max_retries
             return self._retry(request, f"answered {response.status}", most) or response
@@ -86,7 +93,11 @@ class BackoffMiddleware:
         """Retry a request for robots.txt that got no response, if its host can be reached."""
         if self._holds:
             self._holds.over(request)
-        if isinstance(exception, IgnoreRequest | Unreachable) or not _is_refusal(request, 0):
+        if isinstance(exception, IgnoreRequest | Unreachable):
+            return None
+        if isinstance(exception, DownloadTimeoutError):
+            self._timed_out(request)
+        if not _is_refusal(request, 0):
             return None
         if self._holds:
             self._holds.write(request, None)
@@ -94,6 +105,14 @@ class BackoffMiddleware:
         retries = self._context.options.max_retries
         most = min(1, retries) if isinstance(exception, DownloadTimeoutError) else retries
         return self._retry(request, f"failed ({reason_of(exception, request.url)})", most)
+
+    def _timed_out(self, request: Request) -> None:
+        """Put off the other requests of a host that seems to answer nothing any more."""
+        host = host_of(request.url)
+        self._timeouts[host] += 1
+        if self._timeouts[host] >= TIMEOUTS and rank_of(request) is Rank.TARGET:
+            reason = f"it timed out {counted(self._timeouts[host], 'time')} in a row"
+            self._put_off_host(request, reason)
 
     def _retry(self, request: Request, what: str, most: int) -> Request | None:
         """Return the request to send again; None if it has failed.
@@ -112,7 +131,8 @@ class BackoffMiddleware:
             mark(again, attempt=attempt)
             return again
         if rank is not Rank.ROBOTS:  # a robots.txt that is refused counts as unreachable instead
-            self._put_off_host(request, refusals.total())
+            reason = f"it refused {counted(refusals.total(), 'request')} in a row"
+            self._put_off_host(request, reason)
             if attempt <= most and attempt < refusals[rank]:
                 logger.info("%s %s, as others of its host did", request.url, what)
                 return again
@@ -121,10 +141,9 @@ class BackoffMiddleware:
         self._crawler.stats.inc_value("walsh/backoff/gave_up")
         return None
 
-    def _put_off_host(self, request: Request, refusals: int) -> None:
+    def _put_off_host(self, request: Request, reason: str) -> None:
         """Put off the other requests of a host; they are not kept waiting for its hold."""
         until = self._context.clock.now() + marks_of(request).hold
-        reason = f"it refused {counted(refusals, 'request')} in a row"
         self._put_off.add(host_of(request.url), reason, until)
         self._queues.delay(self._context.host(request.url), 0.0)
 
