@@ -12,6 +12,8 @@ from walsh_scrapy.downloadhandler import DownloadHandler
 from walsh_scrapy.exceptions import MachineTrouble
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.trouble import machine_failed
+from walsh_scrapy.state import waiting
+from walsh_scrapy.state.waiting import Waiting
 
 SMALL = 200_000  #: bytes
 
@@ -76,3 +78,13 @@ class SmallFiles:
 
     def spider_opened(self):
         resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, resource.RLIM_INFINITY))
+
+
+class ShortWaits:
+    """A lock, or a server that is silent, is waited for no longer than when a run is to end."""
+
+    @classmethod
+    def from_crawler(cls, _crawler):
+        waiting.LOCKED_SECONDS = waiting.ENDING_SECONDS
+        Waiting.for_answer = Waiting.for_lock
+        return cls()
