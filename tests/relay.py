@@ -8,46 +8,58 @@ from contextlib import suppress
 class Relay:
     """Passes connections on to an address; as a context manager it ends with the block.
 
-    Once `silence` was called it takes bytes and connections, and says nothing more: so does a
-    server that is frozen. `asked` is set when it then got something.
+    Once `silence` was called it says nothing more, but takes connections: so does a server that is
+    frozen. `asked` is set when it then got the first bytes.
     """
 
     def __init__(self, host, port):
         self._to = (host, port)
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self._open = [self._listener]
-        self._is_silent = threading.Event()
+        self._sockets, self._threads = [], []
+        self._is_silent, self._is_over = threading.Event(), threading.Event()
         self.asked = threading.Event()
         self.port = self._listener.getsockname()[1]
 
     def __enter__(self):
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._run(self._accept)
         return self
 
     def __exit__(self, *_):
-        for each in self._open:
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+        self._is_over.set()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self.end_connections()
+        for thread in self._threads:
+            thread.join()
+        for each in (self._listener, *self._sockets):
             each.close()
 
     def silence(self):
         self._is_silent.set()
+
+    def end_connections(self):
+        for each in self._sockets:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def _run(self, *call):
+        thread = threading.Thread(target=call[0], args=call[1:])
+        self._threads.append(thread)
+        thread.start()
 
     def _accept(self):
         with suppress(OSError):
             while True:
                 ours, _ = self._listener.accept()
                 theirs = socket.create_connection(self._to)
-                self._open += [ours, theirs]
-                for pair in ((ours, theirs), (theirs, ours)):
-                    threading.Thread(target=self._pass_on, args=pair, daemon=True).start()
+                self._sockets += [ours, theirs]
+                self._run(self._pass_on, ours, theirs)
+                self._run(self._pass_on, theirs, ours)
 
     def _pass_on(self, source, target):
         with suppress(OSError):
             while data := source.recv(65536):
-                if not self._is_silent.is_set():
-                    target.sendall(data)
-                elif target.getpeername()[:2] == self._to:
+                if self._is_silent.is_set():
                     self.asked.set()
-            if not self._is_silent.is_set():
-                target.shutdown(socket.SHUT_WR)
+                    self._is_over.wait()
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)

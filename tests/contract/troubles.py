@@ -3,6 +3,8 @@
 import errno
 import os
 import resource
+import signal
+import sys
 from pathlib import Path
 
 from scrapy import signals
@@ -11,6 +13,7 @@ from sqlalchemy import make_url
 from walsh_scrapy.downloadhandler import DownloadHandler
 from walsh_scrapy.exceptions import MachineTrouble
 from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.runtime.reading import Worker
 from walsh_scrapy.runtime.trouble import machine_failed
 from walsh_scrapy.state import waiting
 from walsh_scrapy.state.waiting import Waiting
@@ -87,4 +90,20 @@ class ShortWaits:
     def from_crawler(cls, _crawler):
         waiting.LOCKED_SECONDS = waiting.ENDING_SECONDS
         Waiting.for_answer = Waiting.for_lock
+        return cls()
+
+
+class FrozenReading:
+    """The process that reads costly documents is stopped before it reads one, and named."""
+
+    @classmethod
+    def from_crawler(cls, _crawler):
+        start = Worker.__init__
+
+        def start_frozen(worker):
+            start(worker)
+            os.kill(worker._process.pid, signal.SIGSTOP)
+            print(f"frozen: {worker._process.pid}", file=sys.stderr, flush=True)
+
+        Worker.__init__ = start_frozen
         return cls()

@@ -95,6 +95,8 @@ def _remedy(engine: Engine, error: DBAPIError) -> str:
     reason = str(error.orig)
     if "locked" in reason:
         return "another process holds its lock; end that process, then start again"
+    if "unable to open" in reason:
+        return "check the permission to read and write the file and its folder, then start again"
     if "full" in reason or "readonly" in reason or "disk I/O" in reason:
         return "check the free space and the permission to write, then start again"
     return "if the file is damaged, restore a backup, or move it away to start an empty state"
