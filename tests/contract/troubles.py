@@ -1,6 +1,7 @@
 """Trouble of the machine for real crawls, as extensions of Scrapy: `EXTENSIONS={PATH: 0}`."""
 
 import errno
+import logging
 import os
 import resource
 import signal
@@ -8,6 +9,7 @@ import sys
 from pathlib import Path
 
 from scrapy import signals
+from scrapy.utils.log import get_scrapy_root_handler
 from sqlalchemy import make_url
 
 from walsh_scrapy.downloadhandler import DownloadHandler
@@ -107,3 +109,18 @@ class FrozenReading:
 
         Worker.__init__ = start_frozen
         return cls()
+
+
+class FullLog:
+    """The log is on a full disk once a line with strangers' text was written to it."""
+
+    @classmethod
+    def from_crawler(cls, crawler):
+        extension = cls()
+        crawler.signals.connect(extension.engine_started, signals.engine_started)
+        return extension
+
+    def engine_started(self):
+        logging.getLogger(__name__).info("they say %s", "\x1b[2J")
+        self._full = Path("/dev/full").open("w")  # noqa: SIM115 - it is open until the end
+        get_scrapy_root_handler().setStream(self._full)
