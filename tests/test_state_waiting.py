@@ -107,3 +107,13 @@ def test_a_server_that_answers_no_new_connection_is_given_up_at_the_end_of_a_run
                 with pytest.raises(StateError, match="timeout expired; check that the server runs"):
                     state.sources.commit(SOURCE)
             assert time.monotonic() - began < waiting.CONNECT_SECONDS
+
+
+def test_a_connection_whose_packets_are_lost_ends_by_the_means_of_tcp(postgresql_url):
+    def of(url):
+        with contextlib.closing(Database(url)) as database, database.snapshot() as connection:
+            return connection.connection.driver_connection.info.get_parameters()
+
+    assert of(postgresql_url)["tcp_user_timeout"] == "30000"
+    given = of(f"{postgresql_url}?keepalives_idle=60")
+    assert (given["keepalives_idle"], given["keepalives_count"]) == ("60", "4")
