@@ -8,7 +8,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from sqlalchemy import create_engine, insert, inspect, select, text
+from sqlalchemy import create_engine, delete, insert, inspect, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import NullPool
 
@@ -424,6 +424,23 @@ def test_a_state_of_version_1_is_migrated_and_loses_nothing(url):
         assert connection.scalar(select(schema_version.c.version)) == SCHEMA_VERSION
         indexes = inspect(connection).get_indexes("entries")
         assert {index["name"] for index in indexes} == {"entries_by_source", "entries_by_time"}
+
+
+@pytest.mark.parametrize("versions", [[SCHEMA_VERSION + 1], [0], [-1], [], [1, SCHEMA_VERSION]])
+def test_a_state_of_an_unknown_version_is_refused_and_stays_as_it_is(url, versions):
+    State(url).close()
+    with contextlib.closing(Database(url)) as database:
+        with database.write() as connection:
+            connection.execute(delete(schema_version))
+            if versions:
+                connection.execute(
+                    insert(schema_version), [{"version": number} for number in versions]
+                )
+        for _ in range(2):
+            with pytest.raises(StateError, match=r"use the version that wrote it, or another"):
+                State(url)
+        with database.read() as connection:
+            assert connection.scalars(select(schema_version.c.version)).all() == versions
 
 
 def take_back_validators(connection):

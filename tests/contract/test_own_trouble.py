@@ -144,3 +144,30 @@ def test_a_reader_that_closes_its_pipe_ends_the_run_with_1(run_scrapy, loopback_
     assert ended.returncode == 1, ended.stderr
     assert "Broken pipe" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_a_log_on_a_full_disk_ends_the_run_with_one_line(direct_web, crawl):
+    hosts = [f"h{number}.example" for number in range(3)]
+    web = direct_web(*map(site, hosts))
+    urls = [f"http://{host}/feed" for host in hosts]
+    result = crawl(web, sources=urls, settings=extensions("FullLog") | {"LOG_LEVEL": "DEBUG"})
+    assert result.exit_code == 1
+    assert len(result.log) < 2 * len(hosts)
+    told = result.stderr.partition(r"they say \x1b[2J" + "\n")[2]
+    (line,) = told.splitlines()
+    assert "walsh-scrapy: the log cannot be written: No space left on device; the run ends" in line
+    recorded = rows(crawl, "SELECT url, outcome FROM sources")
+    assert {outcome for _, outcome in recorded} <= {"fetched"}
+    assert rows(crawl, "SELECT count(*) FROM entries") == [(len(result.items),)]
+
+
+def test_a_command_whose_output_is_on_a_full_disk_says_so_in_one_line(run_scrapy, tmp_path):
+    (tmp_path / "sources.txt").write_text("http://blog.example/feed\n")
+    with open("/dev/full", "wb") as full:  # noqa: PTH123 - no file to be made
+        ended = run_scrapy(
+            "sources", "-s", f"WALSH_SOURCES={tmp_path / 'sources.txt'}",
+            "-s", f"WALSH_STATE_URL=sqlite:///{tmp_path / 'state'}", stdout=full.fileno(),
+        )  # fmt: skip
+    assert ended.returncode == 1
+    told = "walsh-scrapy: the output cannot be written: No space left on device\n"
+    assert ended.stderr == told

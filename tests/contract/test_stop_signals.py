@@ -1,14 +1,18 @@
 """SIGTERM, SIGINT and SIGHUP end a crawl in order, whatever it does at that moment."""
 
+import json
 import os
+import re
 import signal
 import sqlite3
+import time
 from contextlib import closing
 from threading import Event
 
 import pytest
 
 from tests.contract.conftest import feed, judge, site
+from walsh_scrapy.runtime.reading import WALL_SECONDS
 
 HANG_UP_TWICE = (signal.SIGHUP, signal.SIGHUP)
 
@@ -62,3 +66,29 @@ def test_a_signal_at_any_moment_ends_the_run_in_order(direct_web, crawl, sent, w
         assert state.execute("SELECT * FROM sources").fetchall() == []
     if web.log:
         judge(web)
+
+
+def test_a_signal_while_a_costly_document_is_read_ends_the_run_in_order(direct_web, crawl):
+    posts = [str(number) for number in range(1000)]
+    web = direct_web(site("a.example"), site("b.example", feed=feed(posts=posts)))
+    frozen = {"EXTENSIONS": json.dumps({"tests.contract.troubles.FrozenReading": 0})}
+    sources = ["http://a.example/feed", "http://b.example/feed"]
+    running = crawl.start(web, sources=sources, settings=frozen)
+    wait_until(web, lambda: is_told(running, "frozen: "))
+    began = time.monotonic()
+    os.kill(running.pid, signal.SIGTERM)
+    result = running.wait()
+    assert time.monotonic() - began < WALL_SECONDS, "its reading is not waited for"
+    assert result.exit_code == 0
+    assert result.stats["finish_reason"] == "shutdown"
+    assert "Traceback" not in result.stderr
+    assert "run shutdown; sources:" in result.stderr
+    assert f"Stored jsonl feed ({len(result.items)} items)" in result.stderr
+    (reader,) = re.findall("^frozen: ([0-9]+)$", result.stderr, re.MULTILINE)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(reader), 0)
+    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state:
+        assert state.execute("SELECT * FROM hosts WHERE lease_until > 0").fetchall() == []
+        recorded = dict(state.execute("SELECT url, outcome FROM sources").fetchall())
+    assert recorded in ({}, {"http://a.example/feed": "fetched"}), "the other one is still due"
+    judge(web)

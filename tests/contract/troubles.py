@@ -1,17 +1,24 @@
 """Trouble of the machine for real crawls, as extensions of Scrapy: `EXTENSIONS={PATH: 0}`."""
 
 import errno
+import logging
 import os
 import resource
+import signal
+import sys
 from pathlib import Path
 
 from scrapy import signals
+from scrapy.utils.log import get_scrapy_root_handler
 from sqlalchemy import make_url
 
 from walsh_scrapy.downloadhandler import DownloadHandler
 from walsh_scrapy.exceptions import MachineTrouble
 from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.runtime.reading import Worker
 from walsh_scrapy.runtime.trouble import machine_failed
+from walsh_scrapy.state import waiting
+from walsh_scrapy.state.waiting import Waiting
 
 SMALL = 200_000  #: bytes
 
@@ -76,3 +83,44 @@ class SmallFiles:
 
     def spider_opened(self):
         resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, resource.RLIM_INFINITY))
+
+
+class ShortWaits:
+    """A lock, or a server that is silent, is waited for no longer than when a run is to end."""
+
+    @classmethod
+    def from_crawler(cls, _crawler):
+        waiting.LOCKED_SECONDS = waiting.ENDING_SECONDS
+        Waiting.for_answer = Waiting.for_lock
+        return cls()
+
+
+class FrozenReading:
+    """The process that reads costly documents is stopped before it reads one, and named."""
+
+    @classmethod
+    def from_crawler(cls, _crawler):
+        start = Worker.__init__
+
+        def start_frozen(worker):
+            start(worker)
+            os.kill(worker._process.pid, signal.SIGSTOP)
+            print(f"frozen: {worker._process.pid}", file=sys.stderr, flush=True)
+
+        Worker.__init__ = start_frozen
+        return cls()
+
+
+class FullLog:
+    """The log is on a full disk once a line with strangers' text was written to it."""
+
+    @classmethod
+    def from_crawler(cls, crawler):
+        extension = cls()
+        crawler.signals.connect(extension.engine_started, signals.engine_started)
+        return extension
+
+    def engine_started(self):
+        logging.getLogger(__name__).info("they say %s", "\x1b[2J")
+        self._full = Path("/dev/full").open("w")  # noqa: SIM115 - it is open until the end
+        get_scrapy_root_handler().setStream(self._full)

@@ -99,8 +99,9 @@ class Context:
             refuse_to_start(error, log_file=crawler.settings["LOG_FILE"])
         if not (crawler.settings.get("WALSH_STATE_URL") or closest_scrapy_cfg()):
             logger.warning(_NO_PROJECT, options.state_url)
-        protect_log()
         _contexts[crawler] = context
+        # Scrapy makes another handler for the log after the extensions, one of which opens this.
+        crawler.signals.connect(context.spider_opened, signal=signals.spider_opened)
         crawler.signals.connect(context.close, signal=signals.engine_stopped)
         crawler.signals.connect(context.response_received, signal=signals.response_received)
         return context
@@ -130,6 +131,10 @@ class Context:
         """The hosts that lately did not answer: their requests go last (decision 6)."""
         return self.state.ledger.silent_hosts()
 
+    def spider_opened(self) -> None:
+        """Protect the log, before anything that strangers say is written to it."""
+        protect_log(_end_all)
+
     def response_received(self, request: Request) -> None:
         """End what copies of a request may claim: its response leaves the downloader."""
         end_facts(request)
@@ -142,6 +147,17 @@ class Context:
         except StateUnavailable:
             logger.debug("old rows stay in the state, because it cannot be used")
         self.state.close()
+
+
+def _end_all() -> None:
+    """End the crawls of this process, whose log cannot be written (decision 29)."""
+    from twisted.internet import reactor  # noqa: PLC0415 - Scrapy installs it first
+
+    def end() -> None:
+        for crawler in filter(has_begun, list(_contexts)):
+            end_crawl(crawler, "log_failed")
+
+    reactor.callFromThread(end)
 
 
 class _StateFailure:

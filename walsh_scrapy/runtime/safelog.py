@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import errno
 import logging
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from scrapy.utils.log import get_scrapy_root_handler
@@ -14,14 +16,44 @@ from walsh_scrapy.policy.wording import cut, printable
 
 #: Characters of one value in a log line; no line of our own needs as many.
 LONGEST_VALUE: Final = 4_000
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _BETWEEN_BREAKS: Final = re.compile(r"[^\n\t]+")
 
 
-def protect_log() -> None:
-    """Let the handler that Scrapy sets up for all loggers write safe lines."""
+def protect_log(disk_is_full: Callable[[], None]) -> None:
+    """Let the handler that Scrapy sets up for all loggers write safe lines.
+
+    ``disk_is_full`` is called, in whatever thread, for the first line that finds the disk full.
+    """
     handler = get_scrapy_root_handler()
     if handler is not None and not isinstance(handler.formatter, SafeFormatter):
         handler.setFormatter(SafeFormatter(handler.formatter or logging.Formatter()))
+        handler.handleError = _Unwritten(handler, disk_is_full)  # type: ignore[method-assign]
+
+
+class _Unwritten:
+    """What a handler does with a record that it cannot write.
+
+    Python prints a traceback for each. If the disk is full, one line is enough.
+    """
+
+    def __init__(self, handler: logging.Handler, disk_is_full: Callable[[], None]) -> None:
+        self._otherwise = handler.handleError
+        self._disk_is_full = disk_is_full
+        self._is_told = False
+
+    def __call__(self, record: logging.LogRecord) -> None:
+        error = sys.exc_info()[1]
+        if not (isinstance(error, OSError) and error.errno in _FULL):
+            self._otherwise(record)
+        elif not self._is_told:
+            self._is_told = True
+            print(
+                f"walsh-scrapy: the log cannot be written: {error.strerror}; the run ends, and "
+                "what is due stays due",
+                file=sys.stderr,
+            )
+            self._disk_is_full()
 
 
 class SafeFormatter(logging.Formatter):

@@ -20,6 +20,7 @@ from walsh_scrapy.state.engines import (
 )
 from walsh_scrapy.state.file import StateFile
 from walsh_scrapy.state.schema import create_or_migrate, has_schema, is_up_to_date
+from walsh_scrapy.state.waiting import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,7 +47,8 @@ class Database:
     Raises StateError for a database that cannot be reached, is damaged, or was written by another
     version; existing data is never overwritten. If the database fails later, methods raise what
     ``failed`` returns for the StateError. A server that went away is waited for while ``waits``
-    returns True, for two minutes at most.
+    returns True, for two minutes at most. One that is silent, or that did not come back, is not
+    asked again.
     """
 
     def __init__(
@@ -55,11 +57,12 @@ class Database:
         failed: Callable[[StateError], Exception] = lambda error: error,
         waits: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._engine = open_engine(url)
+        self._waiting = Waiting(waits)
+        self._engine = open_engine(url, self._waiting)
         self._is_sqlite = self._engine.dialect.name == "sqlite"
         self._file = StateFile.of(self._engine.url)
         self._failed = failed
-        self._waits = waits
+        self._given_up: StateError | None = None
         self._open = ExitStack()
         self._open.callback(self._engine.dispose)
         try:
@@ -72,6 +75,7 @@ class Database:
             self._prepare()
             if self._file is not None:
                 self._file.opened()
+            self._waiting.is_open = True
         except DBAPIError as error:
             self.close()
             raise state_error(self._engine, error) from error
@@ -137,6 +141,8 @@ class Database:
     def _transaction(
         self, connection: Connection, first: str | None = None
     ) -> Iterator[Connection]:
+        if self._given_up is not None:
+            raise self._failed(self._given_up)
         self._check_file()
         try:
             with self._begin(connection):
@@ -147,6 +153,8 @@ class Database:
         except _ROW_ERRORS:
             raise
         except DBAPIError as error:
+            if self._waiting.is_over:
+                raise self._give_up(error) from error
             trouble = state_error(self._engine, error)
             trouble.connection_lost = error.connection_invalidated
             raise self._failed(trouble) from error
@@ -172,9 +180,9 @@ class Database:
             except DBAPIError as error:
                 if transaction is not None:
                     transaction.close()
-                is_late = time.monotonic() > deadline or not self._waits()
-                if self._is_sqlite or is_late:
-                    raise self._failed(state_error(self._engine, error)) from error
+                is_late = time.monotonic() > deadline or not self._waiting.goes_on()
+                if self._is_sqlite or self._waiting.is_over or is_late:
+                    raise self._give_up(error) from error
                 if not waited:
                     reason = str(error.orig).partition("\n")[0]
                     logger.warning("%s is lost (%s); the crawl waits for it", self, reason)
@@ -186,11 +194,18 @@ class Database:
                     logger.warning("%s is back; the crawl continues", self)
                 return transaction
 
+    def _give_up(self, error: DBAPIError) -> Exception:
+        """Return what to raise for an error after which a server is not asked again."""
+        trouble = state_error(self._engine, error)
+        if not self._is_sqlite:  # a lock may have ended meanwhile, and asking takes no time
+            self._given_up = trouble
+        return self._failed(trouble)
+
     def _prepare(self) -> None:
         with self._reader.begin():
             if is_up_to_date(self._reader):  # nearly always, and without waiting for a lock
                 return
-        with self._writer.begin():
+        with self._writer.begin(), self._waiting.migrating():
             create_or_migrate(self._writer, str(self))
 
 

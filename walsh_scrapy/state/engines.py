@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
-from sqlite3 import OperationalError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from sqlalchemy import create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import NullPool, StaticPool
 
+from walsh_scrapy.state.sqliteconnection import BUSY_SECONDS, SQLiteConnection
+from walsh_scrapy.state.waiting import CONNECT_SECONDS, LOCKED_SECONDS, RECONNECT_SECONDS
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sqlalchemy import URL, Engine
     from sqlalchemy.exc import DBAPIError
 
-#: How long to wait for another process's transaction before that is an error.
-LOCKED_SECONDS = 10.0
-_RETRY_SECONDS = 0.05
+    from walsh_scrapy.state.waiting import Waiting
+
+#: A connection whose packets are lost is an error after 30 s, and no router forgets an idle one.
+_TCP: Final = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 30_000,  # milliseconds
+}
 
 
 class StateError(RuntimeError):
@@ -30,12 +39,18 @@ class StateError(RuntimeError):
     connection_lost = False
 
 
-def open_engine(url: str) -> Engine:
-    """Return an engine that creates a missing SQLite file and its folder. Raises StateError."""
+def open_engine(url: str, waiting: Waiting) -> Engine:
+    """Return an engine whose connections wait as ``waiting`` says. Raises StateError.
+
+    It creates a missing SQLite file and its folder.
+    """
     engine = bare_engine(url)
     if engine.dialect.name == "sqlite":
         _make_folder(engine.url.database)
+        event.listen(engine, "do_connect", _sqlite_connections(waiting))
         event.listen(engine, "connect", _tune_sqlite)
+    else:
+        event.listen(engine, "do_connect", _postgresql_connections(waiting))
     return engine
 
 
@@ -79,10 +94,9 @@ def _remedy(engine: Engine, error: DBAPIError) -> str:
         return "check that the server runs and accepts the login, then start again"
     reason = str(error.orig)
     if "locked" in reason:
-        return (
-            f"another process held its lock for {LOCKED_SECONDS:.0f} s; end that process, "
-            "then start again"
-        )
+        return "another process holds its lock; end that process, then start again"
+    if "unable to open" in reason:
+        return "check the permission to read and write the file and its folder, then start again"
     if "full" in reason or "readonly" in reason or "disk I/O" in reason:
         return "check the free space and the permission to write, then start again"
     return "if the file is damaged, restore a backup, or move it away to start an empty state"
@@ -124,8 +138,8 @@ def _no_state(url: str, reason: object) -> StateError:
 
 def _arguments(address: URL) -> dict[str, Any]:
     if address.get_backend_name() == "postgresql":
-        own = {} if "connect_timeout" in address.query else {"connect_timeout": LOCKED_SECONDS}
-        return {"connect_args": own}
+        own = {"connect_timeout": CONNECT_SECONDS, **_TCP}
+        return {"connect_args": {name: own[name] for name in own.keys() - address.query}}
     if address.get_backend_name() != "sqlite":
         return {}
     # We begin transactions ourselves: the driver's own BEGIN would take the lock too late.
@@ -144,9 +158,35 @@ def _make_folder(path: str | None) -> None:
             ) from error
 
 
+def _sqlite_connections(waiting: Waiting) -> Callable[..., SQLiteConnection]:
+    def connect(
+        _dialect: object, _record: object, arguments: list[Any], options: dict[str, Any]
+    ) -> SQLiteConnection:
+        connection = SQLiteConnection(*arguments, **options | {"timeout": BUSY_SECONDS})
+        connection.waiting = waiting
+        return connection
+
+    return connect
+
+
+def _postgresql_connections(waiting: Waiting) -> Callable[..., object]:
+    # The driver is in an extra, so it may be absent.
+    from walsh_scrapy.state.postgresqlconnection import PostgreSQLConnection  # noqa: PLC0415
+
+    def connect(
+        _dialect: object, _record: object, arguments: list[Any], options: dict[str, Any]
+    ) -> PostgreSQLConnection:
+        if waiting.is_open:
+            options = options | {"connect_timeout": RECONNECT_SECONDS}
+        connection = PostgreSQLConnection.connect(*arguments, **options)
+        connection.waiting = waiting
+        return connection
+
+    return connect
+
+
 def _tune_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - a DBAPI connection
-    _write_ahead(connection)
-    for pragma in ("synchronous=NORMAL", "foreign_keys=ON"):
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}").close()
 
 
@@ -154,17 +194,3 @@ def _tune_postgresql(connection: Any, _record: object) -> None:  # noqa: ANN401 
     """Let a lock that another session holds be an error, as on SQLite, and no endless wait."""
     connection.execute(f"SET lock_timeout = '{LOCKED_SECONDS:.0f}s'")
     connection.commit()
-
-
-def _write_ahead(connection: Any) -> None:  # noqa: ANN401 - a DBAPI connection
-    """Switch a new file to WAL mode; SQLite does not wait for others who do so, hence the loop."""
-    deadline = time.monotonic() + LOCKED_SECONDS
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode=WAL").close()
-        except OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(_RETRY_SECONDS)
-        else:
-            return

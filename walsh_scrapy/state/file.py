@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +11,7 @@ from walsh_scrapy.state.engines import StateError
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterator
     from typing import Self
 
     from sqlalchemy import URL
@@ -41,11 +43,16 @@ class StateFile:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a file, sound or not."""
-        return self._path.is_file()
+        """Whether there is a file, sound or not. Raises StateError if that cannot be seen."""
+        with self._readable():
+            return self._path.is_file()
 
     def check_sound(self) -> None:
         """Raise StateError for an empty file, and for a write-ahead log that is none."""
+        with self._readable():
+            self._check_sound()
+
+    def _check_sound(self) -> None:
         deadline = time.monotonic() + CREATING_SECONDS
         while self.exists and self._path.stat().st_size == 0:
             if time.monotonic() > deadline:
@@ -76,6 +83,17 @@ class StateFile:
             raise self._lost(error.strerror or str(error)) from error
         if found != self._opened:
             raise self._lost("another file has its name")
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Raise StateError for an OSError of the block."""
+        try:
+            yield
+        except OSError as error:
+            raise StateError(
+                f"the state {self._path} cannot be used: {error.strerror} ({error.filename}); "
+                "check the permission to read and write the file and its folder, then start again"
+            ) from error
 
     def _lost(self, why: str) -> StateError:
         return StateError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from contextlib import contextmanager
@@ -19,8 +20,8 @@ class CommandError(Exception):
 def clean_exit() -> Iterator[None]:
     """Exit with status 1 and one line, not a traceback, if the block fails in a known way.
 
-    Exits with status 1 and no line if the reader of the output has closed its pipe, and with
-    status 130 on Ctrl-C.
+    That the disk is full under the output is such a way. Exits with status 1 and no line if the
+    reader of the output has closed its pipe, and with status 130 on Ctrl-C.
     """
     from sqlalchemy.exc import DBAPIError
 
@@ -35,8 +36,13 @@ def clean_exit() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError:  # `head`, for example, has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         raise SystemExit(1) from None
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        _discard_output()
+        raise SystemExit(f"walsh-scrapy: the output cannot be written: {error.strerror}") from None
     except (BadSetting, CommandError, SourcesError, StateError, UnknownSource) as error:
         refuse_to_start(error, log_file=None)
     except DBAPIError as error:
@@ -49,6 +55,11 @@ def usage_error(message: str) -> NoReturn:
     """Exit with status 2 and one line: the command was called in a wrong way."""
     print(f"walsh-scrapy: {message}", file=sys.stderr)
     raise SystemExit(2)
+
+
+def _discard_output() -> None:
+    """Let Python drop what it could not write, or it would try again when it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _escape_unprintable_characters() -> None:

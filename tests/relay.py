@@ -1,0 +1,65 @@
+"""A TCP relay on loopback that can stop passing bytes on while its connections stay open."""
+
+import socket
+import threading
+from contextlib import suppress
+
+
+class Relay:
+    """Passes connections on to an address; as a context manager it ends with the block.
+
+    Once `silence` was called it says nothing more, but takes connections: so does a server that is
+    frozen. `asked` is set when it then got the first bytes.
+    """
+
+    def __init__(self, host, port):
+        self._to = (host, port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._sockets, self._threads = [], []
+        self._is_silent, self._is_over = threading.Event(), threading.Event()
+        self.asked = threading.Event()
+        self.port = self._listener.getsockname()[1]
+
+    def __enter__(self):
+        self._run(self._accept)
+        return self
+
+    def __exit__(self, *_):
+        self._is_over.set()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self.end_connections()
+        for thread in self._threads:
+            thread.join()
+        for each in (self._listener, *self._sockets):
+            each.close()
+
+    def silence(self):
+        self._is_silent.set()
+
+    def end_connections(self):
+        for each in self._sockets:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def _run(self, *call):
+        thread = threading.Thread(target=call[0], args=call[1:])
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self):
+        with suppress(OSError):
+            while True:
+                ours, _ = self._listener.accept()
+                theirs = socket.create_connection(self._to)
+                self._sockets += [ours, theirs]
+                self._run(self._pass_on, ours, theirs)
+                self._run(self._pass_on, theirs, ours)
+
+    def _pass_on(self, source, target):
+        with suppress(OSError):
+            while data := source.recv(65536):
+                if self._is_silent.is_set():
+                    self.asked.set()
+                    self._is_over.wait()
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)

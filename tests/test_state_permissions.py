@@ -1,0 +1,77 @@
+"""A state that this user may not write is refused with one line, and stays as it is."""
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from walsh_scrapy.state import State, StateError
+from walsh_scrapy.state.sourcerecord import SourceRecord
+
+SOURCE = SourceRecord(url="http://a.example/feed", kind="feed")
+NOBODY = 65534
+
+
+def make(path):
+    with contextlib.closing(State(f"sqlite:///{path}")) as state:
+        state.sources.commit(SOURCE)
+
+
+@pytest.fixture
+def path():
+    """The path of a state in a folder that every user can reach, unlike that of `tmp_path`."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        path = Path(folder) / "folder" / "state.sqlite3"
+        make(path)
+        yield path
+        path.parent.chmod(0o700)
+
+
+@contextlib.contextmanager
+def bound_by_permissions():
+    """Be another user in a block, if this one is root, who may write everywhere."""
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+
+
+@pytest.mark.parametrize(
+    ("file_mode", "folder_mode", "why"),
+    [
+        (0o444, 0o777, "attempt to write a readonly database"),
+        (0o666, 0o555, "attempt to write a readonly database"),
+        (0o000, 0o777, "unable to open database file"),
+        (0o666, 0o600, "Permission denied"),
+        (None, 0o555, "unable to open database file"),
+    ],
+)
+def test_what_may_not_be_written_is_refused_with_one_line(path, file_mode, folder_mode, why):
+    path.unlink() if file_mode is None else path.chmod(file_mode)
+    path.parent.chmod(folder_mode)
+    with bound_by_permissions(), pytest.raises(StateError) as refused:
+        make(path)
+    (line,) = str(refused.value).splitlines()
+    assert why in line
+    assert "permission to" in line
+    path.parent.chmod(0o700)
+    if file_mode is not None:
+        path.chmod(0o600)
+        with contextlib.closing(State(f"sqlite:///{path}")) as state:
+            assert state.sources.find(SOURCE.url) == SOURCE
+
+
+def test_a_state_that_becomes_read_only_in_use_says_so(path):
+    with contextlib.closing(State(f"sqlite:///{path}")) as state:
+        state._database._writer.exec_driver_sql("PRAGMA query_only = ON")
+        state._database._writer.rollback()
+        with pytest.raises(StateError, match=r"readonly database; .* permission to write"):
+            state.sources.commit(SOURCE)
+        assert state.sources.find(SOURCE.url) == SOURCE

@@ -1,0 +1,58 @@
+"""How long the state's connections wait: for a lock, for an answer, for a new connection."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: How long to wait for another process's transaction before that is an error.
+LOCKED_SECONDS: Final = 10.0
+#: How long a server may be silent; more than LOCKED_SECONDS, after which it reports a lock.
+SILENT_SECONDS: Final = 20.0
+#: The same while tables are migrated: an index of many rows takes its time.
+MIGRATION_SECONDS: Final = 3600.0
+#: How long to wait for anything once the run is to end.
+ENDING_SECONDS: Final = 1.0
+#: How long one attempt to connect may take: at the start, and later, when it is repeated.
+CONNECT_SECONDS: Final = 10.0
+RECONNECT_SECONDS: Final = 2.0  #: libpq takes no shorter time
+
+
+class Waiting:
+    """The waits of one Database; after one that took too long no other is begun.
+
+    ``goes_on`` returns False once the run is to end. So a stopped or failed run ends within
+    seconds, however many transactions are left.
+    """
+
+    def __init__(self, goes_on: Callable[[], bool]) -> None:
+        self.goes_on = goes_on
+        self.is_over = False
+        self.is_open = False  #: True once the database was used, so that connections are repeated
+        self._silent_seconds = SILENT_SECONDS
+
+    def for_lock(self, began: float) -> bool:
+        """Return True while a lock may be waited for, since ``began`` by the monotonic clock."""
+        return self._goes_on(began, LOCKED_SECONDS)
+
+    def for_answer(self, began: float) -> bool:
+        """Return True while a server may be silent, since ``began`` by the monotonic clock."""
+        return self._goes_on(began, self._silent_seconds)
+
+    @contextmanager
+    def migrating(self) -> Iterator[None]:
+        """Let each statement of a block take ``MIGRATION_SECONDS``."""
+        self._silent_seconds = MIGRATION_SECONDS
+        try:
+            yield
+        finally:
+            self._silent_seconds = SILENT_SECONDS
+
+    def _goes_on(self, began: float, seconds: float) -> bool:
+        limit = seconds if self.goes_on() else ENDING_SECONDS
+        self.is_over = self.is_over or time.monotonic() - began > limit
+        return not self.is_over
