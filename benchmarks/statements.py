@@ -15,21 +15,25 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from random import Random
 from typing import Any
 from unittest.mock import patch
 
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import OperationalError
-from walsh_scrapy.state.wirelog import Exchange
 
 from benchmarks.capacity import SERVER, new_database
+from walsh_scrapy.policy.backoff import Backoff
+from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state import State, _statements, database
 from walsh_scrapy.state.entries import EntryRecord
+from walsh_scrapy.state.requests import RequestRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 
 ROUNDS = 10
 ENTRIES = 20
+BACKOFF = Backoff(2.0, 300.0, Random(0))
 Visit = Callable[[State, int], None]
 
 
@@ -89,8 +93,8 @@ def _later_visit(state: State, number: int) -> None:
 
 def _exchange(state: State, host: str, path: str) -> None:
     state.ledger.take(host, 0.0, 60.0)
-    exchange = Exchange(1.0, host, f"http://{host}/{path}", "robots: allowed", 200, 0.1)
-    state.ledger.release(host, 0.0, exchange)
+    record = RequestRecord(1.0, host, f"http://{host}/{path}", "robots: allowed", 200, 0.1)
+    state.ledger.release(host, Exchange(interval=0.0), BACKOFF, record)
 
 
 def _source(host: str) -> SourceRecord:

@@ -415,6 +415,7 @@ def test_a_state_of_version_1_is_migrated_and_loses_nothing(url):
         connection.execute(text("DROP TABLE choices"))
         connection.execute(text("DROP TABLE indexes"))
         take_back_validators(connection)
+        take_back_runs(connection)
         connection.execute(text("UPDATE schema_version SET version = 1"))
     for _ in range(2):
         with contextlib.closing(State(url)) as state:
@@ -443,6 +444,13 @@ def test_a_state_of_an_unknown_version_is_refused_and_stays_as_it_is(url, versio
             assert connection.scalars(select(schema_version.c.version)).all() == versions
 
 
+def take_back_runs(connection):
+    """Undo what version 11 changed."""
+    for table in ("entries", "requests"):
+        connection.execute(text(f"ALTER TABLE {table} DROP COLUMN run"))
+    connection.execute(text("DROP TABLE runs"))
+
+
 def take_back_validators(connection):
     """Undo what version 10 changed."""
     for name in ("validator_url", "etag", "last_modified"):
@@ -460,6 +468,7 @@ def take_back(connection, version):
     connection.execute(text("DROP TABLE indexes"))
     connection.execute(text("CREATE INDEX ix_entries_full_key ON entries (full_key)"))
     take_back_validators(connection)
+    take_back_runs(connection)
     connection.execute(text(f"UPDATE schema_version SET version = {version}"))
 
 
@@ -497,6 +506,7 @@ def test_no_host_of_a_state_of_version_7_was_silent(url):
             connection.execute(text(f"ALTER TABLE hosts DROP COLUMN {name}"))
         connection.execute(text("DROP TABLE acts"))
         take_back_validators(connection)
+        take_back_runs(connection)
         connection.execute(text("UPDATE schema_version SET version = 7"))
     with contextlib.closing(State(url, lambda: 101.0)) as state:
         known = HostTimes(hold_since=100.0, hold_until=150.0)
@@ -512,6 +522,7 @@ def test_a_state_of_version_9_keeps_its_copies_and_forgets_whose_validators_they
         state.blocklist.keep("http://operator.example/list", listed)
     with contextlib.closing(Database(url)) as database, database.write() as connection:
         take_back_validators(connection)
+        take_back_runs(connection)
         connection.execute(text("UPDATE schema_version SET version = 9"))
     with contextlib.closing(State(url)) as state:
         assert state.robots.find("http://a.example:80") == replace(robots, unused=False)

@@ -122,6 +122,9 @@ def test_a_state_without_pauses_and_acts_is_migrated(url):
         for name in ("validator_url", "etag", "last_modified"):
             connection.execute(text(f"ALTER TABLE robots DROP COLUMN {name}"))
         connection.execute(text("DROP TABLE robots_waits"))
+        connection.execute(text("DROP TABLE runs"))
+        for table in ("entries", "requests"):
+            connection.execute(text(f"ALTER TABLE {table} DROP COLUMN run"))
         connection.execute(text("UPDATE schema_version SET version = 8"))
     with contextlib.closing(State(url, lambda: 101.0)) as state:
         known = HostTimes(hold_since=100.0, hold_until=150.0)

@@ -28,10 +28,15 @@ def items_of(*items):
 def test_a_document_adds_its_newest_items_as_far_as_they_fit(monkeypatch):
     dates = [f"2026-05-{day}T00:00:00Z" for day in (21, 25, 23)]
     items = [entry(number, date) for number, date in enumerate([*dates, None])]
-    size = len(items_of(*items).records(URL, 1.0)[0].item.encode())
-    assert [record.key for record in items_of(*items).records(URL, 1.0)] == ["0", "1", "2", "3"]
+    size = len(items_of(*items).records(URL, 1.0, None)[0].item.encode())
+    assert [record.key for record in items_of(*items).records(URL, 1.0, None)] == [
+        "0",
+        "1",
+        "2",
+        "3",
+    ]
     monkeypatch.setattr(documentitems, "MOST_BYTES", size * 2 + 10)
-    kept = items_of(*items).records(URL, 1.0)
+    kept = items_of(*items).records(URL, 1.0, None)
     assert [record.key for record in kept] == ["1", "2"]
     assert all(SEEN in record.item and record.source == URL for record in kept)
 

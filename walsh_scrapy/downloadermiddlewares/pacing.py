@@ -184,6 +184,7 @@ class PacingMiddleware:
             status=None if response is None else response.status,
             seconds=latency,
             error="" if response is not None else _words(error, request.url),
+            run=self._context.run,
         )
         interval = self._spacing(request, latency)
         exchange = exchange_of(request, response, latency, interval, error)

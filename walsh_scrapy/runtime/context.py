@@ -70,6 +70,7 @@ class Context:
         self.state = state
         self.clock = clock or SystemClock()
         self.started_at = self.clock.now()
+        self.run: int | None = None  #: its number in the state, from when the spider has opened
         random = Random()  # noqa: S311 - jitter, no secret
         self.backoff = Backoff(options.backoff_base, options.backoff_max, random)
         self._parts: dict[object, Any] = {}

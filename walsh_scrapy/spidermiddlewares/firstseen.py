@@ -189,7 +189,8 @@ class FirstSeenMiddleware:
         Entries of a document after which the visit goes on are kept at once, so that none is lost.
         Its validators are not: they would stand for the whole visit.
         """
-        records = found.records(source.url, self._context.clock.now())
+        now, run = self._context.clock.now(), self._context.run
+        records = found.records(source.url, now, run)
         if len(records) > MOST_AT_ONCE:
             await asyncio.sleep(0)
         left_out = feed.left_out + len(found.valid) - len(records)

@@ -14,6 +14,7 @@ from walsh_scrapy.state.ledger import Ledger
 from walsh_scrapy.state.llmstxt import LlmsTxtStore
 from walsh_scrapy.state.requests import RequestStore
 from walsh_scrapy.state.robots import RobotsStore
+from walsh_scrapy.state.runs import RunStore
 from walsh_scrapy.state.sources import SourceStore
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class State:
         self.llmstxt = LlmsTxtStore(self._database)
         self.entries = EntryStore(self._database)
         self.requests = RequestStore(self._database)
+        self.runs = RunStore(self._database)
         self.acts = ActStore(self._database)
 
     def prune(self, now: float) -> None:

@@ -37,6 +37,7 @@ class EntryRecord:
     kind: str
     first_seen: float  #: epoch seconds
     item: str
+    run: int | None = None  #: the number of the run that found it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,6 +99,12 @@ def _add_validators_of_robots(connection: Connection) -> None:
     connection.execute(update(tables.blocklist).values(etag=None, last_modified=None))
 
 
+def _add_runs(connection: Connection) -> None:
+    tables.runs.create(connection)
+    for table in (tables.entries, tables.requests):
+        _add_column(connection, table, "run")
+
+
 def _add_column(connection: Connection, table: Table, name: str) -> None:
     column = CreateColumn(table.c[name]).compile(dialect=connection.dialect)
     connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {column}")
@@ -120,4 +126,5 @@ _STEPS: Final[Mapping[int, Callable[[Connection], None]]] = {
     7: _add_silences,
     8: _add_pauses_and_acts,
     9: _add_validators_of_robots,
+    10: _add_runs,
 }

@@ -35,6 +35,7 @@ class RequestRecord:
     status: int | None
     seconds: float
     error: str = ""
+    run: int | None = None  #: its number in `runs`
 
 
 def write_request(connection: Connection, record: RequestRecord) -> None:

@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 
 #: Increased by one with every change below; a state of an unknown version is refused.
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 
 metadata = MetaData()
 
@@ -68,6 +68,23 @@ acts = Table(
     Column("seconds", Double, nullable=False),
     Column("reason", Text, nullable=False),
     Index("acts_by_host", "host"),
+)
+
+# One row for each run; `ended` is empty while it goes on, and for good if it was killed.
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("spider", String(255), nullable=False),
+    Column("begun", Double, nullable=False),
+    Column("ended", Double),
+    # How it ended, as Scrapy names it: `finished`, `shutdown`, `state_failed`, ...
+    Column("how", String(255), nullable=False, server_default=""),
+    # JSON objects: versions and settings in force at its begin, and the summary of its end.
+    Column("versions", Text, nullable=False),
+    Column("settings", Text, nullable=False),
+    Column("summary", Text, nullable=False, server_default="{}"),
+    Index("runs_by_time", "begun"),
 )
 
 robots = Table(
@@ -157,6 +174,9 @@ entries = Table(
     Column("kind", String(16), nullable=False),
     Column("first_seen", Double, nullable=False),
     Column("item", Text, nullable=False),
+    # The run that found it; empty if an earlier version wrote it. No foreign key, which would cost
+    # a look-up for each entry; `requests` is alike.
+    Column("run", BigInteger),
     Index("entries_by_time", "first_seen"),
     Index("entries_by_source", "source"),
 )
@@ -172,5 +192,6 @@ requests = Table(
     Column("status", Integer),
     Column("seconds", Double, nullable=False),
     Column("error", Text, nullable=False, default=""),
+    Column("run", BigInteger),
     Index("requests_by_time", "sent_at"),
 )

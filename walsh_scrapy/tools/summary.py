@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -110,21 +110,37 @@ class SourceCounts:
         return [*lines, f"{and_more(left)} with comments in robots.txt"] if left > 0 else lines
 
 
+def summary_of(stats: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the summary as a JSON object: the counts of sources, or of requests without any."""
+    if is_by_source(stats):
+        return asdict(SourceCounts.of(stats))
+    return _request_counts(stats) | {"denied": _denied_requests(stats)}
+
+
 def request_lines(stats: Mapping[str, Any]) -> list[str]:
     """Return the summary of a run without declared sources, a line for each outcome."""
-    denied = {gate: stats.get(f"walsh/{gate}/denied", 0) for gate in _GATES}
+    counts, denied = _request_counts(stats), _denied_requests(stats)
     rows = (
-        ("responses", stats.get("response_received_count", 0), "robots.txt included"),
+        ("responses", counts["responses"], "robots.txt included"),
         ("denied", sum(denied.values()), _by_gate(denied)),
-        ("undeclared", stats.get("walsh/scope/dropped", 0), "not requested (R6)"),
-        (
-            "deferred",
-            stats.get("walsh/requests/deferred", 0),
-            "their hosts may not be asked within WALSH_MAX_WAIT",
-        ),
-        ("retried", stats.get("walsh/backoff/retried", 0), "after 429 or 503"),
+        ("undeclared", counts["undeclared"], "not requested (R6)"),
+        ("deferred", counts["deferred"], "their hosts may not be asked within WALSH_MAX_WAIT"),
+        ("retried", counts["retried"], "after 429 or 503"),
     )
     return _table(rows, always=("responses",))
+
+
+def _request_counts(stats: Mapping[str, Any]) -> dict[str, int]:
+    return {
+        "responses": stats.get("response_received_count", 0),
+        "undeclared": stats.get("walsh/scope/dropped", 0),
+        "deferred": stats.get("walsh/requests/deferred", 0),
+        "retried": stats.get("walsh/backoff/retried", 0),
+    }
+
+
+def _denied_requests(stats: Mapping[str, Any]) -> dict[str, int]:
+    return {gate: stats.get(f"walsh/{gate}/denied", 0) for gate in _GATES}
 
 
 def _table(rows: Iterable[tuple[str, int, str]], *, always: tuple[str, ...]) -> list[str]:

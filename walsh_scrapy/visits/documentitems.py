@@ -57,23 +57,25 @@ class DocumentItems:
             more = and_more(self._refused - MOST_LOGGED)
             logger.warning("items of %s are left out: %s", self._url, more)
 
-    def records(self, source_url: str, now: float) -> list[EntryRecord]:
+    def records(self, source_url: str, now: float, run: int | None) -> list[EntryRecord]:
         """Return the records of the valid items, or of the newest that fit into `MOST_BYTES`.
 
         Items without a date count as the oldest.
         """
         items = list(self.valid.values())
-        records = _records_that_fit(items, source_url, now)
+        records = _records_that_fit(items, source_url, now, run)
         if len(records) < len(items):
             items.sort(key=lambda item: item.published or item.updated or "", reverse=True)
-            records = _records_that_fit(items, source_url, now)
+            records = _records_that_fit(items, source_url, now, run)
         return records
 
 
-def _records_that_fit(items: Iterable[EntryItem], source_url: str, now: float) -> list[EntryRecord]:
+def _records_that_fit(
+    items: Iterable[EntryItem], source_url: str, now: float, run: int | None
+) -> list[EntryRecord]:
     records, room = list[EntryRecord](), MOST_BYTES
     for item in items:
-        record = _record(item, source_url, now)
+        record = _record(item, source_url, now, run)
         room -= len(record.item.encode())
         if room < 0:
             break
@@ -81,7 +83,7 @@ def _records_that_fit(items: Iterable[EntryItem], source_url: str, now: float) -
     return records
 
 
-def _record(item: EntryItem, source_url: str, now: float) -> EntryRecord:
+def _record(item: EntryItem, source_url: str, now: float, run: int | None) -> EntryRecord:
     return EntryRecord(
         key=item.key,
         full_key=item.full_key,
@@ -90,4 +92,5 @@ def _record(item: EntryItem, source_url: str, now: float) -> EntryRecord:
         kind=item.kind,
         first_seen=now,
         item=_as_json(item.exported()),
+        run=run,
     )

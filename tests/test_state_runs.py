@@ -1,0 +1,43 @@
+"""The rows of runs: their begin, their end, and those that have none."""
+
+import contextlib
+
+import pytest
+
+from walsh_scrapy.state import State
+from walsh_scrapy.state.runs import RunRecord
+
+
+@pytest.fixture
+def runs(url):
+    with contextlib.closing(State(url)) as state:
+        yield state.runs
+
+
+def test_a_run_has_its_begin_and_then_its_end(runs):
+    begun = RunRecord(
+        spider="feeds", begun=100.0, versions={"python": "3.11"}, settings={"serial": True}
+    )
+    number = runs.begin(begun)
+    found = runs.find(number)
+    assert (found.spider, found.begun, found.ended, found.how) == ("feeds", 100.0, None, "")
+    assert (found.versions, found.settings, found.summary) == (
+        {"python": "3.11"},
+        {"serial": True},
+        {},
+    )
+    assert not found.is_over
+    runs.end(number, 160.0, "finished", {"fetched": 2, "denied": {"robots": 1}})
+    found = runs.find(number)
+    assert (found.ended, found.how, found.is_over) == (160.0, "finished", True)
+    assert found.summary == {"fetched": 2, "denied": {"robots": 1}}
+    assert runs.find(number + 1) is None
+
+
+def test_the_latest_runs_come_first(runs):
+    numbers = [runs.begin(RunRecord(spider="feeds", begun=begun)) for begun in (20.0, 10.0, 30.0)]
+    second, first, last = numbers
+    assert [run.id for run in runs.latest(9)] == [last, second, first]
+    assert [run.id for run in runs.latest(1)] == [last]
+    assert [run.id for run in runs.latest(9, since=20.0)] == [last, second]
+    assert runs.count() == 3

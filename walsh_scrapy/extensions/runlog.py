@@ -1,0 +1,88 @@
+"""The row of a run in the state: written when the spider opens, completed when it closes."""
+
+from __future__ import annotations
+
+import logging
+import platform
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Final
+
+from scrapy import signals
+
+from walsh_scrapy.exceptions import StateUnavailable
+from walsh_scrapy.identity import SPEC_VERSION
+from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.state.runs import RunRecord
+from walsh_scrapy.tools.summary import summary_of
+
+if TYPE_CHECKING:
+    from typing import Any, Self
+
+    from scrapy import Spider
+    from scrapy.crawler import Crawler
+
+    from walsh_scrapy.options import Options
+
+logger = logging.getLogger(__name__)
+
+_PACKAGES: Final = ("walsh-scrapy", "scrapy", "twisted", "feedparser", "markdown-it-py")
+
+
+class RunLog:
+    """Writes the row of a run; the requests and entries of the run name it."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._context = Context.of(crawler)
+        self._stats = crawler.stats
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Listen for the begin and the end of a crawl."""
+        extension = cls(crawler)
+        crawler.signals.connect(extension.spider_opened, signal=signals.spider_opened)
+        crawler.signals.connect(extension.spider_closed, signal=signals.spider_closed)
+        return extension
+
+    def spider_opened(self, spider: Spider) -> None:
+        """Record the begin. If the state fails, the crawl ends for that reason."""
+        context = self._context
+        run = RunRecord(
+            spider=spider.name,
+            begun=context.started_at,
+            versions=versions(),
+            settings=settings_of(context.options),
+        )
+        try:
+            context.run = context.state.runs.begin(run)
+        except StateUnavailable as error:
+            logger.debug("the begin of the run is not recorded: %s", error)
+
+    def spider_closed(self, reason: str) -> None:
+        """Record the end; ``reason`` is why the spider closed, as Scrapy names it."""
+        context = self._context
+        if context.run is None:
+            return
+        summary = summary_of(self._stats.get_stats())
+        try:
+            context.state.runs.end(context.run, context.clock.now(), reason, summary)
+        except StateUnavailable as error:
+            logger.debug("the end of the run is not recorded: %s", error)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the contract, of Python and of the packages that read and ask."""
+    found = {"contract": SPEC_VERSION, "python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # run from a folder or an egg
+            found[package] = "not installed as a package"
+    return found
+
+
+def settings_of(options: Options) -> dict[str, Any]:
+    """Return the options in force, but not where the state is: its URL may have a password."""
+    settings = asdict(options)
+    del settings["state_url"]
+    return settings

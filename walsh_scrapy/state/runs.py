@@ -1,0 +1,99 @@
+"""Runs: when each began and how it ended, its versions, settings and summary."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import func, insert, select, update
+
+from walsh_scrapy.state.tables import runs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sqlalchemy import RowMapping
+
+    from walsh_scrapy.state.database import Database
+
+_NEWEST_FIRST: Final = (runs.c.begun.desc(), runs.c.id.desc())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """One run. Times are in epoch seconds."""
+
+    id: int = 0  #: given by the database
+    spider: str
+    begun: float
+    ended: float | None = None  #: None while it goes on, and for good if it was killed
+    how: str = ""  #: how it ended, as Scrapy names it
+    versions: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    summary: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has ended, and was not killed."""
+        return self.ended is not None
+
+
+class RunStore:
+    """Writes the begin and the end of runs, and reads them.
+
+    Methods raise what ``State(failed=...)`` returns if the database fails: a StateError by
+    default, ``RequestDeferred`` in a crawl.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def begin(self, run: RunRecord) -> int:
+        """Record the begin of a run, and return its number."""
+        row = {
+            "spider": run.spider,
+            "begun": run.begun,
+            "versions": json.dumps(dict(run.versions)),
+            "settings": json.dumps(dict(run.settings)),
+        }
+        with self._database.write() as connection:
+            (number,) = connection.execute(insert(runs).returning(runs.c.id), row).one()
+        return int(number)
+
+    def end(self, number: int, ended: float, how: str, summary: Mapping[str, Any]) -> None:
+        """Record the end of a run, and its summary."""
+        values = {"ended": ended, "how": how, "summary": json.dumps(dict(summary))}
+        with self._database.write() as connection:
+            connection.execute(update(runs).where(runs.c.id == number).values(values))
+
+    def find(self, number: int) -> RunRecord | None:
+        """Return a run by its number, or None."""
+        with self._database.read() as connection:
+            row = (
+                connection.execute(select(runs).where(runs.c.id == number)).mappings().one_or_none()
+            )
+        return None if row is None else _record(row)
+
+    def latest(self, most: int, since: float | None = None) -> list[RunRecord]:
+        """Return the runs that began last, at most ``most``, the newest first.
+
+        With ``since`` only those that began at that moment or later, in epoch seconds.
+        """
+        wanted = select(runs).order_by(*_NEWEST_FIRST).limit(most)
+        if since is not None:
+            wanted = wanted.where(runs.c.begun >= since)
+        with self._database.read() as connection:
+            return [_record(row) for row in connection.execute(wanted).mappings()]
+
+    def count(self) -> int:
+        """Return the number of runs."""
+        with self._database.read() as connection:
+            return connection.scalar(select(func.count()).select_from(runs)) or 0
+
+
+def _record(row: RowMapping) -> RunRecord:
+    values = dict(row)
+    for name in ("versions", "settings", "summary"):
+        values[name] = json.loads(values[name])
+    return RunRecord(**values)
