@@ -5,6 +5,7 @@ import sqlite3
 import pytest
 
 from tests.contract.conftest import LIST_URL, blocklist, feed, judge, paths, site
+from walsh_scrapy.politeness.listreading import SHORT
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
 
 SCHEMA_URL = "http://operator.example/schema.json"
@@ -95,10 +96,10 @@ def test_the_blocklist_is_fetched_first_and_a_listed_host_gets_no_request(direct
         Reply(status=404),
         Reply(status=500),
         Reply(fault=Fault.CLOSE),
-        Reply("{", content_type="application/json"),
+        Reply("{" + " " * SHORT, content_type="application/json"),
         blocklist(contract="another/v1"),
     ],
-    ids=["404", "500", "no answer", "no JSON", "another contract"],
+    ids=["404", "500", "no answer", "long, and no JSON", "another contract"],
 )
 def test_whatever_goes_wrong_the_last_list_stays_in_force(direct_web, crawl, again, answer):
     web = direct_web(
