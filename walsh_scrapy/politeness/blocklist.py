@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -10,9 +9,8 @@ from scrapy import Request
 
 from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist
 from walsh_scrapy.policy.blocklist_schema import is_bundled
-from walsh_scrapy.policy.suffixes import public_suffixes
 from walsh_scrapy.policy.wording import and_more, counted
-from walsh_scrapy.politeness.listreading import read_list
+from walsh_scrapy.politeness.listreading import read_list, suffixes_in
 from walsh_scrapy.politeness.schemacheck import published_error
 from walsh_scrapy.runtime.requestmeta import Validators
 from walsh_scrapy.state.blocklist import BlocklistCopy
@@ -88,7 +86,7 @@ class BlocklistCache:
             elif found is not None:
                 self.keep_last(found)
                 return
-        wide = yield asyncio.to_thread(public_suffixes, adopted.entries.keys())
+        wide = yield suffixes_in(adopted)
         self._list, self._is_whole = adopted, True
         self._store.keep(self._url, self._document(candidate, self._url))
         self._due_in(adopted.refresh.total_seconds())
