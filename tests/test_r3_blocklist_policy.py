@@ -382,6 +382,7 @@ def test_a_published_schema_does_not_replace_the_bundled_one():
         {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"},
         {"$schema": "http://json-schema.org/draft-07/schema", "type": "object"},
         {"properties": {"blocked": {"items": {"$ref": "#/$defs/e"}}}, "$defs": {"e": {}}},
+        {"properties": {"contract": {"pattern": "[[a]"}}},
         {"$id": "https://wal.sh/s.json", "$ref": "s.json#/$defs/e", "$defs": {"e": {}}},
     ],
 )

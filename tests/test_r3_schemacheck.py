@@ -6,6 +6,7 @@ import json
 import pytest
 
 from walsh_scrapy.politeness import schemacheck
+from walsh_scrapy.politeness.limitedprocess import Limits
 from walsh_scrapy.politeness.schemacheck import SchemaNotUsed, published_error
 
 DOCUMENT = {
@@ -26,8 +27,8 @@ def check(schema):
 
 @pytest.mark.parametrize("schema", [PATTERN, TREE], ids=["pattern", "tree of $ref"])
 def test_a_check_that_would_take_for_ever_is_given_up(monkeypatch, schema):
-    monkeypatch.setattr(schemacheck, "MOST_SECONDS", 1)
-    with pytest.raises(SchemaNotUsed, match="needs more than 1 s or 1024 MiB"):
+    monkeypatch.setattr(schemacheck, "LIMITS", Limits(seconds=1, memory=2**30))
+    with pytest.raises(SchemaNotUsed, match="it needs more than 1 s or 1024 MiB"):
         check(schema)
 
 

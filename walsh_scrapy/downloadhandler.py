@@ -67,7 +67,7 @@ class DownloadHandler(BaseDownloadHandler):
         the exceptions of Scrapy's own handlers.
         """
         was_closing = is_closing(self.crawler)  # then the request is part of the end
-        running = asyncio.ensure_future(self._download(request))
+        running = asyncio.ensure_future(self._checked(request))
         left = GRACE_SECONDS
         try:
             # Scrapy has no signal for the moment at which a spider begins to close.
@@ -91,21 +91,30 @@ class DownloadHandler(BaseDownloadHandler):
             if most and own is not None and not 0 < own <= most:
                 request.meta[name] = most
 
-    async def _download(self, request: Request) -> Response:
+    async def _checked(self, request: Request) -> Response:
+        endpoint = endpoint_of(request, self._bind_address)
+        try:
+            response = await self._download(request, endpoint)
+        except (DownloadFailedError, DownloadTimeoutError) as error:
+            self._network.check_answer(request, endpoint, None, str(error))
+            raise
+        self._network.check_answer(request, endpoint, response)
+        return response
+
+    async def _download(self, request: Request, endpoint: Endpoint) -> Response:
         if rank_of(request) is Rank.TARGET:  # a robots.txt is cut off, whatever its size
             self._lower_limits(request)
         timeout: float = request.meta.get("download_timeout") or self._timeout
         try:
             async with asyncio.timeout(timeout), self._network.idle.turn:
-                return await self._exchange(request)
+                return await self._exchange(request, endpoint)
         except TimeoutError as error:
             reason = f"Getting {request.url} took longer than {timeout} seconds."
             raise DownloadTimeoutError(reason) from error
 
-    async def _exchange(self, request: Request) -> Response:
+    async def _exchange(self, request: Request, endpoint: Endpoint) -> Response:
         if self._is_paced and not marks_of(request).released:
             raise Denied("address", f"{request.url} is not the URL that the gates let out")
-        endpoint = endpoint_of(request, self._bind_address)
         try:
             return await self._response(request, endpoint)
         except DownloadFailedError:

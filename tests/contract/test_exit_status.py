@@ -1,7 +1,20 @@
-"""The exit status of a crawl that ran to its end: 1 if sources failed, and none was read."""
+"""What is left of a crawl that ran to its end: its exit status, and its row in the state.
+
+The status is 1 if sources failed, and none was read.
+"""
+
+import json
+import sqlite3
+from contextlib import closing
 
 from tests.contract.conftest import site
+from walsh_scrapy.identity import SPEC_VERSION
 from walsh_scrapy.testing.web import Reply
+
+
+def rows(result, query):
+    with closing(sqlite3.connect(result.folder.parent / "walsh.sqlite3")) as state:
+        return state.execute(query).fetchall()
 
 
 def test_a_crawl_whose_every_source_failed_does_not_exit_with_0(direct_web, crawl):
@@ -20,3 +33,16 @@ def test_a_crawl_whose_every_source_failed_does_not_exit_with_0(direct_web, craw
     second = crawl(web, sources=sources)
     assert second.stats["walsh/sources/deferred"] == 1
     assert second.exit_code == 0, "what is deferred, denied or not due has not failed"
+
+
+def test_each_run_has_a_row_that_its_requests_and_entries_name(direct_web, crawl):
+    web = direct_web(site("a.example"))
+    crawl(web, sources=["http://a.example/feed"])
+    result = crawl(web, sources=["http://a.example/feed"])
+    kept = rows(result, "SELECT id, spider, how, ended > begun, summary, versions FROM runs")
+    assert [row[:4] for row in kept] == [(1, "feeds", "finished", 1), (2, "feeds", "finished", 1)]
+    counts = [json.loads(row[4]) for row in kept]
+    assert [(count["fetched"], count["not_due"]) for count in counts] == [(1, 0), (0, 1)]
+    assert json.loads(kept[0][5])["contract"] == SPEC_VERSION
+    assert rows(result, "SELECT DISTINCT run FROM requests") == [(1,)]
+    assert rows(result, "SELECT DISTINCT run FROM entries") == [(1,)]

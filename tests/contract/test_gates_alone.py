@@ -4,6 +4,8 @@ The project is another bot's: its spider follows every link, sixteen requests at
 add-on Scrapy's own handler connects, so its connections are not judged.
 """
 
+import gzip
+
 import pytest
 
 from tests.contract.conftest import LIST_URL, blocklist, paths
@@ -21,6 +23,10 @@ GATES = {
     "identity": (f"{OURS}.identity.IdentityMiddleware", 860),
     "pacing": (f"{OURS}.pacing.PacingMiddleware", 890),
 }
+UNPACKING = (
+    ("scrapy.downloadermiddlewares.httpcompression.HttpCompressionMiddleware", None),
+    (f"{OURS}.compression.CompressionMiddleware", 590),
+)
 WITHOUT_BUSY = [500, 502, 504, 522, 524, 408]
 DAY = 86_400.0
 
@@ -189,8 +195,11 @@ def test_backoff(direct_web, run):
     assert len(result.items) == 5
 
 
-@pytest.mark.parametrize("at_once", [1, 16])
-def test_robots(direct_web, run, at_once):
+@pytest.mark.parametrize(("at_once", "unpacking"), [(1, ()), (16, UNPACKING)], ids=["1", "16"])
+def test_robots(direct_web, run, at_once, unpacking):
+    """With Scrapy's own unpacking a bomb is no answer; with ours its first 500 KiB count."""
+    rules = gzip.compress(b"User-agent: *\nDisallow: /\n" + b"#" * 2_000_000)
+    bomb = Reply(rules, headers={"Content-Encoding": "gzip"})
     links = [f"/{n}" for n in range(1, 7)]
     closed = "User-agent: Example-Bot\nDisallow: /secret\nDisallow: /3\n"
     web = direct_web(
@@ -199,15 +208,18 @@ def test_robots(direct_web, run, at_once):
         Site("gone.example", Reply(fault=Fault.CLOSE), {"/": page(), "/1": page()}),
         Site("away.example", redirect("http://rules.example/r.txt"), {"/": page(), "/1": page()}),
         Site("rules.example", "", {"/r.txt": "User-agent: *\nDisallow: /1\n", "/": page()}),
+        Site("bomb.example", bomb, {"/": page()}),
         Site("long.example", "# x\n" * 200_000 + "User-agent: *\nDisallow: /\n", {"/": page()}),
     )
-    hosts = ("a", "none", "gone", "away", "long", "rules")
+    hosts = ("a", "none", "gone", "away", "long", "rules", "bomb")
     urls = [f"http://{host}.example{path}" for host in hosts for path in ("/", "/1")]
     result = run(
         web,
         "robots",
+        *unpacking,
         urls=urls + [f"http://a.example{path}" for path in links[1:]],
         CONCURRENT_REQUESTS=at_once,
+        DOWNLOAD_MAXSIZE=1_000_000,
         RETRY_TIMES=0,
     )
     assert result.exit_code == 0
@@ -220,7 +232,8 @@ def test_robots(direct_web, run, at_once):
         robots_ttl=DAY,
         denied=denied,
     )
-    assert result.stats["walsh/robots/denied"] == 3
+    assert result.stats["walsh/robots/denied"] == (5 if unpacking else 3)
+    assert ("http://bomb.example/" in {hit.url for hit in result.log}) is not bool(unpacking)
     assert len([hit for hit in result.log if hit.url == "http://rules.example/r.txt"]) == 1
     fetched = {hit.url for hit in result.log if hit.status == 200}
     assert {"http://none.example/1", "http://gone.example/1", "http://long.example/"} <= fetched

@@ -6,6 +6,7 @@ among them, and a host for which no proxy is to be used.
 
 import base64
 import contextlib
+import itertools
 import socket
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
@@ -208,6 +209,68 @@ def test_a_proxy_that_wants_other_credentials_is_nobodys_failure(loopback_web, c
     assert result.stats["finish_reason"] == "machine_trouble"
     assert "the proxy 127.0.0.1: it wants other credentials (407 Log in)" in result.stderr
     assert rows(result, "SELECT * FROM sources") == []
+
+
+@pytest.mark.parametrize(
+    ("statuses", "declared", "asked", "why"),
+    [((), 1, 2, ": does it work?"), ((502, 407, 504, 503), 6, 5, " yet: ")],
+    ids=["silent", "refusing"],
+)
+def test_a_proxy_through_which_nothing_comes_ends_the_run(
+    loopback_web, crawl, statuses, declared, asked, why
+):
+    """It takes connections, and never answers, or with a status of its own: nobody's failure."""
+    sources = [f"http://h{number}.example/feed" for number in range(declared)]
+    sources += [f"https://s{number}.example/feed" for number in range(declared)]
+    with closing(Forbidding(statuses)) as proxy:
+        result = crawl(
+            loopback_web(site("plain.example")),
+            sources=sources,
+            settings=SETTINGS | {"DOWNLOAD_TIMEOUT": 1, "WALSH_CONNECT_TIMEOUT": 1},
+            environment=behind(proxy.port, "127.0.0.1"),
+        )
+    assert result.exit_code == 1
+    assert result.stats["finish_reason"] == "machine_trouble"
+    (line,) = [line for line in result.stderr.splitlines() if " CRITICAL " in line]
+    assert f"no host has answered through the proxy 127.0.0.1{why}" in line
+    assert "Traceback" not in result.stderr
+    assert rows(result, "SELECT count(DISTINCT host) FROM requests") == [(asked,)]
+    for table in ("sources", "robots"):
+        assert rows(result, f"SELECT * FROM {table}") == []
+    assert rows(result, "SELECT host FROM hosts WHERE strikes OR silences OR hold_until") == []
+
+
+class Forbidding:
+    """A proxy that takes connections, and sends one status after the other; none: no answer."""
+
+    def __init__(self, statuses):
+        self._statuses = itertools.cycle(statuses)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._open = []
+        self._thread = ThreadPoolExecutor(1)
+        self._thread.submit(self._accept)
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                taken, _ = self._listener.accept()
+                self._open.append(taken)
+                for status in itertools.islice(self._statuses, 1):
+                    # A 407 to CONNECT is another case.
+                    is_tunnel = taken.recv(65_536).startswith(b"CONNECT")
+                    taken.sendall(_no(502 if is_tunnel else status))
+                    taken.shutdown(socket.SHUT_WR)
+
+    def close(self):
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.shutdown()
+        for each in (self._listener, *self._open):
+            each.close()
+
+
+def _no(status):
+    return b"HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n" % status
 
 
 def _refuse(listener):

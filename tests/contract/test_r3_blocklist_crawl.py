@@ -5,6 +5,7 @@ import sqlite3
 import pytest
 
 from tests.contract.conftest import LIST_URL, blocklist, feed, judge, paths, site
+from walsh_scrapy.politeness.listreading import SHORT
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
 
 SCHEMA_URL = "http://operator.example/schema.json"
@@ -30,12 +31,15 @@ def make_stale(crawl, seconds=86_400):
 def test_no_wait_of_its_host_keeps_the_list_from_being_fetched_once_a_day(direct_web, crawl, again):
     """Otherwise one answer could suspend all opt-outs (R3). Other requests wait in full (R5)."""
     busy = Reply(status=429, headers={"Retry-After": "10000000000"})
-    lists = [blocklist(), blocklist("optedout.example")]
-    pages = {"/blocklist.json": lists, "/feed": busy}
+    lists = [blocklist(), redirect("http://mirror.example/list.json")]
+    pages = {"/list.json": blocklist("optedout.example"), "/feed": busy}
     web = direct_web(
-        Site("operator.example", pages=pages), site("blog.example"), site("optedout.example")
+        Site("operator.example", pages={"/blocklist.json": lists, "/feed": busy}),
+        Site("mirror.example", pages=pages),
+        site("blog.example"),
+        site("optedout.example"),
     )
-    sources = [*SOURCES, "http://operator.example/feed"]
+    sources = [*SOURCES, "http://operator.example/feed", "http://mirror.example/feed"]
     crawl(web, sources=sources, settings=WITH_LIST)
     make_stale(crawl)
     too_soon = again(web, sources=sources, settings=WITH_LIST)
@@ -46,10 +50,13 @@ def test_no_wait_of_its_host_keeps_the_list_from_being_fetched_once_a_day(direct
         state.execute("UPDATE robots SET fetched_at = fetched_at - 86400")
     state.close()
     late = again(web, sources=sources, settings=WITH_LIST)
-    assert paths(late.log, "operator.example") == [
+    assert paths(late.log)[:4] == [
         "operator.example/robots.txt",
         "operator.example/blocklist.json",
+        "mirror.example/robots.txt",
+        "mirror.example/list.json",
     ]
+    assert {"operator.example/feed", "mirror.example/feed"}.isdisjoint(paths(late.log))
     assert paths(late.log, "optedout.example") == []
 
 
@@ -95,10 +102,10 @@ def test_the_blocklist_is_fetched_first_and_a_listed_host_gets_no_request(direct
         Reply(status=404),
         Reply(status=500),
         Reply(fault=Fault.CLOSE),
-        Reply("{", content_type="application/json"),
+        Reply("{" + " " * SHORT, content_type="application/json"),
         blocklist(contract="another/v1"),
     ],
-    ids=["404", "500", "no answer", "no JSON", "another contract"],
+    ids=["404", "500", "no answer", "long, and no JSON", "another contract"],
 )
 def test_whatever_goes_wrong_the_last_list_stays_in_force(direct_web, crawl, again, answer):
     web = direct_web(

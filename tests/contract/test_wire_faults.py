@@ -35,6 +35,7 @@ READ = {
         b"%x;note=1\r\n" % len(BODY) + BODY + b"\r\n0\r\nX-Sum: 1\r\nX-More: 2\r\n\r\n",
     ],
     "large-head": [head("X-Large: " + "x" * 65536, LENGTH) + BODY],
+    "cookies": [head(*["Set-Cookie: a=" + "b" * 200] * 400, LENGTH) + BODY],
     "odd-lines": [head("no colon here", "Odd Name: x", " folded", "X: a", "\tb", LENGTH) + BODY],
     "surplus": [WHOLE + b"HTTP/1.1 200 OK\r\n\r\nnobody asked for this"],
 }
@@ -42,6 +43,12 @@ FIELDS = b"X-Field: yes\r\n"
 REFUSED = {
     "endless": ([head()[:-2], *[FIELDS * 1000] * 50], "the head of the response is longer than"),
     "folded": ([head("X: 1")[:-2], *[b" more\r\n" * 2000] * 50], "the head of the response is"),
+    "crumbs": ([head(*["Set-Cookie: a"] * 5000, LENGTH) + BODY], "has more than 500 lines"),
+    "jar": ([head()[:-2], *[b"Set-Cookie: a=b\r\n" * 9000] * 50], "the head of the response is"),
+    "trailers": (
+        [head("Transfer-Encoding: chunked") + b"0\r\n", *[FIELDS * 9000] * 50],
+        "ended before it was complete",
+    ),
     "many": ([head(*["X: 1"] * 600)], "the head of the response has more than 500 lines"),
     "patient": ([EARLY * 3000 + WHOLE], "the head of the response is longer than 128 KiB"),
     "switching": ([head("Upgrade: x", status="101 Switching")], "the response is no HTTP"),

@@ -50,6 +50,7 @@ def blocklist(body: bytes) -> None:
         assert_sentence(error, 2000)
         return
     assert set(adopted.entries) <= set(salvaged.entries)
+    assert Blocklist.of_lines(adopted.lines()) == adopted
     for domain in adopted.entries:
         host = f"[{domain}]" if ":" in domain else domain
         assert adopted.blocks(f"https://{host}/feed")

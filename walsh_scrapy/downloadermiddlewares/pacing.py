@@ -142,13 +142,15 @@ class PacingMiddleware:
         """Return the seconds for which spacing and hold count at most.
 
         A request for the blocklist, or for the robots.txt that it needs, is made once a day at
-        least. Otherwise one answer of its host could suspend all opt-outs for ever (R3).
+        least, also at the hosts that it redirects to. Otherwise one answer of one of them could
+        suspend all opt-outs for ever (R3).
         """
         rank, options = rank_of(request), self._context.options
         own = {host_of(options.blocklist_url), host_of(options.blocklist_schema_url)}
         if rank is Rank.ROBOTS and host_of(request.url) in own - {""}:
-            rank = Rank.OPERATOR
-        return LONGEST_FOR_BLOCKLIST if rank is Rank.OPERATOR else math.inf
+            rank = Rank.OPERATOR  # whichever request it was made for
+        is_for_list = rank is Rank.OPERATOR or marks_of(request).for_blocklist
+        return LONGEST_FOR_BLOCKLIST if is_for_list else math.inf
 
     def _is_spaced_by_robots(self, request: Request, wait: Wait) -> bool:
         """Return True if robots.txt alone makes the host wait, and no hold or slow answer does."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -150,10 +151,14 @@ class RobotsMiddleware:
 
     async def _fetch_first(self, origin: str, request: Request) -> Request | None:
         url = robots_url(request.url)
-        host, public_only = self._context.host(origin), marks_of(request).public_only
-        return await self._prerequisites.before(
-            request, origin, host, lambda: self._fetch.steps(origin, url, public_only=public_only)
+        steps = partial(
+            self._fetch.steps,
+            origin,
+            url,
+            public_only=marks_of(request).public_only,
+            for_blocklist=rank_of(request) is Rank.OPERATOR,
         )
+        return await self._prerequisites.before(request, origin, self._context.host(origin), steps)
 
 
 def _check(settings: BaseSettings) -> Problems:

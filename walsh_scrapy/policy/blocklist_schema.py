@@ -5,6 +5,7 @@ A document is validated before it is adopted (R3, decision 14).
 
 import json
 import re
+import warnings
 from codecs import BOM_UTF8
 from collections import Counter
 from functools import cache
@@ -54,7 +55,8 @@ def sound_schema(body: bytes) -> dict[str, Any] | None:
         schema = strict_json(body)
         if not isinstance(schema, dict):
             return None
-        _validator(schema).is_valid(_SAMPLE)
+        with warnings.catch_warnings(action="ignore"):  # of `re`, about a doubtful pattern
+            _validator(schema).is_valid(_SAMPLE)
     except _UNSOUND:
         return None
     return schema
@@ -88,7 +90,8 @@ def schema_error(document: Any, published: dict[str, Any] | None) -> str | None:
     if found or published is None or published == bundled_schema():
         return found
     try:
-        error = _first_error(_validator(published), document)
+        with warnings.catch_warnings(action="ignore"):
+            error = _first_error(_validator(published), document)
     except _UNSOUND:
         return None
     return _sentence(error, []) if error else None

@@ -9,8 +9,8 @@ from scrapy import Request
 
 from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist
 from walsh_scrapy.policy.blocklist_schema import is_bundled
-from walsh_scrapy.policy.suffixes import public_suffixes
 from walsh_scrapy.policy.wording import and_more, counted
+from walsh_scrapy.politeness.listreading import read_list, suffixes_in
 from walsh_scrapy.politeness.schemacheck import published_error
 from walsh_scrapy.runtime.requestmeta import Validators
 from walsh_scrapy.state.blocklist import BlocklistCopy
@@ -70,15 +70,14 @@ class BlocklistCache:
     def adopt(self, candidate: Response, schema: Response | None) -> Steps:
         """Put a fetched list in force if it is valid under our schema and the published one.
 
-        Yields the check under the published one, and is sent what it finds.
+        Yields each step that may take long, and is sent what it finds.
         """
         if schema is not None:
             self._store.keep(self._schema_url, self._document(schema, self._schema_url))
         known = self._store.find(self._schema_url) if self._schema_url else None
-        try:
-            adopted = Blocklist.parse(candidate.body)
-        except InvalidBlocklist as error:
-            self.keep_last(str(error))
+        adopted = yield read_list(candidate.body)
+        if isinstance(adopted, BaseException):
+            self.keep_last(str(adopted))
             return
         if known and known.body and not is_bundled(known.body):
             found = yield published_error(candidate.body, known.body)
@@ -87,12 +86,13 @@ class BlocklistCache:
             elif found is not None:
                 self.keep_last(found)
                 return
+        wide = yield suffixes_in(adopted)
         self._list, self._is_whole = adopted, True
         self._store.keep(self._url, self._document(candidate, self._url))
         self._due_in(adopted.refresh.total_seconds())
         if adopted.problem:
             logger.warning("%s: %s", self._url, adopted.problem)
-        if wide := public_suffixes(adopted.entries.keys()):
+        if wide:
             shown = ", ".join(wide[:MOST_SUFFIXES])
             more = f" {and_more(left)}" if (left := len(wide) - MOST_SUFFIXES) > 0 else ""
             logger.warning(_WIDE, self._url, shown, more)

@@ -181,17 +181,21 @@ class RobotsFetch:
         self._timeout = crawler.settings.getfloat("DOWNLOAD_TIMEOUT")
         self._cache = cache
 
-    def steps(self, origin: str, url: str, *, public_only: bool = False) -> Steps:
+    def steps(
+        self, origin: str, url: str, *, public_only: bool = False, for_blocklist: bool = False
+    ) -> Steps:
         """Yield the requests for an origin's file at ``url``, and keep the outcome.
 
         See ``prerequisites`` for how they are made. With ``public_only`` the file is needed for a
-        host that may not be private (decision 16).
+        host that may not be private (decision 16); with ``for_blocklist`` no host makes it wait for
+        longer than a day (decision 14).
         """
         hops: tuple[Hop, ...] = ()
         known, status = self._cache.known(origin), None
         while True:
             request = _request(url, hops, min(LONGEST_FETCH, self._timeout))
-            mark(request, public_only=public_only, validators=_validators(known))
+            mark(request, public_only=public_only, for_blocklist=for_blocklist)
+            mark(request, validators=_validators(known))
             answer = yield request
             if isinstance(answer, NotModified):
                 renewed = Validators.of(answer.response)

@@ -9,7 +9,7 @@ from urllib.request import getproxies, proxy_bypass
 from scrapy import signals
 from scrapy.exceptions import DownloadFailedError
 
-from walsh_scrapy.exceptions import MachineTrouble, refuse_to_start
+from walsh_scrapy.exceptions import GivenUp, MachineTrouble, refuse_to_start
 from walsh_scrapy.options import bad_setting
 from walsh_scrapy.policy.connectivity import Connectivity
 from walsh_scrapy.policy.networks import is_public
@@ -27,15 +27,22 @@ from walsh_scrapy.wire.unreachable import NotConnected
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from scrapy import Request
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
     from walsh_scrapy.wire.idle import Endpoint
     from walsh_scrapy.wire.names import Addresses
+    from walsh_scrapy.wire.proxy import Proxy
     from walsh_scrapy.wire.stream import Stream
 
 #: Shared by all serial crawls of this process, because R4 allows one connection in it.
 _SERIAL: Final = PerLoop(lambda: IdleConnections(1, alone=True))
+
+
+#: With these a proxy may speak for itself; any host may send them too.
+_PROXY_STATUSES: Final = frozenset({407, 502, 503, 504})
 
 
 class Network:
@@ -47,6 +54,7 @@ class Network:
         self._crawler = crawler
         self._clock = context.clock
         self._connectivity = Connectivity()
+        self._behind_proxies: dict[Proxy, Connectivity] = {}
         self._names = Names()
         uses_proxies = crawler.settings.getbool("HTTPPROXY_ENABLED")
         self._proxies = getproxies() if uses_proxies else {}
@@ -106,6 +114,32 @@ class Network:
         except NotConnected as error:
             raise self._failure(endpoint.host, error) from error
 
+    def check_answer(
+        self, request: Request, endpoint: Endpoint, response: Response | None, error: str = ""
+    ) -> None:
+        """Raise GivenUp if an answer, or its absence, may be the fault of a proxy (decision 29).
+
+        ``error`` says why there is no response. The crawl ends once the proxy has answered for too
+        many hosts itself, and for none else. A response with a Retry-After passes, because it may
+        be the host's (R5).
+        """
+        proxy = endpoint.proxy
+        if proxy is None:
+            return
+        evidence = self._behind_proxies.setdefault(proxy, Connectivity())
+        if response and (endpoint.scheme == "https" or response.status not in _PROXY_STATUSES):
+            evidence.succeeded()
+            return
+        fault = evidence.failed(host_of(request.url))
+        if fault == "host":
+            return
+        what = f"status {response.status}" if response else error
+        reason = f"no host has answered through the proxy {proxy.host} yet: {what}"
+        if fault == "machine":
+            machine_failed(self._crawler, reason)
+        if not (response and "Retry-After" in response.headers):
+            raise GivenUp(self._clock.now(), reason)
+
     def end(self, endpoint: Endpoint, stream: Stream, *, is_reusable: bool) -> None:
         """Keep the connection of an exchange that has ended, or close it; keep its session."""
         if isinstance(stream, TlsStream):
@@ -119,6 +153,10 @@ class Network:
         """End a crawl in which no connection was possible, for whatever reason (decision 29)."""
         if self._connectivity.offline:
             machine_failed(self._crawler, "no host could be reached: is this machine offline?")
+        for proxy, evidence in self._behind_proxies.items():
+            if evidence.offline:
+                reason = f"no host has answered through the proxy {proxy.host}: does it work?"
+                machine_failed(self._crawler, reason)
 
     async def _open(self, endpoint: Endpoint, *, public_only: bool) -> Stream:
         try:

@@ -67,6 +67,7 @@ class Marks:
     validators: Validators | None = None  #: sent if the request is for their URL
     robots_interval: float | None = None  #: seconds: Crawl-delay or Request-rate, the larger
     public_only: bool = False  #: its host has to have public addresses only (decision 16)
+    for_blocklist: bool = False  #: a robots.txt that a request for the blocklist needs
     hold: float = 0.0  #: seconds for which its host was on hold when its exchange ended
     attempt: int = 0  #: retries so far after a refusal
     answers: Mapping[str, str] = field(default_factory=dict)  #: of the gates so far, by their names
