@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
-from walsh_scrapy.politeness import listreading
+from walsh_scrapy.politeness import limitedprocess, listreading
 from walsh_scrapy.politeness.limitedprocess import Limits
 from walsh_scrapy.politeness.listreading import SHORT, read_list
 
@@ -60,6 +60,15 @@ def test_without_another_process_a_long_list_is_refused(monkeypatch):
     def run(*_, **__):
         raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "Popen", run)
     with pytest.raises(InvalidBlocklist, match="no process could be started for it: Cannot"):
         read(document(), monkeypatch)
+
+
+def test_a_crawl_that_is_stopped_waits_for_no_list(monkeypatch):
+    """Without the look at signals this list takes about a second of CPU."""
+    monkeypatch.setattr(limitedprocess, "is_stopping", lambda: True)
+    monkeypatch.setattr(limitedprocess, "LOOK_SECONDS", 0.001)
+    body = b"[" + b"[]," * 3_000_000 + b"[]]"
+    with pytest.raises(InvalidBlocklist, match="cannot be read: the crawl was stopped"):
+        read(body, monkeypatch)

@@ -12,9 +12,13 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Final
 
+from walsh_scrapy.runtime.stopsignals import is_stopping
+
 if sys.platform != "win32":
     import resource
 
+#: Seconds between two looks whether the crawl was stopped.
+LOOK_SECONDS: Final = 0.2
 #: Seconds of wall time for each second of CPU time, on a machine that does not get to it.
 _PATIENCE: Final = 15.0
 _PROGRAM: Final = (
@@ -36,27 +40,37 @@ class Limits:
 
 
 async def answer(module: str, question: bytes, limits: Limits) -> bytes:
-    """Return what ``answer`` of a module returns for a question. Raises TooCostly."""
-    return await asyncio.to_thread(_run, module, question, limits)
+    """Return what ``answer`` of a module returns for a question.
+
+    Raises TooCostly, also if the crawl is stopped meanwhile.
+    """
+    with _process(module, limits) as process:
+        running = asyncio.ensure_future(asyncio.to_thread(process.communicate, question))
+        left = _PATIENCE * limits.seconds
+        while not (await asyncio.wait({running}, timeout=LOOK_SECONDS))[0]:
+            left -= LOOK_SECONDS
+            if left <= 0 or is_stopping():
+                process.kill()
+        found, _ = await running
+    if process.returncode and is_stopping():
+        raise TooCostly("the crawl was stopped")
+    if process.returncode:
+        raise TooCostly(f"it needs more than {limits.seconds} s or {limits.memory >> 20} MiB")
+    return found
 
 
-def _run(module: str, question: bytes, limits: Limits) -> bytes:
+def _process(module: str, limits: Limits) -> subprocess.Popen[bytes]:
     arguments = (module, limits.seconds, limits.memory)
     program = _PROGRAM.format(path=sys.path, arguments=arguments)
     try:
-        done = subprocess.run(  # noqa: S603 - our own program, by our own interpreter
+        return subprocess.Popen(  # noqa: S603 - our own program, by our own interpreter
             [sys.executable, "-c", program],
-            input=question,
-            capture_output=True,
-            timeout=_PATIENCE * limits.seconds,
-            check=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         )
     except OSError as error:
         raise TooCostly(f"no process could be started for it: {error.strerror}") from error
-    except subprocess.SubprocessError as error:
-        most = f"{limits.seconds} s or {limits.memory >> 20} MiB"
-        raise TooCostly(f"it needs more than {most}") from error
-    return done.stdout
 
 
 def main(module: str, seconds: int, memory: int) -> None:
