@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
+from walsh_scrapy.metadata.document import Document
+from walsh_scrapy.metadata.feeds import NotAFeed, elements, parse_feed
 from walsh_scrapy.metadata.links import web_url
+from walsh_scrapy.metadata.llms import parse_llms
 from walsh_scrapy.metadata.text import from_html, one_line
 
 URL = "https://blog.example/feed"
@@ -147,6 +149,33 @@ def test_hostile_documents_are_read_or_refused_quickly(body):
     feed = read(body)
     assert time.process_time() - start < 8
     assert len(repr(feed)) < 20 * SIZE
+
+
+def in_ebcdic(text):
+    """Return a document that begins like a feed, and is another one once it is decoded."""
+    return Document(
+        parse_feed, b"<rss>\xff" + text.encode("cp037"), URL, "text/xml; charset=cp037", URL
+    )
+
+
+def test_an_encoding_does_not_hide_what_takes_long():
+    items = in_ebcdic("<rss version='2.0'><channel>" + "<item/>" * 3000)
+    links = "# A\n" + "http://a " * 3000
+    assert items.is_costly
+    assert Document(parse_llms, links.encode("utf-16"), URL, None, URL).is_costly
+    # feedparser is quadratic in declarations before the root, which begins far too late here.
+    late = in_ebcdic("\n<!ENTITY" * 2000 + "<rss version='2.0'>")
+    with pytest.raises(NotAFeed, match="plain text"):
+        late.read()
+
+
+def test_no_other_parser_is_tried_when_memory_runs_out(monkeypatch):
+    def strict(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(elements, "_strict", strict)
+    with pytest.raises(MemoryError):
+        parse_feed(FEEDS[0], url=URL, content_type=None, source=URL)
 
 
 def test_a_document_of_too_many_elements_is_refused_with_a_sentence(monkeypatch):

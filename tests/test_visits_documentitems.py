@@ -28,8 +28,9 @@ def items_of(*items):
 def test_a_document_adds_its_newest_items_as_far_as_they_fit(monkeypatch):
     dates = [f"2026-05-{day}T00:00:00Z" for day in (21, 25, 23)]
     items = [entry(number, date) for number, date in enumerate([*dates, None])]
-    size = len(items_of(*items).records(URL, 1.0)[0].item.encode())
-    assert [record.key for record in items_of(*items).records(URL, 1.0)] == ["0", "1", "2", "3"]
+    records = list(items_of(*items).records(URL, 1.0))
+    size = len(records[0].item.encode())
+    assert {record.key for record in records} == {"0", "1", "2", "3"}
     monkeypatch.setattr(documentitems, "MOST_BYTES", size * 2 + 10)
     kept = items_of(*items).records(URL, 1.0)
     assert [record.key for record in kept] == ["1", "2"]
