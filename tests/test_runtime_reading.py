@@ -98,7 +98,7 @@ class Broken(Silent):
         (b"[1]\n" * 3000, URL, True),
         (b" " * 300_000, URL, True),
         (b"a_b*c " * 3000, URL, False),
-        (b"_" * 21_000, URL, True),
+        (b"_" * 11_000, URL, True),
         (b"<rss/>", URL + "/a" * 400, True),
     ],
 )

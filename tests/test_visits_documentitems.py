@@ -1,10 +1,13 @@
 """Decision 34: how much one document may add to the state, and what is said of what it may not."""
 
+import asyncio
 import logging
 
 import pytest
+from scrapy.utils.asyncgen import as_async_generator
 
 from walsh_scrapy.items import EntryItem
+from walsh_scrapy.spidermiddlewares.firstseen import _in_turns
 from walsh_scrapy.visits import documentitems
 from walsh_scrapy.visits.documentitems import DocumentItems
 
@@ -48,3 +51,22 @@ def test_refused_items_are_logged_up_to_three_and_then_counted(caplog, number, l
     assert len(caplog.messages) == lines
     if lines > 3:
         assert caplog.messages[-1] == f"items of {URL} are left out: … and 1,997 more"
+
+
+def test_other_work_has_its_turn_between_many_items():
+    turns = 0
+
+    async def others():
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async def run():
+        task = asyncio.create_task(others())
+        items = [item async for item in _in_turns(as_async_generator(range(1000)))]
+        task.cancel()
+        return items
+
+    assert asyncio.run(run()) == list(range(1000))
+    assert turns >= 3

@@ -13,7 +13,7 @@ _CHEAP_URL: Final = 512  # characters; each relative link is joined to it
 #: How many there may be of what takes time: elements, JSON objects, links, lines, emphasis.
 _CHEAP_MARKS: Final = {
     **dict.fromkeys((b"<", b"{", b"[", b"://", b"\n"), 2500),
-    **dict.fromkeys((b"*", b"_"), 20_000),
+    **dict.fromkeys((b"*", b"_"), 10_000),
 }
 
 
