@@ -148,7 +148,10 @@ DOCUMENTS: Final[dict[str, tuple[str, Callable[[], str]]]] = {
         RSS,
         lambda: "<rss version='2.0'><channel><item><title>" + "&#97;" * 52_000,
     ),
-    "10,000 of each mark of emphasis": (MARKDOWN, lambda: "# T\n[a](/a)\n" + ("*_" * 1000 + "\n") * 10),
+    "10,000 of each mark of emphasis": (
+        MARKDOWN,
+        lambda: "# T\n[a](/a)\n" + ("*_" * 1000 + "\n") * 10,
+    ),
 }
 
 

@@ -8,7 +8,7 @@ from walsh_scrapy.metadata.encoding import to_utf8
 from walsh_scrapy.metadata.entries import Feed
 
 # What is cheap takes at most half a second, the worst that `benchmarks.hostile` finds included.
-_CHEAP_BYTES: Final = 262_144
+_CHEAP_BYTES: Final = 131_072
 _CHEAP_URL: Final = 512  # characters; each relative link is joined to it
 #: How many there may be of what takes time: elements, JSON objects, links, lines, emphasis.
 _CHEAP_MARKS: Final = {
