@@ -2,6 +2,7 @@
 
 import re
 import time
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from walsh_scrapy.metadata.feeds import NotAFeed, elements, parse_feed
 from walsh_scrapy.metadata.links import web_url
 from walsh_scrapy.metadata.llms import parse_llms
 from walsh_scrapy.metadata.text import from_html, one_line
+from walsh_scrapy.sources.opml import OpmlError, read_opml
 
 URL = "https://blog.example/feed"
 SIZE = 100_000  # bytes; quadratic code, as in feedparser, needs most of a minute for so many
@@ -149,6 +151,17 @@ def test_hostile_documents_are_read_or_refused_quickly(body):
     feed = read(body)
     assert time.process_time() - start < 8
     assert len(repr(feed)) < 20 * SIZE
+
+
+def test_a_reference_of_thousands_of_digits_is_no_character():
+    endless = b"&#" + b"9" * 5000 + b";"
+    assert from_html(f"a {endless.decode()} &amp; b") == "a \ufffd & b"
+    body = b"<rss version='2.0'><channel><item><title type='html'>a &amp;#%b;</title></item>"
+    feed = read(body % (b"9" * 5000) + b"</channel></rss>")
+    assert len(feed.entries) == 1
+    assert read(b"<rss version='2.0'><channel><item><title>" + endless) is None
+    with suppress(OpmlError):
+        read_opml(endless)
 
 
 def in_ebcdic(text):
