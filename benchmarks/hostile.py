@@ -51,7 +51,7 @@ VALUES: Final = (
 )  # fmt: skip
 LINES: Final = (
     "- [a](b)\n", "[a](b)", "[a][b]\n", "[b]: c\n", "# a\n", "> ", "- ", "* a", "\n", "a ",
-    "![", "](",
+    "![", "](", "![a](", "[a](" + "x" * 80, "![a](" + "x" * 80, "http://a", "~)",
     "<a>", "<!--", "`", "**", "_", "https://a.example/ ", "|a", "|-", "\\", "&amp;", "    ", "[",
     "]",
 )  # fmt: skip
@@ -130,7 +130,7 @@ def _worst(kind: Kind, tries: int, *, costly: bool) -> tuple[Recipe, tuple[float
 def _fitting(recipe: Recipe, kind: Kind, *, costly: bool) -> Recipe | None:
     """Return the recipe with fewer repetitions, so that it is within the limits of the search."""
     length = len("".join(piece * number for piece, number in recipe.parts))
-    most = RAW if costly else 262_144
+    most = RAW if costly else 131_072
     recipe = replace(recipe, times=max(1, min(recipe.times, most // max(1, length))))
     while True:
         document = recipe.document(kind)

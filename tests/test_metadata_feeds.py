@@ -440,6 +440,14 @@ def test_other_encodings(encoding, declared, content_type):
 # --- broken documents
 
 
+@pytest.mark.parametrize("codec", ["base64", "hex", "zlib", "rot13", "quopri"])
+def test_a_codec_of_python_that_decodes_no_text_is_no_encoding(codec):
+    body = f"<?xml version='1.0' encoding='{codec}'?><rss version='2.0'><channel><title>é</title>"
+    for content_type in (None, f"text/xml; charset={codec}"):
+        feed = read(body.encode("latin-1"), content_type=content_type)
+        assert feed.title == "é"
+
+
 def test_a_feed_that_was_cut_off_gives_its_complete_entries():
     whole = "<rss><channel><title>Blog</title>" + "".join(
         f"<item><title>{n}</title><link>https://blog.example/{n}</link></item>" for n in range(3)

@@ -2,14 +2,18 @@
 
 import re
 import time
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
+from walsh_scrapy.metadata.document import Document
+from walsh_scrapy.metadata.feeds import NotAFeed, elements, parse_feed
 from walsh_scrapy.metadata.links import web_url
+from walsh_scrapy.metadata.llms import parse_llms
 from walsh_scrapy.metadata.text import from_html, one_line
+from walsh_scrapy.sources.opml import OpmlError, read_opml
 
 URL = "https://blog.example/feed"
 SIZE = 100_000  # bytes; quadratic code, as in feedparser, needs most of a minute for so many
@@ -147,6 +151,44 @@ def test_hostile_documents_are_read_or_refused_quickly(body):
     feed = read(body)
     assert time.process_time() - start < 8
     assert len(repr(feed)) < 20 * SIZE
+
+
+def test_a_reference_of_thousands_of_digits_is_no_character():
+    endless = b"&#" + b"9" * 5000 + b";"
+    assert from_html(f"a {endless.decode()} &amp; b") == "a \ufffd & b"
+    body = b"<rss version='2.0'><channel><item><title type='html'>a &amp;#%b;</title></item>"
+    feed = read(body % (b"9" * 5000) + b"</channel></rss>")
+    assert len(feed.entries) == 1
+    assert read(b"<rss version='2.0'><channel><item><title>" + endless) is None
+    with suppress(OpmlError):
+        read_opml(endless)
+
+
+def in_ebcdic(text):
+    """Return a document that begins like a feed, and is another one once it is decoded."""
+    return Document(
+        parse_feed, b"<rss>\xff" + text.encode("cp037"), URL, "text/xml; charset=cp037", URL
+    )
+
+
+def test_an_encoding_does_not_hide_what_takes_long():
+    items = in_ebcdic("<rss version='2.0'><channel>" + "<item/>" * 3000)
+    links = "# A\n" + "http://a " * 3000
+    assert items.is_costly
+    assert Document(parse_llms, links.encode("utf-16"), URL, None, URL).is_costly
+    # feedparser is quadratic in declarations before the root, which begins far too late here.
+    late = in_ebcdic("\n<!ENTITY" * 2000 + "<rss version='2.0'>")
+    with pytest.raises(NotAFeed, match="plain text"):
+        late.read()
+
+
+def test_no_other_parser_is_tried_when_memory_runs_out(monkeypatch):
+    def strict(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(elements, "_strict", strict)
+    with pytest.raises(MemoryError):
+        parse_feed(FEEDS[0], url=URL, content_type=None, source=URL)
 
 
 def test_a_document_of_too_many_elements_is_refused_with_a_sentence(monkeypatch):

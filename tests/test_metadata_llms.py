@@ -2,7 +2,9 @@
 
 import logging
 import re
+import time
 from dataclasses import replace
+from functools import lru_cache
 from hashlib import sha256
 
 import pytest
@@ -526,6 +528,27 @@ def test_the_inline_parser_never_gets_more_than_a_piece(monkeypatch):
 def test_prose_without_links_is_not_parsed_inline(monkeypatch):
     monkeypatch.setattr(paragraphs.PARSER.inline, "parse", None)
     assert sentence(b"*Many* words.\n\n" * 5000).startswith("Not a page of links")
+
+
+def test_a_url_of_an_image_that_is_none_is_read_once(monkeypatch):
+    starts = []
+    once = paragraphs.PARSER.helpers.parseLinkDestination
+
+    def read_anew(text, start, end):
+        starts.append(start)
+        return once.__wrapped__(text, start, end)
+
+    cached = lru_cache(maxsize=4)(read_anew)
+    monkeypatch.setattr(paragraphs.PARSER.helpers, "parseLinkDestination", cached)
+    assert urls("[t](/a)\n" + "![a](x" * 50) == ["https://docs.example/a"]
+    assert len(starts) == len(set(starts)) >= 50
+
+
+def test_the_end_of_a_bare_url_is_found_in_linear_time():
+    start = time.process_time()
+    assert urls("http://a.example/" + "~)" * 2000) == ["http://a.example/"]
+    assert urls(("http://a.example/" + "~)" * 2000 + "\n") * 50) == ["http://a.example/"]
+    assert time.process_time() - start < 0.5
 
 
 def test_images_inside_images_are_parsed_once(monkeypatch):

@@ -2,6 +2,7 @@
 
 # ruff: noqa: RUF001 - look-alikes are what is tested
 import re
+import time
 from contextlib import suppress
 
 import pytest
@@ -123,6 +124,20 @@ CANONICAL = [
     ("not a url/", "not a url/"),
     ("", ""),
 ]
+
+
+@pytest.mark.parametrize("unit", ["/.. ", "/a/.. ", "/. /"])
+def test_the_time_for_a_path_that_ends_in_many_dot_segments_is_linear(unit):
+    start = time.process_time()
+    assert canonical_url("http://a.example" + unit * 20_000) == "http://a.example"
+    assert time.process_time() - start < 2
+
+
+def test_only_urls_that_can_be_requested_are_kept_in_memory():
+    urls._cached.cache_clear()
+    for length in (100, 5000):
+        assert host_of("http://u@a.example/" + "a" * length) == "a.example"
+    assert urls._cached.cache_info().currsize == 1
 
 
 @pytest.mark.parametrize(("url", "canonical"), CANONICAL)

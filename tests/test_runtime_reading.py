@@ -5,6 +5,8 @@ import io
 import os
 import resource
 import signal
+import subprocess
+import sys
 import threading
 from types import SimpleNamespace
 
@@ -12,6 +14,7 @@ import pytest
 from scrapy.http import Response
 from scrapy.signalmanager import SignalManager
 
+from tests.slowreaders import busy, endless
 from walsh_scrapy.exceptions import GivenUp
 from walsh_scrapy.metadata.document import Document
 from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
@@ -94,6 +97,8 @@ class Broken(Silent):
         (b'{"id":1},' * 3000, URL, True),
         (b"[1]\n" * 3000, URL, True),
         (b" " * 300_000, URL, True),
+        (b"a_b*c " * 3000, URL, False),
+        (b"_" * 11_000, URL, True),
         (b"<rss/>", URL + "/a" * 400, True),
     ],
 )
@@ -136,15 +141,34 @@ def test_what_needs_too_much_memory_is_refused_with_a_sentence():
     assert str(result) == f"Reading {URL} needs more than 200 MiB of memory."
 
 
-def test_the_process_limits_its_memory_and_its_time(monkeypatch):
+def test_the_process_limits_its_memory(monkeypatch):
     limits = {}
     monkeypatch.setattr(resource, "setrlimit", limits.__setitem__)
     readingworker._limit_memory()
-    readingworker._allow_time()
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    assert limits[resource.RLIMIT_DATA][0] == 200 * 2**20
-    assert 4 < limits[resource.RLIMIT_CPU][0] - used.ru_utime - used.ru_stime <= 6.1
+    assert limits[resource.RLIMIT_DATA][0] == 184 * 2**20
     assert limits[resource.RLIMIT_CORE] == (0, 0)
+
+
+HASTY = """
+from walsh_scrapy.runtime import readingworker
+readingworker.CPU_SECONDS = 0.3
+readingworker.main()
+"""
+
+
+def test_the_system_ends_a_reading_that_has_used_up_its_processor_time(readings):
+    """Here after 0.3 s; each document has all of it."""
+
+    class Hasty(Worker):
+        def __init__(self):
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", HASTY], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+
+    half = document(MANY, reader=busy)
+    assert len(readings.read(half, half, half, worker=Hasty)) == 3
+    with pytest.raises(NotAFeed, match="took longer than 5 s"):
+        readings.read(document(MANY, reader=endless), worker=Hasty)
 
 
 def test_messages_end_with_their_stream():

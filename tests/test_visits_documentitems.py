@@ -1,10 +1,13 @@
 """Decision 34: how much one document may add to the state, and what is said of what it may not."""
 
+import asyncio
 import logging
 
 import pytest
+from scrapy.utils.asyncgen import as_async_generator
 
 from walsh_scrapy.items import EntryItem
+from walsh_scrapy.spidermiddlewares.firstseen import _in_turns
 from walsh_scrapy.visits import documentitems
 from walsh_scrapy.visits.documentitems import DocumentItems
 
@@ -28,13 +31,9 @@ def items_of(*items):
 def test_a_document_adds_its_newest_items_as_far_as_they_fit(monkeypatch):
     dates = [f"2026-05-{day}T00:00:00Z" for day in (21, 25, 23)]
     items = [entry(number, date) for number, date in enumerate([*dates, None])]
-    size = len(items_of(*items).records(URL, 1.0, None)[0].item.encode())
-    assert [record.key for record in items_of(*items).records(URL, 1.0, None)] == [
-        "0",
-        "1",
-        "2",
-        "3",
-    ]
+    records = list(items_of(*items).records(URL, 1.0, None))
+    size = len(records[0].item.encode())
+    assert {record.key for record in records} == {"0", "1", "2", "3"}
     monkeypatch.setattr(documentitems, "MOST_BYTES", size * 2 + 10)
     kept = items_of(*items).records(URL, 1.0, None)
     assert [record.key for record in kept] == ["1", "2"]
@@ -52,3 +51,22 @@ def test_refused_items_are_logged_up_to_three_and_then_counted(caplog, number, l
     assert len(caplog.messages) == lines
     if lines > 3:
         assert caplog.messages[-1] == f"items of {URL} are left out: … and 1,997 more"
+
+
+def test_other_work_has_its_turn_between_many_items():
+    turns = 0
+
+    async def others():
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async def run():
+        task = asyncio.create_task(others())
+        items = [item async for item in _in_turns(as_async_generator(range(1000)))]
+        task.cancel()
+        return items
+
+    assert asyncio.run(run()) == list(range(1000))
+    assert turns >= 3

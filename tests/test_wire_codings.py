@@ -2,12 +2,16 @@
 
 import gzip
 import sys
+import time
 import zlib
 from random import Random
 
 import brotli
 import pytest
+from scrapy.utils._compression import _DecompressionMaxSizeExceeded
+from scrapy.utils.gz import gunzip
 
+from walsh_scrapy.downloadermiddlewares.compression import CompressionMiddleware
 from walsh_scrapy.wire.codings import CODING_ERRORS, unpacked
 
 if sys.version_info >= (3, 14):
@@ -55,6 +59,61 @@ def test_bombs_within_bombs(outer):
     coding, pack = PACKERS[outer]
     bomb = pack(gzip.compress(b"Disallow: /\n" * 1_000_000))
     assert unpacked(bomb, [coding, b"gzip"], 2400) == b"Disallow: /\n" * 200
+
+
+def decoded(body, coding, most=1_000_000):
+    return CompressionMiddleware._decode(body, coding, most)
+
+
+@pytest.mark.parametrize(
+    ("coding", "part"),
+    [
+        pytest.param(b"gzip", gzip.compress(b""), id="gzip"),
+        pytest.param(b"zstd", zstd.compress(b""), id="zstd"),
+        pytest.param(b"zstd", b"\x50\x2a\x4d\x18\0\0\0\0", id="skippable"),
+    ],
+)
+def test_a_body_of_very_many_empty_parts_is_refused(coding, part):
+    assert decoded(part * 1000, coding) == b""
+    for unpack in (decoded, lambda body, coding: unpacked(body, [coding], 100)):
+        with pytest.raises(CODING_ERRORS, match="more than 10000 parts"):
+            unpack(part * 10_001, coding)
+
+
+ONE = gzip.compress(BODY)
+NAMED = b"\x1f\x8b\x08\x1e" + ONE[4:10] + b"\x03\0abcname\0comment\0hh" + ONE[10:]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        pytest.param(b"", b"", id="empty"),
+        pytest.param(ONE + gzip.compress(b"x"), BODY + b"x", id="members"),
+        pytest.param(ONE + bytes(100_000), BODY, id="zeros"),
+        pytest.param(ONE + bytes(70_000) + ONE, BODY * 2, id="zeros between"),
+        pytest.param(NAMED, BODY, id="header"),
+        pytest.param(ONE[:-8] + b"wrong" + ONE[-3:], BODY, id="checksum"),
+        pytest.param(ONE[:-4], BODY, id="cut"),
+        pytest.param(ONE + b"no gzip", BODY, id="junk"),
+        pytest.param(gzip.compress(bytes(900_000)), bytes(900_000), id="zeros packed"),
+    ],
+)
+def test_gzip_of_any_make_is_unpacked_as_by_scrapy(body, expected):
+    assert decoded(body, b"gzip") == gunzip(body) == expected
+
+
+def test_a_name_in_a_header_takes_no_time():
+    start = time.process_time()
+    assert (
+        decoded(b"\x1f\x8b\x08\x08" + ONE[4:10] + b"a" * 2**24 + b"\0" + ONE[10:], b"gzip") == BODY
+    )
+    assert time.process_time() - start < 0.4
+
+
+def test_a_body_that_unpacks_to_too_much_is_scrapys_error():
+    with pytest.raises(_DecompressionMaxSizeExceeded):
+        decoded(gzip.compress(bytes(1_000_001)), b"gzip")
+    assert len(decoded(gzip.compress(bytes(1_000_001)), b"x-gzip", 0)) == 1_000_001
 
 
 def test_many_members_cost_no_more_than_one():

@@ -6,9 +6,11 @@ R2: of a robots.txt only what counts is unpacked (decision 34).
 from __future__ import annotations
 
 import logging
+import sys
 from typing import TYPE_CHECKING, Final
 
 from scrapy.downloadermiddlewares.httpcompression import HttpCompressionMiddleware
+from scrapy.utils._compression import _check_max_size
 
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.metadata.mediatypes import may_be_llms
@@ -17,7 +19,7 @@ from walsh_scrapy.policy.robots.records import MAX_OCTETS
 from walsh_scrapy.policy.wording import cut, printable
 from walsh_scrapy.runtime.negotiation import content_type_of
 from walsh_scrapy.runtime.requestmeta import DATA_LOSS, rank_of, source_of
-from walsh_scrapy.wire.codings import CODING_ERRORS, is_complete, unpacked
+from walsh_scrapy.wire.codings import CODING_ERRORS, check_parts, is_complete, unpacked
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -63,6 +65,20 @@ class CompressionMiddleware(HttpCompressionMiddleware):
         if is_text and not is_complete(response.body, codings):
             answer.flags.append(DATA_LOSS)
         return answer
+
+    @staticmethod
+    def _decode(body: bytes, encoding: bytes, max_size: int) -> bytes:
+        """Undo one coding; raise EOFError if a body has so many parts that it takes long.
+
+        Scrapy reads gzip with Python's `gzip`, which takes seconds for headers of 15 MiB.
+        """
+        if encoding == b"zstd":
+            check_parts(body)
+        if encoding not in {b"gzip", b"x-gzip"}:
+            return HttpCompressionMiddleware._decode(body, encoding, max_size)  # noqa: SLF001 - super()
+        found = unpacked(body, [encoding], max_size + 1 if max_size else sys.maxsize)
+        _check_max_size(len(found), max_size)
+        return found
 
     def _beginning(self, response: Response, headers: list[bytes]) -> Response:
         """Return a robots.txt unpacked as far as it counts, and so that its last line is dropped.

@@ -4,13 +4,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from walsh_scrapy.metadata.encoding import to_utf8
 from walsh_scrapy.metadata.entries import Feed
 
 # What is cheap takes at most half a second, the worst that `benchmarks.hostile` finds included.
-_CHEAP_BYTES: Final = 262_144
-_CHEAP_MARKS: Final = 2_500  # elements, JSON objects, links or lines
+_CHEAP_BYTES: Final = 131_072
 _CHEAP_URL: Final = 512  # characters; each relative link is joined to it
-_MARKS: Final = (b"<", b"{", b"[", b"://", b"\n")
+#: How many there may be of what takes time: elements, JSON objects, links, lines, emphasis.
+_CHEAP_MARKS: Final = {
+    **dict.fromkeys((b"<", b"{", b"[", b"://", b"\n"), 2500),
+    **dict.fromkeys((b"*", b"_"), 10_000),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +31,11 @@ class Document:
     @property
     def is_costly(self) -> bool:
         """True if reading it may take more than half a second."""
-        return (
-            len(self.body) > _CHEAP_BYTES
-            or len(self.url) > _CHEAP_URL
-            or any(self.body.count(mark) > _CHEAP_MARKS for mark in _MARKS)
+        if len(self.body) > _CHEAP_BYTES or len(self.url) > _CHEAP_URL:
+            return True
+        text = to_utf8(self.body, self.content_type)  # the readers see no other marks than these
+        return len(text) > _CHEAP_BYTES or any(
+            text.count(mark) > most for mark, most in _CHEAP_MARKS.items()
         )
 
     def read(self) -> Feed:

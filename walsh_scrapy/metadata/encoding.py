@@ -33,7 +33,7 @@ def to_utf8(body: bytes, content_type: str | None) -> bytes:
     for encoding in _declared_encodings(body, content_type):
         try:
             return body.decode(encoding).encode()
-        except UnicodeError:
+        except (UnicodeError, LookupError):  # Python has codecs that decode no text, as base64
             continue
     return body.decode(_FALLBACK, "replace").encode()
 

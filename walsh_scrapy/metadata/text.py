@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterable
-from html import unescape
 from typing import Final
+
+from walsh_scrapy.policy.wording import without_references
 
 #: Characters of a title or section; a longer one is prose and cut. The item schema has the same
 #: limits as these constants, and the last word.
@@ -59,7 +60,7 @@ def from_html(markup: object) -> str | None:
         return None
     if "<" in markup:
         markup = _TAG.sub("", _BREAK.sub(" ", _HIDDEN.sub("", markup)))
-    return one_line(unescape(markup) if "&" in markup else markup)
+    return one_line(without_references(markup) if "&" in markup else markup)
 
 
 def shortened(text: object, most: int) -> str | None:

@@ -61,7 +61,7 @@ def host_of(url: str) -> str:
     """
     if simple := _SIMPLE.match(url):
         return simple[1]
-    parsed = _parse(url)
+    parsed = _parsed(url)
     return parsed.authority.host if parsed else ""
 
 
@@ -82,9 +82,7 @@ def canonical_url(url: str) -> str:
     path, mark, query = parsed.tail.partition("#")[0].partition("?")
     if mark:
         return f"{parsed.base}{path or '/'}?{query}".rstrip(_STRIPPED)
-    while (shorter := _resolved(path.rstrip("/" + _STRIPPED))) != path:
-        path = shorter  # `/a/.. /` ends in a dot segment once its slash and its space are gone
-    return parsed.base + path
+    return parsed.base + _without_end(path)
 
 
 def wire_url(url: str) -> str:
@@ -190,11 +188,15 @@ def _suffixes() -> TLDExtract:
 
 
 def _requestable(url: str) -> _Url | None:
-    parsed = _parse(url)
+    parsed = _parsed(url)
     return parsed if parsed and parsed.authority.netloc else None
 
 
-@lru_cache(maxsize=1024)
+def _parsed(url: str) -> _Url | None:
+    # Longer texts, such as ids of strangers' entries, are read as well, but not kept in memory.
+    return _cached(url) if len(url) <= LONGEST_FOLLOWED else _parse(url)
+
+
 def _parse(url: str) -> _Url | None:
     text = strip_controls(url)
     start = _SCHEME.match(text)
@@ -210,6 +212,28 @@ def _parse(url: str) -> _Url | None:
     end = found.start() if (found := _AFTER_AUTHORITY.search(rest)) else len(rest)
     authority = authority_of(scheme, rest[:end].rpartition("@")[2])
     return _Url(scheme, authority, _resolved(rest[end:])) if authority else None
+
+
+_cached: Final = lru_cache(maxsize=1024)(_parse)
+
+
+def _without_end(path: str) -> str:
+    """Return a path without its trailing slashes and spaces.
+
+    `/a/.. /` ends in a dot segment once these are gone, which is resolved as well. The segments are
+    taken from the end, one by one, so the time is linear.
+    """
+    kept = path[1:].split("/")
+    while kept:
+        last = kept[-1].rstrip(_STRIPPED)
+        if _TWO_DOTS.fullmatch(last):
+            del kept[-2:]
+        elif not last or _ONE_DOT.fullmatch(last):
+            del kept[-1]
+        else:
+            kept[-1] = last
+            return "/" + "/".join(kept)
+    return ""
 
 
 def _resolved(tail: str) -> str:

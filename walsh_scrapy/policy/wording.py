@@ -1,6 +1,8 @@
 """Words for operators: counts and durations (`2 domains`, `2 h 5 min`), and strangers' text."""
 
+import re
 import unicodedata
+from html import unescape
 from typing import Final
 
 _STEPS: Final = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
@@ -11,6 +13,14 @@ _UNSAFE_CATEGORIES: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _DIRECTION_MARKS: Final = frozenset(
     "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 )
+
+# The reference of no character: Python refuses to read so many digits.
+_ENDLESS: Final = re.compile(r"&#[0-9]{1000,}+;?")
+
+
+def without_references(text: str) -> str:
+    """Return text of HTML with characters for their references: `&` for `&amp;`. Never raises."""
+    return unescape(_ENDLESS.sub("\ufffd", text))
 
 
 def counted(number: int, singular: str, plural: str | None = None) -> str:

@@ -39,7 +39,7 @@ WALL_SECONDS: Final = 6.0 * CPU_SECONDS
 GRACE_SECONDS: Final = 1.0  #: for the document in hand when the crawl ends
 LOOK_SECONDS: Final = 0.1
 #: How a process ends that has used up its processor time; not on every system.
-_USED_UP: Final = -getattr(signal, "SIGXCPU", 0) or None
+_USED_UP: Final = -getattr(signal, "SIGPROF", 0) or None
 
 _ahead: WeakKeyDictionary[Response, Feed | Exception] = WeakKeyDictionary()
 

@@ -16,6 +16,7 @@ from defusedxml.ElementTree import DefusedXMLParser  # type: ignore[import-untyp
 from lxml.etree import HTMLParser, LxmlError  # type: ignore[import-untyped]
 
 from walsh_scrapy.metadata.encoding import to_utf8
+from walsh_scrapy.policy.wording import without_references
 
 #: Folders nested deeper than this are not taken as tags.
 DEEPEST: Final = 32
@@ -189,7 +190,7 @@ def _reference(found: re.Match[str]) -> str:
         return "&amp;"
     if inner in _XML_NAMES:
         return found[0]
-    character = html.unescape(found[0])
+    character = without_references(found[0])
     if character == found[0] and not inner.startswith("#"):
         return "&amp;" + inner
     return html.escape(_ILLEGAL.sub("", character))

@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 #: Items that are handled before timers and other requests have their turn (decision 34).
-MOST_AT_ONCE = 1000
+MOST_AT_ONCE = 250
 #: The document of a visit if the spider does not yield it.
 NOTHING_SAID = Feed(title=None, language=None, entries=())
 
@@ -190,9 +190,8 @@ class FirstSeenMiddleware:
         Its validators are not: they would stand for the whole visit.
         """
         now, run = self._context.clock.now(), self._context.run
-        records = found.records(source.url, now, run)
-        if len(records) > MOST_AT_ONCE:
-            await asyncio.sleep(0)
+        fitting = found.records(source.url, now, run)
+        records = [record async for record in _in_turns(as_async_generator(fitting))]
         left_out = feed.left_out + len(found.valid) - len(records)
         new = frozenset[str]()
         request = request_of(response)
@@ -228,10 +227,10 @@ def _goes_on(request: Request, following: object) -> bool:
     return source_of(following) == visit.source
 
 
-async def _in_turns(result: AsyncIterator[Any]) -> AsyncIterator[Any]:
-    """Yield what a callback yields; timers and other requests have their turn meanwhile."""
+async def _in_turns(items: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    """Yield the items; timers and other requests have their turn meanwhile."""
     number = 0
-    async for item in result:
+    async for item in items:
         yield item
         number += 1
         if number % MOST_AT_ONCE == 0:

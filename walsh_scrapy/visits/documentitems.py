@@ -11,7 +11,7 @@ from walsh_scrapy.policy.wording import and_more
 from walsh_scrapy.state.entries import EntryRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
     from walsh_scrapy.items import EntryItem
 
@@ -57,30 +57,22 @@ class DocumentItems:
             more = and_more(self._refused - MOST_LOGGED)
             logger.warning("items of %s are left out: %s", self._url, more)
 
-    def records(self, source_url: str, now: float, run: int | None) -> list[EntryRecord]:
-        """Return the records of the valid items, or of the newest that fit into `MOST_BYTES`.
+    def records(self, source_url: str, now: float, run: int | None) -> Iterator[EntryRecord]:
+        """Yield the records of the valid items, newest first, as far as they fit in `MOST_BYTES`.
 
         Items without a date count as the oldest.
         """
-        items = list(self.valid.values())
-        records = _records_that_fit(items, source_url, now, run)
-        if len(records) < len(items):
-            items.sort(key=lambda item: item.published or item.updated or "", reverse=True)
-            records = _records_that_fit(items, source_url, now, run)
-        return records
+        room = MOST_BYTES
+        for item in sorted(self.valid.values(), key=_date, reverse=True):
+            record = _record(item, source_url, now, run)
+            room -= len(record.item.encode())
+            if room < 0:
+                return
+            yield record
 
 
-def _records_that_fit(
-    items: Iterable[EntryItem], source_url: str, now: float, run: int | None
-) -> list[EntryRecord]:
-    records, room = list[EntryRecord](), MOST_BYTES
-    for item in items:
-        record = _record(item, source_url, now, run)
-        room -= len(record.item.encode())
-        if room < 0:
-            break
-        records.append(record)
-    return records
+def _date(item: EntryItem) -> str:
+    return item.published or item.updated or ""
 
 
 def _record(item: EntryItem, source_url: str, now: float, run: int | None) -> EntryRecord:

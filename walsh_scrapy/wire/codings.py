@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import re
 import struct
 import sys
 import zlib
 from io import BytesIO
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 try:  # Scrapy uses either of the two
     import brotli
@@ -20,31 +21,45 @@ else:
     from backports import zstd
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 #: What a body raises that is not what its coding says.
 CODING_ERRORS: Final = (OSError, EOFError, struct.error, zlib.error, brotli.error, zstd.ZstdError)
 _CHUNK: Final = 65_536
+#: Members of a gzip file or frames of zstd: servers send one. Each takes up to 10 microseconds, and
+#: an empty one may have as few as 9 bytes.
+MOST_PARTS: Final = 10_000
+_GZIP_HEADER: Final = re.compile(rb"\x1f\x8b\x08(.).{6}", re.DOTALL)
+_GZIP_TRAILER: Final = 8  # bytes: checksum and size
+_ZEROS: Final = re.compile(rb"\0*+")
+_FRAMES: Final = (b"\x28\xb5\x2f\xfd", b"\x2a\x4d\x18")  # of zstd: with data, and skippable
 
 
-def unpacked(body: bytes, codings: Iterable[bytes], most: int) -> bytes:
+def unpacked(body: bytes, codings: Sequence[bytes], most: int) -> bytes:
     """Return the first ``most`` bytes of a body; of the layers in it little more is unpacked.
 
     ``codings`` are names in lower case, the outermost first. What comes before an error counts.
     Raises one of ``CODING_ERRORS`` if nothing does, and KeyError for an unknown coding.
     """
-    for coding in codings:
+    for number, coding in enumerate(codings, 1):
+        enough = most if number == len(codings) else 2 * most  # packed bytes may be more
         found = bytearray()
         try:
             for chunk in _CHUNKS[coding](body):
                 found += chunk
-                if len(found) > 2 * most:  # packed bytes may be more than what they unpack to
+                if len(found) > enough:
                     break
         except CODING_ERRORS:
             if not found:
                 raise
         body = bytes(found)
     return body[:most]
+
+
+def check_parts(body: bytes) -> None:
+    """Raise EOFError if a body in zstd has more than `MOST_PARTS` frames."""
+    if sum(map(body.count, _FRAMES)) > MOST_PARTS:
+        raise _too_many_parts()
 
 
 def is_complete(body: bytes, coding: bytes) -> bool:
@@ -56,9 +71,42 @@ def is_complete(body: bytes, coding: bytes) -> bool:
 
 
 def _gzip(body: bytes) -> Iterator[bytes]:
-    with gzip.GzipFile(fileobj=BytesIO(body)) as stream:
-        while chunk := stream.read1(_CHUNK):
+    """Unpack the members of a gzip file (RFC 1952); wrong checksums do no harm.
+
+    `gzip` of the standard library reads names in headers, and zeros between members, byte by byte.
+    """
+    at = 0
+    for _ in range(MOST_PARTS):
+        if at == len(body):
+            return
+        at = _after_gzip_header(body, at)
+        stream = zlib.decompressobj(-zlib.MAX_WBITS)
+        while not stream.eof:
+            piece = stream.unconsumed_tail
+            if not piece:
+                piece = body[at : at + _CHUNK]
+                at += len(piece)
+            chunk = stream.decompress(piece, _CHUNK)
+            if not (piece or chunk or stream.eof):
+                raise EOFError("gzip without an end")
             yield chunk
+        at = min(at + _GZIP_TRAILER - len(stream.unused_data), len(body))
+        at = cast("re.Match[bytes]", _ZEROS.match(body, at)).end()
+    raise _too_many_parts()
+
+
+def _after_gzip_header(body: bytes, at: int) -> int:
+    """Return where the data of a member begin whose header begins at `at`."""
+    head = _GZIP_HEADER.match(body, at)
+    if head is None:
+        raise gzip.BadGzipFile("no gzip header")
+    flags, at = head[1][0], head.end()
+    if flags & 4:  # extra fields, after their length
+        at += 2 + int.from_bytes(body[at : at + 2], "little")
+    for flag in (8, 16):  # name and comment
+        if flags & flag:
+            at = body.find(b"\0", at) + 1 or len(body)
+    return at + 2 if flags & 2 else at  # a checksum of the header
 
 
 def _deflate(body: bytes) -> Iterator[bytes]:
@@ -87,6 +135,7 @@ def _brotli(body: bytes) -> Iterator[bytes]:
 
 
 def _zstd(body: bytes) -> Iterator[bytes]:
+    check_parts(body)
     with zstd.ZstdFile(BytesIO(body)) as stream:
         while chunk := stream.read(_CHUNK):
             yield chunk
@@ -128,6 +177,10 @@ def _zstd_ends(body: bytes) -> bool:
     stream = zstd.ZstdDecompressor()
     stream.decompress(body)
     return stream.eof
+
+
+def _too_many_parts() -> EOFError:
+    return EOFError(f"more than {MOST_PARTS} parts")
 
 
 _ENDS: Final[Mapping[bytes, Callable[[bytes], bool]]] = {

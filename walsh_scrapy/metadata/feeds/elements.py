@@ -16,7 +16,7 @@ from feedparser.sanitizer import replace_doctype
 from walsh_scrapy.metadata.budgets import MOST_ENTRIES, OverBudget
 from walsh_scrapy.metadata.encoding import to_utf8
 from walsh_scrapy.metadata.feeds.dates import date_in_utc
-from walsh_scrapy.metadata.feeds.formats import not_a_feed
+from walsh_scrapy.metadata.feeds.formats import format_of, not_a_feed
 from walsh_scrapy.metadata.feeds.parsers import LooseParser, StrictParser
 
 #: An element under feedparser's names, as a plain dict: in feedparser's own dicts, `get("updated")`
@@ -59,6 +59,8 @@ def parse_elements(body: bytes, *, url: str, content_type: str | None) -> FeedEl
     Without one they are as published, which saves feedparser two joins of URLs per element.
     """
     body = to_utf8(body, content_type).lstrip()  # XML must not begin with blank lines
+    if format_of(body, content_type) != "xml":  # a charset such as EBCDIC makes other text of it
+        raise not_a_feed("text in an encoding that feeds do not have", content_type)
     try:
         version, parser = _read(body, url if b"xml:base" in body else "")
     except OverBudget as error:
@@ -86,7 +88,7 @@ def _read(body: bytes, base: str) -> tuple[str, StrictParser | LooseParser]:
         for attempt in (_strict, _loose):
             try:
                 parser = attempt(data, base, entities, first)
-            except OverBudget:
+            except (OverBudget, MemoryError):
                 raise
             except Exception:  # noqa: BLE001, S112 - they raise any exception
                 continue

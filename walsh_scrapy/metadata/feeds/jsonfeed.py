@@ -50,12 +50,12 @@ def read_json(body: bytes, *, url: str, content_type: str | None) -> Feed:
 
 
 def _feed_object(body: bytes, content_type: str | None) -> _Object:
+    body = to_utf8(body, content_type)
     if _values(body) > MOST_VALUES:
         raise not_a_feed(f"JSON of more than {MOST_VALUES} objects and other values", content_type)
     try:
         # Numbers stay text: an id may have any length, and no number can overflow.
-        text = to_utf8(body, content_type).decode()
-        value: object = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
+        value: object = json.loads(body, parse_int=str, parse_float=str, parse_constant=str)
     except (ValueError, RecursionError) as error:
         raise not_a_feed("text that begins like JSON but is not valid", content_type) from error
     if not isinstance(value, dict) or not _VERSION.fullmatch(str(value.get("version")).strip()):

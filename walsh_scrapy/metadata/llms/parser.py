@@ -6,9 +6,11 @@ markdown-it-py would need one more package for them, linkify-it-py.
 
 import logging
 import re
+from functools import lru_cache
+from types import SimpleNamespace
 from typing import Final
 
-from markdown_it import MarkdownIt
+from markdown_it import MarkdownIt, helpers
 from markdown_it.common.utils import unescapeAll
 from markdown_it.rules_block import StateBlock, blockquote, html_block
 from markdown_it.rules_inline import StateInline, image
@@ -25,6 +27,7 @@ _BARE_REST: Final = re.compile(
     r"://[^\s<>\[\]|\"`\x00-\x1f\x7f\u2018-\u201d\u3000-\u303f\uff08\uff09\uff0c\uff1a\uff1b]"
     rf"{{1,{_LONGEST_URL}}}"
 )
+_PUNCTUATION: Final = frozenset("?!.,:;*_~'")
 # HTML blocks that may contain blank lines: how they begin and end (CommonMark 4.6).
 _LONG_HTML: Final = tuple(
     (re.compile(start, re.IGNORECASE), re.compile(end, re.IGNORECASE))
@@ -108,13 +111,11 @@ def _bare_url(state: StateInline, silent: bool) -> bool:
 
 def _trimmed(url: str) -> str:
     """Return the URL without punctuation and brackets at its end that belong to the sentence."""
-    while True:
-        bare = url.rstrip("?!.,:;*_~'")
-        closed = len(bare) - len(bare.rstrip(")"))
-        spare = min(closed, bare.count(")") - bare.count("("))
-        if spare <= 0:
-            return bare
-        url = bare[:-spare]
+    end, spare = len(url), url.count(")") - url.count("(")
+    while end and (url[end - 1] in _PUNCTUATION or (url[end - 1] == ")" and spare > 0)):
+        spare -= url[end - 1] == ")"
+        end -= 1
+    return url[:end]
 
 
 class _Markdown(MarkdownIt):
@@ -136,6 +137,9 @@ def _parser() -> MarkdownIt:
     parser.block.ruler.at("blockquote", _quote, {"alt": [*interrupted, "list"]})
     parser.inline.ruler.after("text", "bare", _bare_url)
     parser.inline.ruler.at("image", _image)
+    # An image that is none is tried as a link, from the same place: its URL is read only once.
+    read_once = lru_cache(maxsize=4)(helpers.parseLinkDestination)
+    parser.helpers = SimpleNamespace(**vars(helpers) | {"parseLinkDestination": read_once})  # type: ignore[assignment]
     return parser
 
 
