@@ -12,6 +12,7 @@ from sqlalchemy import create_engine, delete, insert, inspect, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import NullPool
 
+from tests.oldstates import take_back_runs, take_back_validators
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import Exchange, HostTimes
 from walsh_scrapy.policy.robots.access import RobotsCopy
@@ -20,7 +21,7 @@ from walsh_scrapy.state.blocklist import BlocklistCopy
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.entries import EntryFilter, EntryRecord
 from walsh_scrapy.state.llmstxt import LlmsTxtRecord
-from walsh_scrapy.state.requests import KEEP_SECONDS, RequestRecord
+from walsh_scrapy.state.requests import RequestRecord
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 from walsh_scrapy.state.tables import SCHEMA_VERSION, requests, schema_version
 
@@ -444,20 +445,6 @@ def test_a_state_of_an_unknown_version_is_refused_and_stays_as_it_is(url, versio
             assert connection.scalars(select(schema_version.c.version)).all() == versions
 
 
-def take_back_runs(connection):
-    """Undo what version 11 changed."""
-    for table in ("entries", "requests"):
-        connection.execute(text(f"ALTER TABLE {table} DROP COLUMN run"))
-    connection.execute(text("DROP TABLE runs"))
-
-
-def take_back_validators(connection):
-    """Undo what version 10 changed."""
-    for name in ("validator_url", "etag", "last_modified"):
-        connection.execute(text(f"ALTER TABLE robots DROP COLUMN {name}"))
-    connection.execute(text("DROP TABLE robots_waits"))
-
-
 def take_back(connection, version):
     """Undo what versions 4 and later changed, and set the version."""
     for name in ("asked_interval", "move_failing_since", "onward_to", "onward_since"):
@@ -570,7 +557,7 @@ def test_the_log_of_requests_is_kept_for_thirty_days(url):
     with contextlib.closing(State(url)) as state:
         for sent_at in (100.0, 200.0):
             release(state.ledger, record=replace(RECORD, sent_at=sent_at))
-        state.requests.prune(now=150.0 + KEEP_SECONDS)
+        state.requests.prune(150.0 + 400.0, log_seconds=400.0)
     with contextlib.closing(Database(url)) as database, database.read() as connection:
         assert connection.scalars(select(requests.c.sent_at)).all() == [200.0]
 

@@ -6,6 +6,7 @@ from random import Random
 import pytest
 from sqlalchemy import text
 
+from tests.oldstates import take_back_runs, take_back_validators
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import Exchange, HostTimes
 from walsh_scrapy.state import State, StateError
@@ -119,12 +120,8 @@ def test_a_state_without_pauses_and_acts_is_migrated(url):
     with contextlib.closing(Database(url)) as database, database.write() as connection:
         connection.execute(text("ALTER TABLE hosts DROP COLUMN pause"))
         connection.execute(text("DROP TABLE acts"))
-        for name in ("validator_url", "etag", "last_modified"):
-            connection.execute(text(f"ALTER TABLE robots DROP COLUMN {name}"))
-        connection.execute(text("DROP TABLE robots_waits"))
-        connection.execute(text("DROP TABLE runs"))
-        for table in ("entries", "requests"):
-            connection.execute(text(f"ALTER TABLE {table} DROP COLUMN run"))
+        take_back_validators(connection)
+        take_back_runs(connection)
         connection.execute(text("UPDATE schema_version SET version = 8"))
     with contextlib.closing(State(url, lambda: 101.0)) as state:
         known = HostTimes(hold_since=100.0, hold_until=150.0)

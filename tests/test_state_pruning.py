@@ -70,7 +70,7 @@ def test_hosts_go_90_days_after_the_last_moment_that_they_are_about(state, datab
         host("struck", struck_at=NOW - 31 * DAY),
     ]
     fill(database, hosts, rows)
-    state.prune(NOW)
+    state.prune(NOW, 30 * DAY)
     assert left(database, hosts.c.host) == sorted(row["host"] for row in rows[5:])
 
 
@@ -80,7 +80,7 @@ def test_robots_copies_go_90_days_after_the_last_request_unless_a_request_waits(
     state.robots.keep("http://failing:80", RobotsCopy(old, 503, b"", failing_since=old))
     state.robots.keep("http://young:80", RobotsCopy(young, 200, b""))
     state.robots.keep("http://waited-for:80", RobotsCopy(old, 200, b"", unused=True))
-    state.prune(NOW)
+    state.prune(NOW, 30 * DAY)
     assert left(database, robots.c.origin) == ["http://waited-for:80", "http://young:80"]
 
 
@@ -90,7 +90,7 @@ def test_rows_go_in_small_transactions(state, database, monkeypatch):
     begun = []
     write = Database.write
     monkeypatch.setattr(Database, "write", lambda self: begun.append(1) or write(self))
-    state.prune(NOW)
+    state.prune(NOW, 30 * DAY)
     assert len(begun) == 3, "500 rows at once, and no transaction if nothing is old"
     assert left(database, requests.c.sent_at) == [NOW - 29 * DAY]
 
@@ -99,7 +99,7 @@ def test_a_neglected_state_is_not_pruned_at_once(state, database, monkeypatch):
     monkeypatch.setattr(pruning, "MOST_ROWS", 10)
     fill(database, requests, [sent(NOW - 31 * DAY) for _ in range(25)])
     for remaining in (15, 5, 0):
-        state.prune(NOW)
+        state.prune(NOW, 30 * DAY)
         assert len(left(database, requests.c.id)) == remaining
 
 

@@ -98,8 +98,11 @@ class BlocklistMiddleware:
                 return instead
         if entry := self._list.blocks(request.url):
             reason = f"{entry.domain} opted out ({entry.reason or 'no reason'})"
+            note_answer(
+                request, "blocklist", "listed", rule=entry.domain, blocklist=self._list.hash
+            )
             raise denied(self._crawler, request, "blocklist", reason)
-        note_answer(request, "blocklist", "not listed")
+        note_answer(request, "blocklist", "not listed", blocklist=self._list.hash)
         return None
 
     def _look_ahead(self) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from scrapy import signals
 from scrapy.core.downloader import Downloader
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from walsh_scrapy.runtime.startup import Problems
+
+
+_PURPOSES: Final = {Rank.OPERATOR: "blocklist", Rank.ROBOTS: "robots", Rank.TARGET: "target"}
 
 
 class PacingMiddleware:
@@ -177,17 +180,6 @@ class PacingMiddleware:
         if latency is None:
             return
         host = self._context.host(request.url)
-        answers = marks_of(request).answers.items()
-        record = RequestRecord(
-            sent_at=self._context.clock.now() - latency,
-            host=host,
-            url=request.url,
-            gates="; ".join(f"{gate}: {answer}" for gate, answer in answers),
-            status=None if response is None else response.status,
-            seconds=latency,
-            error="" if response is not None else _words(error, request.url),
-            run=self._context.run,
-        )
         interval = self._spacing(request, latency)
         exchange = exchange_of(request, response, latency, interval, error)
         ledger, backoff = self._context.state.ledger, self._context.backoff
@@ -196,6 +188,7 @@ class PacingMiddleware:
             # The hold is written first: a crash before the release leaves a lease that runs out.
             hold = ledger.answered(name, exchange, backoff).hold
             exchange = exchange.of_domain()
+        record = self._record(request, response, latency, error, hold=hold)
         snapshot = ledger.release(host, exchange, backoff, record)
         hold = max(hold, snapshot.hold)
         mark(request, hold=hold)
@@ -208,6 +201,31 @@ class PacingMiddleware:
         if isinstance(error, Unreachable | GivenUp):
             wait = 0.0  # requests that are put off wait for nothing: they end when handed out
         self._queues.delay(host, wait, interval, latency)
+
+    def _record(
+        self,
+        request: Request,
+        response: Response | None,
+        latency: float,
+        error: Exception | None,
+        *,
+        hold: float,
+    ) -> RequestRecord:
+        marks = marks_of(request)
+        return RequestRecord(
+            sent_at=self._context.clock.now() - latency,
+            host=self._context.host(request.url),
+            url=request.url,
+            gates="; ".join(f"{gate}: {answer}" for gate, answer in marks.answers.items()),
+            status=None if response is None else response.status,
+            seconds=latency,
+            error="" if response is not None else _words(error, request.url),
+            run=self._context.run,
+            purpose=_PURPOSES[marks.rank],
+            pause=min(self._spacing(request), self._longest_wait(request)),
+            hold=hold,
+            evidence=marks.evidence,
+        )
 
 
 def _words(error: Exception | None, url: str) -> str:

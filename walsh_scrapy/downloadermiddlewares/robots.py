@@ -127,7 +127,15 @@ class RobotsMiddleware:
     def _judge(self, request: Request, origin: str, file: RobotsFile) -> None:
         mark(request, robots_interval=file.interval(self._context.clock.now()))
         verdict = file.rules.verdict(request.url)
-        note_answer(request, "robots", "allowed" if verdict.allowed else "denied")
+        note_answer(
+            request,
+            "robots",
+            "allowed" if verdict.allowed else "denied",
+            rule=verdict.rule,
+            line=verdict.line,
+            robots=file.hash,
+            robots_at=file.copy.fetched_at,
+        )
         if not verdict.allowed:
             self._cache.mark_used(origin, request.url)
             raise denied(self._crawler, request, "robots", file.why(verdict))

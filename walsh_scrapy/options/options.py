@@ -65,6 +65,7 @@ class Options:
     backoff_base: float
     backoff_max: float
     min_revisit: float
+    log_days: int
     sources: str
     progress: Progress
 
@@ -124,9 +125,15 @@ class Options:
             backoff_base=backoff_base,
             backoff_max=backoff_max,
             min_revisit=read.number("MIN_REVISIT", _DAY_SECONDS, low=0.0, high=30 * _DAY_SECONDS),
+            log_days=int(read.number("LOG_DAYS", 30, low=1, high=400, whole=True)),
             sources=read.text("SOURCES", "sources.toml"),
             progress=read.choice("PROGRESS", "auto", get_args(Progress)),
         )
+
+    @property
+    def log_seconds(self) -> float:
+        """How long requests and denials are kept."""
+        return self.log_days * float(_DAY_SECONDS)
 
     @property
     def is_walsh_research(self) -> bool:

@@ -14,6 +14,7 @@ from walsh_scrapy.politeness.listreading import read_list, suffixes_in
 from walsh_scrapy.politeness.schemacheck import published_error
 from walsh_scrapy.runtime.requestmeta import Validators
 from walsh_scrapy.state.blocklist import BlocklistCopy
+from walsh_scrapy.state.evidence import hash_of
 
 if TYPE_CHECKING:
     from scrapy.http import Response
@@ -41,6 +42,7 @@ class BlocklistCache:
         self._store = context.state.blocklist
         self._url = context.options.blocklist_url
         self._schema_url = context.options.blocklist_schema_url
+        self.hash: str | None = None  #: of the list in force, as the state names its copy
         self._is_whole = True  # False if only a part of the stored list could be read
         self._list, self._checked_at, self._due_at = self._stored()
 
@@ -89,6 +91,7 @@ class BlocklistCache:
         wide = yield suffixes_in(adopted)
         self._list, self._is_whole = adopted, True
         self._store.keep(self._url, self._document(candidate, self._url))
+        self.hash = hash_of(candidate.body)
         self._due_in(adopted.refresh.total_seconds())
         if adopted.problem:
             logger.warning("%s: %s", self._url, adopted.problem)
@@ -126,6 +129,7 @@ class BlocklistCache:
         document = self._store.find(self._url)
         if document is None or document.body is None:
             return Blocklist.EMPTY, 0.0, 0.0
+        self.hash = hash_of(document.body)
         try:
             known = Blocklist.parse(document.body)
         except InvalidBlocklist as error:

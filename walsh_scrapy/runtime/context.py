@@ -95,7 +95,9 @@ class Context:
             context = cls(options, state, clock)
             if options.serial:
                 enter(context)
-            state.prune(context.clock.now())  # a run that is killed does not do it at its end
+            state.prune(
+                context.clock.now(), options.log_seconds
+            )  # a run that is killed does not do it at its end
         except (AnotherLoop, BadSetting, StateError) as error:
             refuse_to_start(error, log_file=crawler.settings["LOG_FILE"])
         if not (crawler.settings.get("WALSH_STATE_URL") or closest_scrapy_cfg()):
@@ -144,7 +146,7 @@ class Context:
         """Delete what is too old from the state, and close it."""
         leave(self)
         try:
-            self.state.prune(self.clock.now())
+            self.state.prune(self.clock.now(), self.options.log_seconds)
         except StateUnavailable:
             logger.debug("old rows stay in the state, because it cannot be used")
         self.state.close()

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requestmeta import rank_of, source_of
+from walsh_scrapy.runtime.requestmeta import marks_of, rank_of, source_of
 from walsh_scrapy.runtime.startup import in_force
+from walsh_scrapy.state.evidence import DenialRecord
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -20,18 +22,32 @@ logger = logging.getLogger(__name__)
 
 
 def denied(crawler: Crawler, request: Request, gate: str, reason: str) -> Denied:
-    """Return the exception for a request that a gate denies, and count it.
+    """Return the exception for a request that a gate denies; count the denial and record it.
 
     Where the gate is used alone, nothing else would log it.
     """
     crawler.stats.inc_value(f"walsh/{gate}/denied")
     error = Denied(gate, reason)
-    is_alone = Context.of(crawler).part(
-        "is_alone", lambda: not in_force(crawler.settings, Gate.DENIALS)
-    )
+    context = Context.of(crawler)
+    record_denial(context, request, error)
+    is_alone = context.part("is_alone", lambda: not in_force(crawler.settings, Gate.DENIALS))
     if is_alone:
         log_denial(request, error)
     return error
+
+
+def record_denial(context: Context, request: Request, error: Denied) -> None:
+    """Write a denial and its evidence into the state (decision 33)."""
+    record = DenialRecord(
+        at=context.clock.now(),
+        host=host_of(request.url),
+        url=request.url,
+        gate=error.gate,
+        reason=error.reason,
+        run=context.run,
+        evidence=marks_of(request).evidence,
+    )
+    context.state.evidence.deny(record)
 
 
 def log_denial(request: Request, error: Denied) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.urls import without_dot_segments
 from walsh_scrapy.runtime.provenance import carry_facts, find_fact, state_fact
+from walsh_scrapy.state.evidence import NO_EVIDENCE, Evidence
 
 if TYPE_CHECKING:
     import asyncio
@@ -71,6 +72,7 @@ class Marks:
     hold: float = 0.0  #: seconds for which its host was on hold when its exchange ended
     attempt: int = 0  #: retries so far after a refusal
     answers: Mapping[str, str] = field(default_factory=dict)  #: of the gates so far, by their names
+    evidence: Evidence = NO_EVIDENCE  #: what decided so far (decision 33)
 
 
 _NONE: Final = Marks()
@@ -86,9 +88,14 @@ def mark(request: Request, **changes: Any) -> None:  # noqa: ANN401 - fields of 
     state_fact(request, replace(marks_of(request), **changes))
 
 
-def note_answer(request: Request, gate: str, answer: str) -> None:
-    """Add a gate's answer, for the log of requests."""
-    mark(request, answers={**marks_of(request).answers, gate: answer})
+def note_answer(request: Request, gate: str, answer: str, **evidence: Any) -> None:  # noqa: ANN401
+    """Add a gate's answer and its evidence (fields of Evidence), for the log of requests."""
+    marks = marks_of(request)
+    answers = {**marks.answers, gate: answer}
+    state_fact(
+        request,
+        replace(marks, answers=answers, evidence=replace(marks.evidence, **evidence)),
+    )
 
 
 def rank_of(request: Request) -> Rank:

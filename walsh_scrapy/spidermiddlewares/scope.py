@@ -13,6 +13,7 @@ from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.urls import without_dot_segments
 from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.runtime.denials import denied, record_denial
 from walsh_scrapy.runtime.negotiation import announced_by, is_dump
 from walsh_scrapy.runtime.requestmeta import (
     first_url,
@@ -59,11 +60,11 @@ class ScopeMiddleware:
     async def process_request(self, request: Request) -> None:
         """Deny what is not declared; a redirect of a declared target is part of it."""
         if rank_of(request) is Rank.TARGET and not self._is_declared(request):
-            raise self._denied(f"{request.url} is not a declared target (R6)")
+            reason = f"{request.url} is not a declared target (R6)"
+            raise denied(self._crawler, request, "scope", reason)
         if self._declared_only and is_dump(request.url):
-            raise self._denied(
-                f"{request.url} holds the pages themselves, not a list of them (R6, R9)"
-            )
+            reason = f"{request.url} holds the pages themselves, not a list of them (R6, R9)"
+            raise denied(self._crawler, request, "scope", reason)
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Pass on the requests for declared targets."""
@@ -119,14 +120,12 @@ class ScopeMiddleware:
         moved = replace(source, url=without_dot_segments(record.address))
         return url in declared_urls(moved)
 
-    def _denied(self, reason: str) -> Denied:
-        self._crawler.stats.inc_value("walsh/scope/denied")
-        return Denied("scope", reason)
-
     def _lets_pass(self, request: Request) -> bool:
         if self._is_declared(request):
             return True
         logger.warning("%s is dropped: it is not a declared target (R6)", request)
+        reason = f"{request.url} is not a declared target (R6)"
+        record_denial(self._context, request, Denied("scope", reason))
         self._crawler.stats.inc_value("walsh/scope/dropped")
         return False
 

@@ -10,6 +10,7 @@ from walsh_scrapy.state.blocklist import BlocklistStore
 from walsh_scrapy.state.database import Database, exists
 from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.entries import EntryStore
+from walsh_scrapy.state.evidence import EvidenceStore
 from walsh_scrapy.state.ledger import Ledger
 from walsh_scrapy.state.llmstxt import LlmsTxtStore
 from walsh_scrapy.state.requests import RequestStore
@@ -49,16 +50,18 @@ class State:
         self.llmstxt = LlmsTxtStore(self._database)
         self.entries = EntryStore(self._database)
         self.requests = RequestStore(self._database)
+        self.evidence = EvidenceStore(self._database)
         self.runs = RunStore(self._database)
         self.acts = ActStore(self._database)
 
-    def prune(self, now: float) -> None:
+    def prune(self, now: float, log_seconds: float) -> None:
         """Delete what is too old to be needed, in small steps; ``now`` is in epoch seconds.
 
-        These are requests after 30 days, and hosts and copies of robots.txt after 90. Sources and
-        entries are the record, and stay.
+        These are requests and denials after ``log_seconds``, and hosts and what is known of a
+        robots.txt after 90 days. Sources and entries are the record, and stay.
         """
-        self.requests.prune(now)
+        self.requests.prune(now, log_seconds)
+        self.evidence.prune(now, log_seconds)
         self.robots.prune(now)
         self.ledger.prune()
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import bindparam, select
 
+from walsh_scrapy.state.evidence import keep_copy
 from walsh_scrapy.state.tables import blocklist
 from walsh_scrapy.state.upsert import row_of, upsert
 
@@ -29,6 +30,7 @@ class BlocklistCopy:
 
 _COLUMNS: Final = tuple(blocklist.c[field.name] for field in fields(BlocklistCopy))
 _FIND: Final = select(*_COLUMNS).where(blocklist.c.url == bindparam("key"))
+_FIND_NAME: Final = select(blocklist.c.copy).where(blocklist.c.url == bindparam("key"))
 
 
 class BlocklistStore:
@@ -50,4 +52,8 @@ class BlocklistStore:
     def keep(self, url: str, copy: BlocklistCopy) -> None:
         """Replace the copy of ``url``."""
         with self._database.write() as connection:
-            upsert(connection, blocklist, {"url": url, **row_of(copy)})
+            name, body, now = None, copy.body, copy.checked_at
+            if body is not None:
+                (last,) = connection.execute(_FIND_NAME, {"key": url}).one_or_none() or (None,)
+                name = keep_copy(connection, "blocklist", url, body, now=now, last=last)
+            upsert(connection, blocklist, {"url": url, **row_of(copy), "copy": name})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 from uuid import uuid4
 
@@ -242,7 +242,7 @@ class Ledger:
                 written = wanted != row.times and _replace(connection, host, wanted, row.revision)
                 if written:
                     if record is not None:
-                        write_request(connection, record)
+                        write_request(connection, _completed(record, before, wanted, now))
                     if act is not None:
                         name, reason = act
                         left = max(0.0, before.hold_until - now)
@@ -312,6 +312,14 @@ def _last_moment() -> ColumnElement[float]:
     for moment in (hosts.c.hold_until, hosts.c.silent_at, hosts.c.struck_at):
         last = case((moment > last, moment), else_=last)
     return last
+
+
+def _completed(
+    record: RequestRecord, before: HostTimes, after: HostTimes, now: float
+) -> RequestRecord:
+    """Return the record with the pause that was asked for before it, and the hold after it."""
+    asked = 0.0 if before.ended is None else before.room(record.pause)
+    return replace(record, pause=asked, hold=max(record.hold, after.hold_until - now, 0.0))
 
 
 def _find(connection: Connection, host: str) -> _Row:

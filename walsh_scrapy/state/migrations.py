@@ -16,6 +16,18 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Table
 
 
+_EVIDENCE: Final = (
+    "purpose",
+    "pause",
+    "hold",
+    "rule",
+    "line",
+    "robots",
+    "robots_at",
+    "blocklist",
+)
+
+
 def migrate(connection: Connection, found: int) -> bool:
     """Bring a state of version ``found`` up to date, in the transaction of ``connection``.
 
@@ -99,10 +111,17 @@ def _add_validators_of_robots(connection: Connection) -> None:
     connection.execute(update(tables.blocklist).values(etag=None, last_modified=None))
 
 
-def _add_runs(connection: Connection) -> None:
-    tables.runs.create(connection)
+def _add_runs_and_evidence(connection: Connection) -> None:
+    for table in (tables.runs, tables.copies, tables.denials):
+        table.create(connection)
     for table in (tables.entries, tables.requests):
         _add_column(connection, table, "run")
+    for name in _EVIDENCE:
+        _add_column(connection, tables.requests, name)
+    _add_index(connection, tables.requests, "requests_by_host")
+    for table in (tables.robots, tables.blocklist):
+        _add_column(connection, table, "copy")
+    _add_index(connection, tables.robots, "robots_by_copy")
 
 
 def _add_column(connection: Connection, table: Table, name: str) -> None:
@@ -126,5 +145,5 @@ _STEPS: Final[Mapping[int, Callable[[Connection], None]]] = {
     7: _add_silences,
     8: _add_pauses_and_acts,
     9: _add_validators_of_robots,
-    10: _add_runs,
+    10: _add_runs_and_evidence,
 }

@@ -1,6 +1,6 @@
 """The log of requests: when, to which URL, what the gates answered, and the response.
 
-It is kept for 30 days, to answer the questions of site owners.
+It is kept for ``WALSH_LOG_DAYS``, to answer the questions of site owners.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import insert
 
 from walsh_scrapy.state._statements import Statement
+from walsh_scrapy.state.evidence import NO_EVIDENCE, Evidence
 from walsh_scrapy.state.pruning import delete_old
 from walsh_scrapy.state.tables import requests
 from walsh_scrapy.state.upsert import row_of
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.state.database import Database
 
-KEEP_SECONDS = 30 * 86_400.0
 _INSERT: Final = Statement(insert(requests))
 
 
@@ -36,11 +36,18 @@ class RequestRecord:
     seconds: float
     error: str = ""
     run: int | None = None  #: its number in `runs`
+    purpose: str = "target"  #: or "robots" or "blocklist"
+    #: Seconds: the pause that was asked for before it. The ledger adds what it knows.
+    pause: float = 0.0
+    #: Seconds for which its answer put the host on hold. The ledger adds what it decides.
+    hold: float = 0.0
+    evidence: Evidence = NO_EVIDENCE
 
 
 def write_request(connection: Connection, record: RequestRecord) -> None:
     """Log one request within a transaction of the ledger."""
-    _INSERT.run(connection, row_of(record))
+    row = row_of(record)
+    _INSERT.run(connection, row | row_of(row.pop("evidence")))
 
 
 class RequestStore:
@@ -53,6 +60,6 @@ class RequestStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def prune(self, now: float) -> None:
-        """Delete rows that are older than 30 days; ``now`` is in epoch seconds."""
-        delete_old(self._database, requests, requests.c.sent_at < now - KEEP_SECONDS)
+    def prune(self, now: float, log_seconds: float) -> None:
+        """Delete rows that are older than ``log_seconds``; ``now`` is in epoch seconds."""
+        delete_old(self._database, requests, requests.c.sent_at < now - log_seconds)

@@ -10,6 +10,7 @@ from sqlalchemy import bindparam, delete, not_, select, update
 
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state._statements import Statement
+from walsh_scrapy.state.evidence import keep_copy
 from walsh_scrapy.state.pruning import delete_old
 from walsh_scrapy.state.tables import robots, robots_waits
 from walsh_scrapy.state.upsert import insert_if_new, row_of, upsert
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 KEEP_SECONDS: Final = 90 * 86_400.0
 _COLUMNS: Final = tuple(robots.c[field.name] for field in fields(RobotsCopy))
 _FIND: Final = Statement(select(*_COLUMNS).where(robots.c.origin == bindparam("key")))
+_FIND_NAME: Final = Statement(select(robots.c.copy).where(robots.c.origin == bindparam("key")))
 _OF_ORIGIN: Final = robots_waits.c.origin == bindparam("key")
 _OF_REQUEST: Final = robots_waits.c.request == bindparam("url")
 _FIND_WAIT: Final = Statement(select(robots_waits.c.request).where(_OF_ORIGIN, _OF_REQUEST))
@@ -52,7 +54,11 @@ class RobotsStore:
     def keep(self, origin: str, copy: RobotsCopy) -> None:
         """Replace the copy kept for an origin; no request waits by the new one yet."""
         with self._database.write() as connection:
-            upsert(connection, robots, {"origin": origin, **row_of(copy)})
+            name, body, now = None, copy.body, copy.fetched_at
+            if body is not None:
+                (last,) = _FIND_NAME.first(connection, {"key": origin}) or (None,)
+                name = keep_copy(connection, "robots", origin, body, now=now, last=last)
+            upsert(connection, robots, {"origin": origin, **row_of(copy), "copy": name})
             _END_ALL.run(connection, {"key": origin})
 
     def awaits(self, origin: str, url: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -99,6 +101,9 @@ robots = Table(
     Column("validator_url", String(4096)),
     Column("etag", LargeBinary),
     Column("last_modified", LargeBinary),
+    # The body by its name in `copies`.
+    Column("copy", String(64)),
+    Index("robots_by_copy", "copy"),
 )
 
 # Requests that the copy of an origin made wait, by the SHA-256 of their URLs, until each was sent:
@@ -118,6 +123,22 @@ blocklist = Table(
     Column("etag", LargeBinary),
     Column("last_modified", LargeBinary),
     Column("checked_at", Double, nullable=False),
+    Column("copy", String(64)),
+)
+
+# Each robots.txt and each blocklist that was in force, once, by the SHA-256 of its bytes. It stays
+# as long as a row of `requests` or `denials` may name it (decision 33).
+copies = Table(
+    "copies",
+    metadata,
+    Column("hash", String(64), primary_key=True),
+    Column("kind", String(16), nullable=False),
+    Column("url", String(2048), nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("first_seen", Double, nullable=False),
+    # When it was last known to be in force.
+    Column("kept_at", Double, nullable=False),
+    Index("copies_by_time", "kept_at"),
 )
 
 sources = Table(
@@ -181,6 +202,18 @@ entries = Table(
     Index("entries_by_source", "source"),
 )
 
+
+def _evidence() -> tuple[Column[Any], ...]:
+    """Return the columns that say what decided about a request."""
+    return (
+        Column("rule", Text),
+        Column("line", Integer),
+        Column("robots", String(64)),
+        Column("robots_at", Double),
+        Column("blocklist", String(64)),
+    )
+
+
 requests = Table(
     "requests",
     metadata,
@@ -193,5 +226,28 @@ requests = Table(
     Column("seconds", Double, nullable=False),
     Column("error", Text, nullable=False, default=""),
     Column("run", BigInteger),
+    # `target`, `robots` or `blocklist`.
+    Column("purpose", String(16)),
+    # Seconds: the pause asked for before it, and the hold that its answer began.
+    Column("pause", Double),
+    Column("hold", Double),
+    *_evidence(),
     Index("requests_by_time", "sent_at"),
+    Index("requests_by_host", "host", "sent_at"),
+)
+
+# Requests that a gate denied: they were not sent.
+denials = Table(
+    "denials",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("host", String(255), nullable=False),
+    Column("url", Text, nullable=False),
+    Column("gate", String(16), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("run", BigInteger),
+    *_evidence(),
+    Index("denials_by_time", "at"),
+    Index("denials_by_host", "host", "at"),
 )

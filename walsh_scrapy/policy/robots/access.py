@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import TYPE_CHECKING, Literal
 
 from walsh_scrapy.policy.robots.robotstxt import RobotsTxt
@@ -136,12 +137,15 @@ class RobotsFile:
     copy: RobotsCopy
     rules: Rules
     is_replaced: bool = False  #: there is no file to obey: ``WALSH_ROBOTS_UNREACHABLE`` decides
+    hash: str | None = None  #: SHA-256 of the body that decides; None if it is replaced
 
     @classmethod
     def read(cls, copy: RobotsCopy, token: str, policy: Policy, now: float) -> RobotsFile:
         """Parse a copy for a product token; ``now`` is in epoch seconds."""
         rules = RobotsTxt.parse(copy.effective_body(policy, now)).rules_for(token)
-        return cls(copy, rules, copy.is_replaced_by_policy(policy, now))
+        is_replaced = copy.is_replaced_by_policy(policy, now)
+        name = None if is_replaced else sha256(copy.body or ALLOW_ALL).hexdigest()
+        return cls(copy, rules, is_replaced, name)
 
     def why(self, verdict: Verdict) -> str:
         """Return the reason of a verdict in one sentence."""

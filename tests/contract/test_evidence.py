@@ -1,0 +1,58 @@
+"""The record says what let each request go or kept it back (decision 33)."""
+
+import hashlib
+import sqlite3
+from contextlib import closing
+
+from tests.contract.conftest import LIST_URL, blocklist, feed, site
+from walsh_scrapy.testing.web import Reply
+
+RULES = "User-agent: Walsh-Research\nDisallow: /private\nAllow: /feed\nCrawl-delay: 2\n"
+
+def digest(body):
+    return hashlib.sha256(body).hexdigest()
+
+
+def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl):
+    listed = blocklist("out.example")
+    web = direct_web(
+        site("a.example", RULES, feed=[Reply(status=503), feed(host="a.example")]),
+        site("out.example"),
+        site("operator.example", **{"blocklist.json": listed}),
+    )
+    result = crawl(
+        web,
+        sources=[
+            "http://a.example/feed",
+            "http://a.example/private/feed",
+            "http://www.out.example/feed",
+        ],
+        settings={"WALSH_BLOCKLIST_URL": LIST_URL, "WALSH_BACKOFF_BASE": 2.5},
+    )
+    with closing(sqlite3.connect(result.folder.parent / "walsh.sqlite3")) as state:
+        sent = state.execute(
+            "SELECT purpose, rule, line, robots, blocklist, pause, status, hold, run"
+            " FROM requests WHERE host = 'a.example' ORDER BY sent_at"
+        ).fetchall()
+        kept_back = state.execute(
+            "SELECT gate, url, rule, line, robots, blocklist, run FROM denials ORDER BY url"
+        ).fetchall()
+        bodies = dict(state.execute("SELECT hash, body FROM copies"))
+        purposes = dict(state.execute("SELECT url, purpose FROM requests"))
+    rules, published = digest(RULES.encode()), digest(listed.body.encode())
+    assert [row[:5] for row in sent] == [
+        ("robots", None, None, None, published),
+        ("target", "Allow: /feed", 3, rules, published),
+        ("target", "Allow: /feed", 3, rules, published),
+    ]
+    assert [row[5] for row in sent] == [0.0, 2.0, 2.0]
+    assert [row[6] for row in sent] == [200, 503, 200]
+    refused = sent[1][7]
+    assert 2.5 <= refused <= 3.75, "the backoff"
+    assert sent[0][7] == sent[2][7] == 0.0
+    assert kept_back == [
+        ("robots", "http://a.example/private/feed", "Disallow: /private", 2, rules, published, 1),
+        ("blocklist", "http://www.out.example/feed", "out.example", None, None, published, 1),
+    ]
+    assert (bodies[rules], bodies[published]) == (RULES.encode(), listed.body.encode())
+    assert purposes[LIST_URL] == "blocklist"

@@ -1,0 +1,91 @@
+"""Denials and copies: each is kept as long as a record names it, and no longer (decision 33)."""
+
+import contextlib
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import func, select
+
+from walsh_scrapy.policy.robots.access import RobotsCopy
+from walsh_scrapy.state import State
+from walsh_scrapy.state.blocklist import BlocklistCopy
+from walsh_scrapy.state.database import Database
+from walsh_scrapy.state.evidence import MARGIN, DenialRecord, Evidence, hash_of
+from walsh_scrapy.state.tables import copies, denials
+
+DAY = 86_400.0
+ORIGIN, LIST = "http://a.example:80", "http://operator.example/list"
+OLD, NEW = b"User-agent: *\nDisallow: /\n", b"User-agent: *\n"
+DENIAL = DenialRecord(
+    at=100.0,
+    host="a.example",
+    url="http://a.example/",
+    gate="robots",
+    reason="line 2 of robots.txt says 'Disallow: /'",
+    run=3,
+    evidence=Evidence("Disallow: /", 2, hash_of(OLD), 90.0, None),
+)
+
+
+@pytest.fixture
+def state(url):
+    with contextlib.closing(State(url)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def rows(url, state):
+    def read(statement):
+        with contextlib.closing(Database(url)) as database, database.read() as connection:
+            return [tuple(row) for row in connection.execute(statement)]
+
+    return read
+
+
+def robots(at, body=NEW):
+    return RobotsCopy(at, 200, body)
+
+
+def test_a_denial_names_what_decided(state, rows):
+    state.evidence.deny(DENIAL)
+    columns = (denials.c.gate, denials.c.rule, denials.c.line, denials.c.robots, denials.c.run)
+    assert rows(select(*columns)) == [("robots", "Disallow: /", 2, hash_of(OLD), 3)]
+
+
+def test_each_document_is_kept_once(state, rows):
+    for at, origin in ((1.0, ORIGIN), (2.0, ORIGIN), (3.0, "http://b.example:80")):
+        state.robots.keep(origin, robots(at))
+    state.blocklist.keep(LIST, BlocklistCopy(b"{}", None, None, 4.0))
+    assert rows(select(func.count()).select_from(copies)) == [(2,)]
+    kept = state.evidence.copy(hash_of(NEW))
+    assert (kept.kind, kept.url, kept.body, kept.first_seen) == ("robots", ORIGIN, NEW, 1.0)
+    assert state.evidence.copy(hash_of(b"{}")).kind == "blocklist"
+    assert state.evidence.copy(hash_of(OLD)) is None
+
+
+def test_a_copy_goes_after_the_last_record_that_can_name_it(state):
+    state.robots.keep(ORIGIN, robots(0.0, OLD))
+    state.robots.keep(ORIGIN, robots(5 * DAY, OLD))
+    state.robots.keep(ORIGIN, robots(9 * DAY, NEW))
+    last = 9 * DAY + 30 * DAY + MARGIN
+    state.evidence.prune(last, 30 * DAY)
+    assert state.evidence.copy(hash_of(OLD)) is not None, "it was in force until day 9"
+    state.evidence.prune(last + 1.0, 30 * DAY)
+    assert state.evidence.copy(hash_of(OLD)) is None
+    state.evidence.prune(1000 * DAY, 30 * DAY)
+    assert state.evidence.copy(hash_of(NEW)) is not None, "it is in force"
+
+
+def test_the_copy_of_a_file_that_fails_stays(state):
+    state.robots.keep(ORIGIN, robots(0.0))
+    failing = replace(state.robots.find(ORIGIN), fetched_at=900 * DAY, failing_since=900 * DAY)
+    state.robots.keep(ORIGIN, failing)
+    state.evidence.prune(1000 * DAY, 30 * DAY)
+    assert state.evidence.copy(hash_of(NEW)).body == NEW
+
+
+def test_denials_go_with_the_log(state, rows):
+    state.evidence.deny(DENIAL)
+    state.evidence.deny(replace(DENIAL, at=200.0))
+    state.evidence.prune(150.0 + 40 * DAY, 40 * DAY)
+    assert rows(select(denials.c.at)) == [(200.0,)]

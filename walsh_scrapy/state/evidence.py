@@ -1,0 +1,124 @@
+"""Evidence: why a request was sent or not, and the documents that decided (decision 33)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import bindparam, insert, or_, select, update
+
+from walsh_scrapy.state._statements import Statement
+from walsh_scrapy.state.pruning import delete_old
+from walsh_scrapy.state.tables import blocklist, copies, denials, robots
+from walsh_scrapy.state.upsert import insert_if_new, row_of
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from walsh_scrapy.state.database import Database
+
+#: Seconds by which a copy outlasts the records that may name it. The longest Crawl-delay that a
+#: copy stays in use for is 30 days (decision 7).
+MARGIN: Final = 31 * 86_400.0
+_NAMED: Final = update(copies).where(copies.c.hash == bindparam("key"))
+_STILL_KEPT: Final = Statement(_NAMED.values(kept_at=bindparam("now")))
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What decided about one request; None where nothing did."""
+
+    rule: str | None = None  #: the record of robots.txt, or the listed domain
+    line: int | None = None  #: of the rule in that robots.txt, from 1
+    robots: str | None = None  #: the copy of robots.txt that decided, by its SHA-256
+    robots_at: float | None = None  #: when that copy was last asked for, in epoch seconds
+    blocklist: str | None = None  #: the blocklist in force, by its SHA-256
+
+
+NO_EVIDENCE: Final = Evidence()
+
+
+@dataclass(frozen=True, slots=True)
+class DenialRecord:
+    """One request that a gate denied; it was not sent."""
+
+    at: float  #: epoch seconds
+    host: str
+    url: str
+    gate: str
+    reason: str
+    run: int | None
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One robots.txt or blocklist as it was once in force."""
+
+    kind: str  #: "robots" or "blocklist"
+    url: str  #: the origin of a robots.txt, the URL of a blocklist
+    body: bytes
+    first_seen: float  #: epoch seconds
+
+
+def hash_of(body: bytes) -> str:
+    """Return the name of a copy: the SHA-256 of its bytes, in hexadecimal."""
+    return sha256(body).hexdigest()
+
+
+def keep_copy(
+    connection: Connection, kind: str, url: str, body: bytes, *, now: float, last: str | None
+) -> str:
+    """Keep a document that is now in force, and return its name.
+
+    ``last`` is the name of the one that was in force at this URL until now. Both count as in force
+    at ``now``, in epoch seconds: from then on the last one may become too old.
+    """
+    name = hash_of(body)
+    row = {"hash": name, "kind": kind, "url": url, "body": body, "first_seen": now, "kept_at": now}
+    insert_if_new(connection, copies, row)
+    for each in {name, last or name}:
+        _STILL_KEPT.run(connection, {"key": each, "now": now})
+    return name
+
+
+class EvidenceStore:
+    """Records denials, and reads the documents that decided.
+
+    Methods raise what ``State(failed=...)`` returns if the database fails: a StateError by
+    default, ``RequestDeferred`` in a crawl.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def deny(self, record: DenialRecord) -> None:
+        """Record a denial."""
+        with self._database.write() as connection:
+            connection.execute(insert(denials), _row(record))
+
+    def copy(self, name: str) -> Copy | None:
+        """Return a document by its name, or None if it is no longer kept."""
+        wanted = select(copies.c.kind, copies.c.url, copies.c.body, copies.c.first_seen)
+        with self._database.read() as connection:
+            row = connection.execute(wanted.where(copies.c.hash == name)).one_or_none()
+        return None if row is None else Copy(*row)
+
+    def prune(self, now: float, log_seconds: float) -> None:
+        """Delete denials that are older than ``log_seconds``, and copies that no record can name.
+
+        A copy that is in force stays, however old; ``now`` is in epoch seconds.
+        """
+        delete_old(self._database, denials, denials.c.at < now - log_seconds)
+        is_in_force = or_(
+            select(robots.c.origin).where(robots.c.copy == copies.c.hash).exists(),
+            select(blocklist.c.url).where(blocklist.c.copy == copies.c.hash).exists(),
+        )
+        is_old = copies.c.kept_at < now - log_seconds - MARGIN
+        delete_old(self._database, copies, is_old & ~is_in_force)
+
+
+def _row(record: DenialRecord) -> dict[str, Any]:
+    row = row_of(record)
+    return row | row_of(row.pop("evidence"))
