@@ -67,6 +67,7 @@ class Options:
     min_revisit: float
     sources: str
     progress: Progress
+    summary: str
 
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> Options:
@@ -126,6 +127,7 @@ class Options:
             min_revisit=read.number("MIN_REVISIT", _DAY_SECONDS, low=0.0, high=30 * _DAY_SECONDS),
             sources=read.text("SOURCES", "sources.toml"),
             progress=read.choice("PROGRESS", "auto", get_args(Progress)),
+            summary=_file(read, "SUMMARY"),
         )
 
     @property
@@ -158,6 +160,14 @@ def _blocklist_url(read: SettingsReader, *, ours: bool) -> str:
             "have none",
         )
     return url
+
+
+def _file(read: SettingsReader, name: str) -> str:
+    """Return the path of a file to write; empty for none."""
+    path = read.text(name, "")
+    if path and Path(path).is_dir():
+        raise bad_setting(PREFIX + name, path, "the path of a file")
+    return path
 
 
 def _is_ours(user_agent: str, ua_token: str) -> bool:
