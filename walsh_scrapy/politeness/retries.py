@@ -25,28 +25,26 @@ class Retry(NamedTuple):
 
 
 class Retries:
-    """The next try of each host that refused a request."""
+    """The next try of each host that refused a request. Times are monotonic seconds."""
 
-    def __init__(self, context: Context) -> None:
-        self._clock = context.clock
+    def __init__(self) -> None:
         self._by_host: dict[str, Retry] = {}
 
     @classmethod
     def of(cls, context: Context) -> Retries:
         """Return the one of a crawl."""
-        return context.part(cls, lambda: cls(context))
+        return context.part(cls, cls)
 
     def note(self, host: str, retry: Retry) -> None:
         """Keep the next try of a host."""
         self._by_host[host] = retry
 
-    def find(self, host: str) -> Retry | None:
-        """Return the try that a host is waited for, or None."""
+    def find(self, host: str, now: float) -> Retry | None:
+        """Return the try for which a host waits at ``now``, or None."""
         retry = self._by_host.get(host)
-        return retry if retry is not None and retry.at > self._clock.monotonic() else None
+        return retry if retry is not None and retry.at > now else None
 
-    def of_blocklist(self) -> Retry | None:
+    def of_blocklist(self, now: float) -> Retry | None:
         """Return the try of the blocklist, or of its host's robots.txt, that all wait for."""
-        now = self._clock.monotonic()
         waited_for = (each for each in self._by_host.values() if each.for_blocklist)
         return next((each for each in waited_for if each.at > now), None)

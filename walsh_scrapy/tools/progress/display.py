@@ -34,7 +34,7 @@ class Display:
             console=console,
             auto_refresh=False,
             transient=True,
-            redirect_stdout=sys.stdout.isatty(),
+            redirect_stdout=_is_terminal(sys.stdout),
         )
         self._terminal = sys.stderr
         self._handler = _terminal_handler()
@@ -48,9 +48,11 @@ class Display:
         """Return the display, or None if the standard error is no terminal that can show it.
 
         ``exports`` are the URIs of a crawl's exports: one that goes to the same terminal would
-        tear the display.
+        tear the display. So would a second display, of another crawl in the process.
         """
-        if not sys.stderr.isatty() or (sys.stdout.isatty() and _has_stdout(exports)):
+        is_proxied = hasattr(sys.stderr, "rich_proxied_file")
+        is_shared = is_proxied or (_is_terminal(sys.stdout) and _has_stdout(exports))
+        if is_shared or not _is_terminal(sys.stderr):
             return None
         from rich.console import Console
 
@@ -106,7 +108,8 @@ def rendered(snapshot: Snapshot) -> RenderableType:
         grid = Table.grid(padding=(0, 1), expand=True)
         grid.add_column(ratio=1)
         grid.add_column(no_wrap=True)
-        grid.add_row(ProgressBar(total=snapshot.due, completed=snapshot.done), far)
+        bar = ProgressBar(total=snapshot.due, completed=snapshot.done, complete_style="green")
+        grid.add_row(bar, far)
     rate = f"{snapshot.rate:.1f} responses/s"
     rows = [grid if snapshot.due else far, line(*snapshot.outcomes, rate), line(snapshot.awaited)]
     return Group(*rows)
@@ -117,6 +120,11 @@ def _terminal_handler() -> logging.StreamHandler[TextIO] | None:
     handler = get_scrapy_root_handler()
     is_terminal = isinstance(handler, logging.StreamHandler) and handler.stream is sys.stderr
     return handler if is_terminal else None  # type: ignore[return-value]
+
+
+def _is_terminal(stream: object) -> bool:
+    """Return True for a terminal; what ``LOG_STDOUT`` puts in place of a stream has no isatty."""
+    return bool(getattr(stream, "isatty", bool)())
 
 
 def _has_stdout(exports: list[str]) -> bool:

@@ -99,7 +99,7 @@ def outcomes_of(stats: Mapping[str, Any]) -> tuple[int | None, int, tuple[str, .
 
 def awaited(queue: SchedulerQueue, retries: Retries, now: float) -> str:
     """Return what a run asks or waits for at ``now``, and why; empty for nothing."""
-    if retry := retries.of_blocklist():
+    if retry := retries.of_blocklist(now):
         return f"waiting for the blocklist: {retry.told(now)}"
     if asked := queue.asked:
         purpose = " for the blocklist" if queue.is_restricted else ""
@@ -108,7 +108,7 @@ def awaited(queue: SchedulerQueue, retries: Retries, now: float) -> str:
     if turn is None or turn.ready_at <= now:
         return ""
     host = turn.host.rstrip(".")
-    if retry := retries.find(turn.host):
+    if retry := retries.find(turn.host, now):
         return f"waiting for {host}, which {retry.why}: {retry.told(now)}"
     spacing = turn.interval or _USUAL
     pause = f" (its pause is {format_seconds(spacing)})" if spacing > _USUAL else ""
