@@ -53,7 +53,7 @@ class Progress:
 
     def spider_opened(self) -> None:
         """Start the timer, and the display if there is a terminal."""
-        self._display = Display.open(list(self._crawler.settings.getdict("FEEDS")))
+        self._display = Display.open([*map(str, self._crawler.settings.getdict("FEEDS"))])
         self._timer.start(DISPLAY_SECONDS if self._display else LINE_SECONDS, now=False)
 
     def spider_closed(self) -> None:

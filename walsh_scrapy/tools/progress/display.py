@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TextIO, cast
 
 from scrapy.utils.log import get_scrapy_root_handler
 
-from walsh_scrapy.policy.wording import format_seconds
+from walsh_scrapy.policy.wording import format_seconds, printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -110,8 +110,8 @@ def rendered(snapshot: Snapshot) -> RenderableType:
         grid.add_column(no_wrap=True)
         bar = ProgressBar(total=snapshot.due, completed=snapshot.done, complete_style="green")
         grid.add_row(bar, far)
-    rate = f"{snapshot.rate:.1f} responses/s"
-    rows = [grid if snapshot.due else far, line(*snapshot.outcomes, rate), line(snapshot.awaited)]
+    rate, awaited = f"{snapshot.rate:.1f} responses/s", printable(snapshot.awaited)
+    rows = [grid if snapshot.due else far, line(*snapshot.outcomes, rate), line(awaited)]
     return Group(*rows)
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 MOST_REASONS: Final = 3
 #: Hosts that a line names; the others are counted.
 MOST_HOSTS: Final = 2
-#: Lines of robots.txt files that are shown; the sites of the others are counted.
-MOST_COMMENTS: Final = 5
+#: Sites whose Comment lines are shown; the others are counted.
+MOST_SITES: Final = 3
 #: How a run ends in order, as Scrapy names it.
 FINISHED: Final = "finished"
 
@@ -102,10 +102,11 @@ def _deferred(until_by_host: Mapping[str, float]) -> str:
 
 def _said(comments: Mapping[str, tuple[str, ...]]) -> list[str]:
     """Return what robots.txt files say to the operator, of the first sites that say it."""
-    said = ((origin, text) for origin, texts in comments.items() for text in texts)
-    shown = list(islice(said, MOST_COMMENTS))
-    lines = [f"{origin}/robots.txt says: {text}" for origin, text in shown]
-    left = len(comments) - len({origin for origin, _ in shown})
+    lines = [
+        f"{origin}/robots.txt says: {' · '.join(texts)}"
+        for origin, texts in islice(comments.items(), MOST_SITES)
+    ]
+    left = len(comments) - MOST_SITES
     return [*lines, f"{and_more(left)} with comments in robots.txt"] if left > 0 else lines
 
 
