@@ -63,7 +63,11 @@ class Elsewhere:
         return self.run(self.python, "-m", "scrapy", *arguments, cwd=cwd, web=web)
 
     def run(self, *command, cwd=None, web=None):
-        kept = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+        kept = {
+            name: text
+            for name, text in os.environ.items()
+            if name != "PYTHONPATH" and not name.startswith("SCRAPY_")
+        }
         return subprocess.run(
             [str(part) for part in command],
             cwd=cwd or self.project,
