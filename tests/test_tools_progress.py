@@ -67,6 +67,8 @@ def test_what_is_waited_for_is_named_with_the_reason_and_the_time():
     assert told(Queue(["a.example"], turn)) == "asking a.example"
     assert told(Queue(["a.example", "b.example"])) == "asking a.example and 1 more host"
     assert told(Queue(["op.example"], is_restricted=True)) == "asking op.example for the blocklist"
+    restricted = Queue(turn=usual, is_restricted=True)
+    assert told(restricted) == "waiting for the blocklist: next request in 12 s"
     refused = Retry(2, 5, now + 12.0, "answered 429", for_blocklist=False)
     retries.note("slow.example", refused)
     assert told(Queue(turn=turn)) == (

@@ -57,10 +57,11 @@ class Progress:
         self._timer.start(DISPLAY_SECONDS if self._display else LINE_SECONDS, now=False)
 
     def spider_closed(self) -> None:
-        """Stop the timer, and remove the display: the summary takes its place."""
+        """Stop the timer, and end the display with what is done at last."""
         if self._timer.running:
             self._timer.stop()
         if self._display:
+            self._display.show(self._snapshot())
             self._display.close()
 
     def _tell(self) -> None:

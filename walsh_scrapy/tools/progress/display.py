@@ -30,14 +30,15 @@ class Display:
     def __init__(self, console: Console) -> None:
         from rich.live import Live
 
+        self._terminal = sys.stderr
+        self._handler = _terminal_handler()
         self._live = Live(
             console=console,
             auto_refresh=False,
-            transient=True,
+            transient=self._handler
+            is not None,  # the summary takes its place, if it is logged here
             redirect_stdout=_is_terminal(sys.stdout),
         )
-        self._terminal = sys.stderr
-        self._handler = _terminal_handler()
         self._live.start()
         atexit.register(self.close)  # a second signal ends the process without an end of the crawl
         if self._handler:
@@ -67,7 +68,7 @@ class Display:
             self.close()
 
     def close(self) -> None:
-        """Remove the display, and let the log write to the terminal itself again."""
+        """End the display, and let the log write to the terminal itself again."""
         if self._handler:
             self._handler.setStream(self._terminal)
             self._handler = None

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.policy.wording import counted, format_seconds
+from walsh_scrapy.tools.summary.counts import SourceCounts, is_by_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from walsh_scrapy.politeness.retries import Retries
     from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
-
-from walsh_scrapy.tools.summary.counts import SourceCounts, is_by_source
 
 #: Seconds over which the rate of responses is measured.
 WINDOW: Final = 60.0
@@ -110,6 +109,7 @@ def awaited(queue: SchedulerQueue, retries: Retries, now: float) -> str:
     host = turn.host.rstrip(".")
     if retry := retries.find(turn.host, now):
         return f"waiting for {host}, which {retry.why}: {retry.told(now)}"
+    host = "the blocklist" if queue.is_restricted else host
     spacing = turn.interval or _USUAL
     pause = f" (its pause is {format_seconds(spacing)})" if spacing > _USUAL else ""
     return f"waiting for {host}: next request in {format_seconds(turn.ready_at - now)}{pause}"
