@@ -2,6 +2,8 @@
 
 import io
 import math
+import os
+import sys
 from dataclasses import replace
 
 import pytest
@@ -9,7 +11,7 @@ from rich.console import Console
 
 from walsh_scrapy.policy.frontier import Turn
 from walsh_scrapy.politeness.retries import Retries, Retry
-from walsh_scrapy.tools.progress.display import rendered
+from walsh_scrapy.tools.progress.display import Display, rendered
 from walsh_scrapy.tools.progress.snapshot import Rate, Snapshot, awaited, outcomes_of
 
 HALF_DONE = Snapshot(
@@ -104,3 +106,32 @@ def test_the_display_is_at_most_three_lines_at_any_width(monkeypatch, width, due
         assert lines[1].rstrip() == "31 new entries · 4 failed · 3 denied · 0.9 responses/s"
     if width >= 80 and due:
         assert lines[0].endswith(" 57 of 206 sources done · 1 min 20 s · at least 3 min 20 s left")
+
+
+@pytest.fixture
+def terminal():
+    """A stream to a terminal."""
+    master, slave = os.openpty()
+    with os.fdopen(slave, "w") as stream:
+        yield stream
+    os.close(master)
+
+
+def test_a_terminal_that_can_show_a_display_has_one(terminal, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", terminal)
+    first = Display.open(["file:///items.jsonl"])
+    assert first
+    assert Display.open([]) is None, "of two crawls in a process one has a display"
+    first.show(HALF_DONE)
+    first.close()
+    assert sys.stderr is terminal
+    monkeypatch.setattr(sys, "stdout", terminal)
+    assert Display.open(["stdout:"]) is None, "items would be written into it"
+    monkeypatch.setenv("TERM", "dumb")
+    assert Display.open([]) is None
+
+
+def test_what_is_no_terminal_has_no_display(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert Display.open([]) is None
