@@ -11,6 +11,7 @@ from walsh_scrapy.policy.wording import counted
 # What differs from host to host although the trouble is the same: addresses, days, a remark in
 # parentheses at the end.
 _VARYING: Final = re.compile(r"[a-z]+://\S+|\b\d{4}-\d\d-\d\d\b", re.IGNORECASE)
+_NAME: Final = re.compile(r"[\w-]+(?:\.[\w-]+)*")
 _REMARK: Final = re.compile(r" \([^()]*\)(?=\.?$)")
 _TIMED_OUT: Final = re.compile(r"^(timed out): .*")
 
@@ -53,7 +54,7 @@ def kind_of(reason: str, host: str) -> str:
     'answered 404'
     """
     text = _VARYING.sub("…", reason)
-    text = re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", "the host", text) if host else text
+    text = _NAME.sub(lambda found: "the host" if found[0] == host else found[0], text)
     text = _TIMED_OUT.sub(r"\1", text.removeprefix("the host "))
     return _REMARK.sub("", text).rstrip(".")
 
