@@ -400,3 +400,29 @@ def test_no_sequence_of_waits_loses_a_host():
         frontier.wait("a.example", moment)
     assert frontier.next_at() == pytest.approx(2.0)
     assert drain(frontier, 2.0) == [1]
+
+
+def test_the_least_time_left_is_the_longest_chain_of_a_host():
+    frontier = Frontier({"slow.example": 10.0})
+    assert frontier.remaining(0.0) == 0.0
+    for number in range(3):
+        frontier.push("slow.example", number)
+    frontier.push("b.example", "b")
+    assert frontier.remaining(0.0) == 30.0, "robots.txt, then three targets"
+    frontier.wait("b.example", 100.0)
+    assert frontier.remaining(20.0) == 81.0
+    assert frontier.next_turn() == ("slow.example", 0.0, 10.0)
+
+
+def test_the_least_time_left_is_the_work_of_the_crawl_if_that_is_longer():
+    frontier = Frontier()
+    frontier.push("a.example", "a")
+    frontier.pop(0.0)
+    frontier.served("a.example", 2.0, 2.0)
+    frontier.free("a.example")
+    frontier.push("a.example", "a2")
+    assert frontier.remaining(2.0, others=9) == 20.0
+    assert Frontier(unexplored=math.inf).remaining(0.0) == 0.0
+    broad = Frontier(unexplored=math.inf)
+    broad.push("a.example", "a")
+    assert broad.remaining(0.0) == math.inf, "its links are not known"

@@ -1,8 +1,26 @@
 """The summary of a run: by source, or by request without declared sources."""
 
-import pytest
+import json
+from importlib.resources import files
 
-from walsh_scrapy.tools.summary import SourceCounts, is_by_source, request_lines
+import pytest
+from jsonschema import Draft202012Validator
+
+from walsh_scrapy.tools.summary import SourceCounts, is_by_source, summary_lines
+from walsh_scrapy.tools.summary.record import counts_of
+from walsh_scrapy.visits.troubles import Troubles
+
+SCHEMA = json.loads((files("walsh_scrapy") / "summary.schema.json").read_text("utf-8"))
+DAY = "1970-01-02 00:00:00 UTC"
+RUN = {"run": 1, "spider": "feeds", "begun": 1.0, "ended": 2.0, "how": "finished"}
+
+
+def lines_of(stats, troubles=None, how="finished"):
+    return summary_lines(stats, troubles or Troubles(), how)
+
+
+def of_sources(**counts):
+    return {f"walsh/sources/{name}": count for name, count in counts.items()}
 
 
 @pytest.mark.parametrize(
@@ -29,22 +47,17 @@ from walsh_scrapy.tools.summary import SourceCounts, is_by_source, request_lines
     ],
 )
 def test_outcomes_with_a_count_of_zero_are_left_out(stats, lines):
-    assert request_lines(stats) == lines
+    assert lines_of(stats) == lines
 
 
 def test_the_outcomes_of_sources_have_a_line_each():
-    stats = {
-        "walsh/sources/due": 5,
-        "walsh/sources/fetched": 1,
+    stats = of_sources(due=5, fetched=1, not_due=1, next_due=0.0, resting=1) | {
         "walsh/sources/denied/robots": 1,
         "walsh/sources/denied/blocklist": 2,
-        "walsh/sources/not_due": 1,
-        "walsh/sources/next_due": 0.0,
-        "walsh/sources/resting": 1,
         "walsh/robots/comments": {"http://blog.example:80": ("be brief",)},
     }
     assert SourceCounts.of(stats).done == 4
-    assert SourceCounts.of(stats).lines() == [
+    assert lines_of(stats, how="shutdown") == [
         "fetched           1",
         "denied            3   2 by blocklist, 1 by robots",
         "not reached       1   still due: the run ended before",
@@ -52,14 +65,56 @@ def test_the_outcomes_of_sources_have_a_line_each():
         "stopped           1   gone (410) on an earlier visit",
         "new entries       0",
         "http://blog.example:80/robots.txt says: be brief",
+        "next: start the run again: 1 source still due",
     ]
 
 
+def test_a_run_of_which_all_went_well_asks_for_nothing():
+    stats = of_sources(due=2, fetched=1, unchanged=1) | {"walsh/entries/new": 7}
+    assert not [line for line in lines_of(stats) if line.startswith("next")]
+
+
+def test_ten_thousand_failures_are_ten_lines():
+    troubles = Troubles()
+    for number in range(10_000):
+        host = f"h{number}.example"
+        status = 500 + min(number // 100, 50)
+        troubles.failed(f"http://{host}/feed", f"{host} answered {status}")
+        troubles.put_off(f"http://p{number}.example/feed", 86_400.0 + number)
+    stats = of_sources(
+        due=20_100, fetched=100, failed=10_000, deferred=10_000, deferred_until=86_400.0
+    )
+    lines = lines_of(stats, troubles)
+    assert lines == [
+        "fetched         100",
+        f"deferred      10000   the first until {DAY}: p0.example, p1.example and 9998 more hosts",
+        "failed        10000   5000 answered 550: h5000.example, h5001.example and 4998 more hosts",
+        "                      100 answered 500: h0.example, h1.example and 98 more hosts",
+        "                      100 answered 501: h100.example, h101.example and 98 more hosts",
+        "                      4800 for 48 more reasons",
+        "new entries       0",
+        "next: `scrapy sources` shows since when each source fails, and its next visit",
+        f"next: start the run again after {DAY}: 10000 sources still due",
+    ]
+    record = json.loads(json.dumps(RUN | counts_of(stats, troubles, "finished")))
+    Draft202012Validator(SCHEMA).validate(record)
+    assert len(json.dumps(record)) < 50_000
+    assert record["failures"][0]["more_hosts"] == 4980
+
+
+def test_a_run_without_sources_is_an_object_of_the_schema_too():
+    validator = Draft202012Validator(SCHEMA)
+    record = RUN | counts_of({"response_received_count": 3}, Troubles(), "finished")
+    validator.validate(record)
+    assert not validator.is_valid(record | {"fetched": 1})
+
+
 def test_the_comments_of_many_sites_are_counted():
-    comments = {f"http://h{number}.example:80": ("be brief",) for number in range(8000)}
-    lines = SourceCounts.of({"walsh/robots/comments": comments}).lines()
-    assert len([line for line in lines if line.endswith("robots.txt says: be brief")]) == 20
-    assert lines[-1] == "… and 7,980 more with comments in robots.txt"
+    said = ("be brief", "please")
+    comments = {f"http://h{number}.example:80": said for number in range(8000)}
+    lines = lines_of({"walsh/sources/due": 0, "walsh/robots/comments": comments})
+    assert len([line for line in lines if line.endswith("robots.txt says: be brief · please")]) == 3
+    assert lines[-1] == "… and 7,997 more with comments in robots.txt"
 
 
 def test_a_run_without_due_sources_is_summed_up_by_source():
@@ -79,5 +134,4 @@ def test_a_run_without_due_sources_is_summed_up_by_source():
     ],
 )
 def test_sources_failed_and_none_was_read(counts, none_was_read):
-    stats = {f"walsh/sources/{name}": count for name, count in counts.items()}
-    assert SourceCounts.of(stats).none_was_read is none_was_read
+    assert SourceCounts.of(of_sources(**counts)).none_was_read is none_was_read

@@ -63,7 +63,11 @@ class Elsewhere:
         return self.run(self.python, "-m", "scrapy", *arguments, cwd=cwd, web=web)
 
     def run(self, *command, cwd=None, web=None):
-        kept = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+        kept = {
+            name: text
+            for name, text in os.environ.items()
+            if name != "PYTHONPATH" and not name.startswith("SCRAPY_")
+        }
         return subprocess.run(
             [str(part) for part in command],
             cwd=cwd or self.project,
@@ -94,6 +98,7 @@ def test_the_wheel_holds_the_package_and_its_data(elsewhere):
         "walsh_scrapy/entry.schema.json",
         "walsh_scrapy/policy/blocklist.schema.json",
         "walsh_scrapy/py.typed",
+        "walsh_scrapy/summary.schema.json",
         "walsh_scrapy-0.1.0.dist-info/licenses/LICENSE",
     }
     assert data <= set(names)

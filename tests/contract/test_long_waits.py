@@ -184,7 +184,11 @@ def test_progress_is_logged_only_if_it_has_changed(simulated):
     )
     assert result.seconds > 200.0
     assert result.stderr.count("so far: ") == 1
-    assert "so far: 0 of 1 source done, 0 failed" in result.stderr
+    said = (
+        "so far: 0 of 1 source done, 0 new entries, 0 failed; at least 2 min 20 s left; "
+        "waiting for slow.example: next request in 2 min 20 s (its pause is 3 min 20 s)"
+    )
+    assert said in result.stderr, "a minute after the start"
 
 
 def test_the_other_requests_of_a_host_that_refuses_are_put_off_and_have_not_failed(simulated):

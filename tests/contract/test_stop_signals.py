@@ -46,7 +46,8 @@ def test_a_signal_at_any_moment_ends_the_run_in_order(direct_web, crawl, sent, w
     robots = {"robots": hang} if when == "/robots.txt" else {"feed": hang}
     web = direct_web(site("a.example", **robots), site("b.example", **robots))
     sources = ["http://a.example/feed", "http://b.example/feed"]
-    running = crawl.start(web, sources=sources)
+    told = {"LOG_LEVEL": "DEBUG", "WALSH_SUMMARY": crawl.folder / "summary.json"}
+    running = crawl.start(web, sources=sources, settings=told)
     if when.startswith("/"):
         wait_until(web, lambda: any(hit.path == when for hit in web.log))
     else:
@@ -59,6 +60,9 @@ def test_a_signal_at_any_moment_ends_the_run_in_order(direct_web, crawl, sent, w
     assert result.exit_code == 0
     assert result.stats["finish_reason"] == "shutdown"
     assert "run shutdown; sources:" in result.stderr
+    summary = json.loads((crawl.folder / "summary.json").read_text("utf-8"))
+    assert summary["how"] == "shutdown"
+    assert summary["due"] == summary["deferred"] + summary["not_reached"] == 2
     assert (result.folder / "items.jsonl").exists()
     assert "Traceback" not in result.stderr
     with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state:

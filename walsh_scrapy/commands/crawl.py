@@ -17,10 +17,18 @@ if TYPE_CHECKING:
 class Command(crawl.Command):
     """Exits with 1 if the crawl ended early, or if sources failed and none was read.
 
-    A crawl ends early if its state, a gate, an export or the machine fails.
+    A crawl ends early if its state, a gate, an export or the machine fails. Its log has only those
+    of Scrapy's lines that an operator needs.
     """
 
     _created: Crawler | None = None
+
+    def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
+        """Read the options; Scrapy sets up its log afterwards."""
+        from walsh_scrapy.runtime.quietlog import quiet_scrapy
+
+        quiet_scrapy()
+        super().process_options(args, opts)
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Run a spider by name."""

@@ -18,6 +18,7 @@ from walsh_scrapy.policy.wording import counted, format_seconds
 from walsh_scrapy.politeness.holds import Holds
 from walsh_scrapy.politeness.hostqueue import HostQueues
 from walsh_scrapy.politeness.putoff import PutOffHosts
+from walsh_scrapy.politeness.retries import Retries, Retry
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.gates import Gate
@@ -57,6 +58,7 @@ class BackoffMiddleware:
         self._context = Context.of(crawler)
         self._queues = HostQueues.of(crawler)
         self._put_off = PutOffHosts.of(self._context)
+        self._retries = Retries.of(self._context)
         self._holds = None if in_force(crawler.settings, Gate.PACING) else Holds(crawler)
         # By host name: how many requests of each rank it refused in a row.
         self._refusals: defaultdict[str, Counter[Rank]] = defaultdict(Counter)
@@ -127,6 +129,7 @@ class BackoffMiddleware:
         if attempt <= most and refusals.total() <= most:
             host, hold = host_of(request.url), format_seconds(marks_of(request).hold)
             logger.info("%s %s; %s is on hold for %s", request.url, what, host, hold)
+            self._await(request, attempt + 1, most + 1, what)
             self._crawler.stats.inc_value("walsh/backoff/retried")
             mark(again, attempt=attempt)
             return again
@@ -140,6 +143,15 @@ class BackoffMiddleware:
         logger.warning("%s %s; giving up after %s", request.url, what, tries)
         self._crawler.stats.inc_value("walsh/backoff/gave_up")
         return None
+
+    def _await(self, request: Request, number: int, most: int, what: str) -> None:
+        """Keep when the next try comes; the blocklist's is told, because everything waits."""
+        marks, now = marks_of(request), self._context.clock.monotonic()
+        for_blocklist = marks.rank is Rank.OPERATOR or marks.for_blocklist
+        retry = Retry(number, most, now + marks.hold, what, for_blocklist)
+        self._retries.note(self._context.hold_name(request.url), retry)
+        if for_blocklist:
+            logger.info("waiting for the blocklist: %s", retry.told(now))
 
     def _put_off_host(self, request: Request, reason: str) -> None:
         """Put off the other requests of a host; they are not kept waiting for its hold."""

@@ -114,6 +114,7 @@ class BlocklistMiddleware:
 
     def _steps(self) -> Steps:
         """Yield the requests for the list, and for its schema if one is published."""
+        logger.info("waiting for the blocklist: try 1, %s", self._url)
         candidate = yield self._request(self._url)
         if isinstance(candidate, NotModified):
             self._list.keep_unchanged(candidate.response)

@@ -1,18 +1,20 @@
-"""Progress of a run, logged every 15 seconds (``WALSH_PROGRESS``)."""
+"""Progress of a run: a display at a terminal, else lines of the log (``WALSH_PROGRESS``)."""
 
 from __future__ import annotations
 
 import logging
+import math
 from typing import TYPE_CHECKING
 
 from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 
-from walsh_scrapy.policy.wording import counted
 from walsh_scrapy.politeness.hostqueue import HostQueues
+from walsh_scrapy.politeness.retries import Retries
 from walsh_scrapy.runtime.context import Context
-from walsh_scrapy.tools.summary import SourceCounts, is_by_source
+from walsh_scrapy.tools.progress.display import Display
+from walsh_scrapy.tools.progress.snapshot import Rate, Snapshot, awaited, outcomes_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -21,16 +23,23 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-EVERY_SECONDS = 15.0
+#: Seconds from one line of the log to the next.
+LINE_SECONDS = 60.0
+#: Seconds from one change of the display to the next.
+DISPLAY_SECONDS = 1.0
 
 
 class Progress:
-    """Logs a line every ``EVERY_SECONDS`` seconds, unless it is the same as the last."""
+    """Shows each second how far a run is, or logs a line a minute if something was done since."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
+        self._context = Context.of(crawler)
+        self._began = self._context.clock.monotonic()
+        self._rate = Rate()
         self._last = ""
-        self._timer = create_looping_call(self._log)
+        self._display: Display | None = None
+        self._timer = create_looping_call(self._tell)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -43,27 +52,36 @@ class Progress:
         return extension
 
     def spider_opened(self) -> None:
-        """Start the timer."""
-        self._timer.start(EVERY_SECONDS, now=False)
+        """Start the timer, and the display if there is a terminal."""
+        self._display = Display.open([*map(str, self._crawler.settings.getdict("FEEDS"))])
+        self._timer.start(DISPLAY_SECONDS if self._display else LINE_SECONDS, now=False)
 
     def spider_closed(self) -> None:
-        """Stop the timer."""
+        """Stop the timer, and end the display with what is done at last."""
         if self._timer.running:
             self._timer.stop()
+        if self._display:
+            self._display.show(self._snapshot())
+            self._display.close()
 
-    def _log(self) -> None:
-        line = f"{self._done()}{self._waiting()}"
-        if line != self._last:
-            logger.info("so far: %s", line)
-        self._last = line
+    def _tell(self) -> None:
+        snapshot = self._snapshot()
+        if self._display:
+            self._display.show(snapshot)
+        elif snapshot.counts != self._last:
+            logger.info("so far: %s", snapshot.line)
+            self._last = snapshot.counts
 
-    def _done(self) -> str:
-        stats = self._crawler.stats.get_stats()
-        if is_by_source(stats):
-            counts = SourceCounts.of(stats)
-            return f"{counts.done} of {counted(counts.due, 'source')} done, {counts.failed} failed"
-        return counted(stats.get("response_received_count", 0), "response")
-
-    def _waiting(self) -> str:
-        waiting = HostQueues.of(self._crawler).waiting
-        return "" if waiting is None else f", {counted(waiting, 'request')} waiting"
+    def _snapshot(self) -> Snapshot:
+        stats, now = self._crawler.stats.get_stats(), self._context.clock.monotonic()
+        due, done, outcomes = outcomes_of(stats)
+        queue = HostQueues.of(self._crawler).in_scheduler
+        return Snapshot(
+            due=due,
+            done=done,
+            outcomes=outcomes,
+            seconds=now - self._began,
+            rate=self._rate.at(now, stats.get("response_received_count", 0)),
+            left=math.inf if queue is None or due is None else queue.remaining(due - done),
+            awaited=awaited(queue, Retries.of(self._context), now) if queue else "",
+        )

@@ -33,8 +33,8 @@ class RunLog:
     """Writes the row of a run; the requests and entries of the run name it."""
 
     def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
         self._context = Context.of(crawler)
-        self._stats = crawler.stats
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -63,9 +63,9 @@ class RunLog:
         context = self._context
         if context.run is None:
             return
-        summary = summary_of(self._stats.get_stats())
+        summary = summary_of(self._crawler, reason)
         try:
-            context.state.runs.end(context.run, context.clock.now(), reason, summary)
+            context.state.runs.end(context.run, summary["ended"], reason, summary)
         except StateUnavailable as error:
             logger.debug("the end of the run is not recorded: %s", error)
 

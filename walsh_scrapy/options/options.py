@@ -68,6 +68,7 @@ class Options:
     log_days: int
     sources: str
     progress: Progress
+    summary: str
 
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> Options:
@@ -128,6 +129,7 @@ class Options:
             log_days=int(read.number("LOG_DAYS", 30, low=1, high=400, whole=True)),
             sources=read.text("SOURCES", "sources.toml"),
             progress=read.choice("PROGRESS", "auto", get_args(Progress)),
+            summary=_file(read, "SUMMARY"),
         )
 
     @property
@@ -165,6 +167,14 @@ def _blocklist_url(read: SettingsReader, *, ours: bool) -> str:
             "have none",
         )
     return url
+
+
+def _file(read: SettingsReader, name: str) -> str:
+    """Return the path of a file to write; empty for none."""
+    path = read.text(name, "")
+    if path and Path(path).is_dir():
+        raise bad_setting(PREFIX + name, path, "the path of a file")
+    return path
 
 
 def _is_ours(user_agent: str, ua_token: str) -> bool:

@@ -9,20 +9,29 @@ from __future__ import annotations
 import heapq
 from itertools import count
 from operator import itemgetter
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from walsh_scrapy.policy.hostrequests import HostRequests, Rank
 from walsh_scrapy.policy.readyhosts import Lane, ReadyHosts
+from walsh_scrapy.policy.slack import remaining
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-__all__ = ["Frontier", "Rank", "start_order"]
+__all__ = ["Frontier", "Rank", "Turn", "start_order"]
 
 T = TypeVar("T")
 
 #: Seconds of an exchange after which its host goes last: a serial crawl waited for it.
 LONG = 10.0
+
+
+class Turn(NamedTuple):
+    """When a host that waits becomes ready, and its spacing in seconds; None if that is unknown."""
+
+    host: str
+    ready_at: float
+    interval: float | None
 
 
 class Frontier(Generic[T]):
@@ -138,12 +147,35 @@ class Frontier(Generic[T]):
 
     def next_at(self) -> float | None:
         """Return when the first of the waiting hosts becomes ready, or None if no host waits."""
+        turn = self.next_turn()
+        return None if turn is None else turn.ready_at
+
+    def next_turn(self) -> Turn | None:
+        """Return the turn of the host that becomes ready first, or None if no host waits."""
         while self._waiting:
             ready_at, version, host = self._waiting[0]
-            if self._current(host, version):
-                return ready_at
+            if queue := self._current(host, version):
+                return Turn(host, ready_at, queue.interval)
             heapq.heappop(self._waiting)
         return None
+
+    def remaining(self, now: float, others: int = 0) -> float:
+        """Return the least time in seconds that the crawl still takes.
+
+        ``others`` are requests to come that are not here yet. The cost is linear in the number of
+        hosts.
+        """
+        chains = (
+            max(0.0, queue.ready_at - now) + queue.chain()
+            for queue in self._hosts.values()
+            if queue.requests
+        )
+        return remaining(chains, self._size + others, self._ready.slack.mean)
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether all targets wait for something that goes first."""
+        return self._open_to < Rank.TARGET
 
     def upcoming(self, count: int) -> list[T]:
         """Return about the next ``count`` requests to be handed out, one of each host.

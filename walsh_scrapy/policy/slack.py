@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 #: By what part of itself a crawl may get longer for hosts that were begun late.
 TOLERANCE = 0.04
@@ -38,6 +42,11 @@ class Slack:
         """Note that no host was ready: the time until the next exchange is no work."""
         self._last = None
 
+    @property
+    def mean(self) -> float:
+        """The seconds that an exchange costs the crawl, as far as is known; 0 before the first."""
+        return self._seconds / self._exchanges if self._exchanges else 0.0
+
     def is_critical(self, chain: float, waiting: int) -> bool:
         """Return True if a host whose chain may take so long has to begin now.
 
@@ -46,5 +55,13 @@ class Slack:
         """
         if not self._exchanges:
             return chain == math.inf
-        mean = self._seconds / self._exchanges
-        return chain >= mean * (waiting + TOLERANCE * (waiting + self._exchanges))
+        return chain >= self.mean * (waiting + TOLERANCE * (waiting + self._exchanges))
+
+
+def remaining(chains: Iterable[float], requests: int, seconds_each: float) -> float:
+    """Return the least time in seconds that a crawl still takes (decision 6).
+
+    That is the longest chain of a host, or the service times of all requests that are left, if
+    these are longer. It is infinite if a host's work is not known yet.
+    """
+    return max(max(chains, default=0.0), requests * seconds_each)

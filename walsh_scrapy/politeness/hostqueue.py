@@ -135,9 +135,9 @@ class HostQueues:
         self._scheduler = queue
 
     @property
-    def waiting(self) -> int | None:
-        """How many requests wait for their hosts; None where our scheduler is not used."""
-        return None if self._scheduler is None else self._scheduler.waiting
+    def in_scheduler(self) -> SchedulerQueue | None:
+        """The queue of our scheduler; None where that is not used."""
+        return self._scheduler
 
     async def wait(self, request: Request, wait: Wait) -> Request | None:
         """Return None when a request may be sent, or what to send back; see ``HostQueue.wait``."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
+    from walsh_scrapy.policy.frontier import Turn
+
 #: While this many hosts are ready, the next start request of a spider waits. These are far more
 #: hosts than are asked at once, and few enough for a few megabytes of memory.
 ENOUGH = 2000
@@ -50,8 +52,30 @@ class SchedulerQueue(HostQueue):
         """How many requests wait, ready or not."""
         return len(self._frontier)
 
+    @property
+    def asked(self) -> list[str]:
+        """The hosts whose requests were handed out and have not ended."""
+        return [host for host, request in self._out.items() if is_active(self._crawler, request)]
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether all targets wait for the blocklist."""
+        return self._frontier.is_restricted
+
     def __iter__(self) -> Iterator[Request]:
         return iter(self._frontier)
+
+    def next_turn(self) -> Turn | None:
+        """Return the turn of the host that becomes ready first, or None if no host waits."""
+        return self._frontier.next_turn()
+
+    def remaining(self, targets: int) -> float:
+        """Return the least seconds that the crawl still takes, for ``targets`` that are not done.
+
+        Those that are not here yet are known by their number only.
+        """
+        others = max(0, targets - self.waiting)
+        return self._frontier.remaining(self._context.clock.monotonic(), others)
 
     def push(self, request: Request) -> None:
         """Keep a request until its host is ready."""

@@ -20,10 +20,19 @@ def machine_failed(crawler: Crawler, what: str) -> None:
 
 def export_failed(crawler: Crawler, uri: str, error: Exception) -> None:
     """End a crawl because an export cannot be written; the state has its entries (decision 18)."""
-    reason = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
     end_crawl(
         crawler,
         "export_failed",
-        f"the export {uri} cannot be written: {reason}; the run ends, and what is due stays due; "
-        "`scrapy export` writes the entries that the state has",
+        f"the export {uri} cannot be written: {_reason(error)}; the run ends, and what is due "
+        "stays due; `scrapy export` writes the entries that the state has",
     )
+
+
+def summary_failed(crawler: Crawler, path: str, error: OSError) -> None:
+    """Let a crawl that is at its end exit with 1, because its summary cannot be written."""
+    why = f"the summary {path} cannot be written: {_reason(error)}; the state has it, in `runs`"
+    end_crawl(crawler, "summary_failed", why)
+
+
+def _reason(error: Exception) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__

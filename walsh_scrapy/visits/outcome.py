@@ -21,6 +21,7 @@ from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.requestmeta import set_visit, source_of, visit_of
 from walsh_scrapy.visits.freshness import lifetime_of
 from walsh_scrapy.visits.record import VisitRecorder
+from walsh_scrapy.visits.troubles import Troubles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +39,7 @@ class VisitOutcome:
     def __init__(self, crawler: Crawler) -> None:
         self._stats = crawler.stats
         self._clock = Context.of(crawler).clock
+        self._troubles = Troubles.of(Context.of(crawler))
         self.recorder = VisitRecorder(crawler)
 
     def ended(self, request: Request, error: BaseException | None) -> None:
@@ -79,6 +81,7 @@ class VisitOutcome:
             logger.info("%s is deferred to a later run: %s", url, error)
             self._stats.inc_value("walsh/sources/deferred")
             self._stats.min_value("walsh/sources/deferred_until", error.until)
+            self._troubles.put_off(request.url, error.until)
 
 
 def _response_of(error: BaseException | None) -> Response | None:

@@ -30,6 +30,7 @@ from walsh_scrapy.visits.freshness import (
     with_renewed_validators,
     with_validators,
 )
+from walsh_scrapy.visits.troubles import Troubles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,6 +58,7 @@ class VisitRecorder:
     def __init__(self, crawler: Crawler) -> None:
         self._context = Context.of(crawler)
         self._stats = crawler.stats
+        self._troubles = Troubles.of(self._context)
 
     def fetched(
         self,
@@ -237,6 +239,8 @@ class VisitRecorder:
         store = self._context.state.sources
         record, new = store.change(source.url, visited, entries, llmstxt)
         self._stats.inc_value(f"walsh/sources/{count or record.outcome}")
+        if record.outcome == "failed":
+            self._troubles.failed(request.url, record.detail)
         return new
 
     def _arrived(self, record: SourceRecord, request: Request, last: str) -> SourceRecord:

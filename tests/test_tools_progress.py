@@ -1,0 +1,137 @@
+"""How far a run is: words for a log, and lines for a terminal of any width."""
+
+import io
+import math
+import os
+import sys
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from walsh_scrapy.policy.frontier import Turn
+from walsh_scrapy.politeness.retries import Retries, Retry
+from walsh_scrapy.tools.progress.display import Display, rendered
+from walsh_scrapy.tools.progress.snapshot import Rate, Snapshot, awaited, outcomes_of
+
+HALF_DONE = Snapshot(
+    due=206,
+    done=57,
+    outcomes=("31 new entries", "4 failed", "3 denied"),
+    seconds=80.0,
+    rate=0.94,
+    left=200.4,
+    awaited="asking a.example",
+)
+
+
+class Queue:
+    """What a queue of our scheduler says."""
+
+    def __init__(self, asked=(), turn=None, *, is_restricted=False):
+        self.asked = list(asked)
+        self.is_restricted = is_restricted
+        self._turn = turn
+
+    def next_turn(self):
+        return self._turn
+
+
+def test_a_line_of_the_log_says_all_of_it():
+    assert HALF_DONE.line == (
+        "57 of 206 sources done, 31 new entries, 4 failed, 3 denied; "
+        "at least 3 min 20 s left; asking a.example"
+    )
+    unknown = replace(HALF_DONE, due=None, left=math.inf, outcomes=(), awaited="")
+    assert unknown.line == "57 responses"
+
+
+def test_the_outcomes_are_those_of_the_stats():
+    stats = {"walsh/sources/due": 4, "walsh/sources/failed": 1, "walsh/sources/denied/robots": 2}
+    assert outcomes_of(stats) == (4, 3, ("0 new entries", "1 failed", "2 denied"))
+    assert outcomes_of({"response_received_count": 5}) == (None, 5, ())
+
+
+def test_what_is_waited_for_is_named_with_the_reason_and_the_time():
+    retries, now = Retries(), 1000.0
+    turn = Turn("slow.example", now + 12.0, 5.0)
+
+    def told(queue):
+        return awaited(queue, retries, now)
+
+    assert told(Queue()) == ""
+    assert told(Queue(turn=Turn("a.example", now - 1.0, None))) == ""
+    assert told(Queue(turn=turn)) == (
+        "waiting for slow.example: next request in 12 s (its pause is 5 s)"
+    )
+    usual = turn._replace(interval=None)
+    assert told(Queue(turn=usual)) == "waiting for slow.example: next request in 12 s"
+    assert told(Queue(["a.example"], turn)) == "asking a.example"
+    assert told(Queue(["a.example", "b.example"])) == "asking a.example and 1 more host"
+    assert told(Queue(["op.example"], is_restricted=True)) == "asking op.example for the blocklist"
+    restricted = Queue(turn=usual, is_restricted=True)
+    assert told(restricted) == "waiting for the blocklist: next request in 12 s"
+    refused = Retry(2, 5, now + 12.0, "answered 429", for_blocklist=False)
+    retries.note("slow.example", refused)
+    assert told(Queue(turn=turn)) == (
+        "waiting for slow.example, which answered 429: try 2 of 5 in 12 s"
+    )
+    retries.note("op.example", Retry(3, 5, now + 8.0, "answered 503", for_blocklist=True))
+    assert told(Queue(["a.example"], turn)) == "waiting for the blocklist: try 3 of 5 in 8 s"
+    assert retries.of_blocklist(now + 8.0) is None
+    assert retries.find("slow.example", now + 8.0) == refused
+
+
+def test_the_rate_is_that_of_the_last_minute():
+    rate = Rate()
+    assert rate.at(0.0, 0) == 0.0
+    assert rate.at(10.0, 50) == 5.0
+    assert rate.at(60.0, 50) == pytest.approx(50 / 60)
+    assert rate.at(120.0, 50) == 0.0
+
+
+@pytest.mark.parametrize("width", [20, 80, 200])
+@pytest.mark.parametrize("due", [0, 206, None])
+def test_the_display_is_at_most_three_lines_at_any_width(monkeypatch, width, due):
+    monkeypatch.setenv("NO_COLOR", "1")
+    screen = io.StringIO()
+    console = Console(file=screen, width=width, force_terminal=True)
+    longest = "waiting for " + "very-" * 60 + "slow.example"
+    console.print(rendered(replace(HALF_DONE, due=due, awaited=longest)))
+    lines = screen.getvalue().splitlines()
+    assert len(lines) == 3
+    assert all(len(line) <= width for line in lines)
+    assert "\x1b" not in screen.getvalue(), "NO_COLOR is obeyed"
+    if width >= 80:
+        assert lines[1].rstrip() == "31 new entries · 4 failed · 3 denied · 0.9 responses/s"
+    if width >= 80 and due:
+        assert lines[0].endswith(" 57 of 206 sources done · 1 min 20 s · at least 3 min 20 s left")
+
+
+@pytest.fixture
+def terminal():
+    """A stream to a terminal."""
+    master, slave = os.openpty()
+    with os.fdopen(slave, "w") as stream:
+        yield stream
+    os.close(master)
+
+
+def test_a_terminal_that_can_show_a_display_has_one(terminal, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", terminal)
+    first = Display.open(["file:///items.jsonl"])
+    assert first
+    assert Display.open([]) is None, "of two crawls in a process one has a display"
+    first.show(HALF_DONE)
+    first.close()
+    assert sys.stderr is terminal
+    monkeypatch.setattr(sys, "stdout", terminal)
+    assert Display.open(["stdout:"]) is None, "items would be written into it"
+    monkeypatch.setenv("TERM", "dumb")
+    assert Display.open([]) is None
+
+
+def test_what_is_no_terminal_has_no_display(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert Display.open([]) is None

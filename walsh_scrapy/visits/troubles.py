@@ -1,0 +1,33 @@
+"""What of a run needs the operator: which sources failed and why, which hosts were put off."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from walsh_scrapy.policy.reasons import ReasonGroups
+from walsh_scrapy.policy.urls import host_of
+
+if TYPE_CHECKING:
+    from walsh_scrapy.runtime.context import Context
+
+
+class Troubles:
+    """The failures of a crawl by their reasons, and until when each host is deferred."""
+
+    def __init__(self) -> None:
+        self.failures = ReasonGroups()
+        self.deferred: dict[str, float] = {}  #: by host: the earliest time, in epoch seconds
+
+    @classmethod
+    def of(cls, context: Context) -> Troubles:
+        """Return the one of a crawl."""
+        return context.part(cls, cls)
+
+    def failed(self, url: str, reason: str) -> None:
+        """Count a source that failed; ``reason`` is one sentence."""
+        self.failures.add(host_of(url), reason)
+
+    def put_off(self, url: str, until: float) -> None:
+        """Note that a request is deferred until a time in epoch seconds."""
+        host = host_of(url)
+        self.deferred[host] = min(until, self.deferred.get(host, until))
