@@ -17,12 +17,14 @@ from pathlib import Path
 import pytest
 
 from tests.contract.conftest import LIST_URL, blocklist, site
-from tests.test_docs_commands import check_call
+from tests.test_docs_commands import DEPLOYING, check_call, command_lines
 from walsh_scrapy.testing.web import Site
 
 ROOT = Path(__file__).parent.parent
 FILES = ROOT / "docs" / "deployment"
 UNITS = sorted(path.name for path in FILES.iterdir() if path.suffix in (".service", ".timer"))
+IMAGE = "walsh-scrapy"
+CONTAINER = "/srv/walsh"  #: the folder of scrapy.cfg in the image
 CONTAINERFILE = (FILES / "Containerfile").read_text("utf-8")
 CLONE = "/srv/walsh-scrapy"
 #: In tenths; systemd calls up to 1.9 "OK", and a unit without any hardening has 9.6.
@@ -133,10 +135,49 @@ def test_what_the_image_copies_is_there():
     assert set(sources) == {"requirements.txt", "dist/walsh_scrapy-*.whl", "scrapy.cfg", "spiders"}
     for source in sources:
         assert source.startswith("dist/") or (ROOT / source).exists()
+    assert f"WORKDIR {CONTAINER}\n" in CONTAINERFILE
     user, *_ = re.findall(r"^USER (\w+)$", CONTAINERFILE, re.MULTILINE)
     assert f"--uid 10001 --user-group --home-dir /var/lib/walsh --no-create-home {user}" in (
         CONTAINERFILE
     )
+
+
+LINES = [(page, line) for page, line in command_lines() if line.split()[0] in DEPLOYING]
+
+
+@pytest.mark.parametrize("line", [pytest.param(line, id=line[:60]) for _, line in LINES])
+def test_a_line_of_the_docs_fits_the_files(line):
+    program, *arguments = shlex.split(line)
+    if program == "install":
+        *given, place = arguments
+        sources = [word for word in given if word.startswith("docs/")]
+        assert all((ROOT / source).is_file() for source in sources)
+        assert place.startswith("/")
+        assert sources or "-d" in given
+    elif program == "systemctl":
+        units = [word for word in arguments if word.endswith((".service", ".timer"))]
+        assert units or arguments == ["daemon-reload"]
+        assert {re.sub(r"@\w+", "@", unit) for unit in units} <= set(UNITS)
+    elif program == "journalctl":
+        needs("jq")
+        assert arguments[:2] == ["--unit", "walsh@feeds.service"]
+        said = "Starting walsh@feeds.service ...\n"
+        said += '{"time": "T", "level": "ERROR", "message": "m"}\n{"level": "INFO"}\n'
+        told = output_of(["sh", "-c", line.partition(" | ")[2]], input=said)
+        assert told == (0, "T m\n")
+    elif arguments[0] == "build":
+        assert arguments[1:] == ["-t", "walsh-scrapy", "-f", "docs/deployment/Containerfile", "."]
+    else:
+        options, command = arguments[: arguments.index(IMAGE)], arguments[arguments.index(IMAGE) :]
+        assert {"--read-only", "--cap-drop=ALL", "walsh:/var/lib/walsh"} <= set(options)
+        assert f"{CONTAINER}/sources.toml:ro" in " ".join(options)
+        check_call(command[1:] or of_image())
+
+
+def test_the_docs_name_every_file():
+    page = (ROOT / "docs" / "deployment.md").read_text("utf-8")
+    for path in FILES.iterdir():
+        assert f"(deployment/{path.name})" in page or f"docs/deployment/{path.name}" in page
 
 
 def of_unit():
