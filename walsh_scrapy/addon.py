@@ -193,7 +193,7 @@ def _set_up_log(settings: BaseSettings) -> None:
     try:
         if log_format_of(settings) == "json":
             install_json_log(settings)
-    except BadSetting as error:
+    except (BadSetting, OSError) as error:
         refuse_to_start(error, log_file=None)
 
 
