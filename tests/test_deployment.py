@@ -12,6 +12,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -126,7 +127,31 @@ def test_logrotate_keeps_what_a_run_or_scrapyd_still_writes(tmp_path):
     assert rotated.read_text() == "old\nthe end of a run\n", "not compressed yet"
     assert logs["walsh/feeds.log"].read_text() == ""
     assert logs["scrapyd/scrapyd.log"].read_text() == "new\n"
-    assert list((tmp_path / "scrapyd").glob("scrapyd.log-*.gz"))
+    (rotated,) = (tmp_path / "scrapyd").glob("scrapyd.log-*")
+    assert (rotated.read_text(), len(rotated.suffix)) == ("old\n", len(".log-20261122"))
+
+
+def test_jobs_that_failed_lately_are_named(tmp_path):
+    now = datetime.now()  # noqa: DTZ005 - as Scrapyd's log, in the time zone of the machine
+
+    def died(job, hours):
+        at = (now - timedelta(hours=hours)).strftime("%Y-%m-%dT%H:%M:%S+0000")
+        return f"{at} [Launcher,1/stderr] Process died: exitstatus=1 job='{job}'\n"
+
+    log, older = tmp_path / "scrapyd.log", tmp_path / "scrapyd.log-20261122"
+
+    def told():
+        return output_of(["sh", FILES / "scrapyd-failed.sh", log])
+
+    assert told()[0] == 2, "there is no log"
+    log.write_text("")
+    assert told() == (0, "")
+    log.write_text(died("old", 2) + died("new", 0.5).replace("died", "finished"))
+    assert told() == (0, "")
+    older.write_text(died("older", 2) + died("rotated", 0.5))
+    assert told() == (1, died("rotated", 0.5))
+    log.write_text(died("new", 0.1))
+    assert told() == (1, died("new", 0.1) + died("rotated", 0.5))
 
 
 def test_what_the_image_copies_is_there():
