@@ -15,10 +15,11 @@ from scrapy.settings import BaseSettings
 from scrapy.utils.python import global_object_name
 
 from walsh_scrapy.exceptions import refuse_to_start
-from walsh_scrapy.options import BadSetting, Options, bad_setting, number_of
+from walsh_scrapy.options import BadSetting, Options, bad_setting, log_format_of, number_of
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
 from walsh_scrapy.runtime.components import DOWNLOADER, SCHEDULER, other_schemes, remove_other_names
 from walsh_scrapy.runtime.gates import REPLACED, SPIDER_GATES, Gate
+from walsh_scrapy.runtime.jsonlog import install_json_log
 from walsh_scrapy.runtime.startup import proposed_identity
 from walsh_scrapy.spider import DeclaringSpider
 
@@ -118,11 +119,12 @@ class Addon:
 
     @classmethod
     def update_pre_crawler_settings(cls, settings: BaseSettings) -> None:
-        """End the process with one line if the log or the reactor cannot be set up.
+        """Set up a log of JSON; end the process with one line if log or reactor cannot be set up.
 
         The gates need asyncio's reactor. Scrapy sets up both before it loads the add-on.
         """
         _check_log_level(settings)
+        _set_up_log(settings)
         is_asyncio = settings["TWISTED_REACTOR"] == REACTOR
         if is_asyncio and settings.getbool("TWISTED_REACTOR_ENABLED"):
             return
@@ -184,6 +186,14 @@ def _check_log_level(settings: BaseSettings) -> None:
     level, names = settings["LOG_LEVEL"], logging.getLevelNamesMapping()
     if not isinstance(level, int) and level not in names:
         error = bad_setting("LOG_LEVEL", level, f"one of {', '.join(names)}")
+        refuse_to_start(error, log_file=None)
+
+
+def _set_up_log(settings: BaseSettings) -> None:
+    try:
+        if log_format_of(settings) == "json":
+            install_json_log(settings)
+    except (BadSetting, OSError) as error:
         refuse_to_start(error, log_file=None)
 
 

@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, NoReturn
 
 from scrapy.exceptions import IgnoreRequest
+from scrapy.utils.log import get_scrapy_root_handler
 
 if TYPE_CHECKING:
     from scrapy.http import Response
@@ -113,9 +114,12 @@ def refuse_to_start(error: Exception, *, log_file: str | None) -> NoReturn:
     """End the process with one line, before anything was sent.
 
     Scrapy shows a traceback for every exception raised while it starts; ``SystemExit`` passes.
-    Where the log goes to a file, as under Scrapyd, the line is written there too, and where the
-    crawl runs in a thread, whose end shows nothing.
+    Where the log goes to a file, as under Scrapyd, the line is written there too. So it is where
+    the log is not Scrapy's, but one of JSON or the project's own, and where the crawl runs in a
+    thread, whose end shows nothing.
     """
-    if log_file or threading.current_thread() is not threading.main_thread():
+    is_another_log = get_scrapy_root_handler() is None and bool(logging.root.handlers)
+    in_thread = threading.current_thread() is not threading.main_thread()
+    if log_file or is_another_log or in_thread:
         logging.getLogger("walsh_scrapy").critical("%s", error)
     raise SystemExit(f"walsh-scrapy: {error}") from None

@@ -1,5 +1,6 @@
 """The project on Scrapyd: an egg that works, and jobs that pace each other."""
 
+import contextlib
 import json
 import re
 import subprocess
@@ -10,8 +11,10 @@ import pytest
 
 from tests.contract.conftest import feed, paths, site
 from tests.scrapyd import Scrapyd, build_checkout
+from tests.test_docs import ROOT
 from tests.test_docs_commands import FAILED_JOBS
 from walsh_scrapy.sources import in_shard
+from walsh_scrapy.state import State
 from walsh_scrapy.testing.blocklist import keep_empty_blocklist
 from walsh_scrapy.testing.feeds import Post
 from walsh_scrapy.testing.politeness import assert_polite
@@ -74,6 +77,13 @@ def log_of(web, hosts):
     return [hit for hit in web.log if hit.host in hosts]
 
 
+def told_by(line):
+    """Run a line of docs/deployment.md in this checkout; return its exit status and its output."""
+    done = subprocess.run(["sh", "-c", line], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    return done.returncode, done.stdout
+
+
 def answered(log):
     """How often each target was answered in full."""
     return Counter(
@@ -116,6 +126,10 @@ def test_a_job_without_a_state_of_its_own_says_where_it_keeps_it(web, scrapyd, t
     (warning,) = (line for line in scrapyd.job_log("bare").splitlines() if "WARNING" in line)
     assert f"the state is sqlite:///{state}" in warning
     assert "WALSH_STATE_URL" in warning
+    failed, with_reason = (
+        line.replace("/srv/scrapyd/", f"{scrapyd.folder}/") for line in FAILED_JOBS
+    )
+    assert told_by(failed) == (0, ""), "no job failed yet"
     scrapyd.schedule("feeds", "wrong", SETTINGS, sources=tmp_path / "none.toml")
     mistyped = SETTINGS | {"WALSH_STATE_URL": "postgresql psycopg://walsh@db.internal/walsh"}
     scrapyd.schedule("feeds", "mistyped", mistyped, sources=sources)
@@ -125,17 +139,12 @@ def test_a_job_without_a_state_of_its_own_says_where_it_keeps_it(web, scrapyd, t
     assert {job["id"] for job in finished} >= {"bare", "wrong", "mistyped"}, (
         "it tells no difference"
     )
-    died, critical = (
-        subprocess.run(
-            ["sh", "-c", line.replace("/srv/scrapyd/", f"{scrapyd.folder}/")],
-            capture_output=True,
-            text=True,
-            check=False,
-        ).stdout
-        for line in FAILED_JOBS
-    )
+    status, died = told_by(failed)
+    assert status == 1
     assert set(re.findall(r"exitstatus=1 .*?job='(\w+)'", died)) == {"wrong", "mistyped"}
-    assert {Path(name).stem for name in critical.split()} == {"wrong", "mistyped"}
+    assert {Path(name).stem for name in told_by(with_reason)[1].split()} == {"wrong", "mistyped"}
+    with contextlib.closing(State(f"sqlite:///{state}")) as kept:
+        assert [run.how for run in kept.runs.latest(9)] == ["finished"], "those that began"
     assert paths(web.log, "blog.example") == ["blog.example/robots.txt", "blog.example/feed"]
 
 

@@ -1,5 +1,6 @@
 """Bad input stops the start: one line that says what, where and what to do, and no request."""
 
+import json
 import sqlite3
 
 import pytest
@@ -139,5 +140,8 @@ def test_a_state_of_another_version_is_refused(loopback_web, crawl):
 def test_a_log_file_gets_the_line_as_well(loopback_web, crawl, tmp_path):
     log = tmp_path / "job.log"
     web = loopback_web(site("blog.example"))
-    crawl(web, sources=tmp_path / "missing.toml", settings={"LOG_FILE": log})
-    assert "missing.toml" in log.read_text()
+    settings = {"LOG_FILE": log, "WALSH_LOG_FORMAT": "json"}
+    refused(crawl(web, sources=tmp_path / "missing.toml", settings=settings))
+    *_, last = map(json.loads, log.read_text().splitlines())
+    assert last["level"] == "CRITICAL"
+    assert "missing.toml" in last["message"]

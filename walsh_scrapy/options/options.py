@@ -30,6 +30,7 @@ Scope: TypeAlias = Literal["declared", "any"]
 PaceBy: TypeAlias = Literal["host", "domain"]
 RobotsUnreachable: TypeAlias = Literal["allow", "disallow", "phased"]
 Progress: TypeAlias = Literal["auto", "off"]
+LogFormat: TypeAlias = Literal["text", "json"]
 
 _DAY_SECONDS: Final = 86_400
 _OTHERS_MAY_CHOOSE: Final = (
@@ -69,6 +70,7 @@ class Options:
     sources: str
     progress: Progress
     summary: str
+    log_format: LogFormat
 
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> Options:
@@ -130,6 +132,7 @@ class Options:
             sources=read.text("SOURCES", "sources.toml"),
             progress=read.choice("PROGRESS", "auto", get_args(Progress)),
             summary=_file(read, "SUMMARY"),
+            log_format=log_format_of(settings),
         )
 
     @property
@@ -141,6 +144,14 @@ class Options:
     def is_walsh_research(self) -> bool:
         """True if the crawl has the Walsh-Research identity (R1)."""
         return self.ua_token == identity.UA_TOKEN
+
+
+def log_format_of(settings: BaseSettings) -> LogFormat:
+    """Return ``WALSH_LOG_FORMAT`` alone: the log is set up before there is a crawl.
+
+    Raises BadSetting for another value than "text" and "json".
+    """
+    return SettingsReader(settings).choice("LOG_FORMAT", "text", get_args(LogFormat))
 
 
 def _fixed_under_our_identity(ours: bool, name: str, value: _T, *, fixed: _T) -> _T:

@@ -19,6 +19,7 @@ from walsh_scrapy.policy.pacing import hold_name
 from walsh_scrapy.policy.urls import host_of, registrable_domain
 from walsh_scrapy.runtime.engine import end_crawl, has_begun
 from walsh_scrapy.runtime.eventloops import AnotherLoop, enter, leave
+from walsh_scrapy.runtime.jsonlog import log_handler
 from walsh_scrapy.runtime.provenance import end_facts
 from walsh_scrapy.runtime.safelog import protect_log
 from walsh_scrapy.runtime.stopsignals import is_stopping
@@ -136,7 +137,8 @@ class Context:
 
     def spider_opened(self) -> None:
         """Protect the log, before anything that strangers say is written to it."""
-        protect_log(_end_all)
+        if handler := log_handler():
+            protect_log(handler, _end_all)
 
     def response_received(self, request: Request) -> None:
         """End what copies of a request may claim: its response leaves the downloader."""

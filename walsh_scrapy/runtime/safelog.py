@@ -10,8 +10,6 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from scrapy.utils.log import get_scrapy_root_handler
-
 from walsh_scrapy.policy.wording import cut, printable
 
 #: Characters of one value in a log line; no line of our own needs as many.
@@ -20,14 +18,14 @@ _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _BETWEEN_BREAKS: Final = re.compile(r"[^\n\t]+")
 
 
-def protect_log(disk_is_full: Callable[[], None]) -> None:
-    """Let the handler that Scrapy sets up for all loggers write safe lines.
+def protect_log(handler: logging.Handler, disk_is_full: Callable[[], None]) -> None:
+    """Let the handler of the log write safe lines.
 
     ``disk_is_full`` is called, in whatever thread, for the first line that finds the disk full.
     """
-    handler = get_scrapy_root_handler()
-    if handler is not None and not isinstance(handler.formatter, SafeFormatter):
-        handler.setFormatter(SafeFormatter(handler.formatter or logging.Formatter()))
+    if not isinstance(handler.handleError, _Unwritten):
+        if not isinstance(handler.formatter, SafeFormatter):
+            handler.setFormatter(SafeFormatter(handler.formatter or logging.Formatter()))
         handler.handleError = _Unwritten(handler, disk_is_full)  # type: ignore[method-assign]
 
 

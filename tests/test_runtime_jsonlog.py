@@ -1,0 +1,133 @@
+"""The log as JSON: one object a line, whatever strangers say, and wherever Scrapy wants its log."""
+
+import errno
+import json
+import logging
+import os
+import sys
+
+import pytest
+from scrapy.settings import Settings
+from scrapy.utils.log import configure_logging
+
+from walsh_scrapy.addon import Addon
+from walsh_scrapy.runtime import jsonlog
+from walsh_scrapy.runtime.jsonlog import JsonFormatter, log_handler
+from walsh_scrapy.runtime.safelog import LONGEST_VALUE, protect_log
+
+
+@pytest.fixture
+def clean_log(monkeypatch):
+    """Leave the handlers of this process as they were."""
+    before, level = list(logging.root.handlers), logging.root.level
+    monkeypatch.setattr(jsonlog, "_installed", None)
+    yield
+    for handler in set(logging.root.handlers) - set(before):
+        logging.root.removeHandler(handler)
+        handler.close()
+    logging.root.setLevel(level)
+
+
+def logged(message, *args, **more):
+    record = logging.LogRecord("scrapy.core", logging.ERROR, "x.py", 1, message, args, **more)
+    record.created = 1_700_000_000.25
+    record.spider = object()  # Scrapy attaches it
+    line = JsonFormatter().format(record)
+    assert line.isascii()
+    assert "\n" not in line
+    return json.loads(line)
+
+
+def test_a_record_is_one_object():
+    assert logged("%s failed: %d", "http://x/", 3, exc_info=None) == {
+        "time": "2023-11-14T22:13:20.250Z",
+        "level": "ERROR",
+        "logger": "scrapy.core",
+        "message": "http://x/ failed: 3",
+    }
+
+
+def test_strangers_text_is_safe_after_it_is_decoded_as_well():
+    said = 'a\n{"level": "INFO"}\x1b[2J\u202e\ud800'
+    shown = r'a\n{"level": "INFO"}\x1b[2J\u202e\ud800'
+    assert logged("it said %s", said, exc_info=None)["message"] == f"it said {shown}"
+    assert len(logged("%s", "\x1b" * 500_000, exc_info=None)["message"]) <= LONGEST_VALUE
+    table = logged("run ended:\n  %s", "fetched  1\n  failed\x1b 2", exc_info=None)["message"]
+    assert table == "run ended:\n  fetched  1\n  failed\\x1b 2"
+
+
+def test_an_exception_stands_beside_the_message():
+    try:
+        float("\x1b[2J")
+    except ValueError:
+        told = logged("it broke", exc_info=sys.exc_info())
+    assert told["message"] == "it broke"
+    assert told["exception"].startswith("Traceback (most recent call last):\n")
+    assert told["exception"].endswith(r"could not convert string to float: '\x1b[2J'")
+
+
+@pytest.mark.parametrize("appends", [True, False])
+def test_the_log_is_where_scrapys_settings_say(clean_log, tmp_path, appends):
+    file = tmp_path / "feeds.log"
+    file.write_text("{}\n")
+    settings = Settings(
+        {
+            "WALSH_LOG_FORMAT": "json",
+            "LOG_FILE": str(file),
+            "LOG_FILE_APPEND": appends,
+            "LOG_LEVEL": "WARNING",
+        }
+    )
+    for _ in range(2):  # two crawls in one process have one log
+        Addon.update_pre_crawler_settings(settings)
+        configure_logging(settings)
+    logging.getLogger("walsh_scrapy").info("not logged")
+    logging.getLogger("walsh_scrapy").warning("logged")
+    before = ["{}"] if appends else []
+    *first, line = file.read_text().splitlines()
+    assert first == before
+    assert json.loads(line)["message"] == "logged"
+
+
+def test_no_log_means_no_log(clean_log, capsys):
+    settings = Settings({"WALSH_LOG_FORMAT": "json", "LOG_ENABLED": False})
+    Addon.update_pre_crawler_settings(settings)
+    logging.getLogger("walsh_scrapy").error("not logged")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_log_of_json_stays_one_when_it_is_protected(clean_log, capsys):
+    Addon.update_pre_crawler_settings(Settings({"WALSH_LOG_FORMAT": "json"}))
+    calls = []
+    handler = log_handler()
+    for _ in range(2):
+        protect_log(handler, lambda: calls.append(1))
+    handler.emit(logging.makeLogRecord({"msg": "%s", "args": ("x" * 9000,), "levelname": "INFO"}))
+    assert json.loads(capsys.readouterr().err)["message"].endswith("x…")
+    handler.setStream(Full())
+    for _ in range(2):
+        handler.emit(logging.makeLogRecord({"msg": "x"}))
+    assert calls == [1]
+    (told,) = capsys.readouterr().err.splitlines()
+    assert "the log cannot be written: No space left on device" in told
+
+
+def test_another_format_is_refused(clean_log):
+    with pytest.raises(SystemExit, match="WALSH_LOG_FORMAT is 'xml', but has to be \"text\" or"):
+        Addon.update_pre_crawler_settings(Settings({"WALSH_LOG_FORMAT": "xml"}))
+
+
+def test_a_log_that_cannot_be_opened_is_refused_with_one_line(clean_log, tmp_path):
+    file = str(tmp_path / "none" / "feeds.log")
+    with pytest.raises(SystemExit, match=r"^walsh-scrapy: .*No such file or directory.*feeds\.log"):
+        Addon.update_pre_crawler_settings(Settings({"WALSH_LOG_FORMAT": "json", "LOG_FILE": file}))
+
+
+class Full:
+    """A stream on a full disk."""
+
+    def write(self, _):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def flush(self):
+        pass
