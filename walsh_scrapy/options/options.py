@@ -50,6 +50,7 @@ class Options:
     ua_token: str
     blocklist_url: str
     blocklist_schema_url: str
+    blocklist_file: str
     state_url: str
     min_interval: float
     serial: bool
@@ -97,6 +98,7 @@ class Options:
             blocklist_schema_url=read.url(
                 "BLOCKLIST_SCHEMA_URL", identity.BLOCKLIST_SCHEMA_URL if ours else ""
             ),
+            blocklist_file=read.text("BLOCKLIST_FILE", ""),
             state_url=read.text("STATE_URL", "") or _default_state_url(),
             # A longer delay that a project sets for Scrapy counts too.
             min_interval=max(
