@@ -66,6 +66,7 @@ class Options:
     backoff_base: float
     backoff_max: float
     min_revisit: float
+    adaptive: bool
     sources: str
     progress: Progress
 
@@ -126,6 +127,7 @@ class Options:
             backoff_base=backoff_base,
             backoff_max=backoff_max,
             min_revisit=read.number("MIN_REVISIT", _DAY_SECONDS, low=0.0, high=30 * _DAY_SECONDS),
+            adaptive=read.flag("ADAPTIVE", default=False),
             sources=read.text("SOURCES", "sources.toml"),
             progress=read.choice("PROGRESS", "auto", get_args(Progress)),
         )

@@ -40,11 +40,13 @@ def due_sources(
     """
     context = Context.of(crawler)
     now, revisit = context.clock.now(), context.options.min_revisit
+    histories = context.state.sources.histories() if context.options.adaptive else {}
     due: list[tuple[str, float, DueSource]] = []
     later: list[float] = []
     for source, known in zip(sources, _known(context, sources), strict=True):
         record = known or SourceRecord(url=source.url, kind=source.kind)
-        due_at = record.due(source.revisit_interval(revisit), now).at
+        history = histories.get(record.url)
+        due_at = record.due(source.revisit_interval(revisit), now, history).at
         if due_at <= now or (force and due_at < NEVER):
             found = DueSource(source, record.with_url(source.url).address)
             due.append((context.host(found.url), due_at, found))

@@ -123,11 +123,13 @@ def build_overview(
     known = KnownSources(state.sources.all() if state else ())
     counts = state.sources.entry_counts() if state else {}
     waiting = state.ledger.waiting() if state else {}
+    histories = state.sources.histories() if state and options.adaptive else {}
 
     def row(source: Source | None, found: SourceRecord) -> SourceRow:
         record = found.with_url(source.url) if source else found
         host = paced_name(record.address, options.pace_by)
-        due, waits = next_visit(record, source, options.min_revisit, now), waiting.get(host)
+        due = next_visit(record, source, options.min_revisit, now, histories.get(found.url))
+        waits = waiting.get(host)
         holder = waiting.get(held_name(record.address, options.pace_by))
         if holder and holder.hold:
             due = due.held(host_of(record.address), holder.times.hold_until)
