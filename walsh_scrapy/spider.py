@@ -34,6 +34,7 @@ class DeclaringSpider(Spider):
     """A spider with declared sources, which the gates read from it."""
 
     sources: tuple[Source, ...] = ()  #: the scope gate allows requests for these only
+    declared: tuple[Source, ...] = ()  #: all of the file, for the pauses of their hosts
     force: bool = False  #: also visit sources that are not due yet (decision 20)
 
     def alternative_to(self, request: Request) -> Request | None:  # noqa: ARG002 - for subclasses
@@ -72,8 +73,9 @@ class SourcesSpider(DeclaringSpider):
         try:
             cls._check_arguments(arguments)
             check_gates(crawler.settings)
+            spider.declared = load_sources(file)
             spider.sources = _chosen(
-                load_sources(file),
+                spider.declared,
                 cls.kind,
                 arguments.get("only", ""),
                 arguments.get("shard", "1/1"),

@@ -10,6 +10,7 @@ from walsh_scrapy.policy.frontier import start_order
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.wording import counted
 from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.runtime.pauses import Pauses
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def due_sources(
         else:
             later.append(due_at)
     _report(crawler, len(due), later)
-    return start_order(due, context.intervals, context.late_hosts)
+    return start_order(due, Pauses.of(crawler).intervals, context.late_hosts)
 
 
 def _known(context: Context, sources: Sequence[Source]) -> list[SourceRecord | None]:
