@@ -12,6 +12,7 @@ from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.entries import EntryStore
 from walsh_scrapy.state.ledger import Ledger
 from walsh_scrapy.state.llmstxt import LlmsTxtStore
+from walsh_scrapy.state.moments import MomentStore
 from walsh_scrapy.state.requests import RequestStore
 from walsh_scrapy.state.robots import RobotsStore
 from walsh_scrapy.state.runs import RunStore
@@ -50,6 +51,7 @@ class State:
         self.entries = EntryStore(self._database)
         self.requests = RequestStore(self._database)
         self.runs = RunStore(self._database)
+        self.moments = MomentStore(self._database)
         self.acts = ActStore(self._database)
 
     def prune(self, now: float) -> None:
