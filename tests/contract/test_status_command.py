@@ -52,11 +52,12 @@ def test_all_is_well_for_an_operator_a_program_and_prometheus(well, tmp_path):
     assert "walsh_status 0.0\n" in file.read_text()
     code, said = well("--json")
     assert (code, json.loads(said.out)["status"]) == (0, "OK")
+    assert well("--quiet") == (0, ("", ""))
 
 
 def test_what_is_wrong_comes_first_and_sets_the_exit_status(well, tmp_path):
     assert well("--run-hours", "0.001,9")[0] == 1
-    code, said = well("--sources", "elsewhere.toml")
+    code, said = well("--quiet", "--sources", "elsewhere.toml")
     assert code == 2
     assert said.out.splitlines()[0] == "CRITICAL: sources"
     assert "elsewhere.toml: there is no such file" in said.out.splitlines()[1]

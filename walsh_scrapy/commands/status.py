@@ -61,6 +61,9 @@ class Command(ScrapyCommand):
         )
         parser.add_argument("--json", action="store_true", help="print one JSON object")
         parser.add_argument(
+            "--quiet", action="store_true", help="print nothing if all is well (for cron)"
+        )
+        parser.add_argument(
             "--prometheus", metavar="FILE", help="also write metrics to FILE, which ends in .prom"
         )
         for name, (what, _) in _LIMITS.items():
@@ -82,10 +85,9 @@ class Command(ScrapyCommand):
         with clean_exit():
             facts, findings = _judged(self.settings or Settings(), opts.sources, limits)
             now = facts.now if facts else time.time()
-            if opts.json:
-                print(status_json(findings, now))
-            else:
-                for line in status_lines(findings):
+            lines = [status_json(findings, now)] if opts.json else status_lines(findings)
+            if worst(findings) or not opts.quiet:
+                for line in lines:
                     print(line)
             sys.stdout.flush()
             if opts.prometheus:
