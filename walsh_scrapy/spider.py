@@ -11,6 +11,7 @@ from scrapy import Request, Spider
 from walsh_scrapy.exceptions import StateUnavailable, refuse_to_start
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.runtime.pauses import Pauses
 from walsh_scrapy.runtime.requestmeta import Visit, set_visit, visit_of
 from walsh_scrapy.runtime.startup import check_gates
 from walsh_scrapy.sources import Kind, Source, SourcesError, in_shard, load_sources, parse_shard
@@ -34,7 +35,6 @@ class DeclaringSpider(Spider):
     """A spider with declared sources, which the gates read from it."""
 
     sources: tuple[Source, ...] = ()  #: the scope gate allows requests for these only
-    declared: tuple[Source, ...] = ()  #: all of the file, for the pauses of their hosts
     force: bool = False  #: also visit sources that are not due yet (decision 20)
 
     def alternative_to(self, request: Request) -> Request | None:  # noqa: ARG002 - for subclasses
@@ -73,9 +73,10 @@ class SourcesSpider(DeclaringSpider):
         try:
             cls._check_arguments(arguments)
             check_gates(crawler.settings)
-            spider.declared = load_sources(file)
+            declared = load_sources(file)
+            Pauses.declare(crawler, declared)
             spider.sources = _chosen(
-                spider.declared,
+                declared,
                 cls.kind,
                 arguments.get("only", ""),
                 arguments.get("shard", "1/1"),

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.requestmeta import source_of
 from walsh_scrapy.sources import host_pauses
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from scrapy import Request
     from scrapy.crawler import Crawler
+
+    from walsh_scrapy.sources import Source
 
 
 class Pauses:
@@ -20,14 +23,17 @@ class Pauses:
 
     def __init__(self, crawler: Crawler) -> None:
         self._context = Context.of(crawler)
-        # Any spider may declare sources; most of other projects do not.
-        declared = getattr(crawler.spider, "declared", ())
-        self._by_host = host_pauses(declared, self._context.host)
+        self._by_host = host_pauses(_declared.get(crawler, ()), self._context.host)
 
     @classmethod
     def of(cls, crawler: Crawler) -> Pauses:
         """Return those of a crawl whose spider was made."""
         return Context.of(crawler).part(cls, lambda: cls(crawler))
+
+    @staticmethod
+    def declare(crawler: Crawler, sources: Sequence[Source]) -> None:
+        """Name all sources of the file, whichever of them the spider of a crawl visits."""
+        _declared[crawler] = sources
 
     def before(self, request: Request) -> float:
         """Return the least spacing before and after a request.
@@ -45,3 +51,6 @@ class Pauses:
         for host, pause in self._by_host.items():
             known[host] = max(pause, known.get(host, 0.0))
         return known
+
+
+_declared: WeakKeyDictionary[Crawler, Sequence[Source]] = WeakKeyDictionary()
