@@ -68,6 +68,8 @@ def test_json_has_the_form_of_the_published_list():
         ("own.txt", b"a.example\nhttps://b.example/\n", "own.txt: line 2: 'https://b.example/' is"),
         ("own.txt", b"a.example b.example\n", "line 1"),
         ("own.txt", b"*.example\n", "line 1"),
+        ("own.txt", b"a.example/private\n", "line 1"),
+        ("own.txt", b"mail@a.example\n", "line 1"),
         ("own.txt", b"a.example:80\n", "line 1"),
         ("own.txt", b"a.example\n\xff.example\n", "line 2: it is not UTF-8"),
         ("own.txt", document({"domain": "a.example"}), "line 1"),

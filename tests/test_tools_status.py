@@ -185,9 +185,10 @@ def test_the_facts_of_a_state(url, tmp_path):
         now = state.moments.now()
         begin = {"spider": "feeds", "settings": {"max_wait": 900.0}}
         summaries = [
-            ("finished", {"failed": 1, "fetched": 0}),
+            ("finished", {"fetched": 2}),
             ("closespider_timeout", {"failed": 1, "fetched": 1}),
             ("state_failed", {"fetched": 5}),
+            ("finished", {"failed": 1, "fetched": 0, "unchanged": 0}),
         ]
         for hours, (how, summary) in enumerate(summaries, 1):
             number = state.runs.begin(RunRecord(begun=now + hours * HOUR - DAY, **begin))
@@ -198,7 +199,13 @@ def test_the_facts_of_a_state(url, tmp_path):
         record = RequestRecord(now - 60, "a.example", "http://a.example/", "", 200, 0.1, run=alive)
         state.ledger.take("a.example", 1.0, 60.0)
         state.ledger.release("a.example", Exchange(interval=1.0), None, record)
-        state.ledger.hold("busy.example", 2 * DAY)
+        state.ledger.take("a.example", 0.0, 60.0)
+        other = replace(record, sent_at=now - 5, run=alive + 1)
+        state.ledger.release("a.example", Exchange(interval=1.0), None, other)
+        for host in ("silent.example", "busy.example"):
+            for _ in range(3):
+                state.ledger.answered(host, Exchange(interval=1.0, unreachable=True), None)
+        state.ledger.hold("busy.example", 20 * DAY)
         for name, failures in (("a", 0), ("b", 1), ("undeclared", 1)):
             seen = {"kind": "feed", "fetched_at": now + 2 * DAY, "failures": failures}
             state.sources.commit(SourceRecord(url=f"http://{name}.example/", **seen))
@@ -208,10 +215,11 @@ def test_the_facts_of_a_state(url, tmp_path):
     assert missing.sources_error.endswith("create it or name another with -a sources=FILE")
     assert found.first_run == now + HOUR - DAY
     assert found.good_run == now + 2 * HOUR - DAY + 60
-    assert found.bad_run == "feeds: state_failed"
+    assert found.bad_run == "feeds: no source was read"
     assert found.open_runs == (OpenRun("feeds", now - 2 * HOUR, now - 60, 900.0),)
     assert (found.sources, found.failing, found.list_refresh) == (3, 1, 7 * DAY)
-    assert [(each.host, each.is_silent) for each in found.held] == [("busy.example", False)]
+    held = {each.host: each.is_silent for each in found.held}
+    assert held == {"silent.example": True, "busy.example": False}
     assert found.latest["sources"] == now + 2 * DAY
     assert set(found.latest) == {"runs", "requests", "sources", "hosts", "blocklist"}
     assert bool(found.disk) == (found.disk_free > 0) == url.startswith("sqlite")
