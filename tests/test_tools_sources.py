@@ -141,6 +141,14 @@ def test_due_sources_are_listed_in_the_order_of_a_run():
     assert urls == [declared[index].url for index in (3, 2, 1, 0)]
 
 
+def test_a_pause_that_the_file_asks_for_counts_in_the_order_of_a_run():
+    several = [Source(f"http://two.example/{number}") for number in range(3)]
+    rare = Source("http://rare.example/", pause=timedelta(seconds=9))
+    found = overview_of([], [*several, rare])
+    assert found.due({})[0].record.url == rare.url
+    assert found.due({"two.example": 4.0})[0].record.url == several[0].url
+
+
 def test_a_moved_source_waits_for_its_new_host():
     moved = record(moved_to="http://b.example/feed", moved_since=NOW - DAY, move_settled=True)
     (row,) = overview_of([moved]).declared
@@ -212,4 +220,4 @@ def test_the_fields_of_json_and_their_rules_are_those_of_the_docs():
     named = re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in rows.splitlines()))
     source = (Path(nextvisit.__file__)).read_text("utf-8")
     assert [rule for rule in named if f'"{rule}"' not in source] == []
-    assert len(set(named)) == len(named) == 10
+    assert len(set(named)) == len(named) == 11

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.requestmeta import source_of
-from walsh_scrapy.sources import host_pauses
+from walsh_scrapy.sources import host_pauses, with_pauses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,10 +47,7 @@ class Pauses:
     @property
     def intervals(self) -> Mapping[str, float]:
         """The spacing of each host that is known to be longer than ``WALSH_MIN_INTERVAL``."""
-        known = dict(self._context.intervals)
-        for host, pause in self._by_host.items():
-            known[host] = max(pause, known.get(host, 0.0))
-        return known
+        return with_pauses(self._context.intervals, self._by_host)
 
 
 _declared: WeakKeyDictionary[Crawler, Sequence[Source]] = WeakKeyDictionary()

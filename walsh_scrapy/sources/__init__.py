@@ -9,6 +9,7 @@ from walsh_scrapy.sources.source import (
     declared_urls,
     host_pauses,
     target_url,
+    with_pauses,
 )
 
 __all__ = [
@@ -21,4 +22,5 @@ __all__ = [
     "load_sources",
     "parse_shard",
     "target_url",
+    "with_pauses",
 ]

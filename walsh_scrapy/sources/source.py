@@ -1,7 +1,7 @@
 """The model of a declared source: what it is, and which URLs it declares (R6, decision 16)."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Literal
@@ -58,6 +58,11 @@ def host_pauses(sources: Iterable[Source], host: Callable[[str], str]) -> dict[s
             name = host(source.url)
             found[name] = max(source.pause.total_seconds(), found.get(name, 0.0))
     return found
+
+
+def with_pauses(known: Mapping[str, float], pauses: Mapping[str, float]) -> dict[str, float]:
+    """Return the known spacings of hosts, in seconds, with the pauses that are longer."""
+    return dict(known) | {host: max(each, known.get(host, 0.0)) for host, each in pauses.items()}
 
 
 def declared_urls(source: Source) -> tuple[str, ...]:
