@@ -49,18 +49,24 @@ kind = "llms"
 name = "Bücher"
 tags = ["news", "de", "news"]
 every = "P1W"
+pause = "PT1M"
+
+[[source]]
+url = "https://a.example/feed.xml/"
+pause = 0.5
 """
 
 
 def test_toml(load):
     assert load("sources.toml", TOML) == (
-        Source("https://a.example/feed.xml"),
+        Source("https://a.example/feed.xml", pause=timedelta(seconds=0.5)),
         Source(
             "http://xn--bcher-kva.example/%C3%A4%20%C3%B6",
             kind="llms",
             name="Bücher",
             tags=("news", "de"),
             every=timedelta(weeks=1),
+            pause=timedelta(minutes=1),
         ),
     )
 
@@ -332,7 +338,7 @@ def entry(**values):
         (
             "s.json",
             entry(zzz=1),
-            "entry 2: unknown key 'zzz'; known are url, kind, name, tags, every",
+            "entry 2: unknown key 'zzz'; known are url, kind, name, tags, every, pause",
         ),
         ("s.json", entry(page="x"), "entry 2: unknown key 'page'"),
         ("s.json", entry(kind="feeds"), "entry 2: unknown kind 'feeds'; did you mean 'feed'?"),
@@ -345,6 +351,12 @@ def entry(**values):
         ("s.json", entry(every="P1M"), "entry 2: every: 'P1M' is not an ISO-8601 duration"),
         ("s.json", entry(every=86400), "entry 2: every is not a length of time"),
         ("s.json", entry(every="PT0S"), "entry 2: every is not a length of time"),
+        ("s.json", entry(pause="10 s"), "entry 2: pause: '10 s' is not an ISO-8601 duration"),
+        ("s.json", entry(pause=0), "entry 2: pause is not a length of time of at most 12 hours"),
+        ("s.json", entry(pause=-1), "entry 2: pause is not a length of time"),
+        ("s.json", entry(pause=[]), "entry 2: pause is not a length of time"),
+        ("s.json", entry(pause=10**400), "entry 2: pause: "),
+        ("s.json", entry(pause="PT12H1S"), "entry 2: pause is not a length of time"),
         (
             "s.txt",
             "https://a.example/\nftp://b.example/",

@@ -12,6 +12,7 @@ from rich.console import Console
 from scrapy.settings import Settings
 
 from walsh_scrapy.options import Options
+from walsh_scrapy.policy.freshness import History
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
@@ -79,6 +80,13 @@ def test_every_and_the_server_decide_when_a_source_is_due():
     assert (asked.is_due, asked.rule, asked.at) == (False, "server", NOW + 3600)
 
 
+def test_a_rare_source_says_by_what_history():
+    visited, history = record(fetched_at=NOW - DAY), History(NOW - 41 * DAY, 2)
+    rare = next_visit(visited, Source(URL), DAY, NOW, history)
+    assert (rare.rule, rare.at) == ("adaptive", NOW + 9 * DAY)
+    assert rare.why == "every 10 d, because it had something new 2 times in 40 d"
+
+
 def test_the_next_visit_is_after_the_hours_to_skip():
     closed = next_visit(record(skip_hours="12,13"), Source(URL), 60.0, NOW)
     assert rfc3339(closed.at) == "2026-05-20T14:00:00Z"
@@ -131,6 +139,14 @@ def test_due_sources_are_listed_in_the_order_of_a_run():
     ]
     urls = [row.record.url for row in overview_of(records, declared).due({})]
     assert urls == [declared[index].url for index in (3, 2, 1, 0)]
+
+
+def test_a_pause_that_the_file_asks_for_counts_in_the_order_of_a_run():
+    several = [Source(f"http://two.example/{number}") for number in range(3)]
+    rare = Source("http://rare.example/", pause=timedelta(seconds=9))
+    found = overview_of([], [*several, rare])
+    assert found.due({})[0].record.url == rare.url
+    assert found.due({"two.example": 4.0})[0].record.url == several[0].url
 
 
 def test_a_moved_source_waits_for_its_new_host():
@@ -204,4 +220,4 @@ def test_the_fields_of_json_and_their_rules_are_those_of_the_docs():
     named = re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in rows.splitlines()))
     source = (Path(nextvisit.__file__)).read_text("utf-8")
     assert [rule for rule in named if f'"{rule}"' not in source] == []
-    assert len(set(named)) == len(named) == 10
+    assert len(set(named)) == len(named) == 11

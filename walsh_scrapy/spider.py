@@ -11,6 +11,7 @@ from scrapy import Request, Spider
 from walsh_scrapy.exceptions import StateUnavailable, refuse_to_start
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.runtime.pauses import Pauses
 from walsh_scrapy.runtime.requestmeta import Visit, set_visit, visit_of
 from walsh_scrapy.runtime.startup import check_gates
 from walsh_scrapy.sources import Kind, Source, SourcesError, in_shard, load_sources, parse_shard
@@ -72,8 +73,10 @@ class SourcesSpider(DeclaringSpider):
         try:
             cls._check_arguments(arguments)
             check_gates(crawler.settings)
+            declared = load_sources(file)
+            Pauses.declare(crawler, declared)
             spider.sources = _chosen(
-                load_sources(file),
+                declared,
                 cls.kind,
                 arguments.get("only", ""),
                 arguments.get("shard", "1/1"),

@@ -203,7 +203,7 @@ def test_a_list_with_a_slip_is_adopted_and_an_etag_goes_to_no_other_url(direct_w
     )
     first = crawl(web, sources=SOURCES, settings=WITH_LIST)
     assert "$.refresh is 'P1M', which is no duration; PT6H is used" in first.stderr
-    assert "(by\ufffdmail\\x1b[2J\\u202e\\n2026 all is well)" in first.stderr
+    assert ": by\ufffdmail\\x1b[2J\\u202e\\n2026 all is well" in first.stderr
     assert f"WARNING {LIST_URL} lists co.uk: each is a public suffix" in first.stderr
     make_stale(crawl)
     second = again(web, sources=SOURCES, settings=WITH_LIST)
@@ -228,3 +228,36 @@ def test_the_published_schema_is_consulted_and_a_broken_one_is_not(direct_web, c
     adopted = crawl(web, sources=SOURCES, settings=with_schema, arguments={"force": "1"})
     assert "optedout.example/feed" not in paths(adopted.log)
     assert f"{SCHEMA_URL} is not used: it has 300011 bytes, more than 262144" in adopted.stderr
+
+
+@pytest.mark.parametrize("identity", ["ours", "another bot without a published list"])
+def test_a_local_list_adds_to_the_published_one_and_takes_nothing_away(
+    direct_web, crawl, run_scrapy, identity, tmp_path
+):
+    is_ours = identity == "ours"
+    own = tmp_path / "own.txt"
+    own.write_text("# ours\nshop.example  # mail of 3 May\noperator.example\n")
+    web = direct_web(
+        operator(blocklist("optedout.example")),
+        *map(site, ("blog.example", "optedout.example", "www.shop.example", "shop.example")),
+        site("old.example", feed=redirect("http://shop.example/feed")),
+    )
+    hosts = ("blog", "optedout", "www.shop", "old")
+    others = {"WALSH_USER_AGENT": "Other/1.0", "WALSH_UA_TOKEN": "Other"}
+    settings = {"WALSH_BLOCKLIST_FILE": own} | (WITH_LIST if is_ours else others)
+    sources = [f"http://{host}.example/feed" for host in hosts]
+    result = crawl(web, sources=[*sources, "http://operator.example/feed"], settings=settings)
+    asked = paths(result.log)
+    assert {hit.host for hit in result.log if "shop" in hit.host} == set()
+    assert ("optedout.example/feed" in asked) is not is_ours
+    assert "blog.example/feed" in asked
+    listed = ["operator.example/robots.txt", "operator.example/blocklist.json"]
+    assert paths(result.log, "operator.example") == (listed if is_ours else [])
+    assert f"{own} blocks 2 domains beside the published list" in result.stderr
+    why = f"shop.example is in line 2 of {own}: mail of 3 May"
+    assert result.stderr.count(f"is denied by blocklist: {why}") == 2
+    state = f"sqlite:///{crawl.folder / 'walsh.sqlite3'}"
+    given = {"WALSH_STATE_URL": state, **settings}
+    options = [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
+    answer = run_scrapy("mayfetch", "--offline", "http://shop.example/", *options)
+    assert (answer.returncode, f"  blocklist  {why}\n" in answer.stdout) == (1, True)

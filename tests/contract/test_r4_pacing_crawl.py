@@ -1,7 +1,7 @@
 """R4 on the wire: one request at a time, spacing for each host, and no delay for the others."""
 
 from tests.contract.conftest import feed, judge, paths, site
-from walsh_scrapy.testing.web import Fault, Reply
+from walsh_scrapy.testing.web import Fault, Reply, redirect
 
 
 def test_crawl_delay_is_kept_from_the_file_on_and_holds_for_every_port(direct_web, crawl):
@@ -21,6 +21,25 @@ def test_crawl_delay_is_kept_from_the_file_on_and_holds_for_every_port(direct_we
     )
     assert len(result.log) == 6
     judge(result, crawl_delays={"slow.example": 2.0})
+
+
+def test_a_host_gets_the_longest_pause_of_its_sources_and_a_redirect_that_of_its_own(
+    direct_web, crawl
+):
+    hasty = "User-agent: *\nCrawl-delay: 0.1\n"
+    web = direct_web(
+        site("paused.example", hasty),
+        site("old.example", feed=redirect("http://new.example/feed")),
+        site("new.example"),
+    )
+    sources = [
+        {"url": "http://paused.example/feed", "pause": 1.1},
+        {"url": "http://paused.example/", "kind": "llms", "pause": "PT2.5S"},
+        {"url": "http://old.example/feed", "pause": 2},
+    ]
+    result = crawl(web, sources=sources)
+    assert len(result.log) == 6
+    judge(result, crawl_delays={"paused.example": 2.5, "old.example": 2.0, "new.example": 2.0})
 
 
 def test_a_server_that_answers_slowly_is_asked_less_often(direct_web, crawl):

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from scrapy import Request, signals
 
-from walsh_scrapy.exceptions import NotModified, RequestDeferred
+from walsh_scrapy.exceptions import NotModified, RequestDeferred, refuse_to_start
 from walsh_scrapy.identity import BLOCKLIST_URL
+from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.politeness.blocklist import BlocklistCache
 from walsh_scrapy.politeness.hostqueue import HostQueues
@@ -18,7 +19,7 @@ from walsh_scrapy.runtime.denials import denied
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.gates import Gate
 from walsh_scrapy.runtime.network import Network
-from walsh_scrapy.runtime.requestmeta import hops_of, mark, note_answer, rank_of
+from walsh_scrapy.runtime.requestmeta import hops_of, mark, marks_of, note_answer, rank_of
 from walsh_scrapy.runtime.startup import check_start, require_order
 
 if TYPE_CHECKING:
@@ -60,12 +61,16 @@ class BlocklistMiddleware:
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
         check_start(crawler)
-        gate = cls(crawler)
+        try:
+            gate = cls(crawler)
+        except BadSetting as error:
+            refuse_to_start(error, log_file=crawler.settings["LOG_FILE"])
         crawler.signals.connect(gate.spider_opened, signal=signals.spider_opened)
         return gate
 
     def spider_opened(self) -> None:
-        """Name another address of the list than the published one, at each start (decision 31)."""
+        """Say what the operator changed: another address of the list, a list of their own."""
+        self._list.log_local()
         if Context.of(self._crawler).options.is_walsh_research and self._url != BLOCKLIST_URL:
             logger.warning(
                 "WALSH_BLOCKLIST_URL is %s: opt-outs that are published only at %s are not in "
@@ -85,7 +90,8 @@ class BlocklistMiddleware:
         if rank is Rank.OPERATOR:
             self._prerequisites.check(request)
         is_the_list = rank is Rank.OPERATOR and not hops_of(request)
-        if self._url and not is_the_list and (instead := await self._judge(request, rank)):
+        is_judged = self._list.has_list and not is_the_list
+        if is_judged and (instead := await self._judge(request, rank)):
             return instead
         self._look_ahead()
         return None
@@ -96,13 +102,13 @@ class BlocklistMiddleware:
             instead = await self._prerequisites.before(request, self._url, None, self._steps)
             if instead is not None:
                 return instead
-        if entry := self._list.blocks(request.url):
-            reason = f"{entry.domain} opted out ({entry.reason or 'no reason'})"
-            note_answer(
-                request, "blocklist", "listed", rule=entry.domain, blocklist=self._list.hash
-            )
-            raise denied(self._crawler, request, "blocklist", reason)
-        note_answer(request, "blocklist", "not listed", blocklist=self._list.hash)
+        is_for_list = rank is Rank.OPERATOR or marks_of(request).for_blocklist
+        blocks = self._list.blocks_for_list if is_for_list else self._list.blocks
+        published = self._list.hash
+        if entry := blocks(request.url):
+            note_answer(request, "blocklist", "listed", rule=entry.domain, blocklist=published)
+            raise denied(self._crawler, request, "blocklist", entry.why)
+        note_answer(request, "blocklist", "not listed", blocklist=published)
         return None
 
     def _look_ahead(self) -> None:

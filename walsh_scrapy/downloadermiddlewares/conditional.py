@@ -94,8 +94,10 @@ class ConditionalMiddleware:
         record = self._context.state.sources.find(source.url)
         if record is None:
             return None
-        now = self._context.clock.now()
-        due_at = record.due(source.revisit_interval(self._context.options.min_revisit), now).at
+        now, options = self._context.clock.now(), self._context.options
+        store, url = self._context.state.sources, record.url
+        history = store.histories(url).get(url) if options.adaptive else None
+        due_at = record.due(source.revisit_interval(options.min_revisit), now, history).at
         if due_at > now and not self._is_forced():
             raise NotDue(due_at)
         if record.validator_url is None or record.kind != source.kind:

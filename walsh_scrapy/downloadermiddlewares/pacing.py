@@ -27,6 +27,7 @@ from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.engine import is_active
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.gates import Gate
+from walsh_scrapy.runtime.pauses import Pauses
 from walsh_scrapy.runtime.requestmeta import mark, marks_of, rank_of
 from walsh_scrapy.runtime.startup import check_start, require_order
 from walsh_scrapy.state.requests import RequestRecord
@@ -58,6 +59,7 @@ class PacingMiddleware:
         self._context = Context.of(crawler)
         self._queues = HostQueues.of(crawler)
         self._put_off = PutOffHosts.of(self._context)
+        self._pauses = Pauses.of(crawler)
         serial = self._context.options.serial
         self._in_flight = InFlight(crawler.settings, self._context.clock, serial=serial)
         self._quiet = self._in_flight.quiet_process if serial else nullcontext
@@ -163,7 +165,8 @@ class PacingMiddleware:
 
     def _spacing(self, request: Request, latency: float = 0.0) -> float:
         options, asked = self._context.options, marks_of(request).robots_interval
-        return spacing(options.min_interval, asked, options.latency_factor, latency)
+        least = max(options.min_interval, self._pauses.before(request))
+        return spacing(least, asked, options.latency_factor, latency)
 
     def _give_back(self, request: Request, error: MachineTrouble | Denied) -> None:
         """Release the host of a request that was never sent: nothing is logged (decision 29)."""

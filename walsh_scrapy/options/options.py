@@ -51,6 +51,7 @@ class Options:
     ua_token: str
     blocklist_url: str
     blocklist_schema_url: str
+    blocklist_file: str
     state_url: str
     min_interval: float
     serial: bool
@@ -67,6 +68,7 @@ class Options:
     backoff_max: float
     min_revisit: float
     log_days: int
+    adaptive: bool
     sources: str
     progress: Progress
     summary: str
@@ -101,6 +103,7 @@ class Options:
             blocklist_schema_url=read.url(
                 "BLOCKLIST_SCHEMA_URL", identity.BLOCKLIST_SCHEMA_URL if ours else ""
             ),
+            blocklist_file=read.text("BLOCKLIST_FILE", ""),
             state_url=read.text("STATE_URL", "") or _default_state_url(),
             # A longer delay that a project sets for Scrapy counts too.
             min_interval=max(
@@ -129,6 +132,7 @@ class Options:
             backoff_max=backoff_max,
             min_revisit=read.number("MIN_REVISIT", _DAY_SECONDS, low=0.0, high=30 * _DAY_SECONDS),
             log_days=int(read.number("LOG_DAYS", 30, low=1, high=400, whole=True)),
+            adaptive=read.flag("ADAPTIVE", default=False),
             sources=read.text("SOURCES", "sources.toml"),
             progress=read.choice("PROGRESS", "auto", get_args(Progress)),
             summary=_file(read, "SUMMARY"),

@@ -53,6 +53,12 @@ class Entry:
     added: str = ""  #: the date, as in the document; "" if it has none
     reason: str = ""  #: "" if the document has none
 
+    @property
+    def why(self) -> str:
+        """Why the domain gets no request, as a sentence without a point."""
+        day, reason = self.added or "an unknown day", self.reason or "no reason"
+        return f"{self.domain} opted out on {day}: {reason}"
+
 
 @dataclass(frozen=True, slots=True)
 class Blocklist:
@@ -86,7 +92,7 @@ class Blocklist:
             raise _invalid(error)
         entries: dict[str, Entry] = {}
         for index, item in enumerate(document["blocked"]):
-            entry = _entry(item)
+            entry = entry_of(item)
             if entry is None:
                 why = f"{item['domain']!r} is not a host name"
                 raise _invalid(f"$.blocked[{index}].domain: {why}")
@@ -102,7 +108,7 @@ class Blocklist:
         """
         entries: dict[str, Entry] = {}
         for item in _readable_items(body.removeprefix(BOM_UTF8).decode("utf-8", "replace")):
-            if entry := _entry(item):
+            if entry := entry_of(item):
                 entries.setdefault(entry.domain, entry)
         return cls(entries, cls.EMPTY.refresh)
 
@@ -180,7 +186,7 @@ def _with_refresh(document: Any) -> tuple[Any, timedelta, str]:  # noqa: ANN401 
     return document, min(max(asked, SHORTEST_REFRESH), LONGEST_REFRESH), problem
 
 
-def _entry(item: dict[str, Any]) -> Entry | None:
+def entry_of(item: dict[str, Any]) -> Entry | None:
     """Return the entry of an item whose domain is a text; None if that is not a host name."""
     domain: str = item["domain"]
     added, reason = _shown(item.get("added")), _shown(item.get("reason"))

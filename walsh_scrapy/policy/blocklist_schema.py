@@ -62,6 +62,11 @@ def sound_schema(body: bytes) -> dict[str, Any] | None:
     return schema
 
 
+def is_domain(text: str) -> bool:
+    """Return True if a text is a domain as the bundled schema wants it: no URL, port or path."""
+    return _domain_pattern().search(text) is not None
+
+
 def is_bundled(body: bytes) -> bool:
     """Return True if a published schema is the bundled one, whatever its layout."""
     text = resources.files(__package__).joinpath("blocklist.schema.json").read_bytes()
@@ -146,7 +151,7 @@ def _is_clearly_valid(item: Any) -> bool:  # noqa: ANN401 - JSON not yet checked
         and item.keys() <= _FIELDS
         and set(map(type, item.values())) == {str}
         and len(item["domain"]) <= 254
-        and _domain_pattern().search(item["domain"]) is not None
+        and is_domain(item["domain"])
     )
 
 

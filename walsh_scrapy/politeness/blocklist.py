@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy import Request
 
+from walsh_scrapy.options import PREFIX, BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist
 from walsh_scrapy.policy.blocklist_schema import is_bundled
+from walsh_scrapy.policy.localblocklist import parse_local
+from walsh_scrapy.policy.suffixes import public_suffixes
 from walsh_scrapy.policy.wording import and_more, counted
 from walsh_scrapy.politeness.listreading import read_list, suffixes_in
 from walsh_scrapy.politeness.schemacheck import published_error
@@ -17,6 +21,8 @@ from walsh_scrapy.state.blocklist import BlocklistCopy
 from walsh_scrapy.state.evidence import hash_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from scrapy.http import Response
 
     from walsh_scrapy.politeness.prerequisites import Steps
@@ -34,8 +40,27 @@ _WIDE = (
 )
 
 
+def load_local_list(path: str) -> Blocklist:
+    """Read the file of `WALSH_BLOCKLIST_FILE`; an empty path is an empty list (decision 31).
+
+    Raises BadSetting with the file, the place in it, and the reason.
+    """
+    if not path:
+        return Blocklist.EMPTY
+    try:
+        return parse_local(Path(path).read_bytes(), path)
+    except (OSError, ValueError) as error:  # InvalidBlocklist names the file itself
+        reason = getattr(error, "strerror", None)
+        raise BadSetting(
+            f"{PREFIX}BLOCKLIST_FILE: {f'{path}: {reason}' if reason else error}"
+        ) from None
+
+
 class BlocklistCache:
-    """The operator's blocklist as the state has it, and when it has to be fetched again."""
+    """The blocklist as the state has it, when it has to be fetched again, and the local list.
+
+    Raises BadSetting if the file of the local list cannot be used.
+    """
 
     def __init__(self, context: Context) -> None:
         self._clock = context.clock
@@ -43,6 +68,8 @@ class BlocklistCache:
         self._url = context.options.blocklist_url
         self._schema_url = context.options.blocklist_schema_url
         self.hash: str | None = None  #: of the list in force, as the state names its copy
+        self._local_file = context.options.blocklist_file
+        self._local = load_local_list(self._local_file)
         self._is_whole = True  # False if only a part of the stored list could be read
         self._list, self._checked_at, self._due_at = self._stored()
 
@@ -55,8 +82,27 @@ class BlocklistCache:
         is_fresh = self._checked_at <= self._clock.now() < self._due_at
         return bool(self._url) and not is_fresh
 
+    def log_local(self) -> None:
+        """Log how many domains the operator's own list adds, and those that are suffixes."""
+        if len(self._local):
+            domains = counted(len(self._local), "domain")
+            logger.info("%s blocks %s beside the published list", self._local_file, domains)
+            _warn_of_suffixes(self._local_file, public_suffixes(self._local.entries.keys()))
+
+    @property
+    def has_list(self) -> bool:
+        """Whether there is any list: a published one, or one of the operator's own."""
+        return bool(self._url) or len(self._local) > 0
+
     def blocks(self, url: str) -> Entry | None:
-        """Return the entry of the list in force that blocks a URL, or None."""
+        """Return the entry that blocks a URL, of the published list or of the local one."""
+        return self._list.blocks(url) or self._local.blocks(url)
+
+    def blocks_for_list(self, url: str) -> Entry | None:
+        """Return the entry that blocks a URL which is asked for the sake of the published list.
+
+        The local list cannot keep the published one from being fetched (decision 31).
+        """
         return self._list.blocks(url)
 
     def validators(self, url: str) -> Validators | None:
@@ -95,10 +141,7 @@ class BlocklistCache:
         self._due_in(adopted.refresh.total_seconds())
         if adopted.problem:
             logger.warning("%s: %s", self._url, adopted.problem)
-        if wide:
-            shown = ", ".join(wide[:MOST_SUFFIXES])
-            more = f" {and_more(left)}" if (left := len(wide) - MOST_SUFFIXES) > 0 else ""
-            logger.warning(_WIDE, self._url, shown, more)
+        _warn_of_suffixes(self._url, wide)
         domains = counted(len(adopted), "domain")
         logger.info("blocklist of %s adopted from %s", domains, self._url)
 
@@ -151,3 +194,11 @@ class BlocklistCache:
         given, asked = Validators.of(response), Request(url).url
         etag, modified = (given.etag, given.last_modified) if given.url == asked else (None, None)
         return BlocklistCopy(response.body, etag, modified, self._clock.now())
+
+
+def _warn_of_suffixes(place: str, wide: Sequence[str]) -> None:
+    """Log the entries of a list, at ``place``, that cover a public suffix."""
+    if wide:
+        shown = ", ".join(wide[:MOST_SUFFIXES])
+        more = f" {and_more(left)}" if (left := len(wide) - MOST_SUFFIXES) > 0 else ""
+        logger.warning(_WIDE, place, shown, more)

@@ -12,6 +12,7 @@ from scrapy.utils.asyncio import CallLaterResult, call_later
 from walsh_scrapy.policy.frontier import Frontier, Rank
 from walsh_scrapy.politeness.hostqueue import HostQueue, Wait
 from walsh_scrapy.runtime.engine import ask_for_requests, is_active
+from walsh_scrapy.runtime.pauses import Pauses
 from walsh_scrapy.runtime.requestmeta import marks_of, rank_of
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class SchedulerQueue(HostQueue):
         self._keeps_deferred = keeps_deferred
         follows_links = self._context.options.scope == "any"
         self._frontier: Frontier[Request] = Frontier(
-            self._context.intervals,
+            Pauses.of(crawler).intervals,
             late=self._context.late_hosts,
             unexplored=math.inf if follows_links else 0.0,
         )

@@ -2,15 +2,25 @@
 
 from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.shards import in_shard, parse_shard
-from walsh_scrapy.sources.source import Kind, Source, SourcesError, declared_urls, target_url
+from walsh_scrapy.sources.source import (
+    Kind,
+    Source,
+    SourcesError,
+    declared_urls,
+    host_pauses,
+    target_url,
+    with_pauses,
+)
 
 __all__ = [
     "Kind",
     "Source",
     "SourcesError",
     "declared_urls",
+    "host_pauses",
     "in_shard",
     "load_sources",
     "parse_shard",
     "target_url",
+    "with_pauses",
 ]

@@ -19,7 +19,10 @@ from walsh_scrapy.sources.readers import Contents, RawSource, UnreadableSources,
 from walsh_scrapy.sources.source import Kind, Source, SourcesError, target_url
 
 _KINDS: Final = ("feed", "llms")
-_KEYS: Final = ("url", "kind", "name", "tags", "every")
+_KEYS: Final = ("url", "kind", "name", "tags", "every", "pause")
+#: A robots.txt is obeyed for a day. With a longer pause it could be out of date whenever its host
+#: may be asked, so that nothing else would ever be asked for.
+LONGEST_PAUSE: Final = timedelta(hours=12)
 
 _log = logging.getLogger(__name__)
 
@@ -103,6 +106,7 @@ def _merge(first: Source, other: Source) -> Source:
         first,
         name=first.name or other.name,
         tags=tuple(dict.fromkeys((*first.tags, *other.tags))),
+        pause=max(filter(None, (first.pause, other.pause)), default=None),
         page=first.page or other.page,
     )
 
@@ -125,6 +129,7 @@ def _source(raw: RawSource) -> Source:
             name=_name(value),
             tags=_tags(value),
             every=_every(value),
+            pause=_pause(value),
             page=raw.page,
         )
     except SourcesError as error:
@@ -170,6 +175,25 @@ def _every(value: dict[str, Any]) -> timedelta | None:
         raise SourcesError(f"every: {error}") from None
     if not length:
         raise SourcesError('every is not a length of time; write for example every = "P1D"')
+    return length
+
+
+def _pause(value: dict[str, Any]) -> timedelta | None:
+    pause = value.get("pause")
+    if pause is None:
+        return None
+    try:
+        if isinstance(pause, str):
+            length = parse_duration(pause)
+        else:
+            length = timedelta(seconds=pause if isinstance(pause, int | float) else 0)
+    except (OverflowError, ValueError) as error:
+        raise SourcesError(f"pause: {error}") from None
+    if not timedelta(0) < length <= LONGEST_PAUSE:
+        raise SourcesError(
+            'pause is not a length of time of at most 12 hours; write for example pause = "PT10S" '
+            "or pause = 10, and for rarer visits every"
+        )
     return length
 
 

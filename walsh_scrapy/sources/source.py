@@ -1,6 +1,7 @@
 """The model of a declared source: what it is, and which URLs it declares (R6, decision 16)."""
 
 import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Literal
@@ -25,8 +26,9 @@ class Source:
     """One declared source.
 
     `url` is spelled as Scrapy will request it, without fragment. `every` is the operator's least
-    time between two visits, None for `WALSH_MIN_REVISIT`. `page` is the site it belongs to
-    (`htmlUrl` of an OPML file).
+    time between two visits, None for `WALSH_MIN_REVISIT`. `pause` is the least time between two
+    requests to its host, None for what the host and `WALSH_MIN_INTERVAL` ask for. `page` is the
+    site it belongs to (`htmlUrl` of an OPML file).
     """
 
     url: str
@@ -34,6 +36,7 @@ class Source:
     name: str | None = None
     tags: tuple[str, ...] = ()
     every: timedelta | None = None
+    pause: timedelta | None = None
     page: str | None = None
 
     def revisit_interval(self, min_revisit: float) -> float:
@@ -42,6 +45,24 @@ class Source:
         That is `every` or ``min_revisit``, the `WALSH_MIN_REVISIT` setting, whichever is longer.
         """
         return max(min_revisit, self.every.total_seconds() if self.every else 0.0)
+
+
+def host_pauses(sources: Iterable[Source], host: Callable[[str], str]) -> dict[str, float]:
+    """Return the longest pause of each host's sources, in seconds, for hosts that have any.
+
+    ``host`` returns the name by which a URL is paced (decision 5).
+    """
+    found: dict[str, float] = {}
+    for source in sources:
+        if source.pause is not None:
+            name = host(source.url)
+            found[name] = max(source.pause.total_seconds(), found.get(name, 0.0))
+    return found
+
+
+def with_pauses(known: Mapping[str, float], pauses: Mapping[str, float]) -> dict[str, float]:
+    """Return the known spacings of hosts, in seconds, with the pauses that are longer."""
+    return dict(known) | {host: max(each, known.get(host, 0.0)) for host, each in pauses.items()}
 
 
 def declared_urls(source: Source) -> tuple[str, ...]:

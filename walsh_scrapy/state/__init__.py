@@ -13,6 +13,7 @@ from walsh_scrapy.state.entries import EntryStore
 from walsh_scrapy.state.evidence import EvidenceStore
 from walsh_scrapy.state.ledger import Ledger
 from walsh_scrapy.state.llmstxt import LlmsTxtStore
+from walsh_scrapy.state.moments import MomentStore
 from walsh_scrapy.state.requests import RequestStore
 from walsh_scrapy.state.robots import RobotsStore
 from walsh_scrapy.state.runs import RunStore
@@ -52,6 +53,7 @@ class State:
         self.requests = RequestStore(self._database)
         self.evidence = EvidenceStore(self._database)
         self.runs = RunStore(self._database)
+        self.moments = MomentStore(self._database)
         self.acts = ActStore(self._database)
 
     def prune(self, now: float, log_seconds: float) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import insert
+from sqlalchemy import func, insert, select
 
 from walsh_scrapy.state._statements import Statement
 from walsh_scrapy.state.evidence import NO_EVIDENCE, Evidence
@@ -51,7 +51,7 @@ def write_request(connection: Connection, record: RequestRecord) -> None:
 
 
 class RequestStore:
-    """Deletes old rows of the log; the ledger writes new ones.
+    """Reads the log, and deletes its old rows; the ledger writes new ones.
 
     Methods raise what ``State(failed=...)`` returns if the database fails: a StateError by
     default, ``RequestDeferred`` in a crawl.
@@ -59,6 +59,18 @@ class RequestStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def last_of(self, run: int, begun: float) -> float | None:
+        """Return when a run sent its last request, in epoch seconds; None if it sent none.
+
+        ``begun`` is its begin: what was sent before need not be looked through.
+        """
+        sent = select(func.max(requests.c.sent_at)).where(
+            requests.c.sent_at >= begun, requests.c.run == run
+        )
+        with self._database.read() as connection:
+            last: float | None = connection.scalar(sent)
+        return last
 
     def prune(self, now: float, log_seconds: float) -> None:
         """Delete rows that are older than ``log_seconds``; ``now`` is in epoch seconds."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.policy.freshness import NEVER, Due, LastVisit, UpdateHints, due
+from walsh_scrapy.policy.freshness import NEVER, Due, History, LastVisit, UpdateHints, due
 from walsh_scrapy.policy.moves import Move
 from walsh_scrapy.policy.urls import canonical_url
 
@@ -47,10 +47,11 @@ class SourceRecord:
         days = frozenset(filter(None, self.skip_days.split(",")))
         return UpdateHints(self.wished_interval, hours, days)
 
-    def due(self, revisit_interval: float, now: float) -> Due:
+    def due(self, revisit_interval: float, now: float, history: History | None = None) -> Due:
         """Return when the source is due, and which rule decided it (R8, decision 20).
 
         ``revisit_interval`` is the operator's least time between two visits, in seconds.
+        ``history`` is given if it counts (WALSH_ADAPTIVE).
         """
         if self.fetched_at is None:
             return due(None, revisit_interval, now)
@@ -61,6 +62,7 @@ class SourceRecord:
             self.update_hints,
             is_gone=self.due_at == NEVER,
             is_resumed=self.due_at <= 0.0,
+            history=history,
         )
         return due(last, revisit_interval, now)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from sqlalchemy import bindparam, delete, func, or_, select, update
+from sqlalchemy import bindparam, case, delete, distinct, func, or_, select, update
 
-from walsh_scrapy.policy.freshness import NEVER
+from walsh_scrapy.policy.freshness import HISTORY_SECONDS, NEVER, History
 from walsh_scrapy.state._statements import Statement
 from walsh_scrapy.state.entries import insert_unseen
 from walsh_scrapy.state.sourcerecord import SourceRecord
@@ -29,6 +29,16 @@ _SELECT: Final = select(*_COLUMNS).where(sources.c.url == bindparam("key"))
 _FIND: Final = Statement(_SELECT)
 #: SQLite knows no lock of a row, and needs none: a transaction of ours has its one write lock.
 _FIND_LOCKED: Final = Statement(_SELECT.with_for_update())
+_IS_LATE: Final = entries.c.first_seen > sources.c.fetched_at - HISTORY_SECONDS
+_HISTORIES: Final = (
+    select(
+        entries.c.source,
+        func.min(entries.c.first_seen),
+        func.count(distinct(case((_IS_LATE, entries.c.first_seen)))),
+    )
+    .join(sources, sources.c.url == entries.c.source)
+    .group_by(entries.c.source)
+)
 
 
 class Committed(NamedTuple):
@@ -69,6 +79,16 @@ class SourceStore:
         counted = select(entries.c.source, func.count()).group_by(entries.c.source)
         with self._database.read() as connection:
             return dict(connection.execute(counted).all())
+
+    def histories(self, url: str | None = None) -> dict[str, History]:
+        """Return when sources gave new entries, by URL, for those that gave any.
+
+        With ``url`` only of that source.
+        """
+        wanted = _HISTORIES if url is None else _HISTORIES.where(entries.c.source == url)
+        with self._database.read() as connection:
+            rows = connection.execute(wanted).all()
+        return {source: History(since, finds) for source, since, finds in rows}
 
     def commit(
         self,

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-#: A URL, or the fields of a `[[source]]`: url, kind, name, tags, every.
-SourceLike = str | Mapping[str, str | list[str]]
+#: A URL, or the fields of a `[[source]]`: url, kind, name, tags, every, pause.
+SourceLike = str | Mapping[str, str | float | list[str]]
 
 
 def write_sources(path: Path, sources: Iterable[SourceLike]) -> Path:
@@ -19,7 +19,7 @@ def write_sources(path: Path, sources: Iterable[SourceLike]) -> Path:
     return path
 
 
-def _table(entry: Mapping[str, str | list[str]]) -> str:
+def _table(entry: Mapping[str, str | float | list[str]]) -> str:
     # JSON strings and lists of them are TOML too, if no character becomes a surrogate pair.
     lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items()]
     return "\n".join(["[[source]]", *lines, ""])

@@ -10,6 +10,7 @@ from walsh_scrapy.policy.frontier import start_order
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.wording import counted
 from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.runtime.pauses import Pauses
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 
 if TYPE_CHECKING:
@@ -40,18 +41,20 @@ def due_sources(
     """
     context = Context.of(crawler)
     now, revisit = context.clock.now(), context.options.min_revisit
+    histories = context.state.sources.histories() if context.options.adaptive else {}
     due: list[tuple[str, float, DueSource]] = []
     later: list[float] = []
     for source, known in zip(sources, _known(context, sources), strict=True):
         record = known or SourceRecord(url=source.url, kind=source.kind)
-        due_at = record.due(source.revisit_interval(revisit), now).at
+        history = histories.get(record.url)
+        due_at = record.due(source.revisit_interval(revisit), now, history).at
         if due_at <= now or (force and due_at < NEVER):
             found = DueSource(source, record.with_url(source.url).address)
             due.append((context.host(found.url), due_at, found))
         else:
             later.append(due_at)
     _report(crawler, len(due), later)
-    return start_order(due, context.intervals, context.late_hosts)
+    return start_order(due, Pauses.of(crawler).intervals, context.late_hosts)
 
 
 def _known(context: Context, sources: Sequence[Source]) -> list[SourceRecord | None]:

@@ -82,10 +82,10 @@ class Explainer:
         return verdict.allowed, None if verdict.allowed else "robots", file.why(verdict)
 
     def _blocklist(self, url: str) -> str:
-        if not self._context.options.blocklist_url:
+        if not self._list.has_list:
             return "this bot has no blocklist"
         if entry := self._list.blocks(url):
-            return f"{entry.domain} opted out on {entry.added or 'an unknown day'}: {entry.reason}"
+            return entry.why
         if not self._list.is_due:
             return "not listed"
         if self._needs_list:

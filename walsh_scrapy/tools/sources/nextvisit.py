@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from walsh_scrapy.policy.freshness import NEVER
-from walsh_scrapy.policy.wording import format_seconds
+from walsh_scrapy.policy.wording import counted, format_seconds
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.tools.hosts.table import on_hold
 
 if TYPE_CHECKING:
+    from walsh_scrapy.policy.freshness import History
     from walsh_scrapy.sources import Source
 
 
@@ -34,25 +35,29 @@ class NextVisit(NamedTuple):
 
 
 def next_visit(
-    record: SourceRecord | None, source: Source | None, min_revisit: float, now: float
+    record: SourceRecord | None,
+    source: Source | None,
+    min_revisit: float,
+    now: float,
+    history: History | None = None,
 ) -> NextVisit:
     """Return the next visit of a source as of ``now`` (epoch seconds).
 
     ``record`` is None for a source that was never visited, ``source`` for one that is not declared.
-    ``min_revisit`` is in seconds.
+    ``min_revisit`` is in seconds. ``history`` is given if it counts (WALSH_ADAPTIVE).
     """
     if source is None:
         return NextVisit(None, "undeclared", "no longer declared")
     if record is None:
         record = SourceRecord(url=source.url, kind=source.kind)
-    at, rule = record.due(source.revisit_interval(min_revisit), now)
+    at, rule = record.due(source.revisit_interval(min_revisit), now, history)
     if rule == "operator":
         rule = "every" if source.revisit_interval(min_revisit) > min_revisit else "revisit"
     moment = at if 0.0 < at < NEVER else None
-    return NextVisit(moment, rule, _why(rule, record, at), is_due=at <= now)
+    return NextVisit(moment, rule, _why(rule, record, at, history), is_due=at <= now)
 
 
-def _why(rule: str, record: SourceRecord, at: float) -> str:
+def _why(rule: str, record: SourceRecord, at: float, history: History | None) -> str:
     pause = format_seconds(at - (record.fetched_at or 0.0)) if 0.0 < at < NEVER else ""
     return {
         "new": "not visited yet",
@@ -62,9 +67,17 @@ def _why(rule: str, record: SourceRecord, at: float) -> str:
         "failing": f"failing, {'doubled to' if record.failures > 1 else 'again after'} {pause}",
         "feed": f"the feed asked for {pause}",
         "server": f"the server asked for {pause}",
+        "adaptive": f"every {pause}, because {_finds(record, history)}",
         "every": f"every {pause}, as declared",
         "revisit": f"every {pause}",
     }[rule]
+
+
+def _finds(record: SourceRecord, history: History | None) -> str:
+    if history is None:
+        return ""
+    length = format_seconds(history.seconds(record.fetched_at or 0.0))
+    return f"it had something new {counted(history.finds, 'time')} in {length}"
 
 
 def _skips(record: SourceRecord) -> str:

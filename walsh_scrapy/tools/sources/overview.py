@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from walsh_scrapy.policy.frontier import start_order
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.sources import Kind, Source
+from walsh_scrapy.sources import Kind, Source, host_pauses, with_pauses
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 from walsh_scrapy.tools.hosts.names import held_name, paced_name
 from walsh_scrapy.tools.sources.nextvisit import NextVisit, next_visit
@@ -94,6 +94,7 @@ class Overview:
 
     declared: Sequence[SourceRow]
     undeclared: Sequence[SourceRow]
+    pauses: Mapping[str, float]  #: seconds by host, that the sources file asks for
 
     def by_urgency(self, *, undeclared: bool = False) -> list[SourceRow]:
         """Return the rows, those that need the operator first, then by the next visit."""
@@ -105,6 +106,7 @@ class Overview:
 
         ``intervals`` are the known spacings of hosts, in seconds.
         """
+        known = with_pauses(intervals, self.pauses)
         ordered: list[SourceRow] = []
         for kind in get_args(Kind):
             due = (
@@ -112,7 +114,7 @@ class Overview:
                 for row in self.declared
                 if row.due.is_due and row.kind == kind
             )
-            ordered += start_order(due, intervals)
+            ordered += start_order(due, known)
         return ordered
 
 
@@ -123,11 +125,13 @@ def build_overview(
     known = KnownSources(state.sources.all() if state else ())
     counts = state.sources.entry_counts() if state else {}
     waiting = state.ledger.waiting() if state else {}
+    histories = state.sources.histories() if state and options.adaptive else {}
 
     def row(source: Source | None, found: SourceRecord) -> SourceRow:
         record = found.with_url(source.url) if source else found
         host = paced_name(record.address, options.pace_by)
-        due, waits = next_visit(record, source, options.min_revisit, now), waiting.get(host)
+        due = next_visit(record, source, options.min_revisit, now, histories.get(found.url))
+        waits = waiting.get(host)
         holder = waiting.get(held_name(record.address, options.pace_by))
         if holder and holder.hold:
             due = due.held(host_of(record.address), holder.times.hold_until)
@@ -145,4 +149,5 @@ def build_overview(
         for source in sources
     ]
     undeclared = known.others(source.url for source in sources)
-    return Overview(declared, [row(None, record) for record in undeclared])
+    pauses = host_pauses(sources, lambda url: paced_name(url, options.pace_by))
+    return Overview(declared, [row(None, record) for record in undeclared], pauses)

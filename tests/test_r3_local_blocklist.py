@@ -1,0 +1,109 @@
+"""The operator's own blocklist: it adds to the published one, and takes nothing away."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from walsh_scrapy.options import BadSetting
+from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
+from walsh_scrapy.policy.localblocklist import parse_local
+from walsh_scrapy.politeness.blocklist import load_local_list
+
+TEXT = b"""\xef\xbb\xbf# our own
+optedout.example
+  Shop.Example.  # mail of 3 May\r
+b\xc3\xbccher.example
+192.0.2.1
+shop.example # again
+"""
+
+
+def document(*blocked, **fields):
+    whole = {
+        "contract": "walsh-research-blocklist/v1",
+        "updated": "2026-05-23T00:00:00Z",
+        "operator": "x",
+        "contact": "x@y.example",
+        "policy": "https://wal.sh/bot/",
+        "refresh": "PT6H",
+        "blocked": list(blocked),
+    }
+    return json.dumps(whole | fields).encode()
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("https://www.optedout.example/feed", "optedout.example is in line 2 of own.txt"),
+        ("http://SHOP.example:8080/", "shop.example is in line 3 of own.txt: mail of 3 May"),
+        ("http://xn--bcher-kva.example/", "xn--bcher-kva.example is in line 4 of own.txt"),
+        ("http://192.0.2.1/", "192.0.2.1 is in line 5 of own.txt"),
+    ],
+)
+def test_a_text_has_a_domain_a_line_and_each_says_which(url, why):
+    assert parse_local(TEXT, "own.txt").blocks(url).why == why
+
+
+def test_a_text_blocks_nothing_else():
+    found = parse_local(TEXT, "own.txt")
+    assert len(found) == 4
+    assert found.blocks("http://notshop.example/") is None
+    assert len(parse_local(b"# nothing\n\n", "own.txt")) == 0
+
+
+def test_json_has_the_form_of_the_published_list():
+    body = document({"domain": "a.example"}, {"domain": "b.example", "reason": "a\x1b[2J"})
+    found = parse_local(body, "/srv/own.JSON")
+    assert found.blocks("http://a.example/").why == "a.example is in $.blocked[0] of /srv/own.JSON"
+    assert found.blocks("http://b.example/").why.endswith(
+        r"$.blocked[1] of /srv/own.JSON: a\x1b[2J"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "words"),
+    [
+        ("own.txt", b"a.example\nhttps://b.example/\n", "own.txt: line 2: 'https://b.example/' is"),
+        ("own.txt", b"a.example b.example\n", "line 1"),
+        ("own.txt", b"*.example\n", "line 1"),
+        ("own.txt", b"a.example/private\n", "line 1"),
+        ("own.txt", b"mail@a.example\n", "line 1"),
+        ("own.txt", b"a.example:80\n", "line 1"),
+        ("own.txt", b"a.example\n\xff.example\n", "line 2: it is not UTF-8"),
+        ("own.txt", document({"domain": "a.example"}), "line 1"),
+        ("own.json", b"a.example\n", "own.json: the blocklist is not JSON"),
+        ("own.json", document({"domain": "a/b"}), "$.blocked[0].domain"),
+        ("own.json", document(contract="v2"), "$.contract"),
+    ],
+)
+def test_a_wrong_file_is_refused_as_a_whole_with_its_place(name, body, words):
+    with pytest.raises(InvalidBlocklist) as refused:
+        parse_local(body, name)
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_file_that_cannot_be_read_is_named_with_its_setting(tmp_path):
+    assert load_local_list("") is Blocklist.EMPTY
+    for name, reason in ((tmp_path / "none.txt", "No such file"), (tmp_path, "Is a directory")):
+        with pytest.raises(BadSetting) as refused:
+            load_local_list(str(name))
+        assert str(refused.value).startswith(f"WALSH_BLOCKLIST_FILE: {name}: {reason}")
+    wrong = tmp_path / "wrong.txt"
+    wrong.write_text("a b\n")
+    with pytest.raises(BadSetting) as refused:
+        load_local_list(str(wrong))
+    assert str(refused.value).startswith(f"WALSH_BLOCKLIST_FILE: {wrong}: line 1: 'a b'")
+
+
+@given(st.binary(max_size=200), st.sampled_from(["own.txt", "own.json"]))
+def test_any_bytes_are_a_list_or_refused(body, name):
+    try:
+        found = parse_local(body, name)
+    except InvalidBlocklist:
+        return
+    for domain in found.entries:
+        host = f"[{domain}]" if ":" in domain else domain
+        assert found.blocks(f"http://{host}/")

@@ -1,0 +1,238 @@
+"""`scrapy status`: what each check makes of the facts, and how that is told."""
+
+import contextlib
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from scrapy.settings import Settings
+
+from walsh_scrapy.options import Options
+from walsh_scrapy.policy.pacing import Exchange
+from walsh_scrapy.state import State
+from walsh_scrapy.state.requests import RequestRecord
+from walsh_scrapy.state.runs import RunRecord
+from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.testing.blocklist import keep_empty_blocklist
+from walsh_scrapy.tools.discover.spider import DiscoverSpider
+from walsh_scrapy.tools.mayfetch.spider import MayfetchSpider
+from walsh_scrapy.tools.status import facts as gathering
+from walsh_scrapy.tools.status.facts import COMMANDS, Facts, HeldHost, OpenRun, gather
+from walsh_scrapy.tools.status.findings import Finding, Limits, Status, Thresholds, find, worst
+from walsh_scrapy.tools.status.metrics import write_metrics
+from walsh_scrapy.tools.status.report import status_json, status_lines
+
+OK, WARNING, CRITICAL = Status.OK, Status.WARNING, Status.CRITICAL
+HOUR, DAY = 3600.0, 86_400.0
+MIB = 1024 * 1024
+NOW = 1_800_000_000.0
+WELL = Facts(
+    now=NOW,
+    first_run=NOW - 9 * DAY,
+    good_run=NOW - 2 * HOUR,
+    list_checked=NOW - HOUR,
+    list_refresh=6 * HOUR,
+    sources=200,
+    failing=3,
+    disk="/srv/walsh",
+    disk_free=5000 * MIB,
+    latest={"requests": NOW},
+)
+
+
+def held(host="busy.example", *, days, is_silent=False):
+    return HeldHost(host, NOW - HOUR, NOW - HOUR + days * DAY, is_silent)
+
+
+def silent(hours, wait=900.0):
+    return (OpenRun("feeds", NOW - 50 * HOUR, NOW - hours * HOUR, wait),)
+
+
+@pytest.mark.parametrize(
+    ("check", "changes", "status", "words"),
+    [
+        ("run", {}, OK, "the last good run ended 2 h ago"),
+        ("run", {"good_run": NOW - 26 * HOUR}, OK, "1 d 2 h"),
+        ("run", {"good_run": NOW - 27 * HOUR}, WARNING, "1 d 3 h"),
+        ("run", {"good_run": NOW - 51 * HOUR}, CRITICAL, "2 d 3 h"),
+        ("run", {"good_run": None}, CRITICAL, "no run has ended well since 20"),
+        ("run", {"good_run": None, "first_run": NOW - HOUR}, OK, "no run has ended well since"),
+        ("run", {"first_run": None, "good_run": None}, WARNING, "no run is recorded"),
+        ("run", {"bad_run": "feeds: state_failed"}, WARNING, "failed, feeds: state_failed"),
+        ("run", {"open_runs": silent(0)}, OK, "feeds began 2 d 2 h ago"),
+        ("killed", {}, OK, "no run was killed"),
+        ("killed", {"open_runs": silent(0.4)}, OK, "no run"),
+        ("killed", {"open_runs": silent(0.6)}, WARNING, "1 run did not end: feeds began at 20"),
+        ("killed", {"open_runs": silent(20, wait=float("inf"))}, OK, "no run"),
+        ("killed", {"open_runs": silent(25, wait=float("inf"))}, WARNING, "1 run"),
+        ("killed", {"open_runs": silent(49)}, OK, "no run"),
+        ("blocklist", {}, OK, "its copy is 1 h old, to be asked for again after 6 h"),
+        ("blocklist", {"list_checked": NOW - 32 * HOUR}, OK, "1 d 8 h"),
+        ("blocklist", {"list_checked": NOW - 33 * HOUR}, WARNING, "1 d 9 h"),
+        ("blocklist", {"list_checked": NOW - 8 * DAY}, CRITICAL, "8 d"),
+        ("blocklist", {"list_checked": None}, WARNING, "never fetched"),
+        ("sources", {}, OK, "3 of 200 sources failing (2 %)"),
+        ("sources", {"failing": 50}, OK, "(25 %)"),
+        ("sources", {"failing": 51}, WARNING, "(26 %)"),
+        ("sources", {"failing": 101}, CRITICAL, "(50 %)"),
+        ("sources", {"sources_error": "s.toml: no such file"}, CRITICAL, "s.toml: no such file"),
+        ("hosts", {"held": (held(days=1),)}, OK, "none is on hold for over a day, 1 on hold"),
+        ("hosts", {"held": (held(days=2),)}, WARNING, "1 host on hold for over a day: busy.ex"),
+        ("hosts", {"held": (held(days=9, is_silent=True),)}, OK, "1 on hold in all"),
+        ("disk", {}, OK, "5,000 MiB free in /srv/walsh"),
+        ("disk", {"disk_free": 1023 * MIB}, WARNING, "1,023 MiB"),
+        ("disk", {"disk_free": 127 * MIB}, CRITICAL, "127 MiB"),
+        ("clock", {"latest": {}}, OK, "no time"),
+        ("clock", {"latest": {"runs": NOW + HOUR}}, OK, "no time"),
+        ("clock", {"latest": {"runs": NOW + 3 * DAY, "hosts": NOW}}, WARNING, "of runs lie up"),
+    ],
+)  # fmt: skip
+def test_each_check(check, changes, status, words):
+    found = find(replace(WELL, **changes), Thresholds())
+    (one,) = (each for each in found if each.check == check)
+    assert one.status is status
+    assert words in one.what
+    assert bool(one.advice) == bool(status)
+    assert worst(found) is status
+    assert found[0].status is status, "the worst is the first"
+
+
+def test_what_cannot_be_known_is_no_finding():
+    facts = Facts(now=NOW, has_blocklist=False, latest={})
+    assert [each.check for each in find(facts, Thresholds())] == ["run", "killed", "hosts", "clock"]
+
+
+def test_the_operator_sets_the_limits():
+    strict = Thresholds(Limits(1, 3), Limits(0, 1), Limits(1, 9), Limits(9000, 6000))
+    found = find(replace(WELL, list_checked=NOW - 6.5 * HOUR), strict)
+    judged = {each.check: each.status for each in found if each.status}
+    assert judged == {"run": WARNING, "blocklist": WARNING, "sources": WARNING, "disk": CRITICAL}
+
+
+def test_the_lines_fit_whatever_the_state_has():
+    held_hosts = tuple(held(f"\x1b[2J{number}.example", days=300) for number in range(10_000))
+    facts = replace(WELL, held=held_hosts, sources_error="a\nb\u202e")
+    first, *lines = status_lines(find(facts, Thresholds()))
+    assert first == "CRITICAL: sources, hosts"
+    assert [line.split()[:2] for line in lines[:2]] == [
+        ["CRITICAL", "sources"],
+        ["WARNING", "hosts"],
+    ]
+    assert len(lines) == 7
+    assert all(line.isprintable() and len(line) < 260 for line in lines)
+    assert "… and 9,997 more" in lines[1]
+    assert next(iter(status_lines(find(WELL, Thresholds())))) == "OK: all is well"
+    told = json.loads(status_json(find(facts, Thresholds()), NOW))
+    assert (told["status"], told["exit"], told["at"]) == ("CRITICAL", 2, "2027-01-15T08:00:00Z")
+    assert told["findings"][0] == {
+        "status": "CRITICAL",
+        "check": "sources",
+        "what": "a\\nb\\u202e",
+        "advice": "no run can start; --sources FILE names another file",
+    }
+
+
+def test_unknown_is_not_hidden_and_hides_nothing():
+    unknown = Finding(Status.UNKNOWN, "state", "it is locked")
+    assert worst([unknown]) is Status.UNKNOWN
+    assert worst([unknown, Finding(CRITICAL, "disk", "full")]) is CRITICAL
+    assert worst([]) is OK
+
+
+def metrics_of(path):
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+
+
+def test_the_metrics_are_those_of_the_documentation(tmp_path):
+    file = tmp_path / "walsh.prom"
+    facts = replace(WELL, held=(held(days=2),), open_runs=silent(1), latest={"runs": NOW + 60})
+    write_metrics(str(file), find(facts, Thresholds()), facts, NOW)
+    found = metrics_of(file)
+    checks = {name: found.pop(name) for name in list(found) if name.startswith("walsh_check{")}
+    assert checks['walsh_check{check="hosts"}'] == checks['walsh_check{check="killed"}'] == 1
+    assert len(checks) == 7
+    assert found == {
+        "walsh_status": 1,
+        "walsh_status_timestamp_seconds": NOW,
+        "walsh_last_good_run_timestamp_seconds": NOW - 2 * HOUR,
+        "walsh_killed_runs": 1,
+        "walsh_blocklist_checked_timestamp_seconds": NOW - HOUR,
+        "walsh_blocklist_refresh_seconds": 6 * HOUR,
+        "walsh_sources": 200,
+        "walsh_sources_failing": 3,
+        "walsh_hosts_on_hold": 1,
+        "walsh_hosts_on_long_hold": 1,
+        "walsh_state_disk_free_bytes": 5000 * MIB,
+        "walsh_clock_ahead_seconds": 60,
+    }
+    write_metrics(str(file), [Finding(Status.UNKNOWN, "state", "")], None, NOW)
+    assert set(metrics_of(file)) == {
+        "walsh_status", 'walsh_check{check="state"}', "walsh_status_timestamp_seconds"
+    }  # fmt: skip
+    assert list(tmp_path.iterdir()) == [file], "the file was renamed, and nothing is left"
+
+
+def test_the_facts_of_a_state(url, tmp_path):
+    file = tmp_path / "sources.txt"
+    options = Options.from_settings(Settings({"WALSH_STATE_URL": url, "WALSH_SOURCES": str(file)}))
+    with contextlib.closing(State(url)) as state:
+        empty = gather(state, options, None)
+        assert (empty.sources, empty.sources_error, empty.latest) == (0, "", {})
+        keep_empty_blocklist(url)
+        now = state.moments.now()
+        begin = {"spider": "feeds", "settings": {"max_wait": 900.0}}
+        summaries = [
+            ("finished", {"fetched": 2}),
+            ("closespider_timeout", {"failed": 1, "fetched": 1}),
+            ("state_failed", {"fetched": 5}),
+            ("finished", {"failed": 1, "fetched": 0, "unchanged": 0}),
+        ]
+        for hours, (how, summary) in enumerate(summaries, 1):
+            number = state.runs.begin(RunRecord(begun=now + hours * HOUR - DAY, **begin))
+            state.runs.end(number, now + hours * HOUR - DAY + 60, how, summary)
+        command = state.runs.begin(RunRecord(spider="mayfetch", begun=now - 60))
+        state.runs.end(command, now - 50, "finished", {})
+        alive = state.runs.begin(RunRecord(begun=now - 2 * HOUR, **begin))
+        record = RequestRecord(now - 60, "a.example", "http://a.example/", "", 200, 0.1, run=alive)
+        state.ledger.take("a.example", 1.0, 60.0)
+        state.ledger.release("a.example", Exchange(interval=1.0), None, record)
+        state.ledger.take("a.example", 0.0, 60.0)
+        other = replace(record, sent_at=now - 5, run=alive + 1)
+        state.ledger.release("a.example", Exchange(interval=1.0), None, other)
+        for host in ("silent.example", "busy.example"):
+            for _ in range(3):
+                state.ledger.answered(host, Exchange(interval=1.0, unreachable=True), None)
+        state.ledger.hold("busy.example", 20 * DAY)
+        for name, failures in (("a", 0), ("b", 1), ("undeclared", 1)):
+            seen = {"kind": "feed", "fetched_at": now + 2 * DAY, "failures": failures}
+            state.sources.commit(SourceRecord(url=f"http://{name}.example/", **seen))
+        missing = gather(state, options, None)
+        file.write_text("http://a.example/\nhttp://b.example\nhttp://c.example/\n")
+        found = gather(state, options, None)
+    assert missing.sources_error.endswith("create it or name another with -a sources=FILE")
+    assert found.first_run == now + HOUR - DAY
+    assert found.good_run == now + 2 * HOUR - DAY + 60
+    assert found.bad_run == "feeds: no source was read"
+    assert found.open_runs == (OpenRun("feeds", now - 2 * HOUR, now - 60, 900.0),)
+    assert (found.sources, found.failing, found.list_refresh) == (3, 1, 7 * DAY)
+    held = {each.host: each.is_silent for each in found.held}
+    assert held == {"silent.example": True, "busy.example": False}
+    assert found.latest["sources"] == now + 2 * DAY
+    assert set(found.latest) == {"runs", "requests", "sources", "hosts", "blocklist"}
+    assert bool(found.disk) == (found.disk_free > 0) == url.startswith("sqlite")
+
+
+def test_the_runs_of_commands_are_left_out_by_their_names():
+    assert {MayfetchSpider.name, DiscoverSpider.name} == COMMANDS
+
+
+def test_each_way_to_end_a_run_early_is_known():
+    calls = re.compile(r'end_crawl\([^")]*"(\w+)"|close_spider_async\(reason="(\w+)"')
+    package = Path(gathering.__file__).parents[2]
+    texts = (file.read_text("utf-8") for file in package.rglob("*.py"))
+    ways = {first or second for text in texts for first, second in calls.findall(text)}
+    assert len(ways) >= 4
+    assert ways <= gathering.ENDED_EARLY

@@ -1,0 +1,1 @@
+"""``scrapy status``: is all well? For an operator, and for a monitor."""

@@ -1,0 +1,173 @@
+"""The facts that ``scrapy status`` judges, read from the state, the sources file and the disk."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import make_url
+
+from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
+from walsh_scrapy.sources import SourcesError, load_sources
+from walsh_scrapy.state.sourcerecord import KnownSources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from walsh_scrapy.options import Options
+    from walsh_scrapy.state import State
+    from walsh_scrapy.state.runs import RunRecord
+
+#: The spiders of commands: their runs say nothing of whether sources are visited.
+COMMANDS: Final = frozenset({"mayfetch", "discover"})
+#: Runs that are looked at, the newest first, and their greatest age in seconds.
+MOST_RUNS: Final = 1000
+LONGEST: Final = 30 * 86_400.0
+#: How a run ended that could not go on (decision 29).
+ENDED_EARLY: Final = frozenset(
+    {"machine_trouble", "export_failed", "gate_failed", "log_failed", "state_failed"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """A run without an end: it goes on, or was killed. Times are epoch seconds."""
+
+    spider: str
+    begun: float
+    last_sign: float  #: its last request, or its begin
+    longest_wait: float  #: seconds for which it may wait before a request
+
+
+@dataclass(frozen=True, slots=True)
+class HeldHost:
+    """A host on hold. Times are epoch seconds."""
+
+    host: str
+    since: float
+    until: float
+    is_silent: bool  #: because it could not be reached
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known at one moment. Times are epoch seconds, None where there is none."""
+
+    now: float
+    first_run: float | None = None  #: the begin of the first run that is known
+    good_run: float | None = None  #: the end of the last good one
+    bad_run: str = ""  #: how the last run that ended did, if it was not good
+    open_runs: tuple[OpenRun, ...] = ()
+    has_blocklist: bool = True  #: whether one is published
+    list_checked: float | None = None
+    list_refresh: float = 0.0  #: seconds
+    sources: int = 0  #: that are declared
+    failing: int = 0  #: of these
+    sources_error: str = ""  #: why the sources file cannot be used
+    held: tuple[HeldHost, ...] = ()
+    disk: str = ""  #: the folder of the state; "" on a server, whose disk cannot be seen
+    disk_free: int = 0  #: bytes
+    latest: Mapping[str, float]  #: the latest time of each table
+
+
+def gather(state: State, options: Options, file: str | None) -> Facts:
+    """Read the facts; ``file`` is another sources file than ``WALSH_SOURCES``, or None.
+
+    Raises StateError if the state fails.
+    """
+    now = state.moments.now()
+    runs = [run for run in state.runs.latest(MOST_RUNS, now - LONGEST) if _is_crawl(run)]
+    ended = [run for run in runs if run.is_over]
+    good = next((run.ended for run in ended if _is_good(run)), None)
+    checked, refresh = _blocklist(state, options.blocklist_url)
+    sources, failing, error = _sources(state, options.sources, file)
+    folder = _folder(options.state_url)
+    return Facts(
+        now=now,
+        first_run=runs[-1].begun if runs else None,
+        good_run=good,
+        bad_run=_how(ended[0]) if ended and not _is_good(ended[0]) else "",
+        open_runs=tuple(_open_runs(state, runs)),
+        has_blocklist=bool(options.blocklist_url),
+        list_checked=checked,
+        list_refresh=refresh,
+        sources=sources,
+        failing=failing,
+        sources_error=error,
+        held=tuple(_held(state)),
+        disk=folder,
+        disk_free=shutil.disk_usage(folder).free if folder else 0,
+        latest=state.moments.latest(),
+    )
+
+
+def _is_crawl(run: RunRecord) -> bool:
+    return run.spider not in COMMANDS
+
+
+def _is_good(run: RunRecord) -> bool:
+    """Return True for a run after which `scrapy crawl` exits with 0."""
+    return run.is_over and run.how not in ENDED_EARLY and not _none_was_read(run)
+
+
+def _none_was_read(run: RunRecord) -> bool:
+    failed, *read = (int(run.summary.get(name, 0)) for name in ("failed", "fetched", "unchanged"))
+    return failed > 0 and sum(read) == 0
+
+
+def _how(run: RunRecord) -> str:
+    why = run.how if run.how in ENDED_EARLY else "no source was read"
+    return f"{run.spider}: {why}"
+
+
+def _open_runs(state: State, runs: Iterable[RunRecord]) -> Iterable[OpenRun]:
+    for run in runs:
+        if not run.is_over:
+            sent = state.requests.last_of(run.id, run.begun)
+            wait = float(run.settings.get("max_wait", 0.0))
+            yield OpenRun(run.spider, run.begun, max(run.begun, sent or 0.0), wait)
+
+
+def _blocklist(state: State, url: str) -> tuple[float | None, float]:
+    copy = state.blocklist.find(url) if url else None
+    if copy is None or copy.body is None:
+        return None, 0.0
+    try:
+        refresh = Blocklist.parse(copy.body).refresh
+    except InvalidBlocklist:  # which a crawl fetches again at once
+        refresh = Blocklist.EMPTY.refresh
+    return copy.checked_at, refresh.total_seconds()
+
+
+def _sources(state: State, usual: str, given: str | None) -> tuple[int, int, str]:
+    """Return how many sources there are, how many fail, and why the file cannot be used.
+
+    A project whose spiders declare none has neither a file nor sources in the state.
+    """
+    known = state.sources.all()
+    if not known and given is None and not Path(usual).exists():
+        return 0, 0, ""
+    try:
+        declared = load_sources(given or usual)
+    except SourcesError as error:
+        return 0, 0, str(error)
+    find = KnownSources(known).find
+    records = [find(source.url) for source in declared]
+    failing = sum(record is not None and record.failures > 0 for record in records)
+    return len(declared), failing, ""
+
+
+def _held(state: State) -> Iterable[HeldHost]:
+    for host, snapshot in state.ledger.waiting().items():
+        times = snapshot.times
+        if snapshot.hold:
+            is_silent = times.silences > 0 and times.silent_at == times.hold_since
+            yield HeldHost(host.rstrip("."), times.hold_since, times.hold_until, is_silent)
+
+
+def _folder(state_url: str) -> str:
+    url = make_url(state_url)
+    is_file = url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:")
+    return str(Path(str(url.database)).absolute().parent) if is_file else ""

@@ -1,0 +1,204 @@
+"""What the facts mean: one finding a check, by thresholds that the operator may set. Pure."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from walsh_scrapy.policy.freshness import CLOCK_SKEW
+from walsh_scrapy.policy.timestamps import format_moment
+from walsh_scrapy.policy.wording import and_more, counted, format_seconds
+
+if TYPE_CHECKING:
+    from walsh_scrapy.tools.status.facts import Facts, OpenRun
+
+_HOUR: Final = 3600.0
+_DAY: Final = 86_400.0
+_MIB: Final = 1024 * 1024
+#: Seconds that a run may need beside its waits: for a document, or for a slow host.
+_MARGIN: Final = 900.0
+#: Hosts that a finding names; the others are counted.
+MOST_HOSTS: Final = 3
+
+
+class Status(IntEnum):
+    """The exit statuses of a monitoring plugin."""
+
+    OK = 0
+    WARNING = 1
+    CRITICAL = 2
+    UNKNOWN = 3
+
+
+class Finding(NamedTuple):
+    """The result of one check, and what to do about it."""
+
+    status: Status
+    check: str
+    what: str
+    advice: str = ""
+
+
+class Limits(NamedTuple):
+    """From where on something is a WARNING, and from where on CRITICAL."""
+
+    warning: float
+    critical: float
+
+    def above(self, value: float) -> Status:
+        """Judge a value that must not be large."""
+        if value > self.critical:
+            return Status.CRITICAL
+        return Status.WARNING if value > self.warning else Status.OK
+
+    def below(self, value: float) -> Status:
+        """Judge a value that must not be small."""
+        if value < self.critical:
+            return Status.CRITICAL
+        return Status.WARNING if value < self.warning else Status.OK
+
+
+class Thresholds(NamedTuple):
+    """When something is worth a look. The defaults suit a schedule with a run a day or more."""
+
+    run_hours: Limits = Limits(26, 50)  #: since the last good run
+    list_hours: Limits = Limits(26, 168)  #: since the blocklist was to be asked for again
+    failing: Limits = Limits(25, 50)  #: percent of the sources
+    disk_mib: Limits = Limits(1024, 128)  #: free where the state is
+
+
+def find(facts: Facts, limits: Thresholds) -> list[Finding]:
+    """Return a finding for each check that applies, the worst first."""
+    found = [
+        _run(facts, limits.run_hours),
+        _killed(facts),
+        _blocklist(facts, limits.list_hours),
+        _sources(facts, limits.failing),
+        _hosts(facts),
+        _disk(facts, limits.disk_mib),
+        _clock(facts),
+    ]
+    return sorted(filter(None, found), key=lambda each: -each.status)
+
+
+def worst(findings: list[Finding]) -> Status:
+    """Return the status of the whole: UNKNOWN only if nothing is known to be wrong."""
+    statuses = {each.status for each in findings}
+    for status in (Status.CRITICAL, Status.WARNING, Status.UNKNOWN):
+        if status in statuses:
+            return status
+    return Status.OK
+
+
+def _run(facts: Facts, limits: Limits) -> Finding:
+    if facts.first_run is None:
+        return Finding(Status.WARNING, "run", "no run is recorded", "start `scrapy crawl feeds`")
+    since = facts.first_run if facts.good_run is None else facts.good_run
+    age = facts.now - since
+    status = limits.above(age / _HOUR)
+    if facts.good_run is None:
+        what = f"no run has ended well since {format_moment(since)}"
+    else:
+        what = f"the last good run ended {format_seconds(age)} ago"
+    if facts.bad_run:
+        what += f"; the last run failed, {facts.bad_run}"
+        status = max(status, Status.WARNING)
+    if facts.open_runs:
+        newest = facts.open_runs[0]
+        what += f"; {newest.spider} began {format_seconds(facts.now - newest.begun)} ago"
+    return Finding(status, "run", what, "look at its log" if status else "")
+
+
+def killed(facts: Facts) -> list[OpenRun]:
+    """Return the runs that gave no sign for longer than they may wait, of the last two days."""
+    return [
+        run
+        for run in facts.open_runs
+        if min(run.longest_wait, _DAY) + _MARGIN < facts.now - run.last_sign <= 2 * _DAY
+    ]
+
+
+def _killed(facts: Facts) -> Finding:
+    found = killed(facts)
+    if not found:
+        return Finding(Status.OK, "killed", "no run was killed")
+    last = found[0]
+    what = (
+        f"{counted(len(found), 'run')} did not end: {last.spider} began at "
+        f"{format_moment(last.begun)} and gave its last sign at {format_moment(last.last_sign)}"
+    )
+    return Finding(Status.WARNING, "killed", what, "was it killed, or out of memory?")
+
+
+def _blocklist(facts: Facts, limits: Limits) -> Finding | None:
+    if not facts.has_blocklist:
+        return None
+    if facts.list_checked is None:
+        return Finding(Status.WARNING, "blocklist", "it was never fetched", "look at the log")
+    age = facts.now - facts.list_checked
+    status = limits.above((age - facts.list_refresh) / _HOUR)
+    what = f"its copy is {format_seconds(age)} old, to be asked for again after "
+    what += format_seconds(facts.list_refresh)
+    return Finding(status, "blocklist", what, "its server does not answer" if status else "")
+
+
+def failing_percent(facts: Facts) -> float:
+    """Return the percentage of the sources that fail."""
+    return 100.0 * facts.failing / facts.sources if facts.sources else 0.0
+
+
+def _sources(facts: Facts, limits: Limits) -> Finding | None:
+    if facts.sources_error:
+        advice = "no run can start; --sources FILE names another file"
+        return Finding(Status.CRITICAL, "sources", facts.sources_error, advice)
+    if not facts.sources:
+        return None
+    share = failing_percent(facts)
+    status = limits.above(share)
+    what = f"{facts.failing} of {counted(facts.sources, 'source')} failing ({share:.0f} %)"
+    return Finding(status, "sources", what, "`scrapy sources` has them first" if status else "")
+
+
+def long_holds(facts: Facts) -> list[str]:
+    """Return the hosts that asked for, or earned, a hold of more than a day, the longest first.
+
+    A host that could not be reached rests for days as well, but that is what its failing sources
+    say.
+    """
+    found = [each for each in facts.held if not each.is_silent and each.until - each.since > _DAY]
+    found.sort(key=lambda each: (-each.until, each.host))
+    return [f"{each.host} until {format_moment(each.until)}" for each in found]
+
+
+def _hosts(facts: Facts) -> Finding:
+    found, total = long_holds(facts), len(facts.held)
+    if not found:
+        what = f"none is on hold for over a day, {total} on hold in all"
+        return Finding(Status.OK, "hosts", what)
+    more = f" {and_more(len(found) - MOST_HOSTS)}" if len(found) > MOST_HOSTS else ""
+    what = f"{counted(len(found), 'host')} on hold for over a day: "
+    what += ", ".join(found[:MOST_HOSTS]) + more
+    return Finding(Status.WARNING, "hosts", what, "`scrapy hosts` says why")
+
+
+def _disk(facts: Facts, limits: Limits) -> Finding | None:
+    if not facts.disk:
+        return None
+    free = facts.disk_free / _MIB
+    status = limits.below(free)
+    what = f"{free:,.0f} MiB free in {facts.disk}"
+    return Finding(status, "disk", what, "a full disk ends each run" if status else "")
+
+
+def clock_ahead(facts: Facts) -> float:
+    """Return by how many seconds the latest time in the state lies in the future; 0 if none."""
+    return max(0.0, max(facts.latest.values(), default=0.0) - facts.now)
+
+
+def _clock(facts: Facts) -> Finding:
+    ahead = clock_ahead(facts)
+    if ahead <= CLOCK_SKEW:
+        return Finding(Status.OK, "clock", "no time in the state lies in the future")
+    tables = [name for name, moment in facts.latest.items() if moment > facts.now + CLOCK_SKEW]
+    what = f"times of {', '.join(sorted(tables))} lie up to {format_seconds(ahead)} in the future"
+    return Finding(Status.WARNING, "clock", what, "the clock was wrong, or was set back")
