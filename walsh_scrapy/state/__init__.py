@@ -10,6 +10,7 @@ from walsh_scrapy.state.blocklist import BlocklistStore
 from walsh_scrapy.state.database import Database, exists
 from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.entries import EntryStore
+from walsh_scrapy.state.history import History
 from walsh_scrapy.state.ledger import Ledger
 from walsh_scrapy.state.llmstxt import LlmsTxtStore
 from walsh_scrapy.state.requests import RequestStore
@@ -51,6 +52,7 @@ class State:
         self.requests = RequestStore(self._database)
         self.runs = RunStore(self._database)
         self.acts = ActStore(self._database)
+        self.history = History(self._database)
 
     def prune(self, now: float) -> None:
         """Delete what is too old to be needed, in small steps; ``now`` is in epoch seconds.
