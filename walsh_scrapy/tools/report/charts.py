@@ -25,13 +25,15 @@ if TYPE_CHECKING:
 
 #: Points of one time line; of more, those with the least to spare are kept.
 MOST_POINTS: Final = 150
-_WIDTH: Final = 720
+_WIDTH: Final = 600
 _DAY: Final = 86_400.0
-#: Pauses that get a line of their own, in seconds.
+#: Pauses that get a line of their own, in seconds; the second ones where all pauses are alike.
 _LADDER: Final = (
-    *(0.01, 0.1, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0),
-    *(_DAY, 3 * _DAY, 7 * _DAY, 30 * _DAY),
+    *(0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 6 * 3600.0),
+    *(_DAY, 7 * _DAY, 30 * _DAY),
 )
+_FINE_LADDER: Final = tuple(sorted({*_LADDER, 0.2, 0.5, 2.0, 5.0, 20.0, 30.0, 120.0, 300.0}))
+_LEAST: Final = _LADDER[0]  # a logarithm has no 0
 _PLAIN: Final = {
     "css": (),
     "js": (),
@@ -54,7 +56,7 @@ def bars(counts: Sequence[tuple[str, int]], name: str, title: str) -> Markup:
     labels = [label for label, _ in counts]
     chart = pygal.Bar(
         **_PLAIN,
-        height=220,
+        height=180,
         range=(0, max(highest, 1)),
         show_minor_x_labels=False,
         value_formatter="{:,.0f}".format,
@@ -71,7 +73,7 @@ def share_bar(shares: Sequence[Share], name: str, title: str) -> Markup:
     """Return one bar, divided by kind of response."""
     chart = pygal.HorizontalStackedBar(
         **_PLAIN | {"margin": 0},
-        height=34,
+        height=26,
         show_x_labels=False,
         show_y_labels=False,
         show_x_guides=False,
@@ -90,22 +92,23 @@ def time_line(line: HostLine, name: str, title: str) -> Markup:
     """Return the pauses before the requests to a host, and what was asked for, over time."""
     sent = thinned([each for each in line.sent if each.kept is not None])
     first, last = sent[0].record.sent_at, sent[-1].record.sent_at
-    kept = [max(each.kept or 0.0, _LADDER[0]) for each in sent]
+    kept = [max(each.kept or 0.0, _LEAST) for each in sent]
     asked = [each.asked.seconds if each.asked else 0.0 for each in sent]
     lowest, highest = min(kept + asked), max(kept + asked)
-    low = max((step for step in _LADDER if step <= lowest), default=_LADDER[0])
-    high = min((step for step in _LADDER if step > highest), default=highest)
+    ladder = _LADDER if highest > 20 * lowest else _FINE_LADDER
+    low, high = max((step for step in ladder if step <= lowest), default=_LEAST), 1.2 * highest
+    # A little room below: the lowest label must not touch those of the times.
     chart = pygal.XY(
-        **_PLAIN,
-        height=240,
+        **_PLAIN | {"margin_left": 40, "margin_right": 40},
+        height=220,
         logarithmic=True,
-        range=(low, high),
+        range=(0.8 * low, high),
         xrange=(first, max(last, first + 1.0)),
-        dots_size=4,
+        dots_size=3.5,
         value_formatter=format_seconds,
         x_value_formatter=_clock(last - first),
     )
-    chart.y_labels = [step for step in _LADDER if low <= step <= high]
+    chart.y_labels = [step for step in ladder if low <= step <= high]
     chart.x_labels = [first + (last - first) * part / 3 for part in range(4)]
     points = [(each.record.sent_at, value) for each, value in zip(sent, kept, strict=True)]
     short = [point for each, point in zip(sent, points, strict=True) if each.is_short]

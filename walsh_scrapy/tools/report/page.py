@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +15,7 @@ from walsh_scrapy.policy.wording import counted, cut, format_seconds, printable
 from walsh_scrapy.tools.report.charts import bars, share_bar, time_line
 from walsh_scrapy.tools.report.news import MOST_SOURCES
 from walsh_scrapy.tools.report.responses import KINDS
+from walsh_scrapy.tools.report.trouble import by_advice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +48,9 @@ def render(report: Report) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "counted": counted,
+        "counted": _counted,
+        "pause": _pause,
+        "span": _span,
         "minute": _minute,
         "second": _second,
         "rfc3339": rfc3339,
@@ -57,7 +61,9 @@ def render(report: Report) -> str:
     groups = _groups(report.news)
     drawn = [line for line in report.lines if len(line.sent) >= _LEAST_FOR_LINE]
     charted = [(line, _time_line(line, number)) for number, line in enumerate(drawn[:MOST_LINES])]
-    return environment.get_template("page.html").render(
+    return environment.get_template(
+        "page.html"
+    ).render(
         report=report,
         css=Markup(css),  # noqa: S704
         css_hash=base64.b64encode(sha256(css.encode()).digest()).decode(),
@@ -75,6 +81,7 @@ def render(report: Report) -> str:
         most_requests=MOST_REQUESTS,
         most_sources=MOST_SOURCES,
         most_troubles=MOST_TROUBLES,
+        troubles=by_advice(report.troubles[:MOST_TROUBLES]),
     )
 
 
@@ -110,6 +117,26 @@ def _written(value: Any) -> Any:  # noqa: ANN401 - whatever the template names
     if isinstance(value, str) and not isinstance(value, Markup):
         return printable(cut(value, _LONGEST_TEXT))
     return value
+
+
+def _counted(number: int, singular: str, plural: str | None = None) -> str:
+    """Return a number with its noun, thousands apart: `10,000 requests`."""
+    return counted(number, singular, plural).replace(str(number), f"{number:,}", 1)
+
+
+def _pause(seconds: float) -> str:
+    """Format a pause; a short one in hundredths, rounded down, so that it never looks longer."""
+    if abs(seconds) < 10.0:
+        return f"{math.floor(100.0 * seconds) / 100.0:.2f} s"
+    return format_seconds(seconds)
+
+
+def _span(first: float, last: float) -> str:
+    """Format two times, the second one without its day if that is the same."""
+    begin, end = _minute(first), _minute(last)
+    if begin == end:
+        return begin
+    return f"{begin} to {end[11:] if end[:10] == begin[:10] else end}"
 
 
 def _minute(at: float | None) -> str:

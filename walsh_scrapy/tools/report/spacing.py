@@ -110,7 +110,7 @@ def asked_spacing(terms: Terms, latency: float, robots_interval: float, pause: f
     if pause > wanted:
         return Asked(pause, "your pause")
     if wanted <= terms.min_interval:
-        return Asked(wanted, "the least")
+        return Asked(wanted, "settings")
     if robots_interval >= wanted:
         return Asked(wanted, "robots.txt")
     return Asked(wanted, "a slow answer")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.wording import counted
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.tools.sources.overview import SourceRow
 
 #: Failures in a row after which a source is worth a look.
-_MANY_FAILURES = 5
+_MANY_FAILURES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,14 @@ def find_troubles(
     ]
 
 
+def by_advice(troubles: Sequence[Trouble]) -> list[tuple[Trouble, list[Trouble]]]:
+    """Return each advice, by a trouble that has it, with all troubles that have it."""
+    groups: dict[tuple[str, str], list[Trouble]] = {}
+    for trouble in troubles:
+        groups.setdefault((trouble.what, trouble.advice), []).append(trouble)
+    return [(group[0], group) for group in groups.values()]
+
+
 def _why(row: SourceRow, what: str) -> str:
     record = row.record
     if what == "moved":
@@ -93,7 +101,7 @@ def _advice(row: SourceRow, what: str) -> tuple[str, str]:
             f"scrapy sources resume {record.url}",
         )
     if what == "moved":
-        return f"Write the new address into the sources file: {record.moved_to}", ""
+        return "Write the new address into the sources file.", ""
     if what == "denied":
         gate = record.outcome.removeprefix("denied by ")
         return _DENIED.get(
@@ -102,7 +110,7 @@ def _advice(row: SourceRow, what: str) -> tuple[str, str]:
     return _failing(row)
 
 
-_DENIED = {
+_DENIED: Final = {
     "blocklist": "Its owner opted out. Take it out of the sources file.",
     "robots": "Its robots.txt does not allow it. Ask its owner, or take it out. To see the rule:",
     "publicweb": "Its address is not public. Correct it, or take it out.",
