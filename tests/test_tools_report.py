@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 from scrapy.settings import Settings
+from sqlalchemy import update
 
 from tests.reportstate import BEGUN, DAY, HOSTILE, NOW, SETTINGS, write_state
 from walsh_scrapy.options import Options
@@ -17,6 +18,7 @@ from walsh_scrapy.state.history import SeenEntry, Span, Visit
 from walsh_scrapy.state.requests import RequestRecord
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.state.tables import requests
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.report.charts import MOST_POINTS, thinned
 from walsh_scrapy.tools.report.needs import find_needs
@@ -297,6 +299,21 @@ def test_texts_of_strangers_are_shown_and_not_obeyed(tmp_path):
     assert not {"\x00", "\x1b", "\u202e", "\u2028"}.intersection(text)
     assert max(map(len, text.split("<"))) < 10_000  # no text is as long as the longest title
     assert len(HOSTILE[4]) == 1_000_000
+
+
+def test_a_pause_that_was_too_short_is_told_wherever_it_counts(tmp_path):
+    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 30)))
+    with closing(State(url)) as state, state._database.write() as connection:
+        late = state.history.requests(0.0)
+        (moment,) = [each.sent_at for number, each in enumerate(late) if number == 7]
+        moved = update(requests).where(requests.c.sent_at == moment)
+        connection.execute(moved.values(sent_at=moment - 9.253))
+    text = page_of(url, tmp_path / "sources.txt")
+    assert '<a href="#pauses">1 pause at 1 host was shorter than asked for</a>' in text
+    assert "smallest pause seen, at blog0.example</dt><dd>0.49 s</dd>" in text
+    assert '<td class="number short">0.49 s too short</td>' in text
+    assert "every pause was as long as asked for" not in text
 
 
 def test_a_report_of_one_host_has_no_other(tmp_path):
