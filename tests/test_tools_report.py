@@ -20,6 +20,7 @@ from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import requests
 from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.tools.report import report
 from walsh_scrapy.tools.report.charts import MOST_POINTS, thinned
 from walsh_scrapy.tools.report.needs import find_needs
 from walsh_scrapy.tools.report.news import build_news
@@ -305,7 +306,7 @@ def test_a_pause_that_was_too_short_is_told_wherever_it_counts(tmp_path):
     url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
     (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 30)))
     with closing(State(url)) as state, state._database.write() as connection:
-        late = state.history.requests(0.0)
+        late = state.history.requests(0.0, None, None, 30)
         (moment,) = [each.sent_at for number, each in enumerate(late) if number == 7]
         moved = update(requests).where(requests.c.sent_at == moment)
         connection.execute(moved.values(sent_at=moment - 9.253))
@@ -314,6 +315,16 @@ def test_a_pause_that_was_too_short_is_told_wherever_it_counts(tmp_path):
     assert "smallest pause seen, at blog0.example</dt><dd>0.49 s</dd>" in text
     assert '<td class="number short">0.49 s too short</td>' in text
     assert "every pause was as long as asked for" not in text
+
+
+def test_a_long_log_is_cut_and_the_page_says_so(tmp_path, monkeypatch):
+    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 30)))
+    assert "The log has more requests" not in page_of(url, tmp_path / "sources.txt")
+    monkeypatch.setattr(report, "MOST_READ", 20)
+    text = page_of(url, tmp_path / "sources.txt")
+    assert "The log has more requests" in text
+    assert "<dd>20</dd>" in text
 
 
 def test_a_report_of_one_host_has_no_other(tmp_path):
@@ -335,7 +346,7 @@ def test_the_history_is_the_same_on_both_databases(url):
     write_state(url, 240, 6)
     with closing(State(url)) as state:
         history = state.history
-        records = list(history.requests(BEGUN + 100.0, BEGUN + 500.0, "blog1.example"))
+        records = history.requests(BEGUN + 100.0, BEGUN + 500.0, "blog1.example", 100)
         assert {record.host for record in records} == {"blog1.example"}
         assert [record.sent_at - BEGUN for record in records] == [
             130.0,
@@ -346,6 +357,7 @@ def test_the_history_is_the_same_on_both_databases(url):
             430,
             490,
         ]
+        assert history.requests(BEGUN, None, "blog1.example", 3)[-1].sent_at == BEGUN + 2350.0
         span = Span(since=BEGUN, run=1)
         assert sum(map(len, history.moments(span).values())) == 24
         assert history.moments(Span(since=BEGUN, run=2)) == {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sqlalchemy import and_, func, select
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.database import Database
 
 #: URLs in one SELECT; databases limit the parameters of a statement.
-_URLS_AT_ONCE = 500
+_URLS_AT_ONCE: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +54,12 @@ class History:
         self._database = database
 
     def requests(
-        self, since: float, until: float | None = None, host: str | None = None
-    ) -> Iterator[RequestRecord]:
-        """Yield the requests sent in a span, of any run, the first sent first.
+        self, since: float, until: float | None, host: str | None, most: int
+    ) -> list[RequestRecord]:
+        """Return the requests sent in a span, of any run, the first sent first.
 
-        ``host`` is a name under which the ledger paces; None for all.
+        ``host`` is a name under which the ledger paces; None for all. Of more than ``most`` these
+        are the last ones.
         """
         wanted = [requests.c.sent_at >= since]
         if until is not None:
@@ -69,10 +70,11 @@ class History:
             *(requests.c.sent_at, requests.c.host, requests.c.url, requests.c.gates),
             *(requests.c.status, requests.c.seconds, requests.c.error, requests.c.run),
         )
-        found = select(*columns).where(*wanted).order_by(requests.c.sent_at, requests.c.id)
+        newest_first = (requests.c.sent_at.desc(), requests.c.id.desc())
+        found = select(*columns).where(*wanted).order_by(*newest_first).limit(most)
         with self._database.read() as connection:
-            for row in connection.execute(found):
-                yield RequestRecord(*row)
+            records = [RequestRecord(*row) for row in connection.execute(found)]
+        return records[::-1]
 
     def moments(self, span: Span) -> dict[str, list[float]]:
         """Return when the entries of a span were first seen, by their sources."""

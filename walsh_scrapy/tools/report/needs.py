@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from walsh_scrapy.policy.wording import counted
+from walsh_scrapy.tools.report.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,11 +11,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from walsh_scrapy.policy.timestamps import rfc3339
-from walsh_scrapy.policy.wording import counted, cut, format_seconds, printable
+from walsh_scrapy.policy.wording import cut, format_seconds, printable
 from walsh_scrapy.tools.report.charts import bars, share_bar, time_line
 from walsh_scrapy.tools.report.news import MOST_SOURCES
 from walsh_scrapy.tools.report.responses import KINDS
-from walsh_scrapy.tools.report.trouble import by_advice
+from walsh_scrapy.tools.report.trouble import MOST_TROUBLES, by_advice
+from walsh_scrapy.tools.report.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from walsh_scrapy.tools.report.spacing import HostLine
 
 #: Rows of the longer parts of the page; it says how many more there are.
-MOST_TROUBLES: Final = 150
 MOST_HOSTS: Final = 300
 MOST_LINES: Final = 40
 MOST_REQUESTS: Final = 60
@@ -48,7 +48,7 @@ def render(report: Report) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "counted": _counted,
+        "counted": counted,
         "pause": _pause,
         "span": _span,
         "minute": _minute,
@@ -117,11 +117,6 @@ def _written(value: Any) -> Any:  # noqa: ANN401 - whatever the template names
     if isinstance(value, str) and not isinstance(value, Markup):
         return printable(cut(value, _LONGEST_TEXT))
     return value
-
-
-def _counted(number: int, singular: str, plural: str | None = None) -> str:
-    """Return a number with its noun, thousands apart: `10,000 requests`."""
-    return counted(number, singular, plural).replace(str(number), f"{number:,}", 1)
 
 
 def _pause(seconds: float) -> str:

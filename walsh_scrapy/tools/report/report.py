@@ -13,7 +13,7 @@ from walsh_scrapy.tools.report.news import MOST, OF_EACH, News, build_news
 from walsh_scrapy.tools.report.responses import Gate, Share, gates, shares
 from walsh_scrapy.tools.report.spacing import HostLine, host_lines
 from walsh_scrapy.tools.report.terms import KnownTerms
-from walsh_scrapy.tools.report.trouble import Trouble, find_troubles, in_trouble
+from walsh_scrapy.tools.report.trouble import MOST_TROUBLES, Trouble, find_troubles, in_trouble
 from walsh_scrapy.tools.sources import overview
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Seconds before a period in which the last request to a host is looked for: its pause counts too.
 _BEFORE: Final = 3600.0
+#: Requests that are read: as many as fit into 500 MB of memory.
+MOST_READ: Final = 300_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,7 @@ class Report:
     troubles: Sequence[Trouble]
     resting: Sequence[HostRow]
     requests: int
+    is_cut: bool  #: the log has more requests, which were sent before these
     shares: Sequence[Share]
     gates: Sequence[Gate]
     lines: Sequence[HostLine]
@@ -69,9 +72,8 @@ def build_report(
         return True
 
     span = period.span
-    sent = state.history.requests(span.since - _BEFORE, span.until, period.host)
-    # Read to the end first: the terms are read from the same connection.
-    lines = host_lines(list(sent), KnownTerms(state, options, period.runs), is_included)
+    sent = state.history.requests(span.since - _BEFORE, span.until, period.host, MOST_READ)
+    lines = host_lines(sent, KnownTerms(state, options, period.runs), is_included)
     troubles = _troubles(state, rows)
     resting = [row for row in hosts.build_overview(state) if period.host in (None, row.host)]
     return Report(
@@ -83,6 +85,7 @@ def build_report(
         troubles=troubles,
         resting=resting,
         requests=len(included),
+        is_cut=len(sent) == MOST_READ,
         shares=shares(included),
         gates=gates(included, () if period.host else period.runs),
         lines=lines,
@@ -97,13 +100,12 @@ def _sources(file: str) -> tuple[Sequence[Source], str]:
 
 
 def _troubles(state: State, rows: Sequence[SourceRow]) -> list[Trouble]:
-    failing = [row.record for row in rows if in_trouble(row) == "failing"]
+    wrong = [row for row in rows if in_trouble(row)]
+    listed = {url for row in wrong[:MOST_TROUBLES] for url in (row.record.url, row.record.address)}
     visits: dict[str, list[Visit]] = {}
-    for visit in state.history.visits(
-        {url for each in failing for url in (each.url, each.address)}
-    ):
+    for visit in state.history.visits(listed):
         visits.setdefault(visit.url, []).append(visit)
-    return find_troubles(rows, visits)
+    return find_troubles(wrong, visits)
 
 
 def _news(state: State, period: Period, options: Options, sources: Sequence[Source]) -> News:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.policy.timestamps import format_moment
-from walsh_scrapy.policy.wording import counted
+from walsh_scrapy.tools.report.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.history import Visit
     from walsh_scrapy.tools.sources.overview import SourceRow
 
+#: Sources in trouble that the page lists; it says how many more there are.
+MOST_TROUBLES: Final = 150
 #: Failures in a row after which a source is worth a look.
 _MANY_FAILURES: Final = 5
 
