@@ -66,6 +66,13 @@ def test_hosts_with_short_pauses_come_first_then_those_with_most_requests():
     assert [line.host for line in lines] == ["few.example", "many.example", "a.example"]
 
 
+def test_the_last_requests_are_listed_and_those_that_came_too_soon():
+    (line,) = lines_of([sent(at) for at in (0.0, 1.0, 9.0, 10.0, 20.0, 30.0)])
+    assert [each.record.sent_at for each in line.listed(2)] == [1.0, 10.0, 20.0, 30.0]
+    assert [each.record.sent_at for each in line.listed(1)] == [10.0, 30.0]
+    assert line.listed(9) == line.sent
+
+
 @pytest.mark.parametrize(
     ("latency", "robots", "pause", "asked"),
     [

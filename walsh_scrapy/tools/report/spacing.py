@@ -66,6 +66,15 @@ class HostLine:
         """How many pauses were shorter than asked for."""
         return sum(each.is_short for each in self.sent)
 
+    def listed(self, most: int) -> list[Sent]:
+        """Return the last requests, and before them the last ones that came too soon.
+
+        Each of the two are ``most`` at most.
+        """
+        start = max(0, len(self.sent) - most)
+        early = [each for each in self.sent[:start] if each.is_short]
+        return [*early[-most:], *self.sent[start:]]
+
 
 def host_lines(
     records: Iterable[RequestRecord],
