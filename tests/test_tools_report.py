@@ -1,6 +1,7 @@
 """`scrapy report`: the pauses it compares, what it says of sources, and a page that is safe."""
 
 import re
+import sys
 from contextlib import closing
 from datetime import date
 from html.parser import HTMLParser
@@ -221,6 +222,10 @@ def test_what_needs_the_operator_names_runs_pauses_and_files():
         "The sources file was not read: line 3: no URL",
     ]
     assert find_needs(runs[:1], lines_of([sent(0.0), sent(9.0)]), [], [], "") == []
+
+
+def test_the_chart_library_leaves_the_imports_of_the_process_as_they_were():
+    assert [finder for finder in sys.meta_path if type(finder).__module__ == "pygal"] == []
 
 
 def test_a_thinned_time_line_keeps_the_pause_with_the_least_to_spare():

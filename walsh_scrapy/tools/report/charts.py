@@ -7,6 +7,7 @@ and light scheme.
 from __future__ import annotations
 
 import re
+import sys
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.tools.report.responses import Share
     from walsh_scrapy.tools.report.spacing import HostLine, Sent
+
+# pygal adds a finder for its plugins (maps), which we do not have. Its protocol is that of Python
+# before 3.12, so each later import of this process that fails would warn of it.
+sys.meta_path[:] = [
+    finder for finder in sys.meta_path if not isinstance(finder, pygal.PluginImportFixer)
+]
 
 #: Points of one time line; of more, those with the least to spare are kept.
 MOST_POINTS: Final = 150
