@@ -10,11 +10,12 @@ INSTALLED := $(VENV)/.installed
 
 # The demo and the tests measure pauses, so they never run beside each other, under -j neither.
 .NOTPARALLEL:
-.PHONY: help demo test check requirements audit sbom wheel clean
+.PHONY: help demo test browser check requirements audit sbom wheel clean
 
 help:
 	@echo "make demo    crawl a web on this machine twice, and judge the crawl by its servers' log"
 	@echo "make test    run all tests"
+	@echo "make browser look at the page of scrapy report with the Chromium of this machine"
 	@echo "make check   lint, format, types, and who may import whom"
 	@echo "make requirements   write requirements.txt and .ci/supply.txt anew, from pyproject.toml"
 	@echo "make audit   ask for known vulnerabilities of all that requirements.txt names"
@@ -27,6 +28,11 @@ demo: $(INSTALLED)
 
 test: $(INSTALLED)
 	$(VENV)/bin/python -m pytest
+
+# What this needs beside Chromium comes into $(VENV), and is in no requirements file.
+browser: $(INSTALLED) $(SUPPLY)/.installed
+	$(SUPPLY)/bin/uv pip install --quiet --python $(VENV)/bin/python --group browser
+	$(VENV)/bin/python -m pytest -n0 -rs tests/browser
 
 check: $(INSTALLED)
 	$(VENV)/bin/ruff check .

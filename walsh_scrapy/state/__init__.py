@@ -11,6 +11,7 @@ from walsh_scrapy.state.database import Database, exists
 from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.entries import EntryStore
 from walsh_scrapy.state.evidence import EvidenceStore
+from walsh_scrapy.state.history import History
 from walsh_scrapy.state.ledger import Ledger
 from walsh_scrapy.state.llmstxt import LlmsTxtStore
 from walsh_scrapy.state.moments import MomentStore
@@ -55,6 +56,7 @@ class State:
         self.runs = RunStore(self._database)
         self.moments = MomentStore(self._database)
         self.acts = ActStore(self._database)
+        self.history = History(self._database)
 
     def prune(self, now: float, log_seconds: float) -> None:
         """Delete what is too old to be needed, in small steps; ``now`` is in epoch seconds.

@@ -1,0 +1,99 @@
+"""`scrapy report`: a page about real runs, whole or not at all, and one line about it."""
+
+import re
+
+import pytest
+
+from tests.contract.conftest import feed, site
+from walsh_scrapy.testing.web import Reply
+
+SOURCES = [
+    "http://blog.example/feed",
+    "http://slow.example/feed",
+    "http://lost.example/feed",
+]
+
+
+@pytest.fixture
+def report(tmp_path, run_scrapy):
+    """Run `scrapy report` on the state that the crawls of this test share."""
+
+    def run(*arguments, status=0):
+        state = f"WALSH_STATE_URL=sqlite:///{tmp_path / 'crawl' / 'walsh.sqlite3'}"
+        sources = tmp_path / "sources.txt"
+        sources.write_text("\n".join(SOURCES))
+        result = run_scrapy("report", "-s", state, *arguments, "--sources", sources)
+        assert result.returncode == status, result.stderr
+        assert "Traceback" not in result.stderr
+        return result
+
+    return run
+
+
+def test_the_report_of_a_run_compares_the_pauses_that_servers_saw(
+    loopback_web, crawl, again, report, tmp_path
+):
+    web = loopback_web(
+        site("blog.example", feed=feed(posts=["R&D", "Two"])),
+        site("slow.example", "User-agent: *\nCrawl-delay: 2\n", feed=[feed(), Reply(status=304)]),
+        site("lost.example", feed=Reply("", status=404)),
+    )
+    crawl(web, sources=SOURCES)
+    page = tmp_path / "report.html"
+    result = report("-o", page)
+    assert re.fullmatch(
+        rf"Run 1 of feeds, .* UTC: \d+ KiB written to {re.escape(str(page))}\n", result.stderr
+    )
+    assert result.stdout == ""
+    text = page.read_text("utf-8")
+    assert "R&amp;D</bdi>" in text
+    assert "1 source is failing" in text
+    assert "scrapy discover http://lost.example/feed" in text
+    assert 'class="short"' not in text
+    rows = {row[0]: row[1:] for row in re.findall(PAUSES, text)}
+    assert rows.keys() == {"blog.example", "slow.example", "lost.example"}
+    kept, asked, by = rows["slow.example"]
+    assert (asked, by) == ("2.00", "robots.txt")
+    assert 2.0 <= float(kept) < 60.0
+    assert rows["blog.example"][1:] == ("1.00", "settings")
+    # What exists is kept, and what is wrong is told in one line.
+    refused = report("-o", page, status=1).stderr
+    assert refused == f"walsh-scrapy: {page} exists already; -O replaces it\n"
+    missing = report("-O", page, "--run", "7", status=1).stderr
+    assert missing == "walsh-scrapy: there is no run 7 in the state; the last one is run 1\n"
+    assert page.read_text("utf-8") == text
+    # A second run, which nothing new came of; and both of them, at one host.
+    again(web, sources=SOURCES)
+    second = report("-o", "-").stdout
+    assert "Nothing new was found." in second
+    assert re.search(r"<dd>\d+ %</dd>", second)[0] != "<dd>0 %</dd>"
+    both = report("-o", "-", "--host", "http://slow.example/").stdout
+    assert 'class="short"' not in both
+    assert "blog.example" not in both
+    assert both.count('<section id="runs"') == 1
+
+
+#: Host, smallest pause kept, spacing asked for and by what, of a row in the page.
+PAUSES = re.compile(
+    r'<bdi>([\w.]+)</bdi></th>\n<td class="number">([\d.]+) s</td>'
+    r'<td class="number">([\d.]+) s</td><td class="time">([\w. ]+)</td>'
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "told"),
+    [
+        ((), 2, "give one file"),
+        (("-o", "a.html", "-O", "b.html"), 2, "give one file"),
+        (("-o", "-", "--run", "1", "--since", "P1D"), 2, "exclude each other"),
+        (("-o", "-", "--run", "one"), 2, "takes the number of a run"),
+        (("-o", "-", "--since", "soon"), 2, "--since: 'soon' is not"),
+        (("-o", "-", "--host", "//"), 2, "is no host"),
+        (("-o", "-", "extra"), 2, "does not take extra"),
+        (("-o", "-"), 1, "there is no state at"),
+    ],
+)
+def test_a_wrong_call_is_one_line(report, arguments, status, told):
+    error = report(*arguments, status=status).stderr
+    assert told in error
+    assert error.count("\n") == 1

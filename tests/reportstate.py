@@ -1,0 +1,96 @@
+"""States for the tests of the report: some hosts with many requests, and strangers' texts."""
+
+import json
+from contextlib import closing
+
+from sqlalchemy import insert
+
+from walsh_scrapy.state import State
+from walsh_scrapy.state.runs import RunRecord
+from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.state.tables import entries, requests
+
+NOW = 1_779_516_000.0  # 2026-05-23 06:00 UTC
+DAY = 86_400.0
+MONTH = 30 * DAY
+BEGUN = NOW - 3 * DAY
+GATES = "blocklist: not listed; robots: allowed"
+SETTINGS = {"min_interval": 1.0, "latency_factor": 1.0}
+#: Titles as strangers may write them.
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "\u202egnippals\u202c \x00\x1b[31m\u2028",
+    "</style><img src=//evil.example/x onerror=alert(1)>",
+    "{{ 7 * 7 }} {% raw %}",
+    "x" * 1_000_000,
+    "\ud800",
+)
+STATUSES = (200, 304, 304, 200, 301, 404, 429, 500, None)
+TROUBLES = (
+    {"outcome": "failed", "failures": 6, "status": 404, "detail": "404 <b>Not Found</b>"},
+    {"outcome": "gone", "failures": 1, "status": 410, "due_at": float("inf")},
+    {"outcome": "denied by robots", "detail": "line 3 of robots.txt says 'Disallow: /'"},
+    {"moved_to": "https://new.example/feed", "moved_since": NOW - 9 * DAY, "move_settled": True},
+)
+
+
+def request_row(number, hosts, run):
+    """One of many requests: 10 s between two of them, so each host is asked in time."""
+    host = number % hosts
+    return {
+        "sent_at": BEGUN + 10.0 * number,
+        "host": f"blog{host}.example",
+        "url": f"http://blog{host}.example/{'feed' if number >= hosts else 'robots.txt'}",
+        "gates": GATES if number >= hosts else "blocklist: not listed",
+        "status": STATUSES[number % len(STATUSES)],
+        "seconds": 0.25,
+        "error": "" if STATUSES[number % len(STATUSES)] else "<i>refused</i>",
+        "run": run,
+    }
+
+
+def entry_row(number, source, run, title, at):
+    url = f"javascript:alert({number})" if number % 5 == 4 else f"{source}/{number}"
+    item = {"kind": "feed", "source": source, "source_title": title, "url": url, "title": title}
+    return {
+        "key": str(number),
+        "full_key": str(number),
+        "source": source,
+        "kind": "feed",
+        "first_seen": at,
+        "item": json.dumps(item),
+        "run": run,
+    }
+
+
+def write_state(url, count, hosts=1, *, over=True):
+    """Fill the state at a URL with a run of `count` requests; return the URLs of its sources."""
+    urls = [f"http://blog{number}.example/feed" for number in range(hosts)]
+    with closing(State(url)) as state:
+        versions = {"contract": "v1", "scrapy": "2.19.0"}
+        begun = RunRecord(spider="feeds", begun=BEGUN, versions=versions, settings=SETTINGS)
+        run = state.runs.begin(begun)
+        for number, source in enumerate(urls):
+            fields = {"fetched_at": NOW - 3600, "due_at": NOW + 3600, "outcome": "fetched"}
+            if number and number <= len(TROUBLES):
+                fields |= TROUBLES[number - 1]
+            state.sources.commit(SourceRecord(url=source, kind="feed", **fields), [])
+        rows = [request_row(number, hosts, run) for number in range(count)]
+        found = [
+            entry_row(
+                number,
+                urls[number % hosts],
+                run,
+                HOSTILE[number % len(HOSTILE)] if number < len(HOSTILE) else f"Title {number}",
+                BEGUN + number % 3 * DAY,
+            )
+            for number in range(count // 10)
+        ]
+        with state._database.write() as connection:
+            if rows:
+                connection.execute(insert(requests), rows)
+            if found:
+                connection.execute(insert(entries), found)
+        if over:
+            state.runs.end(run, NOW, "finished", {"denied": {"robots": 7}})
+    return urls

@@ -1,0 +1,1 @@
+"""``scrapy report``: one page about what runs did, and what needs the operator."""

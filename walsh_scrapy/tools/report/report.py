@@ -1,0 +1,121 @@
+"""The report: what the state knows of a period, gathered and shaped for the page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from walsh_scrapy.sources import SourcesError, load_sources
+from walsh_scrapy.tools.hosts import overview as hosts
+from walsh_scrapy.tools.hosts.names import paced_name
+from walsh_scrapy.tools.report.needs import find_needs
+from walsh_scrapy.tools.report.news import MOST, OF_EACH, News, build_news
+from walsh_scrapy.tools.report.responses import Gate, Share, gates, shares
+from walsh_scrapy.tools.report.spacing import HostLine, host_lines
+from walsh_scrapy.tools.report.terms import KnownTerms
+from walsh_scrapy.tools.report.trouble import MOST_TROUBLES, Trouble, find_troubles, in_trouble
+from walsh_scrapy.tools.sources import overview
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from walsh_scrapy.options import Options
+    from walsh_scrapy.sources import Source
+    from walsh_scrapy.state import State
+    from walsh_scrapy.state.history import Visit
+    from walsh_scrapy.state.requests import RequestRecord
+    from walsh_scrapy.tools.hosts.overview import HostRow
+    from walsh_scrapy.tools.report.needs import Need
+    from walsh_scrapy.tools.report.period import Period
+    from walsh_scrapy.tools.sources.overview import SourceRow
+
+#: Seconds before a period in which the last request to a host is looked for: its pause counts too.
+_BEFORE: Final = 3600.0
+#: Requests that are read: as many as fit into 500 MB of memory.
+MOST_READ: Final = 300_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What the page says. Times are in epoch seconds, UTC days."""
+
+    made_at: float
+    period: Period
+    needs: Sequence[Need]
+    news: News
+    declared: int  #: sources in the file
+    troubles: Sequence[Trouble]
+    resting: Sequence[HostRow]
+    requests: int
+    is_cut: bool  #: the log has more requests, which were sent before these
+    shares: Sequence[Share]
+    gates: Sequence[Gate]
+    lines: Sequence[HostLine]
+
+
+def build_report(
+    state: State, options: Options, sources_file: str, period: Period, now: float
+) -> Report:
+    """Gather what the state knows of a period; ``now`` is in epoch seconds.
+
+    A sources file that cannot be read costs the report its sources, and is told. Raises StateError.
+    """
+    sources, unread = _sources(sources_file)
+    found = overview.build_overview(sources, state, options, now)
+    rows = [row for row in found.by_urgency() if period.host in (None, row.host)]
+    included: list[RequestRecord] = []
+
+    def is_included(record: RequestRecord) -> bool:
+        if not period.includes(record):
+            return False
+        included.append(record)
+        return True
+
+    span = period.span
+    sent = state.history.requests(span.since - _BEFORE, span.until, period.host, MOST_READ)
+    lines = host_lines(sent, KnownTerms(state, options, period.runs), is_included)
+    troubles = _troubles(state, rows)
+    resting = [row for row in hosts.build_overview(state) if period.host in (None, row.host)]
+    return Report(
+        made_at=now,
+        period=period,
+        needs=find_needs(period.runs, lines, troubles, resting, unread),
+        news=_news(state, period, options, sources),
+        declared=len(rows),
+        troubles=troubles,
+        resting=resting,
+        requests=len(included),
+        is_cut=len(sent) == MOST_READ,
+        shares=shares(included),
+        gates=gates(included, () if period.host else period.runs),
+        lines=lines,
+    )
+
+
+def _sources(file: str) -> tuple[Sequence[Source], str]:
+    try:
+        return load_sources(file), ""
+    except SourcesError as error:
+        return (), str(error)
+
+
+def _troubles(state: State, rows: Sequence[SourceRow]) -> list[Trouble]:
+    wrong = [row for row in rows if in_trouble(row)]
+    listed = {url for row in wrong[:MOST_TROUBLES] for url in (row.record.url, row.record.address)}
+    visits: dict[str, list[Visit]] = {}
+    for visit in state.history.visits(listed):
+        visits.setdefault(visit.url, []).append(visit)
+    return find_troubles(wrong, visits)
+
+
+def _news(state: State, period: Period, options: Options, sources: Sequence[Source]) -> News:
+    def is_included(url: str) -> bool:
+        return period.host in (None, paced_name(url, options.pace_by))
+
+    moments = state.history.moments(period.span)
+    if period.host is not None:
+        moments = {url: seen for url, seen in moments.items() if is_included(url)}
+    only = None if period.host is None else tuple(moments)
+    newest = state.history.newest(period.span, OF_EACH, MOST, only)
+    names = {source.url: source.name for source in sources if source.name}
+    return build_news(moments, newest, names)

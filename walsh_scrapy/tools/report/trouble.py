@@ -1,0 +1,140 @@
+"""Sources in trouble: since when, and what the operator can do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from walsh_scrapy.policy.timestamps import format_moment
+from walsh_scrapy.tools.report.words import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from walsh_scrapy.state.history import Visit
+    from walsh_scrapy.tools.sources.overview import SourceRow
+
+#: Sources in trouble that the page lists; it says how many more there are.
+MOST_TROUBLES: Final = 150
+#: Failures in a row after which a source is worth a look.
+_MANY_FAILURES: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One source that needs the operator."""
+
+    row: SourceRow
+    what: str  #: gone, failing, denied or moved
+    why: str
+    since: str
+    advice: str
+    command: str = ""  #: that the advice speaks of
+
+
+def in_trouble(row: SourceRow) -> str:
+    """Return what is wrong with a source in one word; empty if nothing is."""
+    if row.due.rule == "gone":
+        return "gone"
+    if row.record.outcome.startswith("denied"):
+        return "denied"
+    if row.record.failures:
+        return "failing"
+    move = row.record.move
+    return "moved" if move and move.is_settled and not move.is_doubted else ""
+
+
+def find_troubles(
+    rows: Iterable[SourceRow], visits: Mapping[str, Sequence[Visit]]
+) -> list[Trouble]:
+    """Return the sources in trouble, in the order of ``rows``.
+
+    ``visits`` are the runs that requested a URL, the newest first.
+    """
+    return [
+        Trouble(row, what, _why(row, what), _since(row, what, visits), *_advice(row, what))
+        for row in rows
+        if (what := in_trouble(row))
+    ]
+
+
+def by_advice(troubles: Sequence[Trouble]) -> list[tuple[Trouble, list[Trouble]]]:
+    """Return each advice, by a trouble that has it, with all troubles that have it."""
+    groups: dict[tuple[str, str], list[Trouble]] = {}
+    for trouble in troubles:
+        groups.setdefault((trouble.what, trouble.advice), []).append(trouble)
+    return [(group[0], group) for group in groups.values()]
+
+
+def _why(row: SourceRow, what: str) -> str:
+    record = row.record
+    if what == "moved":
+        return f"permanent redirects lead to {record.moved_to}"
+    if what == "gone":
+        return "it answered 410: gone for good"
+    if what == "denied":
+        return f"{record.outcome}: {record.detail}"
+    return f"{record.detail or 'it failed'} ({counted(record.failures, 'time')} in a row)"
+
+
+def _since(row: SourceRow, what: str, visits: Mapping[str, Sequence[Visit]]) -> str:
+    """Say since when; the log of requests has the visits of 30 days."""
+    record = row.record
+    if what == "moved" and record.moved_since is not None:
+        return f"since {format_moment(record.moved_since)}"
+    if what == "failing":
+        seen = visits.get(record.address, ()) or visits.get(record.url, ())
+        if len(seen) >= record.failures:
+            return f"since {format_moment(seen[record.failures - 1].at)}"
+        if seen:
+            return f"since {format_moment(seen[-1].at)} or before"
+    at = record.fetched_at
+    if at is None:
+        return "since an unknown time"
+    return f"since {format_moment(at)}" if what == "gone" else f"last seen {format_moment(at)}"
+
+
+def _advice(row: SourceRow, what: str) -> tuple[str, str]:
+    """Return what to do, and the command for it or an empty text."""
+    record = row.record
+    if what == "gone":
+        return (
+            "Take it out of the sources file. If it is back:",
+            f"scrapy sources resume {record.url}",
+        )
+    if what == "moved":
+        return "Write the new address into the sources file.", ""
+    if what == "denied":
+        gate = record.outcome.removeprefix("denied by ")
+        return _DENIED.get(
+            gate, "Ask which gate said so, and why:"
+        ), f"scrapy mayfetch {record.url}"
+    return _failing(row)
+
+
+_DENIED: Final = {
+    "blocklist": "Its owner opted out. Take it out of the sources file.",
+    "robots": "Its robots.txt does not allow it. Ask its owner, or take it out. To see the rule:",
+    "publicweb": "Its address is not public. Correct it, or take it out.",
+}
+
+
+def _failing(row: SourceRow) -> tuple[str, str]:
+    record, status = row.record, row.record.status
+    look = f"scrapy discover {row.record.url}"
+    lasting = record.failures >= _MANY_FAILURES
+    if status in (401, 402, 403):
+        return "The site does not want this. Ask its owner, or take it out of the sources file.", ""
+    if status in (404, 405, 451):
+        return "Nothing is at this address. Look where it is now:", look
+    if status in (429, 503):
+        return "The site asked to wait. Nothing to do: the next visit comes later by itself.", ""
+    if status is not None and status >= 500:
+        if lasting:
+            return "Its server keeps failing. Write to its owner, or take it out.", ""
+        return "Its server failed. Nothing to do yet: it is tried again by itself.", ""
+    if status is not None and status < 300:
+        return "What is there could not be read as a feed. Look what the site offers:", look
+    if lasting:
+        return "It has not answered for long. Check its address, or take it out:", look
+    return "It did not answer. Nothing to do yet: it is tried again by itself.", ""
