@@ -62,7 +62,8 @@ class Command(ScrapyCommand):
         parser.add_argument(
             "--since",
             metavar="WHEN",
-            help="only entries first seen since a date, an RFC 3339 time, or a duration ago: P7D",
+            help="only entries first seen since then: today, yesterday, 1d (a day ago), a date, "
+            "an RFC 3339 time",
         )
         parser.add_argument(
             "--source",
