@@ -14,7 +14,7 @@ HOSTILE = "\x1b[31mred\x07 [bold]not bold[/]"
 FIELDS = [
     "url", "name", "kind", "tags", "declared", "fetched_at", "outcome", "status", "detail",
     "failures", "due", "due_at", "due_rule", "due_why", "moved_to", "moved_since", "move_settled",
-    "entries", "host", "host_waits", "host_waits_until",
+    "entries", "newest_entry", "host", "host_waits", "host_waits_until",
 ]  # fmt: skip
 MOMENT = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
@@ -93,6 +93,12 @@ def test_every_source_is_listed_with_what_came_of_it(loopback_web, crawl, listed
     (line,) = [line for line in piped if "http://moved.example/feed" in line]
     assert "moved to http://there.example/feed (watched since 20" in line
     assert piped[-1] == "7 sources: 1 gone, 1 failed, 1 denied, 1 new, 1 due now"
+    assert list(listed("--failing")) == list(found)[:3]
+    assert list(listed("--moved")) == [sources[5]]
+    assert list(listed("--moved", "--failing")) == []
+    assert set(listed("--stale", "1d")) == set(sources[1:5]), "slow has the entries of blog"
+    told = scrapy_sources("--moved").stdout.splitlines()
+    assert told[-1].startswith("1 listed of 7 sources: 1 gone")
 
 
 def test_due_is_what_the_next_run_asks_for(loopback_web, crawl, listed):
@@ -244,6 +250,7 @@ def test_an_unknown_url_is_one_line_with_the_nearest(scrapy_sources, action):
     [
         (["forget"], 2, "`forget URL`"),
         (["drop", "http://a.example/"], 2, "`forget URL`"),
+        (["--stale", "1 month"], 2, "write for example 90d"),
         (["--jsn"], 2, "no option --jsn"),
         (["-s", "WALSH_MIN_INTERVAL=0"], 1, "WALSH_MIN_INTERVAL"),
         (["-s", "WALSH_STATE_URL=nonsense"], 1, "WALSH_STATE_URL"),

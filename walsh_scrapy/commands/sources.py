@@ -14,6 +14,7 @@ from walsh_scrapy.tools.exits import clean_exit, usage_error
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Sequence
+    from datetime import timedelta
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.tools.sources.overview import Overview, SourceRow
@@ -60,6 +61,15 @@ class Command(ScrapyCommand):
             help="only sources that a run would visit now, in its order",
         )
         parser.add_argument(
+            "--failing", action="store_true", help="only sources that are gone, failing or denied"
+        )
+        parser.add_argument(
+            "--stale",
+            metavar="DURATION",
+            help="only sources that gave nothing new for so long: 90d, 12w, P90D",
+        )
+        parser.add_argument("--moved", action="store_true", help="only sources that moved")
+        parser.add_argument(
             "--all", action="store_true", help="also sources that are no longer declared"
         )
 
@@ -72,6 +82,7 @@ class Command(ScrapyCommand):
                 usage_error(f"there is no option {word}; see scrapy sources --help")
         if args and (args[0] not in ("forget", "resume") or len(args) == 1):
             usage_error(f"`sources` takes `forget URL`, `resume URL` or nothing. {_EXAMPLE}")
+        opts.stale = _duration(opts.stale)
         with clean_exit():
             options = Options.from_settings(self.settings or Settings())
             file = opts.sources or options.sources
@@ -81,22 +92,34 @@ class Command(ScrapyCommand):
                 _list(options, file, opts)
 
 
+def _duration(text: str | None) -> timedelta | None:
+    from walsh_scrapy.policy.durations import parse_typed_duration
+
+    if text is None:
+        return None
+    try:
+        return parse_typed_duration(text.strip())
+    except ValueError:
+        usage_error(f"--stale: {text[:40]!r} is not a duration; write for example 90d, 12w or P90D")
+
+
 def _list(options: Options, file: str, opts: argparse.Namespace) -> None:
     from walsh_scrapy.sources import load_sources
     from walsh_scrapy.state import State
     from walsh_scrapy.tools.sources.overview import build_overview
 
-    sources = load_sources(file)
+    sources, now = load_sources(file), time.time()
     with State.existing(options.state_url) as state:
-        found = build_overview(sources, state, options, time.time())
+        found = build_overview(sources, state, options, now)
         intervals = state.ledger.intervals(above=options.min_interval) if state and opts.due else {}
     rows = found.due(intervals) if opts.due else found.by_urgency(undeclared=opts.all)
+    rows = _chosen(rows, opts, now)
     if opts.json:
         from walsh_scrapy.tools.printable import json_array
 
         _print(json_array(row.as_dict() for row in rows))
     else:
-        _show(rows, found, due=opts.due)
+        _show(rows, found, opts)
     hidden = 0 if opts.all or opts.due else len(found.undeclared)
     if hidden:
         from walsh_scrapy.tools.sources.table import hidden_line
@@ -104,16 +127,31 @@ def _list(options: Options, file: str, opts: argparse.Namespace) -> None:
         print(hidden_line(hidden), file=sys.stderr if opts.json else sys.stdout)
 
 
-def _show(rows: Sequence[SourceRow], found: Overview, *, due: bool) -> None:
+def _chosen(rows: list[SourceRow], opts: argparse.Namespace, now: float) -> list[SourceRow]:
+    """Return the rows that every option asks for."""
+    return [
+        row
+        for row in rows
+        if (not opts.failing or row.is_in_trouble)
+        and (not opts.moved or row.record.move is not None)
+        and (opts.stale is None or row.is_stale(now - opts.stale.total_seconds()))
+    ]
+
+
+def _show(rows: Sequence[SourceRow], found: Overview, opts: argparse.Namespace) -> None:
     from rich.console import Console
 
-    from walsh_scrapy.tools.sources.table import MOST_FRAMED, sources_table, sources_text, totals
+    from walsh_scrapy.tools.screen import show
+    from walsh_scrapy.tools.sources.table import sources_screen, sources_text, totals
 
-    if rows and sys.stdout.isatty() and len(rows) <= MOST_FRAMED:
-        Console().print(sources_table(rows))
+    if rows and sys.stdout.isatty():
+        show(sources_screen(rows, Console().width))
     elif rows:
         _print(sources_text(rows))
-    print(totals(found.declared if due else rows))
+    if opts.due or opts.failing or opts.moved or opts.stale is not None:
+        print(f"{len(rows)} listed of {totals(found.declared)}")
+    else:
+        print(totals(rows))
 
 
 def _change(action: str, urls: list[str], options: Options, file: str) -> int:
