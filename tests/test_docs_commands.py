@@ -38,7 +38,7 @@ PAGE_OF_STATE = ROOT / "docs" / "state.md"
 #: Commands that ask servers: their options are checked here, what they do by crawls elsewhere.
 ASKING = ("crawl", "demo", "discover", "mayfetch")
 #: Commands that only read and write the state: they are run.
-STATE = ("sources", "hosts", "export")
+STATE = ("sources", "hosts", "export", "new")
 #: The one of them that asks servers too.
 SENDING = re.compile(r"\bsources add\b")
 #: How to find jobs of Scrapyd that failed.

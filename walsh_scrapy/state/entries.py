@@ -14,7 +14,7 @@ from walsh_scrapy.state.tables import entries
 from walsh_scrapy.state.upsert import insert_new, row_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from sqlalchemy import ColumnElement, Connection
 
@@ -71,7 +71,18 @@ class EntryStore:
         with self._database.snapshot() as connection:
             yield Snapshot(connection)
 
+    def latest_run(self) -> int | None:
+        """Return the number of the run that found the newest entry; None if no run is named."""
+        with self._database.read() as connection:
+            return connection.scalar(_LATEST_RUN)
 
+
+_LATEST_RUN: Final = (
+    select(entries.c.run)
+    .where(entries.c.run.is_not(None))
+    .order_by(entries.c.first_seen.desc())
+    .limit(1)
+)
 _NEWEST: Final = (
     select(entries.c.key, entries.c.item)
     .where(entries.c.source == bindparam("url"))
@@ -91,7 +102,7 @@ class Snapshot:
         counted = select(func.count()).select_from(entries).where(*_conditions(wanted))
         return self._connection.scalar(counted) or 0
 
-    def matching(self, wanted: EntryFilter) -> Iterator[StoredEntry]:
+    def matching(self, wanted: EntryFilter) -> Generator[StoredEntry, None, None]:
         """Yield the entries that pass a filter, those first seen earliest first.
 
         At most a thousand are in memory at once. Entries of one response have the same time; they
@@ -99,9 +110,10 @@ class Snapshot:
         """
         found = select(entries.c.key, entries.c.item).where(*_conditions(wanted))
         ordered = found.order_by(entries.c.first_seen, entries.c.key)
-        rows = self._connection.execute(ordered, execution_options={"yield_per": ROWS_AT_ONCE})
-        for row in rows:
-            yield StoredEntry(*row)
+        options = {"yield_per": ROWS_AT_ONCE}
+        with self._connection.execute(ordered, execution_options=options) as rows:
+            for row in rows:
+                yield StoredEntry(*row)
 
     def newest(self, source: str) -> StoredEntry | None:
         """Return the entry of a source that was first seen last, or None if there is none."""

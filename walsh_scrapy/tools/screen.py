@@ -26,16 +26,16 @@ def show(lines: Iterable[Text]) -> None:
     are written to terminals only. `PAGER=cat` prints without a pager.
     """
     console = Console(soft_wrap=True, highlight=False)
-    if not console.is_terminal or not sys.stdin.isatty():
+    if not console.is_terminal:
         for line in lines:
-            console.print(line)
+            print(line.plain)
         return
     rows = 0
     with console.capture() as captured:
         for line in lines:
             rows += max(1, -(-line.cell_len // console.width))
             console.print(line)
-    if rows < console.height or not _paged(captured.get()):
+    if rows < console.height or not sys.stdin.isatty() or not _paged(captured.get()):
         sys.stdout.write(captured.get())
 
 

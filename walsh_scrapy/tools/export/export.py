@@ -50,7 +50,7 @@ class Export:
                 )
             choice = EntryFilter(since=self.since, kind=self.kind, sources=self._chosen(state))
             with state.entries.snapshot() as entries:
-                chosen = entries.matching(choice)
+                chosen: Iterator[StoredEntry] = entries.matching(choice)
                 if progress:
                     chosen = _tracked(chosen, entries.count(choice))
                 return export_entries(chosen, file, format_name, self.settings)
