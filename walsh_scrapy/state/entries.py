@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -14,7 +14,7 @@ from walsh_scrapy.state.tables import entries
 from walsh_scrapy.state.upsert import insert_new, row_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from sqlalchemy import ColumnElement, Connection
 
@@ -68,8 +68,8 @@ class EntryStore:
 
         Raises StateError if the database fails meanwhile.
         """
-        with self._database.snapshot() as connection:
-            yield Snapshot(connection)
+        with self._database.snapshot() as connection, ExitStack() as opened:
+            yield Snapshot(connection, opened)
 
     def latest_run(self) -> int | None:
         """Return the number of the run that found the newest entry; None if no run is named."""
@@ -92,17 +92,18 @@ _NEWEST: Final = (
 
 
 class Snapshot:
-    """The entries as of one moment."""
+    """The entries as of one moment. What is being read is closed before its connection is."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, opened: ExitStack) -> None:
         self._connection = connection
+        self._open = opened
 
     def count(self, wanted: EntryFilter) -> int:
         """Return the number of entries that pass a filter."""
         counted = select(func.count()).select_from(entries).where(*_conditions(wanted))
         return self._connection.scalar(counted) or 0
 
-    def matching(self, wanted: EntryFilter) -> Generator[StoredEntry, None, None]:
+    def matching(self, wanted: EntryFilter) -> Iterator[StoredEntry]:
         """Yield the entries that pass a filter, those first seen earliest first.
 
         At most a thousand are in memory at once. Entries of one response have the same time; they
@@ -111,9 +112,10 @@ class Snapshot:
         found = select(entries.c.key, entries.c.item).where(*_conditions(wanted))
         ordered = found.order_by(entries.c.first_seen, entries.c.key)
         options = {"yield_per": ROWS_AT_ONCE}
-        with self._connection.execute(ordered, execution_options=options) as rows:
-            for row in rows:
-                yield StoredEntry(*row)
+        rows = self._connection.execute(ordered, execution_options=options)
+        self._open.callback(rows.close)
+        for row in rows:
+            yield StoredEntry(*row)
 
     def newest(self, source: str) -> StoredEntry | None:
         """Return the entry of a source that was first seen last, or None if there is none."""

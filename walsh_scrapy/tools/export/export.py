@@ -53,7 +53,7 @@ class Export:
             urls = self._chosen(state)
             choice = EntryFilter(since=self.since, kind=self.kind, sources=urls)
             with state.entries.snapshot() as entries:
-                chosen: Iterator[StoredEntry] = entries.matching(choice)
+                chosen = entries.matching(choice)
                 if progress:
                     chosen = _tracked(chosen, entries.count(choice))
                 if format_name == "sqlite":

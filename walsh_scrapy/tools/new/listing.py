@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -55,12 +54,8 @@ class NewEntry:
 
 def new_items(state: State, since: float) -> Iterator[dict[str, Any]]:
     """Yield the items first seen at ``since`` (epoch seconds) or later, the first seen first."""
-    # What is read is closed before its connection is, also if an entry cannot be read.
-    with (
-        state.entries.snapshot() as entries,
-        closing(entries.matching(EntryFilter(since=since))) as found,
-    ):
-        yield from map(_item, found)
+    with state.entries.snapshot() as entries:
+        yield from map(_item, entries.matching(EntryFilter(since=since)))
 
 
 def default_since(state: State) -> float | None:
