@@ -103,14 +103,19 @@ def test_all_are_removed_or_none(file):
 def test_a_source_is_added_also_to_a_file_that_is_not_there_yet(tmp_path):
     file = tmp_path / "new" / "sources.toml"
     declared = DeclaredSources(str(file), None)
-    assert not declared.declares(NEW)
+    assert declared.undeclared([NEW, f"{NEW}/"]) == [NEW]
     sources = [Source(NEW, name="New"), Source("https://docs.example/", kind="llms")]
     assert list(declared.add(sources)) == [
         f"{NEW} is declared in {file}",
         f"https://docs.example/ (kind 'llms') is declared in {file}",
     ]
     assert load_sources(file) == tuple(sources)
-    assert declared.declares("HTTPS://NEW.example:443/feed/")
+    assert declared.undeclared(["HTTPS://NEW.example:443/feed/"]) == []
+    told = list(declared.add([Source(f"{NEW}/"), Source(A), Source(f"{A}/")]))
+    assert [line.split(" in ")[0] for line in told] == [
+        f"{NEW}/ was declared before", f"{A} is declared", f"{A}/ was declared before",
+    ]  # fmt: skip
+    assert load_sources(file) == (*sources, Source(A))
 
 
 def test_a_file_that_cannot_be_read_or_written_stays_as_it_is(tmp_path, state, file, monkeypatch):

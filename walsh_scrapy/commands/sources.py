@@ -10,20 +10,17 @@ from scrapy.commands import ScrapyCommand
 from scrapy.settings import Settings
 
 from walsh_scrapy.policy.wording import counted, printable
-from walsh_scrapy.tools.exits import clean_exit, usage_error
+from walsh_scrapy.tools.exits import clean_exit
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Sequence
-    from datetime import timedelta
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.tools.sources.overview import Overview, SourceRow
 
 #: Seconds; a request of `add` that has to wait longer is deferred, and nothing is declared.
 _LONGEST_WAIT = 60
-_WITH_URLS = ("add", "remove", "forget", "resume")
-_EXAMPLE = "Example: scrapy sources resume https://blog.example/feed.xml"
 
 
 class Command(ScrapyCommand):
@@ -94,11 +91,12 @@ class Command(ScrapyCommand):
         )
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
-        """List, forget or resume."""
+        """List the sources, or do what the first argument says."""
         from walsh_scrapy.options import Options
+        from walsh_scrapy.tools.sources.usage import check_usage, duration_of
 
-        _check_usage(args, opts)
-        opts.stale = _duration(opts.stale)
+        check_usage(args, opts)
+        opts.stale = duration_of(opts.stale)
         with clean_exit():
             options = Options.from_settings(self.settings or Settings())
             file = opts.sources or options.sources
@@ -121,10 +119,11 @@ class Command(ScrapyCommand):
         from walsh_scrapy.tools.urlcommand import run_spider
 
         declared = DeclaredSources(file, None)
-        offers = [each for each in offers_for(urls) if not declared.declares(each.url)]
-        known = len(offers_for(urls)) - len(offers)
-        if known:
-            print(f"declared already: {counted(known, 'source')}")
+        offers = offers_for(urls)
+        new = declared.undeclared(offer.url for offer in offers)
+        if len(new) < len(offers):
+            print(f"declared already: {counted(len(offers) - len(new), 'source')}")
+        offers = tuple(offer for offer in offers if offer.url in new)
         if not offers or self.crawler_process is None:
             return 0
         check_gates(self.crawler_process.settings)
@@ -138,37 +137,6 @@ class Command(ScrapyCommand):
         for line in (line for each in choices for line in each.lines):
             print(f"walsh-scrapy: {printable(line)}", file=sys.stderr)
         return 0 if len(found) == len(offers) else 1
-
-
-def _check_usage(args: list[str], opts: argparse.Namespace) -> None:
-    """Exit with status 2 and one line for a wrong call."""
-    for word in args:
-        if word.startswith("-"):
-            usage_error(f"there is no option {word}; see scrapy sources --help")
-    action, urls = (args[0], args[1:]) if args else ("", [])
-    if action and action not in (*_WITH_URLS, "prune", "rewrite"):
-        usage_error(
-            f"`sources` takes {', '.join(f'`{each} URL`' for each in _WITH_URLS)}, `prune`, "
-            f"`rewrite --moved` or nothing. {_EXAMPLE}"
-        )
-    if bool(urls) != (action in _WITH_URLS):
-        needs = "takes no URL" if urls else "takes a URL"
-        usage_error(f"`{action}` {needs}: `{action}{'' if urls else ' URL'}`. {_EXAMPLE}")
-    if action == "rewrite" and not opts.moved:
-        usage_error("`rewrite` takes --moved: scrapy sources rewrite --moved")
-    if opts.yes and action != "prune":
-        usage_error("--yes belongs to `prune`: scrapy sources prune --yes")
-
-
-def _duration(text: str | None) -> timedelta | None:
-    from walsh_scrapy.policy.durations import parse_typed_duration
-
-    if text is None:
-        return None
-    try:
-        return parse_typed_duration(text.strip())
-    except ValueError:
-        usage_error(f"--stale: {text[:40]!r} is not a duration; write for example 90d, 12w or P90D")
 
 
 def _list(options: Options, file: str, opts: argparse.Namespace) -> None:

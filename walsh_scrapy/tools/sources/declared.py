@@ -18,7 +18,7 @@ from walsh_scrapy.tools.export.output import open_output
 from walsh_scrapy.tools.sources.lookup import find_sources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from walsh_scrapy.state import State
 
@@ -34,19 +34,32 @@ class DeclaredSources:
         self._file = Path(file)
         self._state = state
 
-    def declares(self, url: str) -> bool:
-        """Return True if the file declares a URL, in any spelling; False if there is no file."""
-        return canonical_url(url) in {
-            canonical_url(declared.source.url)
-            for declared in declarations(self._file, self._body_or_none)
-        }
+    def undeclared(self, urls: Iterable[str]) -> list[str]:
+        """Return the URLs that the file does not declare in any spelling, each once.
+
+        A file that is not there declares none.
+        """
+        declared = declarations(self._file, self._body_or_none)
+        known = {canonical_url(each.source.url) for each in declared}
+        new: dict[str, str] = {}
+        for url in urls:
+            if canonical_url(url) not in known:
+                new.setdefault(canonical_url(url), url)
+        return list(new.values())
 
     def add(self, sources: Sequence[Source]) -> Iterator[str]:
-        """Declare sources, at the end of the file; it is made if there is none."""
-        self._write(self._body_or_none, Edit(added=sources))
-        for source in sources:
+        """Declare sources, at the end of the file; it is made if there is none.
+
+        What is declared already stays as it is.
+        """
+        by_url = {source.url: source for source in sources}
+        new = [by_url[url] for url in self.undeclared(by_url)]
+        if new:
+            self._write(self._body_or_none, Edit(added=new))
+        for source in by_url.values():
             kind = f" (kind {source.kind!r})" if source.kind != "feed" else ""
-            yield f"{source.url}{kind} is declared in {self._file}"
+            how = "is declared" if source in new else "was declared before"
+            yield f"{source.url}{kind} {how} in {self._file}"
 
     def remove(self, urls: Sequence[str]) -> Iterator[str]:
         """Remove declarations; what the state knows stays. Raises UnknownSource, and removes none.
