@@ -425,6 +425,7 @@ def test_a_state_of_version_1_is_migrated_and_loses_nothing(url):
             assert state.llmstxt.find(record.url) is None
     with contextlib.closing(Database(url)) as database, database.read() as connection:
         assert connection.scalar(select(schema_version.c.version)) == SCHEMA_VERSION
+        assert connection.scalar(text("SELECT failures FROM readable_sources")) == record.failures
         indexes = inspect(connection).get_indexes("entries")
         assert {index["name"] for index in indexes} == {"entries_by_source", "entries_by_time"}
 

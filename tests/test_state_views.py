@@ -32,7 +32,8 @@ def rows(url):
         number = state.runs.begin(RunRecord(spider="feeds", begun=AT))
         state.runs.end(number, AT + 60.0, "finished", {})
         state.sources.commit(SourceRecord(url=URL, kind="feed", fetched_at=AT, due_at=AT), [entry])
-        state.sources.commit(SourceRecord(url=GONE, kind="feed", due_at=math.inf))
+        gone = SourceRecord(url=GONE, kind="feed", due_at=math.inf, moved_since=1e300)
+        state.sources.commit(gone)
         state.ledger.hold("a.example", 3600.0)
 
     def read(view):
@@ -51,6 +52,7 @@ def test_times_are_readable_and_none_is_empty(rows):
     days = (time.time() - AT) / 86_400
     assert first["newest_days_ago"] == pytest.approx(days, abs=0.1)
     assert (gone["fetched_at"], gone["due_at"], bool(gone["is_due"])) == (None, None, False)
+    assert gone["moved_since"] is None, "no calendar has that time"
     assert (gone["entries"], gone["newest_days_ago"]) == (0, None)
 
 
