@@ -146,6 +146,23 @@ def test_an_edit_that_would_change_more_is_refused(tmp_path):
         edited(tmp_path / "s.opml", opml.encode(), Edit(added=[added]))
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        f'# ours\nsource = [\n  "{A}",\n  {{url = "{B}", every = "P7D"}}, # two\n  "{C}",\n]\n',
+        f'source = ["{A}", {{url = "{B}", every = "P7D"}}, "{C}"]',
+    ],
+)
+def test_a_list_in_toml_is_edited_too(tmp_path, body):
+    file = tmp_path / "s.toml"
+    edit = Edit(added=[Source(NEW, name="N")], removed=[A], rewritten={B: f"{B}/2", C: f"{C}/2"})
+    file.write_bytes(edited(file, body.encode(), edit))
+    declared = load_sources(file)
+    assert [source.url for source in declared] == [f"{B}/2", f"{C}/2", NEW]
+    assert declared[0].every is not None
+    assert file.read_text().startswith("# ours\n") == body.startswith("# ours\n")
+
+
 def test_an_empty_file_gets_its_first_source(tmp_path):
     for name in ("s.toml", "s.txt"):
         file = tmp_path / name
