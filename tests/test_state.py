@@ -24,6 +24,7 @@ from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 from walsh_scrapy.state.requests import RequestRecord
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 from walsh_scrapy.state.tables import SCHEMA_VERSION, requests, schema_version
+from walsh_scrapy.state.views import drop_views
 
 RECORD = RequestRecord(100.0, "a.example", "http://a.example/", "robots: allowed", 200, 0.1)
 URL = "http://a.example/feed"
@@ -406,6 +407,7 @@ def test_a_state_of_version_1_is_migrated_and_loses_nothing(url):
     with contextlib.closing(State(url)) as state:
         state.sources.commit(record)
     with contextlib.closing(Database(url)) as database, database.write() as connection:
+        drop_views(connection)
         connection.execute(text("DROP INDEX entries_by_source"))
         connection.execute(text("CREATE INDEX ix_entries_full_key ON entries (full_key)"))
         for name in added:
@@ -424,6 +426,7 @@ def test_a_state_of_version_1_is_migrated_and_loses_nothing(url):
             assert state.llmstxt.find(record.url) is None
     with contextlib.closing(Database(url)) as database, database.read() as connection:
         assert connection.scalar(select(schema_version.c.version)) == SCHEMA_VERSION
+        assert connection.scalar(text("SELECT failures FROM readable_sources")) == record.failures
         indexes = inspect(connection).get_indexes("entries")
         assert {index["name"] for index in indexes} == {"entries_by_source", "entries_by_time"}
 
@@ -463,6 +466,7 @@ def test_a_state_of_version_2_gets_the_columns_that_early_ones_lack(url):
     with contextlib.closing(State(url)) as state:
         state.ledger.take("a.example", spacing=1.0, timeout=60.0)
     with contextlib.closing(Database(url)) as database, database.write() as connection:
+        drop_views(connection)
         connection.execute(text("ALTER TABLE hosts DROP COLUMN holder"))
         connection.execute(text("DROP TABLE choices"))
         take_back(connection, 2)
@@ -479,6 +483,7 @@ def test_a_due_time_of_version_3_is_taken_as_asked_for_by_the_server(url):
                 SourceRecord(url=name, kind="feed", fetched_at=100.0, due_at=due_at)
             )
     with contextlib.closing(Database(url)) as database, database.write() as connection:
+        drop_views(connection)
         take_back(connection, 3)
     with contextlib.closing(State(url)) as state:
         asked = {record.url: record.asked_interval for record in state.sources.all()}
@@ -489,6 +494,7 @@ def test_no_host_of_a_state_of_version_7_was_silent(url):
     with contextlib.closing(State(url, lambda: 100.0)) as state:
         state.ledger.hold("a.example", 50.0)
     with contextlib.closing(Database(url)) as database, database.write() as connection:
+        drop_views(connection)
         for name in ("silences", "silent_at", "pause"):
             connection.execute(text(f"ALTER TABLE hosts DROP COLUMN {name}"))
         connection.execute(text("DROP TABLE acts"))
@@ -508,6 +514,7 @@ def test_a_state_of_version_9_keeps_its_copies_and_forgets_whose_validators_they
         state.robots.keep("http://a.example:80", robots)
         state.blocklist.keep("http://operator.example/list", listed)
     with contextlib.closing(Database(url)) as database, database.write() as connection:
+        drop_views(connection)
         take_back_validators(connection)
         take_back_runs(connection)
         connection.execute(text("UPDATE schema_version SET version = 9"))

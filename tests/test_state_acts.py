@@ -13,6 +13,7 @@ from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.acts import Act
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.requests import RequestRecord
+from walsh_scrapy.state.views import drop_views
 
 HOST = "a.example"
 YEAR = 31_536_000.0
@@ -118,6 +119,7 @@ def test_a_state_without_pauses_and_acts_is_migrated(url):
     with contextlib.closing(State(url, lambda: 100.0)) as state:
         state.ledger.hold(HOST, 50.0)
     with contextlib.closing(Database(url)) as database, database.write() as connection:
+        drop_views(connection)
         connection.execute(text("ALTER TABLE hosts DROP COLUMN pause"))
         connection.execute(text("DROP TABLE acts"))
         take_back_validators(connection)

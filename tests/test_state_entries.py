@@ -21,6 +21,7 @@ from walsh_scrapy.state.entries import ROWS_AT_ONCE, EntryFilter, EntryRecord
 from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 from walsh_scrapy.state.requests import RequestRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.state.views import drop_views
 from walsh_scrapy.tools.sources.changes import Changes
 
 BACKOFF = Backoff(2.0, 300.0, Random(1))
@@ -203,6 +204,7 @@ def test_a_state_is_opened_while_another_process_writes(tmp_path):
 
 def test_a_failure_within_a_snapshot_is_described_in_one_sentence(url, state):
     with contextlib.closing(Database(url)) as database, database.write() as connection:
+        drop_views(connection)
         connection.execute(text("DROP TABLE entries"))
     with pytest.raises(StateError, match="cannot be used as state"):
         keys(state)

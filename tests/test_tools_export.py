@@ -1,9 +1,26 @@
-"""Sources exported as OPML are the sources that were declared."""
+"""Exports: OPML is the sources that were declared, and a database what the other formats have."""
 
+import contextlib
+import io
+import json
+import sqlite3
+from dataclasses import replace
+
+import pytest
+from scrapy.settings import Settings
+
+from walsh_scrapy.items import EntryItem
 from walsh_scrapy.sources import Source, load_sources
+from walsh_scrapy.state import State
+from walsh_scrapy.state.entries import EntryRecord
+from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.tools.export import sqlitefile
+from walsh_scrapy.tools.export.export import Export
 from walsh_scrapy.tools.export.opml import export_sources
 
 URL = "http://a.example/feed"
+OTHER = "http://b.example/"
 
 
 def test_sources_exported_as_opml_are_read_back_unchanged(tmp_path):
@@ -20,3 +37,72 @@ def test_sources_exported_as_opml_are_read_back_unchanged(tmp_path):
     assert (second.kind, second.page) == ("llms", "http://a.example/")
     assert second.url == "http://a.example/?q=1&r=%3C2%3E"
     assert (third.tags, third.name) == (("a, b", "/c/"), "Odd")
+
+
+def entry(key, source, **fields):
+    item = EntryItem(kind="feed", source=source, first_seen="2026-05-23T06:00:00Z", **fields)
+    return EntryRecord(
+        key=key, full_key=key, page_key=key, source=source, kind="feed", first_seen=1779516000.0,
+        item=json.dumps(item.exported()),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def export(url):
+    """An export of a state with two entries of one source, and none of another."""
+    found = [
+        entry("1", URL, title="=1+1 'x' \U0001f600", authors=["Jo", "Ü"], source_title="The A"),
+        entry("2", URL, url="http://a.example/2"),
+    ]
+    with contextlib.closing(State(url)) as state:
+        state.sources.commit(SourceRecord(url=URL, kind="feed", fetched_at=1779516000.0), found)
+        state.sources.commit(SourceRecord(url=OTHER, kind="llms", outcome="failed", failures=2))
+    return Export(settings=Settings(), state_url=url, sources_file="none.toml")
+
+
+def tables_of(export, folder):
+    """How many entries were written, and the rows of both tables as dictionaries."""
+    file = folder / "made.sqlite"
+    with file.open("wb") as opened:
+        count = export.write(opened, "sqlite")
+    with contextlib.closing(sqlite3.connect(file)) as database:
+        database.row_factory = sqlite3.Row
+        rows = [
+            [dict(row) for row in database.execute(f"SELECT * FROM {table} ORDER BY 1")]
+            for table in ("entries", "sources")
+        ]
+        assert database.execute("PRAGMA foreign_key_check").fetchall() == []
+    return count, *rows
+
+
+def test_a_database_has_flat_entries_and_their_sources(export, tmp_path):
+    count, entries, sources = tables_of(export, tmp_path)
+    written = io.BytesIO()
+    assert export.write(written, "jsonl") == count == 2
+    for row, line in zip(entries, written.getvalue().splitlines(), strict=True):
+        item = json.loads(line)
+        lists = {name: json.loads(row[name]) for name in ("authors", "tags")}
+        assert {name: value for name, value in (row | lists).items() if name != "key"} == item
+    assert [row["key"] for row in entries] == ["1", "2"]
+    first, second = sources
+    assert (first["url"], first["title"], first["fetched_at"]) == (
+        URL, "The A", "2026-05-23T06:00:00Z",
+    )  # fmt: skip
+    assert (second["url"], second["title"], second["failures"]) == (OTHER, None, 2)
+    count, entries, sources = tables_of(replace(export, urls=(OTHER,)), tmp_path)
+    assert (count, entries, [row["url"] for row in sources]) == (0, [], [OTHER])
+    count, entries, sources = tables_of(replace(export, since=2e9, kind="feed"), tmp_path)
+    assert (count, [row["url"] for row in sources]) == (0, [URL])
+
+
+def test_a_database_that_cannot_be_made_is_one_sentence(export, monkeypatch):
+    written = io.BytesIO()
+    full = sqlite3.OperationalError("database or disk is full")
+
+    def refuse(*_):
+        raise full
+
+    monkeypatch.setattr(sqlitefile.sqlite3, "connect", refuse)
+    with pytest.raises(CommandError, match="disk is full"):
+        export.write(written, "sqlite")
+    assert written.getvalue() == b""

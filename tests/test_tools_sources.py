@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 from scrapy.settings import Settings
 
@@ -16,13 +17,14 @@ from walsh_scrapy.policy.freshness import History
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
+from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.tools.printable import json_array
 from walsh_scrapy.tools.sources import nextvisit
 from walsh_scrapy.tools.sources.lookup import UnknownSource, find_sources
 from walsh_scrapy.tools.sources.nextvisit import next_visit
 from walsh_scrapy.tools.sources.overview import build_overview
-from walsh_scrapy.tools.sources.table import sources_table, sources_text, totals
+from walsh_scrapy.tools.sources.table import sources_screen, sources_text, totals
 
 DAY = 86_400.0
 NOW = datetime(2026, 5, 20, 12, 0, tzinfo=UTC).timestamp()  # a Wednesday
@@ -179,12 +181,14 @@ def test_markup_from_servers_and_files_is_shown_as_text():
     ).by_urgency()
     for width in (40, 200):
         screen = io.StringIO()
-        Console(file=screen, force_terminal=True, color_system=None, width=width).print(
-            sources_table(found)
+        console = Console(file=screen, force_terminal=True, color_system=None, width=width)
+        for line in sources_screen(found, width):
+            console.print(line, soft_wrap=True)
+        told = re.sub(
+            rf"\x1b\]8;id=\d+;{URL}\x1b\\|\x1b\]8;;\x1b\\|\x1b\[[01]?m", "", screen.getvalue()
         )
-        shown = screen.getvalue()
-        assert "[bold" in shown or width < 200
-        assert not set(shown) & set("\x1b\x07\x9b\u202e\u2028")
+        assert "[bold" in told
+        assert not set(told) & set("\x1b\x07\x9b\u202e\u2028")
     piped = "\n".join(sources_text(found))
     assert len(piped.splitlines()) == 2
     assert r"\x1b]0;owned\x07[bold red]x[/] \u202emoc\u2028\x9b2J" in piped
@@ -197,6 +201,41 @@ def test_in_a_pipe_nothing_is_cut():
     url = f"http://a.example/{'long/' * 200}"
     piped = list(sources_text(overview_of([record(url)]).declared))
     assert url in piped[1]
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_at_a_terminal_facts_fit_the_width_and_no_url_is_cut(width):
+    url = f"http://a.example/{'long/' * 60}"
+    failed = record(
+        url, outcome="failed", status=404, failures=3, detail="a.example " + "answered 404 " * 9,
+        moved_to=f"http://b.example/{'there/' * 60}", moved_since=NOW - DAY,
+    )  # fmt: skip
+    found = overview_of([failed], [Source(url, name="Ünï 日本語 & more", kind="llms")])
+    lines = [line.plain for line in sources_screen(found.declared, width)]
+    assert lines[0] == url
+    assert [line for line in lines if cell_len(line) > width] == [
+        url, f"  {failed.moved_to}",
+    ]  # fmt: skip
+    told = " ".join(" ".join(lines).split())
+    for fact in ("failed 404, 3 times", '"Ünï 日本語 & more"', "0 entries", "llms", "404 answered"):
+        assert fact in told
+
+
+def test_what_is_stale_failing_or_moved():
+    entry = EntryRecord(
+        key="k", full_key="k", page_key="k", source=URL, kind="feed", first_seen=NOW - 9 * DAY,
+        item="{}",
+    )  # fmt: skip
+    state = State("sqlite://")
+    state.sources.commit(record(), [entry])
+    state.sources.commit(record("http://never.example/", outcome="denied by robots"))
+    declared = [Source(url) for url in (URL, "http://never.example/", "http://new.example/")]
+    rows = build_overview(declared, state, Options.from_settings(Settings()), NOW).declared
+    state.close()
+    assert [row.is_stale(NOW - 9 * DAY) for row in rows] == [False, True, False]
+    assert [row.is_stale(NOW - 8 * DAY) for row in rows] == [True, True, False]
+    assert [row.is_in_trouble for row in rows] == [False, True, False]
+    assert rows[0].as_dict()["newest_entry"] == "2026-05-11T12:00:00Z"
 
 
 def test_a_url_means_itself_or_another_spelling_or_nothing():

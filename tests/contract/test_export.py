@@ -208,7 +208,7 @@ def test_the_state_is_exported_while_a_crawl_writes_it(loopback_web, crawl, expo
         (["-o", "a.json", "-O", "b.json"], 2, "give one file"),
         (["-o", "entries.txt"], 2, "entries.txt: the ending of the file has to be one of .jsonl"),
         (["-o", "entries"], 2, "unless --format names the format"),
-        (["-o", "-", "--since", "yesterday"], 2, "--since: 'yesterday' is not a date"),
+        (["-o", "-", "--since", "tomorrow"], 2, "--since: 'tomorrow' is not a day"),
         (["-o", "a.opml", "--since", "P1D"], 2, "--since selects entries"),
         (["-o", "-", "spare"], 2, "spare"),
         (["-o", "-"], 1, "there is no state at sqlite:///"),

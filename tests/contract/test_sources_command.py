@@ -7,14 +7,16 @@ import re
 
 import pytest
 
-from tests.contract.conftest import feed, paths, site
+from tests.contract.conftest import LIST_URL, feed, paths, site
+from walsh_scrapy.testing.blocklist import keep_empty_blocklist
+from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site
 
 HOSTILE = "\x1b[31mred\x07 [bold]not bold[/]"
 FIELDS = [
     "url", "name", "kind", "tags", "declared", "fetched_at", "outcome", "status", "detail",
     "failures", "due", "due_at", "due_rule", "due_why", "moved_to", "moved_since", "move_settled",
-    "entries", "host", "host_waits", "host_waits_until",
+    "entries", "newest_entry", "host", "host_waits", "host_waits_until",
 ]  # fmt: skip
 MOMENT = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
@@ -23,7 +25,7 @@ MOMENT = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 def scrapy_sources(tmp_path, run_scrapy):
     """Run `scrapy sources` on the state that the crawls of this test share."""
 
-    def run(*arguments, sources=None, stdout=None, **settings):
+    def run(*arguments, sources=None, stdout=None, environment=None, **settings):
         file = tmp_path / "sources.txt"
         if sources is not None:
             file.write_text("".join(f"{source}\n" for source in sources))
@@ -32,7 +34,7 @@ def scrapy_sources(tmp_path, run_scrapy):
             "WALSH_SOURCES": file,
         } | settings
         options = [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
-        terminal = {"COLUMNS": "100", "TERM": "xterm"}
+        terminal = {"COLUMNS": "100", "TERM": "xterm"} | (environment or {})
         return run_scrapy("sources", *options, *arguments, environment=terminal, stdout=stdout)
 
     return run
@@ -93,6 +95,12 @@ def test_every_source_is_listed_with_what_came_of_it(loopback_web, crawl, listed
     (line,) = [line for line in piped if "http://moved.example/feed" in line]
     assert "moved to http://there.example/feed (watched since 20" in line
     assert piped[-1] == "7 sources: 1 gone, 1 failed, 1 denied, 1 new, 1 due now"
+    assert list(listed("--failing")) == list(found)[:3]
+    assert list(listed("--moved")) == [sources[5]]
+    assert list(listed("--moved", "--failing")) == []
+    assert set(listed("--stale", "1d")) == set(sources[1:5]), "slow has the entries of blog"
+    told = scrapy_sources("--moved").stdout.splitlines()
+    assert told[-1].startswith("1 listed of 7 sources: 1 gone")
 
 
 def test_due_is_what_the_next_run_asks_for(loopback_web, crawl, listed):
@@ -244,6 +252,12 @@ def test_an_unknown_url_is_one_line_with_the_nearest(scrapy_sources, action):
     [
         (["forget"], 2, "`forget URL`"),
         (["drop", "http://a.example/"], 2, "`forget URL`"),
+        (["prune", "http://a.example/"], 2, "takes no URL"),
+        (["rewrite"], 2, "scrapy sources rewrite --moved"),
+        (["remove", "http://a.example/", "--yes"], 2, "--yes belongs to `prune`"),
+        (["remove", "http://a.example/"], 1, "would declare no source any more"),
+        (["add", "ftp://a.example/"], 1, "not http or https"),
+        (["--stale", "1 month"], 2, "write for example 90d"),
         (["--jsn"], 2, "no option --jsn"),
         (["-s", "WALSH_MIN_INTERVAL=0"], 1, "WALSH_MIN_INTERVAL"),
         (["-s", "WALSH_STATE_URL=nonsense"], 1, "WALSH_STATE_URL"),
@@ -255,6 +269,39 @@ def test_an_error_is_one_line(scrapy_sources, arguments, status, words):
     assert result.returncode == status
     assert words in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_add_asks_what_is_there_and_declares_it(loopback_web, scrapy_sources, tmp_path):
+    links = ", ".join(
+        f'<http://{host}.example/{name}>; rel="alternate"; type="application/atom+xml"'
+        for host, name in (("page", "posts.xml"),)
+    )
+    page = Reply("<p>x</p>", content_type="text/html", headers={"Link": links})
+    web = loopback_web(
+        site("blog.example", feed=feed()),
+        Site("page.example", "", {"/": page}),
+        Site("none.example", "", {"/": Reply("<p>x</p>", content_type="text/html")}),
+    )
+    known, urls = "http://known.example/", [f"http://{name}.example/" for name in ("page", "none")]
+    keep_empty_blocklist(f"sqlite:///{tmp_path / 'crawl' / 'walsh.sqlite3'}")
+    done = scrapy_sources(
+        "add", "http://known.example", "http://blog.example/feed", *urls,
+        sources=["# ours", known], environment=web.environment, WALSH_BLOCKLIST_SCHEMA_URL="",
+    )  # fmt: skip
+    file = tmp_path / "sources.txt"
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == [
+        "declared already: 1 source",
+        f"http://blog.example/feed is declared in {file}",
+        f"http://page.example/posts.xml is declared in {file}",
+    ]
+    assert "http://none.example/: nothing to declare was found there" in done.stderr
+    assert file.read_text().split("\n") == [
+        "# ours", known, "http://blog.example/feed", "http://page.example/posts.xml", "",
+    ]  # fmt: skip
+    assert_polite(web.log, crawl_delays=web.crawl_delays, blocked=(), robots_exempt=[LIST_URL])
+    again = scrapy_sources("add", "http://blog.example/feed")
+    assert (again.returncode, again.stdout) == (0, "declared already: 1 source\n")
 
 
 def test_a_file_without_sources_and_a_broken_one_are_refused_as_a_crawl_does(scrapy_sources):

@@ -35,8 +35,9 @@ class Command(ScrapyCommand):
         """Return the text of ``--help``."""
         return (
             "Writes every entry in the state as the run that found it exported it, the first seen "
-            "first. The ending of FILE chooses the format: .jsonl (or .jl), .json, .csv or .xml; "
-            "with .opml the declared sources are written instead. The file is written whole or "
+            "first. The ending of FILE chooses the format: .jsonl (or .jl), .json, .csv, .xml or "
+            ".sqlite (or .db), a database with sources and entries as Datasette opens it; with "
+            ".opml the declared sources are written instead. The file is written whole or "
             "not at all. Exit status: 0, 1 if it cannot be done, 2 for a wrong call. "
             "Examples: scrapy export -o entries.jsonl. "
             "scrapy export -O week.csv --since P7D. scrapy export -o - --kind llms | jq .url"
@@ -56,13 +57,14 @@ class Command(ScrapyCommand):
         )
         parser.add_argument(
             "--format",
-            choices=("jsonl", "json", "csv", "xml", "opml"),
+            choices=("jsonl", "json", "csv", "xml", "opml", "sqlite"),
             help="instead of the ending of FILE; jsonl for standard output unless given",
         )
         parser.add_argument(
             "--since",
             metavar="WHEN",
-            help="only entries first seen since a date, an RFC 3339 time, or a duration ago: P7D",
+            help="only entries first seen since then: today, yesterday, 1d (a day ago), a date, "
+            "an RFC 3339 time",
         )
         parser.add_argument(
             "--source",

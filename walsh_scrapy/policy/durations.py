@@ -1,4 +1,4 @@
-"""ISO-8601 durations of documents: R3 `refresh`, `every` and `pause` of a source."""
+"""Durations: ISO-8601 in documents (R3 `refresh`, `every` of a source), short ones as typed."""
 
 import re
 from datetime import timedelta
@@ -10,6 +10,8 @@ _DURATION: Final = re.compile(
     rf"(?:T(?=.)(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?"
 )
 _UNITS: Final = ("weeks", "days", "hours", "minutes", "seconds")
+_TYPED: Final = re.compile(r"([0-9]{1,9})(w|d|h|min)", re.ASCII)
+_TYPED_UNITS: Final = {"w": "weeks", "d": "days", "h": "hours", "min": "minutes"}
 
 
 def parse_duration(text: str) -> timedelta:
@@ -37,3 +39,20 @@ def parse_duration(text: str) -> timedelta:
         return timedelta(**{unit: float(n.replace(",", ".")) for unit, n in parts.items()})
     except (OverflowError, ValueError):
         raise ValueError(f"{shown!r} is longer than can be counted") from None
+
+
+def parse_typed_duration(text: str) -> timedelta:
+    """Read a duration as an operator types it: `90min`, `12h`, `1d`, `2w`, or by ISO-8601.
+
+    Raises ValueError, with a message of one sentence, as `parse_duration` does.
+
+    >>> parse_typed_duration("1d")
+    datetime.timedelta(days=1)
+    """
+    found = _TYPED.fullmatch(text)
+    if found is None:
+        return parse_duration(text)
+    try:
+        return timedelta(**{_TYPED_UNITS[found[2]]: int(found[1])})
+    except OverflowError:
+        raise ValueError(f"{text!r} is longer than can be counted") from None

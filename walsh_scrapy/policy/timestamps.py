@@ -1,12 +1,13 @@
 """Points in time as text: RFC 3339 for machines, a short form in UTC for operators."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from walsh_scrapy.policy.durations import parse_duration
+from walsh_scrapy.policy.durations import parse_typed_duration
 
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+_DAYS_AGO: Final = {"today": 0, "yesterday": 1}
 _TIME: Final = re.compile(
     rf"{_DATE.pattern}[Tt ][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(?:\.[0-9]{{1,6}})?"
     r"(?:[Zz]|[+-][0-9]{2}:[0-9]{2})",
@@ -15,24 +16,27 @@ _TIME: Final = re.compile(
 
 
 def parse_since(text: str, now: float) -> float:
-    """Return the epoch seconds of a date (its midnight in UTC), a time, or a duration before `now`.
+    """Return the epoch seconds of a day (its midnight in UTC), a time, or a duration before `now`.
 
-    `2026-05-23`, `2026-05-23T06:00:00Z` with any offset (RFC 3339), `P7D` (ISO-8601). Raises
-    ValueError, with a message of one sentence, for everything else.
+    `today`, `yesterday`, `2026-05-23`; `2026-05-23T06:00:00Z` with any offset (RFC 3339); `1d`,
+    `12h`, `P7D` (`parse_typed_duration`). Raises ValueError, with a message of one sentence, for
+    everything else.
     """
     written = text.strip()
     try:
-        if written.startswith("P"):
-            return now - parse_duration(written).total_seconds()
+        if written.lower() in _DAYS_AGO:
+            day = datetime.fromtimestamp(now, UTC) - timedelta(days=_DAYS_AGO[written.lower()])
+            return day.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
         if _DATE.fullmatch(written):
             return datetime.fromisoformat(written).replace(tzinfo=UTC).timestamp()
         if _TIME.fullmatch(written):
             return datetime.fromisoformat(written.upper()).timestamp()
+        return now - parse_typed_duration(written).total_seconds()
     except (ValueError, OverflowError):
         pass  # for example the 31st of February, or 25 o'clock
     raise ValueError(
-        f"{text[:40]!r} is not a date, RFC 3339 time or ISO-8601 duration; write for example "
-        "2026-05-23, 2026-05-23T06:00:00Z or, for the last week, P7D"
+        f"{text[:40]!r} is not a day, RFC 3339 time or duration; write for example today, "
+        "yesterday, 2026-05-23, 2026-05-23T06:00:00Z or, for the last week, 7d or P7D"
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from walsh_scrapy.policy.durations import parse_duration
 from walsh_scrapy.policy.urls import canonical_url
@@ -27,6 +27,14 @@ LONGEST_PAUSE: Final = timedelta(hours=12)
 _log = logging.getLogger(__name__)
 
 
+class Declaration(NamedTuple):
+    """One source, and where the file declares it."""
+
+    number: int  #: of its line, entry or outline, from 1
+    place: str  #: the same for messages
+    source: Source
+
+
 def load_sources(path: str | Path) -> tuple[Source, ...]:
     """Read the sources of a `.toml`, `.opml`, `.xml`, `.json` or `.txt` file, in its order.
 
@@ -35,22 +43,13 @@ def load_sources(path: str | Path) -> tuple[Source, ...]:
     a file without any other source is refused. Raises SourcesError.
     """
     file = Path(path)
-    read = reader_for(file.suffix)
-    if read is None:
-        raise SourcesError(
-            f"{file}: sources are read from .toml, .opml, .xml, .json and .txt files; rename it"
-        )
-    body = _body(file)
     wrong: list[str] = []
-    try:
-        contents = read(body)
-        kept, repeated = _merged(_checked(contents, wrong))
-    except (SourcesError, UnreadableSources, OpmlError) as error:
-        raise SourcesError(f"{file}: {error}") from None
+    declared, warning = _read(file, read_body(file), wrong)
+    kept, repeated = _merged(declared)
     if not kept:
         raise SourcesError(f"{file}: {_why_empty(wrong)}")
-    if contents.warning:
-        _log.warning("%s: %s", file, contents.warning)
+    if warning:
+        _log.warning("%s: %s", file, warning)
     for reason in wrong:
         _log.warning("%s: left out: %s", file, reason)
     if repeated:
@@ -60,7 +59,30 @@ def load_sources(path: str | Path) -> tuple[Source, ...]:
     return kept
 
 
-def _body(file: Path) -> bytes:
+def declarations(file: Path, body: bytes) -> list[Declaration]:
+    """Return each declaration of a file with this body, repeated ones too; none for an empty file.
+
+    Wrong outlines of an OPML file are left out. Raises SourcesError.
+    """
+    return _read(file, body, [])[0]
+
+
+def _read(file: Path, body: bytes, wrong: list[str]) -> tuple[list[Declaration], str | None]:
+    """Return the declarations and a warning; append what is left out to ``wrong``."""
+    read = reader_for(file.suffix)
+    if read is None:
+        raise SourcesError(
+            f"{file}: sources are read from .toml, .opml, .xml, .json and .txt files; rename it"
+        )
+    try:
+        contents = read(body)
+        return list(_checked(contents, wrong)), contents.warning
+    except (SourcesError, UnreadableSources, OpmlError) as error:
+        raise SourcesError(f"{file}: {error}") from None
+
+
+def read_body(file: Path) -> bytes:
+    """Return what a sources file contains. Raises SourcesError."""
     try:
         return file.read_bytes()
     except FileNotFoundError:
@@ -72,26 +94,26 @@ def _body(file: Path) -> bytes:
     raise SourcesError(f"{file}: {why}")
 
 
-def _checked(contents: Contents, wrong: list[str]) -> Iterator[tuple[str, Source]]:
-    """Yield each source with its place in the file.
+def _checked(contents: Contents, wrong: list[str]) -> Iterator[Declaration]:
+    """Yield each declaration.
 
     Wrong sources of an exported file are left out, and the reasons appended to ``wrong``. In any
     other file the first wrong source raises SourcesError.
     """
     for raw in contents.sources:
         try:
-            yield raw.place, _source(raw)
+            yield Declaration(raw.number, raw.place, _source(raw))
         except SourcesError as error:
             if not contents.is_exported:
                 raise
             wrong.append(str(error))
 
 
-def _merged(found: Iterable[tuple[str, Source]]) -> tuple[tuple[Source, ...], list[str]]:
+def _merged(found: Iterable[Declaration]) -> tuple[tuple[Source, ...], list[str]]:
     """Return each target once, and the places of its further declarations."""
     kept: dict[str, Source] = {}
     repeated: list[str] = []
-    for place, source in found:
+    for _number, place, source in found:
         key = canonical_url(source.url)
         if key in kept:
             repeated.append(place)

@@ -20,8 +20,13 @@ class UnreadableSources(ValueError):
 
 
 class RawSource(NamedTuple):
-    """One source as its file has it, unchecked: `place` is for messages, "line 3" or "entry 3"."""
+    """One source as its file has it, unchecked.
 
+    `number` is that of its line, entry or outline in the file, from 1; `place` is the same for
+    messages, "line 3" or "entry 3".
+    """
+
+    number: int
     place: str
     value: Any
     page: str | None = None  #: the web page it belongs to
@@ -53,7 +58,7 @@ def reader_for(ending: str) -> Reader | None:
 def read_toml(body: bytes) -> Contents:
     """Read `[[source]]` tables."""
     try:
-        document = tomllib.loads(_text(body))
+        document = tomllib.loads(text_of(body))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UnreadableSources(f"it is not TOML: {error}") from error
     return Contents(_entries(document, "[[source]]"))
@@ -62,7 +67,7 @@ def read_toml(body: bytes) -> Contents:
 def read_json(body: bytes) -> Contents:
     """Read a list of URLs and objects, or an object with such a list as its `source`."""
     try:
-        document = json.loads(_text(body))
+        document = json.loads(text_of(body))
     except (ValueError, RecursionError) as error:
         raise UnreadableSources(f"it is not JSON: {error}") from error
     tables = document if isinstance(document, dict) else {"source": document}
@@ -71,7 +76,7 @@ def read_json(body: bytes) -> Contents:
 
 def read_list(body: bytes) -> Contents:
     """Read one URL a line; `#` at the start of a line or after a space begins a comment."""
-    return Contents(_lines(_text(body)))
+    return Contents(_lines(text_of(body)))
 
 
 def read_opml_file(body: bytes) -> Contents:
@@ -87,6 +92,7 @@ def _subscription(outline: Outline) -> RawSource:
     name = outline.name
     kind = "llms" if outline.kind == "llms" else "feed"
     return RawSource(
+        outline.number,
         f"outline {outline.number}" + (f" ({name[:40]!r})" if name else ""),
         {"url": outline.url, "kind": kind, "name": name, "tags": [*outline.tags]},
         outline.attributes.get("htmlurl") or None,
@@ -98,7 +104,7 @@ def _lines(text: str) -> Iterator[RawSource]:
         if url := _COMMENT.sub("", line).strip():
             if len(url.split()) > 1:
                 raise UnreadableSources(f"line {number}: one URL a line; a comment begins with #")
-            yield RawSource(f"line {number}", {"url": url})
+            yield RawSource(number, f"line {number}", {"url": url})
 
 
 def _entries(document: dict[str, Any], notation: str) -> Iterator[RawSource]:
@@ -111,10 +117,12 @@ def _entries(document: dict[str, Any], notation: str) -> Iterator[RawSource]:
             f"its sources are not a list; write {notation} and a table or a list"
         )
     for number, value in enumerate(listed, 1):
-        yield RawSource(f"entry {number}", {"url": value} if isinstance(value, str) else value)
+        table = {"url": value} if isinstance(value, str) else value
+        yield RawSource(number, f"entry {number}", table)
 
 
-def _text(body: bytes) -> str:
+def text_of(body: bytes) -> str:
+    """Return a file as text, without a byte order mark. Raises UnreadableSources."""
     try:
         return body.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -68,10 +68,21 @@ class EntryStore:
 
         Raises StateError if the database fails meanwhile.
         """
-        with self._database.snapshot() as connection:
-            yield Snapshot(connection)
+        with self._database.snapshot() as connection, ExitStack() as opened:
+            yield Snapshot(connection, opened)
+
+    def latest_run(self) -> int | None:
+        """Return the number of the run that found the newest entry; None if no run is named."""
+        with self._database.read() as connection:
+            return connection.scalar(_LATEST_RUN)
 
 
+_LATEST_RUN: Final = (
+    select(entries.c.run)
+    .where(entries.c.run.is_not(None))
+    .order_by(entries.c.first_seen.desc())
+    .limit(1)
+)
 _NEWEST: Final = (
     select(entries.c.key, entries.c.item)
     .where(entries.c.source == bindparam("url"))
@@ -81,10 +92,11 @@ _NEWEST: Final = (
 
 
 class Snapshot:
-    """The entries as of one moment."""
+    """The entries as of one moment. What is being read is closed before its connection is."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, opened: ExitStack) -> None:
         self._connection = connection
+        self._open = opened
 
     def count(self, wanted: EntryFilter) -> int:
         """Return the number of entries that pass a filter."""
@@ -99,7 +111,9 @@ class Snapshot:
         """
         found = select(entries.c.key, entries.c.item).where(*_conditions(wanted))
         ordered = found.order_by(entries.c.first_seen, entries.c.key)
-        rows = self._connection.execute(ordered, execution_options={"yield_per": ROWS_AT_ONCE})
+        options = {"yield_per": ROWS_AT_ONCE}
+        rows = self._connection.execute(ordered, execution_options=options)
+        self._open.callback(rows.close)
         for row in rows:
             yield StoredEntry(*row)
 

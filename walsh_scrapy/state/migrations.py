@@ -9,6 +9,7 @@ from sqlalchemy.schema import CreateColumn, CreateIndex
 
 from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.state import tables
+from walsh_scrapy.state.views import create_views, drop_views
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,13 +32,18 @@ _EVIDENCE: Final = (
 def migrate(connection: Connection, found: int) -> bool:
     """Bring a state of version ``found`` up to date, in the transaction of ``connection``.
 
-    Return False, and change nothing, for a version that this code does not know.
+    The views are made anew, because they name the columns of this version. Return False, and change
+    nothing, for a version that this code does not know.
     """
     if not tables.SCHEMA_VERSION - len(_STEPS) <= found <= tables.SCHEMA_VERSION:
         return False
+    if found == tables.SCHEMA_VERSION:
+        return True
+    drop_views(connection)
     for version in range(found, tables.SCHEMA_VERSION):
         _STEPS[version](connection)
         connection.execute(update(tables.schema_version).values(version=version + 1))
+    create_views(connection)
     return True
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import insert, select
 from walsh_scrapy.state import tables
 from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.migrations import migrate
+from walsh_scrapy.state.views import create_views
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -41,6 +42,7 @@ def create_or_migrate(connection: Connection, database: str) -> None:
     connection.exec_driver_sql(lock)
     if not has_schema(connection):
         tables.metadata.create_all(connection)
+        create_views(connection)
         connection.execute(insert(tables.schema_version), {"version": tables.SCHEMA_VERSION})
         logger.info("%s is a new state: no source was visited, and no host is on hold", database)
         return

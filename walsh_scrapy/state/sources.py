@@ -90,6 +90,12 @@ class SourceStore:
             rows = connection.execute(wanted).all()
         return {source: History(since, finds) for source, since, finds in rows}
 
+    def newest_entries(self) -> dict[str, float]:
+        """Return when the last new entry was seen, by source URL, for sources that gave any."""
+        newest = select(entries.c.source, func.max(entries.c.first_seen)).group_by(entries.c.source)
+        with self._database.read() as connection:
+            return dict(connection.execute(newest).all())
+
     def commit(
         self,
         record: SourceRecord,

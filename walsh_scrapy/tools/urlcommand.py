@@ -15,8 +15,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scrapy import Spider
+    from scrapy.crawler import CrawlerProcessBase
+    from scrapy.settings import BaseSettings
 
     from walsh_scrapy.runtime.context import Context
+
+
+def prepare(settings: BaseSettings, opts: argparse.Namespace, longest_wait: int) -> None:
+    """Set for a crawl that answers a question: the longest wait in seconds, and warnings only."""
+    settings.set("WALSH_MAX_WAIT", longest_wait, priority="command")
+    if opts.loglevel is None:
+        settings.set("LOG_LEVEL", "WARNING", priority="cmdline")
+
+
+def run_spider(process: CrawlerProcessBase, spider: type[Spider], **arguments: object) -> None:
+    """Run a spider in this process until it closes."""
+    # What the add-on sets aside is said by crawls; here only the answer counts.
+    logging.getLogger("walsh_scrapy.addon").setLevel(logging.ERROR)
+    process.crawl(spider, **arguments)
+    process.start()
 
 
 class UrlCommand(ScrapyCommand):
@@ -38,9 +55,7 @@ class UrlCommand(ScrapyCommand):
         """Set the longest wait, and log warnings only, unless the options choose others."""
         super().process_options(args, opts)
         if self.settings is not None:
-            self.settings.set("WALSH_MAX_WAIT", self.longest_wait, priority="command")
-            if opts.loglevel is None:
-                self.settings.set("LOG_LEVEL", "WARNING", priority="cmdline")
+            prepare(self.settings, opts, self.longest_wait)
 
     def check_usage(self, args: list[str]) -> None:
         """Exit with status 2 and one line if there is no URL, or an unknown option."""
@@ -68,11 +83,8 @@ class UrlCommand(ScrapyCommand):
 
     def run_spider(self, spider: type[Spider], **arguments: object) -> None:
         """Run a spider in this process until it closes."""
-        # What the add-on sets aside is said by crawls; here only the answer counts.
-        logging.getLogger("walsh_scrapy.addon").setLevel(logging.ERROR)
         if self.crawler_process is not None:
-            self.crawler_process.crawl(spider, **arguments)
-            self.crawler_process.start()
+            run_spider(self.crawler_process, spider, **arguments)
 
     def set_exit_status(self, verdicts: Iterable[bool | None]) -> None:
         """Set 1 if any verdict is False, else 2 if any is None, else 0."""

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.state.entries import StoredEntry
 
-#: The format for each ending of a file name; "opml" lists sources, the others hold entries.
+#: The format for each ending of a file name; "opml" lists sources, the others hold entries, and
+#: "sqlite" both.
 FORMATS: Final = {
     ".jsonl": "jsonl",
     ".jl": "jsonl",
@@ -28,6 +29,9 @@ FORMATS: Final = {
     ".csv": "csv",
     ".xml": "xml",
     ".opml": "opml",
+    ".sqlite": "sqlite",
+    ".sqlite3": "sqlite",
+    ".db": "sqlite",
 }
 _COLUMNS: Final = frozenset(column.name for column in fields(EntryItem))
 
@@ -44,7 +48,7 @@ def export_entries(
     count = 0
     exporter.start_exporting()
     for entry in entries:
-        exporter.export_item(_item(entry))
+        exporter.export_item(item_of(entry))
         count += 1
     exporter.finish_exporting()
     return count
@@ -62,7 +66,8 @@ def _exporter(file: IO[bytes], format_name: str, settings: BaseSettings) -> Base
     return exporter
 
 
-def _item(entry: StoredEntry) -> EntryItem:
+def item_of(entry: StoredEntry) -> EntryItem:
+    """Return the item of a stored entry. Raises StateError if it cannot be read."""
     try:
         values: dict[str, Any] = json.loads(entry.item)
         return EntryItem(**{name: values[name] for name in values if name in _COLUMNS})

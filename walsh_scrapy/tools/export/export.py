@@ -14,6 +14,7 @@ from walsh_scrapy.state.engines import without_password
 from walsh_scrapy.state.entries import EntryFilter
 from walsh_scrapy.tools.export.entries import export_entries
 from walsh_scrapy.tools.export.opml import export_sources
+from walsh_scrapy.tools.export.sqlitefile import export_sqlite
 from walsh_scrapy.tools.sources.lookup import UnknownSource, find_sources
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from walsh_scrapy.state.entries import StoredEntry
+    from walsh_scrapy.state.sourcerecord import SourceRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +50,23 @@ class Export:
                     f"there is no state at {without_password(self.state_url)} yet: no crawl was "
                     "run, or it had another WALSH_STATE_URL"
                 )
-            choice = EntryFilter(since=self.since, kind=self.kind, sources=self._chosen(state))
+            urls = self._chosen(state)
+            choice = EntryFilter(since=self.since, kind=self.kind, sources=urls)
             with state.entries.snapshot() as entries:
                 chosen = entries.matching(choice)
                 if progress:
                     chosen = _tracked(chosen, entries.count(choice))
+                if format_name == "sqlite":
+                    return export_sqlite(chosen, self._records(state, urls), file)
                 return export_entries(chosen, file, format_name, self.settings)
+
+    def _records(self, state: State, urls: Sequence[str]) -> list[SourceRecord]:
+        """Return what is known of the chosen sources."""
+        return [
+            record
+            for record in state.sources.all()
+            if (not urls or record.url in urls) and self.kind in (None, record.kind)
+        ]
 
     def _chosen(self, state: State) -> tuple[str, ...]:
         """Return the sources that the URLs mean; a declared one may have no visit yet."""

@@ -30,6 +30,7 @@ class SourceRow:
     record: SourceRecord
     due: NextVisit
     entries: int  #: of all its visits
+    newest: float | None  #: when the last of them was first seen, in epoch seconds
     host: str  #: the host or registrable domain that paces it
     #: What the ledger knows of its host, if that may not be asked now.
     waiting: HostSnapshot | None = field(default=None, repr=False)
@@ -52,6 +53,15 @@ class SourceRow:
         if record.failures:
             return (1, -record.failures, due_at)
         return (3 if self.due.rule == "new" else 4, due_at)
+
+    @property
+    def is_in_trouble(self) -> bool:
+        """True if it is gone, failing or denied, and declared."""
+        return self.urgency[0] <= 2
+
+    def is_stale(self, moment: float) -> bool:
+        """Return True if it was visited, and gave no new entry since ``moment`` (epoch seconds)."""
+        return self.record.fetched_at is not None and (self.newest or 0.0) < moment
 
     @property
     def host_waits(self) -> tuple[str, float] | None:
@@ -82,6 +92,7 @@ class SourceRow:
             "moved_since": rfc3339(record.moved_since),
             "move_settled": record.move_settled,
             "entries": self.entries,
+            "newest_entry": rfc3339(self.newest),
             "host": self.host,
             "host_waits": waits[0] if waits else None,
             "host_waits_until": rfc3339(waits[1]) if waits else None,
@@ -124,6 +135,7 @@ def build_overview(
     """Join the declared sources with the state; without a state all of them are new."""
     known = KnownSources(state.sources.all() if state else ())
     counts = state.sources.entry_counts() if state else {}
+    newest = state.sources.newest_entries() if state else {}
     waiting = state.ledger.waiting() if state else {}
     histories = state.sources.histories() if state and options.adaptive else {}
 
@@ -140,6 +152,7 @@ def build_overview(
             record=record,
             due=due,
             entries=counts.get(found.url, 0),
+            newest=newest.get(found.url),
             host=host,
             waiting=holder if holder and holder.hold else waits,
         )

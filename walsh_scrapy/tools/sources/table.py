@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
+from rich.style import Style
 from rich.text import Text
 
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.wording import counted
 from walsh_scrapy.tools.printable import columns, printable
+from walsh_scrapy.tools.screen import folded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from walsh_scrapy.tools.sources.overview import SourceRow
 
-#: Most rows that are shown as a table by rich, which takes long to lay out more.
-MOST_FRAMED: Final = 2000
+_INDENT: Final = "  "
 _HEADINGS: Final = (
-    "outcome", "status", "failures", "last visit", "next due", "why", "entries", "kind", "source",
-    "remarks",
+    "outcome", "status", "failures", "last visit", "next due", "why", "entries",
+    "newest entry", "kind", "source", "remarks",
 )  # fmt: skip
 _HOST_WAITS: Final = {
     "hold": "host on hold until",
@@ -31,30 +30,19 @@ _HOST_WAITS: Final = {
 }
 
 
-def sources_table(rows: Sequence[SourceRow]) -> Table:
-    """Return the table for a terminal; markup in texts of servers and files has no effect."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    table.add_column("source", overflow="fold", ratio=3)
-    table.add_column("kind")
-    table.add_column("last visit", no_wrap=True)
-    table.add_column("outcome", overflow="fold", ratio=2)
-    table.add_column("next due, why", overflow="fold", min_width=len("2026-05-23 06:00"))
-    table.add_column("entries", justify="right", min_width=len("entries"))
+def sources_screen(rows: Iterable[SourceRow], width: int) -> Iterator[Text]:
+    """Yield lines for a terminal of ``width`` cells: the URL of a source, and below it the facts.
+
+    Only a URL is longer than the terminal is wide. Markup in texts of strangers has no effect.
+    """
     for row in rows:
-        record = row.record
-        status = f" {record.status}" if record.status else ""
-        times = f", {record.failures} times" if record.failures > 1 else ""
-        detail = f"\n{record.detail}" if record.detail else ""
-        table.add_row(
-            _text("\n".join([*_name_and_url(row), *_remarks(row)])),
-            _text(row.kind),
-            _text(_moment(record.fetched_at) or "never"),
-            _text(f"{record.outcome}{status}{times}{detail}"),
-            _text(f"{_next(row, _moment)}\n{row.due.why}"),
-            _text(str(row.entries)),
-            style=_style(row),
-        )
-    return table
+        url = printable(row.record.url)
+        # A link that a terminal opens; what had to be escaped is no address.
+        link = Style(link=url) if url == row.record.url else Style()
+        yield Text(url, Style(bold=True) + Style.parse(_style(row)) + link)
+        for facts in (_visits(row), _marks(row)):
+            for line in folded(map(printable, facts), width - len(_INDENT)):
+                yield Text(_INDENT + line, _style(row))
 
 
 def sources_text(rows: Sequence[SourceRow]) -> Iterator[str]:
@@ -94,6 +82,7 @@ def _cells(row: SourceRow) -> tuple[str, ...]:
         _next(row, rfc3339),
         row.due.why,
         str(row.entries),
+        rfc3339(row.newest) or "-",
         row.kind,
         record.url,
         "; ".join(remarks),
@@ -101,10 +90,30 @@ def _cells(row: SourceRow) -> tuple[str, ...]:
     return tuple(map(printable, cells))
 
 
-def _name_and_url(row: SourceRow) -> Iterator[str]:
+def _visits(row: SourceRow) -> Iterator[str]:
+    """Yield what came of the last visit, when the next one is, and what came of all."""
+    record = row.record
+    status = f" {record.status}" if record.status else ""
+    times = f", {record.failures} times" if record.failures > 1 else ""
+    yield f"{record.outcome}{status}{times}"
+    if record.fetched_at is not None:
+        yield f"visited {_moment(record.fetched_at)}"
+    if row.source is None:
+        yield row.due.why
+    else:
+        yield f"due {_next(row, _moment)} ({row.due.why})"
+    newest = f", the last {_moment(row.newest)}" if row.newest else ""
+    yield f"{counted(row.entries, 'entry', 'entries')}{newest}"
+
+
+def _marks(row: SourceRow) -> Iterator[str]:
     if row.source and row.source.name:
-        yield row.source.name
-    yield row.record.url
+        yield f'"{row.source.name}"'
+    if row.kind != "feed":
+        yield row.kind
+    if row.record.detail:
+        yield row.record.detail
+    yield from _remarks(row)
 
 
 def _remarks(row: SourceRow) -> Iterator[str]:
@@ -135,8 +144,4 @@ def _moment(at: float | None) -> str | None:
 
 
 def _style(row: SourceRow) -> str:
-    return {0: "red", 1: "red", 2: "yellow"}.get(int(row.urgency[0]), "")
-
-
-def _text(text: str) -> Text:
-    return Text("\n".join(map(printable, text.split("\n"))))
+    return "" if not row.is_in_trouble else "yellow" if row.urgency[0] == 2 else "red"

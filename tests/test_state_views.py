@@ -1,0 +1,72 @@
+"""The views of the state: readable times and names, the same on SQLite and PostgreSQL."""
+
+import contextlib
+import json
+import math
+import time
+
+import pytest
+from sqlalchemy import text
+
+from walsh_scrapy.state import State
+from walsh_scrapy.state.database import Database
+from walsh_scrapy.state.entries import EntryRecord
+from walsh_scrapy.state.runs import RunRecord
+from walsh_scrapy.state.sourcerecord import SourceRecord
+
+#: 2026-05-23 06:00:00 UTC, and a part of a second that is cut off.
+AT = 1779516000.9
+URL = "http://a.example/feed"
+GONE = "http://gone.example/feed"
+
+
+@pytest.fixture
+def rows(url):
+    """The rows of a view of a state with a few records."""
+    item = {"title": "Ünï %s :x", "authors": ["Jo", "Al"], "url": None}
+    entry = EntryRecord(
+        key="k", full_key="k", page_key="k", source=URL, kind="feed", first_seen=AT,
+        item=json.dumps(item), run=1,
+    )  # fmt: skip
+    with contextlib.closing(State(url)) as state:
+        number = state.runs.begin(RunRecord(spider="feeds", begun=AT))
+        state.runs.end(number, AT + 60.0, "finished", {})
+        state.sources.commit(SourceRecord(url=URL, kind="feed", fetched_at=AT, due_at=AT), [entry])
+        gone = SourceRecord(url=GONE, kind="feed", due_at=math.inf, moved_since=1e300)
+        state.sources.commit(gone)
+        state.ledger.hold("a.example", 3600.0)
+
+    def read(view):
+        with contextlib.closing(Database(url)) as database, database.read() as connection:
+            return [
+                dict(row) for row in connection.execute(text(f"SELECT * FROM {view}")).mappings()
+            ]
+
+    return read
+
+
+def test_times_are_readable_and_none_is_empty(rows):
+    first, gone = sorted(rows("readable_sources"), key=lambda row: row["url"])
+    assert (first["fetched_at"], first["due_at"]) == ("2026-05-23 06:00:00",) * 2
+    assert (bool(first["is_due"]), first["entries"]) == (True, 1)
+    days = (time.time() - AT) / 86_400
+    assert first["newest_days_ago"] == pytest.approx(days, abs=0.1)
+    assert (gone["fetched_at"], gone["due_at"], bool(gone["is_due"])) == (None, None, False)
+    assert gone["moved_since"] is None, "no calendar has that time"
+    assert (gone["entries"], gone["newest_days_ago"]) == (0, None)
+
+
+def test_an_entry_has_its_fields_as_columns(rows):
+    (entry,) = rows("readable_entries")
+    assert entry["first_seen"] == "2026-05-23 06:00:00"
+    assert (entry["title"], entry["url"], entry["run"]) == ("Ünï %s :x", None, 1)
+    assert json.loads(entry["authors"]) == ["Jo", "Al"]
+
+
+def test_a_host_on_hold_and_a_run_are_told(rows):
+    (host,) = rows("readable_hosts")
+    assert bool(host["is_on_hold"])
+    assert (bool(host["is_asked_now"]), host["lease_until"]) == (False, None)
+    (run,) = rows("readable_runs")
+    assert (run["begun"], run["ended"]) == ("2026-05-23 06:00:00", "2026-05-23 06:01:00")
+    assert run["seconds"] == pytest.approx(60.0)

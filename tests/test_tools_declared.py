@@ -1,0 +1,179 @@
+"""`scrapy sources add`, `remove`, `prune`, `rewrite`: the file, and the state that follows it."""
+
+import contextlib
+import math
+
+import pytest
+
+from walsh_scrapy.policy.moves import Move
+from walsh_scrapy.sources import Source, SourcesError, load_sources
+from walsh_scrapy.state import State, StateError
+from walsh_scrapy.state.entries import EntryRecord
+from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.tools.discover.candidates import offers_for
+from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.tools.sources.adding import choose
+from walsh_scrapy.tools.sources.declared import DeclaredSources
+from walsh_scrapy.tools.sources.lookup import UnknownSource
+
+A, B, C = (f"https://{name}.example/feed" for name in "abc")
+NEW = "https://new.example/feed"
+TEXT = f"# ours\n{A}\n{B} # two\n{C}\n"
+
+
+@pytest.fixture
+def state(tmp_path):
+    with contextlib.closing(State(f"sqlite:///{tmp_path / 'state.sqlite3'}")) as state:
+        yield state
+
+
+@pytest.fixture
+def file(tmp_path):
+    file = tmp_path / "sources.txt"
+    file.write_text(TEXT)
+    return file
+
+
+def moved(url, to, *, is_settled=True, failing_since=None):
+    move = Move(to, 1.0, is_settled, failing_since=failing_since)
+    return SourceRecord(url=url, kind="feed", fetched_at=5.0, etag=b'"1"').with_move(move)
+
+
+def test_a_moved_source_is_declared_where_it_is_and_keeps_its_record(state, file):
+    entry = EntryRecord(
+        key="k", full_key="k", page_key="k", source=f"{A}/", kind="feed", first_seen=1.0, item="{}"
+    )
+    state.sources.commit(moved(f"{A}/", NEW), [entry])
+    state.sources.commit(moved(B, "https://unsettled.example/", is_settled=False))
+    state.sources.commit(moved(C, "https://ill.example/", failing_since=9.0))
+    told = list(DeclaredSources(str(file), state).rewrite_moved())
+    assert [line.split(" (")[0] for line in told] == [
+        f"{B} stays: its move to https://unsettled.example/ is not settled yet",
+        f"{C} stays: visits to https://ill.example/ fail since 1970-01-01 00:00:09 UTC",
+        f"{A} is now {NEW} in {file}",
+    ]
+    assert file.read_text() == TEXT.replace(A, NEW)
+    record = state.sources.find(NEW)
+    assert (record.etag, record.move, state.sources.find(f"{A}/")) == (b'"1"', None, None)
+    assert state.sources.entry_counts() == {NEW: 1}
+
+
+def test_a_move_to_where_another_source_is_declared_is_left_to_the_operator(state, file):
+    for url, to in ((A, f"{B}/"), (C, NEW)):
+        state.sources.commit(moved(url, to))
+    told = list(DeclaredSources(str(file), state).rewrite_moved())
+    assert told == [
+        f"{A} stays: {B}/ is declared too, so remove one of them",
+        f"{C} is now {NEW} in {file}",
+    ]
+    assert list(DeclaredSources(str(file), None).rewrite_moved()) == [
+        "no source has a move to settle in the file"
+    ]
+
+
+def test_what_is_gone_is_named_and_removed_if_told_to(state, file):
+    gone = SourceRecord(
+        url=B, kind="feed", fetched_at=9.0, due_at=math.inf, outcome="gone", detail="answered 410"
+    )
+    state.sources.commit(gone)
+    named = f"{B}: answered 410, last asked 1970-01-01 00:00:09 UTC"
+    assert list(DeclaredSources(str(file), state).prune(really=False)) == [
+        named,
+        f"1 source to remove from {file}; `scrapy sources prune --yes` does it",
+    ]
+    assert file.read_text() == TEXT
+    told = list(DeclaredSources(str(file), state).prune(really=True))
+    assert told == [named, f"{B} is removed from {file}; its entries stay known"]
+    assert file.read_text() == f"# ours\n{A}\n{C}\n"
+    assert state.sources.find(B) == gone
+    assert list(DeclaredSources(str(file), state).prune(really=True)) == ["no source is gone (410)"]
+
+
+def test_all_are_removed_or_none(file):
+    declared = DeclaredSources(str(file), None)
+    with pytest.raises(UnknownSource, match=r"did you mean https://c\.example/feed"):
+        list(declared.remove([A, "https://c.example/feeed"]))
+    assert file.read_text() == TEXT
+    list(declared.remove([A, f"{C}/"]))
+    assert file.read_text() == f"# ours\n{B} # two\n"
+    with pytest.raises(SourcesError, match="declare no source any more"):
+        list(declared.remove([B]))
+
+
+def test_a_source_is_added_also_to_a_file_that_is_not_there_yet(tmp_path):
+    file = tmp_path / "new" / "sources.toml"
+    declared = DeclaredSources(str(file), None)
+    assert declared.undeclared([NEW, f"{NEW}/"]) == [NEW]
+    sources = [Source(NEW, name="New"), Source("https://docs.example/", kind="llms")]
+    assert list(declared.add(sources)) == [
+        f"{NEW} is declared in {file}",
+        f"https://docs.example/ (kind 'llms') is declared in {file}",
+    ]
+    assert load_sources(file) == tuple(sources)
+    assert declared.undeclared(["HTTPS://NEW.example:443/feed/"]) == []
+    told = list(declared.add([Source(f"{NEW}/"), Source(A), Source(f"{A}/")]))
+    assert [line.split(" in ")[0] for line in told] == [
+        f"{NEW}/ was declared before", f"{A} is declared", f"{A}/ was declared before",
+    ]  # fmt: skip
+    assert load_sources(file) == (*sources, Source(A))
+
+
+def test_a_file_that_cannot_be_read_or_written_stays_as_it_is(tmp_path, state, file, monkeypatch):
+    broken = tmp_path / "broken.toml"
+    broken.write_text("[[source]\n")
+    for change in ("remove", "add"):
+        given = [Source(NEW)] if change == "add" else [NEW]
+        with pytest.raises(SourcesError, match="it is not TOML"):
+            list(getattr(DeclaredSources(str(broken), None), change)(given))
+    assert broken.read_text() == "[[source]\n"
+    state.sources.commit(moved(A, NEW))
+
+    def fail(_spellings):
+        raise StateError("locked")
+
+    monkeypatch.setattr(state.sources, "rename", fail)
+    with pytest.raises(StateError):
+        list(DeclaredSources(str(file), state).rewrite_moved())
+    assert file.read_text() == TEXT
+    (tmp_path / "folder").write_text("")
+    with pytest.raises(CommandError, match="cannot be written"):
+        list(DeclaredSources(str(tmp_path / "folder" / "s.txt"), None).add([Source(NEW)]))
+
+
+def offer_of(form=None, feeds=(), title=None, outcome="answered as text/html"):
+    (offer,) = offers_for(["https://site.example/"])
+    offer.page.claim()
+    offer.page.form, offer.page.title, offer.feeds = form, title, feeds
+    offer.page.end(outcome)
+    return offer
+
+
+@pytest.mark.parametrize(
+    ("offer", "source"),
+    [
+        (
+            offer_of("feed", title="A\x1b  title"),
+            Source("https://site.example/", name=r"A\x1b title"),
+        ),
+        (offer_of("feed", feeds=(A,)), Source("https://site.example/")),
+        (offer_of(feeds=(A,)), Source(A)),
+        (offer_of("markdown", feeds=("ftp://x.example/", A)), Source(A)),
+        (offer_of("markdown", title="Docs"), Source("https://site.example/", "llms", "Docs")),
+    ],
+)  # fmt: skip
+def test_what_a_url_stands_for(offer, source):
+    assert choose(offer) == (source, ())
+
+
+def test_where_the_operator_has_to_choose_the_candidates_are_listed():
+    source, lines = choose(offer_of(feeds=(A, B)))
+    assert source is None
+    assert lines == (
+        "https://site.example/ announces several feeds; add one of them:", f"  {A}", f"  {B}"
+    )  # fmt: skip
+    source, lines = choose(offer_of())
+    assert source is None
+    assert lines == (
+        "https://site.example/: nothing to declare was found there (HTML is not read)",
+        "  https://site.example/: answered as text/html",
+    )

@@ -1,0 +1,82 @@
+"""Entries and their sources as a flat SQLite file, as Datasette and other readers open it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from dataclasses import fields
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, TYPE_CHECKING, Final
+
+from walsh_scrapy.items import EntryItem
+from walsh_scrapy.policy.timestamps import rfc3339
+from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.tools.export.entries import item_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from walsh_scrapy.state.entries import StoredEntry
+    from walsh_scrapy.state.sourcerecord import SourceRecord
+
+_COLUMNS: Final = tuple(column.name for column in fields(EntryItem))
+#: `title` is what readers show in place of the URL that an entry refers to.
+_SCHEMA: Final = """
+CREATE TABLE sources (url TEXT PRIMARY KEY, title TEXT, kind TEXT NOT NULL, fetched_at TEXT,
+    outcome TEXT NOT NULL, status INTEGER, detail TEXT, failures INTEGER NOT NULL, moved_to TEXT);
+CREATE TABLE entries (key TEXT PRIMARY KEY, {columns},
+    FOREIGN KEY (source) REFERENCES sources (url));
+CREATE INDEX entries_by_source ON entries (source);
+CREATE INDEX entries_by_time ON entries (first_seen);
+""".format(columns=", ".join(f"{name} TEXT" for name in _COLUMNS))
+
+
+def export_sqlite(
+    entries: Iterable[StoredEntry], sources: Sequence[SourceRecord], file: IO[bytes]
+) -> int:
+    """Write a database with the tables ``entries`` and ``sources``; return how many entries.
+
+    Its columns are the fields of an export, with lists as JSON, and times as RFC 3339 in UTC. The
+    database is made in a temporary folder first. Raises StateError for an entry that cannot be
+    read, CommandError if there is no room.
+    """
+    with TemporaryDirectory() as folder:
+        place = Path(folder) / "export.sqlite"
+        try:
+            with closing(sqlite3.connect(place)) as database, database:
+                database.executescript(_SCHEMA)
+                database.executemany(
+                    "INSERT INTO sources VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", map(_source, sources)
+                )
+                marks = ", ".join("?" * (len(_COLUMNS) + 1))
+                insert = f"INSERT INTO entries VALUES ({marks})"  # noqa: S608 - only marks
+                count = database.executemany(insert, _rows(entries)).rowcount
+                database.execute(
+                    "UPDATE sources SET title = (SELECT source_title FROM entries "
+                    "WHERE entries.source = sources.url ORDER BY first_seen DESC LIMIT 1)"
+                )
+        except sqlite3.Error as error:
+            raise CommandError(f"the database cannot be written in {folder}: {error}") from error
+        with place.open("rb") as made:
+            shutil.copyfileobj(made, file)
+    return max(count, 0)
+
+
+def _rows(entries: Iterable[StoredEntry]) -> Iterator[tuple[object, ...]]:
+    for entry in entries:
+        values = item_of(entry).exported()
+        yield (entry.key, *(_flat(values[name]) for name in _COLUMNS))
+
+
+def _flat(value: object) -> object:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
+
+
+def _source(record: SourceRecord) -> tuple[object, ...]:
+    return (
+        *(record.url, None, record.kind, rfc3339(record.fetched_at), record.outcome),
+        *(record.status, record.detail or None, record.failures, record.moved_to),
+    )

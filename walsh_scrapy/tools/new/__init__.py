@@ -1,0 +1,1 @@
+"""``scrapy new``: what is new, as a list to read."""

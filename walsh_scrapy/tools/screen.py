@@ -1,0 +1,97 @@
+"""Lists at a terminal: folded to its width, no URL cut, in a pager if longer than the screen."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from rich.text import Text
+
+
+def show(lines: Iterable[Text]) -> None:
+    """Print lines; at a terminal that they do not fit, in the pager that `PAGER` names, or less.
+
+    Lines are not wrapped here: a terminal that wraps one lets it be copied whole. Colours and links
+    are written to terminals only. `PAGER=cat` prints without a pager.
+    """
+    console = Console(soft_wrap=True, highlight=False)
+    if not console.is_terminal:
+        for line in lines:
+            print(line.plain)
+        return
+    rows = 0
+    with console.capture() as captured:
+        for line in lines:
+            rows += max(1, -(-line.cell_len // console.width))
+            console.print(line)
+    if rows < console.height or not sys.stdin.isatty() or not _paged(captured.get()):
+        sys.stdout.write(captured.get())
+
+
+def folded(parts: Iterable[str], width: int) -> Iterator[str]:
+    """Yield lines of at most ``width`` cells with the parts, separated by a dot.
+
+    A part that is longer than a line is broken between words. A longer word, such as a URL, is
+    never broken, and is on a line of its own.
+    """
+    line = ""
+    for part in parts:
+        joined = f"{line} · {part}" if line else part
+        if cell_len(joined) <= width:
+            line = joined
+            continue
+        if line:
+            yield line
+        *whole, line = _broken(part, width)
+        yield from whole
+    if line:
+        yield line
+
+
+def _broken(text: str, width: int) -> list[str]:
+    lines = [""]
+    for word in text.split(" "):
+        joined = f"{lines[-1]} {word}" if lines[-1] else word
+        if cell_len(joined) <= width or not lines[-1]:
+            lines[-1] = joined
+        else:
+            lines.append(word)
+    return lines
+
+
+def _paged(text: str) -> bool:
+    """Show a text in the pager; return False if there is none."""
+    command = shlex.split(os.environ.get("PAGER", "less"))
+    if not command or command == ["cat"] or os.environ.get("TERM") == "dumb":
+        return False
+    # As git does: colours and links, no pager for what fits, and the text stays on the screen.
+    environment = {"LESS": "FRX"} | os.environ
+    try:
+        with _without_interrupts():
+            subprocess.run(  # noqa: S603 - the operator's own program
+                command, input=text.encode(errors="backslashreplace"), env=environment, check=False
+            )
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Leave Ctrl-C to the pager, which takes it for its own."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
