@@ -21,6 +21,8 @@ _FIELDS: Final = (
     "source_title", "title", "url", "published", "updated", "authors", "tags", "section", "note",
     "language",
 )  # fmt: skip
+#: What decided about a request, beside the time of the copy of robots.txt.
+_EVIDENCE: Final = ("rule", "line", "robots", "blocklist")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,16 @@ def _views(sql: _Dialect) -> Mapping[tuple[str, str], Sequence[str]]:
     return {
         ("readable_requests", "requests"): (
             *("id", time("sent_at"), f"{days_ago('sent_at')} AS days_ago", "host", "url", "gates"),
-            *("status", "error", "seconds", "run"),
+            *("status", "error", "seconds", "run", "purpose", "pause", "hold", *_EVIDENCE[:3]),
+            *(time("robots_at"), *_EVIDENCE[3:]),
+        ),
+        ("readable_denials", "denials"): (
+            *("id", time("at"), f"{days_ago('at')} AS days_ago", "host", "url", "gate", "reason"),
+            *("run", *_EVIDENCE[:3], time("robots_at"), *_EVIDENCE[3:]),
+        ),
+        ("readable_copies", "copies"): (
+            *("hash", "kind", "url", time("first_seen"), time("kept_at")),
+            f"{sql.text.format('body')} AS body",
         ),
         ("readable_sources", "sources"): (
             *("url", "kind", time("fetched_at"), "outcome", "status", "detail", "failures"),
