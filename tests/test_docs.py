@@ -238,6 +238,10 @@ def without_times(line):
     return re.sub(r"\b[\d.]+ s\b", "some s", line)
 
 
+#: What is read as text, though its column may hold anything.
+TEXTS = {"entries": {"item": '{"title": "One"}'}, "copies": {"body": b"User-agent: *"}}
+
+
 @pytest.fixture
 def filled(url):
     """A driver's cursor on a state with a row in each table, as a reader's client has it."""
@@ -247,7 +251,7 @@ def filled(url):
         for table in tables.sorted_tables:
             if table.name != "schema_version":
                 row = {column.name: VALUES[column.type.python_type] for column in table.columns}
-                given = {"item": '{"title": "One"}'} if table.name == "entries" else {}
+                given = TEXTS.get(table.name, {})
                 connection.execute(table.insert().values(row | given))
     raw = engine.raw_connection()
     yield raw.cursor()

@@ -171,7 +171,7 @@ def test_an_item_that_is_odd_hides_no_other(item):
 def row_of(**fields):
     source = Source(URL)
     record = SourceRecord(**{"url": URL, "kind": "feed", "fetched_at": NOW, "due_at": NOW} | fields)
-    return SourceRow(source, record, next_visit(record, source, DAY, NOW), 0, "a.example")
+    return SourceRow(source, record, next_visit(record, source, DAY, NOW), 0, None, "a.example")
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_a_signal_at_any_moment_ends_the_run_in_order(direct_web, crawl, sent, w
     wait_until(web, lambda: not running.running)
     over.set()
     result = running.wait()
-    assert result.exit_code == 0
+    assert result.exit_code == 0, result.stderr
     assert result.stats["finish_reason"] == "shutdown"
     assert "run shutdown; sources:" in result.stderr
     summary = json.loads((crawl.folder / "summary.json").read_text("utf-8"))
@@ -83,7 +83,7 @@ def test_a_signal_while_a_costly_document_is_read_ends_the_run_in_order(direct_w
     os.kill(running.pid, signal.SIGTERM)
     result = running.wait()
     assert time.monotonic() - began < WALL_SECONDS, "its reading is not waited for"
-    assert result.exit_code == 0
+    assert result.exit_code == 0, result.stderr
     assert result.stats["finish_reason"] == "shutdown"
     assert "Traceback" not in result.stderr
     assert "run shutdown; sources:" in result.stderr

@@ -27,7 +27,14 @@ MOST_RUNS: Final = 1000
 LONGEST: Final = 30 * 86_400.0
 #: How a run ended that could not go on (decision 29).
 ENDED_EARLY: Final = frozenset(
-    {"machine_trouble", "export_failed", "gate_failed", "log_failed", "state_failed"}
+    {
+        "export_failed",
+        "gate_failed",
+        "log_failed",
+        "machine_trouble",
+        "state_failed",
+        "summary_failed",
+    }
 )
 
 
