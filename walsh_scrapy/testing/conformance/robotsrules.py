@@ -44,10 +44,13 @@ def obeys(
         if against:
             files = [each for each in seen if each.is_robots]
             return failed("it asked for what robots.txt denies", [*files[:1], *against])
+        if not any(each.is_robots for each in seen):
+            return not_applicable("it never asked for robots.txt")
         missing = [path for path in allowed if _plain(path) not in asked]
         if missing:
             return not_applicable(f"it never asked for {missing[0]}, which is allowed")
-        return passed(f"asked for {', '.join(allowed)}, not for {', '.join(denied)}", seen)
+        told = f"asked for {', '.join(allowed)}, " if allowed else ""
+        return passed(f"{told}not for {', '.join(denied)}", seen)
 
     return judge
 

@@ -63,7 +63,7 @@ def feed(body: str = _FEED, *, etag: str | None = None, modified: str | None = N
     return Reply(body, content_type="application/rss+xml", etag=etag, last_modified=modified)
 
 
-def robots(text: str, *, content_type: str = "text/plain", **ending: str) -> Page:
+def robots(text: str, *, content_type: str = "text/plain", end: str = "\n") -> Page:
     """Return a robots.txt in which `{token}` is the product token of whoever asks for it.
 
     `{closed}` becomes a window of Visit-time that opens in two hours. `end` is put in the place of
@@ -75,7 +75,7 @@ def robots(text: str, *, content_type: str = "text/plain", **ending: str) -> Pag
         hour = int(hit.wall // 3600) % 24
         closed = f"{(hour + 2) % 24:02}00-{(hour + 3) % 24:02}00"
         body = text.replace("{token}", token).replace("{TOKEN}", token.upper())
-        body = body.replace("{closed}", closed).replace("\n", ending.get("end", "\n"))
+        body = body.replace("{closed}", closed).replace("\n", end)
         return Reply(body.encode(), content_type=content_type)
 
     return page

@@ -72,6 +72,7 @@ class _Trial:
     web: Web
     folder: Path
     calls: list[CallOfRun] = field(default_factory=list)
+    begun: list[tuple[Run, float]] = field(default_factory=list)  #: on the clock of the log
 
     def __post_init__(self) -> None:
         sites = {site.name: site for each in self.scenarios for site in each.sites}
@@ -85,7 +86,8 @@ class _Trial:
     def call(self, run: Run, told: Callable[[str], None]) -> None:
         """Call the command once, with the seeds of this run."""
         given = self._given(run)
-        before, self._since = len(self.web.log), len(self.web.log)
+        before = len(self.web.log)
+        self.begun.append((run, time.monotonic()))
         told(f"{run.value} run, at most {LONGEST[run]:.0f} s")
         try:
             ended = call(
@@ -137,13 +139,15 @@ class _Trial:
 
     def _everything(self) -> tuple[Seen, ...]:
         log = sorted(self.web.log, key=lambda hit: hit.started)
-        runs = [Run(each.run) for each in self.calls for _ in range(each.requests)]
-        pairs = zip(log, runs, strict=True)
         return tuple(
-            Seen(self.places.hit(hit), run, hit.started - self.began)
-            for hit, run in pairs
+            Seen(self.places.hit(hit), self._run_at(hit.started), hit.started - self.began)
+            for hit in log
             if hit.method != "CONNECT"
         )
+
+    def _run_at(self, moment: float) -> Run:
+        """Return the run that was under way, on the clock of the log."""
+        return [run for run, began in self.begun if began <= moment][-1]
 
     def _given(self, run: Run) -> Given:
         mine = [each for each in self.scenarios if run in each.runs]
@@ -163,7 +167,9 @@ class _Trial:
 
     def _is_time_to_kill(self) -> bool:
         """Return True once each host that is there to be asked again was asked for a page."""
-        asked = [self.places.hit(hit) for hit in self.web.log[self._since :] if hit.complete]
+        began = self.begun[-1][1]
+        log = [hit for hit in self.web.log if hit.started >= began and hit.complete]
+        asked = [self.places.hit(hit) for hit in log]
         wanted = {RESTARTED.host: _is_page, HELD.host: _is_refusal}
         there = {host for each in self.scenarios for host in each.hosts} & set(wanted)
         return all(any(h.host == host and wanted[host](h) for h in asked) for host in there)

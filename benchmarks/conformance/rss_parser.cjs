@@ -1,0 +1,17 @@
+// rss-parser, one feed after the other.
+const { createRequire } = require("node:module");
+const { readFileSync } = require("node:fs");
+const Parser = createRequire(process.cwd() + "/")("rss-parser");
+
+async function main() {
+  const parser = new Parser({ timeout: 20000 });
+  for (const url of readFileSync(process.env.CONFORMANCE_SEEDS, "utf8").split("\n")) {
+    if (!url) continue;
+    try {
+      console.log(url, (await parser.parseURL(url)).items.length);
+    } catch (error) {
+      console.log(url, error.message);
+    }
+  }
+}
+main();
