@@ -14,4 +14,5 @@ async function main() {
     }
   }
 }
-main();
+// A response that was not read to its end would keep the process alive.
+main().then(() => process.exit());

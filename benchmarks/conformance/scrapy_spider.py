@@ -1,11 +1,19 @@
 """Scrapy without this project: `python scrapy_spider.py` as installed, with `polite` politely."""
 
+from __future__ import annotations
+
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import scrapy
 from scrapy.crawler import CrawlerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scrapy.http import Response
 
 #: Every setting of Scrapy that makes a crawl more polite.
 POLITE = {
@@ -30,11 +38,10 @@ class SeedsSpider(scrapy.Spider):
 
     name = "seeds"
 
-    async def start(self):
-        for url in Path(os.environ["CONFORMANCE_SEEDS"]).read_text("utf-8").split():
-            yield scrapy.Request(url)
+    start_urls = Path(os.environ["CONFORMANCE_SEEDS"]).read_text("utf-8").split()
 
-    def parse(self, response):
+    def parse(self, response: Response) -> Iterator[dict[str, object]]:
+        """Yield what any spider would."""
         yield {"url": response.url, "size": len(response.body)}
 
 

@@ -71,7 +71,7 @@ def verdict_of(card: Scorecard) -> str:
     for each in card.results:
         numbers[each.finding.verdict.value] += 1
     told = ", ".join(f"{number} {verdict}" for verdict, number in numbers.items() if number)
-    return f"{counted(len(card.results), 'scenario')}: {told}."
+    return f"{counted(len(card.results), 'scenario')}{': ' * bool(told)}{told}."
 
 
 def _result(result: Result) -> Iterator[str]:

@@ -63,7 +63,7 @@ def _tried_gently(evidence: Evidence) -> Finding:
     hasty = [b for a, b in pairs if b.hit.started - a.hit.started < 1 - SLACK]
     if hasty:
         return failed("it asked again within a second", files)
-    return passed(f"robots.txt was asked for {len(files)} times, with pauses", evidence.seen())
+    return passed(f"requests for robots.txt: {len(files)}, with pauses", evidence.seen())
 
 
 def _obeys_new_copy(evidence: Evidence) -> Finding:

@@ -127,13 +127,14 @@ class _Trial:
 
     def _judged(self, scenario: Scenario, evidence: Evidence) -> Finding:
         finding = scenario.judge(evidence)
-        cut = [each.run for each in self.calls if each.cut and Run(each.run) in scenario.runs]
+        runs = [Run(each.run) for each in self.calls if each.cut]
+        missed = [each for each in runs if each in scenario.runs and not evidence.seen(each)]
         match finding.verdict:
             case Verdict.FAIL if scenario.level == "MAY":
                 reason = f"a crawler may leave this out: {finding.reason}"
                 return Finding(Verdict.NOT_APPLICABLE, reason, finding.lines)
-            case Verdict.NOT_APPLICABLE if cut:
-                reason = f"the {cut[0]} run was ended at its limit; until then {finding.reason}"
+            case Verdict.NOT_APPLICABLE if missed:
+                reason = f"the {missed[0].value} run was ended at its limit, before these hosts"
                 return Finding(Verdict.NOT_RUN, reason)
         return finding
 
