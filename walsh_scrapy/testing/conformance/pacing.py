@@ -133,7 +133,7 @@ _RATE: Final = _feeds(
     "request-rate.example", ("/a.xml", "/b.xml"), "User-agent: *\nRequest-rate: 1/3\n"
 )
 _HOPS: Final = Site("hops.example", "", {"/old.xml": redirect("/new.xml"), "/new.xml": feed()})
-RESTARTED: Final = _feeds("restarted.example", _THREE, "User-agent: *\nCrawl-delay: 5\n")
+RESTARTED: Final = _feeds("restarted.example", _THREE, "User-agent: *\nCrawl-delay: 7\n")
 
 SCENARIOS: Final = (
     Scenario(
@@ -205,7 +205,7 @@ SCENARIOS: Final = (
         "pacing-after-restart",
         "R4",
         "Crawl-delay is kept by a crawler that was killed and started again",
-        _kept_over_restart(5.0),
+        _kept_over_restart(7.0),
         (RESTARTED,),
         _seeds(RESTARTED),
         runs=(Run.KILLED, Run.RESTARTED),

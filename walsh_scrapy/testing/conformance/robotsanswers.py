@@ -70,7 +70,7 @@ def _obeys_new_copy(evidence: Evidence) -> Finding:
     now = evidence.seen(Run.FORCED)
     files = [each for each in now if each.is_robots]
     if not files:
-        return not_applicable("it did not ask for robots.txt again: its copy is good for a day")
+        return not_applicable("it did not ask for robots.txt again")
     later = [each for each in evidence.pages(Run.FORCED) if each.at > files[0].at]
     if later:
         return failed("it asked for what the new robots.txt denies", [files[0], *later])
