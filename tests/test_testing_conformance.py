@@ -180,6 +180,22 @@ def test_scenarios_are_whole():
     assert urlsplit(BLOCKLIST_URL).hostname in sites
 
 
+def test_the_page_lists_every_scenario(pytestconfig):
+    page = (pytestconfig.rootpath / "docs" / "conformance.md").read_text("utf-8")
+    listed = re.findall(r"^\| (R\d) \| `([\w-]+)` \| (\w+) \| (.+) \|$", page, re.MULTILINE)
+    assert listed == [(each.rule, each.name, each.level, each.asks) for each in SCENARIOS]
+
+
+@pytest.mark.crawl
+def test_the_test_of_a_project_in_the_page_fails_a_bad_crawler(pytestconfig):
+    page = (pytestconfig.rootpath / "docs" / "conformance.md").read_text("utf-8")
+    (block,) = re.findall(r"```python\n(.+?)```", page, re.DOTALL)
+    given = {}
+    exec(block.replace('["my-crawler", "--urls", "{seeds}"]', repr(BAD)), given)
+    with pytest.raises(AssertionError, match="R1"):
+        given["test_is_polite"]()
+
+
 def test_hosts_have_addresses_in_all_that_is_served_and_names_in_the_log():
     places = Places([HOST, "b.example"], {"http": 8000, "https": 8443})
     text = f"http://{HOST}/x https://b.example c.example http://www.b.example {{token}}"

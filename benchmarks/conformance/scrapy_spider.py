@@ -11,7 +11,7 @@ import scrapy
 from scrapy.crawler import CrawlerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from scrapy.http import Response
 
@@ -38,7 +38,12 @@ class SeedsSpider(scrapy.Spider):
 
     name = "seeds"
 
-    start_urls = Path(os.environ["CONFORMANCE_SEEDS"]).read_text("utf-8").split()
+    seeds = Path(os.environ["CONFORMANCE_SEEDS"]).read_text("utf-8").split()
+
+    async def start(self) -> AsyncIterator[scrapy.Request]:
+        """Yield requests that Scrapy may filter, unlike those of `start_urls`."""
+        for url in self.seeds:
+            yield scrapy.Request(url)
 
     def parse(self, response: Response) -> Iterator[dict[str, object]]:
         """Yield what any spider would."""
