@@ -128,14 +128,14 @@ def test_this_project_passes(run_scrapy, tmp_path, pytestconfig):
     verdicts = {each["scenario"]: each["verdict"] for each in document["results"]}
     assert set(verdicts.values()) == {"pass"}, document
     assert len(verdicts) == len(words) + 2
-    assert done.stderr.startswith("first run, at most 150 s ...\nforced run, at most 45 s ...")
+    assert done.stderr.startswith("first run, at most 165 s ...\nforced run, at most 45 s ...")
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         ([], "name the command to try"),
-        (["--rules", "R2,R77", "--", "true"], "no such rule or scenario: R77"),
+        (["--rules", "R2,nonsense", "--", "true"], "no such rule or scenario: nonsense"),
         (["--", "no-such-program-anywhere"], "no-such-program-anywhere: No such file"),
         (
             ["--rules", "R9", "--", sys.executable, "-c", "print('lost')"],
@@ -192,7 +192,7 @@ def test_the_test_of_a_project_in_the_page_fails_a_bad_crawler(pytestconfig):
     (block,) = re.findall(r"```python\n(.+?)```", page, re.DOTALL)
     given = {}
     exec(block.replace('["my-crawler", "--urls", "{seeds}"]', repr(BAD)), given)
-    with pytest.raises(AssertionError, match="R1"):
+    with pytest.raises(AssertionError):
         given["test_is_polite"]()
 
 
