@@ -133,7 +133,7 @@ _RATE: Final = _feeds(
     "request-rate.example", ("/a.xml", "/b.xml"), "User-agent: *\nRequest-rate: 1/3\n"
 )
 _HOPS: Final = Site("hops.example", "", {"/old.xml": redirect("/new.xml"), "/new.xml": feed()})
-RESTARTED: Final = _feeds("restarted.example", _THREE, "User-agent: *\nCrawl-delay: 7\n")
+RESTARTED: Final = _feeds("restarted.example", _THREE[:2], "User-agent: *\nCrawl-delay: 7\n")
 
 SCENARIOS: Final = (
     Scenario(

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.testing.served import Web
 
 _TAIL: Final = 4000
+#: What a crawler gets to note a response before it is killed.
+_WRITING_SECONDS: Final = 0.5
 #: Never asked for: it makes the web have a CA, whatever the scenarios.
 _WITH_TLS: Final = Site("ca.example", tls=Certificate.GOOD)
 
@@ -167,9 +169,12 @@ class _Trial:
         return path
 
     def _is_time_to_kill(self) -> bool:
-        """Return True once each host that is there to be asked again was asked for a page."""
-        began = self.begun[-1][1]
-        log = [hit for hit in self.web.log if hit.started >= began and hit.complete]
+        """Return True once each host that is there to be asked again has answered for a page.
+
+        That was a while ago, so a crawler could write down what it has to remember.
+        """
+        began, done = self.begun[-1][1], time.monotonic() - _WRITING_SECONDS
+        log = [hit for hit in self.web.log if hit.started >= began and hit.ended < done]
         asked = [self.places.hit(hit) for hit in log]
         wanted = {RESTARTED.host: _is_page, HELD.host: _is_refusal}
         there = {host for each in self.scenarios for host in each.hosts} & set(wanted)
