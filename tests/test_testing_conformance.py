@@ -258,6 +258,7 @@ def test_crawl_delay_is_known_only_after_robots_txt():
     ]
     assert judged("crawl-delay", *polite) == "pass"
     assert judged("crawl-delay", *polite, seen("/c.xml", 9)) == "fail"
+    assert judged("crawl-delay", seen("/a.xml", 0), seen("/b.xml", 9)) == "not applicable"
 
 
 @pytest.mark.parametrize(

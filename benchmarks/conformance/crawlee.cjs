@@ -3,9 +3,12 @@ process.env.CRAWLEE_STORAGE_DIR = process.env.CONFORMANCE_FOLDER;
 process.env.CRAWLEE_PURGE_ON_START = "1";
 const { createRequire } = require("node:module");
 const { readFileSync } = require("node:fs");
-const { CheerioCrawler } = createRequire(process.cwd() + "/")("crawlee");
+const { CheerioCrawler, ProxyConfiguration } = createRequire(process.cwd() + "/")("crawlee");
+
+const proxy = process.env.CONFORMANCE_PROXY;
 
 const crawler = new CheerioCrawler({
+  proxyConfiguration: proxy ? new ProxyConfiguration({ proxyUrls: [proxy] }) : undefined,
   respectRobotsTxtFile: true,
   sameDomainDelaySecs: 1,
   maxConcurrency: 1,

@@ -46,6 +46,8 @@ def _spaced(seconds: float, *runs: Run, at_least: int = 2) -> Callable[[Evidence
             least = min(pause for *_, pause in short)
             lines = [each for a, b, _ in short for each in (a, b)]
             return failed(f"only {least:.3f} s from one request to the next", lines)
+        if seconds > 1 and not any(each.is_robots for each in seen):
+            return not_applicable("it never asked for robots.txt, and was slow by itself")
         return passed(f"at least {min(p for *_, p in pauses):.3f} s between requests", seen)
 
     return judge
