@@ -186,6 +186,14 @@ def test_the_page_lists_every_scenario(pytestconfig):
     assert listed == [(each.rule, each.name, each.level, each.asks) for each in SCENARIOS]
 
 
+@pytest.mark.parametrize("rule", RULES)
+def test_the_page_of_a_rule_names_its_scenarios(rule, pytestconfig):
+    page = pytestconfig.rootpath / "docs" / "rules" / f"{rule.lower()}.md"
+    told = page.read_text("utf-8").partition("conformance test]")[2].partition("\n\n")[0]
+    names = [each.name for each in SCENARIOS if each.rule == rule]
+    assert re.findall(r"`([\w-]+)`", told) == names
+
+
 @pytest.mark.crawl
 def test_the_test_of_a_project_in_the_page_fails_a_bad_crawler(pytestconfig):
     page = (pytestconfig.rootpath / "docs" / "conformance.md").read_text("utf-8")
@@ -237,6 +245,17 @@ def judged(name, *requests):
     (host, *_) = (site.host for site in scenario.sites)
     placed = tuple(replace(each, hit=replace(each.hit, host=host)) for each in requests)
     return scenario.judge(Evidence(placed, scenario.hosts)).verdict
+
+
+def test_a_user_agent_may_be_demanded_exactly():
+    hits = [seen(path).hit for path in ("/robots.txt", "/feed.xml")]
+    sent = tuple(
+        Seen(replace(hit, headers=(("user-agent", "Bot/1"),)), Run.FIRST, 0.0) for hit in hits
+    )
+    scenario = BY_NAME["one-user-agent"]
+    for demanded, verdict in ((None, "pass"), ("Bot/1", "pass"), ("Bot/2", "fail")):
+        evidence = Evidence(sent, scenario.hosts, user_agent=demanded)
+        assert scenario.judge(evidence).verdict == verdict
 
 
 @pytest.mark.parametrize(("pause", "verdict"), [(0.8, "fail"), (0.95, "pass"), (1.0, "pass")])

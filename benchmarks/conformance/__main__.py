@@ -2,8 +2,8 @@
 
 It needs what the drivers use: wget, curl, feedparser and requests for this Python, and for the two
 of Node.js a `node_modules` in the current folder (`npm install rss-parser crawlee`). A cell has the
-scenarios that passed of those that passed or failed. Each crawler takes half a minute to four
-minutes. `--save FOLDER` as the first words keeps the scorecards as JSON.
+scenarios that passed of those that passed or failed. `NAME-proxy` is tried behind the proxy. Each
+takes up to five minutes. `--save FOLDER` as the first words keeps the scorecards as JSON.
 """
 
 import json
@@ -44,8 +44,8 @@ def main(words: list[str]) -> None:
         folder, words = Path(words[1]), words[2:]
     print(f"| crawler | {' | '.join(RULES)} |")
     print(f"|---{'|---' * len(RULES)}|")
-    for name in words or CRAWLERS:
-        card = run(CRAWLERS[name])
+    for name in words or (*CRAWLERS, "crawlee-proxy"):
+        card = run(CRAWLERS[name.removesuffix("-proxy")], proxy=name.endswith("-proxy"))
         print(row(name, card), flush=True)
         if folder:
             (folder / f"{name}.json").write_text(json.dumps(card.as_dict(), indent=1), "utf-8")

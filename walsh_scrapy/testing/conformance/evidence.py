@@ -95,9 +95,6 @@ class Evidence:
         return [each for each in self.seen(*runs, host=host) if not each.is_robots]
 
 
-Judge = "Callable[[Evidence], Finding]"
-
-
 def passed(reason: str, seen: Iterable[Seen] = ()) -> Finding:
     """Return a pass."""
     return Finding(Verdict.PASS, reason, _lines(list(seen)))

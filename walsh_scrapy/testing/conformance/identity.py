@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _CONTACT: Final = re.compile(r"https?://\S|[\w.+-]+@[\w-]+\.\w")
 _BROWSER: Final = re.compile(r"Mozilla/\S+ \((?!compatible;)")
 _PRIVATE: Final = ("Cookie", "Referer", "Authorization")
+#: A page that sets a cookie, where it redirects to, and the next page.
+_ENOUGH_PAGES: Final = 3
 _SETS_COOKIE: Final = {"Set-Cookie": "visitor=42; Path=/"}
 
 
@@ -55,7 +57,7 @@ def _nothing_private(evidence: Evidence) -> Finding:
     ]
     if telling:
         return failed("it sends a Cookie, a Referer or credentials", telling)
-    if len(evidence.pages()) < len(("feed", "its redirect", "the next feed")):
+    if len(evidence.pages()) < _ENOUGH_PAGES:
         return not_applicable("it asked for too few pages that set a cookie or redirect")
     return passed("after Set-Cookie and a redirect no Cookie, Referer or credentials were sent")
 
