@@ -283,7 +283,9 @@ def check_trial(words):
     parser.add_argument("command", nargs="*")
     given = parser.parse_args(words)
     program = (given.command or ["COMMAND"])[0]
-    assert program.isupper() or shutil.which(program) or (ROOT / program).exists()
+    if program == "wget" and not shutil.which(program):
+        pytest.skip("wget is not on this machine")
+    assert program.isupper() or program == "wget" or (ROOT / program).exists()
     if given.rules and not program.isupper():
         command = [sys.executable, *TRIAL.split()[1:], *words]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
