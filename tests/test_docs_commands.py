@@ -7,7 +7,9 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tomllib
+from argparse import ArgumentParser
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -28,6 +30,7 @@ from walsh_scrapy.state import State
 from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.testing import Certificate, Reply, Site
+from walsh_scrapy.testing.conformance.commandline import add_options
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.sources import write_sources
 
@@ -41,6 +44,8 @@ ASKING = ("crawl", "demo", "discover", "mayfetch")
 STATE = ("sources", "hosts", "export", "new", "status", "report")
 #: The one of them that asks servers too.
 SENDING = re.compile(r"\bsources add\b")
+#: The conformance test without a project.
+TRIAL = "python -m walsh_scrapy.testing.conformance "
 #: How to find jobs of Scrapyd that failed.
 FAILED_JOBS = [
     line
@@ -153,6 +158,9 @@ def test_a_line_with_scrapy_works_on_both_databases(line, database, request):
     name = SCRAPY.sub("", line).split(" ")[0]
     if name == "demo":
         return  # tests/test_demo.py runs it
+    if name == "conformance":
+        check_trial(shlex.split(line.partition("conformance")[2]))
+        return
     check_call(shlex.split(line.partition(" | ")[0].partition("scrapy ")[2]))
     project = request.getfixturevalue(database)
     if name in STATE and not SENDING.search(line):
@@ -166,6 +174,7 @@ def test_a_command_line_is_one_that_works(line, request):
     program, *arguments = shlex.split(line)
     if program == "/usr/bin/curl":
         check_ping(arguments, request.getfixturevalue("server"))
+        check_trial(shlex.split(line.removeprefix(TRIAL)))
     elif program == "curl":
         check_job(arguments, request.getfixturevalue("server"))
     elif program in ("psql", "pg_dump"):
@@ -220,9 +229,10 @@ def test_other_commands_within_a_sentence_are_known():
         text = page.read_text("utf-8")
         for line in OTHER_PROGRAMS.findall(text):
             module = re.match(r"python -m (benchmarks|tests)\.(\w+)", line)
+            unit = re.match(r"systemctl enable --now ([\w.-]+)", line)
             target = re.match(r"make (\w+)", line)
             if module:
-                place = ROOT / module[1] / module[2]
+                place = ROOT / module[1].replace(".", "/") / module[2]
                 assert place.is_dir() or place.with_suffix(".py").exists(), line
             elif target:
                 assert f"\n{target[1]}:" in MAKEFILE, line
@@ -253,6 +263,9 @@ def test_the_log_of_a_host_shows_two_requests_in_one_second(project, tmp_path):
 def check_call(arguments):
     """Check a command's options as Scrapy would, and the values that are given with them."""
     name, *given = arguments
+    if name == "conformance":
+        check_trial(given)
+        return
     assert name in (*STATE, *ASKING)
     settings = get_project_settings()
     command = load_object(f"walsh_scrapy.commands.{name}.Command")()
@@ -265,6 +278,23 @@ def check_call(arguments):
     Options.from_settings(settings)
     if name == "crawl" and rest != ["SPIDER"]:
         check_spider(rest[0] if rest else "feeds", **getattr(options, "spargs", {}))
+
+
+def check_trial(words):
+    """Check a call of the conformance test; make it if it is about few scenarios."""
+    parser = ArgumentParser()
+    add_options(parser)
+    parser.add_argument("command", nargs="*")
+    given = parser.parse_args(words)
+    program = (given.command or ["COMMAND"])[0]
+    if program == "wget" and not shutil.which(program):
+        pytest.skip("wget is not on this machine")
+    assert program.isupper() or program == "wget" or (ROOT / program).exists()
+    if given.rules and not program.isupper():
+        command = [sys.executable, *TRIAL.split()[1:], *words]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode in (0, 1), done.stderr
+        assert re.search(r' scenarios?: |"conformant": ', done.stdout)
 
 
 def check_spider(name, **arguments):

@@ -95,6 +95,7 @@ def test_the_wheel_holds_the_package_and_its_data(elsewhere):
         "walsh_scrapy-0.1.0.dist-info",
     }
     data = {
+        "walsh_scrapy/conformance.schema.json",
         "walsh_scrapy/entry.schema.json",
         "walsh_scrapy/policy/blocklist.schema.json",
         "walsh_scrapy/py.typed",

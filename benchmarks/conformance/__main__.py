@@ -1,0 +1,54 @@
+"""`python -m benchmarks.conformance [NAME...]`: tries crawlers, and prints a row of R1 to R9 each.
+
+It needs what the drivers use: wget, curl, feedparser and requests for this Python, and for the two
+of Node.js a `node_modules` in the current folder (`npm install rss-parser crawlee`). A cell has the
+scenarios that passed of those that passed or failed. `NAME-proxy` is tried behind the proxy. Each
+takes up to five minutes. `--save FOLDER` as the first words keeps the scorecards as JSON.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from walsh_scrapy.testing.conformance import RULES, Scorecard, Verdict, run
+
+_HERE = Path(__file__).parent
+_WGET = (
+    "wget --wait=1 --tries=3 --timeout=20 --timestamping --ca-certificate={ca} "
+    "--force-directories --directory-prefix={folder} --input-file={seeds}"
+)
+CRAWLERS = {
+    "ours": [f"{_HERE}/ours.sh"],
+    "scrapy": [sys.executable, f"{_HERE}/scrapy_spider.py"],
+    "scrapy-polite": [sys.executable, f"{_HERE}/scrapy_spider.py", "polite"],
+    "wget": _WGET.split(),
+    "curl": [f"{_HERE}/curl.sh"],
+    "feedparser": [sys.executable, f"{_HERE}/feedparser_requests.py"],
+    "rss-parser": ["node", f"{_HERE}/rss_parser.cjs"],
+    "crawlee": ["node", f"{_HERE}/crawlee.cjs"],
+}
+
+
+def row(name: str, card: Scorecard) -> str:
+    counts = card.by_rule()
+    cells = []
+    for rule in RULES:
+        good, bad = counts[rule][Verdict.PASS], counts[rule][Verdict.FAIL]
+        cells.append(f"{good} of {good + bad}" if good + bad else "-")
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+def main(words: list[str]) -> None:
+    folder = None
+    if words[:1] == ["--save"]:
+        folder, words = Path(words[1]), words[2:]
+    print(f"| crawler | {' | '.join(RULES)} |")
+    print(f"|---{'|---' * len(RULES)}|")
+    for name in words or (*CRAWLERS, "crawlee-proxy"):
+        card = run(CRAWLERS[name.removesuffix("-proxy")], proxy=name.endswith("-proxy"))
+        print(row(name, card), flush=True)
+        if folder:
+            (folder / f"{name}.json").write_text(json.dumps(card.as_dict(), indent=1), "utf-8")
+
+
+main(sys.argv[1:])

@@ -1,0 +1,41 @@
+"""A crawler that breaks every rule. The conformance test has to see each of its faults."""
+
+import itertools
+import os
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import urljoin
+
+MOST_TRIES = 12
+NUMBERS = itertools.count()
+
+
+def ask(url, data=None):
+    headers = {"User-Agent": f"Bad/{next(NUMBERS)}", "Cookie": "a=b", "If-None-Match": '"x"'}
+    try:
+        request = urllib.request.Request(url, data, headers)
+        urllib.request.urlopen(request, timeout=10).read()
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        pass
+    return 200
+
+
+def crawl(url):
+    for each in (url, urljoin(url, "/robots.txt"), urljoin(url, "/image.png")):
+        for _ in range(MOST_TRIES):
+            if ask(each) not in (429, 500, 503):
+                break
+    ask(url)
+    ask(urljoin(url, "/robots.txt"))
+    ask(url, data=b"posted")
+
+
+names = ("CONFORMANCE_SEEDS", "CONFORMANCE_PAGES")
+urls = [url for name in names for url in Path(os.environ[name]).read_text("utf-8").split()]
+ask(os.environ["CONFORMANCE_BLOCKLIST"])
+with ThreadPoolExecutor(len(urls)) as pool:
+    list(pool.map(crawl, urls))

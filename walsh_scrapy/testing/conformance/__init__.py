@@ -1,0 +1,30 @@
+"""A politeness test for any crawler: whatever it is written in, it is a command that is called.
+
+    card = run(["wget", "-i", "{seeds}"], rules=["R2"])
+    card.is_conformant
+
+Nothing here knows the crawler of this package: the judge shares no code with what it judges.
+"""
+
+from walsh_scrapy.testing.conformance.evidence import Evidence, Finding, Run, Seen, Verdict
+from walsh_scrapy.testing.conformance.scenario import Level, Scenario
+from walsh_scrapy.testing.conformance.scenarios import RULES, SCENARIOS
+from walsh_scrapy.testing.conformance.scorecard import FORMAT, Result, Scorecard
+from walsh_scrapy.testing.conformance.trial import TrialError, run
+
+__all__ = [
+    "FORMAT",
+    "RULES",
+    "SCENARIOS",
+    "Evidence",
+    "Finding",
+    "Level",
+    "Result",
+    "Run",
+    "Scenario",
+    "Scorecard",
+    "Seen",
+    "TrialError",
+    "Verdict",
+    "run",
+]

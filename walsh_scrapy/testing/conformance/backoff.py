@@ -1,0 +1,149 @@
+"""R5: 429 and 503, with Retry-After in each of its forms (RFC 9110 10.2.3) and without."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import pairwise
+from math import ceil
+from typing import TYPE_CHECKING, Final
+
+from walsh_scrapy.testing.conformance.evidence import SLACK, Run, failed, not_applicable, passed
+from walsh_scrapy.testing.conformance.scenario import Scenario, feed
+from walsh_scrapy.testing.manners import BUSY, retry_after
+from walsh_scrapy.testing.reply import Reply
+from walsh_scrapy.testing.site import Site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from walsh_scrapy.testing.conformance.evidence import Evidence, Finding
+    from walsh_scrapy.testing.hit import Hit
+    from walsh_scrapy.testing.reply import Page
+
+#: Seconds that a server asks for.
+_WAIT: Final = 4
+_HOLD: Final = 8
+_MOST_TRIES: Final = 10
+_IMF: Final = "%a, %d %b %Y %H:%M:%S GMT"
+_RFC850: Final = "%A, %d-%b-%y %H:%M:%S GMT"
+_ASCTIME: Final = "%a %b %e %H:%M:%S %Y"
+
+
+def _held(evidence: Evidence) -> Finding:
+    """Judge that no request comes before the end of a Retry-After."""
+    seen = evidence.seen()
+    refusals = [each for each in seen if each.hit.status in BUSY and retry_after(each.hit)]
+    if not refusals:
+        return not_applicable("it was never answered with Retry-After")
+    for refusal in refusals:
+        until = retry_after(refusal.hit) or 0.0
+        later = (each for each in seen if each.hit.started >= refusal.hit.ended)
+        early = [each for each in later if each.hit.started < until - SLACK and each != refusal]
+        if early:
+            short = until - early[0].hit.started
+            reason = f"it came {short:.3f} s before Retry-After had passed"
+            return failed(reason, [refusal, *early])
+    if seen[-1] == refusals[-1]:
+        return passed("it did not come back within the run", refusals)
+    return passed("it came back after Retry-After", seen)
+
+
+def _grows(evidence: Evidence) -> Finding:
+    """Judge the pauses after answers without Retry-After."""
+    tries = [each for each in evidence.pages() if each.hit.status in BUSY]
+    if not tries:
+        return not_applicable("it never asked for the page")
+    pauses = [b.hit.started - a.hit.started for a, b in pairwise(tries)]
+    told = ", ".join(f"{pause:.1f} s" for pause in pauses)
+    if len(tries) > _MOST_TRIES:
+        return failed(f"{len(tries)} tries in one run", tries)
+    if pauses and min(pauses) < 1 - SLACK:
+        return failed(f"the pauses were {told}", tries)
+    if len(pauses) > 1 and pauses[-1] <= pauses[0]:
+        return failed(f"the pauses did not grow: {told}", tries)
+    if not pauses:
+        return passed("it did not come back within the run", tries)
+    return passed(f"the pauses were {told}", tries)
+
+
+def _kept_over_restart(evidence: Evidence) -> Finding:
+    if not evidence.seen(Run.RESTARTED):
+        if any(retry_after(each.hit) for each in evidence.seen(Run.KILLED)):
+            return passed("it did not come back after it was killed", evidence.seen(Run.KILLED))
+        return not_applicable("it was never answered with Retry-After")
+    return _held(evidence)
+
+
+def _date(form: str) -> Callable[[Hit], Reply]:
+    """Return a page that names a moment some seconds from now."""
+
+    def page(hit: Hit) -> Reply:
+        moment = datetime.fromtimestamp(ceil(hit.wall) + _WAIT, UTC)
+        return _busy(429, moment.strftime(form))
+
+    return page
+
+
+def _busy(status: int, wait: str) -> Reply:
+    return Reply("Not now.\n", status, headers={"Retry-After": wait})
+
+
+def _once(name: str, asks: str, refusal: Page) -> Scenario:
+    """Return the scenario of a host that refuses the first request of each of two pages.
+
+    So whichever a crawler asks for first, the other one has to wait too.
+    """
+    host = f"{name}.example"
+    pages: dict[str, Page] = {"/a.xml": [refusal, feed()], "/b.xml": [refusal, feed()]}
+    seeds = tuple(f"http://{host}{path}" for path in pages)
+    return Scenario(name, "R5", asks, _held, (Site(host, "", pages),), seeds)
+
+
+_ALWAYS: Final = Site("always-503.example", "", {"/feed.xml": Reply("Not now.\n", 503)})
+_ROBOTS: Final = Site(
+    "robots-503.example",
+    [_busy(503, str(_WAIT)), "User-agent: *\nDisallow: /no/\n"],
+    {"/feed.xml": feed()},
+)
+HELD: Final = Site("held.example", "", {"/feed.xml": [_busy(429, str(_HOLD)), feed()]})
+
+SCENARIOS: Final = (
+    _once(
+        "429-seconds",
+        "After 429 the whole host is left alone for Retry-After, in seconds",
+        _busy(429, str(_WAIT)),
+    ),
+    _once(
+        "503-seconds",
+        "After 503 the whole host is left alone for Retry-After, in seconds",
+        _busy(503, str(_WAIT)),
+    ),
+    _once("429-imf-date", "Retry-After may be a date as in RFC 9110", _date(_IMF)),
+    _once("429-rfc850-date", "Retry-After may be a date as in RFC 850", _date(_RFC850)),
+    _once("429-asctime-date", "Retry-After may be a date as asctime writes it", _date(_ASCTIME)),
+    Scenario(
+        "always-503",
+        "R5",
+        "After 503 without Retry-After the pauses grow, and the tries end",
+        _grows,
+        (_ALWAYS,),
+        ("http://always-503.example/feed.xml",),
+    ),
+    Scenario(
+        "robots-503",
+        "R5",
+        "A Retry-After of robots.txt binds as that of any page",
+        _held,
+        (_ROBOTS,),
+        ("http://robots-503.example/feed.xml",),
+    ),
+    Scenario(
+        "hold-after-restart",
+        "R5",
+        "Retry-After is kept by a crawler that was killed and started again",
+        _kept_over_restart,
+        (HELD,),
+        ("http://held.example/feed.xml",),
+        runs=(Run.KILLED, Run.RESTARTED),
+    ),
+)

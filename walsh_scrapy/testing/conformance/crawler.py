@@ -1,0 +1,140 @@
+"""One call of the command under test: what it is given, how long it may take, how it is ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from walsh_scrapy.testing.conformance.evidence import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+#: Seconds that each run may take. All together stay under five minutes.
+LONGEST: Final = {
+    Run.FIRST: 165.0,
+    Run.AGAIN: 25.0,
+    Run.FORCED: 45.0,
+    Run.KILLED: 15.0,
+    Run.RESTARTED: 30.0,
+}
+_POLL_SECONDS: Final = 0.05
+_GRACE_SECONDS: Final = 2.0
+_PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+#: How programs are told which CA to trust: OpenSSL, requests, curl, Node.js.
+_CA_VARIABLES: Final = (
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a command gets, as placeholders such as `{seeds}` and as variables of its environment.
+
+    `seeds` and `pages` are files with one URL a line. `folder` is empty at first and the same in
+    all runs, for what a crawler keeps. `proxy` is empty where hosts are reached without one.
+    """
+
+    seeds: Path
+    pages: Path
+    folder: Path
+    ca: Path
+    blocklist: str
+    proxy: str
+
+    @property
+    def words(self) -> dict[str, str]:
+        """The value of each placeholder."""
+        return {
+            "seeds": str(self.seeds),
+            "pages": str(self.pages),
+            "folder": str(self.folder),
+            "ca": str(self.ca),
+            "blocklist": self.blocklist,
+            "proxy": self.proxy,
+        }
+
+    def command(self, command: Sequence[str]) -> list[str]:
+        """Return the command with its placeholders filled in; other braces stay."""
+        filled = list(command)
+        for name, value in self.words.items():
+            filled = [word.replace(f"{{{name}}}", value) for word in filled]
+        return filled
+
+    def environment(self, run: Run) -> dict[str, str]:
+        """Return the caller's environment with what leads to the web, and nothing else's proxy."""
+        kept = {k: v for k, v in os.environ.items() if k.lower() not in _PROXIES}
+        ours = {f"CONFORMANCE_{name.upper()}": value for name, value in self.words.items()}
+        ours["CONFORMANCE_RUN"] = run.value
+        ours |= dict.fromkeys(_CA_VARIABLES, str(self.ca))
+        if run is not Run.AGAIN:
+            ours["CONFORMANCE_FORCE"] = "1"
+        if self.proxy:
+            proxies = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY")
+            ours |= dict.fromkeys(proxies, self.proxy)
+        return kept | ours
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a call ended: its exit status, and whether it was ended at its limit."""
+
+    exit_status: int
+    cut: bool
+    seconds: float
+
+
+def call(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    output: Path,
+    longest: float,
+    kill_when: Callable[[], bool],
+) -> Ended:
+    """Run a command to its end, to its limit in seconds, or to SIGKILL once `kill_when` is true.
+
+    Its output is added to a file. Raises OSError if it cannot be started.
+    """
+    began = time.monotonic()
+    with output.open("ab") as written:
+        process = subprocess.Popen(  # noqa: S603 - running it is what we are here for
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=written,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    cut = False
+    try:
+        while process.poll() is None:
+            if kill_when():
+                break
+            if time.monotonic() - began > longest:
+                cut = True
+                _signal(process, signal.SIGTERM)
+                _wait(process, _GRACE_SECONDS)
+                break
+            _wait(process, _POLL_SECONDS)
+    finally:
+        _signal(process, signal.SIGKILL)  # what it started too
+    return Ended(process.wait(), cut, time.monotonic() - began)
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)

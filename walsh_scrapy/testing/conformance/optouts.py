@@ -1,0 +1,107 @@
+"""R3: opt-outs that reached the operator, as a list in the form `walsh-research-blocklist/v1`.
+
+The list is served at a URL that the command is given. A crawler that never asks for it cannot be
+told of opt-outs, so nothing here applies to it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from walsh_scrapy.testing.conformance.evidence import Run, failed, not_applicable, passed
+from walsh_scrapy.testing.conformance.scenario import Scenario, feed
+from walsh_scrapy.testing.reply import Reply, redirect
+from walsh_scrapy.testing.site import Site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from walsh_scrapy.testing.conformance.evidence import Evidence, Finding
+
+BLOCKLIST_URL: Final = "http://operator.example/blocklist.json"
+_LIST: Final = {
+    "contract": "walsh-research-blocklist/v1",
+    "updated": "2026-01-01T00:00:00Z",
+    "operator": "the conformance test",
+    "contact": "test@operator.example.org",
+    "policy": "https://operator.example.org/bot/",
+    "refresh": "PT1S",
+    "blocked": [{"domain": "optedout.example", "added": "2026-01-01", "reason": "by mail"}],
+}
+#: What the list is later: a document that must not be adopted (no `blocked`), then an error.
+_BAD_LIST: Final = json.dumps({"contract": "walsh-research-blocklist/v1", "refresh": "PT1S"})
+_JSON: Final = "application/json"
+_OPERATOR: Final = Site(
+    "operator.example",
+    "",
+    {
+        "/blocklist.json": [
+            Reply(json.dumps(_LIST), content_type=_JSON),
+            Reply(_BAD_LIST, content_type=_JSON),
+            Reply("Broken.\n", 500),
+        ]
+    },
+)
+_OUT: Final = Site("optedout.example", "", {"/feed.xml": feed()})
+_SUBDOMAIN: Final = Site("www.optedout.example", "", {"/feed.xml": feed()})
+_HOP: Final = Site("to-optedout.example", "", {"/a.xml": redirect("http://optedout.example/b.xml")})
+
+
+def _left_alone(host: str, run: Run, after: str | None = None) -> Callable[[Evidence], Finding]:
+    """Return a judge that fails if a host was asked for anything, its robots.txt included."""
+
+    def judge(evidence: Evidence) -> Finding:
+        lists = [each for each in evidence.seen(host="operator.example") if not each.is_robots]
+        if not lists:
+            return not_applicable(f"it never asked for the list of opt-outs ({BLOCKLIST_URL})")
+        if asked := evidence.seen(run, host=host):
+            return failed("it asked a host that has opted out", [lists[0], *asked])
+        if after and not evidence.pages(run, host=after):
+            return not_applicable(f"it never asked {after}, which redirects there")
+        return passed(f"no request reached {host}", lists)
+
+    return judge
+
+
+def _subdomain_left_alone(evidence: Evidence) -> Finding:
+    if not evidence.has_proxy:
+        return not_applicable("the hosts are addresses, which have no subdomains: try --proxy")
+    return _left_alone("www.optedout.example", Run.FIRST)(evidence)
+
+
+SCENARIOS: Final = (
+    Scenario(
+        "opted-out",
+        "R3",
+        "No request goes to a listed domain, not even for robots.txt",
+        _left_alone("optedout.example", Run.FIRST),
+        (_OPERATOR, _OUT),
+        ("http://optedout.example/feed.xml",),
+    ),
+    Scenario(
+        "opted-out-subdomain",
+        "R3",
+        "No request goes to a subdomain of a listed domain",
+        _subdomain_left_alone,
+        (_OPERATOR, _SUBDOMAIN),
+        ("http://www.optedout.example/feed.xml",),
+    ),
+    Scenario(
+        "redirect-to-opted-out",
+        "R3",
+        "No redirect is followed to a listed domain",
+        _left_alone("optedout.example", Run.FIRST, "to-optedout.example"),
+        (_OPERATOR, _HOP, _OUT),
+        ("http://to-optedout.example/a.xml",),
+    ),
+    Scenario(
+        "list-retained",
+        "R3",
+        "The last good list stays in force while the list is invalid or cannot be fetched",
+        _left_alone("optedout.example", Run.FORCED),
+        (_OPERATOR, _OUT),
+        ("http://optedout.example/feed.xml",),
+        runs=(Run.FIRST, Run.FORCED),
+    ),
+)

@@ -1,0 +1,215 @@
+"""R4: how fast. One request at a time, at most one a second to a host, Crawl-delay.
+
+Pauses are measured from the start of one request to the start of the next, as the contract has it.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from walsh_scrapy.testing.conformance.evidence import (
+    SLACK,
+    Run,
+    Seen,
+    failed,
+    not_applicable,
+    passed,
+)
+from walsh_scrapy.testing.conformance.scenario import Level, Scenario, feed, robots
+from walsh_scrapy.testing.reply import Reply, redirect
+from walsh_scrapy.testing.site import Site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from walsh_scrapy.testing.conformance.evidence import Evidence, Finding
+
+
+def _spaced(seconds: float, *runs: Run, at_least: int = 2) -> Callable[[Evidence], Finding]:
+    """Return a judge of the pauses at the first host; before a page they are `seconds`.
+
+    A crawler cannot know a Crawl-delay before it has read it, so a robots.txt comes after 1 s.
+    """
+
+    def judge(evidence: Evidence) -> Finding:
+        seen = evidence.seen(*runs)
+        if len(seen) < at_least:
+            return not_applicable(f"it made {len(seen)} of {at_least} requests that are needed")
+        pauses = [(a, b, b.hit.started - a.hit.started) for a, b in pairwise(seen)]
+        short = [
+            (a, b, pause)
+            for a, b, pause in pauses
+            if pause < (1.0 if b.is_robots else seconds) - SLACK
+        ]
+        if short:
+            least = min(pause for *_, pause in short)
+            lines = [each for a, b, _ in short for each in (a, b)]
+            return failed(f"only {least:.3f} s from one request to the next", lines)
+        if seconds > 1 and not any(each.is_robots for each in seen):
+            return not_applicable("it never asked for robots.txt, and was slow by itself")
+        return passed(f"at least {min(p for *_, p in pauses):.3f} s between requests", seen)
+
+    return judge
+
+
+def _overlapping(seen: Sequence[Seen]) -> list[Seen]:
+    """Return the requests that began before an earlier one had ended, with that one."""
+    found, last = list[Seen](), None
+    for each in seen:
+        if last is not None and each.hit.started < last.hit.ended and each.run == last.run:
+            found += [last, each]
+        if last is None or each.hit.ended > last.hit.ended or each.run != last.run:
+            last = each
+    return found
+
+
+def _one_at_a_time(evidence: Evidence) -> Finding:
+    seen = evidence.seen(Run.FIRST)
+    if overlapping := _overlapping(seen):
+        return failed("a request began before the last one to this host had ended", overlapping)
+    slow = [each for each in seen if not each.is_robots]
+    if len(slow) < 2:
+        return not_applicable("it asked for fewer than two slow pages")
+    return passed("each request began after the end of the last one", seen)
+
+
+def _serial(evidence: Evidence) -> Finding:
+    if overlapping := _overlapping(evidence.everything):
+        return failed("requests to different hosts were under way at once", overlapping)
+    if len(evidence.pages()) < 2:
+        return not_applicable("it asked for fewer than two slow pages")
+    return passed(f"never two of {len(evidence.everything)} requests at once")
+
+
+def _one_connection(evidence: Evidence) -> Finding:
+    if evidence.has_proxy:
+        return not_applicable("the hosts are behind a proxy, to which connections belong")
+    ours = [each for each in evidence.connections if each.host in evidence.hosts]
+    if len(evidence.pages()) < 2:
+        return not_applicable("it asked for fewer than two slow pages")
+    for earlier, later in pairwise(sorted(ours, key=lambda each: each.opened)):
+        if later.opened < earlier.closed:
+            clients = {earlier.client, later.client}
+            lines = [each for each in evidence.seen() if each.hit.client in clients]
+            reason = f"{later.host} had two open connections, from ports {earlier.client} and"
+            return failed(f"{reason} {later.client}", lines)
+    return passed("never two open connections to the host")
+
+
+def _kept_over_restart(seconds: float) -> Callable[[Evidence], Finding]:
+    def judge(evidence: Evidence) -> Finding:
+        before, after = evidence.seen(Run.KILLED), evidence.pages(Run.RESTARTED)
+        if not any(not each.is_robots for each in before) or not after:
+            return not_applicable("it asked for no page both before and after it was killed")
+        pause = after[0].hit.started - before[-1].hit.started
+        lines = [before[-1], after[0]]
+        if pause < seconds - SLACK:
+            return failed(f"{pause:.3f} s after the last request before it was killed", lines)
+        return passed(f"{pause:.3f} s after the last request before it was killed", lines)
+
+    return judge
+
+
+def _feeds(host: str, paths: Iterable[str], robots_txt: str = "", delay: float = 0.0) -> Site:
+    pages = {
+        path: Reply(feed().body, content_type="application/xml", delay=delay) for path in paths
+    }
+    return Site(host, robots(robots_txt), dict(pages))
+
+
+def _seeds(*sites: Site) -> tuple[str, ...]:
+    return tuple(f"http://{site.host}{path}" for site in sites for path in site.pages)
+
+
+_THREE: Final = ("/a.xml", "/b.xml", "/c.xml")
+_QUICK: Final = _feeds("quick.example", (*_THREE, "/d.xml"))
+_SLOW: Final = _feeds("slow.example", ("/a.xml", "/b.xml"), delay=1.5)
+_DELAY: Final = _feeds("crawl-delay.example", _THREE, "User-agent: *\nCrawl-delay: 3\n")
+_OWN_DELAY: Final = _feeds(
+    "own-crawl-delay.example",
+    ("/a.xml", "/b.xml"),
+    "User-agent: *\nCrawl-delay: 1\n\nUser-agent: {token}\nCrawl-delay: 2.5\n",
+)
+_RATE: Final = _feeds(
+    "request-rate.example", ("/a.xml", "/b.xml"), "User-agent: *\nRequest-rate: 1/3\n"
+)
+_HOPS: Final = Site("hops.example", "", {"/old.xml": redirect("/new.xml"), "/new.xml": feed()})
+RESTARTED: Final = _feeds("restarted.example", _THREE[:2], "User-agent: *\nCrawl-delay: 7\n")
+
+SCENARIOS: Final = (
+    Scenario(
+        "one-a-second",
+        "R4",
+        "At most one request a second goes to a host, robots.txt included",
+        _spaced(1.0, Run.FIRST, at_least=3),
+        (_QUICK,),
+        _seeds(_QUICK),
+    ),
+    Scenario(
+        "crawl-delay",
+        "R4",
+        "Crawl-delay passes before each page",
+        _spaced(3.0, Run.FIRST),
+        (_DELAY,),
+        _seeds(_DELAY),
+    ),
+    Scenario(
+        "crawl-delay-of-group",
+        "R4",
+        "The Crawl-delay of the group that names the crawler counts, with its decimals",
+        _spaced(2.5, Run.FIRST),
+        (_OWN_DELAY,),
+        _seeds(_OWN_DELAY),
+    ),
+    Scenario(
+        "request-rate",
+        "R4",
+        "Extended standard 2.0: Request-rate 1/3 is one request in three seconds",
+        _spaced(3.0, Run.FIRST),
+        (_RATE,),
+        _seeds(_RATE),
+        level=Level.MAY,
+    ),
+    Scenario(
+        "redirect-paced",
+        "R4",
+        "A redirect on the same host waits as any other request",
+        _spaced(1.0, Run.FIRST),
+        (_HOPS,),
+        ("http://hops.example/old.xml",),
+    ),
+    Scenario(
+        "one-at-a-time",
+        "R4",
+        "A host that is slow to answer gets no second request meanwhile",
+        _one_at_a_time,
+        (_SLOW,),
+        _seeds(_SLOW),
+    ),
+    Scenario(
+        "one-connection",
+        "R4",
+        "A host has at most one open connection",
+        _one_connection,
+        (_SLOW,),
+        _seeds(_SLOW),
+    ),
+    Scenario(
+        "serial",
+        "R4",
+        "The process has one request under way, whatever the host",
+        _serial,
+        (_SLOW,),
+        _seeds(_SLOW),
+    ),
+    Scenario(
+        "pacing-after-restart",
+        "R4",
+        "Crawl-delay is kept by a crawler that was killed and started again",
+        _kept_over_restart(7.0),
+        (RESTARTED,),
+        _seeds(RESTARTED),
+        runs=(Run.KILLED, Run.RESTARTED),
+    ),
+)

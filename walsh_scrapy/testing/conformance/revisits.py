@@ -1,0 +1,153 @@
+"""R7 and R8: conditional requests, the same URL once, and how soon a source is asked again.
+
+R8 is judged by a run that comes at once, R7 by one that is told to ask although nothing is due.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from walsh_scrapy.testing.conformance.evidence import Run, failed, not_applicable, passed
+from walsh_scrapy.testing.conformance.scenario import Level, Scenario, feed
+from walsh_scrapy.testing.reply import Reply, redirect
+from walsh_scrapy.testing.site import Site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from walsh_scrapy.testing.conformance.evidence import Evidence, Finding
+
+_ETAG: Final = 'W/"a,b"'
+_MODIFIED: Final = "Thu, 01 Jan 2026 12:00:00 GMT"
+_CONDITIONS: Final = ("If-None-Match", "If-Modified-Since")
+
+
+def _echoes(condition: str, validator: str) -> Callable[[Evidence], Finding]:
+    def judge(evidence: Evidence) -> Finding:
+        served = evidence.pages(Run.FIRST)
+        later = evidence.pages(Run.FORCED)
+        if not served or not later:
+            return not_applicable("it did not ask for the page in two runs")
+        sent = later[0].hit.header(condition)
+        lines = [served[-1], later[0]]
+        if sent != served[-1].hit.answered(validator):
+            return failed(f"{condition} is {sent}, not the {validator} that was served", lines)
+        return passed(f"{condition} is the {validator} that was served", lines)
+
+    return judge
+
+
+def _stays_home(evidence: Evidence) -> Finding:
+    wrong = [
+        each
+        for each in evidence.pages(host="new-home.example")
+        if any(each.hit.header(name) for name in _CONDITIONS)
+    ]
+    if wrong:
+        return failed("it sent the validators of one URL to another", wrong)
+    moved = evidence.pages(Run.FORCED, host="old-home.example")
+    if not moved or not any(moved[0].hit.header(name) for name in _CONDITIONS):
+        return not_applicable("it sent no validators to the page that now redirects")
+    if not evidence.pages(Run.FORCED, host="new-home.example"):
+        return not_applicable("it did not follow the redirect")
+    return passed("the redirect was followed without validators", evidence.pages(Run.FORCED))
+
+
+def _once(evidence: Evidence) -> Finding:
+    asked = evidence.pages(Run.FIRST)
+    if len(asked) > 1:
+        return failed("it asked twice for one URL with different fragments", asked)
+    return passed("asked once", asked) if asked else not_applicable("it never asked for the page")
+
+
+def _not_again(evidence: Evidence) -> Finding:
+    first, again = evidence.pages(Run.FIRST), evidence.pages(Run.AGAIN)
+    if not first:
+        return not_applicable("it never asked for the page")
+    if again:
+        return failed("it asked again at once", [first[-1], *again])
+    return passed("it did not ask again at once", first)
+
+
+def _scenario(name: str, asks: str, validator: str, condition: str, page: Reply) -> Scenario:
+    site = Site(f"{name}.example", "", {"/feed.xml": page})
+    return Scenario(
+        name,
+        "R7",
+        asks,
+        _echoes(condition, validator),
+        (site,),
+        (f"http://{site.host}/feed.xml",),
+        runs=(Run.FIRST, Run.FORCED),
+        level=Level.SHOULD,
+    )
+
+
+_DAILY: Final = Site(
+    "daily.example",
+    "",
+    {"/feed.xml": Reply(feed().body, headers={"Cache-Control": "max-age=86400"})},
+)
+_GONE: Final = Site("gone.example", "", {"/feed.xml": Reply("Gone.\n", 410)})
+_SAME: Final = Site("same.example", "", {"/feed.xml": feed()})
+_OLD: Final = Site(
+    "old-home.example",
+    "",
+    {"/feed.xml": [feed(etag='"home"'), redirect("http://new-home.example/feed.xml", 302)]},
+)
+_NEW: Final = Site("new-home.example", "", {"/feed.xml": feed()})
+
+SCENARIOS: Final = (
+    _scenario(
+        "etag",
+        "The ETag is sent back as If-None-Match, byte for byte",
+        "ETag",
+        "If-None-Match",
+        feed(etag=_ETAG),
+    ),
+    _scenario(
+        "last-modified",
+        "Last-Modified is sent back as If-Modified-Since",
+        "Last-Modified",
+        "If-Modified-Since",
+        feed(modified=_MODIFIED),
+    ),
+    Scenario(
+        "validators-stay",
+        "R7",
+        "Validators of one URL are never sent to another",
+        _stays_home,
+        (_OLD, _NEW),
+        ("http://old-home.example/feed.xml",),
+        runs=(Run.FIRST, Run.FORCED),
+    ),
+    Scenario(
+        "same-url-once",
+        "R7",
+        "URLs that differ in their fragment only are asked for once",
+        _once,
+        (_SAME,),
+        ("http://same.example/feed.xml", "http://same.example/feed.xml#top"),
+        level=Level.SHOULD,
+    ),
+    Scenario(
+        "not-again-at-once",
+        "R8",
+        "A source is asked once a day, or less often",
+        _not_again,
+        (_DAILY,),
+        ("http://daily.example/feed.xml",),
+        runs=(Run.FIRST, Run.AGAIN),
+        level=Level.SHOULD,
+    ),
+    Scenario(
+        "gone",
+        "R8",
+        "A source that is gone (410) is not asked again at once",
+        _not_again,
+        (_GONE,),
+        ("http://gone.example/feed.xml",),
+        runs=(Run.FIRST, Run.AGAIN),
+        level=Level.SHOULD,
+    ),
+)

@@ -1,0 +1,206 @@
+"""R2: when robots.txt is asked for, and what its absence, failure or redirect means."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from walsh_scrapy.testing.certificates import Certificate
+from walsh_scrapy.testing.conformance.evidence import SLACK, Run, failed, not_applicable, passed
+from walsh_scrapy.testing.conformance.robotsrules import obeys
+from walsh_scrapy.testing.conformance.scenario import Level, Scenario, feed, robots
+from walsh_scrapy.testing.reply import Fault, Reply, redirect
+from walsh_scrapy.testing.site import Site
+
+if TYPE_CHECKING:
+    from walsh_scrapy.testing.conformance.evidence import Evidence, Finding, Seen
+    from walsh_scrapy.testing.hit import Hit
+
+_DENIES: Final = "User-agent: *\nDisallow: /no/\n"
+_FEEDS: Final = {"/feed.xml": feed(), "/no/feed.xml": feed()}
+_MOST_TRIES: Final = 10
+
+
+def _robots_first(evidence: Evidence) -> Finding:
+    first: dict[str, Seen] = {}
+    for each in evidence.everything:
+        first.setdefault(each.hit.origin, each)
+    # A redirect of a robots.txt may lead to any page of another host.
+    early = [each for each in first.values() if not each.hit.path.endswith("robots.txt")]
+    if early:
+        return failed(f"of {len(early)} origins a page was asked for first", early)
+    if not first:
+        return not_applicable("it asked for nothing")
+    return passed(f"robots.txt was the first request to each of {len(first)} origins")
+
+
+def _robots_kept(evidence: Evidence) -> Finding:
+    files = [each for each in evidence.seen() if each.is_robots]
+    if len(files) > 1:
+        return failed("it asked for an answered robots.txt again within a day", files)
+    if not files or len(evidence.pages(Run.FIRST)) < 2:
+        return not_applicable("it never asked for robots.txt and for two pages")
+    return passed("robots.txt was asked for once", files)
+
+
+def _not_before_answer(evidence: Evidence) -> Finding:
+    files = [each for each in evidence.seen() if each.is_robots]
+    if not files:
+        return not_applicable("it never asked for robots.txt")
+    early = [each for each in evidence.pages() if each.hit.started < files[0].hit.ended]
+    if early:
+        return failed("it asked for a page before the answer of robots.txt", [files[0], *early])
+    return passed("no page was asked for before robots.txt was answered", evidence.seen())
+
+
+def _tried_gently(evidence: Evidence) -> Finding:
+    files = [each for each in evidence.seen() if each.is_robots]
+    if not files:
+        return not_applicable("it never asked for robots.txt")
+    if len(files) > _MOST_TRIES:
+        return failed(f"it asked {len(files)} times for a robots.txt that fails", files)
+    pairs = pairwise(files)
+    hasty = [b for a, b in pairs if b.hit.started - a.hit.started < 1 - SLACK]
+    if hasty:
+        return failed("it asked again within a second", files)
+    return passed(f"requests for robots.txt: {len(files)}, with pauses", evidence.seen())
+
+
+def _obeys_new_copy(evidence: Evidence) -> Finding:
+    now = evidence.seen(Run.FORCED)
+    files = [each for each in now if each.is_robots]
+    if not files:
+        return not_applicable("it did not ask for robots.txt again")
+    later = [each for each in evidence.pages(Run.FORCED) if each.at > files[0].at]
+    if later:
+        return failed("it asked for what the new robots.txt denies", [files[0], *later])
+    return passed("the new robots.txt was obeyed", now)
+
+
+def _by_scheme(hit: Hit) -> Reply:
+    return Reply(f"User-agent: *\nDisallow: /no-{hit.scheme}/\n")
+
+
+def _origins(evidence: Evidence) -> Finding:
+    asked = evidence.pages()
+    wrong = [each for each in asked if each.hit.path.startswith(f"/no-{each.hit.scheme}/")]
+    if wrong:
+        return failed("it asked for what the robots.txt of that scheme denies", evidence.seen())
+    if {each.hit.scheme for each in asked} != {"http", "https"}:
+        return not_applicable("it did not reach the host over both http and https")
+    return passed("each scheme has its own robots.txt", evidence.seen())
+
+
+def _feeds(host: str, *paths: str) -> tuple[str, ...]:
+    return tuple(f"http://{host}{path}" for path in paths or _FEEDS)
+
+
+_LATER: Final = Site("later.example", ["", "User-agent: *\nDisallow: /\n"], {"/feed.xml": feed()})
+_BOTH: Final = Site(
+    "origins.example",
+    _by_scheme,
+    {"/no-http/a.xml": feed(), "/no-https/a.xml": feed()},
+    tls=Certificate.GOOD,
+)
+_MISSING: Final = Site("no-robots.example", None, {"/feed.xml": feed()})
+_ONCE: Final = Site("once.example", "", {"/a.xml": feed(), "/b.xml": feed()})
+_HANGS: Final = Site(
+    "robots-hangs.example",
+    [Reply(delay=4.0, fault=Fault.CLOSE), Reply(fault=Fault.CLOSE)],
+    {"/feed.xml": feed()},
+)
+
+SCENARIOS: Final = (
+    Scenario(
+        "robots-first",
+        "R2",
+        "The first request to a scheme, host and port is for its robots.txt",
+        _robots_first,
+        (_MISSING,),
+        _feeds(_MISSING.host, "/feed.xml"),
+    ),
+    Scenario(
+        "robots-kept",
+        "R2",
+        "A robots.txt is asked for once for all pages of its host, and kept for a day",
+        _robots_kept,
+        (_ONCE,),
+        _feeds(_ONCE.host, "/a.xml", "/b.xml"),
+        runs=(Run.FIRST, Run.AGAIN, Run.FORCED),
+        level=Level.SHOULD,
+    ),
+    Scenario(
+        "robots-of-each-scheme",
+        "R2",
+        "http and https have a robots.txt each",
+        _origins,
+        (_BOTH,),
+        tuple(
+            f"{scheme}://origins.example/no-{other}/a.xml"
+            for scheme in ("http", "https")
+            for other in ("http", "https")
+        ),
+    ),
+    Scenario(
+        "robots-hangs",
+        "R2",
+        "No page is asked for while robots.txt is not answered",
+        _not_before_answer,
+        (_HANGS,),
+        _feeds(_HANGS.host, "/feed.xml"),
+    ),
+    Scenario(
+        "robots-fails",
+        "R2",
+        "A robots.txt that answers 500 is asked for again only after a pause, and not endlessly",
+        _tried_gently,
+        (Site("robots-fails.example", Reply("Broken.\n", 500), {"/feed.xml": feed()}),),
+        _feeds("robots-fails.example", "/feed.xml"),
+    ),
+    Scenario(
+        "robots-redirected",
+        "R2",
+        "A robots.txt is followed through redirects, and counts for the host that was asked",
+        obeys(("/no/feed.xml",), ("/feed.xml",), "robots-redirected.example"),
+        (
+            Site(
+                "robots-redirected.example",
+                redirect("/first-robots.txt"),
+                {
+                    **_FEEDS,
+                    "/first-robots.txt": redirect("http://robots-kept-there.example/robots.txt"),
+                },
+            ),
+            Site("robots-kept-there.example", _DENIES),
+        ),
+        _feeds("robots-redirected.example"),
+    ),
+    Scenario(
+        "redirect-to-denied-path",
+        "R2",
+        "A redirect is followed only where robots.txt allows it",
+        obeys(("/no/feed.xml",), ("/old.xml",)),
+        (Site("to-path.example", _DENIES, {**_FEEDS, "/old.xml": redirect("/no/feed.xml")}),),
+        _feeds("to-path.example", "/old.xml"),
+    ),
+    Scenario(
+        "redirect-to-denying-host",
+        "R2",
+        "A redirect to another host is followed only if the robots.txt of that host allows it",
+        obeys(("/feed.xml",), ("/old.xml",)),
+        (
+            Site("to-host.example", "", {"/old.xml": redirect("http://denying.example/feed.xml")}),
+            Site("denying.example", robots("User-agent: *\nDisallow: /\n"), {"/feed.xml": feed()}),
+        ),
+        _feeds("to-host.example", "/old.xml"),
+    ),
+    Scenario(
+        "opt-out-later",
+        "R2",
+        "Whoever asks for robots.txt anew obeys what it says now",
+        _obeys_new_copy,
+        (_LATER,),
+        _feeds(_LATER.host, "/feed.xml"),
+        runs=(Run.FIRST, Run.FORCED),
+    ),
+)

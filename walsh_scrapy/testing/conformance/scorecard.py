@@ -1,0 +1,98 @@
+"""The scorecard of a crawler: a finding for each scenario, as objects and as JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from walsh_scrapy.testing.conformance.evidence import Verdict
+
+if TYPE_CHECKING:
+    from walsh_scrapy.testing.conformance.evidence import Finding
+    from walsh_scrapy.testing.conformance.scenario import Scenario
+
+#: The version of the JSON; `scorecard.schema.json` describes it.
+FORMAT: Final = "walsh-research-conformance/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A scenario and what was found."""
+
+    scenario: Scenario
+    finding: Finding
+
+
+@dataclass(frozen=True, slots=True)
+class CallOfRun:
+    """One call of the command: its seconds, its exit status, whether its time was over."""
+
+    run: str
+    seconds: float
+    exit_status: int  #: negative: the signal that ended it
+    cut: bool
+    requests: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scorecard:
+    """What a trial found."""
+
+    command: tuple[str, ...]
+    web: str  #: "direct" or "proxy"
+    user_agents: tuple[str, ...]  #: that the crawler sent, in the order of their first use
+    calls: tuple[CallOfRun, ...]
+    results: tuple[Result, ...]
+    output: str = ""  #: the end of what the command wrote
+
+    def having(self, verdict: Verdict) -> list[Result]:
+        """Return the results with this verdict."""
+        return [each for each in self.results if each.finding.verdict is verdict]
+
+    @property
+    def is_conformant(self) -> bool:
+        """True if nothing failed, and something passed."""
+        return not self.having(Verdict.FAIL) and bool(self.having(Verdict.PASS))
+
+    def by_rule(self) -> dict[str, Counter[Verdict]]:
+        """Return how often each verdict was found, by rule."""
+        counts: dict[str, Counter[Verdict]] = {}
+        for each in self.results:
+            counts.setdefault(each.scenario.rule, Counter())[each.finding.verdict] += 1
+        return counts
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the scorecard as `scorecard.schema.json` describes it."""
+        return {
+            "format": FORMAT,
+            "command": list(self.command),
+            "web": self.web,
+            "user_agents": list(self.user_agents),
+            "runs": [_call(each) for each in self.calls],
+            "conformant": self.is_conformant,
+            "results": [_result(each) for each in self.results],
+        }
+
+
+def _call(call: CallOfRun) -> dict[str, object]:
+    return {
+        "run": call.run,
+        "seconds": round(call.seconds, 3),
+        "exit_status": call.exit_status,
+        "cut": call.cut,
+        "requests": call.requests,
+    }
+
+
+def _result(result: Result) -> dict[str, object]:
+    scenario, finding = result.scenario, result.finding
+    return {
+        "rule": scenario.rule,
+        "scenario": scenario.name,
+        "level": scenario.level.value,
+        "asks": scenario.asks,
+        "verdict": finding.verdict.value,
+        "reason": finding.reason,
+        "log": list(finding.lines),
+    }

@@ -1,0 +1,194 @@
+"""A trial: the command crawls the scenarios' hosts in up to five runs, and each is judged."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from walsh_scrapy.testing.certificates import Certificate
+from walsh_scrapy.testing.conformance.backoff import HELD
+from walsh_scrapy.testing.conformance.crawler import LONGEST, Given, call
+from walsh_scrapy.testing.conformance.evidence import Evidence, Finding, Run, Seen, Verdict
+from walsh_scrapy.testing.conformance.optouts import BLOCKLIST_URL
+from walsh_scrapy.testing.conformance.pacing import RESTARTED
+from walsh_scrapy.testing.conformance.places import Places
+from walsh_scrapy.testing.conformance.scenarios import chosen
+from walsh_scrapy.testing.conformance.scorecard import CallOfRun, Result, Scorecard
+from walsh_scrapy.testing.directweb import DirectWeb
+from walsh_scrapy.testing.manners import BUSY
+from walsh_scrapy.testing.site import Site
+from walsh_scrapy.testing.web import LoopbackWeb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from walsh_scrapy.testing.conformance.scenario import Scenario
+    from walsh_scrapy.testing.hit import Hit
+    from walsh_scrapy.testing.served import Web
+
+_TAIL: Final = 4000
+#: What a crawler gets to note a response before it is killed.
+_WRITING_SECONDS: Final = 0.5
+#: Never asked for: it makes the web have a CA, whatever the scenarios.
+_WITH_TLS: Final = Site("ca.example", tls=Certificate.GOOD)
+
+
+class TrialError(Exception):
+    """The command cannot be tried: it does not start, or it makes no request at all."""
+
+
+def run(
+    command: Sequence[str],
+    rules: Collection[str] | None = None,
+    *,
+    user_agent: str | None = None,
+    proxy: bool | None = None,
+    told: Callable[[str], None] = lambda _: None,
+) -> Scorecard:
+    """Let a command crawl the scenarios of these rules, or of these names, and judge each.
+
+    `user_agent` is what it has to send, exactly (default: any, but always the same). With `proxy`
+    the hosts are names behind a proxy, without it addresses of this machine (default: addresses
+    where there are any, on Linux). `told` gets a sentence as each run begins. Raises ValueError
+    for an unknown rule, and TrialError.
+    """
+    scenarios = chosen(rules)
+    behind_proxy = sys.platform != "linux" if proxy is None else proxy
+    web: Web = LoopbackWeb() if behind_proxy else DirectWeb()
+    with web, tempfile.TemporaryDirectory(prefix="conformance-") as folder:
+        trial = _Trial(command, scenarios, web, Path(folder))
+        for each in Run:
+            if any(each in scenario.runs for scenario in scenarios):
+                trial.call(each, told)
+        return trial.scorecard(user_agent)
+
+
+@dataclass
+class _Trial:
+    command: Sequence[str]
+    scenarios: Sequence[Scenario]
+    web: Web
+    folder: Path
+    calls: list[CallOfRun] = field(default_factory=list)
+    begun: list[tuple[Run, float]] = field(default_factory=list)  #: on the clock of the log
+
+    def __post_init__(self) -> None:
+        sites = {site.name: site for each in self.scenarios for site in each.sites}
+        ports = self.web.ports if isinstance(self.web, DirectWeb) else None
+        self.places = Places(sites, ports)
+        self.web.add(_WITH_TLS, *map(self.places.site, sites.values()))
+        self.began = time.monotonic()
+        self.output = self.folder / "output.txt"
+        (self.folder / "kept").mkdir()
+
+    def call(self, run: Run, told: Callable[[str], None]) -> None:
+        """Call the command once, with the seeds of this run."""
+        given = self._given(run)
+        before = len(self.web.log)
+        self.begun.append((run, time.monotonic()))
+        told(f"{run.value} run, at most {LONGEST[run]:.0f} s")
+        try:
+            ended = call(
+                given.command(self.command),
+                given.environment(run),
+                self.output,
+                LONGEST[run],
+                self._is_time_to_kill if run is Run.KILLED else lambda: False,
+            )
+        except OSError as error:
+            raise TrialError(f"{self.command[0]}: {error.strerror}") from error
+        requests = len(self.web.log) - before
+        self.calls.append(
+            CallOfRun(run.value, ended.seconds, ended.exit_status, ended.cut, requests)
+        )
+        if not self.web.log:
+            raise TrialError(f"the command made no request. It wrote:\n{self._tail()}")
+
+    def scorecard(self, user_agent: str | None) -> Scorecard:
+        """Judge what the servers saw."""
+        everything = self._everything()
+        has_proxy = isinstance(self.web, LoopbackWeb)
+        named = tuple(map(self.places.connection, self.web.connections))
+        results = []
+        for each in self.scenarios:
+            evidence = Evidence(everything, each.hosts, named, user_agent, has_proxy)
+            results.append(Result(each, self._judged(each, evidence)))
+        agents = (seen.hit.header("User-Agent") or "" for seen in everything)
+        return Scorecard(
+            tuple(self.command),
+            "proxy" if has_proxy else "direct",
+            tuple(dict.fromkeys(agents)),
+            tuple(self.calls),
+            tuple(results),
+            self._tail(),
+        )
+
+    def _judged(self, scenario: Scenario, evidence: Evidence) -> Finding:
+        finding = scenario.judge(evidence)
+        runs = [Run(each.run) for each in self.calls if each.cut]
+        missed = [each for each in runs if each in scenario.runs and not evidence.seen(each)]
+        match finding.verdict:
+            case Verdict.FAIL if scenario.level == "MAY":
+                reason = f"a crawler may leave this out: {finding.reason}"
+                return Finding(Verdict.NOT_APPLICABLE, reason, finding.lines)
+            case Verdict.NOT_APPLICABLE if missed:
+                reason = f"the {missed[0].value} run was ended at its limit, before these hosts"
+                return Finding(Verdict.NOT_RUN, reason)
+        return finding
+
+    def _everything(self) -> tuple[Seen, ...]:
+        log = sorted(self.web.log, key=lambda hit: hit.started)
+        return tuple(
+            Seen(self.places.hit(hit), self._run_at(hit.started), hit.started - self.began)
+            for hit in log
+            if hit.method != "CONNECT"
+        )
+
+    def _run_at(self, moment: float) -> Run:
+        """Return the run that was under way, on the clock of the log."""
+        return [run for run, began in self.begun if began <= moment][-1]
+
+    def _given(self, run: Run) -> Given:
+        mine = [each for each in self.scenarios if run in each.runs]
+        seeds = self._file("seeds", [url for each in mine for url in each.seeds])
+        pages = self._file("pages", [url for each in mine for url in each.pages])
+        proxy = self.web.url if isinstance(self.web, LoopbackWeb) else ""
+        authority = Path(self.web.environment["SSL_CERT_FILE"])
+        blocklist = self.places.text(BLOCKLIST_URL)
+        return Given(seeds, pages, self.folder / "kept", authority, blocklist, proxy)
+
+    def _file(self, name: str, urls: Iterable[str]) -> Path:
+        """Write URLs as the crawler finds them, each once."""
+        path = self.folder / f"{name}.txt"
+        text = "".join(f"{url}\n" for url in dict.fromkeys(urls))
+        path.write_text(self.places.text(text), encoding="utf-8")
+        return path
+
+    def _is_time_to_kill(self) -> bool:
+        """Return True once each host that is there to be asked again has answered for a page.
+
+        That was a while ago, so a crawler could write down what it has to remember.
+        """
+        began, done = self.begun[-1][1], time.monotonic() - _WRITING_SECONDS
+        log = [hit for hit in self.web.log if hit.started >= began and hit.ended < done]
+        asked = [self.places.hit(hit) for hit in log]
+        wanted = {RESTARTED.host: _is_page, HELD.host: _is_refusal}
+        there = {host for each in self.scenarios for host in each.hosts} & set(wanted)
+        return all(any(h.host == host and wanted[host](h) for h in asked) for host in there)
+
+    def _tail(self) -> str:
+        if not self.output.exists():
+            return ""
+        return self.output.read_text(encoding="utf-8", errors="replace")[-_TAIL:]
+
+
+def _is_page(hit: Hit) -> bool:
+    return hit.path != "/robots.txt"
+
+
+def _is_refusal(hit: Hit) -> bool:
+    return hit.status in BUSY
