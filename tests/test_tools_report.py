@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import pytest
 from scrapy.settings import Settings
-from sqlalchemy import update
+from sqlalchemy import insert, update
 
 from tests.reportstate import BEGUN, DAY, HOSTILE, MONTH, NOW, write_state
 from walsh_scrapy.options import Options
@@ -381,6 +381,19 @@ def test_a_long_log_is_cut_and_the_page_says_so(tmp_path, monkeypatch):
     assert "<dd>20</dd>" in text
 
 
+def test_a_pause_since_an_earlier_run_is_compared_too(tmp_path):
+    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 1)))
+    with closing(State(url)) as state, state._database.write() as connection:
+        row = {"sent_at": BEGUN - 2 * DAY, "host": "blog0.example", "gates": ""}
+        held = {"seconds": 1.0, "pause": 0.0, "hold": 3 * DAY}
+        connection.execute(insert(requests), row | held | {"url": "http://blog0.example/"})
+    text = page_of(url, tmp_path / "sources.txt")
+    assert "1 pause at 1 host was shorter than asked for" in text
+    assert '<td class="number">3 d (hold)</td>' in text
+    assert "request to 1 host</dt><dd>1</dd>" in text
+
+
 def test_a_report_of_one_host_has_no_other(tmp_path):
     url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
     (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 240, 6)))
@@ -415,6 +428,9 @@ def test_the_history_is_the_same_on_both_databases(url):
             490,
         ]
         assert history.requests(BEGUN, None, "blog1.example", 3)[-1].sent_at == BEGUN + 2350.0
+        before = history.last_before(BEGUN + 125.0, None)
+        assert [each.sent_at - BEGUN for each in before] == [70.0, 80, 90, 100, 110, 120]
+        assert history.last_before(BEGUN + 125.0, "blog1.example") == before[:1]
         span = Span(since=BEGUN, run=1)
         assert sum(map(len, history.moments(span).values())) == 24
         assert history.moments(Span(since=BEGUN, run=2)) == {}

@@ -102,6 +102,22 @@ class History:
             records = [LoggedRequest(*row) for row in connection.execute(found)]
         return records[::-1]
 
+    def last_before(self, moment: float, host: str | None) -> list[LoggedRequest]:
+        """Return the last request to each host before a moment, the first sent first.
+
+        ``host`` is a name under which the ledger paces; None for all.
+        """
+        columns = (requests.c[name] for name in LoggedRequest._fields)
+        wanted = [requests.c.sent_at < moment]
+        if host is not None:
+            wanted.append(requests.c.host == host)
+        last = func.max(requests.c.sent_at).label("sent_at")
+        newest = select(requests.c.host, last).where(*wanted).group_by(requests.c.host).subquery()
+        is_newest = and_(requests.c.host == newest.c.host, requests.c.sent_at == newest.c.sent_at)
+        found = select(*columns).join(newest, is_newest).order_by(requests.c.sent_at)
+        with self._database.read() as connection:
+            return [LoggedRequest(*row) for row in connection.execute(found)]
+
     def denials(self, span: Span) -> list[DenialCount]:
         """Return how often each gate denied requests in a span, by host and reason."""
         kinds = (denials.c.host, denials.c.gate, denials.c.reason)

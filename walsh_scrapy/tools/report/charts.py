@@ -101,7 +101,12 @@ def time_line(line: HostLine, name: str, title: str) -> Markup:
     first, last = sent[0].record.sent_at, sent[-1].record.sent_at
     kept = [max(each.kept or 0.0, _LEAST) for each in sent]
     # What was asked for before requests of earlier versions is not recorded.
-    asked = [(each.record.sent_at, max(each.asked.seconds, _LEAST)) for each in sent if each.asked]
+    asked = [
+        (at, max(each.asked.seconds, _LEAST))
+        for before, each in zip([sent[0], *sent], sent, strict=False)
+        if each.asked
+        for at in (before.record.sent_at, each.record.sent_at)
+    ]
     values = kept + [seconds for _, seconds in asked]
     lowest, highest = min(values), max(values)
     ladder = _LADDER if highest > 20 * lowest else _FINE_LADDER

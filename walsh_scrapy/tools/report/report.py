@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from walsh_scrapy.tools.report.period import Period
     from walsh_scrapy.tools.sources.overview import SourceRow
 
-#: Seconds before a period in which the last request to a host is looked for: its pause counts too.
-_BEFORE: Final = 3600.0
 #: Requests that are read: as many as fit into 500 MB of memory.
 MOST_READ: Final = 300_000
 
@@ -71,9 +69,15 @@ def build_report(
         return True
 
     span = period.span
-    sent = state.history.requests(span.since - _BEFORE, span.until, period.host, MOST_READ)
+    sent = state.history.requests(span.since, span.until, period.host, MOST_READ)
+    is_cut = len(sent) == MOST_READ
+    # The pause before the first request of a period counts too, unless that request is cut off.
+    before = [] if is_cut else state.history.last_before(span.since, period.host)
     lines = host_lines(
-        sent, lambda url: held_name(url, options.pace_by), state.history.releases(), is_included
+        [*before, *sent],
+        lambda url: held_name(url, options.pace_by),
+        state.history.releases(),
+        is_included,
     )
     troubles = _troubles(state, rows)
     resting = [row for row in hosts.build_overview(state) if period.host in (None, row.host)]
@@ -86,7 +90,7 @@ def build_report(
         troubles=troubles,
         resting=resting,
         requests=len(included),
-        is_cut=len(sent) == MOST_READ,
+        is_cut=is_cut,
         shares=shares(included),
         gates=gates(included, _denials(state, period, options)),
         lines=lines,
