@@ -16,6 +16,7 @@ from walsh_scrapy.options import Options
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
+from walsh_scrapy.state.evidence import NO_EVIDENCE, DenialRecord
 from walsh_scrapy.state.history import DenialCount, LoggedRequest, SeenEntry, Span, Visit
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
@@ -336,6 +337,14 @@ def test_texts_of_strangers_are_shown_and_not_obeyed(tmp_path):
     assert len(HOSTILE[4]) == 1_000_000
 
 
+def write_earlier(url, hold):
+    """Write a request to the first host, two days before the run, of no run."""
+    row = {"sent_at": BEGUN - 2 * DAY, "host": "blog0.example", "url": "http://blog0.example/"}
+    rest = {"gates": "", "seconds": 0.0, "pause": 0.0, "hold": hold}
+    with closing(State(url)) as state, state._database.write() as connection:
+        connection.execute(insert(requests), row | rest)
+
+
 def test_a_pause_that_was_too_short_is_told_wherever_it_counts(tmp_path):
     url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
     (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 30)))
@@ -374,20 +383,21 @@ def test_a_request_has_its_rule_and_line(tmp_path):
 def test_a_long_log_is_cut_and_the_page_says_so(tmp_path, monkeypatch):
     url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
     (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 30)))
-    assert "The log has more requests" not in page_of(url, tmp_path / "sources.txt")
+    write_earlier(url, hold=0.0)
+    text = page_of(url, tmp_path / "sources.txt")
+    assert "The log has more requests" not in text
+    assert '<td class="number">2 d</td>' in text
     monkeypatch.setattr(report, "MOST_READ", 20)
     text = page_of(url, tmp_path / "sources.txt")
     assert "The log has more requests" in text
     assert "<dd>20</dd>" in text
+    assert '<td class="number">2 d</td>' not in text, "what was cut off came between"
 
 
 def test_a_pause_since_an_earlier_run_is_compared_too(tmp_path):
     url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
     (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 1)))
-    with closing(State(url)) as state, state._database.write() as connection:
-        row = {"sent_at": BEGUN - 2 * DAY, "host": "blog0.example", "gates": ""}
-        held = {"seconds": 1.0, "pause": 0.0, "hold": 3 * DAY}
-        connection.execute(insert(requests), row | held | {"url": "http://blog0.example/"})
+    write_earlier(url, hold=3 * DAY)
     text = page_of(url, tmp_path / "sources.txt")
     assert "1 pause at 1 host was shorter than asked for" in text
     assert '<td class="number">3 d (hold)</td>' in text
@@ -404,6 +414,17 @@ def test_a_report_of_one_host_has_no_other(tmp_path):
     denied = "<bdi>line 2 of robots.txt says &#39;Disallow: /private&lt;b&gt;&#39;</bdi>: 1<"
     assert denied in re.sub(r"\s*\n\s*", "", gates)
     assert "410" in text  # its source is gone
+
+
+def test_a_report_of_a_domain_has_the_denials_of_its_hosts(state):
+    hosts = ("www.a.co.uk", "a.co.uk", "www.b.co.uk")
+    for host in hosts:
+        why = DenialRecord(NOW, host, f"http://{host}/", "robots", "why", None, NO_EVIDENCE)
+        state.evidence.deny(why)
+    options = Options.from_settings(Settings({"WALSH_PACE_BY": "domain"}))
+    chosen = choose_period(state, NOW, MONTH, host="a.co.uk")
+    (gate,) = build_report(state, options, "none.txt", chosen, NOW).gates
+    assert (gate.name, gate.denied.total) == ("robots", 2)
 
 
 def test_a_sources_file_that_cannot_be_read_is_told_in_the_page(tmp_path):
