@@ -8,14 +8,14 @@ from sqlalchemy import insert
 from walsh_scrapy.state import State
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
-from walsh_scrapy.state.tables import entries, requests
+from walsh_scrapy.state.tables import denials, entries, requests
 
 NOW = 1_779_516_000.0  # 2026-05-23 06:00 UTC
 DAY = 86_400.0
 MONTH = 30 * DAY
 BEGUN = NOW - 3 * DAY
 GATES = "blocklist: not listed; robots: allowed"
-SETTINGS = {"min_interval": 1.0, "latency_factor": 1.0}
+RULE = "Allow: /<b>feed</b>\u202e"
 #: Titles as strangers may write them.
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -46,6 +46,26 @@ def request_row(number, hosts, run):
         "seconds": 0.25,
         "error": "" if STATUSES[number % len(STATUSES)] else "<i>refused</i>",
         "run": run,
+        "purpose": "target" if number >= hosts else "robots",
+        "pause": 1.0 if number >= hosts else 0.0,
+        "hold": 5.0 if STATUSES[number % len(STATUSES)] in (429, 500) else 0.0,
+        "rule": RULE if number >= hosts else None,
+        "line": 3 if number >= hosts else None,
+    }
+
+
+def denial_row(number, hosts, run):
+    """One request that robots.txt did not allow."""
+    host = f"blog{number % hosts}.example"
+    return {
+        "at": BEGUN + 20.0,
+        "host": host,
+        "url": f"http://{host}/private",
+        "gate": "robots",
+        "reason": "line 2 of robots.txt says 'Disallow: /private<b>'",
+        "run": run,
+        "rule": "Disallow: /private<b>",
+        "line": 2,
     }
 
 
@@ -68,7 +88,7 @@ def write_state(url, count, hosts=1, *, over=True):
     urls = [f"http://blog{number}.example/feed" for number in range(hosts)]
     with closing(State(url)) as state:
         versions = {"contract": "v1", "scrapy": "2.19.0"}
-        begun = RunRecord(spider="feeds", begun=BEGUN, versions=versions, settings=SETTINGS)
+        begun = RunRecord(spider="feeds", begun=BEGUN, versions=versions)
         run = state.runs.begin(begun)
         for number, source in enumerate(urls):
             fields = {"fetched_at": NOW - 3600, "due_at": NOW + 3600, "outcome": "fetched"}
@@ -89,8 +109,10 @@ def write_state(url, count, hosts=1, *, over=True):
         with state._database.write() as connection:
             if rows:
                 connection.execute(insert(requests), rows)
+                kept_back = [denial_row(number, hosts, run) for number in range(7)]
+                connection.execute(insert(denials), kept_back)
             if found:
                 connection.execute(insert(entries), found)
         if over:
-            state.runs.end(run, NOW, "finished", {"denied": {"robots": 7}})
+            state.runs.end(run, NOW, "finished", {})
     return urls

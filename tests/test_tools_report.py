@@ -5,18 +5,19 @@ import sys
 from contextlib import closing
 from datetime import date
 from html.parser import HTMLParser
+from types import MappingProxyType
 
 import pytest
 from scrapy.settings import Settings
-from sqlalchemy import update
+from sqlalchemy import insert, update
 
-from tests.reportstate import BEGUN, DAY, HOSTILE, MONTH, NOW, SETTINGS, write_state
+from tests.reportstate import BEGUN, DAY, HOSTILE, MONTH, NOW, write_state
 from walsh_scrapy.options import Options
-from walsh_scrapy.policy.robots.access import RobotsCopy
+from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
-from walsh_scrapy.state.history import SeenEntry, Span, Visit
-from walsh_scrapy.state.requests import RequestRecord
+from walsh_scrapy.state.evidence import NO_EVIDENCE, DenialRecord
+from walsh_scrapy.state.history import DenialCount, LoggedRequest, SeenEntry, Span, Visit
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import requests
@@ -29,8 +30,7 @@ from walsh_scrapy.tools.report.page import render
 from walsh_scrapy.tools.report.period import choose_period
 from walsh_scrapy.tools.report.report import build_report
 from walsh_scrapy.tools.report.responses import gates, kind_of, shares
-from walsh_scrapy.tools.report.spacing import Asked, Sent, Terms, asked_spacing, host_lines
-from walsh_scrapy.tools.report.terms import KnownTerms
+from walsh_scrapy.tools.report.spacing import Asked, Sent, host_lines
 from walsh_scrapy.tools.report.trouble import find_troubles
 from walsh_scrapy.tools.sources.nextvisit import next_visit
 from walsh_scrapy.tools.sources.overview import SourceRow
@@ -40,18 +40,19 @@ URL = "http://a.example/feed"
 
 
 def sent(at, seconds=0.5, host="a.example", **fields):
-    given = {"url": URL, "gates": "", "status": 200, "run": 1} | fields
-    return RequestRecord(sent_at=at, host=host, seconds=seconds, **given)
+    given = {"url": f"http://{host}/feed", "gates": "", "status": 200, "error": "", "run": 1}
+    recorded = {"pause": 1.0, "hold": 0.0, "rule": None, "line": None}
+    return LoggedRequest(sent_at=at, host=host, seconds=seconds, **given | recorded | fields)
 
 
-def lines_of(records, asked=1.0, included=lambda record: record.run == 1):
-    return host_lines(records, lambda _before, _record: Asked(asked, "settings"), included)
+def lines_of(records, held_name=host_of, releases=MappingProxyType({})):
+    return host_lines(records, held_name, releases, lambda record: record.run == 1)
 
 
 def test_a_pause_begins_at_the_end_of_the_exchange_before_it():
     (line,) = lines_of([sent(100.0, 2.0), sent(103.5), sent(110.0)])
     assert [each.kept for each in line.sent] == [None, 1.5, 6.0]
-    assert (line.smallest.kept, line.asked, line.short) == (1.5, Asked(1.0, "settings"), 0)
+    assert (line.smallest.kept, line.asked, line.short) == (1.5, Asked(1.0, "spacing"), 0)
 
 
 def test_a_pause_counts_from_the_request_of_another_run():
@@ -74,18 +75,43 @@ def test_the_last_requests_are_listed_and_those_that_came_too_soon():
     assert line.listed(9) == line.sent
 
 
-@pytest.mark.parametrize(
-    ("latency", "robots", "pause", "asked"),
-    [
-        (0.2, 0.0, 0.0, Asked(1.0, "settings")),
-        (3.0, 0.0, 0.0, Asked(3.0, "a slow answer")),
-        (3.0, 5.0, 0.0, Asked(5.0, "robots.txt")),
-        (3.0, 5.0, 60.0, Asked(60.0, "your pause")),
-        (0.2, 0.5, 0.5, Asked(1.0, "settings")),
-    ],
-)
-def test_what_is_asked_for_is_the_largest(latency, robots, pause, asked):
-    assert asked_spacing(Terms(1.0, 1.0), latency, robots, pause) == asked
+def asked_of(records, **given):
+    (line,) = lines_of(records, **given)
+    return line.sent[-1].asked
+
+
+def test_what_is_asked_for_is_the_spacing_or_a_longer_hold():
+    before = sent(100.0, 0.5, hold=8.0)
+    assert asked_of([before, sent(120.0, pause=2.0)]) == Asked(8.0, "hold")
+    assert asked_of([before, sent(120.0, pause=9.0)]) == Asked(9.0, "spacing")
+    (line,) = lines_of([before, sent(108.0)])
+    assert (line.short, line.asked) == (1, Asked(8.0, "hold"))
+
+
+def test_a_hold_that_was_lifted_counts_until_then():
+    both = [sent(100.0, 0.5, hold=60.0), sent(110.0)]
+    assert asked_of(both, releases={"a.example": [99.0, 105.5]}) == Asked(5.0, "hold")
+    assert asked_of(both, releases={"a.example": [99.0, 110.5]}) == Asked(60.0, "hold")
+    assert asked_of(both, releases={"b.example": [105.5]}) == Asked(60.0, "hold")
+
+
+def test_what_an_earlier_version_did_not_record_is_not_guessed():
+    old = {"pause": None, "hold": None}
+    (line,) = lines_of([sent(100.0, **old), sent(100.5, **old), sent(101.5), sent(103.0)])
+    assert [each.asked for each in line.sent] == [None, None, None, Asked(1.0, "spacing")]
+    assert (line.short, line.smallest.kept) == (0, 0.0)
+
+
+def test_by_domain_a_hold_counts_for_its_host_name_and_a_spacing_for_all():
+    def named(at, name, **fields):
+        return sent(at, host="a.example", url=f"http://{name}.a.example/", **fields)
+
+    def asked(*records):
+        return asked_of(records, held_name=lambda url: f"{host_of(url)}.")
+
+    held = named(100.0, "www", hold=60.0)
+    assert asked(held, named(102.0, "blog")) == Asked(1.0, "spacing")
+    assert asked(held, named(102.0, "blog"), named(104.0, "www")) == Asked(58.0, "hold")
 
 
 @pytest.fixture
@@ -94,20 +120,11 @@ def state(tmp_path):
         yield state
 
 
-def test_terms_are_those_of_the_time_of_a_request(state):
+def test_only_holds_that_were_lifted_are_releases(state):
     state.ledger.pause("a.example", 40.0, "")
-    paused_at = state.history.pauses()["a.example"][0].at
-    body = b"User-agent: *\nCrawl-delay: 20\n"
-    state.robots.keep("http://a.example:80", RobotsCopy(paused_at - 100.0, 200, body))
-    run = RunRecord(id=1, spider="feeds", begun=0.0, settings=SETTINGS | {"min_interval": 3.0})
-    asked = KnownTerms(state, OPTIONS, [run])
-    before, gates = sent(0.0), "blocklist: not listed; robots: allowed"
-    # Before the copy was read, for robots.txt itself, after the copy, after the pause.
-    assert asked(before, sent(paused_at - 200.0, gates=gates)).seconds == 3.0
-    assert asked(before, sent(paused_at - 50.0)).seconds == 3.0
-    assert asked(before, sent(paused_at - 50.0, gates=gates)) == Asked(20.0, "robots.txt")
-    assert asked(before, sent(paused_at + 1.0, gates=gates)) == Asked(40.0, "your pause")
-    assert asked(before, sent(paused_at - 200.0, run=9)).seconds == OPTIONS.min_interval
+    state.ledger.hold("b.example", 60.0)
+    state.ledger.lift("b.example", "")
+    assert {host: len(at) for host, at in state.history.releases().items()} == {"b.example": 1}
 
 
 def test_the_period_is_the_last_run_unless_another_is_asked_for(state):
@@ -142,15 +159,16 @@ def test_responses_are_counted_by_kind():
     assert shares([]) == []
 
 
-def test_gates_count_what_they_let_through_and_what_runs_say_they_denied():
+def test_gates_count_what_they_let_through_and_what_they_denied():
     records = [sent(0.0, gates="robots: allowed; blocklist: not listed"), sent(1.0, gates="")]
-    run = RunRecord(spider="feeds", begun=0.0, summary={"denied": {"scope": 2, "odd": "x"}})
-    found = gates(records, [run, RunRecord(spider="x", begun=0.0)])
-    assert [(gate.name, gate.passed, gate.denied) for gate in found] == [
+    denied = [DenialCount("a.example", gate, "why", 2) for gate in ("scope", "robots", "robots")]
+    found = gates(records, denied)
+    assert [(gate.name, gate.passed.total, gate.denied.total) for gate in found] == [
         ("blocklist", 1, 0),
         ("scope", 0, 2),
-        ("robots", 1, 0),
+        ("robots", 1, 4),
     ]
+    assert found[2].denied.listed == [("why", 4)]
 
 
 def test_news_are_grouped_by_source_and_by_day_without_gaps():
@@ -234,7 +252,7 @@ def test_the_chart_library_leaves_the_imports_of_the_process_as_they_were():
 
 
 def test_a_thinned_time_line_keeps_the_pause_with_the_least_to_spare():
-    asked = Asked(1.0, "settings")
+    asked = Asked(1.0, "spacing")
     line = [Sent(sent(number), 5.0, asked) for number in range(1000)]
     line[617] = Sent(sent(617.0), 0.2, asked)
     thin = thinned(line)
@@ -319,6 +337,14 @@ def test_texts_of_strangers_are_shown_and_not_obeyed(tmp_path):
     assert len(HOSTILE[4]) == 1_000_000
 
 
+def write_earlier(url, hold):
+    """Write a request to the first host, two days before the run, of no run."""
+    row = {"sent_at": BEGUN - 2 * DAY, "host": "blog0.example", "url": "http://blog0.example/"}
+    rest = {"gates": "", "seconds": 0.0, "pause": 0.0, "hold": hold}
+    with closing(State(url)) as state, state._database.write() as connection:
+        connection.execute(insert(requests), row | rest)
+
+
 def test_a_pause_that_was_too_short_is_told_wherever_it_counts(tmp_path):
     url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
     (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 30)))
@@ -331,17 +357,51 @@ def test_a_pause_that_was_too_short_is_told_wherever_it_counts(tmp_path):
     assert '<a href="#pauses">1 pause at 1 host was shorter than asked for</a>' in text
     assert "smallest pause seen, at blog0.example</dt><dd>0.49 s</dd>" in text
     assert '<td class="number short">0.49 s too short</td>' in text
-    assert "every pause was as long as asked for" not in text
+    assert "no pause was shorter" not in text
+
+
+def test_pauses_that_were_not_recorded_are_told_so(tmp_path):
+    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 30)))
+    with closing(State(url)) as state, state._database.write() as connection:
+        connection.execute(update(requests).values(pause=None, hold=None, rule=None))
+    text = page_of(url, tmp_path / "sources.txt")
+    assert text.count("not recorded</span>") == 2 + 29
+    assert "asked for: not recorded.</desc>" in text
+    assert "too short" not in text.partition('<section id="pauses"')[2].partition("</p>")[2]
+
+
+def test_a_request_has_its_rule_and_line(tmp_path):
+    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 30)))
+    text = page_of(url, tmp_path / "sources.txt")
+    rule = "robots.txt, line 3: <bdi>Allow: /&lt;b&gt;feed&lt;/b&gt;\\u202e</bdi>"
+    assert text.count(rule) == 29
+    assert text.count("(hold)") == 7
 
 
 def test_a_long_log_is_cut_and_the_page_says_so(tmp_path, monkeypatch):
     url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
     (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 30)))
-    assert "The log has more requests" not in page_of(url, tmp_path / "sources.txt")
+    write_earlier(url, hold=0.0)
+    text = page_of(url, tmp_path / "sources.txt")
+    assert "The log has more requests" not in text
+    assert '<td class="number">2 d</td>' in text
     monkeypatch.setattr(report, "MOST_READ", 20)
     text = page_of(url, tmp_path / "sources.txt")
     assert "The log has more requests" in text
     assert "<dd>20</dd>" in text
+    assert '<td class="number">2 d</td>' not in text, "what was cut off came between"
+
+
+def test_a_pause_since_an_earlier_run_is_compared_too(tmp_path):
+    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 1)))
+    write_earlier(url, hold=3 * DAY)
+    text = page_of(url, tmp_path / "sources.txt")
+    assert "1 pause at 1 host was shorter than asked for" in text
+    assert '<td class="number">3 d (hold)</td>' in text
+    assert "request to 1 host</dt><dd>1</dd>" in text
 
 
 def test_a_report_of_one_host_has_no_other(tmp_path):
@@ -350,7 +410,21 @@ def test_a_report_of_one_host_has_no_other(tmp_path):
     text = page_of(url, tmp_path / "sources.txt", host="blog2.example")
     assert "blog2.example" in text
     assert "blog1.example" not in text
+    gates = text.partition('<section id="gates"')[2].partition("</section>")[0]
+    denied = "<bdi>line 2 of robots.txt says &#39;Disallow: /private&lt;b&gt;&#39;</bdi>: 1<"
+    assert denied in re.sub(r"\s*\n\s*", "", gates)
     assert "410" in text  # its source is gone
+
+
+def test_a_report_of_a_domain_has_the_denials_of_its_hosts(state):
+    hosts = ("www.a.co.uk", "a.co.uk", "www.b.co.uk")
+    for host in hosts:
+        why = DenialRecord(NOW, host, f"http://{host}/", "robots", "why", None, NO_EVIDENCE)
+        state.evidence.deny(why)
+    options = Options.from_settings(Settings({"WALSH_PACE_BY": "domain"}))
+    chosen = choose_period(state, NOW, MONTH, host="a.co.uk")
+    (gate,) = build_report(state, options, "none.txt", chosen, NOW).gates
+    assert (gate.name, gate.denied.total) == ("robots", 2)
 
 
 def test_a_sources_file_that_cannot_be_read_is_told_in_the_page(tmp_path):
@@ -375,9 +449,18 @@ def test_the_history_is_the_same_on_both_databases(url):
             490,
         ]
         assert history.requests(BEGUN, None, "blog1.example", 3)[-1].sent_at == BEGUN + 2350.0
+        before = history.last_before(BEGUN + 125.0, None)
+        assert [each.sent_at - BEGUN for each in before] == [70.0, 80, 90, 100, 110, 120]
+        assert history.last_before(BEGUN + 125.0, "blog1.example") == before[:1]
         span = Span(since=BEGUN, run=1)
         assert sum(map(len, history.moments(span).values())) == 24
         assert history.moments(Span(since=BEGUN, run=2)) == {}
+        assert [(each.host, each.number) for each in history.denials(span)][:2] == [
+            ("blog0.example", 2),
+            ("blog1.example", 1),
+        ]
+        assert history.denials(Span(since=BEGUN, run=2)) == []
+        assert history.denials(Span(since=BEGUN + 30.0)) == []
         assert (
             history.moments(Span(since=BEGUN, until=BEGUN)).keys() <= history.moments(span).keys()
         )

@@ -5,7 +5,10 @@ import sqlite3
 from contextlib import closing
 
 from tests.contract.conftest import LIST_URL, blocklist, feed, site
+from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.state import State
 from walsh_scrapy.testing.web import Reply
+from walsh_scrapy.tools.report.spacing import host_lines
 
 RULES = "User-agent: Walsh-Research\nDisallow: /private\nAllow: /feed\nCrawl-delay: 2\n"
 
@@ -57,3 +60,8 @@ def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl
     ]
     assert (bodies[rules], bodies[published]) == (RULES.encode(), listed.body.encode())
     assert purposes[LIST_URL] == "blocklist"
+    with closing(State(f"sqlite:///{result.folder.parent / 'walsh.sqlite3'}")) as state:
+        records = state.history.requests(0.0, None, "a.example", 10)
+    (line,) = host_lines(records, host_of, {}, lambda _record: True)
+    assert [each.asked and each.asked.by for each in line.sent] == [None, "spacing", "hold"]
+    assert line.short == 0, "the pauses that the report sees were kept"

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import and_, func, select
 
-from walsh_scrapy.state.acts import Act
-from walsh_scrapy.state.requests import RequestRecord
-from walsh_scrapy.state.tables import acts, entries, requests
+from walsh_scrapy.state.tables import acts, denials, entries, requests
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from sqlalchemy import ColumnElement
+    from sqlalchemy import Column, ColumnElement
 
     from walsh_scrapy.state.database import Database
 
@@ -29,6 +27,37 @@ class Span:
     since: float = 0.0
     until: float | None = None
     run: int | None = None
+
+
+class LoggedRequest(NamedTuple):
+    """A request as the log has it. An earlier version recorded no run, pause, hold or rule."""
+
+    sent_at: float  #: epoch seconds
+    host: str  #: the name under which the ledger paces it
+    url: str
+    gates: str
+    status: int | None
+    seconds: float
+    error: str
+    run: int | None
+    pause: float | None  #: seconds: the spacing asked for before it
+    hold: float | None  #: seconds for which its answer put the host on hold
+    rule: str | None  #: the record of robots.txt that let it go
+    line: int | None  #: of that rule, from 1
+
+    @property
+    def ended_at(self) -> float:
+        """The end of its exchange, in epoch seconds."""
+        return self.sent_at + self.seconds
+
+
+class DenialCount(NamedTuple):
+    """How many requests to a host a gate denied, for one reason."""
+
+    host: str
+    gate: str
+    reason: str
+    number: int
 
 
 class SeenEntry(NamedTuple):
@@ -55,7 +84,7 @@ class History:
 
     def requests(
         self, since: float, until: float | None, host: str | None, most: int
-    ) -> list[RequestRecord]:
+    ) -> list[LoggedRequest]:
         """Return the requests sent in a span, of any run, the first sent first.
 
         ``host`` is a name under which the ledger paces; None for all. Of more than ``most`` these
@@ -66,20 +95,41 @@ class History:
             wanted.append(requests.c.sent_at <= until)
         if host is not None:
             wanted.append(requests.c.host == host)
-        columns = (
-            *(requests.c.sent_at, requests.c.host, requests.c.url, requests.c.gates),
-            *(requests.c.status, requests.c.seconds, requests.c.error, requests.c.run),
-        )
+        columns = (requests.c[name] for name in LoggedRequest._fields)
         newest_first = (requests.c.sent_at.desc(), requests.c.id.desc())
         found = select(*columns).where(*wanted).order_by(*newest_first).limit(most)
         with self._database.read() as connection:
-            records = [RequestRecord(*row) for row in connection.execute(found)]
+            records = [LoggedRequest(*row) for row in connection.execute(found)]
         return records[::-1]
+
+    def last_before(self, moment: float, host: str | None) -> list[LoggedRequest]:
+        """Return the last request to each host before a moment, the first sent first.
+
+        ``host`` is a name under which the ledger paces; None for all.
+        """
+        columns = (requests.c[name] for name in LoggedRequest._fields)
+        wanted = [requests.c.sent_at < moment]
+        if host is not None:
+            wanted.append(requests.c.host == host)
+        last = func.max(requests.c.sent_at).label("sent_at")
+        newest = select(requests.c.host, last).where(*wanted).group_by(requests.c.host).subquery()
+        is_newest = and_(requests.c.host == newest.c.host, requests.c.sent_at == newest.c.sent_at)
+        found = select(*columns).join(newest, is_newest).order_by(requests.c.sent_at)
+        with self._database.read() as connection:
+            return [LoggedRequest(*row) for row in connection.execute(found)]
+
+    def denials(self, span: Span) -> list[DenialCount]:
+        """Return how often each gate denied requests in a span, by host and reason."""
+        kinds = (denials.c.host, denials.c.gate, denials.c.reason)
+        conditions = _in(span, denials.c.at, denials.c.run)
+        counted = select(*kinds, func.count()).where(*conditions).group_by(*kinds).order_by(*kinds)
+        with self._database.read() as connection:
+            return [DenialCount(*row) for row in connection.execute(counted)]
 
     def moments(self, span: Span) -> dict[str, list[float]]:
         """Return when the entries of a span were first seen, by their sources."""
         columns = (entries.c.source, entries.c.first_seen)
-        found = select(*columns).where(*_in(span)).order_by(entries.c.first_seen)
+        found = select(*columns).where(*_seen_in(span)).order_by(entries.c.first_seen)
         seen: dict[str, list[float]] = {}
         with self._database.read() as connection:
             for source, first_seen in connection.execute(found):
@@ -93,7 +143,7 @@ class History:
 
         ``sources`` are the URLs of the only sources to read; None for all.
         """
-        conditions = [*_in(span)]
+        conditions = [*_seen_in(span)]
         if sources is not None:
             conditions.append(entries.c.source.in_(sources))
         order = (entries.c.first_seen.desc(), entries.c.key)
@@ -123,20 +173,23 @@ class History:
                 found += (Visit(*row) for row in connection.execute(grouped))
         return sorted(found, key=lambda visit: -visit.at)
 
-    def pauses(self) -> dict[str, list[Act]]:
-        """Return the pauses that the operator gave to hosts, by host, the first one first."""
-        columns = (acts.c.at, acts.c.host, acts.c.act, acts.c.seconds, acts.c.reason)
-        wanted = select(*columns).where(acts.c.act == "pause").order_by(acts.c.id)
-        given: dict[str, list[Act]] = {}
+    def releases(self) -> dict[str, list[float]]:
+        """Return when the operator lifted holds, in epoch seconds, by host, the first one first."""
+        wanted = select(acts.c.host, acts.c.at).where(acts.c.act == "release").order_by(acts.c.id)
+        lifted: dict[str, list[float]] = {}
         with self._database.read() as connection:
-            for row in connection.execute(wanted):
-                given.setdefault(row.host, []).append(Act(*row))
-        return given
+            for host, at in connection.execute(wanted):
+                lifted.setdefault(host, []).append(at)
+        return lifted
 
 
-def _in(span: Span) -> Iterator[ColumnElement[bool]]:
-    yield entries.c.first_seen >= span.since
+def _seen_in(span: Span) -> Iterator[ColumnElement[bool]]:
+    return _in(span, entries.c.first_seen, entries.c.run)
+
+
+def _in(span: Span, at: Column[Any], run: Column[Any]) -> Iterator[ColumnElement[bool]]:
+    yield at >= span.since
     if span.until is not None:
-        yield entries.c.first_seen <= span.until
+        yield at <= span.until
     if span.run is not None:
-        yield entries.c.run == span.run
+        yield run == span.run

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 def paced_name(url: str, pace_by: PaceBy) -> str:
     """Return the host or registrable domain by which a URL is paced; empty if it has no host."""
-    host = host_of(url)
+    return unit_of(host_of(url), pace_by)
+
+
+def unit_of(host: str, pace_by: PaceBy) -> str:
+    """Return the host itself or its registrable domain, whichever is paced."""
     return registrable_domain(host) if pace_by == "domain" else host
 
 

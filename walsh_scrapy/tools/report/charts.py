@@ -100,8 +100,15 @@ def time_line(line: HostLine, name: str, title: str) -> Markup:
     sent = thinned([each for each in line.sent if each.kept is not None])
     first, last = sent[0].record.sent_at, sent[-1].record.sent_at
     kept = [max(each.kept or 0.0, _LEAST) for each in sent]
-    asked = [each.asked.seconds if each.asked else 0.0 for each in sent]
-    lowest, highest = min(kept + asked), max(kept + asked)
+    # What was asked for before requests of earlier versions is not recorded.
+    asked = [
+        (at, max(each.asked.seconds, _LEAST))
+        for before, each in zip([sent[0], *sent], sent, strict=False)
+        if each.asked
+        for at in (before.record.sent_at, each.record.sent_at)
+    ]
+    values = kept + [seconds for _, seconds in asked]
+    lowest, highest = min(values), max(values)
     ladder = _LADDER if highest > 20 * lowest else _FINE_LADDER
     low, high = max((step for step in ladder if step <= lowest), default=_LEAST), 1.2 * highest
     # A little room below: the lowest label must not touch those of the times.
@@ -120,15 +127,15 @@ def time_line(line: HostLine, name: str, title: str) -> Markup:
     points = [(each.record.sent_at, value) for each, value in zip(sent, kept, strict=True)]
     short = [point for each, point in zip(sent, points, strict=True) if each.is_short]
     enough = [point for each, point in zip(sent, points, strict=True) if not each.is_short]
-    chart.add(
-        "", [(each.record.sent_at, a) for each, a in zip(sent, asked, strict=True)], show_dots=False
-    )
+    chart.add("", asked, show_dots=False)
     chart.add("", enough, stroke=False)
     chart.add("", short, stroke=False)
-    told = (
-        f"{len(sent)} pauses, the smallest {format_seconds(min(kept))}; "
-        f"asked for: at most {format_seconds(max(asked))}."
+    most = (
+        f"at most {format_seconds(max(seconds for _, seconds in asked))}"
+        if asked
+        else "not recorded"
     )
+    told = f"{len(sent)} pauses, the smallest {format_seconds(min(kept))}; asked for: {most}."
     return _svg(chart, name, title, told)
 
 
@@ -142,7 +149,7 @@ def thinned(sent: Sequence[Sent], most: int = MOST_POINTS) -> list[Sent]:
 
 
 def _spare(each: Sent) -> float:
-    return (each.kept or 0.0) / (each.asked.seconds if each.asked else 1.0)
+    return (each.kept or 0.0) - (each.asked.seconds if each.asked else 0.0)
 
 
 def _clock(span: float) -> Callable[[float], str]:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from walsh_scrapy.state import State
-    from walsh_scrapy.state.requests import RequestRecord
+    from walsh_scrapy.state.history import LoggedRequest
     from walsh_scrapy.state.runs import RunRecord
 
-#: Runs that a report lists; their settings say what they kept.
+#: Runs that a report knows of.
 MOST_RUNS: Final = 1000
 
 
@@ -29,7 +29,7 @@ class Period:
     words: str  #: the same for the page's heading
     host: str | None = None  #: the name under which the ledger paces it
 
-    def includes(self, record: RequestRecord) -> bool:
+    def includes(self, record: LoggedRequest) -> bool:
         """Return True if a request is a part of the report."""
         run, until = self.span.run, self.span.until
         is_in_time = record.sent_at >= self.span.since and (

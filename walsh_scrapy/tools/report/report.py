@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.sources import SourcesError, load_sources
 from walsh_scrapy.tools.hosts import overview as hosts
-from walsh_scrapy.tools.hosts.names import paced_name
+from walsh_scrapy.tools.hosts.names import held_name, paced_name, unit_of
 from walsh_scrapy.tools.report.needs import find_needs
 from walsh_scrapy.tools.report.news import MOST, OF_EACH, News, build_news
 from walsh_scrapy.tools.report.responses import Gate, Share, gates, shares
 from walsh_scrapy.tools.report.spacing import HostLine, host_lines
-from walsh_scrapy.tools.report.terms import KnownTerms
 from walsh_scrapy.tools.report.trouble import MOST_TROUBLES, Trouble, find_troubles, in_trouble
 from walsh_scrapy.tools.sources import overview
 
@@ -22,15 +21,12 @@ if TYPE_CHECKING:
     from walsh_scrapy.options import Options
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state import State
-    from walsh_scrapy.state.history import Visit
-    from walsh_scrapy.state.requests import RequestRecord
+    from walsh_scrapy.state.history import DenialCount, LoggedRequest, Visit
     from walsh_scrapy.tools.hosts.overview import HostRow
     from walsh_scrapy.tools.report.needs import Need
     from walsh_scrapy.tools.report.period import Period
     from walsh_scrapy.tools.sources.overview import SourceRow
 
-#: Seconds before a period in which the last request to a host is looked for: its pause counts too.
-_BEFORE: Final = 3600.0
 #: Requests that are read: as many as fit into 500 MB of memory.
 MOST_READ: Final = 300_000
 
@@ -51,6 +47,7 @@ class Report:
     shares: Sequence[Share]
     gates: Sequence[Gate]
     lines: Sequence[HostLine]
+    log_days: int  #: for which requests and denials are kept
 
 
 def build_report(
@@ -63,17 +60,25 @@ def build_report(
     sources, unread = _sources(sources_file)
     found = overview.build_overview(sources, state, options, now)
     rows = [row for row in found.by_urgency() if period.host in (None, row.host)]
-    included: list[RequestRecord] = []
+    included: list[LoggedRequest] = []
 
-    def is_included(record: RequestRecord) -> bool:
+    def is_included(record: LoggedRequest) -> bool:
         if not period.includes(record):
             return False
         included.append(record)
         return True
 
     span = period.span
-    sent = state.history.requests(span.since - _BEFORE, span.until, period.host, MOST_READ)
-    lines = host_lines(sent, KnownTerms(state, options, period.runs), is_included)
+    sent = state.history.requests(span.since, span.until, period.host, MOST_READ)
+    is_cut = len(sent) == MOST_READ
+    # The pause before the first request of a period counts too, unless that request is cut off.
+    before = [] if is_cut else state.history.last_before(span.since, period.host)
+    lines = host_lines(
+        [*before, *sent],
+        lambda url: held_name(url, options.pace_by),
+        state.history.releases(),
+        is_included,
+    )
     troubles = _troubles(state, rows)
     resting = [row for row in hosts.build_overview(state) if period.host in (None, row.host)]
     return Report(
@@ -85,10 +90,11 @@ def build_report(
         troubles=troubles,
         resting=resting,
         requests=len(included),
-        is_cut=len(sent) == MOST_READ,
+        is_cut=is_cut,
         shares=shares(included),
-        gates=gates(included, () if period.host else period.runs),
+        gates=gates(included, _denials(state, period, options)),
         lines=lines,
+        log_days=options.log_days,
     )
 
 
@@ -106,6 +112,15 @@ def _troubles(state: State, rows: Sequence[SourceRow]) -> list[Trouble]:
     for visit in state.history.visits(listed):
         visits.setdefault(visit.url, []).append(visit)
     return find_troubles(wrong, visits)
+
+
+def _denials(state: State, period: Period, options: Options) -> list[DenialCount]:
+    """Return what gates denied. Denials name the host; a period may name its domain."""
+    return [
+        denial
+        for denial in state.history.denials(period.span)
+        if period.host in (None, unit_of(denial.host, options.pace_by))
+    ]
 
 
 def _news(state: State, period: Period, options: Options, sources: Sequence[Source]) -> News:

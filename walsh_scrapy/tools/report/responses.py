@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from walsh_scrapy.policy.wording import cut
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from walsh_scrapy.state.requests import RequestRecord
-    from walsh_scrapy.state.runs import RunRecord
+    from walsh_scrapy.state.history import DenialCount, LoggedRequest
 
 #: The kinds of responses, in the order of the page.
 KINDS: Final = {
@@ -27,6 +26,7 @@ KINDS: Final = {
 #: The gates in the contract's order; others come after them.
 _GATES: Final = ("blocklist", "scope", "publicweb", "robots")
 _MOST_ANSWERS: Final = 8
+_LONGEST_ANSWER: Final = 120
 
 
 class Share(NamedTuple):
@@ -38,14 +38,21 @@ class Share(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Answers:
+    """What a gate said, and how often; the most frequent first."""
+
+    total: int
+    listed: Sequence[tuple[str, int]]
+    more: int  #: answers that are not listed
+
+
+@dataclass(frozen=True, slots=True)
 class Gate:
-    """What one gate answered: for requests that were sent, and for sources that it denied."""
+    """What one gate said of requests: of those that were sent, and of those that it denied."""
 
     name: str
-    answers: Sequence[tuple[str, int]]
-    more: int  #: answers that are not listed
-    passed: int
-    denied: int
+    passed: Answers
+    denied: Answers
 
 
 def kind_of(status: int | None) -> str:
@@ -59,7 +66,7 @@ def kind_of(status: int | None) -> str:
     return {2: "full", 3: "redirect", 4: "client", 5: "server"}.get(status // 100, "none")
 
 
-def shares(records: Sequence[RequestRecord]) -> list[Share]:
+def shares(records: Sequence[LoggedRequest]) -> list[Share]:
     """Return how many responses of each kind there were, without kinds that did not come."""
     counts = Counter(kind_of(record.status) for record in records)
     total = len(records)
@@ -68,34 +75,26 @@ def shares(records: Sequence[RequestRecord]) -> list[Share]:
     ]
 
 
-def gates(records: Iterable[RequestRecord], runs: Iterable[RunRecord]) -> list[Gate]:
-    """Return what each gate answered for the requests sent, and how often it denied.
-
-    What a gate denied was not sent, so it is in the summaries of runs and not in the log.
-    """
-    answers: dict[str, Counter[str]] = {}
+def gates(records: Iterable[LoggedRequest], denials: Iterable[DenialCount]) -> list[Gate]:
+    """Return what each gate said: of the requests that were sent, and of those that it denied."""
+    passed: dict[str, Counter[str]] = {}
     for record in records:
         for answer in filter(None, record.gates.split("; ")):
             gate, _, said = answer.partition(": ")
-            answers.setdefault(gate, Counter())[cut(said, 120)] += 1
-    denied: Counter[str] = Counter()
-    for run in runs:
-        denied.update(_denied(run.summary))
-    names = [*_GATES, *sorted({*answers, *denied} - set(_GATES))]
+            passed.setdefault(gate, Counter())[cut(said, _LONGEST_ANSWER)] += 1
+    denied: dict[str, Counter[str]] = {}
+    for denial in denials:
+        reasons = denied.setdefault(denial.gate, Counter())
+        reasons[cut(denial.reason, _LONGEST_ANSWER)] += denial.number
+    names = [*_GATES, *sorted({*passed, *denied} - set(_GATES))]
     return [
-        _gate(name, answers.get(name, Counter()), denied[name])
+        Gate(name, _answers(passed.get(name)), _answers(denied.get(name)))
         for name in names
-        if name in answers or denied[name]
+        if name in passed or name in denied
     ]
 
 
-def _gate(name: str, answers: Counter[str], denied: int) -> Gate:
-    listed = answers.most_common(_MOST_ANSWERS)
-    return Gate(name, listed, len(answers) - len(listed), answers.total(), denied)
-
-
-def _denied(summary: Mapping[str, object]) -> dict[str, int]:
-    denied = summary.get("denied")
-    if not isinstance(denied, dict):
-        return {}
-    return {str(gate): count for gate, count in denied.items() if isinstance(count, int)}
+def _answers(said: Counter[str] | None) -> Answers:
+    said = said or Counter()
+    listed = said.most_common(_MOST_ANSWERS)
+    return Answers(said.total(), listed, len(said) - len(listed))

@@ -1,38 +1,32 @@
-"""The pauses between requests to a host: the spacing asked for, and the spacing kept (R4)."""
+"""The pauses between requests to a host: what was asked for, and what was kept (R4, R5)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
-
-from walsh_scrapy.policy.pacing import spacing
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from walsh_scrapy.state.requests import RequestRecord
+    from walsh_scrapy.state.history import LoggedRequest
 
 #: Seconds by which the log's times may be off: a request and the lease of its host are two moments.
 TOLERANCE: Final = 0.01
 
 
 class Asked(NamedTuple):
-    """The spacing that was asked for before a request: in seconds, and by what."""
+    """The pause that was asked for before a request: in seconds, and as what."""
 
     seconds: float
-    by: str
-
-
-#: Returns the spacing between an exchange and the next request to its host.
-AskedBetween: TypeAlias = "Callable[[RequestRecord, RequestRecord], Asked]"
+    by: Literal["spacing", "hold"]
 
 
 class Sent(NamedTuple):
-    """One request, and the pause before it; ``kept`` is None for the first one known."""
+    """One request, and the pause before it."""
 
-    record: RequestRecord
-    kept: float | None  #: seconds from the end of the exchange before it
-    asked: Asked | None
+    record: LoggedRequest
+    kept: float | None  #: seconds from the end of the exchange before it; None if none is known
+    asked: Asked | None  #: None if that is not recorded
 
     @property
     def is_short(self) -> bool:
@@ -57,7 +51,7 @@ class HostLine:
 
     @property
     def asked(self) -> Asked | None:
-        """The largest spacing that was asked for; None if no pause is known."""
+        """The longest pause that was asked for; None if none is recorded."""
         asked = (each.asked for each in self.sent if each.asked is not None)
         return max(asked, key=lambda each: each.seconds, default=None)
 
@@ -77,49 +71,53 @@ class HostLine:
 
 
 def host_lines(
-    records: Iterable[RequestRecord],
-    asked_between: AskedBetween,
-    is_included: Callable[[RequestRecord], bool],
+    records: Iterable[LoggedRequest],
+    held_name: Callable[[str], str],
+    releases: Mapping[str, Sequence[float]],
+    is_included: Callable[[LoggedRequest], bool],
 ) -> list[HostLine]:
     """Return the line of each host, those with short pauses first, then the longest.
 
     ``records`` are sorted by time, and may include others before those that are included: a pause
-    counts from the last request of any run.
+    counts from the last request of any run. ``held_name`` returns the name that a hold of a URL's
+    host has, and ``releases`` are when the operator lifted holds, by that name.
     """
     lines: dict[str, HostLine] = {}
-    before: dict[str, RequestRecord] = {}
+    before: dict[str, LoggedRequest] = {}
+    held: dict[str, LoggedRequest] = {}
     for record in records:
-        last = before.get(record.host)
-        before[record.host] = record
+        name = held_name(record.url)
+        last, holder = before.get(record.host), held.get(name)
+        before[record.host] = held[name] = record
         if not is_included(record):
             continue
         line = lines.setdefault(record.host, HostLine(record.host))
         if last is None:
             line.sent.append(Sent(record, None, None))
         else:
-            kept = record.sent_at - (last.sent_at + last.seconds)
-            line.sent.append(Sent(record, kept, asked_between(last, record)))
+            asked = _asked(record, last, holder, releases.get(name, ()))
+            line.sent.append(Sent(record, record.sent_at - last.ended_at, asked))
     return sorted(lines.values(), key=lambda line: (-line.short, -len(line.sent), line.host))
 
 
-class Terms(NamedTuple):
-    """The settings of a run that decide about spacing: seconds, and a factor."""
+def _asked(
+    record: LoggedRequest,
+    last: LoggedRequest,
+    holder: LoggedRequest | None,
+    releases: Sequence[float],
+) -> Asked | None:
+    """Return what was asked for between ``last`` and ``record``; None if it is not recorded.
 
-    min_interval: float
-    latency_factor: float
-
-
-def asked_spacing(terms: Terms, latency: float, robots_interval: float, pause: float) -> Asked:
-    """Return the spacing asked for after an exchange of ``latency`` seconds, and by what (R4).
-
-    ``robots_interval`` is what robots.txt asks for and ``pause`` what the operator does, in
-    seconds; 0 for neither.
+    ``holder`` is the last request whose answer could put the host of ``record`` on hold. What its
+    log says includes what was left of an earlier hold. By domain it may be older than ``last``.
     """
-    wanted = spacing(terms.min_interval, robots_interval, terms.latency_factor, latency)
-    if pause > wanted:
-        return Asked(pause, "your pause")
-    if wanted <= terms.min_interval:
-        return Asked(wanted, "settings")
-    if robots_interval >= wanted:
-        return Asked(wanted, "robots.txt")
-    return Asked(wanted, "a slow answer")
+    rest = 0.0
+    if holder is not None:
+        if holder.hold is None:
+            return None
+        lifted = (at for at in releases if holder.ended_at <= at <= record.sent_at)
+        rest = holder.hold - (last.ended_at - holder.ended_at)
+        rest = min([rest, *(at - last.ended_at for at in lifted)])
+    if record.pause is None:
+        return None
+    return Asked(rest, "hold") if rest > record.pause else Asked(record.pause, "spacing")
