@@ -101,7 +101,7 @@ def verify_request(
 
 def check_proof(
     key: PublicKey, host: str, fields: Mapping[str, str], body: bytes, now: float
-) -> float:
+) -> int:
     """Check that a key signed the response with its directory, and return until when that counts.
 
     ``host`` is the Host field of the request, ``fields`` are the header fields of the response by
@@ -119,8 +119,7 @@ def check_proof(
     digests = _dictionary(fields.get("content-digest", ""), "Content-Digest")
     if digests.get("sha-256", (b"", {}))[0] != sha256(body).digest():
         raise BadSignature("the Content-Digest is not that of the directory")
-    proof.check(response, key, now)
-    return float(proof.parameters["expires"])
+    return proof.check(response, key, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +168,11 @@ class _Signature:
     def keyid(self) -> str:
         return str(self.parameters.get("keyid"))
 
-    def check(self, message: _Message, key: PublicKey, now: float) -> None:
-        """Raise BadSignature unless the key signed the message, for this moment."""
+    def check(self, message: _Message, key: PublicKey, now: float) -> int:
+        """Return when the signature expires.
+
+        Raises BadSignature unless the key signed the message, for this moment.
+        """
         created, expires = (self.parameters.get(name) for name in ("created", "expires"))
         if type(created) is not int or type(expires) is not int:
             raise BadSignature("the signature does not say when it was created and expires")
@@ -186,6 +188,7 @@ class _Signature:
         )
         if not is_signed:
             raise BadSignature(f"the signature is not by the key {key.thumbprint}")
+        return expires
 
 
 def _dictionary(field: str, name: str) -> dict[str, Any]:
