@@ -2,7 +2,7 @@
 
     python -m benchmarks.signing
 
-Goal: under 0.5 ms a request. The least of several rounds counts: whatever else the machine does only
+Goal: under 0.5 ms a request. The least of several rounds counts: what else the machine does only
 adds to it.
 """
 
