@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from twisted.python.failure import Failure
 
-#: A verifier follows no redirect, and looks at every status.
-_META: Final = {"dont_redirect": True, "handle_httpstatus_all": True}
+#: A verifier looks at every status, and follows no redirect: this does both.
+_META: Final = {"handle_httpstatus_all": True}
 
 
 class Asked:
