@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
 from argparse import ArgumentParser
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -25,6 +26,8 @@ from sqlalchemy import make_url
 from tests.test_docs import MAKEFILE, PAGES, ROOT, blocks, page_of
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.options import Options
+from walsh_scrapy.policy.signing.directory import DIRECTORY_PATH, directory_body, directory_fields
+from walsh_scrapy.policy.signing.keys import PrivateKey
 from walsh_scrapy.sources import parse_shard
 from walsh_scrapy.state import State
 from walsh_scrapy.state.entries import EntryRecord
@@ -39,13 +42,16 @@ pytestmark = pytest.mark.crawl
 
 PAGE_OF_STATE = ROOT / "docs" / "state.md"
 #: Commands that ask servers: their options are checked here, what they do by crawls elsewhere.
-ASKING = ("crawl", "demo", "discover", "mayfetch")
+ASKING = ("crawl", "demo", "discover", "keys", "mayfetch")
 #: Commands that only read and write the state: they are run.
 STATE = ("sources", "hosts", "export", "new", "status", "report")
 #: The one of them that asks servers too.
 SENDING = re.compile(r"\bsources add\b")
 #: The conformance test without a project.
 TRIAL = "python -m walsh_scrapy.testing.conformance "
+#: Published keys, and the files of these keys in the project.
+BOT_KEYS = {name: PrivateKey.generate() for name in ("key.pem", "next.pem")}
+AGENT = f"https://bot.example{DIRECTORY_PATH}"
 #: How to find jobs of Scrapyd that failed.
 FAILED_JOBS = [
     line
@@ -124,6 +130,12 @@ WEB = [
         tls=Certificate.GOOD,
     ),
 ]
+
+
+def directory_of_keys():
+    body = directory_body([key.public for key in BOT_KEYS.values()])
+    fields = directory_fields([*BOT_KEYS.values()], "bot.example", body, time.time(), 86_400)
+    return Reply(body, content_type=None, headers=fields)
 
 
 def command_lines():
@@ -414,7 +426,8 @@ class Project:
 
     def ask(self, line):
         """Run a `scrapy` command that asks servers, in front of a web that has the sources."""
-        web = self._request.getfixturevalue("direct_web")(*WEB)
+        bot = Site("bot.example", "", {DIRECTORY_PATH: directory_of_keys()}, tls=Certificate.GOOD)
+        web = self._request.getfixturevalue("direct_web")(*WEB, bot)
         environment = dict(web.environment)
         if line.startswith("SSL_CERT_FILE"):
             (self.folder / "trusted.pem").write_bytes(
@@ -423,7 +436,10 @@ class Project:
             environment["SSL_CERT_FILE"] = str(self.folder / "trusted.pem")
         paths = filter(None, (str(ROOT), environment.get("PYTHONPATH")))
         environment["PYTHONPATH"] = os.pathsep.join(paths)
-        arguments = shlex.split(self._here(line).partition("scrapy ")[2])
+        command, _, filters = self._here(line.partition(" > ")[0]).partition(" | ")
+        arguments = shlex.split(command.partition("scrapy ")[2])
+        if arguments[0] == "keys":
+            arguments += self._keys(new="new" in arguments)
         done = self._request.getfixturevalue("run_scrapy")(
             *arguments,
             *("-s", f"WALSH_STATE_URL={self._url}"),
@@ -434,9 +450,21 @@ class Project:
         told += "".join(log.read_text("utf-8") for log in self.folder.glob("*.log"))
         assert done.returncode == 0, told
         assert "Traceback" not in told
+        if filters:
+            self.shell(filters, given=done.stdout)
         if arguments[0] == "crawl":
             assert "run finished; sources:\n  fetched           " in told, told
             assert "fetched           0" not in told, told
+
+    def _keys(self, *, new):
+        """Keep the keys in their files, unless new ones are made; return the settings for them."""
+        if new:
+            return []
+        for name, key in BOT_KEYS.items():
+            (self.folder / name).write_bytes(key.pem)
+            (self.folder / name).chmod(0o600)
+        given = {"SIGNING_KEY": self.folder / "key.pem", "SIGNATURE_AGENT": AGENT}
+        return [f"--set=WALSH_{name}={value}" for name, value in given.items()]
 
     def shell(self, line, given=""):
         program, *arguments = shlex.split(line)

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from scrapy import Spider
     from scrapy.crawler import Crawler
 
-    from walsh_scrapy.options import Options
-
 logger = logging.getLogger(__name__)
 
 _PACKAGES: Final = ("walsh-scrapy", "scrapy", "twisted", "feedparser", "markdown-it-py")
@@ -51,7 +49,7 @@ class RunLog:
             spider=spider.name,
             begun=context.started_at,
             versions=versions(),
-            settings=settings_of(context.options),
+            settings=settings_of(context),
         )
         try:
             context.run = context.state.runs.begin(run)
@@ -81,8 +79,13 @@ def versions() -> dict[str, str]:
     return found
 
 
-def settings_of(options: Options) -> dict[str, Any]:
-    """Return the options in force, but not where the state is: its URL may have a password."""
-    settings = asdict(options)
+def settings_of(context: Context) -> dict[str, Any]:
+    """Return the options in force.
+
+    Not where the state is: its URL may have a password. ``signing_key`` is the thumbprint of the
+    key that signs, "" if none does; where the key is kept is nobody's business.
+    """
+    settings = asdict(context.options)
     del settings["state_url"]
+    settings["signing_key"] = context.signer.key_id if context.signer else ""
     return settings

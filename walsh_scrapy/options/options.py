@@ -31,6 +31,7 @@ PaceBy: TypeAlias = Literal["host", "domain"]
 RobotsUnreachable: TypeAlias = Literal["allow", "disallow", "phased"]
 Progress: TypeAlias = Literal["auto", "off"]
 LogFormat: TypeAlias = Literal["text", "json"]
+SignatureForm: TypeAlias = Literal["dictionary", "string"]
 
 _DAY_SECONDS: Final = 86_400
 _OTHERS_MAY_CHOOSE: Final = (
@@ -49,6 +50,10 @@ class Options:
     enabled: bool
     user_agent: str
     ua_token: str
+    signing_key: str
+    signature_agent: str
+    signature_form: SignatureForm
+    signature_lifetime: int
     blocklist_url: str
     blocklist_schema_url: str
     blocklist_file: str
@@ -99,6 +104,12 @@ class Options:
             enabled=read.flag("ENABLED", default=True),
             user_agent=user_agent,
             ua_token=ua_token,
+            signing_key=read.text("SIGNING_KEY", ""),
+            signature_agent=_signature_agent(read),
+            signature_form=read.choice("SIGNATURE_FORM", "dictionary", get_args(SignatureForm)),
+            signature_lifetime=int(
+                read.number("SIGNATURE_LIFETIME", 60, low=15, high=3600, whole=True)
+            ),
             blocklist_url=_blocklist_url(read, ours=ours),
             blocklist_schema_url=read.url(
                 "BLOCKLIST_SCHEMA_URL", identity.BLOCKLIST_SCHEMA_URL if ours else ""
@@ -180,6 +191,26 @@ def _blocklist_url(read: SettingsReader, *, ours: bool) -> str:
             "the URL of a blocklist under the Walsh-Research identity, whose opt-outs cannot be "
             f"switched off (R3); a bot with its own {PREFIX}USER_AGENT and {PREFIX}UA_TOKEN may "
             "have none",
+        )
+    return url
+
+
+def _signature_agent(read: SettingsReader) -> str:
+    """Return where the directory of our keys is; with a key it has to be somewhere.
+
+    Web Bot Auth allows https only, and the URL is signed as it stands.
+    """
+    url = read.url("SIGNATURE_AGENT", "")
+    is_sound = url.startswith("https://") and url.isascii() and not set(url) & set(' "\\#@')
+    if url and not is_sound:
+        raise bad_setting(
+            PREFIX + "SIGNATURE_AGENT", url, "an https URL of ASCII characters, without user name"
+        )
+    if not url and read.text("SIGNING_KEY", ""):
+        raise bad_setting(
+            PREFIX + "SIGNATURE_AGENT",
+            url,
+            f"the https URL at which your keys are published, because {PREFIX}SIGNING_KEY is set",
         )
     return url
 

@@ -22,6 +22,7 @@ from walsh_scrapy.runtime.eventloops import AnotherLoop, enter, leave
 from walsh_scrapy.runtime.jsonlog import log_handler
 from walsh_scrapy.runtime.provenance import end_facts
 from walsh_scrapy.runtime.safelog import protect_log
+from walsh_scrapy.runtime.signing import read_signer
 from walsh_scrapy.runtime.stopsignals import is_stopping
 from walsh_scrapy.state import State, StateError
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
     from scrapy import Request
     from scrapy.crawler import Crawler
+
+    from walsh_scrapy.runtime.signing import Signer
 
 
 class Clock(Protocol):
@@ -71,6 +74,7 @@ class Context:
         self.state = state
         self.clock = clock or SystemClock()
         self.started_at = self.clock.now()
+        self.signer: Signer | None = None  #: of requests over https, if there is a key
         self.run: int | None = None  #: its number in the state, from when the spider has opened
         random = Random()  # noqa: S311 - jitter, no secret
         self.backoff = Backoff(options.backoff_base, options.backoff_max, random)
@@ -80,7 +84,7 @@ class Context:
     def of(cls, crawler: Crawler) -> Context:
         """Return the context of a crawl; the first call opens it.
 
-        A bad setting or an unusable state ends the process with one line.
+        A bad setting, key or state ends the process with one line.
         """
         return _contexts.get(crawler) or cls.open(crawler)
 
@@ -89,11 +93,13 @@ class Context:
         """Open the context of a crawl; the clock is the machine's unless one is given."""
         try:
             options = Options.from_settings(crawler.settings)
+            signer = read_signer(options)
             failed = _StateFailure(crawler, clock or SystemClock()).deferral
             now = clock.now if clock else None
             state = State(options.state_url, now, failed, lambda: not is_stopping())
             state.ledger.pace_by(options.pace_by)
             context = cls(options, state, clock)
+            context.signer = signer
             if options.serial:
                 enter(context)
             state.prune(

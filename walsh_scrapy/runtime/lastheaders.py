@@ -33,12 +33,17 @@ def conditions_of(request: Request) -> dict[str, bytes | None]:
 
 
 class LastHeaders:
-    """What the identity gate and the conditional gate of a crawl demand of its requests."""
+    """What the identity gate and the conditional gate of a crawl demand of its requests.
+
+    Where the crawl has a key, its signature too: of each request over https, at the moment at which
+    it is sent. So a retry and a hop have their own, and no request is changed by it.
+    """
 
     def __init__(self, crawler: Crawler) -> None:
+        self._context = Context.of(crawler)
         self._identity: dict[bytes, bytes | None] = {}
         if in_force(crawler.settings, Gate.IDENTITY):
-            user_agent = Context.of(crawler).options.user_agent
+            user_agent = self._context.options.user_agent
             self._identity = {name.encode("ascii"): None for name in NEVER_SENT}
             self._identity[b"User-Agent"] = user_agent.encode("ascii")
         self._is_conditional = bool(in_force(crawler.settings, Gate.CONDITIONAL))
@@ -46,4 +51,8 @@ class LastHeaders:
     def of(self, request: Request) -> Mapping[bytes, bytes | None]:
         """Return the header fields of a request by name; None for one that is not sent."""
         conditions = conditions_of(request) if self._is_conditional else {}
-        return self._identity | {name.encode("ascii"): conditions[name] for name in conditions}
+        last = self._identity | {name.encode("ascii"): conditions[name] for name in conditions}
+        signer = self._context.signer
+        if signer is not None:
+            last |= signer.fields(request.url, self._context.clock.now())
+        return last

@@ -92,7 +92,7 @@ def message_of(
     is_forwarded = endpoint.proxy is not None and endpoint.scheme == "http"
     target = f"{url.path or '/'}?{url.query}" if url.query else url.path or "/"
     if is_forwarded:
-        target = f"{url.scheme}://{_host_field(url.netloc)}{target}"
+        target = f"{url.scheme}://{host_field(url.netloc)}{target}"
     method = request.method.encode("ascii")
     fields = [
         (name, value)
@@ -101,7 +101,7 @@ def message_of(
         if name not in last and (is_forwarded or name != b"Proxy-Authorization")
     ]
     fields += [(name, value) for name, value in last.items() if value is not None]
-    fields.insert(0, (b"Host", _host_field(url.netloc).encode("ascii")))
+    fields.insert(0, (b"Host", host_field(url.netloc).encode("ascii")))
     if (request.body or method in _WITH_BODY) and "Content-Length" not in request.headers:
         fields.append((b"Content-Length", str(len(request.body)).encode("ascii")))
     return method, target.encode("ascii"), fields
@@ -184,7 +184,8 @@ class BodyReader:
             logger.warning("%s: %d bytes, more than DOWNLOAD_WARNSIZE (%d)", request, size, least)
 
 
-def _host_field(netloc: str) -> str:
+def host_field(netloc: str) -> str:
+    """Return the Host field for the authority of a URL: without user info."""
     return netloc.rpartition("@")[2]
 
 

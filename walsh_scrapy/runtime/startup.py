@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
 ADDON = "walsh_scrapy.addon.Addon"
+HANDLER = "walsh_scrapy.downloadhandler.DownloadHandler"
 
 
 _checked: WeakSet[Crawler] = WeakSet()
@@ -67,6 +68,19 @@ def _problems(settings: BaseSettings) -> Problems:
             yield from gate.problems(settings)
     if not in_force(settings, Gate.IDENTITY):
         yield from _identity_problems(settings)
+    if settings["WALSH_SIGNING_KEY"]:
+        yield from _signing_problems(settings)
+
+
+def _signing_problems(settings: BaseSettings) -> Problems:
+    """Yield an error unless our handler sends the requests: it signs them, and no other does."""
+    handler = settings.getwithbase("DOWNLOAD_HANDLERS").get("https")
+    if handler is None or not issubclass(load_object(handler), load_object(HANDLER)):
+        yield bad_setting(
+            "DOWNLOAD_HANDLERS",
+            {"https": handler},
+            f'{{"https": "{HANDLER}"}} with WALSH_SIGNING_KEY, because no other signs requests',
+        )
 
 
 def _identity_problems(settings: BaseSettings) -> Problems:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.testing.names import Answer, silent
     from walsh_scrapy.testing.politeness import assert_polite, violations
     from walsh_scrapy.testing.reply import Fault, Raw, Reply, redirect
+    from walsh_scrapy.testing.signatures import verify_signature
     from walsh_scrapy.testing.simulation import simulate
     from walsh_scrapy.testing.site import Down, Site
     from walsh_scrapy.testing.sources import write_sources
@@ -45,6 +46,7 @@ __all__ = [
     "silent",
     "simulate",
     "start_crawl",
+    "verify_signature",
     "violations",
     "write_sources",
 ]
@@ -71,6 +73,7 @@ _HOMES = {
     "silent": "names",
     "simulate": "simulation",
     "start_crawl": "crawl",
+    "verify_signature": "signatures",
     "violations": "politeness",
     "write_sources": "sources",
 }

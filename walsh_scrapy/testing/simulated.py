@@ -100,6 +100,7 @@ class Simulation:
             "ADDONS": addons | {SimulatedAddon: 500},
             "TWISTED_REACTOR_ENABLED": False,
             "WALSH_PROGRESS": "off",
+            "WALSH_SIGNING_KEY": "",  # requests that are not sent are not signed
             "FEEDS": {str(items): {"format": "jsonlines", "overwrite": True}},
         }
         settings.setdict(given | self._plan.settings, priority="cmdline")

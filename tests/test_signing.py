@@ -1,0 +1,288 @@
+"""Signing by the vectors of the drafts, and verifying as the strictest verifier does."""
+
+import json
+from base64 import urlsafe_b64decode
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
+
+from walsh_scrapy.policy.signing.directory import (
+    AUTHORITY,
+    DIGEST,
+    DIRECTORY_TAG,
+    content_digest,
+    directory_body,
+    directory_fields,
+)
+from walsh_scrapy.policy.signing.keys import BadKey, PrivateKey, PublicKey
+from walsh_scrapy.policy.signing.messages import signature_base, signature_field
+from walsh_scrapy.policy.signing.requests import RequestSigner, signed_authority
+from walsh_scrapy.policy.signing.verification import (
+    BadDirectory,
+    BadSignature,
+    KeySet,
+    check_proof,
+    verify_request,
+)
+
+#: RFC 9421 B.1.4, and its thumbprint by the drafts.
+D = "n4Ni-HpISpVObnQMW0wOhCKROaIKqKtW_2ZYb2p9KcU"
+X = "JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs"
+THUMBPRINT = "poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U"
+KEY = PrivateKey(Ed25519PrivateKey.from_private_bytes(urlsafe_b64decode(D + "=")))
+AGENT = "https://signature-agent.test"
+CREATED = 1735689600
+NOW = 1_800_000_000.5
+
+
+def signer(form="dictionary", lifetime=60, key=KEY):
+    return RequestSigner(key=key, agent=AGENT, form=form, lifetime=lifetime)
+
+
+def lowered(fields):
+    return {name.lower(): value for name, value in fields.items()}
+
+
+def verified(fields, *, host="example.com", keys=None, now=NOW, **derived):
+    known = {"@authority": host} | {f"@{name}": value for name, value in derived.items()}
+    return verify_request(known, lowered(fields), keys or directory(KEY), now)
+
+
+def directory(*keys):
+    return KeySet.from_body(directory_body([key.public for key in keys]))
+
+
+def test_the_test_key_has_the_thumbprint_of_the_drafts():
+    assert KEY.public.thumbprint == THUMBPRINT
+    assert PublicKey.from_jwk({"kty": "OKP", "crv": "Ed25519", "x": X}) == KEY.public
+
+
+def test_the_vector_with_authority_only():
+    """draft-meunier-web-bot-auth-architecture, without a Signature-Agent."""
+    parameters = {
+        "created": CREATED,
+        "keyid": THUMBPRINT,
+        "alg": "ed25519",
+        "expires": 1735693200,
+        "nonce": (
+            "mYotfW3CUjI68sbGw6oKd7kyXqPjZEtU8xFPGWFrqOAf5qC6MDe3pys3SWWCudB0MvwslHy32WXUpkR7u0lt/w=="
+        ),
+        "tag": "web-bot-auth",
+    }
+    base = signature_base([(("@authority", {}), "example.com")], parameters)
+    assert signature_field("sig1", KEY.sign(base)) == (
+        "sig1=:+NA/cssf4Y2bQTMTkyvTGRCaVzp9quyUevdwwMtMOWhhOOZ2T1subBj0BtvdnrpDEuwSAbiTeElXDzHL3WWKCw==:"
+    )
+
+
+VECTORS = {
+    # draft-ietf-webbotauth-httpsig-protocol, "EdDSA Using Curve edwards25519".
+    "dictionary": (
+        "agent2",
+        4889289600,
+        "n9p433xm+NJ3ph3upfBIGmsuwHw387YV7Q/F+6BSpGCVjYCqQw6rznNA8PVVLySrAWsv0hQtFioQb6E1YsauiA==",
+        f'agent2="{AGENT}"',
+        "RdNFx5Bj6au3YgAMQL/RzmUlZE8QZLIaXGRpw985hWnwPfMxT228NMk6ehRS1PSl4e8PhbNZACSanGdhEwYCCg==",
+    ),
+    "string": (
+        "sig2",
+        1735693200,
+        "e8N7S2MFd/qrd6T2R3tdfAuuANngKI7LFtKYI/vowzk4lAZYadIX6wW25MwG7DCT9RUKAJ0qVkU0mEeLElW1qg==",
+        f'"{AGENT}"',
+        "jdq0SqOwHdyHr9+r5jw3iYZH6aNGKijYp/EstF4RQTQdi5N5YYKrD+mCT1HA1nZDsi6nJKuHxUi/5Syp3rLWBA==",
+    ),
+}
+
+
+@pytest.mark.parametrize("form", VECTORS)
+def test_the_vectors_of_both_forms(form):
+    label, expires, nonce, agent, signature = VECTORS[form]
+    fields = signer(form).signed("example.com", CREATED, expires, nonce, label)
+    assert fields["Signature-Agent"] == agent
+    assert fields["Signature"] == f"{label}=:{signature}:"
+    component = {"dictionary": f'"signature-agent";key="{label}"', "string": '"signature-agent"'}
+    assert fields["Signature-Input"] == (
+        f'{label}=("@authority" {component[form]});created={CREATED};keyid="{THUMBPRINT}"'
+        f';alg="ed25519";expires={expires};nonce="{nonce}";tag="web-bot-auth"'
+    )
+    assert verified(fields, now=CREATED) == KEY.public
+
+
+def test_the_vector_of_a_directory():
+    """draft-ietf-webbotauth-httpsig-protocol, "Signed Directory Response"."""
+    body = directory_body([KEY.public]).rstrip()
+    assert body.decode() == (
+        f'{{"keys":[{{"kty":"OKP","crv":"Ed25519","kid":"{THUMBPRINT}","x":"{X}","use":"sig"}}]}}'
+    )
+    digest = content_digest(body)
+    assert digest == "sha-256=:CADMT2aBdV/rqQr/NIru64ERQkCobVvllA4V0fLFDu0=:"
+    parameters = {
+        "created": CREATED,
+        "expires": 4889289600,
+        "keyid": THUMBPRINT,
+        "tag": DIRECTORY_TAG,
+    }
+    base = signature_base([(AUTHORITY, "signature-agent.test"), (DIGEST, digest)], parameters)
+    assert signature_field("binding", KEY.sign(base)) == (
+        "binding=:l6P8R67tm3kujAxbHWio7ll01qrEZ0dKD/WWlGhNYEmTnFZM8Wt0VQ9zqGfvo7T/UMkBxsigzChM1Gpz7gOVBg==:"
+    )
+
+
+@pytest.mark.parametrize(
+    ("host", "authority"),
+    [
+        ("Example.COM", "example.com"),
+        ("example.com:443", "example.com"),
+        ("example.com:", "example.com"),
+        ("example.com:8443", "example.com:8443"),
+        ("example.com.", "example.com."),
+        ("[::443]", "[::443]"),
+        ("[2001:DB8::1]:443", "[2001:db8::1]"),
+    ],
+)
+def test_the_authority_is_the_host_as_it_is_sent(host, authority):
+    assert signed_authority(host) == authority
+
+
+def test_a_signature_counts_for_its_lifetime_and_for_clocks_that_are_a_little_slow():
+    fields = signer(lifetime=60).fields("example.com", NOW, "x")
+    for now in (NOW - 5, NOW, NOW + 54):
+        assert verified(fields, now=now) == KEY.public
+    with pytest.raises(BadSignature, match="in the future"):
+        verified(fields, now=NOW - 6)
+    with pytest.raises(BadSignature, match="expired at"):
+        verified(fields, now=NOW + 55)
+
+
+def test_a_signature_is_for_one_host_one_agent_and_one_key():
+    fields = signer().fields("example.com", NOW, "x")
+    other = PrivateKey.generate()
+    with pytest.raises(BadSignature, match="not by the key"):
+        verified(fields, host="other.example")
+    with pytest.raises(BadSignature, match="not by the key"):
+        verified(fields | {"Signature-Agent": 'sig1="https://other.example"'})
+    with pytest.raises(BadSignature, match=f"no key {THUMBPRINT}"):
+        verified(fields, keys=directory(other))
+    assert verified(fields, keys=directory(other, KEY)) == KEY.public
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"Signature-Input": ""}, "no signature with the tag"),
+        ({"Signature-Input": 'sig1=1;tag="web-bot-auth"'}, "no list of names for sig1"),
+        ({"Signature-Input": 'sig1=(1);tag="web-bot-auth"'}, "no list of names for sig1"),
+        ({"Signature-Input": "=("}, "Signature-Input is no dictionary"),
+        ({"Signature-Input": "\xe9"}, "Signature-Input is no dictionary"),
+        ({"Signature-Input": 'sig1=("signature-agent");tag="web-bot-auth"'}, "neither @authority"),
+        ({"Signature-Input": 'sig1=("@authority");tag="web-bot-auth"'}, "not cover Signature-Ag"),
+        ({"Signature": "sig2=:YQ==:"}, "not by the key"),
+        ({"Signature": "sig1=1"}, "not by the key"),
+        ({"Signature-Agent": "sig2=1"}, 'covers "signature-agent";key="sig1", which is not'),
+        ({"Signature-Agent": f'sig1="{AGENT}";a'}, 'covers "signature-agent";key="sig1"'),
+    ],
+)
+def test_what_is_no_signature(change, reason):
+    fields = signer().fields("example.com", NOW, "x") | change
+    with pytest.raises(BadSignature, match=reason):
+        verified(fields)
+
+
+def test_times_and_algorithm_have_to_be_named():
+    fields = signer().fields("example.com", NOW, "x")
+    for old, new, reason in (
+        (f"created={int(NOW) - 5}", "created=?1", "does not say when"),
+        ("ed25519", "hmac-sha256", "another algorithm"),
+    ):
+        changed = fields["Signature-Input"].replace(old, new)
+        assert changed != fields["Signature-Input"]
+        with pytest.raises(BadSignature, match=reason):
+            verified(fields | {"Signature-Input": changed})
+
+
+def test_a_directory_with_two_keys_is_proved_by_both():
+    new = PrivateKey.generate()
+    body = directory_body([KEY.public, new.public])
+    keys = KeySet.from_body(body)
+    assert (list(keys.keys), keys.others) == ([THUMBPRINT, new.public.thumbprint], 0)
+    fields = lowered(directory_fields([KEY, new], "bot.example", body, NOW, 86_400))
+    for key in (KEY, new):
+        until = check_proof(key.public, "BOT.example:443", fields, body, NOW)
+        assert until == int(NOW) - 5 + 86_400
+    for of, reason in (
+        ({"host": "copy.example"}, "not by the key"),
+        ({"body": body + b" "}, "Content-Digest"),
+        ({"now": NOW - 10}, "in the future"),
+        ({"now": NOW + 90_000}, "expired"),
+        ({"key": PrivateKey.generate().public}, "no signature by it"),
+    ):
+        given = {"key": KEY.public, "host": "bot.example", "fields": fields, "body": body}
+        with pytest.raises(BadSignature, match=reason):
+            check_proof(**given | {"now": NOW} | of)
+
+
+def test_a_proof_covers_host_and_keys():
+    body = directory_body([KEY.public])
+    fields = lowered(directory_fields([KEY], "bot.example", body, NOW, 86_400))
+    for component in ('"@authority";req ', ' "content-digest"'):
+        less = fields["signature-input"].replace(component, "")
+        assert less != fields["signature-input"]
+        with pytest.raises(BadSignature, match=f"does not cover {component.strip()}"):
+            check_proof(KEY.public, "bot.example", fields | {"signature-input": less}, body, NOW)
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        ("{", "is no JSON"),
+        ("[" * 100_000, "is no JSON"),
+        ("[]", 'has no list of "keys"'),
+        ('{"keys": [1]}', 'has no list of "keys"'),
+        (json.dumps({"keys": [{}] * 101}), "more than 100 keys"),
+        (json.dumps({"keys": [{"kty": "OKP", "d": D}]}), "publishes a private key"),
+        (json.dumps({"keys": [KEY.public.jwk | {"x": X[:-1]}]}), "has a key that has an x"),
+        (json.dumps({"keys": [KEY.public.jwk | {"x": 1}]}), "has a key that has an x"),
+        (json.dumps({"keys": [KEY.public.jwk | {"kid": "mine"}]}), "not its thumbprint"),
+    ],
+)
+def test_what_is_no_directory(document, reason):
+    with pytest.raises(BadDirectory, match=reason):
+        KeySet.from_body(document.encode())
+
+
+def test_keys_of_other_types_are_counted():
+    document = {"keys": [{"kty": "RSA"}, KEY.public.jwk, {"kty": "OKP", "crv": "X25519"}]}
+    keys = KeySet.from_body(json.dumps(document).encode())
+    assert (list(keys.keys), keys.others) == ([THUMBPRINT], 2)
+
+
+def test_a_key_survives_its_file_and_shows_itself_nowhere_else():
+    key = PrivateKey.generate()
+    assert PrivateKey.from_pem(key.pem).public == key.public
+    assert "d" not in key.public.jwk
+    secret = b"".join(key.pem.splitlines()[1:-1]).decode()
+    assert secret not in f"{key!r}{key!s}{signer(key=key)!r}"
+
+
+def test_what_is_no_key():
+    curve = generate_private_key(SECP256R1()).private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+    )
+    locked = Ed25519PrivateKey.generate().private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x")
+    )
+    for pem, reason in (
+        (b"", "no private key in PEM"),
+        (b"-----BEGIN PRIVATE KEY-----\nx\n-----END PRIVATE KEY-----\n", "no private key in PEM"),
+        (curve, "another type than Ed25519"),
+        (locked, "is encrypted"),
+    ):
+        with pytest.raises(BadKey, match=reason):
+            PrivateKey.from_pem(pem)

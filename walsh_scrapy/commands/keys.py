@@ -1,0 +1,152 @@
+"""``scrapy keys``: a new key, the directory to publish, and what a verifier finds there."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Final
+
+from scrapy.settings import Settings
+
+from walsh_scrapy.tools.exits import clean_exit, usage_error
+from walsh_scrapy.tools.urlcommand import UrlCommand
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from walsh_scrapy.options import Options
+
+_DAY: Final = 86_400
+_MOST_DAYS: Final = 400
+
+
+class Command(UrlCommand):
+    """Makes, shows and checks the keys of Web Bot Auth. Only ``check`` sends requests."""
+
+    longest_wait = 60
+    example = "scrapy keys check https://bot.example/"
+
+    def syntax(self) -> str:
+        """Return what follows the command's name."""
+        return "[options] new FILE | directory [FILE ...] | check [URL]"
+
+    def short_desc(self) -> str:
+        """Return the line that ``scrapy`` lists."""
+        return "Keys that sign requests: make one, publish them, check what is published"
+
+    def long_desc(self) -> str:
+        """Return the text of ``--help``."""
+        return (
+            "`new FILE` writes a new private key (Ed25519) to a new file, which only you can read, "
+            "and prints its id. `directory` prints the JSON Web Key Set to publish: the public "
+            "parts of the keys in the files, or of WALSH_SIGNING_KEY. `directory --headers` prints "
+            "the header fields to publish it with, signed by each key. `check URL` requests what "
+            "is published, through every gate, and says what a verifier finds. Exit status: 0, 1 "
+            "if something cannot be done or is not sound, 2 for a wrong call, or if nothing "
+            "answered. Examples: scrapy keys new key.pem. scrapy keys directory key.pem old.pem. "
+            "scrapy keys check https://bot.example/"
+        )
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Add what this command takes."""
+        super().add_options(parser)
+        parser.add_argument(
+            "--headers", action="store_true", help="print the header fields of the directory"
+        )
+        parser.add_argument(
+            "--days",
+            metavar="DAYS",
+            type=int,
+            help="how long the signatures of the directory count (default: 30)",
+        )
+
+    def run(self, args: list[str], opts: argparse.Namespace) -> None:
+        """Make, show or check keys."""
+        for word in args:
+            if word.startswith("-"):
+                usage_error(f"there is no option {word}; see scrapy keys --help")
+        action, *rest = args or [""]
+        if action not in ("new", "directory", "check"):
+            usage_error(f"`keys` takes `new FILE`, `directory` or `check URL`. {_NEW}")
+        if opts.days is not None and (not opts.headers or not 1 <= opts.days <= _MOST_DAYS):
+            usage_error(f"--days goes with `directory --headers`: from 1 to {_MOST_DAYS}")
+        if opts.headers and action != "directory":
+            usage_error("--headers goes with `directory`")
+        with clean_exit():
+            if action == "new":
+                _new(rest)
+            elif action == "directory":
+                _directory(rest, self._options(), opts)
+            else:
+                self._check(rest)
+
+    def _options(self) -> Options:
+        from walsh_scrapy.options import Options
+
+        return Options.from_settings(self.settings or Settings())
+
+    def _check(self, urls: Sequence[str]) -> None:
+        """Print what a verifier finds at a URL; set the exit status."""
+        from urllib.parse import urlsplit
+
+        from walsh_scrapy.runtime.messages import host_field
+        from walsh_scrapy.runtime.signing import read_signer
+        from walsh_scrapy.tools.keys.check import directory_url, findings
+        from walsh_scrapy.tools.keys.spider import Asked, KeysSpider
+        from walsh_scrapy.tools.printable import printable
+
+        given = urls or [self._options().signature_agent]
+        if len(given) != 1 or not given[0].startswith("https://"):
+            usage_error(f"`check` takes one https URL, or that of WALSH_SIGNATURE_AGENT. {_CHECK}")
+        asked = Asked(directory_url(given[0]))
+        context = self.open_crawl()
+        signer = read_signer(context.options)
+        self.run_spider(KeysSpider, asked=asked)
+        print(printable(asked.url))
+        if asked.answer is None:
+            print(printable(f"  no answer: {asked.trouble}"))
+            self.exitcode = 2
+            return
+        host = host_field(urlsplit(asked.answer.url).netloc)
+        key_id = signer.key_id if signer else ""
+        found = list(findings(asked.answer, host, key_id, time.time()))
+        for finding in found:
+            print(printable(str(finding)))
+        self.exitcode = 0 if all(finding.is_sound for finding in found) else 1
+
+
+_NEW: Final = "Example: scrapy keys new key.pem"
+_CHECK: Final = f"Example: {Command.example}"
+
+
+def _new(files: Sequence[str]) -> None:
+    from walsh_scrapy.tools.keys.files import new_key
+
+    if len(files) != 1:
+        usage_error(f"`new` takes one file. {_NEW}")
+    print(new_key(files[0]))
+
+
+def _directory(files: Sequence[str], options: Options, opts: argparse.Namespace) -> None:
+    """Print the directory of the keys, or its header fields."""
+    from urllib.parse import urlsplit
+
+    from walsh_scrapy.policy.signing.directory import directory_body, directory_fields
+    from walsh_scrapy.runtime.messages import host_field
+    from walsh_scrapy.tools.keys.files import keys_of
+
+    names = files or [name for name in [options.signing_key] if name]
+    if not names:
+        usage_error(f"which key? Name its file, or set WALSH_SIGNING_KEY. {_NEW}")
+    keys = keys_of(names)
+    body = directory_body([key.public for key in keys])
+    if not opts.headers:
+        sys.stdout.write(body.decode("ascii"))
+        return
+    if not options.signature_agent:
+        usage_error("which host? Set WALSH_SIGNATURE_AGENT to the URL of the directory")
+    host = host_field(urlsplit(options.signature_agent).netloc)
+    lifetime = (opts.days or 30) * _DAY
+    for name, value in directory_fields(keys, host, body, time.time(), lifetime).items():
+        print(f"{name}: {value}")

@@ -1,0 +1,116 @@
+"""Ed25519 keys: private ones as PEM, public ones as JWK with their thumbprint (RFC 8037, 7638)."""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_BYTES: Final = 32  # of a public key
+
+
+class BadKey(ValueError):
+    """What was read is not a usable Ed25519 key; the message completes "it ..."."""
+
+
+@dataclass(frozen=True)
+class PublicKey:
+    """An Ed25519 key that signatures are verified with."""
+
+    data: bytes  #: 32 bytes
+
+    @classmethod
+    def from_jwk(cls, jwk: Mapping[str, object]) -> PublicKey:
+        """Read a JSON Web Key (RFC 8037 2). Raises BadKey for one of another kind."""
+        if (jwk.get("kty"), jwk.get("crv")) != ("OKP", "Ed25519"):
+            raise BadKey("is not an Ed25519 key")
+        x = jwk.get("x")
+        try:
+            data = urlsafe_b64decode(f"{x}=")
+        except ValueError:
+            data = b""
+        if len(data) != _BYTES or _base64url(data) != x:
+            raise BadKey("has an x that is not 32 bytes as base64url")
+        return cls(data)
+
+    @cached_property
+    def thumbprint(self) -> str:
+        """The id of the key: the SHA-256 of its JWK's required members (RFC 7638 3)."""
+        members = {"crv": "Ed25519", "kty": "OKP", "x": _base64url(self.data)}
+        return _base64url(sha256(json.dumps(members, separators=(",", ":")).encode()).digest())
+
+    @property
+    def jwk(self) -> dict[str, str]:
+        """The key as it stands in a directory."""
+        return {
+            "kty": "OKP",
+            "crv": "Ed25519",
+            "kid": self.thumbprint,
+            "x": _base64url(self.data),
+            "use": "sig",
+        }
+
+    def has_signed(self, text: str, signature: bytes) -> bool:
+        """Return True if the signature of an ASCII text is by this key."""
+        try:
+            Ed25519PublicKey.from_public_bytes(self.data).verify(signature, text.encode("ascii"))
+        except (InvalidSignature, UnicodeEncodeError):
+            return False
+        return True
+
+
+class PrivateKey:
+    """An Ed25519 key that signs. Neither its text nor its representation shows the key."""
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+        self.public = PublicKey(key.public_key().public_bytes_raw())
+
+    @classmethod
+    def generate(cls) -> PrivateKey:
+        """Return a new key, from the random numbers of the system."""
+        return cls(Ed25519PrivateKey.generate())
+
+    @classmethod
+    def from_pem(cls, pem: bytes) -> PrivateKey:
+        """Read a key as ``scrapy keys new`` and ``openssl genpkey`` write it (RFC 8410).
+
+        Raises BadKey for anything else. Its message holds nothing of the key.
+        """
+        try:
+            key = load_pem_private_key(pem, password=None)
+        except TypeError:  # that a password is needed
+            raise BadKey("is encrypted; a key that crawls use has no password") from None
+        except (ValueError, UnsupportedAlgorithm):
+            raise BadKey("holds no private key in PEM (PKCS #8)") from None
+        if not isinstance(key, Ed25519PrivateKey):
+            raise BadKey("holds a key of another type than Ed25519")
+        return cls(key)
+
+    @property
+    def pem(self) -> bytes:
+        """The key as PEM (PKCS #8, not encrypted)."""
+        return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+    def sign(self, text: str) -> bytes:
+        """Return the signature of an ASCII text: 64 bytes."""
+        return self._key.sign(text.encode("ascii"))
+
+
+def _base64url(data: bytes) -> str:
+    return urlsafe_b64encode(data).rstrip(b"=").decode("ascii")

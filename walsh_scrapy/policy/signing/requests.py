@@ -1,0 +1,79 @@
+"""Signing requests: draft-ietf-webbotauth-httpsig-protocol, "Generating HTTP Message Signature"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+import http_sf
+
+from walsh_scrapy.policy.signing.messages import input_field, signature_base, signature_field
+
+if TYPE_CHECKING:
+    from walsh_scrapy.policy.signing.keys import PrivateKey
+    from walsh_scrapy.policy.signing.messages import Component, Parameters
+
+#: The fields of a signed request.
+FIELDS: Final = ("Signature-Agent", "Signature-Input", "Signature")
+REQUEST_TAG: Final = "web-bot-auth"
+#: Seconds by which ``created`` is set back: verifiers refuse one that is in their future.
+BACKDATED: Final = 5
+
+_LABEL: Final = "sig1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestSigner:
+    """Signs requests with one key."""
+
+    key: PrivateKey
+    agent: str  #: the https URL at which verifiers find the directory of keys
+    #: How Signature-Agent is written: by the newest draft, or as up to
+    #: draft-meunier-web-bot-auth-architecture-03.
+    form: Literal["dictionary", "string"]
+    lifetime: int  #: seconds from ``created`` to ``expires``
+
+    def fields(self, host: str, now: float, nonce: str) -> dict[str, str]:
+        """Return the fields of a request that is sent at the moment ``now``, in epoch seconds.
+
+        ``host`` is its Host field. The request has to be one over https.
+        """
+        created = int(now) - BACKDATED
+        return self.signed(host, created, created + self.lifetime, nonce)
+
+    def signed(
+        self, host: str, created: int, expires: int, nonce: str, label: str = _LABEL
+    ) -> dict[str, str]:
+        """Return the fields with given times, in epoch seconds."""
+        parameters: Parameters = {
+            "created": created,
+            "keyid": self.key.public.thumbprint,
+            "alg": "ed25519",
+            "expires": expires,
+            "nonce": nonce,
+            "tag": REQUEST_TAG,
+        }
+        agent = http_sf.ser(self.agent)
+        component: Component = ("signature-agent", {})
+        field = agent
+        if self.form == "dictionary":
+            component = ("signature-agent", {"key": label})
+            field = f"{label}={agent}"
+        values = [(("@authority", {}), signed_authority(host)), (component, agent)]
+        base = signature_base(values, parameters)
+        covered = [component for component, _ in values]
+        written = (
+            field,
+            input_field(label, covered, parameters),
+            signature_field(label, self.key.sign(base)),
+        )
+        return dict(zip(FIELDS, written, strict=True))
+
+
+def signed_authority(host: str) -> str:
+    """Return ``@authority`` of an https request by its Host field (RFC 9421 2.2.3).
+
+    Verifiers know the Host as it is sent: only case and default port are normalized.
+    """
+    name, colon, port = host.lower().rpartition(":")
+    return name if colon and port in ("", "443") else host.lower()

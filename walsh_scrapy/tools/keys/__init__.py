@@ -1,0 +1,1 @@
+"""What ``scrapy keys`` writes, prints and finds."""
