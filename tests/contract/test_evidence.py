@@ -9,6 +9,7 @@ from walsh_scrapy.testing.web import Reply
 
 RULES = "User-agent: Walsh-Research\nDisallow: /private\nAllow: /feed\nCrawl-delay: 2\n"
 
+
 def digest(body):
     return hashlib.sha256(body).hexdigest()
 
