@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _FIGURES: Final = {
     "hosts": "hosts",
     "pauses": "pauses",
-    "least_beyond_asked": "s beyond what was asked for, at least",
+    "least_beyond_asked": "seconds beyond what was asked for, at least",
     "denied_though_allowed": "denied though the copy allows it",
     "lists": "lists",
     "before_the_first_list": "before the first list",
@@ -23,6 +23,7 @@ _FIGURES: Final = {
     "asked_again": "asked for again",
     "unchanged": "unchanged (304)",
 }
+_COLUMNS: Final = ("row", "verdict", "level", "requirement")
 _INDENT: Final = " " * 6
 
 
@@ -33,9 +34,7 @@ def attestation_text(attestation: Mapping[str, Any]) -> Iterator[str]:
     yield from _groups("settings", attestation["settings"])
     yield ""
     rows = attestation["checklist"]
-    heads = columns(
-        [(row["row"], row["verdict"], row["level"], row["requirement"]) for row in rows]
-    )
+    heads = columns([[row[name] for name in _COLUMNS] for row in rows])
     for row, head in zip(rows, heads, strict=True):
         yield head
         for line in _evidence(row):
@@ -74,10 +73,10 @@ def _groups(name: str, groups: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _evidence(row: Mapping[str, Any]) -> Iterator[str]:
     figures = [
-        f"{value:g} {_FIGURES[name]}" for name, value in row["figures"].items() if value is not None
+        f"{_FIGURES[name]}: {value}" for name, value in row["figures"].items() if value is not None
     ]
     if row["judged"]:
-        yield "; ".join([f"{row['judged']} judged", *figures])
+        yield "; ".join([f"judged: {row['judged']}", *figures])
     for reason, count in row["not_shown"].items():
         yield f"{count} not shown: {reason}"
     for finding in row["findings"]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,7 +43,8 @@ def trials_of(scorecard: Mapping[str, Any]) -> dict[str, Trial]:
     try:
         for result in scorecard["results"]:
             row = _ROW_OF.get(result["scenario"], _FIRST[result["rule"]])
-            by_row[row].append({name: result[name] for name in ("scenario", "level", "verdict")})
+            given = {name: result[name] for name in ("scenario", "level", "verdict")}
+            by_row.setdefault(row, []).append(given)
     except (KeyError, TypeError) as error:
         raise CommandError(f"the scorecard lacks {error}") from error
     return {row: _trial(results) for row, results in by_row.items()}

@@ -55,9 +55,9 @@ def read_attestation(name: str) -> dict[str, Any]:
     except ValueError as error:
         raise CommandError(f"{name} is no JSON: {error}") from error
     schema = (files("walsh_scrapy.tools.attest") / "attestation.schema.json").read_text("utf-8")
-    error = next(Draft202012Validator(json.loads(schema)).iter_errors(attestation), None)
-    if error is not None:
-        why = f"{error.json_path}: {cut(error.message, 200)}"
+    wrong = next(Draft202012Validator(json.loads(schema)).iter_errors(attestation), None)
+    if wrong is not None:
+        why = f"{wrong.json_path}: {cut(wrong.message, 200)}"
         raise CommandError(f"{name} is no attestation ({FORMAT}): {why}")
     rest = {member: value for member, value in attestation.items() if member != "seal"}
     if seal(rest) != attestation["seal"]:
