@@ -61,9 +61,9 @@ class RobotsAudit:
 
     def see_denial(self, denial: KeptBack, run: Run | None) -> None:
         """Judge one denial: that a copy allows what was denied is no breach, but is counted."""
-        if denial.gate != "robots" or denial.robots is None:
+        if denial.gate != "robots" or denial.robots is None or run is None:
             return
-        rules = self._rules(denial.robots, run)
+        rules = self._documents.rules(denial.robots, run.facts.ua_token)
         if rules is not None and rules.verdict(denial.url).allowed:
             self._too_cautious += 1
 

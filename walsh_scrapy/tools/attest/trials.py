@@ -39,7 +39,7 @@ def read_scorecard(name: str) -> dict[str, Any]:
 
 def trials_of(scorecard: Mapping[str, Any]) -> dict[str, Trial]:
     """Return what a scorecard says of each row. Raises CommandError if it lacks its results."""
-    by_row = defaultdict[str, list[Mapping[str, str]]](list)
+    by_row: dict[str, list[Mapping[str, str]]] = {}
     try:
         for result in scorecard["results"]:
             row = _ROW_OF.get(result["scenario"], _FIRST[result["rule"]])
