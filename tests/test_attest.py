@@ -6,7 +6,6 @@ import json
 import shutil
 import sqlite3
 from importlib.resources import files
-from itertools import chain
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -173,6 +172,7 @@ PLANTED = [
     ("no-hold", "UPDATE requests SET hold = 0 WHERE status = 503"),
     ("content", "UPDATE entries SET item = json_set(item, '$.body', 'All of it')"),
     ("content", "UPDATE entries SET item = json_set(item, '$.title', printf('%.9999c', 'x'))"),
+    ("content", "UPDATE entries SET item = json_remove(item, '$.note')"),
     ("dump", f"UPDATE requests SET url = 'http://any.example/LLMS-full.txt' WHERE {ANY}"),
     ("duplicate", ("INSERT INTO entries SELECT 'k', full_key, source, kind, first_seen, item, run"
      " FROM entries LIMIT 1")),
@@ -266,7 +266,10 @@ def test_a_copy_that_is_not_kept_shows_nothing(record):
     change("UPDATE copies SET body = CAST('User-agent: *' AS BLOB) WHERE kind = 'robots'")
     attestation = judged(url)
     assert findings(attestation) == {}
-    assert rows(attestation)["2"]["not_shown"] == {"names a copy of robots.txt that is not kept": 8}
+    # All but the requests for robots.txt itself: six and five, two of them for the blocklist.
+    assert rows(attestation)["2"]["not_shown"] == {
+        "names a copy of robots.txt that is not kept": 11
+    }
 
 
 @pytest.fixture
@@ -464,13 +467,14 @@ def read_attestation_of(folder, attestation):
 
 
 @pytest.mark.parametrize("count", [1, 10_000])
-def test_the_text_is_as_long_however_many_breaches_there_are(record, count):
+def test_the_text_is_short_however_many_breaches_there_are(record, count):
     url, change = record
     change(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n"
         f" WHERE i < {count}) INSERT INTO entries SELECT 'k' || i, 'k' || i, source, 'html',"
         " first_seen, item, run FROM entries, n WHERE key = (SELECT min(key) FROM entries)"
     )
-    lines = list(chain(attestation_text(judged(url))))
+    lines = list(attestation_text(judged(url)))
     assert len(lines) < 60
+    assert [line for line in lines if len(line) > 80 and " " * 6 + "user_agent" not in line] == []
     assert f"MUST broken {count} time" in "\n".join(lines)

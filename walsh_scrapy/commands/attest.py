@@ -80,7 +80,7 @@ class Command(ScrapyCommand):
                 else:
                     attestation = _attest(state, scorecard)
                     is_good = attestation["holds"]
-                    text = [json.dumps(attestation, indent=1)]
+                    text = [json.dumps(attestation, indent=1).replace("\x7f", "\\u007f")]
                     for line in text if opts.json else attestation_text(attestation):
                         print(line)
         self.exitcode = 0 if is_good else 1

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _FIGURES: Final = {
     "hosts": "hosts",
     "pauses": "pauses",
-    "least_beyond_asked": "seconds beyond what was asked for, at least",
+    "least_beyond_asked": "seconds to spare",
     "denied_though_allowed": "denied though the copy allows it",
     "lists": "lists",
     "before_the_first_list": "before the first list",
@@ -23,13 +23,14 @@ _FIGURES: Final = {
     "asked_again": "asked for again",
     "unchanged": "unchanged (304)",
 }
-_COLUMNS: Final = ("row", "verdict", "level", "requirement")
+_COLUMNS: Final = ("row", "verdict", "requirement")
 _INDENT: Final = " " * 6
 
 
 def attestation_text(attestation: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of an attestation."""
-    yield f"{attestation['contract']}, judged {attestation['at']} by {attestation['attested_by']}"
+    yield f"{attestation['contract']}, judged {attestation['at']}"
+    yield f"by {attestation['attested_by']}"
     yield from _groups("versions", attestation["versions"])
     yield from _groups("settings", attestation["settings"])
     yield ""
@@ -73,10 +74,11 @@ def _groups(name: str, groups: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _evidence(row: Mapping[str, Any]) -> Iterator[str]:
     figures = [
-        f"{_FIGURES[name]}: {value}" for name, value in row["figures"].items() if value is not None
+        f"{_FIGURES[name]}: {value}"
+        for name, value in row["figures"].items()
+        if isinstance(value, float) or value
     ]
-    if row["judged"]:
-        yield "; ".join([f"judged: {row['judged']}", *figures])
+    yield "; ".join([row["level"], f"judged: {row['judged']}", *figures])
     for reason, count in row["not_shown"].items():
         yield f"{count} not shown: {reason}"
     for finding in row["findings"]:
