@@ -76,8 +76,8 @@ class BlocklistAudit:
         self._findings.note("3", **figures)
 
     def _judge_order(self, sent: Sent) -> None:
-        if sent.purpose == "blocklist" and "blocklist: " not in sent.gates:
-            return  # the request for the list itself
+        if sent.purpose == "blocklist":
+            return  # the list itself, or a hop of it, whose first robots.txt was asked for before
         self._findings.judged["3"] += 1
         if "blocklist: " in sent.gates:
             self._findings.add(Kind.ROBOTS_FIRST, _case(sent, f"{sent.url}: {sent.gates}"))

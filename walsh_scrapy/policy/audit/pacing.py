@@ -60,8 +60,8 @@ class HostAudit:
             for row in "45":
                 self._findings.unshown[row, "was written by an earlier version"] += 1
         self._ended = max(self._ended, sent.ended)
-        if sent.hold:  # what was left of the whole hold, so an earlier one is part of it
-            self._held[name] = sent.ended, sent.ended + sent.hold
+        if sent.hold:
+            self._hold(sent, name, sent.hold)
 
     def end(self) -> None:
         """Note the figures."""
@@ -110,6 +110,14 @@ class HostAudit:
         self._findings.judged["5"] += 1
         if not sent.hold:
             self._findings.add(Kind.NO_HOLD, _case(sent, f"{name} answered {sent.status}"))
+
+    def _hold(self, sent: Sent, name: str, seconds: float) -> None:
+        """Keep a hold of which so many seconds were left when an exchange had ended."""
+        since, until = self._held.get(name, (0.0, -math.inf))
+        is_the_same = sent.ended + seconds <= until + 1.0
+        if not is_the_same or self._acted("release", name, since, sent.sent_at):
+            since = sent.ended
+        self._held[name] = since, sent.ended + seconds
 
     def _held_until(self, name: str) -> float:
         return self._held.get(name, (0.0, -math.inf))[1]
