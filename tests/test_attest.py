@@ -206,6 +206,14 @@ def test_each_kind_and_each_row_has_a_planted_breach():
     assert {kind.row for kind in Kind} == {row.number for row in CHECKLIST}
 
 
+def test_each_kind_is_in_the_page_of_the_command_and_in_that_of_its_rule(pytestconfig):
+    docs = pytestconfig.rootpath / "docs"
+    rules = {row.number: row.rule.lower() for row in CHECKLIST}
+    for kind in Kind:
+        for page in (docs / "attest.md", docs / "rules" / f"{rules[kind.row]}.md"):
+            assert f"`{kind.label}`" in page.read_text("utf-8"), page
+
+
 def test_the_worst_case_is_named_with_its_record(record):
     url, change = record
     change(
