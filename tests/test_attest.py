@@ -14,6 +14,7 @@ from scrapy.utils.project import get_project_settings
 from sqlalchemy import create_engine, insert, select
 
 from tests.contract.conftest import LIST_URL, blocklist, feed
+from walsh_scrapy.identity import USER_AGENT
 from walsh_scrapy.policy.audit.checklist import CHECKLIST, Kind
 from walsh_scrapy.state import State
 from walsh_scrapy.state.runs import RunRecord
@@ -106,6 +107,13 @@ def findings(attestation):
     }
 
 
+def validate(attestation):
+    file = files("walsh_scrapy.tools.attest") / "attestation.schema.json"
+    schema = json.loads(file.read_text("utf-8"))
+    Draft202012Validator.check_schema(schema)
+    Draft202012Validator(schema).validate(attestation)
+
+
 def rows(attestation):
     return {row["row"]: row for row in attestation["checklist"]}
 
@@ -113,10 +121,7 @@ def rows(attestation):
 def test_a_clean_record_holds(record):
     url, _ = record
     attestation = judged(url)
-    schema = json.loads(files("walsh_scrapy.tools.attest").joinpath(
-        "attestation.schema.json").read_text("utf-8"))  # fmt: skip
-    Draft202012Validator.check_schema(schema)
-    Draft202012Validator(schema).validate(attestation)
+    validate(attestation)
     assert findings(attestation) == {}
     assert attestation["holds"]
     by_row = rows(attestation)
@@ -195,6 +200,7 @@ def test_a_planted_breach_is_found_and_no_other(record, label, statements):
     change(*statements)
     attestation = judged(url)
     (kind,) = [kind for kind in Kind if kind.label == label]
+    validate(attestation)
     assert findings(attestation) == {label: (kind.row, kind.level)}
     assert rows(attestation)[kind.row]["verdict"] == "does not hold"
     assert attestation["holds"] == (kind.level == "SHOULD"), "a SHOULD is only reported"
@@ -319,7 +325,10 @@ def test_a_conformance_run_is_evidence_too(record):
             ("R9", "structured-form", "SHOULD", "not applicable"),
         )
     ]
-    attestation = judged(url, scorecard={"results": results})
+    scorecard = {"command": ["scrapy", "crawl"], "user_agents": [USER_AGENT], "results": results}
+    attestation = judged(url, scorecard=scorecard)
+    validate(attestation)
+    assert attestation["conformance"]["command"] == ["scrapy", "crawl"]
     by_row = rows(attestation)
     assert by_row["1"]["conformance"] == {"passed": 1, "failed": [], "failed_should": []}
     assert by_row["2a"]["conformance"]["passed"] == 1
@@ -331,8 +340,9 @@ def test_a_conformance_run_is_evidence_too(record):
     ]
     assert not attestation["holds"]
     assert "failed: opted-out-subdomain" in "\n".join(attestation_text(attestation))
-    with pytest.raises(CommandError, match="the scorecard lacks 'results'"):
-        judged(url, scorecard={})
+    del results[0]["verdict"]
+    with pytest.raises(CommandError, match="the scorecard lacks 'verdict'"):
+        judged(url, scorecard=scorecard)
 
 
 def test_new_rows_change_nothing_that_was_attested(record):

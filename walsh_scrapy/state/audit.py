@@ -208,4 +208,4 @@ _STREAMED: Final = {"yield_per": ROWS_AT_ONCE}
 
 
 def _facts(settings: Mapping[str, Any]) -> RunFacts:
-    return RunFacts(**{name: settings[name] for name in RunFacts._fields})
+    return RunFacts(**{name: settings.get(name, "") for name in RunFacts._fields})

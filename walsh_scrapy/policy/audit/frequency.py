@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.audit.facts import Sent
     from walsh_scrapy.policy.audit.findings import Findings
 
-#: URLs of one host in memory; beyond that those are forgotten that were asked for a day ago.
+#: URLs of one host in memory before those are forgotten that were asked for a day ago or earlier.
 _MOST: Final = 10_000
 
 
@@ -35,6 +35,7 @@ class FrequencyAudit:
         self._findings = findings
         self._host: str | None = None
         self._visits: dict[str, _Visit] = {}
+        self._most = _MOST
         self._again = self._unchanged = 0
 
     def see(self, sent: Sent) -> None:
@@ -63,9 +64,10 @@ class FrequencyAudit:
         self._findings.note("7", asked_again=self._again, unchanged=self._unchanged)
 
     def _keep(self, sent: Sent, run: int) -> None:
-        if len(self._visits) >= _MOST:
+        if len(self._visits) >= self._most:
             recent = sent.sent_at - DAY
             self._visits = {url: last for url, last in self._visits.items() if last.at > recent}
+            self._most = max(_MOST, 2 * len(self._visits))
         self._visits[sent.url] = _Visit(sent.sent_at, run)
 
 

@@ -65,10 +65,19 @@ def attest(
         "checklist": [_row(row) for row in rows],
         "versions": _grouped((number, versions) for number, versions, _ in runs),
         "settings": _grouped((number, settings) for number, _, settings in runs),
-        "conformance": None if scorecard is None else seal(scorecard),
+        "conformance": None if scorecard is None else _conformance(scorecard),
         "record": _record(audited),
     }
     return attestation | {"seal": seal(attestation)}
+
+
+def _conformance(scorecard: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was tried, and by which User-Agents the servers knew it."""
+    return {
+        "command": scorecard["command"],
+        "user_agents": scorecard["user_agents"],
+        "sha256": seal(scorecard),
+    }
 
 
 def _own_version() -> str:
@@ -87,7 +96,7 @@ def _runs(
 
 def _settings(row: RunRow) -> dict[str, Any]:
     settings = json.loads(row.settings)
-    return {name: settings[name] for name in _SETTINGS}
+    return {name: settings.get(name) for name in _SETTINGS}
 
 
 def _grouped(values: Iterable[tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:

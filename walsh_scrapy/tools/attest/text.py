@@ -33,6 +33,9 @@ def attestation_text(attestation: Mapping[str, Any]) -> Iterator[str]:
     yield f"by {attestation['attested_by']}"
     yield from _groups("versions", attestation["versions"])
     yield from _groups("settings", attestation["settings"])
+    if trial := attestation["conformance"]:
+        yield printable(f"conformance run of: {' '.join(trial['command'])}")
+        yield from (_INDENT + printable(name) for name in trial["user_agents"])
     yield ""
     rows = attestation["checklist"]
     heads = columns([[row[name] for name in _COLUMNS] for row in rows])

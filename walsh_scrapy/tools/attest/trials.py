@@ -32,9 +32,11 @@ def read_scorecard(name: str) -> dict[str, Any]:
         raise CommandError(f"{name}: {error.strerror}") from error
     except ValueError as error:
         raise CommandError(f"{name} is no JSON: {error}") from error
-    if not isinstance(scorecard, dict) or scorecard.get("format") != FORMAT:
+    wanted = {"command", "user_agents", "results"}
+    is_one = isinstance(scorecard, dict) and scorecard.get("format") == FORMAT
+    if not is_one or wanted - scorecard.keys():
         raise CommandError(f"{name} is no scorecard of `scrapy conformance --json` ({FORMAT})")
-    return scorecard
+    return dict(scorecard)
 
 
 def trials_of(scorecard: Mapping[str, Any]) -> dict[str, Trial]:
