@@ -164,6 +164,7 @@ PLANTED = [
     ("listed-above", ("UPDATE requests SET host = 'a.out.example', url = 'http://a.out.example/'"
      f" WHERE {ANY}")),
     ("forgotten-list", f"UPDATE requests SET blocklist = NULL WHERE {ANY}"),
+    ("forgotten-list", "UPDATE requests SET blocklist = NULL WHERE run = 2"),
     ("invalid-list", COPIED.format(named(INVALID), INVALID.decode(), "blocklist"),
      f"UPDATE requests SET blocklist = '{named(INVALID)}' WHERE {ANY}"),
     ("short-pause", f"UPDATE requests SET pause = 1.5 WHERE {ANY}"),
@@ -268,6 +269,35 @@ def test_a_lifted_hold_and_a_new_pause_of_the_operator_are_no_breach(record):
         f" {asked}",
         f"INSERT INTO acts SELECT 2, sent_at, host, 'pause', 60, '' FROM requests WHERE {ANY}",
     )
+    assert findings(judged(url)) == {}
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        pytest.param(
+            ["UPDATE requests SET robots_at = robots_at - 900000 WHERE host = 'named.example'"],
+            id="a-copy-with-a-crawl-delay-is-old",
+        ),
+        pytest.param(
+            ["UPDATE requests SET blocklist = NULL WHERE run = 2", "UPDATE runs SET begun = 0"],
+            id="a-run-that-began-earlier-has-no-list-yet",
+        ),
+        pytest.param(
+            ["UPDATE requests SET sent_at = sent_at + 0.02 WHERE id % 2"], id="clocks-differ"
+        ),
+        pytest.param(
+            [
+                f"UPDATE requests SET sent_at = sent_at + 3600 WHERE {ANY}",
+                f"UPDATE requests SET status = 503, hold = 1 WHERE {ANY}",
+            ],
+            id="asked-again-because-it-was-refused",
+        ),
+    ],
+)
+def test_what_has_a_good_reason_is_no_breach(record, statements):
+    url, change = record
+    change(*statements)
     assert findings(judged(url)) == {}
 
 
@@ -379,6 +409,19 @@ def test_what_runs_delete_as_too_old_is_told_apart_from_a_change(record):
     assert comparison.changed == ["requests of 2026-01-02"], "too young to be deleted"
 
 
+def test_what_is_old_enough_to_be_deleted_may_not_be_changed(record):
+    url, change = record
+    attestation = judged(url)
+    later = NOW + 300 * DAY
+    change(
+        "UPDATE requests SET status = 404 WHERE id = 3",
+        f"INSERT INTO runs SELECT 3, spider, {later}, {later}, how, versions, settings, summary"
+        " FROM runs WHERE id = 1",
+    )
+    comparison = compared(url, attestation, later)
+    assert comparison.changed == ["requests of 2026-01-01"]
+
+
 @pytest.mark.parametrize(
     ("statement", "changed"),
     [
@@ -402,8 +445,11 @@ def test_requests_that_are_out_are_not_judged_yet(record):
     change("UPDATE runs SET ended = NULL WHERE id = 2")
     last = judged(url)["record"]["bounds"]["until"]
     assert last == NOW, "a run that sent nothing for ten minutes was killed"
+    whole = rows(judged(url))["1"]["judged"]
     now = BEGIN + DAY + 120.0
-    assert judged(url, now)["record"]["bounds"]["until"] == now - 300.0
+    attestation = judged(url, now)
+    assert attestation["record"]["bounds"]["until"] == now - 300.0
+    assert 0 < rows(attestation)["1"]["judged"] < whole, "all of the second run is younger"
 
 
 @pytest.fixture
