@@ -68,8 +68,8 @@ def read_attestation(name: str) -> dict[str, Any]:
 def compare(snapshot: AuditSnapshot, record: Mapping[str, Any], now: float) -> Comparison:
     """Compare the record with an attestation's ``record``; ``now`` is in epoch seconds.
 
-    Days of the log that may have been deleted since, because they are older than `WALSH_LOG_DAYS`
-    in a run after the attestation, count as changed only if they have more rows than before.
+    A day of the log that a run may have deleted since, because it is older than `WALSH_LOG_DAYS`,
+    counts as deleted if it has fewer rows than were judged.
     """
     bounds = Bounds(**record["bounds"])
     found = digests_of(snapshot, bounds)
