@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import and_, func, select
 
-from walsh_scrapy.policy.audit.facts import Act, KeptBack, Run, RunFacts, Sent
+from walsh_scrapy.policy.audit.facts import Act, Kept, KeptBack, Run, RunFacts, Sent
 from walsh_scrapy.state.entries import ROWS_AT_ONCE
 from walsh_scrapy.state.evidence import hash_of
 from walsh_scrapy.state.tables import acts, copies, denials, entries, requests, runs
@@ -38,18 +38,6 @@ class Bounds(NamedTuple):
     denials: int
     runs: int
     acts: int
-
-
-class EntryRow(NamedTuple):
-    """A row of `entries`."""
-
-    key: str
-    full_key: str
-    source: str
-    kind: str
-    first_seen: float
-    item: str
-    run: int | None
 
 
 class RunRow(NamedTuple):
@@ -130,11 +118,11 @@ class AuditSnapshot:
         """Yield the denials in the order of their times."""
         return self._each(KeptBack, self._denials(bounds).order_by(denials.c.at, denials.c.id))
 
-    def entries(self, bounds: Bounds) -> Iterator[EntryRow]:
+    def entries(self, bounds: Bounds) -> Iterator[Kept]:
         """Yield the entries, those first seen earliest first."""
-        columns = (entries.c[name] for name in EntryRow._fields)
+        columns = (entries.c[name] for name in Kept._fields)
         found = select(*columns).where(entries.c.first_seen <= bounds.until)
-        return self._each(EntryRow, found.order_by(entries.c.first_seen, entries.c.key))
+        return self._each(Kept, found.order_by(entries.c.first_seen, entries.c.key))
 
     def duplicates(self, bounds: Bounds) -> Iterator[str]:
         """Yield one key of each set of entries that share their full key (decision 19)."""

@@ -11,7 +11,7 @@ from walsh_scrapy.policy.audit.findings import Case
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from walsh_scrapy.policy.audit.facts import Sent
+    from walsh_scrapy.policy.audit.facts import Kept, Sent
     from walsh_scrapy.policy.audit.findings import Findings
 
 _KINDS: Final = ("feed", "llms")
@@ -29,13 +29,18 @@ class EntryAudit:
         self._problem = problem
         self._entries = 0
 
-    def see(self, key: str, kind: str, first_seen: float, item: str) -> None:
-        """Judge one entry; ``item`` is JSON."""
+    def see(self, entry: Kept) -> None:
+        """Judge one entry."""
         self._entries += 1
+        if entry.run is None:
+            for row in "69":
+                self._findings.unshown[row, "was written by an earlier version"] += 1
+            return
         for row in "679":
             self._findings.judged[row] += 1
+        key, kind, first_seen = entry.key, entry.kind, entry.first_seen
         try:
-            values = json.loads(item)
+            values = json.loads(entry.item)
             problem = self._problem(values) if isinstance(values, dict) else "it is no item"
         except ValueError:
             problem = "its item is no JSON"

@@ -63,6 +63,18 @@ class KeptBack(NamedTuple):
     blocklist: str | None
 
 
+class Kept(NamedTuple):
+    """A row of `entries`, with its columns in their order."""
+
+    key: str
+    full_key: str
+    source: str
+    kind: str
+    first_seen: float
+    item: str  #: JSON
+    run: int | None
+
+
 class Act(NamedTuple):
     """What the operator did to a host (decision 31)."""
 

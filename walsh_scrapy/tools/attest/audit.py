@@ -88,7 +88,7 @@ def _audit_times(
     for denial in denials.passed(snapshot.denials_by_time(bounds), moment=1):
         listed.see_denial(denial)
     for entry in entries.passed(snapshot.entries(bounds), moment=4):
-        kept.see(entry.key, entry.kind, entry.first_seen, entry.item)
+        kept.see(entry)
     for key in snapshot.duplicates(bounds):
         kept.see_duplicate(key)
     for each in (listed, kept):
