@@ -36,6 +36,7 @@ from walsh_scrapy.testing import Certificate, Reply, Site
 from walsh_scrapy.testing.conformance.commandline import add_options
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.sources import write_sources
+from walsh_scrapy.tools.attest.attestation import attest
 
 #: Many of these lines are crawls and servers in processes of their own.
 pytestmark = pytest.mark.crawl
@@ -44,7 +45,7 @@ PAGE_OF_STATE = ROOT / "docs" / "state.md"
 #: Commands that ask servers: their options are checked here, what they do by crawls elsewhere.
 ASKING = ("crawl", "demo", "discover", "keys", "mayfetch")
 #: Commands that only read and write the state: they are run.
-STATE = ("sources", "hosts", "export", "new", "status", "report")
+STATE = ("sources", "hosts", "export", "new", "status", "report", "attest")
 #: The one of them that asks servers too.
 SENDING = re.compile(r"\bsources add\b")
 #: The conformance test without a project.
@@ -411,6 +412,10 @@ class Project:
         if "hosts release" in line:
             with contextlib.closing(State(self._url)) as state:
                 state.ledger.hold("blog.example", 3600.0)
+        if "attest --verify" in line:
+            with contextlib.closing(State(self._url)) as state, state.audit.snapshot() as record:
+                attestation = json.dumps(attest(record, 2.0))
+            (self.folder / "attestation.json").write_text(attestation, "utf-8")
         command, _, filters = self._here(line).partition(" | ")
         settings = get_project_settings()
         settings.set("WALSH_STATE_URL", self._url)

@@ -98,6 +98,7 @@ def test_the_wheel_holds_the_package_and_its_data(elsewhere):
         "walsh_scrapy/conformance.schema.json",
         "walsh_scrapy/entry.schema.json",
         "walsh_scrapy/policy/blocklist.schema.json",
+        "walsh_scrapy/tools/attest/attestation.schema.json",
         "walsh_scrapy/py.typed",
         "walsh_scrapy/summary.schema.json",
         "walsh_scrapy-0.1.0.dist-info/licenses/LICENSE",
@@ -144,6 +145,9 @@ def test_declared_sources_beside_spiders_that_follow_links(elsewhere, loopback_w
     assert (source["outcome"], source["due"]) == ("fetched", False)
     exported = elsewhere.scrapy("export", "-o", "-", *given)
     assert len(exported.stdout.splitlines()) == 2
+    attested = json.loads(elsewhere.scrapy("attest", "--json").stdout)
+    broken = [row["row"] for row in attested["checklist"] if row["findings"]]
+    assert broken == ["1", "3"], "it has another name, and no blocklist"
 
 
 @pytest.mark.parametrize(

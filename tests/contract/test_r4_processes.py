@@ -5,6 +5,7 @@ All is read from the servers' log, but for the lease that a dead process left in
 
 import sqlite3
 import subprocess
+import time
 from contextlib import closing
 from itertools import pairwise
 
@@ -12,8 +13,10 @@ import pytest
 
 from tests.contract.conftest import feed, paths, site
 from walsh_scrapy.policy.pacing import LEASE_MARGIN
+from walsh_scrapy.state import State
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site
+from walsh_scrapy.tools.attest.attestation import attest
 
 CRAWLS = ("one", "two", "three")
 TIMEOUT = 6
@@ -38,6 +41,17 @@ def in_state(crawl, statement):
 def lease_of(host, crawl):
     """Until when the state has a host leased, in epoch seconds."""
     return in_state(crawl, f"SELECT lease_until FROM hosts WHERE host = '{host}'")
+
+
+def breaches(crawl):
+    """What `scrapy attest` finds in the record, by the times that the crawls wrote themselves."""
+    with (
+        closing(State(f"sqlite:///{crawl.folder / 'walsh.sqlite3'}")) as state,
+        state.audit.snapshot() as record,
+    ):
+        attestation = attest(record, time.time())
+    assert attestation["checklist"][0]["judged"] > 0
+    return [finding for row in attestation["checklist"] for finding in row["findings"]]
 
 
 def test_three_crawls_on_one_state_share_the_work_and_keep_every_spacing(direct_web, crawl):
@@ -76,6 +90,7 @@ def test_three_crawls_on_one_state_share_the_work_and_keep_every_spacing(direct_
     assert max(hits[0].ended for hits in seen) < min(hits[-1].started for hits in seen), (
         "the three crawled at the same time"
     )
+    assert breaches(crawl) == []
 
 
 def test_the_host_of_a_killed_crawl_waits_until_its_lease_ends_and_no_longer(direct_web, crawl):

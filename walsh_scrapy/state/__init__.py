@@ -6,6 +6,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.state.acts import ActStore
+from walsh_scrapy.state.audit import AuditStore
 from walsh_scrapy.state.blocklist import BlocklistStore
 from walsh_scrapy.state.database import Database, exists
 from walsh_scrapy.state.engines import StateError
@@ -57,6 +58,7 @@ class State:
         self.moments = MomentStore(self._database)
         self.acts = ActStore(self._database)
         self.history = History(self._database)
+        self.audit = AuditStore(self._database)
 
     def prune(self, now: float, log_seconds: float) -> None:
         """Delete what is too old to be needed, in small steps; ``now`` is in epoch seconds.

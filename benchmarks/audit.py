@@ -1,0 +1,253 @@
+"""How long `scrapy attest` takes for a long record, and how much memory: SQLite and PostgreSQL.
+
+    python -m benchmarks.audit [REQUESTS]
+
+The record is that of 30 days: each host has a robots.txt with a Crawl-delay of 2 s, and is asked
+for it and for nine feeds in a run. Every tenth host is denied one feed more. For ten requests there
+is one entry. It is written by bulk inserts, and audited in a process of its own. Goal: 1,000,000
+requests in less than 60 s on one core, with less than 500 MiB.
+"""
+
+import json
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Table, create_engine, insert
+from sqlalchemy.exc import OperationalError
+
+from benchmarks.capacity import SERVER, new_database
+from walsh_scrapy.identity import BLOCKLIST_URL, UA_TOKEN, USER_AGENT
+from walsh_scrapy.items import EntryItem
+from walsh_scrapy.state import State
+from walsh_scrapy.state.evidence import hash_of
+from walsh_scrapy.state.tables import copies, denials, entries, requests, runs, sources
+from walsh_scrapy.tools.attest.attestation import attest
+from walsh_scrapy.tools.attest.verify import compare
+
+BEGIN = 1_767_225_600.0
+DAY = 86_400.0
+DAYS = 30
+FEEDS = 9
+#: Rows of one insert.
+AT_ONCE = 10_000
+LIST = json.dumps(
+    {
+        "contract": "walsh-research-blocklist/v1",
+        "updated": "2026-01-01T00:00:00Z",
+        "operator": "a benchmark",
+        "contact": "bench@operator.example",
+        "policy": "https://operator.example/",
+        "refresh": "PT6H",
+        "blocked": [{"domain": f"out{number}.example"} for number in range(1000)],
+    }
+).encode()
+SETTINGS = {
+    "user_agent": USER_AGENT,
+    "ua_token": UA_TOKEN,
+    "blocklist_url": BLOCKLIST_URL,
+    "blocklist_schema_url": "",
+    "min_interval": 1.0,
+    "serial": True,
+    "scope": "declared",
+    "pace_by": "host",
+    "latency_factor": 1.0,
+    "robots_ttl": DAY,
+    "robots_unreachable": "allow",
+    "max_retries": 4,
+    "backoff_base": 2.0,
+    "backoff_max": 300.0,
+    "min_revisit": DAY,
+    "log_days": DAYS,
+}
+Rows = Iterator[dict[str, Any]]
+
+
+def main(count: int) -> None:
+    """Measure SQLite, and PostgreSQL where there is one."""
+    with tempfile.TemporaryDirectory() as folder:
+        _measure(count, f"sqlite:///{Path(folder, 'state.sqlite3')}", "SQLite")
+    if _has_server():
+        with new_database() as (url, _):
+            _measure(count, url, "PostgreSQL")
+
+
+def _measure(count: int, url: str, what: str) -> None:
+    """Write a record, audit it in another process, and print what that took."""
+    _write(url, max(1, count // DAYS // (FEEDS + 1)))
+    with ProcessPoolExecutor(1) as pool:
+        measured = pool.submit(_audit, url).result()
+    print(
+        f"{what}: {measured.requests:,} requests audited in {measured.audit:.1f} s, "
+        f"{measured.cpu:.1f} s of them CPU (goal: 60 s for 1,000,000), verified in "
+        f"{measured.verify:.1f} s; {measured.memory:.0f} MiB (goal: 500); "
+        f"broken rows: {measured.broken or 'none'}"
+    )
+
+
+class _Measured(NamedTuple):
+    requests: int
+    broken: list[str]
+    audit: float  #: seconds
+    cpu: float  #: seconds of this process
+    verify: float  #: seconds
+    memory: float  #: MiB at most
+
+
+def _audit(url: str) -> _Measured:
+    now = BEGIN + (DAYS + 1) * DAY
+    with closing(State(url)) as state, state.audit.snapshot() as snapshot:
+        started, cpu = time.perf_counter(), time.process_time()
+        attestation = attest(snapshot, now)
+        audited, cpu = time.perf_counter(), time.process_time() - cpu
+        changed = compare(snapshot, attestation["record"], now).changed
+        verified = time.perf_counter()
+    rows = attestation["checklist"]
+    return _Measured(
+        requests=rows[0]["judged"],
+        broken=[row["row"] for row in rows if row["findings"]] + changed,
+        audit=audited - started,
+        cpu=cpu,
+        verify=verified - audited,
+        memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    )
+
+
+def _write(url: str, hosts: int) -> None:
+    """Write the record of so many hosts, each asked once in a run, a run a day."""
+    State(url).close()
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        for table, rows in (
+            (runs, map(_run, range(DAYS))),
+            (copies, _copies(hosts)),
+            (sources, ({"url": "http://h0.example/0", "kind": "feed", "outcome": "fetched"},)),
+            (requests, _requests(hosts)),
+            (denials, _denials(hosts)),
+            (entries, map(_entry, range(hosts * DAYS))),
+        ):
+            _insert(connection, table, iter(rows))
+    engine.dispose()
+
+
+def _insert(connection: Connection, table: Table, rows: Rows) -> None:
+    while some := list(islice(rows, AT_ONCE)):
+        connection.execute(insert(table), some)
+
+
+def _run(day: int) -> dict[str, Any]:
+    begun = BEGIN + day * DAY
+    return {
+        "spider": "feeds",
+        "begun": begun,
+        "ended": begun + DAY - 60.0,
+        "versions": "{}",
+        "settings": json.dumps(SETTINGS),
+    }
+
+
+def _robots(host: int) -> bytes:
+    return f"User-agent: *\nDisallow: /no/\nDisallow: /{host}/*.pdf$\nCrawl-delay: 2\n".encode()
+
+
+def _copies(hosts: int) -> Rows:
+    kept = {"first_seen": BEGIN, "kept_at": BEGIN + DAYS * DAY}
+    yield {"hash": hash_of(LIST), "kind": "blocklist", "url": BLOCKLIST_URL, "body": LIST, **kept}
+    for host in range(hosts):
+        body, origin = _robots(host), f"http://h{host}.example:80"
+        yield {"hash": hash_of(body), "kind": "robots", "url": origin, "body": body, **kept}
+
+
+def _requests(hosts: int) -> Rows:
+    """Yield robots.txt and feeds of each host, evenly spread over most of a day."""
+    names = [hash_of(_robots(host)) for host in range(hosts)]
+    step = (DAY - 3600.0) / (hosts * (FEEDS + 1))
+    for day in range(DAYS):
+        at = BEGIN + day * DAY
+        for page in range(-1, FEEDS):
+            for host, name in enumerate(names):
+                yield _request(day + 1, host, page, at, name, min(step / 2, 0.2))
+                at += step
+
+
+def _request(
+    run: int, host: int, page: int, at: float, name: str, seconds: float
+) -> dict[str, Any]:
+    is_robots = page < 0
+    path = "robots.txt" if is_robots else str(page)
+    robots_at = BEGIN + (run - 1) * DAY
+    return {
+        "sent_at": at,
+        "host": f"h{host}.example",
+        "url": f"http://h{host}.example/{path}",
+        "gates": "blocklist: not listed" + ("" if is_robots else "; robots: allowed"),
+        "status": 200 if run == 1 or is_robots else 304,
+        "seconds": seconds,
+        "error": "",
+        "run": run,
+        "purpose": "robots" if is_robots else "target",
+        "pause": 2.0 if run > 1 or not is_robots else 0.0,
+        "hold": 0.0,
+        "robots": None if is_robots else name,
+        "robots_at": None if is_robots else robots_at,
+        "blocklist": hash_of(LIST),
+    }
+
+
+def _denials(hosts: int) -> Rows:
+    for day in range(DAYS):
+        for host in range(0, hosts, 10):
+            yield {
+                "at": BEGIN + day * DAY + 60.0,
+                "host": f"h{host}.example",
+                "url": f"http://h{host}.example/no/feed",
+                "gate": "robots",
+                "reason": "line 2 of robots.txt says 'Disallow: /no/'",
+                "run": day + 1,
+                "rule": "Disallow: /no/",
+                "line": 2,
+                "robots": hash_of(_robots(host)),
+                "robots_at": BEGIN + day * DAY,
+                "blocklist": hash_of(LIST),
+            }
+
+
+def _entry(number: int) -> dict[str, Any]:
+    item = EntryItem(
+        kind="feed",
+        source="http://h0.example/0",
+        url=f"http://h0.example/posts/{number}",
+        title=f"Post number {number}",
+        first_seen="2026-01-01T00:00:00Z",
+    )
+    return {
+        "key": f"{number:064x}",
+        "full_key": f"{number:064x}",
+        "source": "http://h0.example/0",
+        "kind": "feed",
+        "first_seen": BEGIN + number,
+        "item": json.dumps(item.exported()),
+        "run": 1,
+    }
+
+
+def _has_server() -> bool:
+    engine = create_engine(SERVER, connect_args={"connect_timeout": 5})
+    try:
+        with engine.connect():
+            return True
+    except OperationalError:
+        return False
+    finally:
+        engine.dispose()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)

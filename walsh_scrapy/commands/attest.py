@@ -1,0 +1,109 @@
+"""``scrapy attest``: the contract's checklist, judged by the record of this installation."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from scrapy.commands import ScrapyCommand
+from scrapy.settings import Settings
+
+from walsh_scrapy.tools.exits import CommandError, clean_exit, usage_error
+
+if TYPE_CHECKING:
+    import argparse
+
+    from walsh_scrapy.state import State
+
+
+class Command(ScrapyCommand):
+    """Audits the whole record. It may run beside a crawl, which does not wait for it."""
+
+    requires_project = True
+    requires_crawler_process = False
+
+    def syntax(self) -> str:
+        """Return what follows the command's name."""
+        return "[options]"
+
+    def short_desc(self) -> str:
+        """Return the line that ``scrapy`` lists."""
+        return "Judge the whole record by the contract's checklist, with evidence"
+
+    def long_desc(self) -> str:
+        """Return the text of ``--help``."""
+        return (
+            "Judges every recorded request, denial and entry by each row of the contract's "
+            "checklist: whether it holds, and the evidence. Nothing is sent. `--json` prints an "
+            "attestation that can be verified later with `--verify FILE`. Exit status: 0 if no "
+            "MUST is broken (with --verify: the record has what was judged), 1 if one is, or if "
+            "it cannot be done, 2 for a wrong call. "
+            "Examples: scrapy attest. scrapy attest --json > attestation.json. "
+            "scrapy attest --verify attestation.json"
+        )
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Add what this command takes."""
+        super().add_options(parser)
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
+        parser.add_argument(
+            "--conformance",
+            metavar="FILE",
+            help="take the JSON of a conformance run of this installation as evidence too",
+        )
+        parser.add_argument(
+            "--verify",
+            metavar="FILE",
+            help="say whether the record still has what an attestation judged",
+        )
+
+    def run(self, args: list[str], opts: argparse.Namespace) -> None:
+        """Audit and print, or verify."""
+        from walsh_scrapy.options import Options
+        from walsh_scrapy.state import State
+        from walsh_scrapy.tools.attest.text import attestation_text
+        from walsh_scrapy.tools.attest.trials import read_scorecard
+
+        if args:
+            usage_error(f"attest does not take {args[0]}; see scrapy attest --help")
+        if opts.verify and (opts.json or opts.conformance):
+            usage_error("--verify goes with no other option")
+        with clean_exit():
+            options = Options.from_settings(self.settings or Settings())
+            scorecard = read_scorecard(opts.conformance) if opts.conformance else None
+            with State.existing(options.state_url) as state:
+                if state is None:
+                    raise CommandError("there is no state yet, so there is nothing to attest")
+                if opts.verify:
+                    is_good = _verify(state, opts.verify)
+                else:
+                    attestation = _attest(state, scorecard)
+                    is_good = attestation["holds"]
+                    text = [json.dumps(attestation, indent=1).replace("\x7f", "\\u007f")]
+                    for line in text if opts.json else attestation_text(attestation):
+                        print(line)
+        self.exitcode = 0 if is_good else 1
+
+
+def _attest(state: State, scorecard: dict[str, Any] | None) -> dict[str, Any]:
+    from walsh_scrapy.tools.attest.attestation import attest
+
+    with state.audit.snapshot() as snapshot:
+        attestation = attest(snapshot, time.time(), scorecard)
+    if not any(attestation["record"]["digests"].values()) and scorecard is None:
+        raise CommandError("the record is empty, so there is nothing to attest")
+    return attestation
+
+
+def _verify(state: State, name: str) -> bool:
+    from walsh_scrapy.tools.attest.verify import compare, read_attestation
+    from walsh_scrapy.tools.printable import printable
+
+    attestation = read_attestation(name)
+    with state.audit.snapshot() as snapshot:
+        comparison = compare(snapshot, attestation["record"], time.time())
+    for line in comparison.lines():
+        print(printable(line))
+    print("the record has changed" if comparison.changed else "the record is as it was judged")
+    return not comparison.changed

@@ -1,0 +1,68 @@
+"""The contract's checklist (section 8), and each kind of breach that a record can show."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+Level: TypeAlias = Literal["MUST", "SHOULD"]
+
+
+class Row(NamedTuple):
+    """One row of the checklist."""
+
+    number: str  #: as in the contract: "1", "2a", ...
+    rule: str  #: "R1" to "R9"
+    level: str  #: "MUST", "SHOULD", or both for a row that has both
+    requirement: str
+
+
+#: Rows 3c and 9 are SHOULD in the table; sections 5.2 and 6.4 add a MUST NOT to each.
+CHECKLIST: Final = (
+    Row("1", "R1", "MUST", "Exact User-Agent string"),
+    Row("2", "R2", "MUST", "robots.txt fetched and obeyed, RFC 9309 group selection"),
+    Row("2a", "R2", "MUST", "Named Walsh-Research group overrides *"),
+    Row("3", "R3", "MUST", "Operator blocklist consulted, checked before robots.txt"),
+    Row("3a", "R3", "MUST", "Blocklist matches apex and subdomains"),
+    Row("3b", "R3", "MUST", "Last blocklist retained on fetch failure"),
+    Row("3c", "R3", "SHOULD / MUST NOT", "Blocklist validated by its schema; invalid rejected"),
+    Row("4", "R4", "MUST", "Serial; at most 1 request/s/domain; Crawl-delay honoured"),
+    Row("5", "R5", "MUST", "429/503: exponential backoff and jitter; Retry-After"),
+    Row("6", "R6", "MUST", "No recursion, no sub-resources, metadata only"),
+    Row("7", "R7", "SHOULD", "Conditional fetch and dedup"),
+    Row("8", "R8", "SHOULD", "Infrequent: daily or less per source"),
+    Row("9", "R9", "SHOULD / MUST NOT", "Feed-less: markdown or llms.txt; never scrape HTML"),
+)
+
+
+class Kind(Enum):
+    """A kind of breach: its name in JSON, its row, its level, and a sentence for operators."""
+
+    USER_AGENT = "user-agent", "1", "MUST", "a run sent another User-Agent"
+    NO_ROBOTS = "no-robots", "2", "MUST", "a request was sent without a robots.txt"
+    DENIED = "denied", "2", "MUST", "the robots.txt of the time denies a request"
+    OLD_ROBOTS = "old-robots", "2", "MUST", "a robots.txt was used for longer than a day"
+    DENIED_BY_NAME = "denied-by-name", "2a", "MUST", "the group that names us denies a request"
+    NO_BLOCKLIST = "no-blocklist", "3", "MUST", "the blocklist was not consulted"
+    ROBOTS_FIRST = "robots-first", "3", "MUST", "robots.txt was checked before the blocklist"
+    LISTED = "listed", "3", "MUST", "a request went to a domain that was listed at the time"
+    LISTED_ABOVE = "listed-above", "3a", "MUST", "a request went to a subdomain of a listed domain"
+    FORGOTTEN = "forgotten-list", "3b", "MUST", "a blocklist that was in force was forgotten"
+    INVALID_LIST = "invalid-list", "3c", "MUST", "an invalid blocklist was in force"
+    SHORT_PAUSE = "short-pause", "4", "MUST", "a pause was shorter than was asked for"
+    HOST_TWICE = "host-at-once", "4", "MUST", "a host had two requests at once"
+    RUN_TWICE = "run-at-once", "4", "MUST", "a run had two requests at once"
+    OTHER_HOST = "other-host", "4", "MUST", "a request is recorded under a host that is not its own"
+    TOO_EARLY = "too-early", "5", "MUST", "a host was asked before its hold was over"
+    NO_HOLD = "no-hold", "5", "MUST", "a refusal put its host on no hold"
+    CONTENT = "content", "6", "MUST", "an entry has more than metadata"
+    DUMP = "dump", "6", "MUST", "a dump of whole pages (llms-full.txt) was asked for"
+    DUPLICATE = "duplicate", "7", "SHOULD", "an entry is stored twice"
+    TOO_OFTEN = "too-often", "8", "SHOULD", "a URL was asked for again within a day"
+    SCRAPED = "scraped", "9", "MUST", "an entry comes from neither a feed nor markdown"
+
+    def __init__(self, label: str, row: str, level: Level, sentence: str) -> None:
+        self.label = label
+        self.row = row
+        self.level = level
+        self.sentence = sentence

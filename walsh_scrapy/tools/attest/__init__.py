@@ -1,0 +1,1 @@
+"""What `scrapy attest` says: the contract's checklist, judged by the record."""
