@@ -1,6 +1,7 @@
 """The record says what let each request go or kept it back (decision 33)."""
 
 import hashlib
+import json
 import sqlite3
 from contextlib import closing
 
@@ -9,11 +10,12 @@ from walsh_scrapy.testing.web import Reply
 
 RULES = "User-agent: Walsh-Research\nDisallow: /private\nAllow: /feed\nCrawl-delay: 2\n"
 
+
 def digest(body):
     return hashlib.sha256(body).hexdigest()
 
 
-def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl):
+def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl, run_scrapy):
     listed = blocklist("out.example")
     web = direct_web(
         site("a.example", RULES, feed=[Reply(status=503), feed(host="a.example")]),
@@ -56,3 +58,15 @@ def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl
     ]
     assert (bodies[rules], bodies[published]) == (RULES.encode(), listed.body.encode())
     assert purposes[LIST_URL] == "blocklist"
+
+    url = f"WALSH_STATE_URL=sqlite:///{result.folder.parent / 'walsh.sqlite3'}"
+    told = run_scrapy("why", "http://a.example/feed", "--json", "-s", url)
+    assert told.returncode == 0, told.stderr
+    account = json.loads(told.stdout)
+    assert [each["line"] for each in account["requests"]] == [None, 3, 3]
+    assert [each["pause"] >= each["pause_asked"] for each in account["requests"][1:]] == [
+        True,
+        True,
+    ]
+    assert (account["robots"][0]["hash"], account["denials"]) == (rules, [])
+    assert account["robots"][0]["quoted"][1] == {"number": 2, "text": "Disallow: /private"}

@@ -11,6 +11,7 @@ from walsh_scrapy.state.database import Database, exists
 from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.entries import EntryStore
 from walsh_scrapy.state.evidence import EvidenceStore
+from walsh_scrapy.state.history import HistoryStore
 from walsh_scrapy.state.ledger import Ledger
 from walsh_scrapy.state.llmstxt import LlmsTxtStore
 from walsh_scrapy.state.requests import RequestStore
@@ -51,6 +52,7 @@ class State:
         self.entries = EntryStore(self._database)
         self.requests = RequestStore(self._database)
         self.evidence = EvidenceStore(self._database)
+        self.history = HistoryStore(self._database)
         self.runs = RunStore(self._database)
         self.acts = ActStore(self._database)
 
