@@ -1,0 +1,5 @@
+"""``python -m walsh_scrapy.console``, where the program ``walsh`` is not on the path."""
+
+from walsh_scrapy.console.program import main
+
+main()
