@@ -2,4 +2,5 @@
 
 from walsh_scrapy.console.program import main
 
-main()
+if __name__ == "__main__":
+    main()
