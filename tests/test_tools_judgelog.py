@@ -97,14 +97,19 @@ def test_a_day_without_robots_txt_is_counted():
     assert agent.stale == 2
 
 
-def test_a_line_out_of_order_is_no_pause_and_another_file_begins_anew():
+def test_a_line_out_of_order_is_no_pause():
     assert only(line(9), line(8), line(14)).short == 0
-    judge = judged(line(9 * 3600, status=429))
-    judge.read_log(io.BytesIO(line(0).encode()), "access.log.1")
+
+
+def test_logs_may_be_given_in_any_order():
+    new, old = line(9 * 3600, "/robots.txt", 429), line(0)
+    judge = judged(new, old, line(2))
     ((_, agent),) = judge.agents()
-    assert (agent.short, agent.hasty, agent.pause) == (0, 0, None)
-    joined = only(line(9 * 3600), line(0), line(2))
-    assert joined.short == 1, "two logs in one file"
+    assert (agent.short, agent.hasty, agent.pause, agent.stale) == (1, 0, 2, 2)
+    judge = judged(line(0, status=503))
+    judge.read_log(io.BytesIO(line(1).encode()), "access.log.1")
+    ((_, agent),) = judge.agents()
+    assert (agent.hasty, agent.hasty_at) == (1, ("access.log.1", 1, b"/"))
 
 
 def test_browsers_are_counted_and_judged_only_if_they_are_named():

@@ -118,7 +118,8 @@ def test_the_last_request_of_another_day_counts_for_the_pause(state, log):
     assert sent.waited == DAY + 1.0
     account = give_account(state, options(), "a.example", 19_999)
     assert (account.day, account.other_days) == ("2024-10-03", {"2024-10-04": 2})
-    assert account.requests[0].waited is None
+    (first,) = account.requests
+    assert first.waited is None
 
 
 def test_with_a_url_only_its_own_requests_and_robots_txt_are_told(state, log):

@@ -11,7 +11,8 @@ _ROBOTS: Final = b"/robots.txt"
 _REFUSED: Final = (b"429", b"503")
 #: A log has whole seconds: two requests in neighbouring ones may be nearly two seconds apart.
 _BLUR: Final = 1
-#: Lines of a log are written at the end of a request, so a few may be out of order.
+#: Seconds. Lines are written at the end of a request, so a few may be out of order. A line that is
+#: earlier than that begins an older log.
 _OUT_OF_ORDER: Final = 60
 #: A copy of robots.txt counts for a day (RFC 9309 2.4).
 _ROBOTS_SECONDS: Final = 86_400
@@ -53,11 +54,6 @@ class Agent:
         self.robots_read: int | None = None
         self.was_refused = self.was_robots = False
 
-    def begin_file(self) -> None:
-        """Forget the time of the last request: the next file may be an older one."""
-        self.last = self.robots_read = None
-        self.was_refused = False
-
     def add(self, second: int, target: bytes, status: bytes, file: str, line: int) -> None:
         """Count one request; ``second`` is in epoch seconds."""
         self.requests += 1
@@ -70,7 +66,10 @@ class Agent:
                 self._add_pause(pause, asked, file, line, target)
             if self.was_refused:
                 self._add_retry(pause, file, line, target)
-        if last is None or second >= last or last - second > _OUT_OF_ORDER:
+        is_jump = last is not None and last - second > _OUT_OF_ORDER
+        if is_jump:
+            self.robots_read = None
+        if last is None or second >= last or is_jump:
             self.last = second
             self.was_robots, self.was_refused = is_robots, status in _REFUSED
         if status == b"200":

@@ -41,8 +41,6 @@ class Judge:
 
     def read_log(self, file: IO[bytes], name: str) -> None:
         """Read one log; ``name`` is said of the places in it."""
-        for known in self._agents.values():
-            known.begin_file()
         number, search, agents = 0, LINE.search, self._agents
         last, second = b"", None
         for lines in lines_of(file):
