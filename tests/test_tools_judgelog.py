@@ -133,6 +133,12 @@ def test_memory_is_bounded(monkeypatch):
     assert (len(list(judge.agents())), judge.others) == (3, 2)
     monkeypatch.setattr("walsh_scrapy.tools.judgelog.terms._MOST_VERDICTS", 2)
     assert only(*(line(9 * n, f"/private/{n}") for n in range(9))).denied == 9
+    longest = "bot-" + "x" * 2 * judging.LONGEST_AGENT
+    ((name, agent),) = judged(line(0, agent=longest), line(9, agent=f"{longest}y")).agents()
+    assert (len(name), agent.requests) == (judging.LONGEST_AGENT, 2)
+    target = "/private/" + "x" * 5_000
+    agent = only(line(0, target), line(9, target))
+    assert (agent.denied, agent.terms._denied) == (2, {})
 
 
 def test_the_report_lists_the_busiest_and_where_each_rule_was_broken_first(

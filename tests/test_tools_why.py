@@ -5,9 +5,11 @@ import json
 from dataclasses import replace
 
 import pytest
+from scrapy.cmdline import ScrapyArgumentParser
 from scrapy.settings import Settings
 from sqlalchemy import insert
 
+from walsh_scrapy.commands.why import Command
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.policy.robots.quotation import MOST_LINES, quote
@@ -222,6 +224,31 @@ def test_what_is_not_known_is_said_with_what_is(state, log):
         with pytest.raises(CommandError) as error:
             give_account(state, options(), subject, day)
         assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        ([], 2, "`why` takes one URL or host"),
+        (["a.example", "b.example"], 2, "`why` takes one URL or host"),
+        (["a.example", "--on", "Tuesday"], 2, "--on takes a day in UTC"),
+        (["a.example", "--on", "2026-02-31"], 2, "--on takes a day in UTC"),
+        (["a.example", "--nosuch"], 2, "there is no option --nosuch"),
+        (["a.example"], 1, "there is no state"),
+    ],
+)
+def test_a_wrong_call_and_no_state_are_one_line(tmp_path, capsys, arguments, status, said):
+    command = Command()
+    command.settings = Settings({"WALSH_STATE_URL": f"sqlite:///{tmp_path}/none.sqlite3"})
+    parser = ScrapyArgumentParser(conflict_handler="resolve")
+    command.add_options(parser)
+    opts, rest = parser.parse_known_args(arguments)
+    with pytest.raises(SystemExit) as ended:
+        command.run(rest, opts)
+    code, err = ended.value.code, capsys.readouterr().err.strip()
+    told, code = (code, 1) if isinstance(code, str) else (err, code)  # Python prints a text: 1
+    assert (code, said in told, "\n" in told) == (status, True, False)
+    assert not (tmp_path / "none.sqlite3").exists()
 
 
 def test_ten_thousand_requests_are_told_in_order(state, url):

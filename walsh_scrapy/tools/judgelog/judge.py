@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: User-Agents that are told apart; the requests of further ones are only counted.
 MOST_AGENTS: Final = 100_000
+#: Bytes of a User-Agent by which it is known.
+LONGEST_AGENT: Final = 1000
 #: Browsers that call themselves "compatible".
 _BROWSERS: Final = ("msie", "konqueror")
 #: The User-Agent of a request without one; Common Log Format has none at all.
@@ -70,9 +72,10 @@ class Judge:
             yield name.decode("utf-8", "replace"), agent
 
     def _find(self, written: bytes) -> Agent | None:
-        """Begin to count a User-Agent; None if it is not judged."""
-        if written in self._unjudged:
-            return None
+        """Return the counts of a User-Agent that is new or long; None if it is not judged."""
+        written = written[:LONGEST_AGENT]
+        if written in self._agents or written in self._unjudged:
+            return self._agents.get(written)
         name = written.decode("utf-8", "replace")
         token = product_token(name)
         is_bot = written in _NAMES_NOBODY or (token or _BROWSERS[0]).lower() not in _BROWSERS

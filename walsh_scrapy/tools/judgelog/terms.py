@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 #: Verdicts that are kept; a log has more paths than that only if somebody makes them up.
 _MOST_VERDICTS: Final = 100_000
+#: Bytes of a target whose verdict is kept.
+_LONGEST_KEPT: Final = 1000
 
 
 class Terms:
@@ -24,10 +26,11 @@ class Terms:
         """Return True if the group may not ask for a target, as the log has it."""
         known = self._denied.get(target)
         if known is None:
+            known = not self._rules.verdict(target.decode("utf-8", "replace")).allowed
             if len(self._denied) >= _MOST_VERDICTS:
                 self._denied.clear()
-            known = not self._rules.verdict(target.decode("utf-8", "replace")).allowed
-            self._denied[target] = known
+            if len(target) <= _LONGEST_KEPT:
+                self._denied[target] = known
         return known
 
     def why(self, target: bytes) -> str:
