@@ -44,7 +44,9 @@ VALUES = {str: "blog.example", int: 1, float: 1.0, bytes: b"\xff%", bool: True}
 #: Languages of blocks, each of which a test reads; `text` is what no command and no file is.
 LANGUAGES = {"sh", "cron", "ini", "sql", "toml", "json", "python", "text"}
 #: How a command line begins. In a block of `text` no test would run it.
-COMMAND = re.compile(r"^\s*(?:[$>#] )?(?:\S*/)?(?:scrapy|curl|make|pip|python3?|psql|sqlite3) ")
+COMMAND = re.compile(
+    r"^\s*(?:[$>#] )?(?:\S*/)?(?:scrapy|walsh|curl|make|pip|python3?|psql|sqlite3) "
+)
 #: The public contact of Walsh-Research, from its contract (section 5.2).
 CONTACT = "j@wal.sh"
 SPIDER = """

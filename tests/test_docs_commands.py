@@ -1,6 +1,7 @@
 """Every command line in README and docs works as it is written."""
 
 import contextlib
+import io
 import json
 import os
 import re
@@ -24,13 +25,18 @@ from scrapy.utils.project import get_project_settings
 from sqlalchemy import make_url
 
 from tests.test_docs import MAKEFILE, PAGES, ROOT, blocks, page_of
+from walsh_scrapy.console.program import main
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.options import Options
+from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.policy.signing.directory import DIRECTORY_PATH, directory_body, directory_fields
 from walsh_scrapy.policy.signing.keys import PrivateKey
 from walsh_scrapy.sources import parse_shard
 from walsh_scrapy.state import State
+from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.entries import EntryRecord
+from walsh_scrapy.state.evidence import Evidence, hash_of
+from walsh_scrapy.state.requests import RequestRecord, write_request
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.testing import Certificate, Reply, Site
 from walsh_scrapy.testing.conformance.commandline import add_options
@@ -45,7 +51,7 @@ PAGE_OF_STATE = ROOT / "docs" / "state.md"
 #: Commands that ask servers: their options are checked here, what they do by crawls elsewhere.
 ASKING = ("crawl", "demo", "discover", "keys", "mayfetch")
 #: Commands that only read and write the state: they are run.
-STATE = ("sources", "hosts", "export", "new", "status", "report", "attest")
+STATE = ("sources", "hosts", "export", "new", "status", "report", "attest", "why")
 #: The one of them that asks servers too.
 SENDING = re.compile(r"\bsources add\b")
 #: The conformance test without a project.
@@ -84,6 +90,8 @@ COMMANDS_OF = {
 }
 ENTRIES = {"cron": r"[^#\s]", "ini": r"Exec"}
 SCRAPY = re.compile(r"(?:SSL_CERT_FILE=\S+ )?(?:\S*/)?scrapy ")
+#: A line of the program that needs no project, and what is piped into it.
+WALSH = re.compile(r"(?:cat (\S+) \| )?walsh ")
 OTHER_PROGRAMS = re.compile(
     r"`((?:python3?|pip|make|systemctl|journalctl|psql|pg_dump|sqlite3|grep|curl) [^`]+)`"
 )
@@ -92,6 +100,16 @@ SERVER_OF_DOCS = "postgresql://walsh@db.internal/walsh"
 NOT_BUILT = "## Decided, not built yet"
 ARGUMENTS = set(re.findall(r"^\| `(\w+)=", page_of("settings.md"), re.MULTILINE))
 SEEN_AT = "1970-01-01T00:00:01Z"
+#: What `scrapy why` is asked about: a request of 17 November 2026.
+SENT = RequestRecord(
+    sent_at=1_794_909_600.0,
+    host="blog.example",
+    url="https://blog.example/feed.xml",
+    gates="robots: allowed",
+    status=200,
+    seconds=0.1,
+    evidence=Evidence(robots=hash_of(b""), robots_at=1_794_909_590.0),
+)
 FEEDS = ("https://blog.example/feed.xml", "https://other.example/feed.xml")
 ADDED = "https://news.example/feed.xml"
 PAGE = "https://docs.example/"
@@ -187,6 +205,8 @@ def test_a_command_line_is_one_that_works(line, request):
     program, *arguments = shlex.split(line)
     if program == "/usr/bin/curl":
         check_ping(arguments, request.getfixturevalue("server"))
+    elif WALSH.match(line):
+        request.getfixturevalue("project").walsh(line)
     elif line.startswith(TRIAL):
         check_trial(shlex.split(line.removeprefix(TRIAL)))
     elif program == "curl":
@@ -232,6 +252,12 @@ def test_each_line_of_a_schedule_is_a_command():
             assert len(COMMANDS_OF[language].findall(text)) == len(entries), page
 
 
+@pytest.mark.parametrize("line", ["walsh nothing", "walsh lint --nosuch robots.txt"])
+def test_a_call_of_walsh_that_is_wrong_fails(line, project):
+    with pytest.raises(AssertionError):
+        project.walsh(line)
+
+
 @pytest.mark.parametrize("line", list(spoken_of()))
 def test_a_command_within_a_sentence_is_one_that_works(line):
     check_call(shlex.split(line)[1:])
@@ -242,7 +268,9 @@ def test_other_commands_within_a_sentence_are_known():
     for page in PAGES:
         text = page.read_text("utf-8")
         for line in OTHER_PROGRAMS.findall(text):
-            module = re.match(r"python -m (benchmarks|tests|walsh_scrapy\.testing)\.(\w+)", line)
+            module = re.match(
+                r"python -m (benchmarks|tests|walsh_scrapy\.testing|walsh_scrapy)\.(\w+)", line
+            )
             target = re.match(r"make (\w+)", line)
             if module:
                 place = ROOT / module[1].replace(".", "/") / module[2]
@@ -400,12 +428,16 @@ class Project:
         (folder / "our-ca.pem").touch()
         log = "".join(map(LOG_LINE.format, (1, 11, 21)))
         (folder / "access.log").write_text(log, "utf-8")
+        (folder / "robots.txt").write_text("User-agent: *\nDisallow: /private\n", "utf-8")
         with contextlib.closing(State(url)) as state:
             for source in FEEDS:
                 record = SourceRecord(
                     url=source, kind="feed", fetched_at=1.0, outcome="failed", failures=3
                 )
                 state.sources.commit(record, [entry_of(source)])
+            state.robots.keep("https://blog.example:443", RobotsCopy(1_794_909_590.0, 200, b""))
+        with contextlib.closing(Database(url)) as database, database.write() as connection:
+            write_request(connection, SENT)
 
     def run(self, line):
         """Run a `scrapy` command in this process, and what its output is piped into."""
@@ -428,6 +460,19 @@ class Project:
         assert ended.value.code in good, said.err
         if filters:
             self.shell(filters, given=said.out)
+
+    def walsh(self, line):
+        """Run a line of `walsh` in this process."""
+        piped = WALSH.match(line)[1]
+        text = (self.folder / piped).read_bytes() if piped else b""
+        reader = io.BufferedReader(io.BytesIO(text))
+        patch, capfd = map(self._request.getfixturevalue, ("monkeypatch", "capfd"))
+        patch.setattr("sys.stdin", io.TextIOWrapper(reader))
+        with pytest.raises(SystemExit) as ended:
+            main(shlex.split(line.partition("walsh ")[2]))
+        said = capfd.readouterr()
+        assert ended.value.code == 0, said.err
+        assert said.out
 
     def ask(self, line):
         """Run a `scrapy` command that asks servers, in front of a web that has the sources."""

@@ -9,5 +9,7 @@ USER_AGENT: Final = "Mozilla/5.0 (compatible; Walsh-Research/1.0; +https://wal.s
 #: The product token that robots.txt groups are matched against, case-insensitively.
 UA_TOKEN: Final = "Walsh-Research"  # noqa: S105 - a robots.txt product token, no secret
 POLICY_URL: Final = "https://wal.sh/bot/"
+#: Where its operator is written to (contract, section 5.2).
+CONTACT: Final = "j@wal.sh"
 BLOCKLIST_URL: Final = "https://wal.sh/.well-known/walsh-research/blocklist.json"
 BLOCKLIST_SCHEMA_URL: Final = "https://wal.sh/.well-known/walsh-research/blocklist.schema.json"

@@ -1,6 +1,7 @@
 """The record says what let each request go or kept it back (decision 33)."""
 
 import hashlib
+import json
 import sqlite3
 from contextlib import closing
 
@@ -17,7 +18,7 @@ def digest(body):
     return hashlib.sha256(body).hexdigest()
 
 
-def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl):
+def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl, run_scrapy):
     listed = blocklist("out.example")
     web = direct_web(
         site("a.example", RULES, feed=[Reply(status=503), feed(host="a.example")]),
@@ -65,3 +66,15 @@ def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl
     (line,) = host_lines(records, host_of, {}, lambda _record: True)
     assert [each.asked and each.asked.by for each in line.sent] == [None, "spacing", "hold"]
     assert line.short == 0, "the pauses that the report sees were kept"
+
+    url = f"WALSH_STATE_URL=sqlite:///{result.folder.parent / 'walsh.sqlite3'}"
+    told = run_scrapy("why", "http://a.example/feed", "--json", "-s", url)
+    assert told.returncode == 0, told.stderr
+    account = json.loads(told.stdout)
+    assert [each["line"] for each in account["requests"]] == [None, 3, 3]
+    assert [each["pause"] >= each["pause_asked"] for each in account["requests"][1:]] == [
+        True,
+        True,
+    ]
+    assert (account["robots"][0]["hash"], account["denials"]) == (rules, [])
+    assert account["robots"][0]["quoted"][1] == {"number": 2, "text": "Disallow: /private"}

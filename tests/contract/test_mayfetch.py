@@ -1,6 +1,7 @@
 """`scrapy mayfetch`: every gate's answer and why, by the same gates and slots as a crawl."""
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -83,13 +84,25 @@ def test_offline_it_answers_from_the_state_or_not_at_all(loopback_web, ask):
 
 def test_a_file_can_be_tried_before_it_is_deployed(ask, tmp_path):
     file = tmp_path / "robots.txt"
-    file.write_text(ROBOTS + "Comment: be brief\nCrawl-delay: soon\n")
+    file.write_text(ROBOTS + "Comment: be brief\nCrawl-delay: soon\nContent-Signal: search=yes\n")
     denied = ask(None, "--robots", str(file), "https://blog.example/private/")
     assert denied.returncode == 1
-    for said in ("line 2 ", "Disallow: /private/", "be brief", "line 6", "every 2 s"):
+    for said in (
+        "line 2 ",
+        "Disallow: /private/",
+        "be brief",
+        "line 6",
+        "every 2 s",
+        "noted: line 7: ",
+    ):
         assert said in denied.stdout
-    piped = ask(None, "--robots", "-", "https://blog.example/feed", stdin=ROBOTS)
-    assert piped.returncode == 0
+    opening = (datetime.now(UTC) + timedelta(hours=3)).strftime("%H%M")
+    closed = f"{ROBOTS}Allow: /a?b\nDisallow: /a\nVisit-time: {opening}-{opening}\n"
+    url = "https://blog.example/a%3Fb"
+    piped = ask(None, "--robots", "-", "https://blog.example/feed", url, stdin=closed)
+    assert piped.returncode == 1
+    assert piped.stdout.startswith("https://blog.example/feed: allowed from 20")
+    assert "Protego, the parser of Scrapy, would say: allowed" in piped.stdout.partition(url)[2]
 
 
 def test_without_a_usable_robots_txt_the_answer_names_the_policy(loopback_web, ask):
@@ -131,9 +144,11 @@ def test_a_wrong_call_is_one_line(ask, arguments, words):
 @pytest.mark.parametrize("online", [True, False])
 def test_an_argument_that_is_no_url_gives_an_answer(loopback_web, ask, online):
     options = [] if online else ["--offline"]
-    result = ask(loopback_web(), *options, "mailto:me@example.com", "http://[bad", "//x")
+    given = ["mailto:me@example.com", "http://[bad", "//x", "blog.example/feed"]
+    result = ask(loopback_web(), *options, *given)
     assert result.returncode == 2
-    assert result.stdout.count("cannot say") == 3
+    assert result.stdout.count("cannot say") == 4
+    assert result.stdout.count("write https://blog.example/feed") == 1
     assert "Traceback" not in result.stderr
 
 

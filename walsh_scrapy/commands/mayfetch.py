@@ -52,7 +52,8 @@ class Command(UrlCommand):
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Send the URLs through the gates, then answer from the state."""
-        from walsh_scrapy.tools.mayfetch.explainer import Explainer, is_web
+        from walsh_scrapy.tools.mayfetch.explainer import Explainer
+        from walsh_scrapy.tools.mayfetch.robots import is_web
         from walsh_scrapy.tools.mayfetch.spider import MayfetchSpider
         from walsh_scrapy.tools.printable import printable
 

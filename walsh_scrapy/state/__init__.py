@@ -13,6 +13,7 @@ from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.entries import EntryStore
 from walsh_scrapy.state.evidence import EvidenceStore
 from walsh_scrapy.state.history import History
+from walsh_scrapy.state.hosthistory import HostHistory
 from walsh_scrapy.state.ledger import Ledger
 from walsh_scrapy.state.llmstxt import LlmsTxtStore
 from walsh_scrapy.state.moments import MomentStore
@@ -54,6 +55,7 @@ class State:
         self.entries = EntryStore(self._database)
         self.requests = RequestStore(self._database)
         self.evidence = EvidenceStore(self._database)
+        self.host_history = HostHistory(self._database)
         self.runs = RunStore(self._database)
         self.moments = MomentStore(self._database)
         self.acts = ActStore(self._database)

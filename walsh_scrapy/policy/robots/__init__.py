@@ -15,6 +15,9 @@ Modules, with their clauses of RFC 9309:
 | `otherrecords`    | 2.2.4        | Crawl-delay, Visit-time and Request-rate           |
 | `version2`        | (none)       | Robot-version 2.x: rules in order, shell patterns  |
 | `access`          | 2.3.1, 2.4   | what a response to `/robots.txt` means             |
+| `usage`           | (none)       | Content-Signal and its like, which change nothing  |
+| `quotation`       | (none)       | the lines that are about one bot                   |
+| `lint`            | 2.2          | lines that mean nothing, or not what they seem     |
 """
 
 from walsh_scrapy.policy.robots.robotstxt import RobotsTxt

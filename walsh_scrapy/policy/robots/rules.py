@@ -148,6 +148,12 @@ class Rules:
         return tuple(line_numbers(self._text, (line.offset for line in self._user_agents)))
 
     @property
+    def other_lines(self) -> tuple[int, ...]:
+        """The numbers of the lines of Crawl-delay and its like in these groups, from 1."""
+        others = other_offsets(self._text, distinct([line.others for line in self._user_agents]))
+        return tuple(line_numbers(self._text, sorted({offset for _, _, offset in others})))
+
+    @property
     def warnings(self) -> tuple[tuple[int, str], ...]:
         """Line number and sentence for the records of these groups whose value is malformed.
 

@@ -33,6 +33,8 @@ class RobotsAnswer:
     opens_in: float  #: until Visit-time allows a request; 0 if it does now
     comments: tuple[str, ...]
     ignored: tuple[str, ...]  #: lines of our group that could not be understood
+    usage: tuple[str, ...]  #: lines about use, such as Content-Signal, which decide nothing
+    protego: bool | None  #: what Protego would answer, if that is something else
     why: str
 
     def lines(self, now: float) -> Iterator[str]:
@@ -46,6 +48,9 @@ class RobotsAnswer:
         else:
             yield f"{_INDENT}no group for us"
         yield f"{_INDENT}{self.why}"
+        if self.protego is not None:
+            theirs = "allowed" if self.protego else "denied"
+            yield f"{_INDENT}Protego, the parser of Scrapy, would say: {theirs}"
         for name, seconds in (
             ("Crawl-delay", self.crawl_delay),
             ("Request-rate", self.request_rate),
@@ -58,6 +63,8 @@ class RobotsAnswer:
             yield f"{_INDENT}Comment: {comment}"
         for line in self.ignored:
             yield f"{_INDENT}{line}"
+        for line in self.usage:
+            yield f"{_INDENT}about use, noted: {line}"
 
     def _file(self, now: float) -> str:
         if self.fetched_at is None:
@@ -83,13 +90,19 @@ class Answer:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the answer for ``--json``."""
-        return asdict(self)
+        return asdict(self) | {"allowed_from": self.allowed_from}
+
+    @property
+    def allowed_from(self) -> float | None:
+        """When Visit-time allows what is allowed, in epoch seconds; None if it does now."""
+        closed = self.robots is not None and self.robots.opens_in > 0
+        return self.next_request_at if closed and self.allowed else None
 
     def lines(self, now: float) -> Iterator[str]:
         """Yield the answer for operators: the verdict, then what each gate says."""
-        verdict = {True: "allowed", False: "denied", None: "cannot say"}[self.allowed]
+        verdict = verdict_of(self.allowed, self.allowed_from)
         held = "" if self.hold_until is None else f", but {on_hold(self.host, self.hold_until)}"
-        if self.allowed is False:  # nobody will ask for it, whatever its host wants
+        if self.allowed is False or self.allowed_from is not None:  # that says more than the hold
             held = ""
         yield f"{self.url}: {verdict}{f' by {self.gate}' if self.gate else ''}{held}"
         yield f"  blocklist  {self.blocklist}"
@@ -106,3 +119,10 @@ class Answer:
         if wait > 0:
             when = f"in {format_seconds(wait)}, {format_moment(self.next_request_at)}"
         return f"one request every {format_seconds(self.interval)}{hold}; next {when}"
+
+
+def verdict_of(allowed: bool | None, allowed_from: float | None) -> str:
+    """Return a verdict in words; ``allowed_from`` is in epoch seconds."""
+    if allowed and allowed_from is not None:
+        return f"allowed from {format_moment(allowed_from)}"
+    return {True: "allowed", False: "denied", None: "cannot say"}[allowed]

@@ -9,10 +9,12 @@ from walsh_scrapy.policy.robots.access import RobotsCopy, RobotsFile
 from walsh_scrapy.policy.urls import origin_of
 from walsh_scrapy.politeness.blocklist import BlocklistCache
 from walsh_scrapy.politeness.robots import RobotsCache
-from walsh_scrapy.tools.mayfetch.answer import Answer, RobotsAnswer
+from walsh_scrapy.tools.mayfetch.answer import Answer
+from walsh_scrapy.tools.mayfetch.robots import NO_URL, is_web, robots_answer, scheme_hint
 
 if TYPE_CHECKING:
     from walsh_scrapy.runtime.context import Context
+    from walsh_scrapy.tools.mayfetch.answer import RobotsAnswer
 
 
 class Explainer:
@@ -37,7 +39,7 @@ class Explainer:
         now = self._context.clock.now()
         origin = origin_of(url)
         file = self._file(origin, url, now)
-        robots = None if file is None else _robots_answer(file, origin, url, now, self._robots)
+        robots = None if file is None else self._answer(file, url, now)
         allowed, gate, why = self._decide(url, origin, file)
         host = self._context.host(url)
         ledger = self._context.state.ledger
@@ -59,6 +61,10 @@ class Explainer:
             next_request_at=max(times.ready_at(interval), hold, now + opens_in, now),
         )
 
+    def _answer(self, file: RobotsFile, url: str, now: float) -> RobotsAnswer:
+        token = self._context.options.ua_token
+        return robots_answer(file, url, token, now, given=self._robots is not None)
+
     def _file(self, origin: str, url: str, now: float) -> RobotsFile | None:
         if self._robots is None:
             return self._files.find(origin, url)
@@ -71,7 +77,7 @@ class Explainer:
     ) -> tuple[bool | None, str | None, str]:
         """Return whether the URL is allowed, the gate that does not allow it, and the reason."""
         if not is_web(url):
-            return None, "url", "this is not an http or https URL with a host"
+            return None, "url", f"{NO_URL}{scheme_hint(url)}"
         if self._list.blocks(url):
             return False, "blocklist", self._blocklist(url)
         if self._needs_list:
@@ -91,30 +97,3 @@ class Explainer:
         if self._needs_list:
             return "the copy of the list is out of date"
         return "not checked" if self._robots is not None else "not in the last copy of the list"
-
-
-def is_web(url: str) -> bool:
-    """Return True if a crawl may request this kind of URL at all (decision 16)."""
-    return origin_of(url).startswith(("http://", "https://"))
-
-
-def _robots_answer(
-    file: RobotsFile, origin: str, url: str, now: float, given: bytes | None
-) -> RobotsAnswer:
-    verdict = file.rules.verdict(url)
-    real = not file.is_replaced
-    return RobotsAnswer(
-        origin=origin,
-        fetched_at=file.copy.fetched_at if given is None else None,
-        status=file.copy.status if given is None else None,
-        group=file.rules.group if real else None,
-        group_lines=file.rules.lines if real else (),
-        rule=verdict.rule if real else None,
-        line=verdict.line if real else None,
-        crawl_delay=file.rules.crawl_delay,
-        request_rate=file.rate(now),
-        opens_in=file.closed_for(now),
-        comments=file.rules.comments,
-        ignored=tuple(f"line {line}: {what}" for line, what in file.rules.warnings),
-        why=file.why(verdict),
-    )

@@ -1,0 +1,140 @@
+"""`lint`: what of a robots.txt means nothing, for any bytes; and what it says about use."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from walsh_scrapy.policy.robots import RobotsTxt
+from walsh_scrapy.policy.robots.lint import lint
+from walsh_scrapy.policy.robots.quotation import quote
+from walsh_scrapy.policy.robots.records import MAX_OCTETS
+from walsh_scrapy.policy.robots.usage import MOST_RECORDS, usage_records
+
+#: Lines of a group, and what is said of the third line; "" for nothing.
+LINES = [
+    ("Disallow: /private # ours", ""),
+    ("Allow:", ""),
+    ("Sitemap: https://a.example/map.xml", ""),
+    ("Comment: hello", ""),
+    ("Crawl-delay: .5", ""),
+    ("Disalow: /x", "'disalow' is read as 'disallow' by us and by Google"),
+    ("Disallow /x", "the colon after 'disallow' is missing"),
+    ("Disallow /x or so", "has no colon, so it is no record; did you mean 'disallow:'?"),
+    ("Noindex: /x", "'Noindex' is not of RFC 9309"),
+    ("Clean-param: a", "only Yandex"),
+    ("Disllaow: /x", "'Disllaow' means nothing to a crawler; did you mean 'disallow:'?"),
+    ("colour: red", "'colour' means nothing to a crawler"),
+    ("Disallow: private/", "'private/' does not begin with '/' or '*', so it matches nothing"),
+    ("Disallow: https://a.example/x", "is a URL; a rule takes a path"),
+    ("Crawl-delay: soon", "the value 'soon' is ignored; crawl-delay takes a number of seconds"),
+    ("Request-rate: 1/0", "the value '1/0' is ignored; request-rate takes documents per time"),
+    ("Visit-time: noon", "the value 'noon' is ignored; visit-time takes two times of day in UTC"),
+    ("Robot-version: 3.0", "the value '3.0' is ignored"),
+    ("Robot-version: 2.0.0", ""),
+    ("Sitemap: /map.xml", "'/map.xml' is no full URL"),
+    ("Allow: /open", "'Allow"),
+    ("User-agent: Some Bot", "'Some Bot' is read as 'Some'"),
+    ("User-agent: bot/1.0", ""),
+    ("User-agent: 008", "'008' names no bot"),
+    ("User-agent: **", "'**' names no bot"),
+    ("Useragent: x", "'useragent' is read as 'user-agent'"),
+]
+
+
+@pytest.mark.parametrize(("line", "said"), LINES, ids=[line for line, _ in LINES])
+def test_each_line_that_means_nothing_is_named_and_no_other(line, said):
+    body = f"User-agent: *\nDisallow: /open\n{line}\nDisallow: /last\n".encode()
+    errors = [finding for finding in lint(body) if finding.level == "error"]
+    if line == "Allow: /open":
+        assert [(error.line, error.text) for error in errors] == [
+            (2, "'Disallow: /open' has no effect: its path is allowed as well")
+        ]
+    elif said:
+        assert [error.line for error in errors] == [3]
+        assert said in errors[0].text
+    else:
+        assert errors == []
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"<!DOCTYPE html><p>Disallow: /x", "a page of HTML"),
+        (b"\xef\xbb\xbf \n<html>", "a page of HTML"),
+        ("User-agent: *\n".encode("utf-16"), "is UTF-16"),
+        (b"", "the file is empty"),
+        (b"User-agent: *\nDisallow: /\n" + b"#\n" * MAX_OCTETS, "only 500 KiB are read"),
+        (b"User-agent: *\nDisallow: /caf\xe9\n", "line 2: this is not UTF-8"),
+        (b"Disallow: /\n", "'Disallow: /' stands before any User-agent line"),
+        (b"Crawl-delay: 2\nUser-agent: *\nDisallow: /\n", "line 1: 'Crawl-delay: 2' stands before"),
+        (b"User-agent: a\nDisallow: /\n\nUser-agent: b\n", "line 4: no rule follows, so 'b' may"),
+        (
+            b"User-agent: a\nDisallow: /\nUser-agent: b\nAllow: /\nUser-agent: A\nDisallow: /x\n",
+            "line 5: 'a' has a group on line 1 already",
+        ),
+        (
+            b"User-agent: *\nDisallow: /x\nUser-agent: a\nDisallow: /y\n",
+            "line 3: the group of '*' does not count for 'a'",
+        ),
+        (
+            b"User-agent: *\nDisallow: /\nContent-Signal: ai-train=no\n",
+            "line 3: 'Content-Signal: ai-train=no' is about use",
+        ),
+    ],
+)
+def test_each_thing_about_the_file_and_its_groups_is_said_alone(body, said):
+    (finding,) = lint(body)
+    assert said in f"line {finding.line}: {finding.text}"
+
+
+def test_nothing_is_said_of_a_sound_file():
+    assert lint(b"User-agent: *\nUser-agent: a\nDisallow: /x\n\nUser-agent: b\nDisallow: /\n") == ()
+
+
+KEYS = ["User-agent", "Disallow", "Disalow", "allow ", "Crawl-delay", "x", "ai-usage", "Sitemap"]
+PIECES = st.sampled_from(
+    [*(f"{key}:".encode() for key in KEYS), *b":*/#\n\r \0\xff", b"\xef\xbb\xbf", b"/a", b"bot"]
+).map(lambda piece: piece if isinstance(piece, bytes) else bytes([piece]))
+
+
+@given(st.one_of(st.binary(), st.lists(PIECES).map(b"".join)))
+def test_any_bytes_are_linted_and_quoted_in_order(body):
+    found = lint(body)
+    assert list(found) == sorted(found, key=lambda finding: finding.line or 0)
+    lines = 1 + body.count(b"\n") + body.count(b"\r")
+    assert all(finding.line is None or 1 <= finding.line <= lines for finding in found)
+    assert all(finding.text.isprintable() for finding in found)
+    assert len(quote(body, "bot")) <= lines
+    assert all(1 <= record.line <= lines for record in usage_records(body))
+
+
+@given(st.lists(PIECES).map(b"".join))
+def test_a_file_without_errors_reads_the_same_in_its_strict_spelling(body):
+    """What lint does not name is a record in the spelling of the RFC, or no record at all."""
+    if any(finding.level == "error" for finding in lint(body)):
+        return
+    lines = body.replace(b"\r", b"\n").split(b"\n")
+    strict = b"\n".join(
+        line
+        for line in lines
+        if not line.strip()
+        or line.strip(b" \xef\xbb\xbf")
+        .lower()
+        .startswith(
+            tuple(f"{key.strip()}".lower().encode() for key in KEYS if key not in ("Disalow", "x"))
+        )
+    )
+    for name in ("bot", "other"):
+        first, second = (RobotsTxt.parse(each).rules_for(name) for each in (body, strict))
+        assert first.verdict("http://h/a").allowed == second.verdict("http://h/a").allowed
+        assert first.crawl_delay == second.crawl_delay
+
+
+def test_records_about_use_are_found_wherever_they_stand_and_bounded():
+    body = b"content-signal: search=yes\nUser-agent: *\nTDM-Reservation : 1 # all\nDisallow:\n"
+    assert usage_records(body) == (
+        (1, "content-signal: search=yes"),
+        (3, "TDM-Reservation : 1"),
+    )
+    assert usage_records(b"# ai-usage: no\nmy-ai-usage: no\nai-usage no\n") == ()
+    assert len(usage_records(b"ai-usage: no\n" * 100)) == MOST_RECORDS

@@ -1,0 +1,285 @@
+"""`scrapy why`: what the letter says of a day, on both databases (decision 33)."""
+
+import contextlib
+import json
+from dataclasses import replace
+
+import pytest
+from scrapy.cmdline import ScrapyArgumentParser
+from scrapy.settings import Settings
+from sqlalchemy import insert
+
+from walsh_scrapy.commands.why import Command
+from walsh_scrapy.options import Options
+from walsh_scrapy.policy.robots.access import RobotsCopy
+from walsh_scrapy.policy.robots.quotation import MOST_LINES, quote
+from walsh_scrapy.state import State
+from walsh_scrapy.state.database import Database
+from walsh_scrapy.state.evidence import DenialRecord, Evidence, hash_of
+from walsh_scrapy.state.requests import RequestRecord, write_request
+from walsh_scrapy.state.runs import RunRecord
+from walsh_scrapy.state.tables import requests
+from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.tools.why.account import give_account
+from walsh_scrapy.tools.why.letter import letter
+from walsh_scrapy.tools.why.record import record_of
+
+DAY = 86_400.0
+NOON = 20_000 * DAY + 43_200.0  # of 2024-10-04
+RULES = b"User-agent: *\nDisallow: /private\nAllow: /feed\nContent-Signal: ai-train=no\n"
+ALLOWED = Evidence("Allow: /feed", 3, hash_of(RULES), NOON, "list")
+FEED = "http://a.example/feed"
+SENT = RequestRecord(
+    sent_at=NOON + 4.0,
+    host="a.example",
+    url=FEED,
+    gates="robots: allowed",
+    status=200,
+    seconds=0.5,
+    run=1,
+    pause=2.0,
+    evidence=ALLOWED,
+)
+ROBOTS = replace(
+    SENT,
+    sent_at=NOON,
+    url="http://a.example/robots.txt",
+    seconds=1.0,
+    purpose="robots",
+    pause=0.0,
+    evidence=Evidence(),
+)
+DENIAL = DenialRecord(
+    at=NOON + 1.0,
+    host="a.example",
+    url="http://a.example/private",
+    gate="robots",
+    reason="line 2 of robots.txt says 'Disallow: /private'",
+    run=1,
+    evidence=Evidence("Disallow: /private", 2, hash_of(RULES), NOON, None),
+)
+OTHER_BOT = {
+    "user_agent": "Example-Bot/1.0 (+https://bot.example/about; bot@bot.example)",
+    "ua_token": "Example-Bot",
+    "blocklist_url": "",
+}
+
+
+def options(**settings):
+    return Options.from_settings(Settings(settings))
+
+
+@pytest.fixture
+def state(url):
+    with contextlib.closing(State(url)) as opened:
+        opened.robots.keep("http://a.example:80", RobotsCopy(NOON, 200, RULES))
+        opened.evidence.deny(DENIAL)
+        yield opened
+
+
+@pytest.fixture
+def log(url, state):
+    """Write requests into the log."""
+
+    def write(*records):
+        with contextlib.closing(Database(url)) as database, database.write() as connection:
+            for record in records:
+                write_request(connection, record)
+
+    return write
+
+
+def told(state, subject="a.example", day=None, **settings):
+    return "\n".join(letter(give_account(state, options(**settings), subject, day)))
+
+
+def test_each_request_has_its_reason_and_its_pauses(state, log):
+    log(ROBOTS, SENT)
+    text = told(state)
+    assert "Requests of Walsh-Research to a.example\non 2024-10-04, all times in UTC" in text
+    for said in (
+        "12:00:00  http://a.example/robots.txt",
+        "12:00:04  http://a.example/feed",
+        "line 3 of robots.txt allows it, 'Allow: /feed'; its host was",
+        "pause: 3 s after the end of the request before it; 2 s had to pass",
+        "12:00:01  http://a.example/private",
+        "kept back by robots: line 2",
+        "2 | Disallow: /private",
+        "Lines about use (4)",
+        f"SHA-256 {hash_of(RULES)}",
+        "User-agent: Walsh-Research\n      Disallow: /\n",
+        "j@wal.sh",
+    ):
+        assert said in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_the_last_request_of_another_day_counts_for_the_pause(state, log):
+    log(replace(SENT, sent_at=NOON - DAY, seconds=3.0), SENT)
+    (sent,) = give_account(state, options(), FEED, None).requests
+    assert sent.waited == DAY + 1.0
+    account = give_account(state, options(), "a.example", 19_999)
+    assert (account.day, account.other_days) == ("2024-10-03", {"2024-10-04": 2})
+    (first,) = account.requests
+    assert first.waited is None
+
+
+def test_with_a_url_only_its_own_requests_and_robots_txt_are_told(state, log):
+    log(ROBOTS, SENT, replace(SENT, url="http://a.example/other", sent_at=NOON + 9.0))
+    account = give_account(state, options(), "http://A.example/feed/", None)
+    assert [sent.record.url for sent in account.requests] == [ROBOTS.url, FEED]
+    assert account.denials == ()
+    denied = give_account(state, options(), DENIAL.url, None)
+    assert denied.denials == (DENIAL,)
+    with pytest.raises(CommandError, match=r"scrapy why a\.example --on 2024-10-04"):
+        give_account(state, options(), "http://a.example/nothing", None)
+    assert give_account(state, options(), ROBOTS.url, None).requests[0].record.url == ROBOTS.url
+
+
+def test_another_bot_is_named_as_it_names_itself(state, log):
+    state.runs.begin(RunRecord(spider="feeds", begun=NOON, settings=OTHER_BOT))
+    log(SENT)
+    text = told(state)
+    for said in (
+        "Requests of Example-Bot",
+        "Policy:     https://bot.example/about\n",
+        "Or write to bot@bot.example.\n",
+    ):
+        assert said in f"{text}\n"
+    assert "wal.sh" not in text
+    assert "Walsh" not in text
+
+
+def test_what_earlier_versions_wrote_is_told_as_far_as_it_goes(state, url):
+    old = {"sent_at": NOON, "host": "old.example", "url": "http://old.example/x", "gates": ""}
+    with contextlib.closing(Database(url)) as database, database.write() as connection:
+        connection.execute(insert(requests), old | {"status": None, "seconds": 2.0, "error": "E"})
+    text = told(state, "old.example")
+    assert "an earlier version sent it, whose record names no rule" in text
+    assert "no answer: E, after 2 s" in text
+    assert record_of(give_account(state, options(), "old.example", None))["requests"][0] == {
+        "at": "2024-10-04T12:00:00Z",
+        "url": "http://old.example/x",
+        "purpose": None,
+        "why": "an earlier version sent it, whose record names no rule",
+        "pause": None,
+        "pause_asked": None,
+        "status": None,
+        "error": "E",
+        "seconds": 2.0,
+        "hold": None,
+        "gates": "",
+        "run": None,
+        "rule": None,
+        "line": None,
+        "robots": None,
+        "robots_at": None,
+        "blocklist": None,
+    }
+
+
+def test_other_reasons(state, log):
+    def reason(**changes):
+        url = f"http://b.example/{len(changes)}{sorted(changes.items(), key=str)}"
+        record = replace(SENT, host="b.example", url=url, **changes)
+        log(record)
+        account = give_account(state, options(), "b.example", None)
+        return record_of(account)["requests"][-1]["why"]
+
+    assert "is published there" in reason(purpose="blocklist", sent_at=NOON + 1)
+    unread = Evidence(robots_at=NOON)
+    assert "no robots.txt could be read" in reason(evidence=unread, sent_at=NOON + 2)
+    silent = replace(ALLOWED, rule=None, line=None)
+    assert "no rule of robots.txt is about it" in reason(evidence=silent, sent_at=NOON + 3)
+    assert "no gate for robots.txt" in reason(evidence=Evidence(), sent_at=NOON + 4)
+    lost = replace(ALLOWED, robots="gone")
+    reason(evidence=lost, sent_at=NOON + 5)
+    text = told(state, "b.example")
+    assert "a file that is no longer kept, asked for at" in text
+    assert "none, the request before it had not ended" not in text
+    log(replace(SENT, host="b.example", url="http://b.example/9", sent_at=NOON + 5.2))
+    assert "none, the request before it had not ended" in told(state, "b.example")
+
+
+def test_by_domain_only_the_host_itself_is_told(state, log):
+    log(
+        replace(SENT, host="a.com", url="http://one.a.com/"),
+        replace(SENT, host="a.com", url="http://two.a.com/", sent_at=NOON + 20.0),
+    )
+    bot = {f"WALSH_{name.upper()}": value for name, value in OTHER_BOT.items()}
+    given = options(WALSH_PACE_BY="domain", **bot)
+    (sent,) = give_account(state, given, "two.a.com", None).requests
+    assert (sent.record.url, sent.waited) == ("http://two.a.com/", 15.5)
+
+
+def test_what_is_not_known_is_said_with_what_is(state, log):
+    log(SENT)
+    for subject, day, said in (
+        ("b.example", None, "nothing is known of b.example; the record goes back"),
+        ("example", None, "the record has a.example"),
+        ("a.example", 7, "on 1970-01-08; the record has it on 2024-10-04 (2 rows)"),
+        ("http://[", None, "no host and no URL"),
+        ("%_.example", None, "nothing is known of"),
+    ):
+        with pytest.raises(CommandError) as error:
+            give_account(state, options(), subject, day)
+        assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        ([], 2, "`why` takes one URL or host"),
+        (["a.example", "b.example"], 2, "`why` takes one URL or host"),
+        (["a.example", "--on", "Tuesday"], 2, "--on takes a day in UTC"),
+        (["a.example", "--on", "2026-02-31"], 2, "--on takes a day in UTC"),
+        (["a.example", "--nosuch"], 2, "there is no option --nosuch"),
+        (["a.example"], 1, "there is no state"),
+    ],
+)
+def test_a_wrong_call_and_no_state_are_one_line(tmp_path, capsys, arguments, status, said):
+    command = Command()
+    command.settings = Settings({"WALSH_STATE_URL": f"sqlite:///{tmp_path}/none.sqlite3"})
+    parser = ScrapyArgumentParser(conflict_handler="resolve")
+    command.add_options(parser)
+    opts, rest = parser.parse_known_args(arguments)
+    with pytest.raises(SystemExit) as ended:
+        command.run(rest, opts)
+    code, err = ended.value.code, capsys.readouterr().err.strip()
+    told, code = (code, 1) if isinstance(code, str) else (err, code)  # Python prints a text: 1
+    assert (code, said in told, "\n" in told) == (status, True, False)
+    assert not (tmp_path / "none.sqlite3").exists()
+
+
+def test_ten_thousand_requests_are_told_in_order(state, url):
+    same = {"host": "a.example", "gates": "", "seconds": 0.5, "error": "", "purpose": "target"}
+    rows = [
+        same | {"sent_at": NOON + 2.0 * number, "url": f"http://a.example/{number}"}
+        for number in range(10_000)
+    ]
+    with contextlib.closing(Database(url)) as database, database.write() as connection:
+        connection.execute(insert(requests), rows)
+    account = give_account(state, options(), "a.example", None)
+    assert [sent.record.url for sent in account.requests] == [row["url"] for row in rows]
+    assert len(json.loads(json.dumps(record_of(account)))["requests"]) == 10_000
+    assert sum("why: " in line for line in letter(account)) == 10_000
+
+
+def test_strangers_text_is_escaped_and_neither_cut_nor_wrapped_within_a_url(state, log):
+    long = f"http://a.example/{'x' * 300}"
+    log(replace(SENT, url=long), replace(SENT, sent_at=NOON + 9.0, status=None, error="\x1b[2J"))
+    text = told(state)
+    assert long in text
+    assert "\x1b" not in text
+    assert "\\x1b[2J" in text
+
+
+def test_of_a_long_file_only_what_is_about_the_bot_is_quoted():
+    others = b"".join(b"User-agent: b%d\nDisallow: /%d\n" % (n, n) for n in range(100))
+    body = others + b"User-agent: Walsh\nDisallow: /x\nDisallow: /y\nCrawl-delay: 9\nai-usage: no\n"
+    quoted = quote(body, "Walsh-Research", [203])
+    assert [line.number for line in quoted] == [201, 203, 204, 205]
+    assert quoted[1].text == "Disallow: /y"
+    short = b"\n".join(b"a" * n for n in range(MOST_LINES))
+    assert len(quote(short, "x")) == MOST_LINES
+    assert quote(b"", "x") == ()

@@ -1,0 +1,273 @@
+"""What in a robots.txt means nothing, or not what it seems, for the one who writes it (RFC 9309).
+
+    body -> findings about the file, its lines, its groups
+
+A finding never changes how a file is read: `robotstxt` and `records` do that, and this module asks
+them. So what is said here of a record is what a crawl makes of it.
+"""
+
+import difflib
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple
+
+from walsh_scrapy.policy.robots.otherrecords import is_malformed
+from walsh_scrapy.policy.robots.records import (
+    BLANKS,
+    MAX_OCTETS,
+    OTHER,
+    RULE,
+    USER_AGENT,
+    Span,
+    UserAgentLine,
+    decode,
+    distinct,
+    line_numbers,
+    readable,
+    record_at,
+    rule_offsets,
+    rules_in,
+    user_agent_lines,
+)
+from walsh_scrapy.policy.robots.usage import usage_records
+from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.wording import and_more, cut, printable
+
+#: An "error" means nothing or not what it seems; a "note" is as it should be, but easily overseen.
+Level = Literal["error", "note"]
+
+_HTML: Final = re.compile(rb"\s*+<(?:!doctype|!--|html|head|body|\?xml)", re.IGNORECASE)
+_UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
+_UTF8_BOM: Final = b"\xef\xbb\xbf"
+#: The keys that count, in lower case, as they are spelled in their documents.
+_KEYS: Final = (
+    "user-agent", "allow", "disallow", "sitemap", "crawl-delay", "request-rate", "visit-time",
+    "robot-version", "comment", "content-signal", "content-usage", "ai-usage", "tdm-reservation",
+    "tdm-policy",
+)  # fmt: skip
+_SITEMAPS: Final = ("sitemap", "sitemaps", "site-map")
+#: Keys that some crawler reads or once read.
+_FOREIGN: Final = {
+    "noindex": "no search engine reads it in robots.txt; use a robots meta tag or X-Robots-Tag",
+    "nofollow": "no search engine reads it in robots.txt; use a robots meta tag or X-Robots-Tag",
+    "host": "no crawler reads it any more; redirect to the host that you prefer",
+    "clean-param": "only Yandex reads it",
+}
+_SOUND_VALUES: Final = {
+    "crawl-delay": "a number of seconds, such as 10",
+    "request-rate": "documents per time, such as 1/10s",
+    "visit-time": "two times of day in UTC, such as 0600-0845",
+}
+_ROBOT_VERSION: Final = re.compile(r"[12](?:\.[0-9]+)*")
+_SHOWN: Final = 60
+#: Names that one finding lists.
+_MOST_NAMES: Final = 5
+
+
+class Finding(NamedTuple):
+    """One thing that the author of a robots.txt should know."""
+
+    line: int | None  #: from 1; None for the whole file
+    level: Level
+    text: str  #: a sentence, printable
+
+
+def lint(body: bytes) -> tuple[Finding, ...]:
+    """Return what means nothing or not what it seems, by line. Never raises.
+
+    Of what is not text nothing but that is said.
+    """
+    if body.startswith(_UTF16):
+        return (Finding(None, "error", "the file is UTF-16; crawlers read UTF-8 and find nothing"),)
+    if _HTML.match(body.removeprefix(_UTF8_BOM)):
+        return (Finding(None, "error", "this is a page of HTML or XML, no robots.txt"),)
+    text = decode(body)
+    found = [*_of_file(body, text), *_of_lines(text), *_of_groups(text)]
+    found += [
+        Finding(line, "note", f"{record!r} is about use; a crawl notes it, and fetches as before")
+        for line, record in usage_records(body)
+    ]
+    return tuple(sorted(found, key=lambda finding: finding.line or 0))
+
+
+def _of_file(body: bytes, text: str) -> Iterator[Finding]:
+    if not text.strip():
+        yield Finding(None, "note", "the file is empty: everything is allowed")
+    if len(body) > MAX_OCTETS:
+        last = text.count("\n")
+        yield Finding(
+            None,
+            "error",
+            f"of {len(body):,} bytes only 500 KiB are read, which end with line {last}",
+        )
+    try:
+        text.encode("latin-1").decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = next(line_numbers(text, [error.start]))
+        yield Finding(line, "error", "this is not UTF-8, so a path with it matches other URLs")
+
+
+def _of_lines(text: str) -> Iterator[Finding]:
+    in_group = False
+    for number, line in enumerate(text[1:].split("\n"), 1):
+        content = line.partition("#")[0].strip(BLANKS)
+        if not content:
+            continue
+        found = f"\n{content}"
+        if agent := USER_AGENT.match(found):
+            in_group = True
+            sentences = _of_user_agent(agent[1], content, agent.start(1) - 1)
+        elif rule := RULE.match(found):
+            sentences = _of_rule(rule[2], content, rule.start(2) - 1, in_group=in_group)
+        elif other := OTHER.match(found):
+            sentences = _of_other(other[1], other[2], content, in_group=in_group)
+        else:
+            sentences = _of_unknown(content)
+        for sentence in sentences:
+            yield Finding(number, "error", sentence)
+
+
+def _of_user_agent(name: str, content: str, start: int) -> Iterator[str]:
+    yield from _of_key(content[:start], "user-agent")
+    value = content[start:].strip(BLANKS)
+    if not name:
+        yield f"{_shown(value)} names no bot; a name has letters, '-' and '_', or is '*' alone"
+    elif name != value and value[len(name)] != "/":  # a version says nothing else
+        yield f"{_shown(value)} is read as {_shown(name)}: a name has letters, '-' and '_' only"
+
+
+def _of_rule(path: str, content: str, start: int, *, in_group: bool) -> Iterator[str]:
+    key = _key(content[:start])
+    yield from _of_key(content[:start], "allow" if key.startswith("a") else "disallow")
+    if not in_group:
+        yield f"{_shown(content)} stands before any User-agent line, so it counts for nobody"
+    path = path.strip(BLANKS)
+    if host_of(path) and "://" in path:
+        yield f"{_shown(path)} is a URL; a rule takes a path, which begins with '/'"
+    elif path and path[0] not in "/*":
+        yield f"{_shown(path)} does not begin with '/' or '*', so it matches nothing"
+
+
+def _of_other(key: str, value: str, content: str, *, in_group: bool) -> Iterator[str]:
+    name = key.lower().replace(" ", "-")
+    name = next((each for each in _KEYS if each.replace("-", "") == name.replace("-", "")), name)
+    value = value.strip(BLANKS)
+    if not in_group:
+        yield f"{_shown(content)} stands before any User-agent line, so it counts for nobody"
+    if is_malformed(name.replace("-", ""), value):
+        yield f"the value {_shown(value)} is ignored; {name} takes {_SOUND_VALUES[name]}"
+    if name == "robot-version" and not _ROBOT_VERSION.fullmatch(value):
+        yield f"the value {_shown(value)} is ignored; there are Robot-version 1.0 and 2.0"
+
+
+def _of_unknown(content: str) -> Iterator[str]:
+    key, colon, value = content.partition(":")
+    name = key.strip(BLANKS).lower()
+    value = value.strip(BLANKS)
+    if not colon:
+        yield f"{_shown(content)} has no colon, so it is no record{_hint(name.split()[0])}"
+    elif name in _SITEMAPS:
+        if not (value.lower().startswith(("http://", "https://")) and host_of(value)):
+            yield f"{_shown(value)} is no full URL, which a sitemap needs"
+    elif name in _FOREIGN:
+        yield f"{_shown(key)} is not of RFC 9309: {_FOREIGN[name]}"
+    elif name not in _KEYS:
+        yield f"{_shown(key)} means nothing to a crawler{_hint(name)}"
+
+
+@lru_cache(maxsize=256)
+def _hint(key: str) -> str:
+    near = difflib.get_close_matches(key[:_SHOWN], _KEYS, n=1, cutoff=0.75)
+    return f"; did you mean '{near[0]}:'?" if near else ""
+
+
+def _of_key(written: str, meant: str) -> Iterator[str]:
+    """Yield what is wrong with the part of a line before its value."""
+    key = _key(written)
+    if key != meant:
+        yield f"{_shown(key)} is read as {meant!r} by us and by Google; other bots ignore it"
+    if ":" not in written:
+        yield f"the colon after {_shown(key)} is missing; we and Google read it, other bots may not"
+
+
+def _key(written: str) -> str:
+    return written.rstrip(f"{BLANKS}:").lower()
+
+
+def _of_groups(text: str) -> Iterator[Finding]:
+    agents = user_agent_lines(text)
+    numbers = list(line_numbers(text, [agent.offset for agent in agents]))
+    lines: dict[str, list[int]] = {}
+    spans: dict[str, set[Span]] = {}
+    for number, agent in zip(numbers, agents, strict=True):
+        if not agent.name:
+            continue
+        if agent.rules not in spans.setdefault(agent.name, set()):
+            spans[agent.name].add(agent.rules)
+            lines.setdefault(agent.name, []).append(number)
+        if not agent.rules[1] and not agent.others[1]:
+            yield Finding(
+                number, "error", f"no rule follows, so {_shown(agent.name)} may fetch everything"
+            )
+    for name, (first, *further) in lines.items():
+        if further:
+            yield Finding(further[0], "error", _repeated(name, first, further))
+    yield from _of_shadows(text, agents, numbers)
+    for span in distinct([agent.rules for agent in agents]):
+        yield from _of_contradictions(text, span)
+
+
+def _repeated(name: str, first: int, further: list[int]) -> str:
+    more = "" if len(further) == 1 else f", and {len(further) - 1} more follow"
+    return (
+        f"{_shown(name)} has a group on line {first} already{more}; all count together, but some "
+        "bots read one of them only"
+    )
+
+
+def _of_shadows(
+    text: str, agents: tuple[UserAgentLine, ...], numbers: list[int]
+) -> Iterator[Finding]:
+    """Yield one note if bots with a group of their own get less than all others are told."""
+    common = distinct([agent.rules for agent in agents if agent.name == "*"])
+    denied = {path.strip(BLANKS) for key, path in rules_in(text, common) if not key} - {""}
+    spans: dict[str, set[Span]] = {}
+    lines: dict[str, int] = {}
+    for number, agent in zip(numbers, agents, strict=True):
+        if agent.name not in ("", "*") and agent.rules[1]:
+            spans.setdefault(agent.name, set()).add(agent.rules)
+            lines.setdefault(agent.name, number)
+    names = [name for name in spans if _leaves_out(text, spans[name], denied)]
+    if names:
+        listed = ", ".join(map(_shown, names[:_MOST_NAMES]))
+        more = f" {and_more(left)}" if (left := len(names) - _MOST_NAMES) > 0 else ""
+        yield Finding(
+            lines[names[0]],
+            "note",
+            f"the group of '*' does not count for {listed}{more}; their own do not repeat all "
+            "of its Disallow rules",
+        )
+
+
+def _leaves_out(text: str, spans: set[Span], denied: set[str]) -> bool:
+    own = {path.strip(BLANKS) for _, path in rules_in(text, spans)}
+    return "/" not in own and not denied <= own
+
+
+def _of_contradictions(text: str, span: Span) -> Iterator[Finding]:
+    """Yield an error for each Disallow of a path that its group allows as well."""
+    records = rules_in(text, [span])
+    allowed = {path.strip(BLANKS) for key, path in records if key} - {""}
+    offsets = [
+        offset
+        for (key, path), offset in zip(records, rule_offsets(text, [span]), strict=True)
+        if not key and path.strip(BLANKS) in allowed
+    ]
+    for number, offset in zip(line_numbers(text, offsets), offsets, strict=True):
+        record = record_at(text, offset)
+        yield Finding(number, "error", f"{record!r} has no effect: its path is allowed as well")
+
+
+def _shown(text: str) -> str:
+    return repr(cut(printable(readable(text)), _SHOWN))

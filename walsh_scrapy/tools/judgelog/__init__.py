@@ -1,0 +1,1 @@
+"""``walsh judge``: how politely the bots in the log of a web server behaved."""

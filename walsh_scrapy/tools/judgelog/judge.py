@@ -1,0 +1,93 @@
+"""Reads the logs of one host, and counts what each User-Agent did."""
+
+from __future__ import annotations
+
+from typing import IO, TYPE_CHECKING, Final
+
+from walsh_scrapy.policy.robots import RobotsTxt
+from walsh_scrapy.policy.useragent import product_token
+from walsh_scrapy.tools.judgelog.agent import Agent
+from walsh_scrapy.tools.judgelog.lines import LINE, lines_of, second_of
+from walsh_scrapy.tools.judgelog.terms import Terms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: User-Agents that are told apart; the requests of further ones are only counted.
+MOST_AGENTS: Final = 100_000
+#: Bytes of a User-Agent by which it is known.
+LONGEST_AGENT: Final = 1000
+#: Browsers that call themselves "compatible".
+_BROWSERS: Final = ("msie", "konqueror")
+#: The User-Agent of a request without one; Common Log Format has none at all.
+_NAMELESS: Final = b"-"
+_NAMES_NOBODY: Final = (b"", _NAMELESS)
+
+
+class Judge:
+    """Counts the requests of each User-Agent that names a crawler, or has ``wanted`` in its name.
+
+    Requests of browsers are counted together in ``others``: each is of another person, to whom no
+    robots.txt applies.
+    """
+
+    def __init__(self, robots: bytes, wanted: str = "") -> None:
+        self._robots = RobotsTxt.parse(robots)
+        self._wanted = wanted.lower()
+        self._terms: dict[str, Terms] = {}
+        self._agents: dict[bytes, Agent] = {}
+        self._unjudged: set[bytes] = set()
+        self.others = 0  #: requests that are not judged
+        self.unread = 0  #: lines that are in neither format
+        self.read = 0  #: lines that are
+
+    def read_log(self, file: IO[bytes], name: str) -> None:
+        """Read one log; ``name`` is said of the places in it."""
+        number, search, agents = 0, LINE.search, self._agents
+        last, second = b"", None
+        for lines in lines_of(file):
+            for line in lines:
+                number += 1
+                found = search(line)
+                if found is None:
+                    self.unread += bool(line.strip())
+                    continue
+                stamp, target, status, written = found.groups(_NAMELESS)
+                if stamp != last:
+                    last, second = stamp, second_of(stamp)
+                if second is None:
+                    self.unread += 1
+                    continue
+                self.read += 1
+                agent = agents.get(written) or self._find(written)
+                if agent is None:
+                    self.others += 1
+                else:
+                    agent.add(second, target, status, name, number)
+
+    def agents(self) -> Iterator[tuple[str, Agent]]:
+        """Yield each User-Agent that was judged, the one with the most requests first."""
+        judged = sorted(self._agents.items(), key=lambda pair: (-pair[1].requests, pair[0]))
+        for name, agent in judged:
+            yield name.decode("utf-8", "replace"), agent
+
+    def _find(self, written: bytes) -> Agent | None:
+        """Return the counts of a User-Agent that is new or long; None if it is not judged."""
+        written = written[:LONGEST_AGENT]
+        if written in self._agents or written in self._unjudged:
+            return self._agents.get(written)
+        name = written.decode("utf-8", "replace")
+        token = product_token(name)
+        is_bot = written in _NAMES_NOBODY or (token or _BROWSERS[0]).lower() not in _BROWSERS
+        is_wanted = self._wanted in name.lower() if self._wanted else is_bot
+        if is_wanted and len(self._agents) < MOST_AGENTS:
+            agent = self._agents[written] = Agent(self._terms_of(token or "*"))
+            return agent
+        if len(self._unjudged) < MOST_AGENTS:
+            self._unjudged.add(written)
+        return None
+
+    def _terms_of(self, token: str) -> Terms:
+        """Return the terms of a bot; those of one group are shared."""
+        rules = self._robots.rules_for(token)
+        return self._terms.setdefault(rules.group or "", Terms(rules))

@@ -1,0 +1,114 @@
+"""What ``walsh judge`` prints: a table by User-Agent, and where each rule was broken first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from walsh_scrapy.policy.wording import and_more, counted, format_seconds
+from walsh_scrapy.tools.printable import columns, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from walsh_scrapy.tools.judgelog.agent import Agent, Place
+    from walsh_scrapy.tools.judgelog.judge import Judge
+
+#: User-Agents that the table lists, those with the most requests.
+MOST_ROWS: Final = 20
+_HEADINGS: Final = (
+    "requests", "robots.txt", "denied", "pause", "asked", "short", "refused", "hasty", "304",
+    "User-Agent",
+)  # fmt: skip
+
+
+class _Breach(NamedTuple):
+    number: int
+    words: str
+    first: Place | None
+
+
+def report(judge: Judge, *, every: bool) -> Iterator[str]:
+    """Yield the lines of the report; of ``every`` User-Agent, or of the first `MOST_ROWS`."""
+    agents = list(judge.agents())
+    shown = agents if every else agents[:MOST_ROWS]
+    if shown:
+        yield from columns([_HEADINGS, *(_cells(name, agent) for name, agent in shown)])
+    if left := len(agents) - len(shown):
+        yield and_more(left)
+    for name, agent in shown:
+        for breach in _breaches(agent):
+            if breach.number and breach.first:
+                place = f"{breach.first.file}:{breach.first.line}"
+                target = breach.first.target.decode("utf-8", "replace")
+                said = f"{counted(breach.number, 'request')} {breach.words}"
+                yield printable(f"{name}: {said}; the first is {place} {target}")
+    yield totals(judge)
+
+
+def totals(judge: Judge) -> str:
+    """Return one line: what was read, and what was not."""
+    return (
+        f"{counted(judge.read, 'line')} read; {counted(judge.unread, 'line')} in another format; "
+        f"{counted(judge.others, 'request')} of browsers and the like not judged"
+    )
+
+
+def records(judge: Judge) -> Iterator[dict[str, Any]]:
+    """Yield an object for each User-Agent, for ``--json``; pauses are in seconds."""
+    for name, agent in judge.agents():
+        yield {
+            "user_agent": name,
+            "polite": agent.is_polite,
+            "requests": agent.requests,
+            "robots_fetched": agent.robots,
+            "without_robots_in_a_day": agent.stale,
+            "denied": agent.denied,
+            "shortest_pause": agent.pause,
+            "pause_asked": agent.terms.pause,
+            "short_pauses": agent.short,
+            "outside_visit_time": agent.closed,
+            "refused": agent.refused,
+            "shortest_pause_after_refusal": agent.after_refusal,
+            "hasty_retries": agent.hasty,
+            "conditional": agent.conditional,
+            "first": {
+                kind: _place(breach.first)
+                for kind, breach in zip(_KINDS, _breaches(agent), strict=True)
+            },
+        }
+
+
+_KINDS: Final = ("denied", "short_pauses", "hasty_retries", "outside_visit_time")
+
+
+def _breaches(agent: Agent) -> Sequence[_Breach]:
+    why = f": {agent.terms.why(agent.denied_at.target)}" if agent.denied_at else ""
+    asked = format_seconds(agent.terms.pause)
+    return (
+        _Breach(agent.denied, f"for what robots.txt denies{why}", agent.denied_at),
+        _Breach(agent.short, f"earlier than the pause asked for ({asked})", agent.short_at),
+        _Breach(agent.hasty, "within a second after 429 or 503", agent.hasty_at),
+        _Breach(agent.closed, "outside the Visit-time", agent.closed_at),
+    )
+
+
+def _place(place: Place | None) -> dict[str, Any] | None:
+    if place is None:
+        return None
+    target = place.target.decode("utf-8", "replace")
+    return {"file": place.file, "line": place.line, "target": target}
+
+
+def _cells(name: str, agent: Agent) -> tuple[str, ...]:
+    return (
+        str(agent.requests),
+        str(agent.robots),
+        str(agent.denied),
+        "-" if agent.pause is None else format_seconds(agent.pause),
+        format_seconds(agent.terms.pause) if agent.terms.pause else "-",
+        str(agent.short),
+        str(agent.refused),
+        str(agent.hasty),
+        "-" if agent.conditional is None else f"{agent.conditional:.0%}",
+        printable(name),
+    )

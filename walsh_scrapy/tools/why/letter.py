@@ -1,0 +1,142 @@
+"""An account as a letter: plain text, as wide as mail, the same wherever it is printed."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Final
+
+from walsh_scrapy.policy.timestamps import format_moment
+from walsh_scrapy.policy.wording import format_seconds
+from walsh_scrapy.tools.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from walsh_scrapy.state.hosthistory import SentRequest
+    from walsh_scrapy.tools.why.account import Account, RobotsOfDay
+
+#: Columns. A URL or a line of robots.txt may be longer, because neither is cut.
+WIDTH: Final = 78
+_INDENT: Final = " " * 10
+
+
+def letter(account: Account) -> Iterator[str]:
+    """Yield the lines of the letter."""
+    for line in _lines(account):
+        yield printable(line)
+
+
+def _lines(account: Account) -> Iterator[str]:
+    about = account.url or account.host
+    yield f"Requests of {account.sender.token} to {about}"
+    yield f"on {account.day}, all times in UTC"
+    yield ""
+    yield "Who we are"
+    for agent in account.sender.user_agents:
+        yield f"  User-Agent: {agent}"
+    if account.sender.policy:
+        yield f"  Policy:     {account.sender.policy}"
+    if account.sender.contact:
+        yield f"  Contact:    {account.sender.contact}"
+    yield ""
+    yield "What we asked for"
+    for sent in account.requests:
+        yield from _sent(sent)
+    if not account.requests:
+        yield "  Nothing: no byte was sent."
+    if account.denials:
+        yield ""
+        yield "What we wanted, and did not ask for"
+    for denial in account.denials:
+        yield f"  {_time(denial.at)}{denial.url}"
+        yield from _wrapped(f"kept back by {denial.gate}: {denial.reason}")
+    for robots in account.robots:
+        yield ""
+        yield from _robots(robots)
+    yield ""
+    yield from _opt_out(account)
+
+
+def _sent(sent: SentRequest) -> Iterator[str]:
+    record = sent.record
+    yield f"  {_time(record.sent_at)}{record.url}"
+    yield from _wrapped(f"why: {why(sent)}")
+    yield from _wrapped(f"pause: {_pause(sent)}")
+    answer = f"no answer: {record.error}" if record.status is None else str(record.status)
+    after = f"; then no request for {format_seconds(record.hold)}" if record.hold else ""
+    yield from _wrapped(f"answer: {answer}, after {format_seconds(record.seconds)}{after}")
+
+
+def why(sent: SentRequest) -> str:
+    """Return the reason for which a request was sent, in one sentence."""
+    evidence, purpose = sent.record.evidence, sent.record.purpose
+    if not sent.has_evidence:
+        return "an earlier version sent it, whose record names no rule"
+    if purpose == "robots":
+        return "robots.txt is asked for before anything else, and no rule can forbid it"
+    listed = "" if evidence.blocklist is None else "; its host was not on our blocklist"
+    if purpose == "blocklist":
+        return "our blocklist, or its schema, is published there"
+    if evidence.rule is not None:
+        return f"line {evidence.line} of robots.txt allows it, {evidence.rule!r}{listed}"
+    if evidence.robots is not None:
+        return f"no rule of robots.txt is about it{listed}"
+    if evidence.robots_at is not None:
+        asked = format_moment(evidence.robots_at)
+        return f"no robots.txt could be read when it was asked for ({asked}){listed}"
+    return f"no gate for robots.txt was in force{listed}"
+
+
+def _pause(sent: SentRequest) -> str:
+    asked = format_seconds(sent.record.pause)
+    wanted = f"; {asked} had to pass" if sent.has_evidence and sent.record.pause else ""
+    if sent.waited is None:
+        return "our record has no request before it"
+    if sent.waited < 0:
+        return f"none, the request before it had not ended{wanted}"
+    return f"{format_seconds(sent.waited)} after the end of the request before it{wanted}"
+
+
+def _robots(robots: RobotsOfDay) -> Iterator[str]:
+    yield "What robots.txt said"
+    asked = ", ".join(map(format_moment, robots.asked_at))
+    yield f"  {robots.origin or 'a file that is no longer kept'}, asked for at {asked}"
+    yield f"  SHA-256 {robots.hash}"
+    last = 0
+    for number, text in robots.quoted:
+        if number > last + 1:
+            yield "        ..."
+        yield f"  {number:>5} | {text}"
+        last = number
+    if robots.usage:
+        lines = ", ".join(str(record.line) for record in robots.usage)
+        yield from _wrapped(
+            f"Lines about use ({lines}) are noted here; no request depends on them.", "  "
+        )
+
+
+def _opt_out(account: Account) -> Iterator[str]:
+    sender = account.sender
+    yield "How to keep us out"
+    yield "  Write into robots.txt:"
+    yield from (f"      {line}" for line in sender.opt_out)
+    listed = f" Your domain is then put on {sender.blocklist}" if sender.blocklist else ""
+    if sender.contact:
+        yield from _wrapped(f"Or write to {sender.contact}.{listed}", "  ")
+    elif sender.policy:
+        yield from _wrapped(f"Or write to us as {sender.policy} says.", "  ")
+
+
+def _time(moment: float) -> str:
+    return f"{format_moment(moment)[11:19]}  "[: len(_INDENT)]
+
+
+def _wrapped(text: str, indent: str = f"  {_INDENT}") -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,72 @@
+"""An account as JSON: every fact of the letter, and the hashes of the documents."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from walsh_scrapy.policy.timestamps import rfc3339
+from walsh_scrapy.tools.why.letter import why
+
+if TYPE_CHECKING:
+    from walsh_scrapy.state.evidence import DenialRecord, Evidence
+    from walsh_scrapy.state.hosthistory import SentRequest
+    from walsh_scrapy.tools.why.account import Account, RobotsOfDay
+
+
+def record_of(account: Account) -> dict[str, Any]:
+    """Return the object of ``--json``: times as RFC 3339 in UTC, durations in seconds."""
+    return {
+        "host": account.host,
+        "url": account.url,
+        "day": account.day,
+        "sender": asdict(account.sender) | {"opt_out": account.sender.opt_out},
+        "requests": [_request(sent) for sent in account.requests],
+        "denials": [_denial(denial) for denial in account.denials],
+        "robots": [_robots(robots) for robots in account.robots],
+        "other_days": dict(account.other_days),
+    }
+
+
+def _request(sent: SentRequest) -> dict[str, Any]:
+    record, known = sent.record, sent.has_evidence
+    return {
+        "at": rfc3339(record.sent_at),
+        "url": record.url,
+        "purpose": record.purpose or None,
+        "why": why(sent),
+        "pause": sent.waited,
+        "pause_asked": record.pause if known else None,
+        "status": record.status,
+        "error": record.error or None,
+        "seconds": record.seconds,
+        "hold": record.hold if known else None,
+        "gates": record.gates,
+        "run": record.run,
+        **_evidence(record.evidence),
+    }
+
+
+def _denial(denial: DenialRecord) -> dict[str, Any]:
+    return {
+        "at": rfc3339(denial.at),
+        "url": denial.url,
+        "gate": denial.gate,
+        "why": denial.reason,
+        "run": denial.run,
+        **_evidence(denial.evidence),
+    }
+
+
+def _evidence(evidence: Evidence) -> dict[str, Any]:
+    return asdict(evidence) | {"robots_at": rfc3339(evidence.robots_at)}
+
+
+def _robots(robots: RobotsOfDay) -> dict[str, Any]:
+    return {
+        "hash": robots.hash,
+        "origin": robots.origin,
+        "asked_at": [rfc3339(moment) for moment in robots.asked_at],
+        "quoted": [line._asdict() for line in robots.quoted],
+        "usage": [record._asdict() for record in robots.usage],
+    }
