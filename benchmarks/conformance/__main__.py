@@ -18,7 +18,7 @@ _WGET = (
     "--force-directories --directory-prefix={folder} --input-file={seeds}"
 )
 CRAWLERS = {
-    "ours": [f"{_HERE}/ours.sh"],
+    "ours": [sys.executable, "-m", "walsh_scrapy.tools.attest.owncrawl"],
     "scrapy": [sys.executable, f"{_HERE}/scrapy_spider.py"],
     "scrapy-polite": [sys.executable, f"{_HERE}/scrapy_spider.py", "polite"],
     "wget": _WGET.split(),

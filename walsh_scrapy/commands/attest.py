@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -35,10 +36,10 @@ class Command(ScrapyCommand):
         """Return the text of ``--help``."""
         return (
             "Judges every recorded request, denial and entry by each row of the contract's "
-            "checklist: whether it holds, and the evidence. Nothing is sent. `--json` prints an "
-            "attestation that can be verified later with `--verify FILE`. Exit status: 0 if no "
-            "MUST is broken (with --verify: the record has what was judged), 1 if one is, or if "
-            "it cannot be done, 2 for a wrong call. "
+            "checklist: whether it holds, and the evidence. Nothing leaves this machine. `--json` "
+            "prints an attestation that can be verified later with `--verify FILE`. Exit status: "
+            "0 if no MUST is broken (with --verify: the record has what was judged), 1 if one is, "
+            "or if it cannot be done, 2 for a wrong call. "
             "Examples: scrapy attest. scrapy attest --json > attestation.json. "
             "scrapy attest --verify attestation.json"
         )
@@ -53,6 +54,13 @@ class Command(ScrapyCommand):
             help="take the JSON of a conformance run of this installation as evidence too",
         )
         parser.add_argument(
+            "--try",
+            dest="tries",
+            action="store_true",
+            help="make a conformance run of this project's crawls on this machine, which takes "
+            "about three minutes, and take it as evidence too",
+        )
+        parser.add_argument(
             "--verify",
             metavar="FILE",
             help="say whether the record still has what an attestation judged",
@@ -63,15 +71,16 @@ class Command(ScrapyCommand):
         from walsh_scrapy.options import Options
         from walsh_scrapy.state import State
         from walsh_scrapy.tools.attest.text import attestation_text
-        from walsh_scrapy.tools.attest.trials import read_scorecard
 
         if args:
             usage_error(f"attest does not take {args[0]}; see scrapy attest --help")
-        if opts.verify and (opts.json or opts.conformance):
+        if opts.verify and (opts.json or opts.conformance or opts.tries):
             usage_error("--verify goes with no other option")
+        if opts.tries and opts.conformance:
+            usage_error("--try makes a conformance run, and --conformance takes one; drop one")
         with clean_exit():
             options = Options.from_settings(self.settings or Settings())
-            scorecard = read_scorecard(opts.conformance) if opts.conformance else None
+            scorecard = _scorecard(opts)
             with State.existing(options.state_url) as state:
                 if state is None:
                     raise CommandError("there is no state yet, so there is nothing to attest")
@@ -84,6 +93,23 @@ class Command(ScrapyCommand):
                     for line in text if opts.json else attestation_text(attestation):
                         print(line)
         self.exitcode = 0 if is_good else 1
+
+
+def _scorecard(opts: argparse.Namespace) -> dict[str, Any] | None:
+    """Return the scorecard of a conformance run, made or read; None if none is asked for."""
+    if opts.conformance:
+        from walsh_scrapy.tools.attest.trials import read_scorecard
+
+        return read_scorecard(opts.conformance)
+    if not opts.tries:
+        return None
+    from walsh_scrapy.testing.conformance import TrialError, run
+
+    print("trying this project's crawls on a web of this machine ...", file=sys.stderr)
+    try:
+        return run([sys.executable, "-m", "walsh_scrapy.tools.attest.owncrawl"]).as_dict()
+    except TrialError as error:
+        raise CommandError(f"this project's crawls cannot be tried: {error}") from error
 
 
 def _attest(state: State, scorecard: dict[str, Any] | None) -> dict[str, Any]:

@@ -42,6 +42,7 @@ _SETTINGS: Final = (
     "backoff_max",
     "min_revisit",
     "log_days",
+    "signing_key",
 )
 
 

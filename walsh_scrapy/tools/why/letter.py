@@ -38,6 +38,8 @@ def _lines(account: Account) -> Iterator[str]:
         yield f"  Policy:     {account.sender.policy}"
     if account.sender.contact:
         yield f"  Contact:    {account.sender.contact}"
+    for key in account.sender.signing_keys:
+        yield f"  Signed by:  {key} (Web Bot Auth, over https)"
     yield ""
     yield "What we asked for"
     for sent in account.requests:
