@@ -12,8 +12,17 @@ MOST_TRIES = 12
 NUMBERS = itertools.count()
 
 
+#: Long expired, by no key, for no host, and the same with each request.
+SIGNATURE = {
+    "Signature-Input": 'bad=("@authority");created=1;expires=2;keyid="bad";tag="web-bot-auth"',
+    "Signature": "bad=:YmFk:",
+}
+
+
 def ask(url, data=None):
     headers = {"User-Agent": f"Bad/{next(NUMBERS)}", "Cookie": "a=b", "If-None-Match": '"x"'}
+    if not url.endswith("/robots.txt"):
+        headers |= SIGNATURE
     try:
         request = urllib.request.Request(url, data, headers)
         urllib.request.urlopen(request, timeout=10).read()

@@ -103,7 +103,7 @@ def test_the_scorecard_at_a_terminal_and_in_a_pipe(bad, terminal, width):
     assert text.endswith(f"{verdict_of(bad)}\n")
     assert not re.search(r"\x1b\[3\d", text), "a colour"
     if not terminal:
-        assert text.startswith("rule  pass  fail  not applicable  could not run\nR1    0     3 ")
+        assert text.startswith("rule  pass  fail  not applicable  could not run\nR1    0     7 ")
 
 
 @pytest.mark.crawl
@@ -121,13 +121,15 @@ def test_this_project_passes(run_scrapy, tmp_path, pytestconfig):
     command = [sys.executable, "-m", "scrapy", "crawl", "feeds", "-a", "sources={seeds}"]
     command += ["-a", "force=1", "-s", "WALSH_STATE_URL=sqlite:///{folder}/state.sqlite3"]
     command += ["-s", "WALSH_BLOCKLIST_URL={blocklist}", "-s", "WALSH_BLOCKLIST_SCHEMA_URL="]
+    command += ["-s", "WALSH_SIGNING_KEY={key}"]
+    command += ["-s", "WALSH_SIGNATURE_AGENT=https://bot.example.org/keys"]
     done = run_scrapy("conformance", "--json", "--rules", ",".join(words), "--", *command)
     assert done.returncode == 0, done.stdout + done.stderr
     document = json.loads(done.stdout)
     jsonschema.validate(document, SCHEMA)
     verdicts = {each["scenario"]: each["verdict"] for each in document["results"]}
     assert set(verdicts.values()) == {"pass"}, document
-    assert len(verdicts) == len(words) + 2
+    assert len(verdicts) == len(words) + 6
     assert done.stderr.startswith("first run, at most 165 s ...\nforced run, at most 45 s ...")
 
 
@@ -309,7 +311,7 @@ def test_a_program_without_requests_ends_the_trial():
 def test_a_proxy_of_the_caller_is_not_inherited(monkeypatch, tmp_path):
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:3128")
     monkeypatch.setenv("no_proxy", "*")
-    given = crawler.Given(*[tmp_path] * 4, blocklist="", proxy="")
+    given = crawler.Given(*[tmp_path] * 5, blocklist="", proxy="")
     environment = given.environment(Run.AGAIN)
     assert not [name for name in environment if "proxy" in name.lower() and environment[name]]
     assert "CONFORMANCE_FORCE" not in environment

@@ -21,10 +21,11 @@ DESCRIPTION: Final = (
     "Lets any command crawl a web on this machine, and judges by the log of its servers how it "
     "kept the rules R1 to R9. In COMMAND {seeds} is a file with one URL a line, {pages} the same "
     "for pages without a feed, {folder} a folder that is kept between the runs, {ca} the CA "
-    "certificate to trust, {blocklist} the URL of a list of opt-outs, {proxy} that of the proxy; "
-    "CONFORMANCE_SEEDS and so on are the same in its environment. The command is called up to "
-    "five times, and needs less than five minutes in all. Exit status: 0 no scenario failed, 1 at "
-    "least one failed, 2 a wrong call, or a command that makes no request."
+    "certificate to trust, {key} an Ed25519 key to sign requests with, {blocklist} the URL of a "
+    "list of opt-outs, {proxy} that of the proxy; CONFORMANCE_SEEDS and so on are the same in "
+    "its environment. The command is called up to five times, and needs less than five minutes "
+    "in all. Exit status: 0 no scenario failed, 1 at least one failed, 2 a wrong call, or a "
+    "command that makes no request."
 )
 
 

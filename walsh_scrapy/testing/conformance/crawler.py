@@ -41,13 +41,15 @@ class Given:
     """What a command gets, as placeholders such as `{seeds}` and as variables of its environment.
 
     `seeds` and `pages` are files with one URL a line. `folder` is empty at first and the same in
-    all runs, for what a crawler keeps. `proxy` is empty where hosts are reached without one.
+    all runs, for what a crawler keeps. `key` is a private key to sign requests with. `proxy` is
+    empty where hosts are reached without one.
     """
 
     seeds: Path
     pages: Path
     folder: Path
     ca: Path
+    key: Path
     blocklist: str
     proxy: str
 
@@ -59,6 +61,7 @@ class Given:
             "pages": str(self.pages),
             "folder": str(self.folder),
             "ca": str(self.ca),
+            "key": str(self.key),
             "blocklist": self.blocklist,
             "proxy": self.proxy,
         }

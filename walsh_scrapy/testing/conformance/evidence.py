@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
     from walsh_scrapy.testing.connections import ConnectionRecord
     from walsh_scrapy.testing.hit import Hit
 
@@ -16,7 +18,14 @@ if TYPE_CHECKING:
 #: from the start of one request to the start of the next.
 SLACK: Final = 0.1
 #: Headers of a request and of a response that prove something, shown with its line.
-_TELLING: Final = ("Cookie", "Referer", "Authorization", "If-None-Match", "If-Modified-Since")
+_TELLING: Final = (
+    "Cookie",
+    "Referer",
+    "Authorization",
+    "If-None-Match",
+    "If-Modified-Since",
+    "Signature-Input",
+)
 _TOLD: Final = ("Retry-After", "Location", "ETag", "Last-Modified")
 _MOST_LINES: Final = 8
 
@@ -56,6 +65,12 @@ class Seen:
     hit: Hit
     run: Run
     at: float
+    original: Hit | None = None  #: as it was sent, if that was to an address
+
+    @property
+    def as_sent(self) -> Hit:
+        """The request as it was sent: signatures are for the address, not for the name."""
+        return self.original or self.hit
 
     @property
     def is_robots(self) -> bool:
@@ -79,6 +94,7 @@ class Evidence:
     hosts: frozenset[str]  #: of the scenario that is judged
     connections: tuple[ConnectionRecord, ...] = ()
     user_agent: str | None = None  #: that the caller expects, None if any
+    key: Ed25519PublicKey | None = None  #: of the private key that the command was given
     has_proxy: bool = False  #: the hosts have names then, and connections are those to the proxy
 
     def seen(self, *runs: Run, host: str | None = None) -> list[Seen]:

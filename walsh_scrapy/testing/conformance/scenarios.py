@@ -14,6 +14,7 @@ from walsh_scrapy.testing.conformance import (
     robotsanswers,
     robotsrules,
     scope,
+    signing,
 )
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _ROOMS: Final = (
     identity,
+    signing,
     robotsanswers,
     robotsrules,
     optouts,

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
 from walsh_scrapy.testing.certificates import Certificate
 from walsh_scrapy.testing.conformance.backoff import HELD
 from walsh_scrapy.testing.conformance.crawler import LONGEST, Given, call
@@ -84,6 +87,12 @@ class _Trial:
         self.began = time.monotonic()
         self.output = self.folder / "output.txt"
         (self.folder / "kept").mkdir()
+        self.key = Ed25519PrivateKey.generate()
+        self.key_file = self.folder / "key.pem"
+        self.key_file.touch(0o600)
+        self.key_file.write_bytes(
+            self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        )
 
     def call(self, run: Run, told: Callable[[str], None]) -> None:
         """Call the command once, with the seeds of this run."""
@@ -113,9 +122,9 @@ class _Trial:
         everything = self._everything()
         has_proxy = isinstance(self.web, LoopbackWeb)
         named = tuple(map(self.places.connection, self.web.connections))
-        results = []
+        key, results = self.key.public_key(), []
         for each in self.scenarios:
-            evidence = Evidence(everything, each.hosts, named, user_agent, has_proxy)
+            evidence = Evidence(everything, each.hosts, named, user_agent, key, has_proxy)
             results.append(Result(each, self._judged(each, evidence)))
         agents = (seen.hit.header("User-Agent") or "" for seen in everything)
         return Scorecard(
@@ -143,7 +152,7 @@ class _Trial:
     def _everything(self) -> tuple[Seen, ...]:
         log = sorted(self.web.log, key=lambda hit: hit.started)
         return tuple(
-            Seen(self.places.hit(hit), self._run_at(hit.started), hit.started - self.began)
+            Seen(self.places.hit(hit), self._run_at(hit.started), hit.started - self.began, hit)
             for hit in log
             if hit.method != "CONNECT"
         )
@@ -159,7 +168,8 @@ class _Trial:
         proxy = self.web.url if isinstance(self.web, LoopbackWeb) else ""
         authority = Path(self.web.environment["SSL_CERT_FILE"])
         blocklist = self.places.text(BLOCKLIST_URL)
-        return Given(seeds, pages, self.folder / "kept", authority, blocklist, proxy)
+        kept = self.folder / "kept"
+        return Given(seeds, pages, kept, authority, self.key_file, blocklist, proxy)
 
     def _file(self, name: str, urls: Iterable[str]) -> Path:
         """Write URLs as the crawler finds them, each once."""

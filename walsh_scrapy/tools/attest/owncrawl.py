@@ -2,7 +2,7 @@
 
 It is `python -m walsh_scrapy.tools.attest.owncrawl`. The environment says what to crawl:
 `CONFORMANCE_SEEDS` and `CONFORMANCE_PAGES` are files with URLs of feeds and of feed-less sites,
-and `CONFORMANCE_FOLDER` is where a state may be kept.
+`CONFORMANCE_FOLDER` is where a state may be kept, and `CONFORMANCE_KEY` the key to sign with.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+#: Where the key would be published; nothing is asked for there.
+_AGENT: Final = "https://bot.example/.well-known/http-message-signatures-directory"
 
 
 def main(environment: Mapping[str, str]) -> None:
@@ -36,6 +39,8 @@ def _crawl(spider: str, sources: str, environment: Mapping[str, str]) -> None:
         "WALSH_STATE_URL": f"sqlite:///{environment['CONFORMANCE_FOLDER']}/state.sqlite3",
         "WALSH_BLOCKLIST_URL": environment["CONFORMANCE_BLOCKLIST"],
         "WALSH_BLOCKLIST_SCHEMA_URL": "",
+        "WALSH_SIGNING_KEY": environment["CONFORMANCE_KEY"],
+        "WALSH_SIGNATURE_AGENT": _AGENT,
     }
     for name, value in settings.items():
         command += ["-s", f"{name}={value}"]
