@@ -1,6 +1,7 @@
 """The record says what let each request go or kept it back (decision 33)."""
 
 import hashlib
+import json
 import sqlite3
 from contextlib import closing
 
@@ -31,7 +32,11 @@ def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl
             "http://a.example/private/feed",
             "http://www.out.example/feed",
         ],
-        settings={"WALSH_BLOCKLIST_URL": LIST_URL, "WALSH_BACKOFF_BASE": 2.5},
+        settings={
+            "WALSH_BLOCKLIST_URL": LIST_URL,
+            "WALSH_BACKOFF_BASE": 2.5,
+            "EXTENSIONS": json.dumps({"tests.contract.troubles.PausedMeanwhile": 0}),
+        },
     )
     with closing(sqlite3.connect(result.folder.parent / "walsh.sqlite3")) as state:
         sent = state.execute(
@@ -49,7 +54,7 @@ def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl
         ("target", "Allow: /feed", 3, rules, published),
         ("target", "Allow: /feed", 3, rules, published),
     ]
-    assert [row[5] for row in sent] == [0.0, 2.0, 2.0]
+    assert [row[5] for row in sent] == [0.0, 2.0, 2.0], "what counted when each was sent"
     assert [row[6] for row in sent] == [200, 503, 200]
     refused = sent[1][7]
     assert 2.5 <= refused <= 3.75, "the backoff"
