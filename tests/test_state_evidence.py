@@ -1,6 +1,7 @@
 """Denials and copies: each is kept as long as a record names it, and no longer (decision 33)."""
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -89,3 +90,22 @@ def test_denials_go_with_the_log(state, rows):
     state.evidence.deny(replace(DENIAL, at=200.0))
     state.evidence.prune(150.0 + 40 * DAY, 40 * DAY)
     assert rows(select(denials.c.at)) == [(200.0,)]
+
+
+def test_crawls_that_write_about_one_robots_txt_never_wait_for_each_other(url, state):
+    """On PostgreSQL that would be a deadlock, which ends one of them."""
+    state.robots.keep(ORIGIN, robots(0.0))
+
+    def keeps(store):
+        for number in range(150):
+            store.keep(ORIGIN, robots(float(number), (OLD, NEW)[number % 2]))
+
+    def sends(store):
+        for _ in range(150):
+            store.begin_wait(ORIGIN, "http://a.example/feed")
+            store.end_wait(ORIGIN, "http://a.example/feed")
+
+    with contextlib.ExitStack() as opened, ThreadPoolExecutor(2) as threads:
+        stores = [opened.enter_context(contextlib.closing(State(url))).robots for _ in range(2)]
+        for job in [threads.submit(do, store) for do, store in zip((keeps, sends), stores, strict=True)]:
+            job.result()

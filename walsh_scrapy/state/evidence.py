@@ -11,7 +11,7 @@ from sqlalchemy import bindparam, insert, or_, select, update
 from walsh_scrapy.state._statements import Statement
 from walsh_scrapy.state.pruning import delete_old
 from walsh_scrapy.state.tables import blocklist, copies, denials, robots
-from walsh_scrapy.state.upsert import insert_if_new, row_of
+from walsh_scrapy.state.upsert import row_of, upsert
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -77,9 +77,12 @@ def keep_copy(
     """
     name = hash_of(body)
     row = {"hash": name, "kind": kind, "url": url, "body": body, "first_seen": now, "kept_at": now}
-    insert_if_new(connection, copies, row)
-    for each in {name, last or name}:
-        _STILL_KEPT.run(connection, {"key": each, "now": now})
+    # Two crawls that lock the same rows do so in one order, else each could wait for the other.
+    for each in sorted({name, last or name}):
+        if each == name:
+            upsert(connection, copies, row, only=("kept_at",))
+        else:
+            _STILL_KEPT.run(connection, {"key": each, "now": now})
     return name
 
 
