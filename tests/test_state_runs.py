@@ -31,6 +31,8 @@ def test_a_run_has_its_begin_and_then_its_end(runs):
     found = runs.find(number)
     assert (found.ended, found.how, found.is_over) == (160.0, "finished", True)
     assert found.summary == {"fetched": 2, "denied": {"robots": 1}}
+    runs.end(number, 161.0, "why\0\ud800" + 300 * "y", {})
+    assert runs.find(number).how.startswith("why\ufffd?yyy"), "a spider may name any reason"
     assert runs.find(number + 1) is None
 
 

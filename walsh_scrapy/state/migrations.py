@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import inspect, update
+from sqlalchemy import inspect, select, update
 from sqlalchemy.schema import CreateColumn, CreateIndex
 
 from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.state import tables
+from walsh_scrapy.state.evidence import keep_copy
 from walsh_scrapy.state.views import create_views, drop_views
 
 if TYPE_CHECKING:
@@ -128,6 +129,20 @@ def _add_runs_and_evidence(connection: Connection) -> None:
     for table in (tables.robots, tables.blocklist):
         _add_column(connection, table, "copy")
     _add_index(connection, tables.robots, "robots_by_copy")
+    _keep_copies_in_force(connection)
+
+
+def _keep_copies_in_force(connection: Connection) -> None:
+    """Keep what version 10 had in force as copies: from now on requests may name them."""
+    for table, key, moment in (
+        (tables.robots, tables.robots.c.origin, tables.robots.c.fetched_at),
+        (tables.blocklist, tables.blocklist.c.url, tables.blocklist.c.checked_at),
+    ):
+        has_body = select(key, moment).where(table.c.body.is_not(None)).order_by(moment)
+        for place, at in connection.execute(has_body).all():
+            body = connection.scalars(select(table.c.body).where(key == place)).one()
+            name = keep_copy(connection, table.name, place, body, now=at, last=None)
+            connection.execute(update(table).where(key == place).values(copy=name))
 
 
 def _add_column(connection: Connection, table: Table, name: str) -> None:

@@ -71,9 +71,7 @@ def insert_new(
 
 
 @cache
-def _upsert(
-    dialect: str, table: Table, names: tuple[str, ...], only: tuple[str, ...]
-) -> Statement:
+def _upsert(dialect: str, table: Table, names: tuple[str, ...], only: tuple[str, ...]) -> Statement:
     keys = [column.name for column in table.primary_key]
     statement = _insert(dialect, table)
     changes = {name: statement.excluded[name] for name in only or names if name not in keys}
