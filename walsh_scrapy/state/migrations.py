@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import inspect, select, update
+from sqlalchemy import bindparam, inspect, select, update
 from sqlalchemy.schema import CreateColumn, CreateIndex
 
 from walsh_scrapy.policy.freshness import NEVER
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Table
 
 
+#: Documents in memory while they are copied; one may have 500 KiB.
+_BODIES_AT_ONCE: Final = 100
 _EVIDENCE: Final = (
     "purpose",
     "pause",
@@ -138,11 +140,20 @@ def _keep_copies_in_force(connection: Connection) -> None:
         (tables.robots, tables.robots.c.origin, tables.robots.c.fetched_at),
         (tables.blocklist, tables.blocklist.c.url, tables.blocklist.c.checked_at),
     ):
-        has_body = select(key, moment).where(table.c.body.is_not(None)).order_by(moment)
-        for place, at in connection.execute(has_body).all():
-            body = connection.scalars(select(table.c.body).where(key == place)).one()
-            name = keep_copy(connection, table.name, place, body, now=at, last=None)
-            connection.execute(update(table).where(key == place).values(copy=name))
+        has_body = select(key).where(table.c.body.is_not(None)).order_by(moment)
+        places = connection.scalars(has_body).all()
+        documents = select(key, moment, table.c.body).order_by(moment)
+        name_it = update(table).where(key == bindparam("place")).values(copy=bindparam("name"))
+        for start in range(0, len(places), _BODIES_AT_ONCE):
+            some = key.in_(places[start : start + _BODIES_AT_ONCE])
+            names = [
+                {
+                    "place": place,
+                    "name": keep_copy(connection, table.name, place, body, now=at, last=None),
+                }
+                for place, at, body in connection.execute(documents.where(some)).all()
+            ]
+            connection.execute(name_it, names)
 
 
 def _add_column(connection: Connection, table: Table, name: str) -> None:
