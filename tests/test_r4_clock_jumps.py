@@ -71,7 +71,7 @@ class Simulation:
 
     def _ask(self, process, host=None):
         host = host or self._random.choice(sorted(self.servers))
-        if wait := self._states[process].ledger.take(host, 1.0, TIMEOUT):
+        if wait := self._states[process].ledger.take(host, 1.0, TIMEOUT).wait:
             assert 0.0 < wait <= LONGEST_WAIT
             self._at(self._true + wait, self._ask, process, host)
             return

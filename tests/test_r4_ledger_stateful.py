@@ -86,7 +86,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(process=processes, host=hosts, spacing=st.sampled_from([1.0, 2.0, 10.0, 100.0]))
     def a_process_wants_a_host(self, process, host, spacing):
-        wait = self.states[process].ledger.take(host, spacing, TIMEOUT)
+        wait = self.states[process].ledger.take(host, spacing, TIMEOUT).wait
         if wait:
             asked = max(spacing, self.ended.get(host, (0.0, 0.0))[1], 100.0)
             assert 0.0 < wait <= asked + TIMEOUT + LEASE_MARGIN

@@ -82,7 +82,7 @@ def test_a_key_that_others_may_use(file, mode):
         "https://",
         'https://bot.example/"',
         "https://bot.example/\\",
-        "https://me@bot.example/",
+        "https://bot.example/@me",
         "https://bot.example/#keys",
         "https://b\xf6t.example/",
     ],
@@ -90,6 +90,12 @@ def test_a_key_that_others_may_use(file, mode):
 def test_where_the_keys_are_has_to_be_an_https_url(url):
     with pytest.raises(BadSetting, match=r"WALSH_SIGNATURE_AGENT is .* but has to be an http"):
         options(SIGNATURE_AGENT=url)
+
+
+def test_a_url_with_a_password_is_refused_and_not_shown():
+    with pytest.raises(BadSetting) as refused:
+        options(SIGNATURE_AGENT="https://me:secret@bot.example/")
+    assert "secret" not in str(refused.value)
 
 
 def test_a_key_needs_the_place_of_its_directory():

@@ -101,38 +101,53 @@ def test_a_visit_is_recorded_after_the_one_that_is_being_recorded(opened):
 
 def test_only_one_of_two_processes_gets_a_host(opened, clock):
     ours, theirs = opened().ledger, opened().ledger
-    assert ours.take("a.example", spacing=1.0, timeout=60.0) == 0.0
+    assert ours.take("a.example", spacing=1.0, timeout=60.0).wait == 0.0
     clock.at = 100.5
-    assert theirs.take("a.example", spacing=1.0, timeout=60.0) == 1.0
+    assert theirs.take("a.example", spacing=1.0, timeout=60.0).wait == 1.0
     clock.at = 102.0
     assert release(ours, 3.0).wait == 3.0
     clock.at = 103.0
-    assert theirs.take("a.example", spacing=1.0, timeout=60.0) == 2.0
+    assert theirs.take("a.example", spacing=1.0, timeout=60.0).wait == 2.0
     clock.at = 105.0
-    assert theirs.take("a.example", spacing=1.0, timeout=60.0) == 0.0
-    assert ours.take("b.example", spacing=1.0, timeout=60.0) == 0.0
+    assert theirs.take("a.example", spacing=1.0, timeout=60.0).wait == 0.0
+    assert ours.take("b.example", spacing=1.0, timeout=60.0).wait == 0.0
+
+
+def test_a_lease_says_which_pause_it_had_to_keep(opened, clock):
+    ours, theirs = opened().ledger, opened().ledger
+    assert ours.take("a.example", 1.0, 60.0).pause == 0.0, "there was nothing before it"
+    theirs.widen("a.example", 30.0)
+    release(ours, 5.0)
+    theirs.widen("a.example", 30.0)
+    clock.at += 10.0
+    assert ours.take("a.example", 1.0, 60.0).pause == 0.0, "it has to wait"
+    assert ours.take("a.example", 1.0, 60.0, most=8.0) == (0.0, 8.0)
+    release(ours, 5.0)
+    theirs.pause("a.example", 7.0, "")
+    clock.at += 10.0
+    assert ours.take("a.example", 1.0, 60.0) == (0.0, 7.0)
 
 
 def test_a_dead_holders_lease_runs_out(opened, clock):
     ours, theirs = opened().ledger, opened().ledger
     ours.take("a.example", spacing=1.0, timeout=60.0)
     clock.at = 165.0
-    assert theirs.take("a.example", spacing=1.0, timeout=60.0) == 0.0
+    assert theirs.take("a.example", spacing=1.0, timeout=60.0).wait == 0.0
 
 
 def test_a_late_release_keeps_the_lease_of_another_process(opened, clock):
     """This happens to a process that was stopped for longer than its lease."""
     stopped, ours, theirs = (opened().ledger for _ in range(3))
-    assert stopped.take("a.example", spacing=1.0, timeout=60.0) == 0.0
+    assert stopped.take("a.example", spacing=1.0, timeout=60.0).wait == 0.0
     clock.at = 165.0
-    assert ours.take("a.example", spacing=1.0, timeout=60.0) == 0.0
+    assert ours.take("a.example", spacing=1.0, timeout=60.0).wait == 0.0
     clock.at = 166.0
     release(stopped, 1.0)
     clock.at = 170.0
-    assert theirs.take("a.example", spacing=1.0, timeout=60.0) == 1.0, "ours is out"
+    assert theirs.take("a.example", spacing=1.0, timeout=60.0).wait == 1.0, "ours is out"
     release(ours, 1.0)
     clock.at = 171.0
-    assert theirs.take("a.example", spacing=1.0, timeout=60.0) == 0.0
+    assert theirs.take("a.example", spacing=1.0, timeout=60.0).wait == 0.0
 
 
 def test_a_hold_is_written_with_the_release(opened, clock):
@@ -165,11 +180,11 @@ def test_a_host_whose_request_was_never_sent_is_given_back_as_it_was(opened, clo
     ours, theirs = opened().ledger, opened().ledger
     ours.take("a.example", 1.0, 60.0)
     theirs.give_back("a.example")
-    assert theirs.take("a.example", 1.0, 60.0) == 1.0, "the lease is ours"
+    assert theirs.take("a.example", 1.0, 60.0).wait == 1.0, "the lease is ours"
     clock.at = 110.0
     ours.give_back("a.example")
     assert theirs.find("a.example").times == HostTimes()
-    assert theirs.take("a.example", 3600.0, 60.0) == 0.0, "it was never asked"
+    assert theirs.take("a.example", 3600.0, 60.0).wait == 0.0, "it was never asked"
 
 
 def hold_many(ledger):
@@ -198,7 +213,7 @@ def test_every_process_sees_a_hold_which_outlasts_a_lease(opened, clock):
     clock.at = 121.0
     times = theirs.find("a.example").times
     assert (times.strikes, times.hold_until) == (1, 131.0)
-    assert theirs.take("a.example", 1.0, 60.0) == 10.0
+    assert theirs.take("a.example", 1.0, 60.0).wait == 10.0
 
 
 def test_a_change_that_lost_the_race_is_decided_anew(opened, clock):
@@ -212,17 +227,17 @@ def test_a_change_that_lost_the_race_is_decided_anew(opened, clock):
 
 def test_a_row_from_memory_does_not_hide_what_another_process_wrote(opened, clock):
     ours, theirs = opened().ledger, opened().ledger
-    assert ours.take("a.example", 1.0, 60.0) == 0.0
+    assert ours.take("a.example", 1.0, 60.0).wait == 0.0
     clock.at = 101.0
-    assert theirs.take("a.example", 1.0, 60.0) == 1.0
+    assert theirs.take("a.example", 1.0, 60.0).wait == 1.0
     clock.at = 101.5
     release(ours, 1.0)
     clock.at = 102.0
-    assert theirs.take("a.example", 1.0, 60.0) == 0.5
+    assert theirs.take("a.example", 1.0, 60.0).wait == 0.5
     clock.at = 102.5
-    assert theirs.take("a.example", 1.0, 60.0) == 0.0
+    assert theirs.take("a.example", 1.0, 60.0).wait == 0.0
     clock.at = 103.0
-    assert ours.take("a.example", 1.0, 60.0) == 1.0, "ours remembered a free host"
+    assert ours.take("a.example", 1.0, 60.0).wait == 1.0, "ours remembered a free host"
 
 
 def test_a_write_during_the_wait_for_the_lock_is_no_jump_of_the_clock(tmp_path):
@@ -248,11 +263,11 @@ def test_after_a_jump_back_the_ledger_counts_from_now(state, clock):
     clock.at = 10_000.0
     release(state.ledger, 5.0)
     clock.at = 6_400.0
-    assert state.ledger.take("a.example", 1.0, 60.0) == 5.0
+    assert state.ledger.take("a.example", 1.0, 60.0).wait == 5.0
     clock.at = 6_404.0
-    assert state.ledger.take("a.example", 1.0, 60.0) == 1.0, "it is noted once"
+    assert state.ledger.take("a.example", 1.0, 60.0).wait == 1.0, "it is noted once"
     clock.at = 6_405.0
-    assert state.ledger.take("a.example", 1.0, 60.0) == 0.0
+    assert state.ledger.take("a.example", 1.0, 60.0).wait == 0.0
 
 
 def test_an_unseen_host_has_empty_times_and_reading_writes_nothing(state):
@@ -471,7 +486,7 @@ def test_a_state_of_version_2_gets_the_columns_that_early_ones_lack(url):
         connection.execute(text("DROP TABLE choices"))
         take_back(connection, 2)
     with contextlib.closing(State(url)) as state:
-        assert state.ledger.take("a.example", spacing=1.0, timeout=60.0) > 0.0
+        assert state.ledger.take("a.example", spacing=1.0, timeout=60.0).wait > 0.0
 
 
 def test_a_due_time_of_version_3_is_taken_as_asked_for_by_the_server(url):
@@ -647,14 +662,14 @@ def test_a_failure_in_use_is_described_in_a_sentence_and_raised_as_the_caller_ch
 
 def test_a_lost_connection_is_replaced_and_nothing_is_lost(postgresql_url):
     with contextlib.closing(State(postgresql_url)) as state:
-        assert state.ledger.take("a.example", spacing=1.0, timeout=60.0) == 0.0
+        assert state.ledger.take("a.example", spacing=1.0, timeout=60.0).wait == 0.0
         for _ in range(2):
             lose_connections(postgresql_url)
             source = SourceRecord(url="http://a.example/feed", kind="feed")
             state.sources.commit(source, [entry("1")])
             assert state.sources.find(source.url) is not None
         assert count_entries(state) == 1
-        assert state.ledger.take("a.example", spacing=1.0, timeout=60.0) > 0.0
+        assert state.ledger.take("a.example", spacing=1.0, timeout=60.0).wait > 0.0
 
 
 def test_a_connection_lost_within_a_transaction_rolls_it_back_and_is_reported_as_lost(

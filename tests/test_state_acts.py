@@ -58,7 +58,7 @@ def test_a_hold_is_lifted_once_and_the_reason_is_kept(opened, clock):
     assert operator.acts.last() == {
         HOST: Act(110.0, HOST, "release", YEAR - 10.0, "they wrote: go on")
     }
-    assert crawl.ledger.take(HOST, 1.0, 10.0) == 0.0, "a crawl under way sees it too"
+    assert crawl.ledger.take(HOST, 1.0, 10.0).wait == 0.0, "a crawl under way sees it too"
     assert crawl.ledger.find(HOST).times.strikes == 1, "the next hold is as long as it would be"
 
 
@@ -74,7 +74,7 @@ def test_nothing_shortens_a_pause_but_the_operator(opened, clock):
     crawl, operator = opened(), opened()
     exchange(crawl.ledger)
     assert operator.ledger.pause(HOST, 3600.0, "").wait == 3600.0
-    assert crawl.ledger.take(HOST, 1.0, 10.0) > 1.0
+    assert crawl.ledger.take(HOST, 1.0, 10.0).wait > 1.0
     clock.at = 3700.0
     assert exchange(crawl.ledger).wait == 3600.0, "the end of an exchange leaves it"
     assert crawl.ledger.widen(HOST, 2.0).wait == 3600.0
@@ -90,7 +90,7 @@ def test_nothing_shortens_a_pause_but_the_operator(opened, clock):
 def test_a_host_that_was_never_asked_may_have_a_pause_and_is_asked_at_once(opened):
     state = opened()
     state.ledger.pause(HOST, 60.0, "")
-    assert state.ledger.take(HOST, 1.0, 10.0) == 0.0, "R4: the first request is never delayed"
+    assert state.ledger.take(HOST, 1.0, 10.0).wait == 0.0, "R4: the first request is never delayed"
     assert state.ledger.release(HOST, Exchange(interval=1.0), BACKOFF, RECORD).wait == 60.0
 
 

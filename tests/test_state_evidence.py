@@ -1,17 +1,20 @@
 """Denials and copies: each is kept as long as a record names it, and no longer (decision 33)."""
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 
+from tests.oldstates import take_back_runs
 from walsh_scrapy.policy.robots.access import RobotsCopy
-from walsh_scrapy.state import State
+from walsh_scrapy.state import State, pruning
 from walsh_scrapy.state.blocklist import BlocklistCopy
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.evidence import MARGIN, DenialRecord, Evidence, hash_of
+from walsh_scrapy.state.evidence import MARGIN, Copy, DenialRecord, Evidence, hash_of
 from walsh_scrapy.state.tables import copies, denials
+from walsh_scrapy.state.views import drop_views
 
 DAY = 86_400.0
 ORIGIN, LIST = "http://a.example:80", "http://operator.example/list"
@@ -84,8 +87,73 @@ def test_the_copy_of_a_file_that_fails_stays(state):
     assert state.evidence.copy(hash_of(NEW)).body == NEW
 
 
+def test_copies_stay_while_old_records_are_left_for_a_later_call(state, monkeypatch):
+    monkeypatch.setattr(pruning, "MOST_ROWS", 1)
+    for body, at in ((OLD, 0.0), (NEW, DAY)):
+        state.robots.keep(ORIGIN, robots(at, body))
+    for at in (DAY, DAY + 1.0):
+        state.evidence.deny(replace(DENIAL, at=at))
+    late = 300 * DAY
+    state.evidence.prune(late, 30 * DAY)
+    assert state.evidence.copy(hash_of(OLD)) is not None, "the second denial names it"
+    for _ in range(2):
+        state.evidence.prune(late, 30 * DAY)
+    assert state.evidence.copy(hash_of(OLD)) is None
+
+
+def test_what_an_earlier_version_had_in_force_is_kept_as_copies(url):
+    """Requests name it before it is fetched again."""
+    with contextlib.closing(State(url)) as state:
+        state.robots.keep(ORIGIN, robots(1.0, OLD))
+        state.robots.keep("http://new.example:80", RobotsCopy(2.0, 503))
+        state.blocklist.keep(LIST, BlocklistCopy(b"{}", None, None, 4.0))
+    with contextlib.closing(Database(url)) as database, database.write() as connection:
+        drop_views(connection)
+        take_back_runs(connection)
+        connection.execute(text("UPDATE schema_version SET version = 10"))
+    with contextlib.closing(State(url)) as state:
+        assert state.evidence.copy(hash_of(OLD)) == Copy("robots", ORIGIN, OLD, 1.0)
+        assert state.evidence.copy(hash_of(b"{}")) == Copy("blocklist", LIST, b"{}", 4.0)
+        state.robots.keep(ORIGIN, robots(2000 * DAY, NEW))
+        state.evidence.prune(2001 * DAY, 30 * DAY)
+        assert state.evidence.copy(hash_of(OLD)) is not None, "it was in force until yesterday"
+
+
+def test_a_denial_has_no_evidence_of_other_gates():
+    """A retry or a redirect carries what was found out about the request before."""
+    found = Evidence("Allow: /", 2, hash_of(OLD), 90.0, hash_of(b"{}"))
+    assert found.of_gate("robots") is found
+    assert found.of_gate("blocklist") == Evidence(rule="Allow: /", blocklist=hash_of(b"{}"))
+    assert found.of_gate("publicweb") == Evidence(blocklist=hash_of(b"{}"))
+
+
+def test_a_denied_url_may_have_any_host(state, rows):
+    state.evidence.deny(replace(DENIAL, host="a" * 300))
+    assert rows(select(denials.c.host)) == [("a" * 255,)]
+
+
 def test_denials_go_with_the_log(state, rows):
     state.evidence.deny(DENIAL)
     state.evidence.deny(replace(DENIAL, at=200.0))
     state.evidence.prune(150.0 + 40 * DAY, 40 * DAY)
     assert rows(select(denials.c.at)) == [(200.0,)]
+
+
+def test_crawls_that_write_about_one_robots_txt_never_wait_for_each_other(url, state):
+    """On PostgreSQL that would be a deadlock, which ends one of them."""
+    state.robots.keep(ORIGIN, robots(0.0))
+
+    def keeps(store):
+        for number in range(150):
+            store.keep(ORIGIN, robots(float(number), (OLD, NEW)[number % 2]))
+
+    def sends(store):
+        for _ in range(150):
+            store.begin_wait(ORIGIN, "http://a.example/feed")
+            store.end_wait(ORIGIN, "http://a.example/feed")
+
+    with contextlib.ExitStack() as opened, ThreadPoolExecutor(2) as threads:
+        stores = [opened.enter_context(contextlib.closing(State(url))).robots for _ in range(2)]
+        jobs = [threads.submit(keeps, stores[0]), threads.submit(sends, stores[1])]
+        for job in jobs:
+            job.result()

@@ -1,9 +1,14 @@
 """The rows of runs: their begin, their end, and those that have none."""
 
 import contextlib
+import json
 
 import pytest
+from scrapy.settings import Settings
 
+from walsh_scrapy.extensions.runlog import settings_of
+from walsh_scrapy.options import Options
+from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.state import State
 from walsh_scrapy.state.runs import RunRecord
 
@@ -31,6 +36,8 @@ def test_a_run_has_its_begin_and_then_its_end(runs):
     found = runs.find(number)
     assert (found.ended, found.how, found.is_over) == (160.0, "finished", True)
     assert found.summary == {"fetched": 2, "denied": {"robots": 1}}
+    runs.end(number, 161.0, "why\0\ud800" + 300 * "y", {})
+    assert runs.find(number).how.startswith("why\ufffd?yyy"), "a spider may name any reason"
     assert runs.find(number + 1) is None
 
 
@@ -41,3 +48,10 @@ def test_the_latest_runs_come_first(runs):
     assert [run.id for run in runs.latest(1)] == [last]
     assert [run.id for run in runs.latest(9, since=20.0)] == [last, second]
     assert runs.count() == 3
+
+
+def test_the_settings_of_a_run_are_json_and_hold_no_password():
+    given = {"WALSH_STATE_URL": "postgresql://us:secret@db.example/x", "WALSH_MAX_WAIT": "inf"}
+    found = settings_of(Context(Options.from_settings(Settings(given)), state=None))
+    assert "secret" not in json.dumps(found, allow_nan=False)
+    assert float(found["max_wait"]) > 1e300

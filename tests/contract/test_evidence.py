@@ -5,10 +5,10 @@ import json
 import sqlite3
 from contextlib import closing
 
-from tests.contract.conftest import LIST_URL, blocklist, feed, site
+from tests.contract.conftest import LIST_URL, blocklist, site
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.state import State
-from walsh_scrapy.testing.web import Reply
+from walsh_scrapy.testing.web import Reply, redirect
 from walsh_scrapy.tools.report.spacing import host_lines
 
 RULES = "User-agent: Walsh-Research\nDisallow: /private\nAllow: /feed\nCrawl-delay: 2\n"
@@ -21,7 +21,7 @@ def digest(body):
 def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl, run_scrapy):
     listed = blocklist("out.example")
     web = direct_web(
-        site("a.example", RULES, feed=[Reply(status=503), feed(host="a.example")]),
+        site("a.example", RULES, feed=[Reply(status=503), redirect("http://www.out.example/feed")]),
         site("out.example"),
         site("operator.example", **{"blocklist.json": listed}),
     )
@@ -30,9 +30,12 @@ def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl
         sources=[
             "http://a.example/feed",
             "http://a.example/private/feed",
-            "http://www.out.example/feed",
         ],
-        settings={"WALSH_BLOCKLIST_URL": LIST_URL, "WALSH_BACKOFF_BASE": 2.5},
+        settings={
+            "WALSH_BLOCKLIST_URL": LIST_URL,
+            "WALSH_BACKOFF_BASE": 2.5,
+            "EXTENSIONS": json.dumps({"tests.contract.troubles.PausedMeanwhile": 0}),
+        },
     )
     with closing(sqlite3.connect(result.folder.parent / "walsh.sqlite3")) as state:
         sent = state.execute(
@@ -50,8 +53,8 @@ def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl
         ("target", "Allow: /feed", 3, rules, published),
         ("target", "Allow: /feed", 3, rules, published),
     ]
-    assert [row[5] for row in sent] == [0.0, 2.0, 2.0]
-    assert [row[6] for row in sent] == [200, 503, 200]
+    assert [row[5] for row in sent] == [0.0, 2.0, 2.0], "what counted when each was sent"
+    assert [row[6] for row in sent] == [200, 503, 301]
     refused = sent[1][7]
     assert 2.5 <= refused <= 3.75, "the backoff"
     assert sent[0][7] == sent[2][7] == 0.0

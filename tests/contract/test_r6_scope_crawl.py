@@ -6,12 +6,15 @@ from contextlib import nullcontext
 
 import pytest
 from scrapy import Request
+from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
 from tests.contract.conftest import feed, judge, paths, site
 from walsh_scrapy.downloadermiddlewares.publicweb import PublicWebMiddleware
-from walsh_scrapy.exceptions import Denied
+from walsh_scrapy.exceptions import Denied, StateUnavailable
+from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.requestmeta import marks_of
+from walsh_scrapy.spidermiddlewares.scope import ScopeMiddleware
 from walsh_scrapy.testing.feeds import Post, rss
 from walsh_scrapy.testing.web import Reply, Site, redirect
 
@@ -105,6 +108,31 @@ def test_a_public_host_may_not_redirect_to_a_private_one(monkeypatch, tmp_path, 
         asyncio.run(gate.process_request(request))
     from_public = bool(hops) and "intranet" not in hops[0]
     assert marks_of(request).public_only is from_public, "the connection is judged too"
+
+
+def test_a_link_is_dropped_alone_if_the_state_fails(monkeypatch, tmp_path):
+    """What the spider yields after it would be lost, and its page answers 304 the next time."""
+    crawler = get_crawler(
+        settings_dict={"WALSH_STATE_URL": f"sqlite:///{tmp_path / 'state.sqlite3'}"}
+    )
+    crawler.spider = crawler._create_spider("any")
+    gate = ScopeMiddleware(crawler)
+
+    def fail(_record):
+        raise StateUnavailable(0.0, "the server went away")
+
+    monkeypatch.setattr(Context.of(crawler).state.evidence, "deny", fail)
+    request = Request("http://blog.example/feed")
+
+    async def given():
+        for each in ("before", Request("http://blog.example/undeclared"), "after"):
+            yield each
+
+    async def passed():
+        response = Response(request.url, request=request)
+        return [each async for each in gate.process_spider_output(response, given())]
+
+    assert asyncio.run(passed()) == ["before", "after"]
 
 
 def test_bodies_that_can_be_no_feed_are_dropped_at_the_headers(direct_web, crawl):

@@ -51,6 +51,7 @@ def test_a_wrong_sources_file(loopback_web, crawl, tmp_path, name, text, words):
         ("WALSH_USER_AGENT", "Mozilla/5.0", ["exactly", "R1"]),
         ("WALSH_BLOCKLIST_URL", "/etc/blocklist.json", ["http or https"]),
         ("WALSH_BLOCKLIST_URL", "http://[bad", ["http or https"]),
+        ("WALSH_BLOCKLIST_URL", "https://us:pw@list.example/", ["WALSH_BLOCKLIST_URL", "never"]),
         ("WALSH_BLOCKLIST_FILE", "/nowhere/own.txt", ["/nowhere/own.txt: No such file"]),
         ("WALSH_STATE_URL", "sqlite:////tmp/\udcff.sqlite3", ["a line of text"]),
         ("LOG_LEVEL", "loud", ["INFO"]),

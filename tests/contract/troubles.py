@@ -41,6 +41,29 @@ class NoFilesLeft:
         return cls()
 
 
+class PausedMeanwhile:
+    """The operator gives a host a pause while a request to it is out, and ends that after it."""
+
+    def __init__(self, crawler):
+        self.crawler = crawler
+        crawler.signals.connect(self.sent, signals.request_reached_downloader)
+        crawler.signals.connect(self.answered, signals.request_left_downloader)
+
+    @classmethod
+    def from_crawler(cls, crawler):
+        return cls(crawler)
+
+    def sent(self, request):
+        self.pause(request, 2.4)
+
+    def answered(self, request):
+        self.pause(request, 0.0)
+
+    def pause(self, request, seconds):
+        context = Context.of(self.crawler)
+        context.state.ledger.pause(context.host(request.url), seconds, "")
+
+
 class FullState:
     """The state may hardly grow, once the spider is open: SQLite then says that it is full."""
 

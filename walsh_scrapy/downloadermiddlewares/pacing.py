@@ -135,13 +135,13 @@ class PacingMiddleware:
             return held
         wait.host = host
         timeout = self._in_flight.timeout(request)
-        seconds = ledger.take(host, self._spacing(request), timeout, most=most)
-        if not seconds:
+        turn = ledger.take(host, self._spacing(request), timeout, most=most)
+        if not turn.wait:
             # In the slot of another host it would wait for that host, and its own lease would end.
             request.meta[Downloader.DOWNLOAD_SLOT] = host
-            mark(request, released=True)
+            mark(request, released=True, pause=turn.pause)
             self._in_flight.begin(request, host)
-        return seconds
+        return turn.wait
 
     def _longest_wait(self, request: Request) -> float:
         """Return the seconds for which spacing and hold count at most.
@@ -225,7 +225,7 @@ class PacingMiddleware:
             error="" if response is not None else _words(error, request.url),
             run=self._context.run,
             purpose=_PURPOSES[marks.rank],
-            pause=min(self._spacing(request), self._longest_wait(request)),
+            pause=marks.pause,
             hold=hold,
             evidence=marks.evidence,
         )

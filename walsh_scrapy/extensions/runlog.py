@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import platform
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
@@ -80,12 +81,15 @@ def versions() -> dict[str, str]:
 
 
 def settings_of(context: Context) -> dict[str, Any]:
-    """Return the options in force.
+    """Return the options in force, as JSON has them: an endless time is "inf".
 
     Not where the state is: its URL may have a password. ``signing_key`` is the thumbprint of the
     key that signs, "" if none does; where the key is kept is nobody's business.
     """
     settings = asdict(context.options)
     del settings["state_url"]
+    for name, value in settings.items():
+        if value == math.inf:
+            settings[name] = str(value)
     settings["signing_key"] = context.signer.key_id if context.signer else ""
     return settings

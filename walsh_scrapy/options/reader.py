@@ -73,14 +73,19 @@ class SettingsReader:
         return value.strip()
 
     def url(self, name: str, default: str) -> str:
-        """Return an http or https URL, or an empty text."""
+        """Return an http or https URL without user name and password, or an empty text."""
         value = self.text(name, default)
         if value:
             try:
                 parts = urlsplit(value)
                 is_web = parts.scheme in ("http", "https") and bool(parts.hostname)
+                has_user = parts.username is not None
             except ValueError:  # "http://[bad"
-                is_web = False
+                is_web, has_user = False, "@" in value
+            if has_user:  # the URL is not shown, because it may hold a password
+                raise BadSetting(
+                    f"{PREFIX}{name} holds a user name or password, which is never sent; remove it"
+                )
             if not is_web:
                 raise bad_setting(PREFIX + name, value, "an http or https URL")
         return value

@@ -45,7 +45,7 @@ def record_denial(context: Context, request: Request, error: Denied) -> None:
         gate=error.gate,
         reason=error.reason,
         run=context.run,
-        evidence=marks_of(request).evidence,
+        evidence=marks_of(request).evidence.of_gate(error.gate),
     )
     context.state.evidence.deny(record)
 

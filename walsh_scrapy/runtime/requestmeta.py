@@ -69,6 +69,7 @@ class Marks:
     robots_interval: float | None = None  #: seconds: Crawl-delay or Request-rate, the larger
     public_only: bool = False  #: its host has to have public addresses only (decision 16)
     for_blocklist: bool = False  #: a robots.txt that a request for the blocklist needs
+    pause: float = 0.0  #: seconds that had to lie before it, when its host was leased for it
     hold: float = 0.0  #: seconds for which its host was on hold when its exchange ended
     attempt: int = 0  #: retries so far after a refusal
     answers: Mapping[str, str] = field(default_factory=dict)  #: of the gates so far, by their names

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
 
-from walsh_scrapy.exceptions import Denied
+from walsh_scrapy.exceptions import Denied, StateUnavailable
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.urls import without_dot_segments
 from walsh_scrapy.runtime.context import Context
@@ -125,7 +125,10 @@ class ScopeMiddleware:
             return True
         logger.warning("%s is dropped: it is not a declared target (R6)", request)
         reason = f"{request.url} is not a declared target (R6)"
-        record_denial(self._context, request, Denied("scope", reason))
+        try:
+            record_denial(self._context, request, Denied("scope", reason))
+        except StateUnavailable as error:  # what else the spider yields is not lost for that
+            logger.debug("the denial is not recorded: %s", error)
         self._crawler.stats.inc_value("walsh/scope/dropped")
         return False
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import bindparam, insert, or_, select, update
+from sqlalchemy import bindparam, func, insert, or_, select, update
 
 from walsh_scrapy.state._statements import Statement
 from walsh_scrapy.state.pruning import delete_old
-from walsh_scrapy.state.tables import blocklist, copies, denials, robots
-from walsh_scrapy.state.upsert import insert_if_new, row_of
+from walsh_scrapy.state.tables import blocklist, copies, denials, requests, robots
+from walsh_scrapy.state.upsert import row_of, upsert
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 #: Seconds by which a copy outlasts the records that may name it. The longest Crawl-delay that a
 #: copy stays in use for is 30 days (decision 7).
 MARGIN: Final = 31 * 86_400.0
+#: Characters. A URL that is denied may have a longer host than any that can be asked.
+_LONGEST_HOST: Final = 255
 _NAMED: Final = update(copies).where(copies.c.hash == bindparam("key"))
 _STILL_KEPT: Final = Statement(_NAMED.values(kept_at=bindparam("now")))
 
@@ -34,6 +36,16 @@ class Evidence:
     robots: str | None = None  #: the copy of robots.txt that decided, by its SHA-256
     robots_at: float | None = None  #: when that copy was last asked for, in epoch seconds
     blocklist: str | None = None  #: the blocklist in force, by its SHA-256
+
+    def of_gate(self, gate: str) -> Evidence:
+        """Return what is evidence for a denial by ``gate``.
+
+        A retry, or a redirect to another host, carries what was found out before.
+        """
+        if gate == "robots":
+            return self
+        rule = self.rule if gate == "blocklist" else None
+        return Evidence(rule=rule, blocklist=self.blocklist)
 
 
 NO_EVIDENCE: Final = Evidence()
@@ -77,9 +89,12 @@ def keep_copy(
     """
     name = hash_of(body)
     row = {"hash": name, "kind": kind, "url": url, "body": body, "first_seen": now, "kept_at": now}
-    insert_if_new(connection, copies, row)
-    for each in {name, last or name}:
-        _STILL_KEPT.run(connection, {"key": each, "now": now})
+    # Two crawls that lock the same rows do so in one order, else each could wait for the other.
+    for each in sorted({name, last or name}):
+        if each == name:
+            upsert(connection, copies, row, only=("kept_at",))
+        else:
+            _STILL_KEPT.run(connection, {"key": each, "now": now})
     return name
 
 
@@ -108,17 +123,23 @@ class EvidenceStore:
     def prune(self, now: float, log_seconds: float) -> None:
         """Delete denials that are older than ``log_seconds``, and copies that no record can name.
 
-        A copy that is in force stays, however old; ``now`` is in epoch seconds.
+        A copy that is in force stays, however old; ``now`` is in epoch seconds. Old records that
+        are left for a later call count as well.
         """
         delete_old(self._database, denials, denials.c.at < now - log_seconds)
+        moments = (func.min(requests.c.sent_at), func.min(denials.c.at))
+        with self._database.read() as connection:
+            left = [connection.scalar(select(moment)) for moment in moments]
+        first = min([now - log_seconds, *(moment for moment in left if moment is not None)])
         is_in_force = or_(
             select(robots.c.origin).where(robots.c.copy == copies.c.hash).exists(),
             select(blocklist.c.url).where(blocklist.c.copy == copies.c.hash).exists(),
         )
-        is_old = copies.c.kept_at < now - log_seconds - MARGIN
+        is_old = copies.c.kept_at < first - MARGIN
         delete_old(self._database, copies, is_old & ~is_in_force)
 
 
 def _row(record: DenialRecord) -> dict[str, Any]:
     row = row_of(record)
+    row["host"] = row["host"][:_LONGEST_HOST]
     return row | row_of(row.pop("evidence"))

@@ -103,6 +103,14 @@ class HostSnapshot(NamedTuple):
         return "lease" if self.times.lease_until > self.now else "spacing"
 
 
+class Turn(NamedTuple):
+    """What the ledger answers to a process that asks to lease a host."""
+
+    wait: float  #: seconds after which to ask again; 0 if the lease is ours now
+    #: Seconds that had to lie between the exchange before the lease and this one.
+    pause: float = 0.0
+
+
 class _Change(NamedTuple):
     before: HostTimes
     snapshot: HostSnapshot
@@ -167,16 +175,16 @@ class Ledger:
             now = self._now(connection)
         return HostSnapshot(times.rebased(now), now)
 
-    def take(self, host: str, spacing: float, timeout: float, *, most: float = math.inf) -> float:
-        """Lease a host for one request of at most ``timeout`` seconds.
+    def take(self, host: str, spacing: float, timeout: float, *, most: float = math.inf) -> Turn:
+        """Lease a host for one request of at most ``timeout`` seconds, if it is ready.
 
-        Return 0 if the lease is ours now, else the seconds after which to try again. Spacing and
-        hold count for at most ``most`` seconds.
+        Spacing and hold count for at most ``most`` seconds.
         """
         before, snapshot = self._change(host, Lease(spacing, timeout, self._holder, most))
         times, spacing = before.bounded(most), min(spacing, most)
-        is_leased = times.ready_at(spacing) <= snapshot.now
-        return 0.0 if is_leased else times.recheck_at(snapshot.now, spacing) - snapshot.now
+        if times.ready_at(spacing) > snapshot.now:
+            return Turn(times.recheck_at(snapshot.now, spacing) - snapshot.now)
+        return Turn(0.0, 0.0 if times.ended is None else times.room(spacing))
 
     def release(
         self, host: str, exchange: Exchange, backoff: Backoff, record: RequestRecord
@@ -242,7 +250,7 @@ class Ledger:
                 written = wanted != row.times and _replace(connection, host, wanted, row.revision)
                 if written:
                     if record is not None:
-                        write_request(connection, _completed(record, before, wanted, now))
+                        write_request(connection, _completed(record, wanted, now))
                     if act is not None:
                         name, reason = act
                         left = max(0.0, before.hold_until - now)
@@ -314,12 +322,9 @@ def _last_moment() -> ColumnElement[float]:
     return last
 
 
-def _completed(
-    record: RequestRecord, before: HostTimes, after: HostTimes, now: float
-) -> RequestRecord:
-    """Return the record with the pause that was asked for before it, and the hold after it."""
-    asked = 0.0 if before.ended is None else before.room(record.pause)
-    return replace(record, pause=asked, hold=max(record.hold, after.hold_until - now, 0.0))
+def _completed(record: RequestRecord, after: HostTimes, now: float) -> RequestRecord:
+    """Return the record with the hold after it."""
+    return replace(record, hold=max(record.hold, after.hold_until - now, 0.0))
 
 
 def _find(connection: Connection, host: str) -> _Row:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import inspect, update
+from sqlalchemy import bindparam, inspect, select, update
 from sqlalchemy.schema import CreateColumn, CreateIndex
 
 from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.state import tables
+from walsh_scrapy.state.evidence import keep_copy
 from walsh_scrapy.state.views import create_views, drop_views
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Table
 
 
+#: Documents in memory while they are copied; one may have 500 KiB.
+_BODIES_AT_ONCE: Final = 100
 _EVIDENCE: Final = (
     "purpose",
     "pause",
@@ -128,6 +131,29 @@ def _add_runs_and_evidence(connection: Connection) -> None:
     for table in (tables.robots, tables.blocklist):
         _add_column(connection, table, "copy")
     _add_index(connection, tables.robots, "robots_by_copy")
+    _keep_copies_in_force(connection)
+
+
+def _keep_copies_in_force(connection: Connection) -> None:
+    """Keep what version 10 had in force as copies: from now on requests may name them."""
+    for table, key, moment in (
+        (tables.robots, tables.robots.c.origin, tables.robots.c.fetched_at),
+        (tables.blocklist, tables.blocklist.c.url, tables.blocklist.c.checked_at),
+    ):
+        has_body = select(key).where(table.c.body.is_not(None)).order_by(moment)
+        places = connection.scalars(has_body).all()
+        documents = select(key, moment, table.c.body).order_by(moment)
+        name_it = update(table).where(key == bindparam("place")).values(copy=bindparam("name"))
+        for start in range(0, len(places), _BODIES_AT_ONCE):
+            some = key.in_(places[start : start + _BODIES_AT_ONCE])
+            names = [
+                {
+                    "place": place,
+                    "name": keep_copy(connection, table.name, place, body, now=at, last=None),
+                }
+                for place, at, body in connection.execute(documents.where(some)).all()
+            ]
+            connection.execute(name_it, names)
 
 
 def _add_column(connection: Connection, table: Table, name: str) -> None:

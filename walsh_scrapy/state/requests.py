@@ -37,7 +37,7 @@ class RequestRecord:
     error: str = ""
     run: int | None = None  #: its number in `runs`
     purpose: str = "target"  #: or "robots" or "blocklist"
-    #: Seconds: the pause that was asked for before it. The ledger adds what it knows.
+    #: Seconds: the pause that was asked for before it, as the ledger told when it was leased.
     pause: float = 0.0
     #: Seconds for which its answer put the host on hold. The ledger adds what it decides.
     hold: float = 0.0

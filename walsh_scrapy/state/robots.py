@@ -24,6 +24,11 @@ KEEP_SECONDS: Final = 90 * 86_400.0
 _COLUMNS: Final = tuple(robots.c[field.name] for field in fields(RobotsCopy))
 _FIND: Final = Statement(select(*_COLUMNS).where(robots.c.origin == bindparam("key")))
 _FIND_NAME: Final = Statement(select(robots.c.copy).where(robots.c.origin == bindparam("key")))
+_LOCK: Final = Statement(
+    select(robots.c.origin)
+    .where(robots.c.origin == bindparam("key"))
+    .with_for_update(key_share=True)
+)
 _OF_ORIGIN: Final = robots_waits.c.origin == bindparam("key")
 _OF_REQUEST: Final = robots_waits.c.request == bindparam("url")
 _FIND_WAIT: Final = Statement(select(robots_waits.c.request).where(_OF_ORIGIN, _OF_REQUEST))
@@ -76,6 +81,9 @@ class RobotsStore:
     def end_wait(self, origin: str, url: str) -> bool:
         """Record that the request of this URL was sent; return True if others still wait."""
         with self._database.write() as connection:
+            # The row of the origin comes first, as where its copy is replaced: on PostgreSQL each
+            # of two crawls could wait for the other.
+            _LOCK.first(connection, {"key": origin})
             _END.run(connection, _wait(origin, url))
             others = _FIND_ANY.first(connection, {"key": origin}) is not None
             _SET_UNUSED.run(connection, {"key": origin, "unused": others})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import func, insert, select, update
 
+from walsh_scrapy.policy.wording import storable
 from walsh_scrapy.state.tables import runs
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.state.database import Database
 
+_LONGEST_NAME: Final = 255  #: characters, of a spider and of how a run ended
 _NEWEST_FIRST: Final = (runs.c.begun.desc(), runs.c.id.desc())
 
 
@@ -52,7 +54,7 @@ class RunStore:
     def begin(self, run: RunRecord) -> int:
         """Record the begin of a run, and return its number."""
         row = {
-            "spider": run.spider,
+            "spider": _name(run.spider),
             "begun": run.begun,
             "versions": json.dumps(dict(run.versions)),
             "settings": json.dumps(dict(run.settings)),
@@ -63,7 +65,7 @@ class RunStore:
 
     def end(self, number: int, ended: float, how: str, summary: Mapping[str, Any]) -> None:
         """Record the end of a run, and its summary."""
-        values = {"ended": ended, "how": how, "summary": json.dumps(dict(summary))}
+        values = {"ended": ended, "how": _name(how), "summary": json.dumps(dict(summary))}
         with self._database.write() as connection:
             connection.execute(update(runs).where(runs.c.id == number).values(values))
 
@@ -90,6 +92,11 @@ class RunStore:
         """Return the number of runs."""
         with self._database.read() as connection:
             return connection.scalar(select(func.count()).select_from(runs)) or 0
+
+
+def _name(text: str) -> str:
+    """Return a text that anybody may have chosen as its column takes it."""
+    return storable(text)[:_LONGEST_NAME]
 
 
 def _record(row: RowMapping) -> RunRecord:

@@ -38,9 +38,11 @@ def _names(kind: type[DataclassInstance]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind))
 
 
-def upsert(connection: Connection, table: Table, row: Mapping[str, Any]) -> None:
-    """Insert ``row``, or replace the given columns if its primary key exists."""
-    _upsert(connection.dialect.name, table, tuple(row)).run(connection, row)
+def upsert(
+    connection: Connection, table: Table, row: Mapping[str, Any], only: Sequence[str] = ()
+) -> None:
+    """Insert ``row``, or replace its columns, or ``only`` some, if its primary key exists."""
+    _upsert(connection.dialect.name, table, tuple(row), tuple(only)).run(connection, row)
 
 
 def insert_if_new(connection: Connection, table: Table, row: Mapping[str, Any]) -> bool:
@@ -69,10 +71,10 @@ def insert_new(
 
 
 @cache
-def _upsert(dialect: str, table: Table, names: tuple[str, ...]) -> Statement:
+def _upsert(dialect: str, table: Table, names: tuple[str, ...], only: tuple[str, ...]) -> Statement:
     keys = [column.name for column in table.primary_key]
     statement = _insert(dialect, table)
-    changes = {name: statement.excluded[name] for name in names if name not in keys}
+    changes = {name: statement.excluded[name] for name in only or names if name not in keys}
     return Statement(statement.on_conflict_do_update(index_elements=keys, set_=changes))
 
 
