@@ -6,6 +6,9 @@ import pytest
 
 from walsh_scrapy.state import State
 from walsh_scrapy.state.runs import RunRecord
+from walsh_scrapy.tools.discover.spider import DiscoverSpider
+from walsh_scrapy.tools.keys.spider import KeysSpider
+from walsh_scrapy.tools.mayfetch.spider import MayfetchSpider
 
 
 @pytest.fixture
@@ -41,3 +44,10 @@ def test_the_latest_runs_come_first(runs):
     assert [run.id for run in runs.latest(1)] == [last]
     assert [run.id for run in runs.latest(9, since=20.0)] == [last, second]
     assert runs.count() == 3
+
+
+def test_runs_of_commands_are_no_crawls(runs):
+    crawl = runs.begin(RunRecord(spider="feeds", begun=10.0))
+    for spider in (DiscoverSpider, KeysSpider, MayfetchSpider):
+        runs.begin(RunRecord(spider=spider.name, begun=20.0))
+    assert [run.id for run in runs.latest(1, only_crawls=True)] == [crawl]

@@ -127,23 +127,25 @@ def test_only_holds_that_were_lifted_are_releases(state):
     assert {host: len(at) for host, at in state.history.releases().items()} == {"b.example": 1}
 
 
-def test_the_period_is_the_last_run_unless_another_is_asked_for(state):
+def test_the_period_is_the_last_crawl_unless_another_is_asked_for(state):
     nothing = choose_period(state, NOW, MONTH)
-    assert (nothing.runs, nothing.words) == ((), "No run yet")
+    assert (nothing.runs, nothing.words) == ((), "No crawl is recorded")
     for begun in (NOW - 5 * DAY, NOW - DAY):
         run = state.runs.begin(RunRecord(spider="feeds", begun=begun))
         state.runs.end(run, begun + 60.0, "finished", {})
+    state.runs.begin(RunRecord(spider="mayfetch", begun=NOW))
     assert choose_period(state, NOW, MONTH).span == Span(
         since=NOW - DAY, until=NOW - DAY + 60.0, run=2
     )
     assert choose_period(state, NOW, MONTH, run=1).span.run == 1
     assert [run.id for run in choose_period(state, NOW, MONTH, since=NOW - 9 * DAY).runs] == [
+        3,
         2,
         1,
     ]
     of_host = choose_period(state, NOW, MONTH, host="a.example")
     assert of_host.span == Span(since=NOW - MONTH)
-    with pytest.raises(CommandError, match="no run 7 in the state; the last one is run 2"):
+    with pytest.raises(CommandError, match="no run 7 in the state; the last one is run 3"):
         choose_period(state, NOW, MONTH, run=7)
 
 

@@ -16,10 +16,8 @@ from walsh_scrapy.state.requests import RequestRecord
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.testing.blocklist import keep_empty_blocklist
-from walsh_scrapy.tools.discover.spider import DiscoverSpider
-from walsh_scrapy.tools.mayfetch.spider import MayfetchSpider
 from walsh_scrapy.tools.status import facts as gathering
-from walsh_scrapy.tools.status.facts import COMMANDS, Facts, HeldHost, OpenRun, gather
+from walsh_scrapy.tools.status.facts import Facts, HeldHost, OpenRun, gather
 from walsh_scrapy.tools.status.findings import Finding, Limits, Status, Thresholds, find, worst
 from walsh_scrapy.tools.status.metrics import write_metrics
 from walsh_scrapy.tools.status.report import status_json, status_lines
@@ -223,10 +221,6 @@ def test_the_facts_of_a_state(url, tmp_path):
     assert found.latest["sources"] == now + 2 * DAY
     assert set(found.latest) == {"runs", "requests", "sources", "hosts", "blocklist"}
     assert bool(found.disk) == (found.disk_free > 0) == url.startswith("sqlite")
-
-
-def test_the_runs_of_commands_are_left_out_by_their_names():
-    assert {MayfetchSpider.name, DiscoverSpider.name} == COMMANDS
 
 
 def test_each_way_to_end_a_run_early_is_known():

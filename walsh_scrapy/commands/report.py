@@ -37,8 +37,8 @@ class Command(ScrapyCommand):
             "Writes one HTML page without scripts, which loads nothing: new entries by source and "
             "day, sources in trouble and what to do, hosts that rest, the spacing asked for and "
             "kept at each host, responses, and outcomes by gate. Without options it is about the "
-            "last run. The file is written whole or not at all. Exit status: 0, 1 if it cannot be "
-            "done, 2 for a wrong call. Examples: scrapy report -o report.html. "
+            "last crawl. The file is written whole or not at all. Exit status: 0, 1 if it cannot "
+            "be done, 2 for a wrong call. Examples: scrapy report -o report.html. "
             "scrapy report -O week.html --since P7D. "
             "scrapy report -o blog.html --host blog.example"
         )
@@ -59,7 +59,7 @@ class Command(ScrapyCommand):
         parser.add_argument(
             "--since",
             metavar="WHEN",
-            help="all since a date, an RFC 3339 time, or a duration ago: P7D",
+            help="all since then: today, yesterday, 1d (a day ago), a date, an RFC 3339 time",
         )
         parser.add_argument(
             "--host",

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.state import State
     from walsh_scrapy.state.runs import RunRecord
 
-#: The spiders of commands: their runs say nothing of whether sources are visited.
-COMMANDS: Final = frozenset({"mayfetch", "discover"})
-#: Runs that are looked at, the newest first, and their greatest age in seconds.
+#: Crawls that are looked at, the newest first, and their greatest age in seconds.
 MOST_RUNS: Final = 1000
 LONGEST: Final = 30 * 86_400.0
 #: How a run ended that could not go on (decision 29).
@@ -85,7 +83,7 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
     Raises StateError if the state fails.
     """
     now = state.moments.now()
-    runs = [run for run in state.runs.latest(MOST_RUNS, now - LONGEST) if _is_crawl(run)]
+    runs = state.runs.latest(MOST_RUNS, now - LONGEST, only_crawls=True)
     ended = [run for run in runs if run.is_over]
     good = next((run.ended for run in ended if _is_good(run)), None)
     checked, refresh = _blocklist(state, options.blocklist_url)
@@ -108,10 +106,6 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
         disk_free=shutil.disk_usage(folder).free if folder else 0,
         latest=state.moments.latest(),
     )
-
-
-def _is_crawl(run: RunRecord) -> bool:
-    return run.spider not in COMMANDS
 
 
 def _is_good(run: RunRecord) -> bool:
