@@ -210,7 +210,7 @@ def test_the_facts_of_a_state(url, tmp_path):
         missing = gather(state, options, None)
         file.write_text("http://a.example/\nhttp://b.example\nhttp://c.example/\n")
         found = gather(state, options, None)
-    assert missing.sources_error.endswith("create it or name another with -a sources=FILE")
+    assert missing.sources_error.endswith("--sources FILE, for a crawl -a sources=FILE")
     assert found.first_run == now + HOUR - DAY
     assert found.good_run == now + 2 * HOUR - DAY + 60
     assert found.bad_run == "feeds: no source was read"

@@ -259,6 +259,7 @@ def test_an_unknown_url_is_one_line_with_the_nearest(scrapy_sources, action):
         (["add", "ftp://a.example/"], 1, "not http or https"),
         (["--stale", "1 month"], 2, "write for example 90d"),
         (["--jsn"], 2, "no option --jsn"),
+        (["-a", "sources=x.toml"], 2, "the sources file is --sources FILE here"),
         (["-s", "WALSH_MIN_INTERVAL=0"], 1, "WALSH_MIN_INTERVAL"),
         (["-s", "WALSH_STATE_URL=nonsense"], 1, "WALSH_STATE_URL"),
         (["--sources", "nowhere.toml"], 1, "nowhere.toml: there is no such file"),

@@ -80,6 +80,8 @@ def test_a_state_that_cannot_be_read_is_unknown_for_everybody(status, tmp_path):
     [
         (["now"], "not now"),
         (["--nope"], "--nope"),
+        (["--run-hours"], "--run-hours: expected one argument"),
+        (["-a", "sources=x.toml"], "the sources file is --sources FILE here"),
         (["--run-hours", "3"], "--run-hours 3 is not two numbers"),
         (["--run-hours", "6,3"], "the second not smaller"),
         (["--failing", "nan,1"], "--failing nan,1"),

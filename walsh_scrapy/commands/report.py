@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from scrapy.commands import ScrapyCommand
 from scrapy.settings import Settings
 
-from walsh_scrapy.tools.exits import clean_exit, usage_error
+from walsh_scrapy.tools.exits import clean_exit, sources_hint, usage_error
 
 if TYPE_CHECKING:
     import argparse
@@ -77,7 +77,8 @@ class Command(ScrapyCommand):
         from walsh_scrapy.tools.printable import printable
 
         if args:
-            usage_error(f"report does not take {args[0]}; see scrapy report --help")
+            hint = sources_hint(args)
+            usage_error(f"report does not take {args[0]}{hint}; see scrapy report --help")
         target, now = _target(opts), time.time()
         number, since = _number(opts.run), _since(opts.since, now)
         if number is not None and since is not None:

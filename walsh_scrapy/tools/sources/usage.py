@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.policy.durations import parse_typed_duration
-from walsh_scrapy.tools.exits import usage_error
+from walsh_scrapy.tools.exits import sources_hint, usage_error
 
 if TYPE_CHECKING:
     import argparse
@@ -19,7 +19,8 @@ def check_usage(args: list[str], opts: argparse.Namespace) -> None:
     """Exit with status 2 and one line for a wrong call."""
     for word in args:
         if word.startswith("-"):
-            usage_error(f"there is no option {word}; see scrapy sources --help")
+            hint = sources_hint(args)
+            usage_error(f"there is no option {word}{hint}; see scrapy sources --help")
     action, urls = (args[0], args[1:]) if args else ("", [])
     if action and action not in (*_WITH_URLS, "prune", "rewrite"):
         usage_error(

@@ -149,8 +149,7 @@ def failing_percent(facts: Facts) -> float:
 
 def _sources(facts: Facts, limits: Limits) -> Finding | None:
     if facts.sources_error:
-        advice = "no run can start; --sources FILE names another file"
-        return Finding(Status.CRITICAL, "sources", facts.sources_error, advice)
+        return Finding(Status.CRITICAL, "sources", facts.sources_error, "no run can start")
     if not facts.sources:
         return None
     share = failing_percent(facts)
