@@ -128,7 +128,7 @@ def test_the_lines_fit_whatever_the_state_has():
         "status": "CRITICAL",
         "check": "sources",
         "what": "a\\nb\\u202e",
-        "advice": "no run can start; --sources FILE names another file",
+        "advice": "no run can start",
     }
 
 
