@@ -255,6 +255,7 @@ def test_an_unknown_url_is_one_line_with_the_nearest(scrapy_sources, action):
         (["prune", "http://a.example/"], 2, "takes no URL"),
         (["rewrite"], 2, "scrapy sources rewrite --moved"),
         (["remove", "http://a.example/", "--yes"], 2, "--yes belongs to `prune`"),
+        (["remove", "http://b.example/"], 1, "http://b.example/ is not declared in "),
         (["remove", "http://a.example/"], 1, "would declare no source any more"),
         (["add", "ftp://a.example/"], 1, "not http or https"),
         (["--stale", "1 month"], 2, "write for example 90d"),

@@ -57,6 +57,9 @@ def test_all_is_well_for_an_operator_a_program_and_prometheus(well, tmp_path):
 
 def test_what_is_wrong_comes_first_and_sets_the_exit_status(well, tmp_path):
     assert well("--run-hours", "0.001,9")[0] == 1
+    code, said = well("-s", "WALSH_BLOCKLIST_FILE=nowhere.txt")
+    assert (code, said.out.splitlines()[0]) == (2, "CRITICAL: blocklist")
+    assert "WALSH_BLOCKLIST_FILE: nowhere.txt: No such file" in said.out
     code, said = well("--quiet", "--sources", "elsewhere.toml")
     assert code == 2
     assert said.out.splitlines()[0] == "CRITICAL: sources"

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import make_url
 
+from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
+from walsh_scrapy.politeness.blocklist import load_local_list
 from walsh_scrapy.sources import SourcesError, load_sources
 from walsh_scrapy.state.sourcerecord import KnownSources
 
@@ -66,6 +68,7 @@ class Facts:
     bad_run: str = ""  #: how the last run that ended did, if it was not good
     open_runs: tuple[OpenRun, ...] = ()
     has_blocklist: bool = True  #: whether one is published
+    list_error: str = ""  #: why the local list cannot be used
     list_checked: float | None = None
     list_refresh: float = 0.0  #: seconds
     sources: int = 0  #: that are declared
@@ -95,6 +98,7 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
         good_run=good,
         bad_run=_how(ended[0]) if ended and not _is_good(ended[0]) else "",
         open_runs=tuple(_open_runs(state, runs)),
+        list_error=_local_list_error(options),
         has_blocklist=bool(options.blocklist_url),
         list_checked=checked,
         list_refresh=refresh,
@@ -140,6 +144,14 @@ def _blocklist(state: State, url: str) -> tuple[float | None, float]:
     except InvalidBlocklist:  # which a crawl fetches again at once
         refresh = Blocklist.EMPTY.refresh
     return copy.checked_at, refresh.total_seconds()
+
+
+def _local_list_error(options: Options) -> str:
+    try:
+        load_local_list(options.blocklist_file)
+    except BadSetting as error:
+        return str(error)
+    return ""
 
 
 def _sources(state: State, usual: str, given: str | None) -> tuple[int, int, str]:
