@@ -250,7 +250,8 @@ def test_an_unknown_url_is_one_line_with_the_nearest(scrapy_sources, action):
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        (["forget"], 2, "`forget URL`"),
+        (["forget"], 2, "scrapy sources forget https://"),
+        (["prune", "--yes", "--failing"], 2, "--failing belongs to the list, not to `prune`"),
         (["drop", "http://a.example/"], 2, "`forget URL`"),
         (["prune", "http://a.example/"], 2, "takes no URL"),
         (["rewrite"], 2, "scrapy sources rewrite --moved"),

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
 _WITH_URLS: Final = ("add", "remove", "forget", "resume")
+#: Options that say what is listed; `--moved` belongs to `rewrite` too.
+_LISTING: Final = ("json", "due", "failing", "stale", "all")
 _EXAMPLE: Final = "Example: scrapy sources resume https://blog.example/feed.xml"
 
 
@@ -29,9 +31,13 @@ def check_usage(args: list[str], opts: argparse.Namespace) -> None:
         )
     if bool(urls) != (action in _WITH_URLS):
         needs = "takes no URL" if urls else "takes a URL"
-        usage_error(f"`{action}` {needs}: `{action}{'' if urls else ' URL'}`. {_EXAMPLE}")
+        example = _EXAMPLE if urls else _EXAMPLE.replace("resume", action)
+        usage_error(f"`{action}` {needs}: `{action}{'' if urls else ' URL'}`. {example}")
     if action == "rewrite" and not opts.moved:
         usage_error("`rewrite` takes --moved: scrapy sources rewrite --moved")
+    given = [name for name in _LISTING if getattr(opts, name) not in (False, None)]
+    if action and given:
+        usage_error(f"--{given[0]} belongs to the list, not to `{action}`")
     if opts.yes and action != "prune":
         usage_error("--yes belongs to `prune`: scrapy sources prune --yes")
 
