@@ -1,7 +1,10 @@
 """What SourcesSpider promises to those that subclass it."""
 
+from pathlib import Path
+
 import pytest
 from scrapy import Request
+from scrapy.crawler import Crawler
 from scrapy.settings import Settings
 
 from walsh_scrapy.addon import Addon
@@ -52,6 +55,17 @@ def test_the_arguments_of_a_subclass_and_of_scrapyd_are_known():
     for spider, name in ((WithArguments, "language_"), (OwnSpider, "depth"), (OwnSpider, "jobid")):
         with pytest.raises(BadSetting, match=name):
             spider._check_arguments([name])
+
+
+@pytest.mark.parametrize(("only", "lines"), [("BLOG", 0), ("blgo", 1)])
+def test_a_text_that_chooses_no_source_is_a_warning(tmp_path, monkeypatch, caplog, only, lines):
+    monkeypatch.chdir(tmp_path)
+    Path("sources.txt").write_text(SOURCE.url)
+    crawler = Crawler(OwnSpider, {"ADDONS": {Addon: 500}})
+    spider = OwnSpider.from_crawler(crawler, sources="sources.txt", only=only)
+    assert spider.sources == (SOURCE,) * (1 - lines)
+    warnings = [record.getMessage() for record in caplog.records if record.name == "own"]
+    assert warnings == [f"sources.txt: no source of kind feed has '{only}'"] * lines
 
 
 @pytest.mark.parametrize("addon", [Addon, OwnAddon, "walsh_scrapy.addon.Addon"])

@@ -11,6 +11,9 @@ from walsh_scrapy.options import Options
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.state import State
 from walsh_scrapy.state.runs import RunRecord
+from walsh_scrapy.tools.discover.spider import DiscoverSpider
+from walsh_scrapy.tools.keys.spider import KeysSpider
+from walsh_scrapy.tools.mayfetch.spider import MayfetchSpider
 
 
 @pytest.fixture
@@ -55,3 +58,10 @@ def test_the_settings_of_a_run_are_json_and_hold_no_password():
     found = settings_of(Context(Options.from_settings(Settings(given)), state=None))
     assert "secret" not in json.dumps(found, allow_nan=False)
     assert float(found["max_wait"]) > 1e300
+
+
+def test_runs_of_commands_are_no_crawls(runs):
+    crawl = runs.begin(RunRecord(spider="feeds", begun=10.0))
+    for spider in (DiscoverSpider, KeysSpider, MayfetchSpider):
+        runs.begin(RunRecord(spider=spider.name, begun=20.0))
+    assert [run.id for run in runs.latest(1, only_crawls=True)] == [crawl]

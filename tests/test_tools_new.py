@@ -146,8 +146,9 @@ def test_the_command_prints_a_list_or_json(state, url, call):
 
 
 def test_a_wrong_call_or_no_state_is_one_line(call, tmp_path):
-    assert call()[:2] == (0, "no run has found anything yet\n")
-    assert call("--json") == (0, "[]\n", "no run has found anything yet\n")
+    nothing = "no recorded run has found anything; --since WHEN lists by time\n"
+    assert call()[:2] == (0, nothing)
+    assert call("--json") == (0, "[]\n", nothing)
     assert not (tmp_path / "none.sqlite3").exists()
     for arguments in (("--since", "soon"), ("today",), ("--jsn",)):
         status, out, error = call(*arguments)

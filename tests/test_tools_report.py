@@ -13,15 +13,18 @@ from sqlalchemy import insert, update
 
 from tests.reportstate import BEGUN, DAY, HOSTILE, MONTH, NOW, write_state
 from walsh_scrapy.options import Options
+from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
 from walsh_scrapy.state.evidence import NO_EVIDENCE, DenialRecord
 from walsh_scrapy.state.history import DenialCount, LoggedRequest, SeenEntry, Span, Visit
+from walsh_scrapy.state.ledger import HostSnapshot
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import requests
 from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.tools.hosts.overview import HostRow
 from walsh_scrapy.tools.report import report
 from walsh_scrapy.tools.report.charts import MOST_POINTS, thinned
 from walsh_scrapy.tools.report.needs import find_needs
@@ -127,23 +130,25 @@ def test_only_holds_that_were_lifted_are_releases(state):
     assert {host: len(at) for host, at in state.history.releases().items()} == {"b.example": 1}
 
 
-def test_the_period_is_the_last_run_unless_another_is_asked_for(state):
+def test_the_period_is_the_last_crawl_unless_another_is_asked_for(state):
     nothing = choose_period(state, NOW, MONTH)
-    assert (nothing.runs, nothing.words) == ((), "No run yet")
+    assert (nothing.runs, nothing.words) == ((), "No crawl is recorded")
     for begun in (NOW - 5 * DAY, NOW - DAY):
         run = state.runs.begin(RunRecord(spider="feeds", begun=begun))
         state.runs.end(run, begun + 60.0, "finished", {})
+    state.runs.begin(RunRecord(spider="mayfetch", begun=NOW))
     assert choose_period(state, NOW, MONTH).span == Span(
         since=NOW - DAY, until=NOW - DAY + 60.0, run=2
     )
     assert choose_period(state, NOW, MONTH, run=1).span.run == 1
     assert [run.id for run in choose_period(state, NOW, MONTH, since=NOW - 9 * DAY).runs] == [
+        3,
         2,
         1,
     ]
     of_host = choose_period(state, NOW, MONTH, host="a.example")
     assert of_host.span == Span(since=NOW - MONTH)
-    with pytest.raises(CommandError, match="no run 7 in the state; the last one is run 2"):
+    with pytest.raises(CommandError, match="no run 7 in the state; the last one is run 3"):
         choose_period(state, NOW, MONTH, run=7)
 
 
@@ -195,7 +200,7 @@ def row_of(**fields):
 @pytest.mark.parametrize(
     ("fields", "what", "advice", "command"),
     [
-        ({"outcome": "gone", "due_at": float("inf")}, "gone", "If it is back", "sources resume"),
+        ({"outcome": "gone", "due_at": float("inf")}, "gone", "sources prune", "sources resume"),
         ({"failures": 1, "status": 404}, "failing", "Nothing is at this address", "discover"),
         ({"failures": 1, "status": 403}, "failing", "does not want this", ""),
         ({"failures": 1, "status": 429}, "failing", "asked to wait", ""),
@@ -204,11 +209,11 @@ def row_of(**fields):
         ({"failures": 1, "status": 200}, "failing", "could not be read as a feed", "discover"),
         ({"failures": 1}, "failing", "did not answer. Nothing to do yet", ""),
         ({"failures": 5}, "failing", "Check its address", "discover"),
-        ({"outcome": "denied by blocklist"}, "denied", "Its owner opted out", "mayfetch"),
+        ({"outcome": "denied by blocklist"}, "denied", "It is on a blocklist", "mayfetch"),
         ({"outcome": "denied by some"}, "denied", "Ask which gate", "mayfetch"),
         (
             {"moved_to": "http://b.example/", "moved_since": 1.0, "move_settled": True},
-            *("moved", "Write the new address", ""),
+            *("moved", "scrapy sources rewrite --moved", ""),
         ),
     ],
 )
@@ -236,6 +241,7 @@ def test_what_needs_the_operator_names_runs_pauses_and_files():
         RunRecord(spider="feeds", begun=2.0),
         RunRecord(spider="feeds", begun=1.0, ended=1.5, how="state_failed"),
         RunRecord(spider="feeds", begun=0.0),
+        RunRecord(spider="feeds", begun=0.0, ended=0.5, how="closespider_timeout"),
     ]
     lines = lines_of([sent(0.0), sent(1.0)])
     assert [need.text for need in find_needs(runs, lines, [], [], "line 3: no URL")] == [
@@ -245,6 +251,20 @@ def test_what_needs_the_operator_names_runs_pauses_and_files():
         "The sources file was not read: line 3: no URL",
     ]
     assert find_needs(runs[:1], lines_of([sent(0.0), sent(9.0)]), [], [], "") == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "needs"),
+    [
+        ({"hold_since": NOW - 2 * DAY, "hold_until": NOW + 60}, 1),
+        ({"hold_since": NOW - 60, "hold_until": NOW + DAY - 120}, 0),
+        ({"hold_since": NOW - 2 * DAY, "hold_until": NOW - 60}, 0),
+        ({"hold_since": NOW, "hold_until": NOW + 2 * DAY, "silences": 3, "silent_at": NOW}, 0),
+    ],
+)
+def test_a_hold_is_long_as_status_counts_it(fields, needs):
+    row = HostRow("a.example", HostSnapshot(HostTimes(**fields), NOW), None)
+    assert len(find_needs([], [], [], [row], "")) == needs
 
 
 def test_the_chart_library_leaves_the_imports_of_the_process_as_they_were():

@@ -16,10 +16,8 @@ from walsh_scrapy.state.requests import RequestRecord
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.testing.blocklist import keep_empty_blocklist
-from walsh_scrapy.tools.discover.spider import DiscoverSpider
-from walsh_scrapy.tools.mayfetch.spider import MayfetchSpider
 from walsh_scrapy.tools.status import facts as gathering
-from walsh_scrapy.tools.status.facts import COMMANDS, Facts, HeldHost, OpenRun, gather
+from walsh_scrapy.tools.status.facts import Facts, HeldHost, OpenRun, gather
 from walsh_scrapy.tools.status.findings import Finding, Limits, Status, Thresholds, find, worst
 from walsh_scrapy.tools.status.metrics import write_metrics
 from walsh_scrapy.tools.status.report import status_json, status_lines
@@ -72,7 +70,8 @@ def silent(hours, wait=900.0):
         ("blocklist", {"list_checked": NOW - 32 * HOUR}, OK, "1 d 8 h"),
         ("blocklist", {"list_checked": NOW - 33 * HOUR}, WARNING, "1 d 9 h"),
         ("blocklist", {"list_checked": NOW - 8 * DAY}, CRITICAL, "8 d"),
-        ("blocklist", {"list_checked": None}, WARNING, "never fetched"),
+        ("blocklist", {"list_checked": None}, WARNING, "none was adopted"),
+        ("blocklist", {"list_error": "line 1", "has_blocklist": False}, CRITICAL, "line 1"),
         ("sources", {}, OK, "3 of 200 sources failing (2 %)"),
         ("sources", {"failing": 50}, OK, "(25 %)"),
         ("sources", {"failing": 51}, WARNING, "(26 %)"),
@@ -130,7 +129,7 @@ def test_the_lines_fit_whatever_the_state_has():
         "status": "CRITICAL",
         "check": "sources",
         "what": "a\\nb\\u202e",
-        "advice": "no run can start; --sources FILE names another file",
+        "advice": "no run can start",
     }
 
 
@@ -212,7 +211,7 @@ def test_the_facts_of_a_state(url, tmp_path):
         missing = gather(state, options, None)
         file.write_text("http://a.example/\nhttp://b.example\nhttp://c.example/\n")
         found = gather(state, options, None)
-    assert missing.sources_error.endswith("create it or name another with -a sources=FILE")
+    assert missing.sources_error.endswith("--sources FILE, for a crawl -a sources=FILE")
     assert found.first_run == now + HOUR - DAY
     assert found.good_run == now + 2 * HOUR - DAY + 60
     assert found.bad_run == "feeds: no source was read"
@@ -223,10 +222,6 @@ def test_the_facts_of_a_state(url, tmp_path):
     assert found.latest["sources"] == now + 2 * DAY
     assert set(found.latest) == {"runs", "requests", "sources", "hosts", "blocklist"}
     assert bool(found.disk) == (found.disk_free > 0) == url.startswith("sqlite")
-
-
-def test_the_runs_of_commands_are_left_out_by_their_names():
-    assert {MayfetchSpider.name, DiscoverSpider.name} == COMMANDS
 
 
 def test_each_way_to_end_a_run_early_is_known():

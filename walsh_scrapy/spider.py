@@ -70,6 +70,7 @@ class SourcesSpider(DeclaringSpider):
         """Read the sources; a wrong file or argument ends the process with one line."""
         spider = super().from_crawler(crawler, *args, **arguments)
         file = arguments.get("sources") or crawler.settings.get("WALSH_SOURCES", "sources.toml")
+        only = arguments.get("only", "")
         try:
             cls._check_arguments(arguments)
             check_gates(crawler.settings)
@@ -78,9 +79,11 @@ class SourcesSpider(DeclaringSpider):
             spider.sources = _chosen(
                 declared,
                 cls.kind,
-                arguments.get("only", ""),
+                only,
                 arguments.get("shard", "1/1"),
             )
+            if only and not _chosen(declared, cls.kind, only, "1/1"):
+                spider.logger.warning("%s: no source of kind %s has %r", file, cls.kind, only)
         except (BadSetting, SourcesError) as error:
             refuse_to_start(error, log_file=crawler.settings["LOG_FILE"])
         return spider

@@ -4,6 +4,8 @@ import json
 import sqlite3
 
 import pytest
+from scrapy.cmdline import execute
+from scrapy.utils.project import get_project_settings
 
 from tests.contract.conftest import site
 
@@ -17,6 +19,16 @@ def refused(result):
     assert "Traceback" not in result.stderr
     (line,) = [line for line in result.stderr.splitlines() if line.startswith("walsh-scrapy: ")]
     return line
+
+
+@pytest.mark.parametrize("option", ["--sources", "--sources=x.toml"])
+def test_the_option_of_other_commands_for_the_sources_file(monkeypatch, capsys, option):
+    monkeypatch.setenv("SCRAPY_SETTINGS_MODULE", "walsh_scrapy.settings")
+    with pytest.raises(SystemExit) as ended:
+        execute(["scrapy", "crawl", "feeds", option, "x.toml"], get_project_settings())
+    (line,) = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 2
+    assert f"no option {option} (the sources file is -a sources=FILE here)" in line
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,9 @@ def test_all_is_well_for_an_operator_a_program_and_prometheus(well, tmp_path):
 
 def test_what_is_wrong_comes_first_and_sets_the_exit_status(well, tmp_path):
     assert well("--run-hours", "0.001,9")[0] == 1
+    code, said = well("-s", "WALSH_BLOCKLIST_FILE=nowhere.txt")
+    assert (code, said.out.splitlines()[0]) == (2, "CRITICAL: blocklist")
+    assert "WALSH_BLOCKLIST_FILE: nowhere.txt: No such file" in said.out
     code, said = well("--quiet", "--sources", "elsewhere.toml")
     assert code == 2
     assert said.out.splitlines()[0] == "CRITICAL: sources"
@@ -80,6 +83,8 @@ def test_a_state_that_cannot_be_read_is_unknown_for_everybody(status, tmp_path):
     [
         (["now"], "not now"),
         (["--nope"], "--nope"),
+        (["--run-hours"], "--run-hours: expected one argument"),
+        (["-a", "sources=x.toml"], "the sources file is --sources FILE here"),
         (["--run-hours", "3"], "--run-hours 3 is not two numbers"),
         (["--run-hours", "6,3"], "the second not smaller"),
         (["--failing", "nan,1"], "--failing nan,1"),

@@ -26,7 +26,13 @@ class Command(crawl.Command):
     def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
         """Read the options; Scrapy sets up its log afterwards."""
         from walsh_scrapy.runtime.quietlog import quiet_scrapy
+        from walsh_scrapy.tools.exits import usage_error
 
+        for word in args:
+            if word.startswith("-"):
+                is_file = word.partition("=")[0] == "--sources"
+                hint = " (the sources file is -a sources=FILE here)" if is_file else ""
+                usage_error(f"there is no option {word}{hint}; see scrapy crawl --help")
         quiet_scrapy()
         super().process_options(args, opts)
 

@@ -11,7 +11,7 @@ from scrapy.commands import ScrapyCommand
 from scrapy.settings import Settings
 
 from walsh_scrapy.policy.wording import counted
-from walsh_scrapy.tools.exits import clean_exit, usage_error
+from walsh_scrapy.tools.exits import clean_exit, sources_hint, usage_error
 
 if TYPE_CHECKING:
     import argparse
@@ -86,7 +86,8 @@ class Command(ScrapyCommand):
         from walsh_scrapy.tools.printable import printable
 
         if args:
-            usage_error(f"export does not take {args[0]}; see scrapy export --help")
+            hint = sources_hint(args)
+            usage_error(f"export does not take {args[0]}{hint}; see scrapy export --help")
         target = _target(opts)
         format_name, since = _format(target, opts.format), _since(opts.since)
         if format_name == "opml" and since is not None:

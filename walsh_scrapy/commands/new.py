@@ -80,7 +80,8 @@ class Command(ScrapyCommand):
 def _say_none(*, as_json: bool) -> None:
     if as_json:
         print("[]")
-    print("no run has found anything yet", file=sys.stderr if as_json else sys.stdout)
+    words = "no recorded run has found anything; --since WHEN lists by time"
+    print(words, file=sys.stderr if as_json else sys.stdout)
 
 
 def _print_json(state: State, since: float) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from scrapy.commands import ScrapyCommand
 from scrapy.settings import Settings
 
-from walsh_scrapy.tools.exits import clean_exit, usage_error
+from walsh_scrapy.tools.exits import clean_exit, sources_hint, usage_error
 
 if TYPE_CHECKING:
     import argparse
@@ -37,8 +37,8 @@ class Command(ScrapyCommand):
             "Writes one HTML page without scripts, which loads nothing: new entries by source and "
             "day, sources in trouble and what to do, hosts that rest, the spacing asked for and "
             "kept at each host, responses, and outcomes by gate. Without options it is about the "
-            "last run. The file is written whole or not at all. Exit status: 0, 1 if it cannot be "
-            "done, 2 for a wrong call. Examples: scrapy report -o report.html. "
+            "last crawl. The file is written whole or not at all. Exit status: 0, 1 if it cannot "
+            "be done, 2 for a wrong call. Examples: scrapy report -o report.html. "
             "scrapy report -O week.html --since P7D. "
             "scrapy report -o blog.html --host blog.example"
         )
@@ -59,7 +59,7 @@ class Command(ScrapyCommand):
         parser.add_argument(
             "--since",
             metavar="WHEN",
-            help="all since a date, an RFC 3339 time, or a duration ago: P7D",
+            help="all since then: today, yesterday, 1d (a day ago), a date, an RFC 3339 time",
         )
         parser.add_argument(
             "--host",
@@ -77,7 +77,8 @@ class Command(ScrapyCommand):
         from walsh_scrapy.tools.printable import printable
 
         if args:
-            usage_error(f"report does not take {args[0]}; see scrapy report --help")
+            hint = sources_hint(args)
+            usage_error(f"report does not take {args[0]}{hint}; see scrapy report --help")
         target, now = _target(opts), time.time()
         number, since = _number(opts.run), _since(opts.since, now)
         if number is not None and since is not None:

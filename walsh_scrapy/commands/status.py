@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 from scrapy.commands import ScrapyCommand
 from scrapy.settings import Settings
 
-from walsh_scrapy.tools.exits import clean_exit
+from walsh_scrapy.tools.exits import clean_exit, sources_hint
 
 if TYPE_CHECKING:
     import argparse
@@ -56,6 +56,8 @@ class Command(ScrapyCommand):
         from walsh_scrapy.tools.status.findings import Thresholds
 
         super().add_options(parser)
+        # Else argparse exits with 2, which a monitor takes for CRITICAL.
+        parser.error = _unknown  # type: ignore[method-assign]
         parser.add_argument(
             "--sources", metavar="FILE", help="sources file to use instead of WALSH_SOURCES"
         )
@@ -80,7 +82,10 @@ class Command(ScrapyCommand):
         from walsh_scrapy.tools.status.report import status_json, status_lines
 
         if args:
-            _unknown(f"`status` takes options only, not {args[0]}; see scrapy status --help")
+            _unknown(
+                f"`status` takes options only, not {args[0]}{sources_hint(args)}; "
+                "see scrapy status --help"
+            )
         limits = _thresholds(opts)
         with clean_exit():
             facts, findings = _judged(self.settings or Settings(), opts.sources, limits)

@@ -86,7 +86,10 @@ def read_body(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except FileNotFoundError:
-        why = "there is no such file; create it or name another with -a sources=FILE"
+        why = (
+            "there is no such file; create it, or name another: --sources FILE, "
+            "for a crawl -a sources=FILE"
+        )
     except IsADirectoryError:
         why = "this is a folder; name a file in it"
     except (OSError, ValueError) as error:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.database import Database
 
 _LONGEST_NAME: Final = 255  #: characters, of a spider and of how a run ended
+#: The spiders of commands (`sources add` runs that of `discover`): their runs are no crawls.
+COMMANDS: Final = frozenset({"discover", "keys", "mayfetch"})
 _NEWEST_FIRST: Final = (runs.c.begun.desc(), runs.c.id.desc())
 
 
@@ -77,14 +79,19 @@ class RunStore:
             )
         return None if row is None else _record(row)
 
-    def latest(self, most: int, since: float | None = None) -> list[RunRecord]:
+    def latest(
+        self, most: int, since: float | None = None, *, only_crawls: bool = False
+    ) -> list[RunRecord]:
         """Return the runs that began last, at most ``most``, the newest first.
 
-        With ``since`` only those that began at that moment or later, in epoch seconds.
+        With ``since`` only those that began at that moment or later, in epoch seconds. Crawls are
+        all runs but those of ``COMMANDS``.
         """
         wanted = select(runs).order_by(*_NEWEST_FIRST).limit(most)
         if since is not None:
             wanted = wanted.where(runs.c.begun >= since)
+        if only_crawls:
+            wanted = wanted.where(runs.c.spider.not_in(COMMANDS))
         with self._database.read() as connection:
             return [_record(row) for row in connection.execute(wanted).mappings()]
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 class CommandError(Exception):
@@ -55,6 +55,11 @@ def usage_error(message: str) -> NoReturn:
     """Exit with status 2 and one line: the command was called in a wrong way."""
     print(f"walsh-scrapy: {message}", file=sys.stderr)
     raise SystemExit(2)
+
+
+def sources_hint(args: Sequence[str]) -> str:
+    """Return what to add to the refusal of ``args`` that name the sources file as a crawl does."""
+    return " (the sources file is --sources FILE here)" if "-a" in args else ""
 
 
 def _discard_output() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.wording import counted, format_seconds
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.state import State
     from walsh_scrapy.state.acts import Act
     from walsh_scrapy.state.ledger import HostSnapshot
+
+_DAY: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,13 @@ class HostRow:
         """Why the host rests, in words."""
         return "; ".join(self._reasons())
 
+    @property
+    def is_long_hold(self) -> bool:
+        """Whether the host asked for, or earned, a hold of over a day; one out of reach did not."""
+        times = self.snapshot.times
+        is_long = times.hold_until - times.hold_since > _DAY
+        return self.snapshot.hold > 0 and is_long and not self._is_silent
+
     def as_dict(self) -> dict[str, Any]:
         """Return the row for ``--json``: times as RFC 3339 in UTC, None for what is not known."""
         times, act = self.snapshot.times, self.act
@@ -53,6 +62,12 @@ class HostRow:
             else {"act": act.act, "at": rfc3339(act.at), "reason": act.reason},
         }
 
+    @property
+    def _is_silent(self) -> bool:
+        """Whether the hold began because the host could not be reached."""
+        times = self.snapshot.times
+        return times.silences > 0 and times.silent_at == times.hold_since
+
     def _reasons(self) -> Iterator[str]:
         times = self.snapshot.times
         if self.snapshot.hold:
@@ -69,7 +84,7 @@ class HostRow:
     def _hold(self) -> str:
         """Say what began the hold: the ledger has the moment of each refusal and each silence."""
         times = self.snapshot.times
-        if times.silences and times.silent_at == times.hold_since:
+        if self._is_silent:
             return _silences(times.silences)
         if times.strikes and times.struck_at == times.hold_since:
             return f"it refused {counted(times.strikes, 'time')} in a row (R5)"

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.tools.report.words import counted
+from walsh_scrapy.tools.status.facts import ENDED_EARLY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from walsh_scrapy.tools.report.spacing import HostLine
     from walsh_scrapy.tools.report.trouble import Trouble
 
-_DAY: Final = 86_400.0
 _WORDS: Final = {
     "gone": "gone for good (410)",
     "failing": "failing",
@@ -55,7 +55,7 @@ def find_needs(
 
 
 def _of_runs(runs: Sequence[RunRecord]) -> Iterator[Need]:
-    early = [run for run in runs if run.is_over and run.how != "finished"]
+    early = [run for run in runs if run.how in ENDED_EARLY]
     # Only the newest run may still go on.
     killed = [run for run in runs[1:] if not run.is_over]
     if early:
@@ -82,7 +82,7 @@ def _of_sources(troubles: Sequence[Trouble]) -> Iterator[Need]:
 
 
 def _of_hosts(resting: Sequence[HostRow]) -> Iterator[Need]:
-    long = [row for row in resting if row.snapshot.hold > _DAY]
+    long = [row for row in resting if row.is_long_hold]
     if long:
         verb = "is" if len(long) == 1 else "are"
-        yield Need(f"{counted(len(long), 'host')} {verb} on hold for more than a day", "resting")
+        yield Need(f"{counted(len(long), 'host')} {verb} on hold for over a day", "resting")

@@ -49,8 +49,8 @@ def choose_period(
 ) -> Period:
     """Return the period that the options of a call mean; times are in epoch seconds.
 
-    Without a run or a moment that is the last run, or, for one host, all that the log has, which is
-    ``log_seconds``. Raises CommandError for a run that the state does not have.
+    Without a run or a moment that is the last crawl, or, for one host, all that the log has, which
+    is ``log_seconds``. Raises CommandError for a run that the state does not have.
     """
     if run is None and since is None and host is not None:
         since = now - log_seconds
@@ -59,11 +59,12 @@ def choose_period(
         return Period(
             span=Span(since=since), runs=runs, words=f"Since {format_moment(since)}", host=host
         )
-    chosen = state.runs.find(run) if run is not None else next(iter(state.runs.latest(1)), None)
+    last = state.runs.latest(1, only_crawls=True)
+    chosen = state.runs.find(run) if run is not None else next(iter(last), None)
     if chosen is None and run is not None:
         raise CommandError(f"there is no run {run} in the state; {_known(state)}")
     if chosen is None:
-        return Period(span=Span(since=now), runs=(), words="No run yet", host=host)
+        return Period(span=Span(since=now), runs=(), words="No crawl is recorded", host=host)
     span = Span(since=chosen.begun, until=chosen.ended, run=chosen.id)
     words = f"Run {chosen.id} of {chosen.spider}, {format_moment(chosen.begun)}"
     return Period(span=span, runs=(chosen,), words=words, host=host)

@@ -99,11 +99,11 @@ def _advice(row: SourceRow, what: str) -> tuple[str, str]:
     record = row.record
     if what == "gone":
         return (
-            "Take it out of the sources file. If it is back:",
+            "Take it out of the sources file (scrapy sources prune). If it is back:",
             f"scrapy sources resume {record.url}",
         )
     if what == "moved":
-        return "Write the new address into the sources file.", ""
+        return "Write the new address into the sources file (scrapy sources rewrite --moved).", ""
     if what == "denied":
         gate = record.outcome.removeprefix("denied by ")
         return _DENIED.get(
@@ -113,7 +113,7 @@ def _advice(row: SourceRow, what: str) -> tuple[str, str]:
 
 
 _DENIED: Final = {
-    "blocklist": "Its owner opted out. Take it out of the sources file.",
+    "blocklist": "It is on a blocklist. Take it out of the sources file. To see on which:",
     "robots": "Its robots.txt does not allow it. Ask its owner, or take it out. To see the rule:",
     "publicweb": "Its address is not public. Correct it, or take it out.",
 }

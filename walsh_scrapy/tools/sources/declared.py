@@ -67,7 +67,8 @@ class DeclaredSources:
         A URL may be spelled in any way.
         """
         declared = dict.fromkeys(source.url for source in self._sources)
-        chosen = dict.fromkeys(each for url in urls for each in find_sources(url, declared))
+        where = f"declared in {self._file}"
+        chosen = dict.fromkeys(each for url in urls for each in find_sources(url, declared, where))
         self._write(read_body(self._file), Edit(removed=chosen))
         for url in chosen:
             yield f"{url} is removed from {self._file}; its entries stay known"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.policy.urls import canonical_url, host_of
 from walsh_scrapy.tools.printable import printable
@@ -11,15 +11,17 @@ from walsh_scrapy.tools.printable import printable
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+_ANYWHERE: Final = "a source, declared or in the state"
+
 
 class UnknownSource(ValueError):
     """A URL is not that of any source; the message is one line and suggests the nearest."""
 
 
-def find_sources(url: str, known: Collection[str]) -> list[str]:
+def find_sources(url: str, known: Collection[str], where: str = _ANYWHERE) -> list[str]:
     """Return the known URLs that ``url`` means: itself, or all with the same canonical URL.
 
-    Raises UnknownSource if there is none.
+    Raises UnknownSource if there is none; ``where`` is what it then is not.
     """
     if url in known:
         return [url]
@@ -28,7 +30,7 @@ def find_sources(url: str, known: Collection[str]) -> list[str]:
         return same
     near = nearest(url, known)
     hint = f"; did you mean {near}?" if near else "; `scrapy sources --all` lists all sources"
-    raise UnknownSource(printable(f"{url} is not a source, declared or in the state{hint}"))
+    raise UnknownSource(printable(f"{url} is not {where}{hint}"))
 
 
 def nearest(url: str, known: Collection[str]) -> str | None:

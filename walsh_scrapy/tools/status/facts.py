@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import make_url
 
+from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
+from walsh_scrapy.politeness.blocklist import load_local_list
 from walsh_scrapy.sources import SourcesError, load_sources
 from walsh_scrapy.state.sourcerecord import KnownSources
 
@@ -20,9 +22,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.state import State
     from walsh_scrapy.state.runs import RunRecord
 
-#: The spiders of commands: their runs say nothing of whether sources are visited.
-COMMANDS: Final = frozenset({"mayfetch", "discover"})
-#: Runs that are looked at, the newest first, and their greatest age in seconds.
+#: Crawls that are looked at, the newest first, and their greatest age in seconds.
 MOST_RUNS: Final = 1000
 LONGEST: Final = 30 * 86_400.0
 #: How a run ended that could not go on (decision 29).
@@ -68,6 +68,7 @@ class Facts:
     bad_run: str = ""  #: how the last run that ended did, if it was not good
     open_runs: tuple[OpenRun, ...] = ()
     has_blocklist: bool = True  #: whether one is published
+    list_error: str = ""  #: why the local list cannot be used
     list_checked: float | None = None
     list_refresh: float = 0.0  #: seconds
     sources: int = 0  #: that are declared
@@ -85,7 +86,7 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
     Raises StateError if the state fails.
     """
     now = state.moments.now()
-    runs = [run for run in state.runs.latest(MOST_RUNS, now - LONGEST) if _is_crawl(run)]
+    runs = state.runs.latest(MOST_RUNS, now - LONGEST, only_crawls=True)
     ended = [run for run in runs if run.is_over]
     good = next((run.ended for run in ended if _is_good(run)), None)
     checked, refresh = _blocklist(state, options.blocklist_url)
@@ -97,6 +98,7 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
         good_run=good,
         bad_run=_how(ended[0]) if ended and not _is_good(ended[0]) else "",
         open_runs=tuple(_open_runs(state, runs)),
+        list_error=_local_list_error(options),
         has_blocklist=bool(options.blocklist_url),
         list_checked=checked,
         list_refresh=refresh,
@@ -108,10 +110,6 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
         disk_free=shutil.disk_usage(folder).free if folder else 0,
         latest=state.moments.latest(),
     )
-
-
-def _is_crawl(run: RunRecord) -> bool:
-    return run.spider not in COMMANDS
 
 
 def _is_good(run: RunRecord) -> bool:
@@ -146,6 +144,14 @@ def _blocklist(state: State, url: str) -> tuple[float | None, float]:
     except InvalidBlocklist:  # which a crawl fetches again at once
         refresh = Blocklist.EMPTY.refresh
     return copy.checked_at, refresh.total_seconds()
+
+
+def _local_list_error(options: Options) -> str:
+    try:
+        load_local_list(options.blocklist_file)
+    except BadSetting as error:
+        return str(error)
+    return ""
 
 
 def _sources(state: State, usual: str, given: str | None) -> tuple[int, int, str]:

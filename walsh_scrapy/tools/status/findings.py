@@ -131,10 +131,12 @@ def _killed(facts: Facts) -> Finding:
 
 
 def _blocklist(facts: Facts, limits: Limits) -> Finding | None:
+    if facts.list_error:
+        return Finding(Status.CRITICAL, "blocklist", facts.list_error, "no run can start")
     if not facts.has_blocklist:
         return None
     if facts.list_checked is None:
-        return Finding(Status.WARNING, "blocklist", "it was never fetched", "look at the log")
+        return Finding(Status.WARNING, "blocklist", "none was adopted yet", "look at the log")
     age = facts.now - facts.list_checked
     status = limits.above((age - facts.list_refresh) / _HOUR)
     what = f"its copy is {format_seconds(age)} old, to be asked for again after "
@@ -149,8 +151,7 @@ def failing_percent(facts: Facts) -> float:
 
 def _sources(facts: Facts, limits: Limits) -> Finding | None:
     if facts.sources_error:
-        advice = "no run can start; --sources FILE names another file"
-        return Finding(Status.CRITICAL, "sources", facts.sources_error, advice)
+        return Finding(Status.CRITICAL, "sources", facts.sources_error, "no run can start")
     if not facts.sources:
         return None
     share = failing_percent(facts)
