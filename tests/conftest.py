@@ -26,6 +26,12 @@ LONGEST = 300.0
 SERVER = "postgresql+psycopg://postgres@127.0.0.1:5432/test"
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    """Forget the project of an earlier test, which Scrapy leaves in the environment."""
+    os.environ.pop("SCRAPY_SETTINGS_MODULE", None)
+
+
 def pytest_collection_modifyitems(items):
     """Mark the tests that crawl, and spread their files among the tests that compute.
 
