@@ -188,3 +188,17 @@ def test_a_server_that_takes_no_more_connections_is_one_line(postgresql_url):
 def test_no_password_is_in_what_is_said_of_a_malformed_url():
     assert "secret" not in refused("postgresql+nodriver://me:secret@127.0.0.1/none")
     assert "secret" not in refused("mysterydb://me:secret@host/db")
+
+
+def test_two_processes_may_make_the_folder_of_the_state_at_once(monkeypatch):
+    paths = iter([FileExistsError(17, "File exists"), "/project/.scrapy/walsh.sqlite3"])
+
+    def data_path(_name):
+        found = next(paths)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr("walsh_scrapy.options.options.data_path", data_path)
+    url = Options.from_settings(Settings()).state_url
+    assert url == "sqlite:////project/.scrapy/walsh.sqlite3"

@@ -38,7 +38,7 @@ from walsh_scrapy.tools.report.trouble import find_troubles
 from walsh_scrapy.tools.sources.nextvisit import next_visit
 from walsh_scrapy.tools.sources.overview import SourceRow
 
-OPTIONS = Options.from_settings(Settings())
+OPTIONS = Options.from_settings(Settings({"WALSH_STATE_URL": "sqlite:///no.sqlite3"}))
 URL = "http://a.example/feed"
 
 

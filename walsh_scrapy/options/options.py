@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar, get_args
@@ -262,6 +263,8 @@ def _refuse_unknown_names(settings: BaseSettings) -> None:
 
 def _default_state_url() -> str:
     try:
+        with suppress(FileExistsError):  # another process made the folder at the same moment
+            data_path("")
         path = data_path("walsh.sqlite3")
     except NotConfigured:  # outside a project, as in a script
         path = str(Path(".scrapy", "walsh.sqlite3").absolute())
