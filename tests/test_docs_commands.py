@@ -97,7 +97,6 @@ OTHER_PROGRAMS = re.compile(
 )
 #: How the pages call the state on PostgreSQL.
 SERVER_OF_DOCS = "postgresql://walsh@db.internal/walsh"
-NOT_BUILT = "## Decided, not built yet"
 ARGUMENTS = set(re.findall(r"^\| `(\w+)=", page_of("settings.md"), re.MULTILINE))
 SEEN_AT = "1970-01-01T00:00:01Z"
 #: What `scrapy why` is asked about: a request of 17 November 2026.
@@ -178,7 +177,7 @@ def lines_of(*, scrapy):
 def spoken_of():
     """Every `scrapy ...` within a sentence."""
     for page in PAGES:
-        text = page.read_text("utf-8").partition(NOT_BUILT)[0]
+        text = page.read_text("utf-8")
         for line in sorted(set(re.findall(r"(?<!`)`(scrapy [^`]+)`", text))):
             yield pytest.param(line, id=f"{page.relative_to(ROOT)}: {line[:60]}")
 
