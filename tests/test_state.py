@@ -1,7 +1,6 @@
 """The state: the same results on SQLite and PostgreSQL, and each change whole or not at all."""
 
 import contextlib
-import math
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,19 +11,17 @@ from sqlalchemy import create_engine, delete, insert, inspect, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import NullPool
 
-from tests.oldstates import take_back_runs, take_back_validators
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import Exchange, HostTimes
 from walsh_scrapy.policy.robots.access import RobotsCopy
-from walsh_scrapy.state import State, StateError
+from walsh_scrapy.state import State, StateError, schema
 from walsh_scrapy.state.blocklist import BlocklistCopy
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.entries import EntryFilter, EntryRecord
 from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 from walsh_scrapy.state.requests import RequestRecord
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
-from walsh_scrapy.state.tables import SCHEMA_VERSION, requests, schema_version
-from walsh_scrapy.state.views import drop_views
+from walsh_scrapy.state.tables import requests, schema_version
 
 RECORD = RequestRecord(100.0, "a.example", "http://a.example/", "robots: allowed", 200, 0.1)
 URL = "http://a.example/feed"
@@ -413,40 +410,7 @@ def test_an_llms_txt_comes_back_as_it_was_until_it_is_forgotten(state):
     assert state.llmstxt.find(llmstxt.url) is None
 
 
-def test_a_state_of_version_1_is_migrated_and_loses_nothing(url):
-    added = [
-        "status", "wished_interval", "skip_hours", "skip_days", "moved_to", "moved_since",
-        "move_settled", "asked_interval", "move_failing_since", "onward_to", "onward_since",
-    ]  # fmt: skip
-    record = SourceRecord(url="http://a.example/", kind="feed", outcome="fetched", failures=2)
-    with contextlib.closing(State(url)) as state:
-        state.sources.commit(record)
-    with contextlib.closing(Database(url)) as database, database.write() as connection:
-        drop_views(connection)
-        connection.execute(text("DROP INDEX entries_by_source"))
-        connection.execute(text("CREATE INDEX ix_entries_full_key ON entries (full_key)"))
-        for name in added:
-            connection.execute(text(f"ALTER TABLE sources DROP COLUMN {name}"))
-        for name in ("holder", "silences", "silent_at", "pause"):
-            connection.execute(text(f"ALTER TABLE hosts DROP COLUMN {name}"))
-        connection.execute(text("DROP TABLE acts"))
-        connection.execute(text("DROP TABLE choices"))
-        connection.execute(text("DROP TABLE indexes"))
-        take_back_validators(connection)
-        take_back_runs(connection)
-        connection.execute(text("UPDATE schema_version SET version = 1"))
-    for _ in range(2):
-        with contextlib.closing(State(url)) as state:
-            assert state.sources.find(record.url) == record
-            assert state.llmstxt.find(record.url) is None
-    with contextlib.closing(Database(url)) as database, database.read() as connection:
-        assert connection.scalar(select(schema_version.c.version)) == SCHEMA_VERSION
-        assert connection.scalar(text("SELECT failures FROM readable_sources")) == record.failures
-        indexes = inspect(connection).get_indexes("entries")
-        assert {index["name"] for index in indexes} == {"entries_by_source", "entries_by_time"}
-
-
-@pytest.mark.parametrize("versions", [[SCHEMA_VERSION + 1], [0], [-1], [], [1, SCHEMA_VERSION]])
+@pytest.mark.parametrize("versions", [[2], [11], [0], [-1], [], [1, 2]])
 def test_a_state_of_an_unknown_version_is_refused_and_stays_as_it_is(url, versions):
     State(url).close()
     with contextlib.closing(Database(url)) as database:
@@ -463,80 +427,45 @@ def test_a_state_of_an_unknown_version_is_refused_and_stays_as_it_is(url, versio
             assert connection.scalars(select(schema_version.c.version)).all() == versions
 
 
-def take_back(connection, version):
-    """Undo what versions 4 and later changed, and set the version."""
-    for name in ("asked_interval", "move_failing_since", "onward_to", "onward_since"):
-        connection.execute(text(f"ALTER TABLE sources DROP COLUMN {name}"))
-    for name in ("silences", "silent_at", "pause"):
-        connection.execute(text(f"ALTER TABLE hosts DROP COLUMN {name}"))
-    connection.execute(text("DROP TABLE acts"))
-    connection.execute(text("DROP TABLE indexes"))
-    connection.execute(text("CREATE INDEX ix_entries_full_key ON entries (full_key)"))
-    take_back_validators(connection)
-    take_back_runs(connection)
-    connection.execute(text(f"UPDATE schema_version SET version = {version}"))
-
-
-def test_a_state_of_version_2_gets_the_columns_that_early_ones_lack(url):
+def test_a_later_schema_is_a_step_more_and_loses_nothing(url, monkeypatch):
+    """How version 2 is made one day: the change in the tables, and the same change as a step."""
+    record = SourceRecord(url="http://a.example/", kind="feed", outcome="fetched", failures=2)
     with contextlib.closing(State(url)) as state:
-        state.ledger.take("a.example", spacing=1.0, timeout=60.0)
-    with contextlib.closing(Database(url)) as database, database.write() as connection:
-        drop_views(connection)
-        connection.execute(text("ALTER TABLE hosts DROP COLUMN holder"))
-        connection.execute(text("DROP TABLE choices"))
-        take_back(connection, 2)
-    with contextlib.closing(State(url)) as state:
-        assert state.ledger.take("a.example", spacing=1.0, timeout=60.0).wait > 0.0
+        state.sources.commit(record)
+
+    def add_a_column(connection):
+        connection.execute(text("ALTER TABLE sources ADD COLUMN mood TEXT"))
+        connection.execute(text("UPDATE sources SET mood = 'good'"))
+
+    monkeypatch.setattr(schema, "MIGRATIONS", [add_a_column])
+    for _ in range(2):  # the second one finds it up to date
+        with contextlib.closing(State(url)) as state:
+            assert state.sources.find(record.url) == record
+    with contextlib.closing(Database(url)) as database, database.read() as connection:
+        assert connection.scalars(select(schema_version.c.version)).all() == [2]
+        assert connection.execute(text("SELECT mood FROM sources")).all() == [("good",)]
+        assert connection.scalar(text("SELECT failures FROM readable_sources")) == record.failures
+    monkeypatch.undo()
+    with pytest.raises(StateError, match=r"version \[2\], this walsh-scrapy knows 1; use"):
+        State(url)
 
 
-def test_a_due_time_of_version_3_is_taken_as_asked_for_by_the_server(url):
-    """Version 3 did not record who asked for it; no source becomes due earlier."""
-    times = {"waits": 300.0, "new": 0.0, "gone": math.inf}
-    with contextlib.closing(State(url)) as state:
-        for name, due_at in times.items():
-            state.sources.commit(
-                SourceRecord(url=name, kind="feed", fetched_at=100.0, due_at=due_at)
-            )
-    with contextlib.closing(Database(url)) as database, database.write() as connection:
-        drop_views(connection)
-        take_back(connection, 3)
-    with contextlib.closing(State(url)) as state:
-        asked = {record.url: record.asked_interval for record in state.sources.all()}
-    assert asked == {"waits": pytest.approx(200.0, abs=0.01), "new": 0.0, "gone": 0.0}
+def test_a_step_that_fails_leaves_the_state_as_it_was(url, monkeypatch):
+    State(url).close()
 
+    def fails_half_way(connection):
+        connection.execute(text("ALTER TABLE sources ADD COLUMN mood TEXT"))
+        connection.execute(text("UPDATE nothing SET mood = 'good'"))
 
-def test_no_host_of_a_state_of_version_7_was_silent(url):
-    with contextlib.closing(State(url, lambda: 100.0)) as state:
-        state.ledger.hold("a.example", 50.0)
-    with contextlib.closing(Database(url)) as database, database.write() as connection:
-        drop_views(connection)
-        for name in ("silences", "silent_at", "pause"):
-            connection.execute(text(f"ALTER TABLE hosts DROP COLUMN {name}"))
-        connection.execute(text("DROP TABLE acts"))
-        take_back_validators(connection)
-        take_back_runs(connection)
-        connection.execute(text("UPDATE schema_version SET version = 7"))
-    with contextlib.closing(State(url, lambda: 101.0)) as state:
-        known = HostTimes(hold_since=100.0, hold_until=150.0)
-        assert state.ledger.find("a.example").times == known
-        assert state.ledger.silent_hosts() == frozenset()
-
-
-def test_a_state_of_version_9_keeps_its_copies_and_forgets_whose_validators_they_are(url):
-    robots = RobotsCopy(100.0, 200, b"User-agent: *\n", unused=True)
-    listed = BlocklistCopy(b"{}", b'"of whom?"', b"yesterday", 100.0)
-    with contextlib.closing(State(url)) as state:
-        state.robots.keep("http://a.example:80", robots)
-        state.blocklist.keep("http://operator.example/list", listed)
-    with contextlib.closing(Database(url)) as database, database.write() as connection:
-        drop_views(connection)
-        take_back_validators(connection)
-        take_back_runs(connection)
-        connection.execute(text("UPDATE schema_version SET version = 9"))
-    with contextlib.closing(State(url)) as state:
-        assert state.robots.find("http://a.example:80") == replace(robots, unused=False)
-        found = state.blocklist.find("http://operator.example/list")
-        assert found == replace(listed, etag=None, last_modified=None)
+    monkeypatch.setattr(schema, "MIGRATIONS", [fails_half_way])
+    with pytest.raises(StateError):
+        State(url)
+    monkeypatch.undo()
+    with contextlib.closing(Database(url)) as database, database.read() as connection:
+        assert connection.scalars(select(schema_version.c.version)).all() == [1]
+        columns = {column["name"] for column in inspect(connection).get_columns("sources")}
+        assert "mood" not in columns
+        assert connection.scalar(text("SELECT count(*) FROM readable_sources")) == 0
 
 
 def test_a_source_keeps_its_record_under_another_spelling_of_its_url(state):
@@ -691,7 +620,7 @@ def test_a_connection_lost_within_a_transaction_rolls_it_back_and_is_reported_as
         with pytest.raises(LookupError):
             interrupted(database)
         with database.read() as connection:
-            assert connection.scalars(select(schema_version.c.version)).all() == [SCHEMA_VERSION]
+            assert connection.scalars(select(schema_version.c.version)).all() == [1]
     assert told == [True]
 
 

@@ -4,16 +4,12 @@ import contextlib
 from random import Random
 
 import pytest
-from sqlalchemy import text
 
-from tests.oldstates import take_back_runs, take_back_validators
 from walsh_scrapy.policy.backoff import Backoff
-from walsh_scrapy.policy.pacing import Exchange, HostTimes
+from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.acts import Act
-from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.requests import RequestRecord
-from walsh_scrapy.state.views import drop_views
 
 HOST = "a.example"
 YEAR = 31_536_000.0
@@ -113,20 +109,3 @@ def test_a_unit_that_would_not_see_a_pause_is_refused(opened):
         opened().ledger.pace_by("domain")
     state.ledger.pause("www.a.example", 0.0, "")
     opened().ledger.pace_by("domain")
-
-
-def test_a_state_without_pauses_and_acts_is_migrated(url):
-    with contextlib.closing(State(url, lambda: 100.0)) as state:
-        state.ledger.hold(HOST, 50.0)
-    with contextlib.closing(Database(url)) as database, database.write() as connection:
-        drop_views(connection)
-        connection.execute(text("ALTER TABLE hosts DROP COLUMN pause"))
-        connection.execute(text("DROP TABLE acts"))
-        take_back_validators(connection)
-        take_back_runs(connection)
-        connection.execute(text("UPDATE schema_version SET version = 8"))
-    with contextlib.closing(State(url, lambda: 101.0)) as state:
-        known = HostTimes(hold_since=100.0, hold_until=150.0)
-        assert state.ledger.find(HOST).times == known
-        assert state.ledger.lift(HOST, "a reason") == 49.0
-        assert [*state.acts.last()] == [HOST]

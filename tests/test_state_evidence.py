@@ -5,16 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import func, select, text
+from sqlalchemy import func, select
 
-from tests.oldstates import take_back_runs
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state import State, pruning
 from walsh_scrapy.state.blocklist import BlocklistCopy
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.evidence import MARGIN, Copy, DenialRecord, Evidence, hash_of
+from walsh_scrapy.state.evidence import MARGIN, DenialRecord, Evidence, hash_of
 from walsh_scrapy.state.tables import copies, denials
-from walsh_scrapy.state.views import drop_views
 
 DAY = 86_400.0
 ORIGIN, LIST = "http://a.example:80", "http://operator.example/list"
@@ -99,24 +97,6 @@ def test_copies_stay_while_old_records_are_left_for_a_later_call(state, monkeypa
     for _ in range(2):
         state.evidence.prune(late, 30 * DAY)
     assert state.evidence.copy(hash_of(OLD)) is None
-
-
-def test_what_an_earlier_version_had_in_force_is_kept_as_copies(url):
-    """Requests name it before it is fetched again."""
-    with contextlib.closing(State(url)) as state:
-        state.robots.keep(ORIGIN, robots(1.0, OLD))
-        state.robots.keep("http://new.example:80", RobotsCopy(2.0, 503))
-        state.blocklist.keep(LIST, BlocklistCopy(b"{}", None, None, 4.0))
-    with contextlib.closing(Database(url)) as database, database.write() as connection:
-        drop_views(connection)
-        take_back_runs(connection)
-        connection.execute(text("UPDATE schema_version SET version = 10"))
-    with contextlib.closing(State(url)) as state:
-        assert state.evidence.copy(hash_of(OLD)) == Copy("robots", ORIGIN, OLD, 1.0)
-        assert state.evidence.copy(hash_of(b"{}")) == Copy("blocklist", LIST, b"{}", 4.0)
-        state.robots.keep(ORIGIN, robots(2000 * DAY, NEW))
-        state.evidence.prune(2001 * DAY, 30 * DAY)
-        assert state.evidence.copy(hash_of(OLD)) is not None, "it was in force until yesterday"
 
 
 def test_a_denial_has_no_evidence_of_other_gates():

@@ -20,11 +20,9 @@ from sqlalchemy import (
     false,
 )
 
-#: Increased by one with every change below; a state of an unknown version is refused.
-SCHEMA_VERSION = 11
-
 metadata = MetaData()
 
+# One row; `schema` says what follows from it.
 schema_version = Table("schema_version", metadata, Column("version", Integer, primary_key=True))
 
 # Settings that all crawls on this state must share: `pace_by`, what a row of `hosts` stands for.
@@ -195,8 +193,8 @@ entries = Table(
     Column("kind", String(16), nullable=False),
     Column("first_seen", Double, nullable=False),
     Column("item", Text, nullable=False),
-    # The run that found it; empty if an earlier version wrote it. No foreign key, which would cost
-    # a look-up for each entry; `requests` is alike.
+    # The run that found it. No foreign key, which would cost a look-up for each entry; `requests`
+    # is alike.
     Column("run", BigInteger),
     Index("entries_by_time", "first_seen"),
     Index("entries_by_source", "source"),
