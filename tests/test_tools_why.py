@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -9,17 +10,25 @@ from scrapy.cmdline import ScrapyArgumentParser
 from scrapy.settings import Settings
 from sqlalchemy import insert
 
+from tests.contract.conftest import feed
 from walsh_scrapy.commands.why import Command
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.policy.robots.quotation import MOST_LINES, quote
+from walsh_scrapy.policy.timestamps import rfc3339
+from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.evidence import DenialRecord, Evidence, hash_of
 from walsh_scrapy.state.requests import RequestRecord, write_request
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.tables import requests
+from walsh_scrapy.testing.simulation import simulate
+from walsh_scrapy.testing.web import Reply, Site, redirect
 from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.tools.report.page import render
+from walsh_scrapy.tools.report.period import choose_period
+from walsh_scrapy.tools.report.report import build_report
 from walsh_scrapy.tools.why.account import give_account
 from walsh_scrapy.tools.why.letter import letter
 from walsh_scrapy.tools.why.record import record_of
@@ -65,6 +74,18 @@ OTHER_BOT = {
 }
 
 
+#: Sites that share a robots.txt, or have none; two more lead to others, by their own redirects.
+SHARING = ("a.example", "b.example", "none.example", "no.example", "empty.example", "e.example")
+SITES = (
+    *(Site(host, RULES.decode(), {"/feed": feed(host=host)}) for host in SHARING[:2]),
+    *(Site(host, Reply(status=404), {"/feed": feed(host=host)}) for host in SHARING[2:4]),
+    *(Site(host, "", {"/feed": feed(host=host)}) for host in SHARING[4:]),
+    Site("led.example", redirect("http://a.example/robots.txt"), {"/feed": feed()}),
+    Site("old.example", "", {"/feed": redirect("http://new.example/feed")}),
+    Site("new.example", RULES.decode(), {"/feed": feed()}),
+)
+
+
 def options(**settings):
     return Options.from_settings(Settings(settings))
 
@@ -87,6 +108,23 @@ def log(url, state):
                 write_request(connection, record)
 
     return write
+
+
+@pytest.fixture(scope="module")
+def record_of_sites(tmp_path_factory, crawl_launcher, pytestconfig):
+    """The state after a crawl of sites that share what they have, and its sources."""
+    folder = tmp_path_factory.mktemp("sites")
+    sources = [f"http://{site.host}/feed" for site in SITES if site.host != "new.example"]
+    simulate(
+        *SITES,
+        sources=sources,
+        folder=folder,
+        settings={f"WALSH_{name.upper()}": value for name, value in OTHER_BOT.items()},
+        launcher=crawl_launcher,
+        project=pytestconfig.rootpath,
+    )
+    with contextlib.closing(State(f"sqlite:///{folder / 'walsh.sqlite3'}")) as opened:
+        yield opened, [Source(url) for url in sources]
 
 
 def told(state, subject="a.example", day=None, **settings):
@@ -112,6 +150,81 @@ def test_each_request_has_its_reason_and_its_pauses(state, log):
     ):
         assert said in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("host", [site.host for site in SITES])
+def test_nothing_that_is_said_of_a_site_names_another_one(record_of_sites, host):
+    """Decision 36: it comes from the site's own exchanges; only its redirects name others."""
+    state, sources = record_of_sites
+    account = give_account(state, options(), host, None, sources)
+    now, record = account.outlook.at, record_of(account)
+    period = choose_period(state, now, 30 * 365 * DAY, host=host)
+    pages = {
+        "letter": "\n".join(letter(account)),
+        "json": json.dumps(record),
+        "report": render(build_report(state, options(), "none.toml", period, now)),
+    }
+    others = {site.host for site in SITES} - {host}
+    for name, page in pages.items():
+        assert not {other for other in others if re.search(rf"\b{other}\b", page)}, name
+        assert name == "json" or host in page
+    assert [robots["origin"] for robots in record["robots"]] == [f"http://{host}:80"]
+
+
+def test_the_robots_txt_of_a_letter_is_as_the_site_gave_it(record_of_sites):
+    state, _ = record_of_sites
+
+    def robots(host):
+        account = give_account(state, options(), host, None)
+        first = account.requests[0].record
+        (found,) = record_of(account)["robots"]
+        (asked,) = found["asked"]
+        assert asked["at"] == rfc3339(first.sent_at + first.seconds)
+        return asked["status"], found["hash"] == hash_of(RULES), "\n".join(letter(account))
+
+    status, is_shared, text = robots("b.example")
+    assert (status, is_shared) == (200, True)
+    assert "http://b.example:80/robots.txt\n" in text
+    assert "it answered 200\n" in text
+    status, _, text = robots("no.example")
+    assert status == 404
+    assert "its site has no robots.txt (404), so no rule forbids it" in text
+    assert "it answered 404, so there is none" in text
+    assert robots("empty.example")[0] == 200
+    status, is_shared, _ = robots("led.example")
+    assert (status, is_shared) == (200, True)
+
+
+def test_a_request_that_came_of_a_redirect_says_so(record_of_sites, state, log):
+    sites, _ = record_of_sites
+    new = record_of(give_account(sites, options(), "new.example", None))["requests"][-1]
+    assert new["why"].endswith("; a redirect of another host led here")
+    assert (new["is_redirected"], new["redirected_by"]) == (True, None)
+    copied = record_of(give_account(sites, options(), "a.example", None))["requests"]
+    assert [each["is_redirected"] for each in copied if each["purpose"] == "robots"] == [
+        False,
+        True,
+    ]
+    secure = "https://a.example/feed"
+    log(replace(SENT, url=secure, evidence=replace(ALLOWED, redirected_by=FEED)))
+    state.evidence.deny(
+        replace(DENIAL, evidence=replace(DENIAL.evidence, redirected_by="http://b.example/"))
+    )
+    told_of = give_account(state, options(), "a.example", None)
+    assert record_of(told_of)["requests"][-1]["redirected_by"] == FEED
+    text = " ".join("\n".join(letter(told_of)).split())
+    assert f"; a redirect of {FEED} led here" in text
+    assert "'Disallow: /private'; a redirect of another host led here" in text
+
+
+def test_only_a_request_that_was_signed_says_so(state, log):
+    state.runs.begin(RunRecord(spider="feeds", begun=NOON, settings={"signing_key": "the-key"}))
+    secure = replace(SENT, url="https://a.example/feed", sent_at=NOON + 9.0)
+    unsent = replace(secure, status=None, error="refused", sent_at=NOON + 20.0)
+    log(SENT, secure, unsent, replace(secure, run=2, sent_at=NOON + 30.0))
+    requests = record_of(give_account(state, options(), "a.example", None))["requests"]
+    assert [each["signed_by"] for each in requests] == [None, "the-key", None, None]
+    assert told(state).count("signed by: the-key (Web Bot Auth)") == 1
 
 
 def test_the_last_request_of_another_day_counts_for_the_pause(state, log):
@@ -175,6 +288,10 @@ def test_what_earlier_versions_wrote_is_told_as_far_as_it_goes(state, url):
         "robots": None,
         "robots_at": None,
         "blocklist": None,
+        "robots_status": None,
+        "is_redirected": False,
+        "redirected_by": None,
+        "signed_by": None,
     }
 
 
@@ -187,15 +304,16 @@ def test_other_reasons(state, log):
         return record_of(account)["requests"][-1]["why"]
 
     assert "is published there" in reason(purpose="blocklist", sent_at=NOON + 1)
-    unread = Evidence(robots_at=NOON)
-    assert "no robots.txt could be read" in reason(evidence=unread, sent_at=NOON + 2)
+    unread = Evidence(robots_at=NOON, robots_status=503)
+    said = "no robots.txt could be read when it was asked for (2024-10-04 12:00:00 UTC, 503)"
+    assert said in reason(evidence=unread, sent_at=NOON + 2)
     silent = replace(ALLOWED, rule=None, line=None)
     assert "no rule of robots.txt is about it" in reason(evidence=silent, sent_at=NOON + 3)
     assert "no gate for robots.txt" in reason(evidence=Evidence(), sent_at=NOON + 4)
     lost = replace(ALLOWED, robots="gone")
     reason(evidence=lost, sent_at=NOON + 5)
     text = told(state, "b.example")
-    assert "a file that is no longer kept, asked for at" in text
+    assert "SHA-256 gone\n  It is no longer kept.\n" in text
     assert "none, the request before it had not ended" not in text
     log(replace(SENT, host="b.example", url="http://b.example/9", sent_at=NOON + 5.2))
     assert "none, the request before it had not ended" in told(state, "b.example")
