@@ -81,6 +81,7 @@ SITES = (
     *(Site(host, Reply(status=404), {"/feed": feed(host=host)}) for host in SHARING[2:4]),
     *(Site(host, "", {"/feed": feed(host=host)}) for host in SHARING[4:]),
     Site("led.example", redirect("http://a.example/robots.txt"), {"/feed": feed()}),
+    Site("ill.example", Reply(status=500), {"/feed": feed()}),
     Site("old.example", "", {"/feed": redirect("http://new.example/feed")}),
     Site("new.example", RULES.decode(), {"/feed": feed()}),
 )
@@ -176,10 +177,10 @@ def test_the_robots_txt_of_a_letter_is_as_the_site_gave_it(record_of_sites):
 
     def robots(host):
         account = give_account(state, options(), host, None)
-        first = account.requests[0].record
+        *_, own = (each.record for each in account.requests if each.record.purpose == "robots")
         (found,) = record_of(account)["robots"]
         (asked,) = found["asked"]
-        assert asked["at"] == rfc3339(first.sent_at + first.seconds)
+        assert (asked["at"], asked["status"]) == (rfc3339(own.sent_at), own.status)
         return asked["status"], found["hash"] == hash_of(RULES), "\n".join(letter(account))
 
     status, is_shared, text = robots("b.example")
@@ -191,8 +192,12 @@ def test_the_robots_txt_of_a_letter_is_as_the_site_gave_it(record_of_sites):
     assert "its site has no robots.txt (404), so no rule forbids it" in text
     assert "it answered 404, so there is none" in text
     assert robots("empty.example")[0] == 200
-    status, is_shared, _ = robots("led.example")
-    assert (status, is_shared) == (200, True)
+    status, is_shared, text = robots("led.example")
+    assert (status, is_shared) == (301, True)
+    assert "it answered 301, which led to 200\n" in text
+    status, _, text = robots("ill.example")
+    assert status == 500
+    assert "it answered 500, and no earlier file is known\n" in text
 
 
 def test_a_request_that_came_of_a_redirect_says_so(record_of_sites, state, log):

@@ -110,6 +110,19 @@ class HostHistory:
             first = next(found, None)
         return None if first is None else _request(first)
 
+    def asked_for_robots(self, url: str, paced: str, until: float) -> RequestRecord | None:
+        """Return the last request for the robots.txt at a URL that was sent until a moment."""
+        wanted = select(requests).where(
+            requests.c.host == paced,
+            requests.c.url == url,
+            requests.c.purpose == "robots",
+            requests.c.sent_at <= until,
+        )
+        newest = wanted.order_by(requests.c.sent_at.desc(), requests.c.id.desc()).limit(1)
+        with self._database.read() as connection:
+            row = connection.execute(newest).mappings().one_or_none()
+        return None if row is None else _request(row)
+
     def subdomains(self, host: str) -> list[str]:
         """Return hosts below ``host`` that the log of requests has, at most `MOST_HOSTS`."""
         name = requests.c.host

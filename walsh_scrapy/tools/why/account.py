@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from walsh_scrapy.policy.robots.quotation import QuotedLine, quote
 from walsh_scrapy.policy.robots.usage import UsageRecord, usage_records
-from walsh_scrapy.policy.urls import canonical_url, host_of, origin_of
+from walsh_scrapy.policy.urls import canonical_url, host_of, origin_of, robots_url
 from walsh_scrapy.policy.wording import counted
 from walsh_scrapy.state.hosthistory import DAY
 from walsh_scrapy.tools.exits import CommandError
@@ -34,10 +35,11 @@ _MOST_DAYS = 10
 
 
 class Asked(NamedTuple):
-    """When a robots.txt was asked for, in epoch seconds, and the status of the answer, if any."""
+    """A site's own request for its robots.txt. A status is None if there was no answer."""
 
-    at: float
+    at: float  #: epoch seconds
     status: int | None
+    status_in_force: int | None  #: of the last answer, which is another one after a redirect
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,7 @@ def give_account(
         sender=sender,
         requests=tuple(sent),
         denials=tuple(kept_back),
-        robots=tuple(_robots(state, evidence, sender.token)),
+        robots=tuple(_robots(state, paced, evidence, sender.token)),
         keys={run.id: key for run in runs if (key := run.settings.get("signing_key"))},
         acts=tuple(acts),
         outlook=outlook,
@@ -158,25 +160,33 @@ def _is(url: str, wanted: str) -> bool:
 
 
 def _robots(
-    state: State, evidence: Iterable[tuple[str, Evidence]], token: str
+    state: State, paced: str, evidence: Iterable[tuple[str, Evidence]], token: str
 ) -> Iterable[RobotsOfDay]:
     """Yield what was in force; where it came from is what the site's own requests say."""
     decided: dict[tuple[str, str | None], list[Evidence]] = {}
     for url, each in evidence:
         if each.robots_at is not None:
-            decided.setdefault((origin_of(url), each.robots), []).append(each)
-    for (origin, name), cases in decided.items():
+            decided.setdefault((robots_url(url), each.robots), []).append(each)
+    for (url, name), cases in decided.items():
         copy = None if name is None else state.evidence.copy(name)
         lines = {case.line for case in cases if case.line is not None}
-        asked = {Asked(case.robots_at or 0.0, case.robots_status) for case in cases}
+        ends = {(case.robots_at or 0.0, case.robots_status) for case in cases}
         yield RobotsOfDay(
-            origin=origin,
+            origin=origin_of(url),
             hash=name,
-            asked=tuple(sorted(asked, key=lambda each: each.at)),
+            asked=tuple(_asked(state, url, paced, *end) for end in sorted(ends, key=itemgetter(0))),
             is_kept=copy is not None,
             quoted=quote(copy.body, token, lines) if copy else (),
             usage=usage_records(copy.body) if copy else (),
         )
+
+
+def _asked(state: State, url: str, paced: str, at: float, status: int | None) -> Asked:
+    """Return the request for a robots.txt that ended at a moment, after all its redirects."""
+    own = state.host_history.asked_for_robots(url, paced, at)
+    if own is None:  # it is no longer in the log
+        return Asked(at, status, status)
+    return Asked(own.sent_at, own.status, status)
 
 
 def _nothing(

@@ -125,9 +125,10 @@ def _pause(sent: SentRequest) -> str:
 def _robots(robots: RobotsOfDay) -> Iterator[str]:
     yield "What robots.txt said"
     yield f"  {robots.origin}/robots.txt"
-    for at, status in robots.asked:
+    for at, status, last in robots.asked:
         answer = "no answer" if status is None else f"it answered {status}"
-        asked = f"asked for at {format_moment(at)}: {answer}{_means(robots, status)}"
+        led = "" if status == last else f", which led to {'no answer' if last is None else last}"
+        asked = f"asked for at {format_moment(at)}: {answer}{led}{_means(robots, last)}"
         yield from _wrapped(asked, "  ")
     if robots.hash is None:
         return

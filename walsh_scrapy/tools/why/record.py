@@ -74,7 +74,7 @@ def _robots(robots: RobotsOfDay) -> dict[str, Any]:
     return {
         "origin": robots.origin,
         "hash": robots.hash,
-        "asked": [{"at": rfc3339(at), "status": status} for at, status in robots.asked],
+        "asked": [each._asdict() | {"at": rfc3339(each.at)} for each in robots.asked],
         "quoted": [line._asdict() for line in robots.quoted],
         "usage": [record._asdict() for record in robots.usage],
     }
