@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from scrapy.cmdline import ScrapyArgumentParser
@@ -13,6 +14,7 @@ from sqlalchemy import insert
 from tests.contract.conftest import feed
 from walsh_scrapy.commands.why import Command
 from walsh_scrapy.options import Options
+from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.policy.robots.quotation import MOST_LINES, quote
 from walsh_scrapy.policy.timestamps import rfc3339
@@ -22,6 +24,7 @@ from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.evidence import DenialRecord, Evidence, hash_of
 from walsh_scrapy.state.requests import RequestRecord, write_request
 from walsh_scrapy.state.runs import RunRecord
+from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import requests
 from walsh_scrapy.testing.simulation import simulate
 from walsh_scrapy.testing.web import Reply, Site, redirect
@@ -197,7 +200,7 @@ def test_the_robots_txt_of_a_letter_is_as_the_site_gave_it(record_of_sites):
     assert "it answered 301, which led to 200\n" in text
     status, _, text = robots("ill.example")
     assert status == 500
-    assert "it answered 500, and no earlier file is known\n" in text
+    assert "it answered 500, and no earlier file is known" in " ".join(text.split())
 
 
 def test_a_request_that_came_of_a_redirect_says_so(record_of_sites, state, log):
@@ -230,6 +233,133 @@ def test_only_a_request_that_was_signed_says_so(state, log):
     requests = record_of(give_account(state, options(), "a.example", None))["requests"]
     assert [each["signed_by"] for each in requests] == [None, "the-key", None, None]
     assert told(state).count("signed by: the-key (Web Bot Auth)") == 1
+
+
+@pytest.fixture
+def noon(url):
+    """A state whose clock says noon, and a function that commits a record of a source."""
+    with contextlib.closing(State(url, lambda: NOON)) as opened:
+
+        def visited(source, **record):
+            known = {"due_at": NOON} | record
+            opened.sources.commit(SourceRecord(url=source, kind="feed", **known))
+
+        yield opened, visited
+
+
+def outlook(state, subject="a.example", sources=(), **settings):
+    account = give_account(state, options(**settings), subject, None, tuple(sources))
+    return account, " ".join("\n".join(letter(account)).partition("When we ask again")[2].split())
+
+
+def test_a_host_on_hold_says_until_when_and_which_answer_began_it(noon, log):
+    state, _ = noon
+    ended = NOON - 60.0
+    refused = replace(SENT, sent_at=ended - 0.5, status=503, hold=3600.0)
+    log(
+        refused,
+        replace(refused, sent_at=NOON - 30.5, status=200, purpose="blocklist", hold=3570.0),
+        replace(refused, sent_at=NOON - DAY, status=429, hold=60.0),
+    )
+    state.ledger.hold("a.example", 3540.0)
+    account, text = outlook(state, sources=[Source(FEED)])
+    assert "on hold until 2024-10-04 12:59:00 UTC: it answered 503 to our request of" in text
+    assert f"{FEED} due, and deferred until its host may be asked" in text
+    told = record_of(account)["outlook"]
+    assert told["hold_until"] == told["not_before"] == "2024-10-04T12:59:00Z"
+    assert told["hold_why"] == "it answered 503 to our request of 2024-10-04 11:58:59 UTC"
+    state.ledger.hold("b.example", 9000.0)
+    account, text = outlook(state, "b.example")
+    assert (account.day, account.requests) == ("2024-10-04", ())
+    assert "Nothing: no byte was sent." in "\n".join(letter(account))
+    assert "on hold until 2024-10-04 14:30:00 UTC: its robots.txt asks for that" in text
+
+
+def test_by_domain_the_hold_of_a_host_is_its_own(noon, log):
+    state, _ = noon
+    bot = {f"WALSH_{name.upper()}": value for name, value in OTHER_BOT.items()}
+    refused = replace(SENT, host="a.com", sent_at=NOON - 0.5, status=None, hold=60.0)
+    log(*(replace(refused, url=f"http://{name}.a.com/") for name in ("one", "two")))
+    state.ledger.hold("two.a.com.", 60.0)
+    _, text = outlook(state, "two.a.com", WALSH_PACE_BY="domain", **bot)
+    assert "UTC: there was no answer to our request of 2024-10-04 11:59:59 UTC" in text
+    assert "on hold" not in outlook(state, "one.a.com", WALSH_PACE_BY="domain", **bot)[1]
+
+
+def test_each_source_of_a_host_says_when_it_is_due_or_why_it_is_not_asked_for(noon):
+    state, visited = noon
+    named = dict.fromkeys(("new", "young", "old", "failing", "gone", "moved", "private", "once"))
+    urls = {name: f"http://a.example/{name}" for name in named}
+    for name, record in {
+        "young": {"fetched_at": NOON - 3600.0, "outcome": "fetched"},
+        "old": {"fetched_at": NOON - 2 * DAY, "outcome": "fetched"},
+        "failing": {"fetched_at": NOON, "outcome": "failed", "failures": 1, "status": 500},
+        "gone": {"fetched_at": NOON, "outcome": "gone", "due_at": NEVER},
+        "moved": {"fetched_at": NOON, "moved_to": "http://b.example/", "move_settled": True},
+        "private": {"fetched_at": NOON, "outcome": "denied by robots", "detail": "d.example"},
+        "once": {"fetched_at": NOON, "outcome": "fetched"},
+    }.items():
+        visited(urls[name], **record)
+    state.evidence.deny(replace(DENIAL, at=NOON - 1.0, url=urls["private"]))
+    declared = [Source(url) for name, url in urls.items() if name != "once"]
+    account, text = outlook(state, "a.example", declared)
+    assert [(target.url.rpartition("/")[2]) for target in account.outlook.targets] == list(named)
+    tomorrow = "not due before 2024-10-05 12:00:00 UTC"
+    for name, said in {
+        "new": "due, so the next run looks at it",
+        "young": "not due before 2024-10-05 11:00:00 UTC (every 1 d)",
+        "old": "due, so the next run looks at it",
+        "failing": f"{tomorrow} (failing, again after 1 d)",
+        "gone": "gone for good (410), so it is not asked for",
+        "moved": "moved for good, so it is asked for where it moved to",
+        "private": f"denied by robots: {DENIAL.reason}; {tomorrow} (every 1 d)",
+        "once": "no source of ours any more, so it is not asked for",
+    }.items():
+        assert f"{urls[name]} {said}" in text
+    assert "b.example" not in text
+    assert "d.example" not in text
+    (target,) = record_of(outlook(state, urls["young"], declared)[0])["outlook"]["targets"]
+    assert (target["due"], target["due_at"]) == (False, "2024-10-05T11:00:00Z")
+    _, text = outlook(state, "b.example", declared)
+    assert "http://b.example/ not due before" in text, "it moved here"
+    assert "a.example" not in text
+
+
+def test_what_was_never_declared_says_so(noon, log):
+    state, _ = noon
+    log(SENT)
+    assert "no source of ours is declared here" in outlook(state)[1]
+    elsewhere = [Source("http://a.example/other")]
+    assert "no source of ours is declared with this URL" in outlook(state, FEED, elsewhere)[1]
+    assert "declared" not in outlook(state, sources=elsewhere)[1]
+    with pytest.raises(CommandError, match="no source is declared there, and the record goes back"):
+        outlook(state, "c.example")
+    unread = give_account(state, options(), "a.example", None).outlook
+    assert (unread.is_declared, unread.targets) == (None, ())
+
+
+def test_what_the_operator_did_stands_with_its_reason(noon, log):
+    state, _ = noon
+    log(SENT)
+    state.ledger.hold("a.example", 7200.0)
+    state.ledger.lift("a.example", "mail of 3 May: go on")
+    state.ledger.pause("a.example", 60.0, "its owner asks for it")
+    state.ledger.pause("b.example", 60.0, "another host")
+    account, text = outlook(state, sources=[Source(FEED, pause=timedelta(seconds=90))])
+    whole = " ".join("\n".join(letter(account)).split())
+    assert "2024-10-04 12:00:00 UTC lifted a hold that had 2 h left: mail of 3 May: go on" in whole
+    assert "1 min at least between two requests from now on: its owner asks for it" in whole
+    assert "another host" not in whole
+    assert "1 min 30 s at least between two requests, by our own choice" in text
+    first, second = record_of(account)["acts"]
+    assert (first["act"], first["seconds"], first["at"]) == (
+        *("release", 7200.0),
+        "2024-10-04T12:00:00Z",
+    )
+    assert second["reason"] == "its owner asks for it"
+    state.ledger.pause("a.example", 0.0, "")
+    account, _ = outlook(state)
+    assert "ended our own pause: no reason given" in "\n".join(letter(account))
 
 
 def test_the_last_request_of_another_day_counts_for_the_pause(state, log):
