@@ -158,7 +158,7 @@ def test_each_request_has_its_reason_and_its_pauses(state, log):
 
 @pytest.mark.parametrize("host", [site.host for site in SITES])
 def test_nothing_that_is_said_of_a_site_names_another_one(record_of_sites, host):
-    """Decision 36: it comes from the site's own exchanges; only its redirects name others."""
+    """It comes from the site's own exchanges; only its redirects name others."""
     state, sources = record_of_sites
     account = give_account(state, options(), host, None, sources)
     now, record = account.outlook.at, record_of(account)

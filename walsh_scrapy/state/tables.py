@@ -126,7 +126,7 @@ blocklist = Table(
 
 # Each robots.txt and each blocklist that was in force, once, by the SHA-256 of its bytes. It stays
 # as long as a row of `requests` or `denials` may name it (decision 33). It names no site: many
-# sites share a body, and what is said of one comes from its own requests (decision 36).
+# sites share a body, and what is said of one comes from its own requests (decision 33).
 copies = Table(
     "copies",
     metadata,

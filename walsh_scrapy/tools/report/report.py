@@ -59,7 +59,7 @@ def build_report(
     """
     sources, unread = _sources(sources_file)
     found = overview.build_overview(sources, state, options, now)
-    # A page about one host names no site that moved there (decision 36).
+    # A page about one host names no site that moved there (decision 33).
     rows = [
         row
         for row in found.by_urgency()

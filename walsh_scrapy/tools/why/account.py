@@ -80,7 +80,7 @@ class Account:
         return self.keys.get(record.run)
 
     def redirected_by(self, evidence: Evidence) -> str | None:
-        """Return the URL that redirected, if this site itself is there (decision 36)."""
+        """Return the URL that redirected, if this site itself is there (decision 33)."""
         by = evidence.redirected_by
         return by if by is not None and host_of(by) == self.host else None
 

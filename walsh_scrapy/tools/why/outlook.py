@@ -156,7 +156,7 @@ def _targets(
         found.append((each, record.with_url(each.url)))
     found += [(None, record) for record in known.others(each.url for each in sources)]
     for source, record in found:
-        # Elsewhere it may be another site's: of that, only what moved here is told (decision 36).
+        # Elsewhere it may be another site's: of that, only what moved here is told (decision 33).
         url = next((each for each in (record.url, record.address) if host_of(each) == host), None)
         if url is None:
             continue

@@ -62,7 +62,7 @@ def _denial(denial: DenialRecord, account: Account) -> dict[str, Any]:
 
 
 def _evidence(evidence: Evidence, account: Account) -> dict[str, Any]:
-    """Return the columns; another site that redirected here is not named (decision 36)."""
+    """Return the columns; another site that redirected here is not named (decision 33)."""
     return asdict(evidence) | {
         "robots_at": rfc3339(evidence.robots_at),
         "is_redirected": evidence.redirected_by is not None,
