@@ -87,6 +87,7 @@ SITES = (
     Site("ill.example", Reply(status=500), {"/feed": feed()}),
     Site("old.example", "", {"/feed": redirect("http://new.example/feed")}),
     Site("new.example", RULES.decode(), {"/feed": feed()}),
+    Site("inward.example", "", {"/feed": redirect("http://10.0.0.1/feed")}),
 )
 
 
@@ -156,7 +157,7 @@ def test_each_request_has_its_reason_and_its_pauses(state, log):
     assert max(map(len, text.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("host", [site.host for site in SITES])
+@pytest.mark.parametrize("host", [*(site.host for site in SITES), "10.0.0.1"])
 def test_nothing_that_is_said_of_a_site_names_another_one(record_of_sites, host):
     """It comes from the site's own exchanges; only its redirects name others."""
     state, sources = record_of_sites
@@ -172,7 +173,9 @@ def test_nothing_that_is_said_of_a_site_names_another_one(record_of_sites, host)
     for name, page in pages.items():
         assert not {other for other in others if re.search(rf"\b{other}\b", page)}, name
         assert name == "json" or host in page
-    assert [robots["origin"] for robots in record["robots"]] == [f"http://{host}:80"]
+    origins = [robots["origin"] for robots in record["robots"]]
+    assert origins == ([f"http://{host}:80"] if account.requests else [])
+    assert account.requests or "a redirect of another host led here" in pages["letter"]
 
 
 def test_the_robots_txt_of_a_letter_is_as_the_site_gave_it(record_of_sites):
@@ -323,6 +326,18 @@ def test_each_source_of_a_host_says_when_it_is_due_or_why_it_is_not_asked_for(no
     _, text = outlook(state, "b.example", declared)
     assert "http://b.example/ not due before" in text, "it moved here"
     assert "a.example" not in text
+
+
+def test_a_page_about_a_host_names_no_source_that_moved_there(noon, tmp_path):
+    state, visited = noon
+    visited(FEED, fetched_at=NOON, failures=1, moved_to="http://b.example/", move_settled=True)
+    sources = tmp_path / "sources.txt"
+    sources.write_text(FEED)
+    for host, listed in (("a.example", [FEED]), ("b.example", [])):
+        period = choose_period(state, NOON, 30 * DAY, host=host)
+        report = build_report(state, options(), str(sources), period, NOON)
+        assert [trouble.row.record.url for trouble in report.troubles] == listed
+        assert listed or "a.example" not in render(report)
 
 
 def test_what_was_never_declared_says_so(noon, log):
@@ -479,6 +494,30 @@ def test_what_is_not_known_is_said_with_what_is(state, log):
         assert said in str(error.value)
 
 
+def called(url, arguments):
+    command = Command()
+    command.settings = Settings({"WALSH_STATE_URL": url, "WALSH_SOURCES": "none.toml"})
+    parser = ScrapyArgumentParser(conflict_handler="resolve")
+    command.add_options(parser)
+    opts, rest = parser.parse_known_args(arguments)
+    return command, rest, opts
+
+
+def test_a_letter_does_without_a_sources_file_that_cannot_be_read(url, state, tmp_path, capsys):
+    command, rest, opts = called(url, ["a.example"])
+    command.run(rest, opts)
+    out, err = capsys.readouterr()
+    assert "declared" not in out
+    assert "what is declared is left out: none.toml: there is no such file" in err
+    file = tmp_path / "sources.txt"
+    file.write_text(FEED)
+    command, rest, opts = called(url, ["a.example", "--sources", str(file), "--json"])
+    command.run(rest, opts)
+    out, err = capsys.readouterr()
+    assert [each["url"] for each in json.loads(out)["outlook"]["targets"]] == [FEED]
+    assert err == ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
@@ -491,11 +530,7 @@ def test_what_is_not_known_is_said_with_what_is(state, log):
     ],
 )
 def test_a_wrong_call_and_no_state_are_one_line(tmp_path, capsys, arguments, status, said):
-    command = Command()
-    command.settings = Settings({"WALSH_STATE_URL": f"sqlite:///{tmp_path}/none.sqlite3"})
-    parser = ScrapyArgumentParser(conflict_handler="resolve")
-    command.add_options(parser)
-    opts, rest = parser.parse_known_args(arguments)
+    command, rest, opts = called(f"sqlite:///{tmp_path}/none.sqlite3", arguments)
     with pytest.raises(SystemExit) as ended:
         command.run(rest, opts)
     code, err = ended.value.code, capsys.readouterr().err.strip()
