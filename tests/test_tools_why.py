@@ -85,6 +85,7 @@ SITES = (
     *(Site(host, "", {"/feed": feed(host=host)}) for host in SHARING[4:]),
     Site("led.example", redirect("http://a.example/robots.txt"), {"/feed": feed()}),
     Site("ill.example", Reply(status=500), {"/feed": feed()}),
+    Site("nowhere.example", Reply(status=302), {"/feed": feed()}),
     Site("old.example", "", {"/feed": redirect("http://new.example/feed")}),
     Site("new.example", RULES.decode(), {"/feed": feed()}),
     Site("inward.example", "", {"/feed": redirect("http://10.0.0.1/feed")}),
@@ -198,12 +199,29 @@ def test_the_robots_txt_of_a_letter_is_as_the_site_gave_it(record_of_sites):
     assert "its site has no robots.txt (404), so no rule forbids it" in text
     assert "it answered 404, so there is none" in text
     assert robots("empty.example")[0] == 200
+    status, _, text = robots("nowhere.example")
+    assert status == 302
+    assert "it answered 302, so no rule is in force" in " ".join(text.split())
     status, is_shared, text = robots("led.example")
     assert (status, is_shared) == (301, True)
     assert "it answered 301, which led to 200\n" in text
     status, _, text = robots("ill.example")
     assert status == 500
     assert "it answered 500, and no earlier file is known" in " ".join(text.split())
+
+
+def test_a_robots_txt_that_fails_later_leaves_the_last_one_in_force(state, log):
+    failing = replace(ROBOTS, sent_at=NOON + 100.0, status=503)
+    later = replace(ALLOWED, robots_at=NOON + 101.0, robots_status=503)
+    log(ROBOTS, SENT, failing, replace(SENT, sent_at=NOON + 110.0, evidence=later))
+    account = give_account(state, options(), "a.example", None)
+    (robots,) = record_of(account)["robots"]
+    assert [each["at"] for each in robots["asked"]] == [
+        "2024-10-04T12:00:00Z",
+        "2024-10-04T12:01:40Z",
+    ]
+    text = " ".join("\n".join(letter(account)).split())
+    assert "12:01:40 UTC: it answered 503, so the last file that it gave stays in force" in text
 
 
 def test_a_request_that_came_of_a_redirect_says_so(record_of_sites, state, log):

@@ -156,6 +156,8 @@ def _means(robots: RobotsOfDay, status: int | None) -> str:
         return ", and no earlier file is known"
     if status == 304 or (status is not None and 200 <= status < 300):
         return ""
+    if robots.is_kept and not robots.quoted:
+        return ", so no rule is in force"
     return ", so the last file that it gave stays in force"
 
 
