@@ -159,10 +159,10 @@ def _robots(host: int) -> bytes:
 
 def _copies(hosts: int) -> Rows:
     kept = {"first_seen": BEGIN, "kept_at": BEGIN + DAYS * DAY}
-    yield {"hash": hash_of(LIST), "kind": "blocklist", "url": BLOCKLIST_URL, "body": LIST, **kept}
+    yield {"hash": hash_of(LIST), "kind": "blocklist", "body": LIST, **kept}
     for host in range(hosts):
-        body, origin = _robots(host), f"http://h{host}.example:80"
-        yield {"hash": hash_of(body), "kind": "robots", "url": origin, "body": body, **kept}
+        body = _robots(host)
+        yield {"hash": hash_of(body), "kind": "robots", "body": body, **kept}
 
 
 def _requests(hosts: int) -> Rows:

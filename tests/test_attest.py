@@ -145,7 +145,7 @@ LAST_OF_HOST = (
 )
 ANY = "run = 1 AND url = 'http://any.example/feed'"
 COPIED = (
-    "INSERT INTO copies SELECT '{}', kind, url, CAST('{}' AS BLOB), first_seen, kept_at FROM copies"
+    "INSERT INTO copies SELECT '{}', kind, CAST('{}' AS BLOB), first_seen, kept_at FROM copies"
     " WHERE kind = '{}' LIMIT 1"
 )
 #: One breach of each kind, as it would be found in the record.
@@ -247,6 +247,8 @@ def test_rows_of_an_earlier_version_are_not_shown(record):
         "robots",
         "robots_at",
         "blocklist",
+        "robots_status",
+        "redirected_by",
     ]
     change(
         f"UPDATE requests SET {', '.join(f'{name} = NULL' for name in nothing)}",
@@ -380,7 +382,8 @@ def test_new_rows_change_nothing_that_was_attested(record):
     attestation = judged(url)
     change(
         "INSERT INTO requests SELECT id + 1000, sent_at + 86400, host, url, gates, status, seconds,"
-        " error, run, purpose, pause, hold, rule, line, robots, robots_at, blocklist FROM requests",
+        " error, run, purpose, pause, hold, rule, line, robots, robots_at, blocklist,"
+        " robots_status, redirected_by FROM requests",
         "INSERT INTO entries SELECT key || 'x', full_key || 'x', source, kind, first_seen + 200000,"
         " item, run FROM entries",
         "INSERT INTO runs SELECT id + 10, spider, begun, ended, how, versions, settings, summary"

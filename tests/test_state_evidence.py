@@ -59,7 +59,7 @@ def test_each_document_is_kept_once(state, rows):
     state.blocklist.keep(LIST, BlocklistCopy(b"{}", None, None, 4.0))
     assert rows(select(func.count()).select_from(copies)) == [(2,)]
     kept = state.evidence.copy(hash_of(NEW))
-    assert (kept.kind, kept.url, kept.body, kept.first_seen) == ("robots", ORIGIN, NEW, 1.0)
+    assert (kept.kind, kept.body, kept.first_seen) == ("robots", NEW, 1.0)
     assert state.evidence.copy(hash_of(b"{}")).kind == "blocklist"
     assert state.evidence.copy(hash_of(OLD)) is None
 

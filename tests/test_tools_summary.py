@@ -15,8 +15,8 @@ DAY = "1970-01-02 00:00:00 UTC"
 RUN = {"run": 1, "spider": "feeds", "begun": 1.0, "ended": 2.0, "how": "finished"}
 
 
-def lines_of(stats, troubles=None, how="finished"):
-    return summary_lines(stats, troubles or Troubles(), how)
+def lines_of(stats, troubles=None, how="finished", now=2.0):
+    return summary_lines(stats, troubles or Troubles(), how, now)
 
 
 def of_sources(**counts):
@@ -96,15 +96,23 @@ def test_ten_thousand_failures_are_ten_lines():
         "next: `scrapy sources` shows since when each source fails, and its next visit",
         f"next: start the run again after {DAY}: 10000 sources still due",
     ]
-    record = json.loads(json.dumps(RUN | counts_of(stats, troubles, "finished")))
+    record = json.loads(json.dumps(RUN | counts_of(stats, troubles, "finished", 2.0)))
     Draft202012Validator(SCHEMA).validate(record)
     assert len(json.dumps(record)) < 50_000
     assert record["failures"][0]["more_hosts"] == 4980
 
 
+@pytest.mark.parametrize(("now", "when"), [(86_399.0, f" after {DAY}"), (86_400.0, "")])
+def test_no_run_is_to_be_started_after_a_moment_that_has_passed(now, when):
+    stats = of_sources(due=1, deferred=1, deferred_until=86_400.0)
+    said = f"start the run again{when}: 1 source still due"
+    assert lines_of(stats, now=now)[-1] == f"next: {said}"
+    assert counts_of(stats, Troubles(), "finished", now)["next"] == [said]
+
+
 def test_a_run_without_sources_is_an_object_of_the_schema_too():
     validator = Draft202012Validator(SCHEMA)
-    record = RUN | counts_of({"response_received_count": 3}, Troubles(), "finished")
+    record = RUN | counts_of({"response_received_count": 3}, Troubles(), "finished", 2.0)
     validator.validate(record)
     assert not validator.is_valid(record | {"fetched": 1})
 

@@ -2,24 +2,36 @@
 
 import contextlib
 import json
+import re
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from scrapy.cmdline import ScrapyArgumentParser
 from scrapy.settings import Settings
 from sqlalchemy import insert
 
+from tests.contract.conftest import feed
 from walsh_scrapy.commands.why import Command
 from walsh_scrapy.options import Options
+from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.policy.robots.quotation import MOST_LINES, quote
+from walsh_scrapy.policy.timestamps import rfc3339
+from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.evidence import DenialRecord, Evidence, hash_of
 from walsh_scrapy.state.requests import RequestRecord, write_request
 from walsh_scrapy.state.runs import RunRecord
+from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import requests
+from walsh_scrapy.testing.simulation import simulate
+from walsh_scrapy.testing.web import Reply, Site, redirect
 from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.tools.report.page import render
+from walsh_scrapy.tools.report.period import choose_period
+from walsh_scrapy.tools.report.report import build_report
 from walsh_scrapy.tools.why.account import give_account
 from walsh_scrapy.tools.why.letter import letter
 from walsh_scrapy.tools.why.record import record_of
@@ -65,6 +77,21 @@ OTHER_BOT = {
 }
 
 
+#: Sites that share a robots.txt, or have none; two more lead to others, by their own redirects.
+SHARING = ("a.example", "b.example", "none.example", "no.example", "empty.example", "e.example")
+SITES = (
+    *(Site(host, RULES.decode(), {"/feed": feed(host=host)}) for host in SHARING[:2]),
+    *(Site(host, Reply(status=404), {"/feed": feed(host=host)}) for host in SHARING[2:4]),
+    *(Site(host, "", {"/feed": feed(host=host)}) for host in SHARING[4:]),
+    Site("led.example", redirect("http://a.example/robots.txt"), {"/feed": feed()}),
+    Site("ill.example", Reply(status=500), {"/feed": feed()}),
+    Site("nowhere.example", Reply(status=302), {"/feed": feed()}),
+    Site("old.example", "", {"/feed": redirect("http://new.example/feed")}),
+    Site("new.example", RULES.decode(), {"/feed": feed()}),
+    Site("inward.example", "", {"/feed": redirect("http://10.0.0.1/feed")}),
+)
+
+
 def options(**settings):
     return Options.from_settings(Settings(settings))
 
@@ -87,6 +114,23 @@ def log(url, state):
                 write_request(connection, record)
 
     return write
+
+
+@pytest.fixture(scope="module")
+def record_of_sites(tmp_path_factory, crawl_launcher, pytestconfig):
+    """The state after a crawl of sites that share what they have, and its sources."""
+    folder = tmp_path_factory.mktemp("sites")
+    sources = [f"http://{site.host}/feed" for site in SITES if site.host != "new.example"]
+    simulate(
+        *SITES,
+        sources=sources,
+        folder=folder,
+        settings={f"WALSH_{name.upper()}": value for name, value in OTHER_BOT.items()},
+        launcher=crawl_launcher,
+        project=pytestconfig.rootpath,
+    )
+    with contextlib.closing(State(f"sqlite:///{folder / 'walsh.sqlite3'}")) as opened:
+        yield opened, [Source(url) for url in sources]
 
 
 def told(state, subject="a.example", day=None, **settings):
@@ -112,6 +156,243 @@ def test_each_request_has_its_reason_and_its_pauses(state, log):
     ):
         assert said in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("host", [*(site.host for site in SITES), "10.0.0.1"])
+def test_nothing_that_is_said_of_a_site_names_another_one(record_of_sites, host):
+    """It comes from the site's own exchanges; only its redirects name others."""
+    state, sources = record_of_sites
+    account = give_account(state, options(), host, None, sources)
+    now, record = account.outlook.at, record_of(account)
+    period = choose_period(state, now, 30 * 365 * DAY, host=host)
+    pages = {
+        "letter": "\n".join(letter(account)),
+        "json": json.dumps(record),
+        "report": render(build_report(state, options(), "none.toml", period, now)),
+    }
+    others = {site.host for site in SITES} - {host}
+    for name, page in pages.items():
+        assert not {other for other in others if re.search(rf"\b{other}\b", page)}, name
+        assert name == "json" or host in page
+    origins = [robots["origin"] for robots in record["robots"]]
+    assert origins == ([f"http://{host}:80"] if account.requests else [])
+    assert account.requests or "a redirect of another host led here" in pages["letter"]
+
+
+def test_the_robots_txt_of_a_letter_is_as_the_site_gave_it(record_of_sites):
+    state, _ = record_of_sites
+
+    def robots(host):
+        account = give_account(state, options(), host, None)
+        *_, own = (each.record for each in account.requests if each.record.purpose == "robots")
+        (found,) = record_of(account)["robots"]
+        (asked,) = found["asked"]
+        assert (asked["at"], asked["status"]) == (rfc3339(own.sent_at), own.status)
+        return asked["status"], found["hash"] == hash_of(RULES), "\n".join(letter(account))
+
+    status, is_shared, text = robots("b.example")
+    assert (status, is_shared) == (200, True)
+    assert "http://b.example:80/robots.txt\n" in text
+    assert "it answered 200\n" in text
+    status, _, text = robots("no.example")
+    assert status == 404
+    assert "its site has no robots.txt (404), so no rule forbids it" in text
+    assert "it answered 404, so there is none" in text
+    assert robots("empty.example")[0] == 200
+    status, _, text = robots("nowhere.example")
+    assert status == 302
+    assert "it answered 302, so no rule is in force" in " ".join(text.split())
+    status, is_shared, text = robots("led.example")
+    assert (status, is_shared) == (301, True)
+    assert "it answered 301, which led to 200\n" in text
+    status, _, text = robots("ill.example")
+    assert status == 500
+    assert "it answered 500, and no earlier file is known" in " ".join(text.split())
+
+
+def test_a_robots_txt_that_fails_later_leaves_the_last_one_in_force(state, log):
+    failing = replace(ROBOTS, sent_at=NOON + 100.0, status=503)
+    later = replace(ALLOWED, robots_at=NOON + 101.0, robots_status=503)
+    log(ROBOTS, SENT, failing, replace(SENT, sent_at=NOON + 110.0, evidence=later))
+    account = give_account(state, options(), "a.example", None)
+    (robots,) = record_of(account)["robots"]
+    assert [each["at"] for each in robots["asked"]] == [
+        "2024-10-04T12:00:00Z",
+        "2024-10-04T12:01:40Z",
+    ]
+    text = " ".join("\n".join(letter(account)).split())
+    assert "12:01:40 UTC: it answered 503, so the last file that it gave stays in force" in text
+
+
+def test_a_request_that_came_of_a_redirect_says_so(record_of_sites, state, log):
+    sites, _ = record_of_sites
+    new = record_of(give_account(sites, options(), "new.example", None))["requests"][-1]
+    assert new["why"].endswith("; a redirect of another host led here")
+    assert (new["is_redirected"], new["redirected_by"]) == (True, None)
+    copied = record_of(give_account(sites, options(), "a.example", None))["requests"]
+    assert [each["is_redirected"] for each in copied if each["purpose"] == "robots"] == [
+        False,
+        True,
+    ]
+    secure = "https://a.example/feed"
+    log(replace(SENT, url=secure, evidence=replace(ALLOWED, redirected_by=FEED)))
+    state.evidence.deny(
+        replace(DENIAL, evidence=replace(DENIAL.evidence, redirected_by="http://b.example/"))
+    )
+    told_of = give_account(state, options(), "a.example", None)
+    assert record_of(told_of)["requests"][-1]["redirected_by"] == FEED
+    text = " ".join("\n".join(letter(told_of)).split())
+    assert f"; a redirect of {FEED} led here" in text
+    assert "'Disallow: /private'; a redirect of another host led here" in text
+
+
+def test_only_a_request_that_was_signed_says_so(state, log):
+    state.runs.begin(RunRecord(spider="feeds", begun=NOON, settings={"signing_key": "the-key"}))
+    secure = replace(SENT, url="https://a.example/feed", sent_at=NOON + 9.0)
+    unsent = replace(secure, status=None, error="refused", sent_at=NOON + 20.0)
+    log(SENT, secure, unsent, replace(secure, run=2, sent_at=NOON + 30.0))
+    requests = record_of(give_account(state, options(), "a.example", None))["requests"]
+    assert [each["signed_by"] for each in requests] == [None, "the-key", None, None]
+    assert told(state).count("signed by: the-key (Web Bot Auth)") == 1
+
+
+@pytest.fixture
+def noon(url):
+    """A state whose clock says noon, and a function that commits a record of a source."""
+    with contextlib.closing(State(url, lambda: NOON)) as opened:
+
+        def visited(source, **record):
+            known = {"due_at": NOON} | record
+            opened.sources.commit(SourceRecord(url=source, kind="feed", **known))
+
+        yield opened, visited
+
+
+def outlook(state, subject="a.example", sources=(), **settings):
+    account = give_account(state, options(**settings), subject, None, tuple(sources))
+    return account, " ".join("\n".join(letter(account)).partition("When we ask again")[2].split())
+
+
+def test_a_host_on_hold_says_until_when_and_which_answer_began_it(noon, log):
+    state, _ = noon
+    ended = NOON - 60.0
+    refused = replace(SENT, sent_at=ended - 0.5, status=503, hold=3600.0)
+    log(
+        refused,
+        replace(refused, sent_at=NOON - 30.5, status=200, purpose="blocklist", hold=3570.0),
+        replace(refused, sent_at=NOON - DAY, status=429, hold=60.0),
+    )
+    state.ledger.hold("a.example", 3540.0)
+    account, text = outlook(state, sources=[Source(FEED)])
+    assert "on hold until 2024-10-04 12:59:00 UTC: it answered 503 to our request of" in text
+    assert f"{FEED} due, and deferred until its host may be asked" in text
+    told = record_of(account)["outlook"]
+    assert told["hold_until"] == told["not_before"] == "2024-10-04T12:59:00Z"
+    assert told["hold_why"] == "it answered 503 to our request of 2024-10-04 11:58:59 UTC"
+    state.ledger.hold("b.example", 9000.0)
+    account, text = outlook(state, "b.example")
+    assert (account.day, account.requests) == ("2024-10-04", ())
+    assert "Nothing: no byte was sent." in "\n".join(letter(account))
+    assert "on hold until 2024-10-04 14:30:00 UTC: its robots.txt asks for that" in text
+
+
+def test_by_domain_the_hold_of_a_host_is_its_own(noon, log):
+    state, _ = noon
+    bot = {f"WALSH_{name.upper()}": value for name, value in OTHER_BOT.items()}
+    refused = replace(SENT, host="a.com", sent_at=NOON - 0.5, status=None, hold=60.0)
+    log(*(replace(refused, url=f"http://{name}.a.com/") for name in ("one", "two")))
+    state.ledger.hold("two.a.com.", 60.0)
+    _, text = outlook(state, "two.a.com", WALSH_PACE_BY="domain", **bot)
+    assert "UTC: there was no answer to our request of 2024-10-04 11:59:59 UTC" in text
+    assert "on hold" not in outlook(state, "one.a.com", WALSH_PACE_BY="domain", **bot)[1]
+
+
+def test_each_source_of_a_host_says_when_it_is_due_or_why_it_is_not_asked_for(noon):
+    state, visited = noon
+    named = dict.fromkeys(("new", "young", "old", "failing", "gone", "moved", "private", "once"))
+    urls = {name: f"http://a.example/{name}" for name in named}
+    for name, record in {
+        "young": {"fetched_at": NOON - 3600.0, "outcome": "fetched"},
+        "old": {"fetched_at": NOON - 2 * DAY, "outcome": "fetched"},
+        "failing": {"fetched_at": NOON, "outcome": "failed", "failures": 1, "status": 500},
+        "gone": {"fetched_at": NOON, "outcome": "gone", "due_at": NEVER},
+        "moved": {"fetched_at": NOON, "moved_to": "http://b.example/", "move_settled": True},
+        "private": {"fetched_at": NOON, "outcome": "denied by robots", "detail": "d.example"},
+        "once": {"fetched_at": NOON, "outcome": "fetched"},
+    }.items():
+        visited(urls[name], **record)
+    state.evidence.deny(replace(DENIAL, at=NOON - 1.0, url=urls["private"]))
+    declared = [Source(url) for name, url in urls.items() if name != "once"]
+    account, text = outlook(state, "a.example", declared)
+    assert [(target.url.rpartition("/")[2]) for target in account.outlook.targets] == list(named)
+    tomorrow = "not due before 2024-10-05 12:00:00 UTC"
+    for name, said in {
+        "new": "due, so the next run looks at it",
+        "young": "not due before 2024-10-05 11:00:00 UTC (every 1 d)",
+        "old": "due, so the next run looks at it",
+        "failing": f"{tomorrow} (failing, again after 1 d)",
+        "gone": "gone for good (410), so it is not asked for",
+        "moved": "moved for good, so it is asked for where it moved to",
+        "private": f"denied by robots: {DENIAL.reason}; {tomorrow} (every 1 d)",
+        "once": "no source of ours any more, so it is not asked for",
+    }.items():
+        assert f"{urls[name]} {said}" in text
+    assert "b.example" not in text
+    assert "d.example" not in text
+    (target,) = record_of(outlook(state, urls["young"], declared)[0])["outlook"]["targets"]
+    assert (target["due"], target["due_at"]) == (False, "2024-10-05T11:00:00Z")
+    _, text = outlook(state, "b.example", declared)
+    assert "http://b.example/ not due before" in text, "it moved here"
+    assert "a.example" not in text
+
+
+def test_a_page_about_a_host_names_no_source_that_moved_there(noon, tmp_path):
+    state, visited = noon
+    visited(FEED, fetched_at=NOON, failures=1, moved_to="http://b.example/", move_settled=True)
+    sources = tmp_path / "sources.txt"
+    sources.write_text(FEED)
+    for host, listed in (("a.example", [FEED]), ("b.example", [])):
+        period = choose_period(state, NOON, 30 * DAY, host=host)
+        report = build_report(state, options(), str(sources), period, NOON)
+        assert [trouble.row.record.url for trouble in report.troubles] == listed
+        assert listed or "a.example" not in render(report)
+
+
+def test_what_was_never_declared_says_so(noon, log):
+    state, _ = noon
+    log(SENT)
+    assert "no source of ours is declared here" in outlook(state)[1]
+    elsewhere = [Source("http://a.example/other")]
+    assert "no source of ours is declared with this URL" in outlook(state, FEED, elsewhere)[1]
+    assert "declared" not in outlook(state, sources=elsewhere)[1]
+    with pytest.raises(CommandError, match="no source is declared there, and the record goes back"):
+        outlook(state, "c.example")
+    unread = give_account(state, options(), "a.example", None).outlook
+    assert (unread.is_declared, unread.targets) == (None, ())
+
+
+def test_what_the_operator_did_stands_with_its_reason(noon, log):
+    state, _ = noon
+    log(SENT)
+    state.ledger.hold("a.example", 7200.0)
+    state.ledger.lift("a.example", "mail of 3 May: go on")
+    state.ledger.pause("a.example", 60.0, "its owner asks for it")
+    state.ledger.pause("b.example", 60.0, "another host")
+    account, text = outlook(state, sources=[Source(FEED, pause=timedelta(seconds=90))])
+    whole = " ".join("\n".join(letter(account)).split())
+    assert "2024-10-04 12:00:00 UTC lifted a hold that had 2 h left: mail of 3 May: go on" in whole
+    assert "1 min at least between two requests from now on: its owner asks for it" in whole
+    assert "another host" not in whole
+    assert "1 min 30 s at least between two requests, by our own choice" in text
+    first, second = record_of(account)["acts"]
+    assert (first["act"], first["seconds"], first["at"]) == (
+        *("release", 7200.0),
+        "2024-10-04T12:00:00Z",
+    )
+    assert second["reason"] == "its owner asks for it"
+    state.ledger.pause("a.example", 0.0, "")
+    account, _ = outlook(state)
+    assert "ended our own pause: no reason given" in "\n".join(letter(account))
 
 
 def test_the_last_request_of_another_day_counts_for_the_pause(state, log):
@@ -175,6 +456,10 @@ def test_what_earlier_versions_wrote_is_told_as_far_as_it_goes(state, url):
         "robots": None,
         "robots_at": None,
         "blocklist": None,
+        "robots_status": None,
+        "is_redirected": False,
+        "redirected_by": None,
+        "signed_by": None,
     }
 
 
@@ -187,15 +472,16 @@ def test_other_reasons(state, log):
         return record_of(account)["requests"][-1]["why"]
 
     assert "is published there" in reason(purpose="blocklist", sent_at=NOON + 1)
-    unread = Evidence(robots_at=NOON)
-    assert "no robots.txt could be read" in reason(evidence=unread, sent_at=NOON + 2)
+    unread = Evidence(robots_at=NOON, robots_status=503)
+    said = "no robots.txt could be read when it was asked for (2024-10-04 12:00:00 UTC, 503)"
+    assert said in reason(evidence=unread, sent_at=NOON + 2)
     silent = replace(ALLOWED, rule=None, line=None)
     assert "no rule of robots.txt is about it" in reason(evidence=silent, sent_at=NOON + 3)
     assert "no gate for robots.txt" in reason(evidence=Evidence(), sent_at=NOON + 4)
     lost = replace(ALLOWED, robots="gone")
     reason(evidence=lost, sent_at=NOON + 5)
     text = told(state, "b.example")
-    assert "a file that is no longer kept, asked for at" in text
+    assert "SHA-256 gone\n  It is no longer kept.\n" in text
     assert "none, the request before it had not ended" not in text
     log(replace(SENT, host="b.example", url="http://b.example/9", sent_at=NOON + 5.2))
     assert "none, the request before it had not ended" in told(state, "b.example")
@@ -226,6 +512,30 @@ def test_what_is_not_known_is_said_with_what_is(state, log):
         assert said in str(error.value)
 
 
+def called(url, arguments):
+    command = Command()
+    command.settings = Settings({"WALSH_STATE_URL": url, "WALSH_SOURCES": "none.toml"})
+    parser = ScrapyArgumentParser(conflict_handler="resolve")
+    command.add_options(parser)
+    opts, rest = parser.parse_known_args(arguments)
+    return command, rest, opts
+
+
+def test_a_letter_does_without_a_sources_file_that_cannot_be_read(url, state, tmp_path, capsys):
+    command, rest, opts = called(url, ["a.example"])
+    command.run(rest, opts)
+    out, err = capsys.readouterr()
+    assert "declared" not in out
+    assert "what is declared is left out: none.toml: there is no such file" in err
+    file = tmp_path / "sources.txt"
+    file.write_text(FEED)
+    command, rest, opts = called(url, ["a.example", "--sources", str(file), "--json"])
+    command.run(rest, opts)
+    out, err = capsys.readouterr()
+    assert [each["url"] for each in json.loads(out)["outlook"]["targets"]] == [FEED]
+    assert err == ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
@@ -238,11 +548,7 @@ def test_what_is_not_known_is_said_with_what_is(state, log):
     ],
 )
 def test_a_wrong_call_and_no_state_are_one_line(tmp_path, capsys, arguments, status, said):
-    command = Command()
-    command.settings = Settings({"WALSH_STATE_URL": f"sqlite:///{tmp_path}/none.sqlite3"})
-    parser = ScrapyArgumentParser(conflict_handler="resolve")
-    command.add_options(parser)
-    opts, rest = parser.parse_known_args(arguments)
+    command, rest, opts = called(f"sqlite:///{tmp_path}/none.sqlite3", arguments)
     with pytest.raises(SystemExit) as ended:
         command.run(rest, opts)
     code, err = ended.value.code, capsys.readouterr().err.strip()

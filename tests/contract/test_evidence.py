@@ -45,6 +45,9 @@ def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl
         kept_back = state.execute(
             "SELECT gate, url, rule, line, robots, blocklist, run FROM denials ORDER BY url"
         ).fetchall()
+        led = state.execute("SELECT url, redirected_by, robots_status FROM denials").fetchall()
+        statuses = state.execute("SELECT robots_status FROM requests WHERE host = 'a.example'")
+        assert statuses.fetchall() == [(None,), (200,), (200,)]
         bodies = dict(state.execute("SELECT hash, body FROM copies"))
         purposes = dict(state.execute("SELECT url, purpose FROM requests"))
     rules, published = digest(RULES.encode()), digest(listed.body.encode())
@@ -61,6 +64,10 @@ def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl
     assert kept_back == [
         ("robots", "http://a.example/private/feed", "Disallow: /private", 2, rules, published, 1),
         ("blocklist", "http://www.out.example/feed", "out.example", None, None, published, 1),
+    ]
+    assert sorted(led) == [
+        ("http://a.example/private/feed", None, 200),
+        ("http://www.out.example/feed", "http://a.example/feed", None),
     ]
     assert (bodies[rules], bodies[published]) == (RULES.encode(), listed.body.encode())
     assert purposes[LIST_URL] == "blocklist"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +14,9 @@ from walsh_scrapy.tools.exits import CommandError, clean_exit, usage_error
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
+
+    from walsh_scrapy.sources import Source
 
 _EXAMPLE: Final = "Example: scrapy why blog.example --on 2026-11-17"
 
@@ -36,7 +40,8 @@ class Command(ScrapyCommand):
         return (
             "Prints a letter to the owner of a site: each request of one day with the line of "
             "robots.txt that allowed it, the pause before it and the pause asked for, what was "
-            "kept back and why, what robots.txt said, who we are, and how to keep us out. "
+            "kept back and why, what robots.txt said, what the operator changed by hand, when we "
+            "ask again and what keeps us from it now, who we are, and how to keep us out. "
             "Without --on it is the last day in the record. Exit status: 0, 1 if nothing is "
             "known, 2 for a wrong call. "
             "Examples: scrapy why blog.example --on 2026-11-17. "
@@ -47,6 +52,9 @@ class Command(ScrapyCommand):
         """Add what this command takes."""
         super().add_options(parser)
         parser.add_argument("--on", metavar="DATE", help="a day in UTC: 2026-11-17")
+        parser.add_argument(
+            "--sources", metavar="FILE", help="sources file to use instead of WALSH_SOURCES"
+        )
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
@@ -69,10 +77,22 @@ class Command(ScrapyCommand):
             with State.existing(options.state_url) as state:
                 if state is None:
                     raise CommandError("nothing is known: there is no state, so no crawl was run")
-                account = give_account(state, options, args[0], day)
+                sources = _sources(opts.sources or options.sources)
+                account = give_account(state, options, args[0], day, sources)
             lines = [json.dumps(record_of(account))] if opts.json else letter(account)
             for line in lines:
                 print(printable(line))
+
+
+def _sources(file: str) -> Sequence[Source] | None:
+    """Return what is declared; None, and say why, if that cannot be read: a letter needs it not."""
+    from walsh_scrapy.sources import SourcesError, load_sources
+
+    try:
+        return load_sources(file)
+    except SourcesError as error:
+        print(f"walsh-scrapy: what is declared is left out: {error}", file=sys.stderr)
+        return None
 
 
 def _day(text: str) -> int:

@@ -28,7 +28,7 @@ from walsh_scrapy.runtime.engine import is_active
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.gates import Gate
 from walsh_scrapy.runtime.pauses import Pauses
-from walsh_scrapy.runtime.requestmeta import mark, marks_of, rank_of
+from walsh_scrapy.runtime.requestmeta import evidence_of, mark, marks_of, rank_of
 from walsh_scrapy.runtime.startup import check_start, require_order
 from walsh_scrapy.state.requests import RequestRecord
 
@@ -227,7 +227,7 @@ class PacingMiddleware:
             purpose=_PURPOSES[marks.rank],
             pause=marks.pause,
             hold=hold,
-            evidence=marks.evidence,
+            evidence=evidence_of(request),
         )
 
 

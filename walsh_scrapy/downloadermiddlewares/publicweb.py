@@ -64,7 +64,7 @@ class PublicWebMiddleware:
         if is_private or host == first:
             return
         if is_private_host(host) or not await self._is_public(request.url):
-            reason = f"{hops[-1]} redirects to {host}, which is not public"
+            reason = f"a redirect of a public host leads to {host}, which is not public"
             raise denied(self._crawler, request, "publicweb", reason)
 
     async def _is_public(self, url: str) -> bool:

@@ -135,6 +135,7 @@ class RobotsMiddleware:
             line=verdict.line,
             robots=file.hash,
             robots_at=file.copy.fetched_at,
+            robots_status=file.copy.status,
         )
         if not verdict.allowed:
             self._cache.mark_used(origin, request.url)

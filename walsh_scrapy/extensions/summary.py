@@ -39,7 +39,7 @@ class Summary:
     def spider_closed(self, reason: str) -> None:
         """Log the summary; ``reason`` is why the spider closed, as Scrapy names it."""
         stats = self._crawler.stats.get_stats()
-        lines = summary_lines(stats, Troubles.of(self._context), reason)
+        lines = summary_lines(stats, Troubles.of(self._context), reason, self._context.clock.now())
         what = "sources" if is_by_source(stats) else "requests"
         logger.info("run %s; %s:\n  %s", reason, what, "\n  ".join(lines))
         counts = SourceCounts.of(stats)

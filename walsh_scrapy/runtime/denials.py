@@ -10,7 +10,7 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requestmeta import marks_of, rank_of, source_of
+from walsh_scrapy.runtime.requestmeta import evidence_of, rank_of, source_of
 from walsh_scrapy.runtime.startup import in_force
 from walsh_scrapy.state.evidence import DenialRecord
 
@@ -45,7 +45,7 @@ def record_denial(context: Context, request: Request, error: Denied) -> None:
         gate=error.gate,
         reason=error.reason,
         run=context.run,
-        evidence=marks_of(request).evidence.of_gate(error.gate),
+        evidence=evidence_of(request).of_gate(error.gate),
     )
     context.state.evidence.deny(record)
 

@@ -109,6 +109,12 @@ def hops_of(request: Request) -> tuple[Hop, ...]:
     return marks_of(request).hops
 
 
+def evidence_of(request: Request) -> Evidence:
+    """Return what led to a request and decided about it, for the record (decision 33)."""
+    marks = marks_of(request)
+    return replace(marks.evidence, redirected_by=marks.hops[-1].url if marks.hops else None)
+
+
 def first_url(request: Request) -> str:
     """Return the URL before all redirects."""
     hops = hops_of(request)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from sqlalchemy import func, insert, select
 
@@ -11,10 +11,13 @@ from walsh_scrapy.state.tables import acts
 from walsh_scrapy.state.upsert import row_of
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from sqlalchemy import Connection
 
     from walsh_scrapy.state.database import Database
 
+_COLUMNS: Final = (acts.c.at, acts.c.host, acts.c.act, acts.c.seconds, acts.c.reason)
 ActName: TypeAlias = Literal["release", "pause"]
 
 
@@ -40,10 +43,15 @@ class ActStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    def of(self, names: Collection[str]) -> list[Act]:
+        """Return all acts on the hosts with these names in the ledger, the first one first."""
+        wanted = select(*_COLUMNS).where(acts.c.host.in_(names)).order_by(acts.c.id)
+        with self._database.read() as connection:
+            return [Act(*row) for row in connection.execute(wanted)]
+
     def last(self) -> dict[str, Act]:
         """Return the last act of each host that has one."""
         newest = select(func.max(acts.c.id)).group_by(acts.c.host)
-        columns = (acts.c.at, acts.c.host, acts.c.act, acts.c.seconds, acts.c.reason)
         with self._database.read() as connection:
-            rows = connection.execute(select(*columns).where(acts.c.id.in_(newest))).all()
+            rows = connection.execute(select(*_COLUMNS).where(acts.c.id.in_(newest))).all()
         return {row.host: Act(*row) for row in rows}

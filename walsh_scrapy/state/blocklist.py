@@ -55,5 +55,5 @@ class BlocklistStore:
             name, body, now = None, copy.body, copy.checked_at
             if body is not None:
                 (last,) = connection.execute(_FIND_NAME, {"key": url}).one_or_none() or (None,)
-                name = keep_copy(connection, "blocklist", url, body, now=now, last=last)
+                name = keep_copy(connection, "blocklist", body, now=now, last=last)
             upsert(connection, blocklist, {"url": url, **row_of(copy), "copy": name})

@@ -29,13 +29,18 @@ _STILL_KEPT: Final = Statement(_NAMED.values(kept_at=bindparam("now")))
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What decided about one request; None where nothing did."""
+    """What led to one request, and what decided about it; None where nothing did.
+
+    The origin of the robots.txt is that of the request's own URL.
+    """
 
     rule: str | None = None  #: the record of robots.txt, or the listed domain
     line: int | None = None  #: of the rule in that robots.txt, from 1
     robots: str | None = None  #: the copy of robots.txt that decided, by its SHA-256
-    robots_at: float | None = None  #: when that copy was last asked for, in epoch seconds
+    robots_at: float | None = None  #: when it was last asked for, in epoch seconds
     blocklist: str | None = None  #: the blocklist in force, by its SHA-256
+    robots_status: int | None = None  #: of the answer at ``robots_at``; None if there was none
+    redirected_by: str | None = None  #: the URL whose answer redirected to this one
 
     def of_gate(self, gate: str) -> Evidence:
         """Return what is evidence for a denial by ``gate``.
@@ -45,7 +50,7 @@ class Evidence:
         if gate == "robots":
             return self
         rule = self.rule if gate == "blocklist" else None
-        return Evidence(rule=rule, blocklist=self.blocklist)
+        return Evidence(rule=rule, blocklist=self.blocklist, redirected_by=self.redirected_by)
 
 
 NO_EVIDENCE: Final = Evidence()
@@ -69,7 +74,6 @@ class Copy:
     """One robots.txt or blocklist as it was once in force."""
 
     kind: str  #: "robots" or "blocklist"
-    url: str  #: the origin of a robots.txt, the URL of a blocklist
     body: bytes
     first_seen: float  #: epoch seconds
 
@@ -80,15 +84,15 @@ def hash_of(body: bytes) -> str:
 
 
 def keep_copy(
-    connection: Connection, kind: str, url: str, body: bytes, *, now: float, last: str | None
+    connection: Connection, kind: str, body: bytes, *, now: float, last: str | None
 ) -> str:
     """Keep a document that is now in force, and return its name.
 
-    ``last`` is the name of the one that was in force at this URL until now. Both count as in force
+    ``last`` is the name of the one that was in force there until now. Both count as in force
     at ``now``, in epoch seconds: from then on the last one may become too old.
     """
     name = hash_of(body)
-    row = {"hash": name, "kind": kind, "url": url, "body": body, "first_seen": now, "kept_at": now}
+    row = {"hash": name, "kind": kind, "body": body, "first_seen": now, "kept_at": now}
     # Two crawls that lock the same rows do so in one order, else each could wait for the other.
     for each in sorted({name, last or name}):
         if each == name:
@@ -115,7 +119,7 @@ class EvidenceStore:
 
     def copy(self, name: str) -> Copy | None:
         """Return a document by its name, or None if it is no longer kept."""
-        wanted = select(copies.c.kind, copies.c.url, copies.c.body, copies.c.first_seen)
+        wanted = select(copies.c.kind, copies.c.body, copies.c.first_seen)
         with self._database.read() as connection:
             row = connection.execute(wanted.where(copies.c.hash == name)).one_or_none()
         return None if row is None else Copy(*row)

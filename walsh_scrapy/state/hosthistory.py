@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import and_, select
@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 
 #: Seconds.
 DAY: Final = 86_400.0
-_EVIDENCE: Final = ("rule", "line", "robots", "robots_at", "blocklist")
+_EVIDENCE: Final = tuple(field.name for field in fields(Evidence))
 #: Rows that an earlier version wrote lack these; they read as what a request has by default.
 _DEFAULTS: Final[dict[str, Any]] = {"purpose": "", "pause": 0.0, "hold": 0.0}
+#: Seconds by which the clock of a crawl, which measures requests, and that of the ledger, which
+#: begins holds, may differ: they are those of two machines.
+CLOCKS: Final = 5.0
 #: Hosts that are suggested.
 MOST_HOSTS: Final = 5
 
@@ -88,6 +91,37 @@ class HostHistory:
         wanted = _ordered(denials, and_(denials.c.host == host, _within(denials, since, until)))
         with self._database.read() as connection:
             return [_denial(row) for row in connection.execute(wanted).mappings()]
+
+    def holder(self, host: str, paced: str, until: float) -> RequestRecord | None:
+        """Return the request whose answer began the hold of a host that ends at ``until``.
+
+        None if the log has none: the robots.txt asked for it (Visit-time), or it is too long ago.
+        The rows of requests that were sent in spite of the hold (R3) have what was left of it.
+        """
+        end = requests.c.sent_at + requests.c.seconds + requests.c.hold
+        wanted = select(requests).where(
+            requests.c.host == paced,
+            requests.c.hold > 0.0,
+            end.between(until - CLOCKS, until + CLOCKS),
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(wanted.order_by(requests.c.sent_at, requests.c.id))
+            found = (row for row in rows.mappings() if host_of(row["url"]) == host)
+            first = next(found, None)
+        return None if first is None else _request(first)
+
+    def asked_for_robots(self, url: str, paced: str, until: float) -> RequestRecord | None:
+        """Return the last request for the robots.txt at a URL that was sent until a moment."""
+        wanted = select(requests).where(
+            requests.c.host == paced,
+            requests.c.url == url,
+            requests.c.purpose == "robots",
+            requests.c.sent_at <= until,
+        )
+        newest = wanted.order_by(requests.c.sent_at.desc(), requests.c.id.desc()).limit(1)
+        with self._database.read() as connection:
+            row = connection.execute(newest).mappings().one_or_none()
+        return None if row is None else _request(row)
 
     def subdomains(self, host: str) -> list[str]:
         """Return hosts below ``host`` that the log of requests has, at most `MOST_HOSTS`."""

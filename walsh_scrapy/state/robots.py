@@ -62,7 +62,7 @@ class RobotsStore:
             name, body, now = None, copy.body, copy.fetched_at
             if body is not None:
                 (last,) = _FIND_NAME.first(connection, {"key": origin}) or (None,)
-                name = keep_copy(connection, "robots", origin, body, now=now, last=last)
+                name = keep_copy(connection, "robots", body, now=now, last=last)
             upsert(connection, robots, {"origin": origin, **row_of(copy), "copy": name})
             _END_ALL.run(connection, {"key": origin})
 

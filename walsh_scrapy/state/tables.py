@@ -125,13 +125,13 @@ blocklist = Table(
 )
 
 # Each robots.txt and each blocklist that was in force, once, by the SHA-256 of its bytes. It stays
-# as long as a row of `requests` or `denials` may name it (decision 33).
+# as long as a row of `requests` or `denials` may name it (decision 33). It names no site: many
+# sites share a body, and what is said of one comes from its own requests (decision 33).
 copies = Table(
     "copies",
     metadata,
     Column("hash", String(64), primary_key=True),
     Column("kind", String(16), nullable=False),
-    Column("url", String(2048), nullable=False),
     Column("body", LargeBinary, nullable=False),
     Column("first_seen", Double, nullable=False),
     # When it was last known to be in force.
@@ -209,6 +209,10 @@ def _evidence() -> tuple[Column[Any], ...]:
         Column("robots", String(64)),
         Column("robots_at", Double),
         Column("blocklist", String(64)),
+        # Of the answer when the robots.txt in force was last asked for (`robots_at`).
+        Column("robots_status", Integer),
+        # The URL whose answer redirected here.
+        Column("redirected_by", Text),
     )
 
 

@@ -21,8 +21,6 @@ _FIELDS: Final = (
     "source_title", "title", "url", "published", "updated", "authors", "tags", "section", "note",
     "language",
 )  # fmt: skip
-#: What decided about a request, beside the time of the copy of robots.txt.
-_EVIDENCE: Final = ("rule", "line", "robots", "blocklist")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,20 +80,23 @@ def _dialect(connection: Connection) -> _Dialect:
 def _views(sql: _Dialect) -> Mapping[tuple[str, str], Sequence[str]]:
     """Return the columns of each view, by its name and its table."""
     time, days_ago, field = sql.time, sql.days_ago, sql.field_of
+    evidence = (
+        *("rule", "line", "robots", time("robots_at"), "blocklist", "robots_status"),
+        "redirected_by",
+    )
     newest = days_ago("max(first_seen)")
     of_source = "FROM entries WHERE entries.source = sources.url"
     return {
         ("readable_requests", "requests"): (
             *("id", time("sent_at"), f"{days_ago('sent_at')} AS days_ago", "host", "url", "gates"),
-            *("status", "error", "seconds", "run", "purpose", "pause", "hold", *_EVIDENCE[:3]),
-            *(time("robots_at"), *_EVIDENCE[3:]),
+            *("status", "error", "seconds", "run", "purpose", "pause", "hold", *evidence),
         ),
         ("readable_denials", "denials"): (
             *("id", time("at"), f"{days_ago('at')} AS days_ago", "host", "url", "gate", "reason"),
-            *("run", *_EVIDENCE[:3], time("robots_at"), *_EVIDENCE[3:]),
+            *("run", *evidence),
         ),
         ("readable_copies", "copies"): (
-            *("hash", "kind", "url", time("first_seen"), time("kept_at")),
+            *("hash", "kind", time("first_seen"), time("kept_at")),
             f"{sql.text.format('body')} AS body",
         ),
         ("readable_sources", "sources"): (

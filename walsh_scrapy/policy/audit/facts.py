@@ -34,6 +34,8 @@ class Sent(NamedTuple):
     robots: str | None
     robots_at: float | None
     blocklist: str | None
+    robots_status: int | None
+    redirected_by: str | None
 
     @property
     def ended(self) -> float:
@@ -61,6 +63,8 @@ class KeptBack(NamedTuple):
     robots: str | None
     robots_at: float | None
     blocklist: str | None
+    robots_status: int | None
+    redirected_by: str | None
 
 
 class Kept(NamedTuple):

@@ -50,11 +50,16 @@ def _made(crawler: Crawler, context: Context, how: str) -> dict[str, Any]:
         "ended": context.clock.now(),
         "how": how,
     }
-    return run | counts_of(crawler.stats.get_stats(), Troubles.of(context), how)
+    return run | counts_of(
+        crawler.stats.get_stats(), Troubles.of(context), how, context.clock.now()
+    )
 
 
-def counts_of(stats: Mapping[str, Any], troubles: Troubles, how: str) -> dict[str, Any]:
-    """Return what a run did: by source with its troubles, or by request without any."""
+def counts_of(stats: Mapping[str, Any], troubles: Troubles, how: str, now: float) -> dict[str, Any]:
+    """Return what a run did: by source with its troubles, or by request without any.
+
+    ``now`` is its end, in epoch seconds.
+    """
     if not is_by_source(stats):
         return asdict(RequestCounts.of(stats))
     counts = SourceCounts.of(stats)
@@ -71,5 +76,5 @@ def counts_of(stats: Mapping[str, Any], troubles: Troubles, how: str) -> dict[st
             for group in troubles.failures.largest_first()[:MOST_REASONS]
         ],
         "deferred_hosts": dict(until[:MOST_DEFERRED]),
-        "next": next_steps(counts, how),
+        "next": next_steps(counts, how, now),
     }

@@ -27,10 +27,10 @@ FINISHED: Final = "finished"
 _Row = tuple[str, int, str]
 
 
-def summary_lines(stats: Mapping[str, Any], troubles: Troubles, how: str) -> list[str]:
+def summary_lines(stats: Mapping[str, Any], troubles: Troubles, how: str, now: float) -> list[str]:
     """Return the summary of a run, a line for each outcome that any source or request had.
 
-    ``how`` is how the run ended, as Scrapy names it.
+    ``how`` is how the run ended, as Scrapy names it, ``now`` in epoch seconds.
     """
     if not is_by_source(stats):
         return _table(_request_rows(RequestCounts.of(stats)), always=("responses",))
@@ -39,19 +39,22 @@ def summary_lines(stats: Mapping[str, Any], troubles: Troubles, how: str) -> lis
     return [
         *_table(rows, always=("fetched", "new entries")),
         *_said(counts.comments),
-        *(f"next: {step}" for step in next_steps(counts, how)),
+        *(f"next: {step}" for step in next_steps(counts, how, now)),
     ]
 
 
-def next_steps(counts: SourceCounts, how: str) -> list[str]:
-    """Return what the operator can do next, a phrase each; none if all is well."""
+def next_steps(counts: SourceCounts, how: str, now: float) -> list[str]:
+    """Return what the operator can do next, a phrase each; none if all is well.
+
+    What was deferred until a moment that has passed meanwhile may be asked for at once.
+    """
     steps = []
     if counts.failed:
         steps.append("`scrapy sources` shows since when each source fails, and its next visit")
     still_due = counts.deferred + counts.not_reached
     if still_due:
-        until = counts.deferred_until
-        when = f" after {format_moment(until)}" if until and how == FINISHED else ""
+        until = counts.deferred_until or 0.0
+        when = f" after {format_moment(until)}" if until > now and how == FINISHED else ""
         steps.append(f"start the run again{when}: {counted(still_due, 'source')} still due")
     return steps
 

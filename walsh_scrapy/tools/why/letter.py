@@ -10,10 +10,13 @@ from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.tools.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from walsh_scrapy.state.acts import Act
+    from walsh_scrapy.state.evidence import Evidence
     from walsh_scrapy.state.hosthistory import SentRequest
     from walsh_scrapy.tools.why.account import Account, RobotsOfDay
+    from walsh_scrapy.tools.why.outlook import Outlook
 
 #: Columns. A URL or a line of robots.txt may be longer, because neither is cut.
 WIDTH: Final = 78
@@ -38,12 +41,10 @@ def _lines(account: Account) -> Iterator[str]:
         yield f"  Policy:     {account.sender.policy}"
     if account.sender.contact:
         yield f"  Contact:    {account.sender.contact}"
-    for key in account.sender.signing_keys:
-        yield f"  Signed by:  {key} (Web Bot Auth, over https)"
     yield ""
     yield "What we asked for"
     for sent in account.requests:
-        yield from _sent(sent)
+        yield from _sent(sent, account)
     if not account.requests:
         yield "  Nothing: no byte was sent."
     if account.denials:
@@ -51,26 +52,44 @@ def _lines(account: Account) -> Iterator[str]:
         yield "What we wanted, and did not ask for"
     for denial in account.denials:
         yield f"  {_time(denial.at)}{denial.url}"
-        yield from _wrapped(f"kept back by {denial.gate}: {denial.reason}")
+        came = _came(denial.evidence, account)
+        yield from _wrapped(f"kept back by {denial.gate}: {denial.reason}{came}")
     for robots in account.robots:
         yield ""
         yield from _robots(robots)
+    yield from _acts(account.acts)
+    yield ""
+    yield from _next(account.outlook)
     yield ""
     yield from _opt_out(account)
 
 
-def _sent(sent: SentRequest) -> Iterator[str]:
+def _sent(sent: SentRequest, account: Account) -> Iterator[str]:
     record = sent.record
     yield f"  {_time(record.sent_at)}{record.url}"
-    yield from _wrapped(f"why: {why(sent)}")
+    yield from _wrapped(f"why: {why(sent, account)}")
     yield from _wrapped(f"pause: {_pause(sent)}")
     answer = f"no answer: {record.error}" if record.status is None else str(record.status)
     after = f"; then no request for {format_seconds(record.hold)}" if record.hold else ""
     yield from _wrapped(f"answer: {answer}, after {format_seconds(record.seconds)}{after}")
+    if key := account.signed_by(record):
+        yield from _wrapped(f"signed by: {key} (Web Bot Auth)")
 
 
-def why(sent: SentRequest) -> str:
+def why(sent: SentRequest, account: Account) -> str:
     """Return the reason for which a request was sent, in one sentence."""
+    return _reason(sent) + _came(sent.record.evidence, account)
+
+
+def _came(evidence: Evidence, account: Account) -> str:
+    """Say that a redirect led to a request. Another site that redirected here is not named."""
+    if evidence.redirected_by is None:
+        return ""
+    by = account.redirected_by(evidence)
+    return f"; a redirect {f'of {by}' if by else 'of another host'} led here"
+
+
+def _reason(sent: SentRequest) -> str:
     evidence, purpose = sent.record.evidence, sent.record.purpose
     if not sent.has_evidence:
         return "an earlier version sent it, whose record names no rule"
@@ -81,11 +100,15 @@ def why(sent: SentRequest) -> str:
         return "our blocklist, or its schema, is published there"
     if evidence.rule is not None:
         return f"line {evidence.line} of robots.txt allows it, {evidence.rule!r}{listed}"
+    status = evidence.robots_status
+    if evidence.robots is not None and _is_absent(status):
+        return f"its site has no robots.txt ({status}), so no rule forbids it{listed}"
     if evidence.robots is not None:
         return f"no rule of robots.txt is about it{listed}"
     if evidence.robots_at is not None:
         asked = format_moment(evidence.robots_at)
-        return f"no robots.txt could be read when it was asked for ({asked}){listed}"
+        answer = "no answer" if status is None else status
+        return f"no robots.txt could be read when it was asked for ({asked}, {answer}){listed}"
     return f"no gate for robots.txt was in force{listed}"
 
 
@@ -101,9 +124,17 @@ def _pause(sent: SentRequest) -> str:
 
 def _robots(robots: RobotsOfDay) -> Iterator[str]:
     yield "What robots.txt said"
-    asked = ", ".join(map(format_moment, robots.asked_at))
-    yield f"  {robots.origin or 'a file that is no longer kept'}, asked for at {asked}"
+    yield f"  {robots.origin}/robots.txt"
+    for at, status, last in robots.asked:
+        answer = "no answer" if status is None else f"it answered {status}"
+        led = "" if status == last else f", which led to {'no answer' if last is None else last}"
+        asked = f"asked for at {format_moment(at)}: {answer}{led}{_means(robots, last)}"
+        yield from _wrapped(asked, "  ")
+    if robots.hash is None:
+        return
     yield f"  SHA-256 {robots.hash}"
+    if not robots.is_kept:
+        yield "  It is no longer kept."
     last = 0
     for number, text in robots.quoted:
         if number > last + 1:
@@ -115,6 +146,52 @@ def _robots(robots: RobotsOfDay) -> Iterator[str]:
         yield from _wrapped(
             f"Lines about use ({lines}) are noted here; no request depends on them.", "  "
         )
+
+
+def _means(robots: RobotsOfDay, status: int | None) -> str:
+    """Say what an answer means that is no robots.txt (decision 12)."""
+    if _is_absent(status):
+        return ", so there is none"
+    if robots.hash is None:
+        return ", and no earlier file is known"
+    if status == 304 or (status is not None and 200 <= status < 300):
+        return ""
+    if robots.is_kept and not robots.quoted:
+        return ", so no rule is in force"
+    return ", so the last file that it gave stays in force"
+
+
+def _is_absent(status: int | None) -> bool:
+    return status is not None and 400 <= status < 500 and status != 429
+
+
+def _acts(acts: Sequence[Act]) -> Iterator[str]:
+    if acts:
+        yield ""
+        yield "What we changed by hand"
+    for act in acts:
+        yield from _wrapped(f"{format_moment(act.at)}  {_changed(act)}", "  ")
+
+
+def _changed(act: Act) -> str:
+    reason = act.reason or "no reason given"
+    if act.act == "release":
+        return f"lifted a hold that had {format_seconds(act.seconds)} left: {reason}"
+    if not act.seconds:
+        return f"ended our own pause: {reason}"
+    return f"{format_seconds(act.seconds)} at least between two requests from now on: {reason}"
+
+
+def _next(outlook: Outlook) -> Iterator[str]:
+    yield f"When we ask again, as of {format_moment(outlook.at)}"
+    lines = list(outlook.lines())
+    for line in lines:
+        yield from _wrapped(line, "  ")
+    for target in outlook.targets:
+        yield f"  {target.url}"
+        yield from _wrapped(target.words(is_deferred=outlook.ready_at is not None))
+    if not lines and not outlook.targets:
+        yield "  Nothing keeps us from it."
 
 
 def _opt_out(account: Account) -> Iterator[str]:

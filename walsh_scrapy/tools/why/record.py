@@ -21,20 +21,22 @@ def record_of(account: Account) -> dict[str, Any]:
         "url": account.url,
         "day": account.day,
         "sender": asdict(account.sender) | {"opt_out": account.sender.opt_out},
-        "requests": [_request(sent) for sent in account.requests],
-        "denials": [_denial(denial) for denial in account.denials],
+        "requests": [_request(sent, account) for sent in account.requests],
+        "denials": [_denial(denial, account) for denial in account.denials],
         "robots": [_robots(robots) for robots in account.robots],
+        "acts": [asdict(act) | {"at": rfc3339(act.at)} for act in account.acts],
+        "outlook": account.outlook.as_dict(),
         "other_days": dict(account.other_days),
     }
 
 
-def _request(sent: SentRequest) -> dict[str, Any]:
+def _request(sent: SentRequest, account: Account) -> dict[str, Any]:
     record, known = sent.record, sent.has_evidence
     return {
         "at": rfc3339(record.sent_at),
         "url": record.url,
         "purpose": record.purpose or None,
-        "why": why(sent),
+        "why": why(sent, account),
         "pause": sent.waited,
         "pause_asked": record.pause if known else None,
         "status": record.status,
@@ -43,30 +45,36 @@ def _request(sent: SentRequest) -> dict[str, Any]:
         "hold": record.hold if known else None,
         "gates": record.gates,
         "run": record.run,
-        **_evidence(record.evidence),
+        "signed_by": account.signed_by(record),
+        **_evidence(record.evidence, account),
     }
 
 
-def _denial(denial: DenialRecord) -> dict[str, Any]:
+def _denial(denial: DenialRecord, account: Account) -> dict[str, Any]:
     return {
         "at": rfc3339(denial.at),
         "url": denial.url,
         "gate": denial.gate,
         "why": denial.reason,
         "run": denial.run,
-        **_evidence(denial.evidence),
+        **_evidence(denial.evidence, account),
     }
 
 
-def _evidence(evidence: Evidence) -> dict[str, Any]:
-    return asdict(evidence) | {"robots_at": rfc3339(evidence.robots_at)}
+def _evidence(evidence: Evidence, account: Account) -> dict[str, Any]:
+    """Return the columns; another site that redirected here is not named (decision 33)."""
+    return asdict(evidence) | {
+        "robots_at": rfc3339(evidence.robots_at),
+        "is_redirected": evidence.redirected_by is not None,
+        "redirected_by": account.redirected_by(evidence),
+    }
 
 
 def _robots(robots: RobotsOfDay) -> dict[str, Any]:
     return {
-        "hash": robots.hash,
         "origin": robots.origin,
-        "asked_at": [rfc3339(moment) for moment in robots.asked_at],
+        "hash": robots.hash,
+        "asked": [each._asdict() | {"at": rfc3339(each.at)} for each in robots.asked],
         "quoted": [line._asdict() for line in robots.quoted],
         "usage": [record._asdict() for record in robots.usage],
     }

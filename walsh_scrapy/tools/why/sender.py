@@ -28,7 +28,6 @@ class Sender:
     policy: str | None  #: a page
     contact: str | None  #: an address of mail
     blocklist: str  #: the URL of its blocklist; "" for none
-    signing_keys: tuple[str, ...] = ()  #: ids of the keys of its requests over https
 
     @classmethod
     def of(cls, runs: Iterable[RunRecord], options: Options) -> Self:
@@ -46,14 +45,9 @@ class Sender:
             policy=identity.POLICY_URL if is_ours else page and page[0],
             contact=identity.CONTACT if is_ours else mail and mail[0],
             blocklist=str(given[0]["blocklist_url"]),
-            signing_keys=tuple(dict.fromkeys(filter(None, map(_signing_key, known)))),
         )
 
     @property
     def opt_out(self) -> tuple[str, str]:
         """The two lines of robots.txt that keep the bot out."""
         return f"User-agent: {self.token}", "Disallow: /"
-
-
-def _signing_key(settings: dict[str, Any]) -> str:
-    return str(settings.get("signing_key") or "")

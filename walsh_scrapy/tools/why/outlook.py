@@ -1,0 +1,167 @@
+"""Why a host is not asked now, and when its sources are asked for next (R8; decisions 20, 31)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from walsh_scrapy.policy.timestamps import format_moment, rfc3339
+from walsh_scrapy.policy.urls import canonical_url, host_of
+from walsh_scrapy.policy.wording import format_seconds
+from walsh_scrapy.sources import host_pauses
+from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
+from walsh_scrapy.tools.hosts.names import held_name, paced_name
+from walsh_scrapy.tools.sources.nextvisit import next_visit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from walsh_scrapy.options import Options
+    from walsh_scrapy.sources import Source
+    from walsh_scrapy.state import State
+    from walsh_scrapy.state.evidence import DenialRecord
+    from walsh_scrapy.state.requests import RequestRecord
+    from walsh_scrapy.tools.sources.nextvisit import NextVisit
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One document of the host that a source asks for, or asked for once."""
+
+    url: str  #: at this host, also if the source is declared elsewhere and moved here
+    record: SourceRecord
+    due: NextVisit
+    denial: DenialRecord | None  #: why it was kept back, if that is its outcome
+
+    def words(self, *, is_deferred: bool) -> str:
+        """Return when it is asked for next, or why not."""
+        if self.due.rule == "undeclared":
+            return "no source of ours any more, so it is not asked for"
+        if self.due.rule == "gone":
+            return "gone for good (410), so it is not asked for"
+        if self.record.address != self.record.url == self.url:
+            return "moved for good, so it is asked for where it moved to"
+        outcome = self.record.outcome
+        last = f"{outcome}; " if outcome.startswith("denied") else ""
+        if self.denial is not None:
+            last = f"{outcome}: {self.denial.reason}; "
+        if self.due.at is not None and not self.due.is_due:
+            return f"{last}not due before {format_moment(self.due.at)} ({self.due.why})"
+        if is_deferred:
+            return f"{last}due, and deferred until its host may be asked"
+        return f"{last}due, so the next run looks at it"
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What stands between us and the next request to a host. Times are epoch seconds."""
+
+    at: float  #: the moment of which this is true
+    hold_until: float | None  #: None if the host is not on hold
+    holder: RequestRecord | None  #: the request whose answer began the hold
+    ready_at: float | None  #: when hold, spacing and lease are over; None if they are
+    pause: float  #: seconds between two requests that the operator asks for, 0 for none
+    targets: tuple[Target, ...]
+    is_declared: bool | None  #: whether any is a source's; None if that is not known
+    url: str | None  #: the only document that this is about, in its canonical form
+
+    def lines(self) -> Iterator[str]:
+        """Yield sentences about the host, without its targets."""
+        if self.hold_until is not None:
+            yield f"on hold until {format_moment(self.hold_until)}: {self.hold_why}"
+        elif self.ready_at is not None:
+            yield f"not asked before {format_moment(self.ready_at)}, by its spacing"
+        if self.pause:
+            yield f"{format_seconds(self.pause)} at least between two requests, by our own choice"
+        if self.is_declared is False:
+            where = "here" if self.url is None else "with this URL"
+            was = " any more" if self.targets else ""
+            yield f"no source of ours is declared {where}{was}"
+
+    @property
+    def hold_why(self) -> str | None:
+        """What began the hold; None if the host is not on hold."""
+        if self.hold_until is None:
+            return None
+        if self.holder is None:
+            return "its robots.txt asks for that (Visit-time), or the log has no longer what did"
+        at = format_moment(self.holder.sent_at)
+        if self.holder.status is None:
+            return f"there was no answer to our request of {at}"
+        return f"it answered {self.holder.status} to our request of {at}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the outlook for ``--json``: times as RFC 3339 in UTC, durations in seconds."""
+        is_deferred = self.ready_at is not None
+        return {
+            "at": rfc3339(self.at),
+            "hold_until": rfc3339(self.hold_until),
+            "hold_why": self.hold_why,
+            "not_before": rfc3339(self.ready_at),
+            "pause": self.pause,
+            "declared": self.is_declared,
+            "targets": [
+                {
+                    "url": target.url,
+                    "why": target.words(is_deferred=is_deferred),
+                    "outcome": target.record.outcome,
+                    "due": target.due.is_due,
+                    "due_at": rfc3339(target.due.at),
+                    "due_rule": target.due.rule,
+                }
+                for target in self.targets
+            ],
+        }
+
+
+def look_ahead(
+    state: State, options: Options, url: str, sources: Sequence[Source] | None, wanted: str | None
+) -> Outlook:
+    """Return what stands between us and the next request to the host of a URL.
+
+    ``sources`` are those declared now; None if they are not known. ``wanted`` is the canonical URL
+    of the only document to tell of; None for all.
+    """
+    host, paced = host_of(url), paced_name(url, options.pace_by)
+    spaced = state.ledger.find(paced)
+    held = state.ledger.find(held_name(url, options.pace_by))
+    ready_at = max(each.times.ready_at(0.0) for each in (spaced, held))
+    until = held.times.hold_until if held.hold else None
+    found = () if sources is None else _targets(state, options, host, sources, spaced.now)
+    targets = tuple(each for each in found if wanted in (None, canonical_url(each.url)))
+    pauses = host_pauses(sources or (), lambda each: paced_name(each, options.pace_by))
+    return Outlook(
+        at=spaced.now,
+        hold_until=until,
+        holder=None if until is None else state.host_history.holder(host, paced, until),
+        ready_at=ready_at if ready_at > spaced.now else None,
+        pause=max(spaced.times.pause, pauses.get(paced, 0.0)),
+        targets=targets,
+        is_declared=None
+        if sources is None
+        else any(target.due.rule != "undeclared" for target in targets),
+        url=wanted,
+    )
+
+
+def _targets(
+    state: State, options: Options, host: str, sources: Sequence[Source], now: float
+) -> Iterator[Target]:
+    """Yield the documents at a host: those of declared sources, then those of earlier ones."""
+    known = KnownSources(state.sources.all())
+    denials = {canonical_url(each.url): each for each in state.host_history.denied(host, 0.0, now)}
+    found: list[tuple[Source | None, SourceRecord]] = []
+    for each in sources:
+        record = known.find(each.url) or SourceRecord(url=each.url, kind=each.kind)
+        found.append((each, record.with_url(each.url)))
+    found += [(None, record) for record in known.others(each.url for each in sources)]
+    for source, record in found:
+        # Elsewhere it may be another site's: of that, only what moved here is told (decision 33).
+        url = next((each for each in (record.url, record.address) if host_of(each) == host), None)
+        if url is None:
+            continue
+        histories = state.sources.histories(record.url) if options.adaptive else {}
+        due = next_visit(record, source, options.min_revisit, now, histories.get(record.url))
+        is_denied = record.outcome.startswith("denied")
+        denial = denials.get(canonical_url(url)) if is_denied else None
+        yield Target(url, record, due, denial)
