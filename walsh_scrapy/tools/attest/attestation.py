@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from walsh_scrapy.identity import SPEC_VERSION
 from walsh_scrapy.policy.audit.verdicts import verdicts
 from walsh_scrapy.policy.timestamps import rfc3339
+from walsh_scrapy.policy.wording import for_others
 from walsh_scrapy.tools import own_version
 from walsh_scrapy.tools.attest.audit import audit
 from walsh_scrapy.tools.attest.digests import seal
@@ -132,7 +133,7 @@ def _finding(kind: Kind, found: Finding) -> dict[str, Any]:
             "table": case.table,
             "id": case.id,
             "at": rfc3339(case.at),
-            "what": case.what,
+            "what": for_others(case.what),
         },
     }
 
