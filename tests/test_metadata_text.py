@@ -1,12 +1,21 @@
 """R6: names, tags and notes hold no e-mail address, whatever way it is written."""
 
 # ruff: noqa: RUF001 - look-alikes are what is tested
+from urllib.parse import quote
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from walsh_scrapy.metadata.links import web_url
 from walsh_scrapy.metadata.llms import parse_llms
-from walsh_scrapy.metadata.text import distinct_tags, person_name, without_addresses
+from walsh_scrapy.metadata.text import (
+    distinct_tags,
+    one_line,
+    person_name,
+    title_of,
+    without_addresses,
+)
 
 SURE = ["@", "＠", "﹫", "%40", "(at)", " (at) ", "[at]", " [AT] ", "{at}", " (@) ", "(＠)"]
 IN_NAMES = [*SURE, " at ", " AT ", " @ ", "  at  "]
@@ -57,3 +66,23 @@ def test_notes_and_sections_of_a_page_hold_no_address():
     url = "https://blog.example/llms.txt"
     (entry,) = parse_llms(page, url=url, content_type="text/plain", source=url).entries
     assert (entry.section, entry.note) == ("Contact …", "by Jo, …")
+
+
+def test_a_title_holds_no_address_and_no_credential():
+    assert title_of("Write to jo@blog.example now") == "Write to … now"
+    assert title_of("jo@blog.example") is None
+    assert title_of("At https://blog.example/@jo.example/1?token=x&a=b") == (
+        "At https://blog.example/@jo.example/1?token=…&a=b"
+    )
+    assert title_of("React 19 @ home, 1 = 1") == "React 19 @ home, 1 = 1"
+
+
+@pytest.mark.parametrize(
+    "mark", "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+)
+def test_no_text_has_a_mark_of_direction(mark):
+    assert title_of(f"a{mark}b {mark}") == "ab"
+    assert distinct_tags(map(one_line, [f"{mark}tag"])) == ("tag",)
+    assert person_name(one_line(f"Jo{mark} Doe")) == "Jo Doe"
+    url = web_url(f"/{mark}cod.exe", "https://blog.example/")
+    assert url == f"https://blog.example/{quote(mark)}cod.exe"
