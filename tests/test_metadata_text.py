@@ -1,12 +1,14 @@
 """R6: names, tags and notes hold no e-mail address, whatever way it is written."""
 
 # ruff: noqa: RUF001 - look-alikes are what is tested
+from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.links import web_url
 from walsh_scrapy.metadata.llms import parse_llms
 from walsh_scrapy.metadata.text import (
@@ -68,13 +70,22 @@ def test_notes_and_sections_of_a_page_hold_no_address():
     assert (entry.section, entry.note) == ("Contact …", "by Jo, …")
 
 
-def test_a_title_holds_no_address_and_no_credential():
-    assert title_of("Write to jo@blog.example now") == "Write to … now"
-    assert title_of("jo@blog.example") is None
-    assert title_of("At https://blog.example/@jo.example/1?token=x&a=b") == (
-        "At https://blog.example/@jo.example/1?token=…&a=b"
-    )
-    assert title_of("React 19 @ home, 1 = 1") == "React 19 @ home, 1 = 1"
+def test_an_item_has_no_address_and_no_credential_in_its_titles():
+    url = "https://blog.example/llms.txt"
+    page = b"# x\n- [x](/1)\n"
+    feed = parse_llms(page, url=url, content_type="text/plain", source=url)
+    for title, kept in (
+        ("Write to jo@blog.example now", "Write to … now"),
+        ("jo@blog.example", None),
+        ("At https://blog.example/@jo.example/1?token=x&a=b",
+         "At https://blog.example/@jo.example/1?token=…&a=b"),
+        ("React 19 @ home, 1 = 1", "React 19 @ home, 1 = 1"),
+    ):  # fmt: skip
+        item = EntryItem.of_feed(
+            replace(feed.entries[0], title=title), feed=replace(feed, title=title), source=url
+        )
+        assert (item.title, item.source_title) == (kept, kept)
+        assert item.key == feed.entries[0].key
 
 
 @pytest.mark.parametrize(

@@ -78,11 +78,15 @@ def shortened(text: object, most: int) -> str | None:
 
 
 def title_of(text: object) -> str | None:
-    """Return a title, or a section, on one line and of at most `LONGEST_TITLE` characters.
+    """Return a title, or a section, on one line and of at most `LONGEST_TITLE` characters."""
+    return shortened(text, LONGEST_TITLE)
 
-    Without e-mail addresses and credentials (R6); None if nothing else is left.
+
+def kept_title(title: str | None) -> str | None:
+    """Return a title without e-mail addresses and credentials; None if nothing else is left (R6).
+
+    The key of an entry is made of the title as published, so that no two become one by this.
     """
-    title = shortened(text, LONGEST_TITLE)
     if title is None or (bare := for_others(title)) == title:
         return title
     return bare if any(map(str.isalnum, bare)) else None
