@@ -63,7 +63,7 @@ class Agent:
     def add(self, line: Line, file: str, number: int) -> None:
         """Count one request, which is a line of a file."""
         moment, target, status = line.moment, line.target, line.status
-        place = Place(file, number, target)
+        place = (file, number, target)
         self.requests += 1
         is_robots = target == _ROBOTS
         asked, closed = self._terms_at(line)
@@ -101,7 +101,7 @@ class Agent:
         return asked, closed
 
     def _add_pause(
-        self, line: Line, pause: float, asked: float, place: Place, *, counts: bool
+        self, line: Line, pause: float, asked: float, place: tuple[str, int, bytes], *, counts: bool
     ) -> None:
         if counts and (self.pause is None or pause < self.pause):
             self.pause = pause
@@ -109,11 +109,11 @@ class Agent:
         self.earliest = line.moment - line.slack
         if asked and soonest >= line.moment + line.blur:
             self.short += 1
-            self.short_at = self.short_at or place
+            self.short_at = self.short_at or Place._make(place)
         elif asked:
             self.earliest = max(self.earliest, soonest)
 
-    def _add_retry(self, moment: float, place: Place) -> None:
+    def _add_retry(self, moment: float, place: tuple[str, int, bytes]) -> None:
         """Judge the first request that began after a refusal; others were under way before."""
         if self.refused_until is None or moment < self.refused_until:
             return
@@ -123,17 +123,17 @@ class Agent:
             self.after_refusal = pause
         if pause <= _HASTY:
             self.hasty += 1
-            self.hasty_at = self.hasty_at or place
+            self.hasty_at = self.hasty_at or Place._make(place)
 
-    def _add_target(self, moment: float, place: Place, *, closed: bool) -> None:
+    def _add_target(self, moment: float, place: tuple[str, int, bytes], *, closed: bool) -> None:
         if self.robots_read is None or moment - self.robots_read > _ROBOTS_SECONDS:
             self.stale += 1
-        if self.terms.denies(place.target):
+        if self.terms.denies(place[2]):
             self.denied += 1
-            self.denied_at = self.denied_at or place
+            self.denied_at = self.denied_at or Place._make(place)
         if closed:
             self.closed += 1
-            self.closed_at = self.closed_at or place
+            self.closed_at = self.closed_at or Place._make(place)
 
     @property
     def conditional(self) -> float | None:
