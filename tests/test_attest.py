@@ -16,13 +16,14 @@ from sqlalchemy import create_engine, insert, select
 from tests.contract.conftest import LIST_URL, blocklist, feed
 from walsh_scrapy.identity import USER_AGENT
 from walsh_scrapy.policy.audit.checklist import CHECKLIST, Kind
+from walsh_scrapy.policy.audit.findings import Case, Finding
 from walsh_scrapy.state import State
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.tables import metadata
 from walsh_scrapy.testing.simulation import DAY, simulate
 from walsh_scrapy.testing.site import Site
 from walsh_scrapy.testing.web import Reply
-from walsh_scrapy.tools.attest.attestation import attest
+from walsh_scrapy.tools.attest.attestation import _finding, attest
 from walsh_scrapy.tools.attest.text import attestation_text
 from walsh_scrapy.tools.attest.verify import compare, read_attestation
 from walsh_scrapy.tools.exits import CommandError
@@ -550,3 +551,9 @@ def test_the_text_is_short_however_many_breaches_there_are(record, count):
     assert len(lines) < 60
     assert [line for line in lines if len(line) > 80 and " " * 6 + "user_agent" not in line] == []
     assert f"MUST broken {count} time" in "\n".join(lines)
+
+
+def test_a_case_is_told_without_addresses_and_credentials():
+    case = Case("requests", 1, None, "http://a.example/?token=hidden is denied, says jo@a.example")
+    told = _finding(Kind.NO_ROBOTS, Finding(case, 1.0, 1))["worst"]["what"]
+    assert told == "http://a.example/?token=… is denied, says …"

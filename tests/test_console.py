@@ -5,6 +5,7 @@ import json
 import socket
 import sys
 import time
+from importlib.metadata import PackageNotFoundError
 from importlib.util import find_spec
 
 import pytest
@@ -153,3 +154,14 @@ def test_the_time_of_now_decides_where_none_is_given(walsh, monkeypatch, tmp_pat
         0,
         f"{OPEN}: allowed from 2026-05-23 13:00:00 UTC for Walsh-Research",
     )
+
+
+def test_the_version_is_that_of_the_package(walsh, monkeypatch):
+    monkeypatch.setattr("importlib.metadata.version", lambda name: f"1.2.3 of {name}")
+    assert walsh("--version") == (0, "walsh-scrapy 1.2.3 of walsh-scrapy\n", "")
+
+    def unknown(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.version", unknown)
+    assert walsh("--version") == (0, "walsh-scrapy not installed as a package\n", "")

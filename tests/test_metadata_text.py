@@ -1,12 +1,23 @@
 """R6: names, tags and notes hold no e-mail address, whatever way it is written."""
 
 # ruff: noqa: RUF001 - look-alikes are what is tested
+from dataclasses import replace
+from urllib.parse import quote
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from walsh_scrapy.items import EntryItem
+from walsh_scrapy.metadata.links import web_url
 from walsh_scrapy.metadata.llms import parse_llms
-from walsh_scrapy.metadata.text import distinct_tags, person_name, without_addresses
+from walsh_scrapy.metadata.text import (
+    distinct_tags,
+    one_line,
+    person_name,
+    title_of,
+    without_addresses,
+)
 
 SURE = ["@", "＠", "﹫", "%40", "(at)", " (at) ", "[at]", " [AT] ", "{at}", " (@) ", "(＠)"]
 IN_NAMES = [*SURE, " at ", " AT ", " @ ", "  at  "]
@@ -57,3 +68,32 @@ def test_notes_and_sections_of_a_page_hold_no_address():
     url = "https://blog.example/llms.txt"
     (entry,) = parse_llms(page, url=url, content_type="text/plain", source=url).entries
     assert (entry.section, entry.note) == ("Contact …", "by Jo, …")
+
+
+def test_an_item_has_no_address_and_no_credential_in_its_titles():
+    url = "https://blog.example/llms.txt"
+    page = b"# x\n- [x](/1)\n"
+    feed = parse_llms(page, url=url, content_type="text/plain", source=url)
+    for title, kept in (
+        ("Write to jo@blog.example now", "Write to … now"),
+        ("jo@blog.example", None),
+        ("At https://blog.example/@jo.example/1?token=x&a=b",
+         "At https://blog.example/@jo.example/1?token=…&a=b"),
+        ("React 19 @ home, 1 = 1", "React 19 @ home, 1 = 1"),
+    ):  # fmt: skip
+        item = EntryItem.of_feed(
+            replace(feed.entries[0], title=title), feed=replace(feed, title=title), source=url
+        )
+        assert (item.title, item.source_title) == (kept, kept)
+        assert item.key == feed.entries[0].key
+
+
+@pytest.mark.parametrize(
+    "mark", "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+)
+def test_no_text_has_a_mark_of_direction(mark):
+    assert title_of(f"a{mark}b {mark}") == "ab"
+    assert distinct_tags(map(one_line, [f"{mark}tag"])) == ("tag",)
+    assert person_name(one_line(f"Jo{mark} Doe")) == "Jo Doe"
+    url = web_url(f"/{mark}cod.exe", "https://blog.example/")
+    assert url == f"https://blog.example/{quote(mark)}cod.exe"

@@ -316,3 +316,10 @@ def test_ordered_rules_that_cost_too_much_deny_and_are_reported():
     long = rules_of("Robot-version: 2.0", "Allow: /" + "*a?" * 5_000, "Disallow: /b")
     assert long.verdict("/" + "a" * 2_000).undecided
     assert not long.verdict("/" + "a" * 2_000).allowed
+
+
+def test_a_comment_is_shown_without_addresses():
+    file = RobotsTxt.parse(
+        b"User-agent: *\nDisallow: /x\nComment: ask jo@a.example, or jo (at) a.example\n"
+    )
+    assert file.rules_for("Walsh-Research").comments == ("ask …, or …",)

@@ -57,6 +57,15 @@ def test_each_line_that_means_nothing_is_named_and_no_other(line, said):
 
 
 @pytest.mark.parametrize(
+    "body",
+    [b"User-agent: *\n", b"User-agent: *", b"User-agent: a\nDisallow: /x\n\nUser-agent: *\n"],
+)
+def test_a_group_of_all_without_rules_is_no_error(body):
+    """RFC 9309 2.2: a group may have no rules. So do generators write that all is allowed."""
+    assert [finding.level for finding in lint(body)] == []
+
+
+@pytest.mark.parametrize(
     ("body", "said"),
     [
         (b"<!DOCTYPE html><p>Disallow: /x", "a page of HTML"),

@@ -465,3 +465,11 @@ def test_a_plain_domain_is_read_as_any_other():
         except InvalidBlocklist:
             continue
         assert list(found) == [host_of(f"http://{domain}/")]
+
+
+def test_a_reason_holds_no_address_and_no_credential():
+    reason = "jo@a.example asked, see https://mail.example/?token=x"
+    entry = Blocklist.parse(document(blocked=[{"domain": "a.b", "reason": reason}])).blocks(
+        "http://a.b/"
+    )
+    assert entry.reason == "… asked, see https://mail.example/?token=…"

@@ -3,9 +3,10 @@
 import json
 from base64 import urlsafe_b64decode
 
+import http_sf
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -22,7 +23,7 @@ from walsh_scrapy.policy.signing.directory import (
     directory_fields,
 )
 from walsh_scrapy.policy.signing.keys import BadKey, PrivateKey, PublicKey
-from walsh_scrapy.policy.signing.messages import signature_base, signature_field
+from walsh_scrapy.policy.signing.messages import input_field, signature_base, signature_field
 from walsh_scrapy.policy.signing.requests import RequestSigner, signed_authority
 from walsh_scrapy.policy.signing.verification import (
     BadDirectory,
@@ -31,6 +32,8 @@ from walsh_scrapy.policy.signing.verification import (
     check_proof,
     verify_request,
 )
+from walsh_scrapy.testing.conformance.signature import Signature, SignatureError
+from walsh_scrapy.testing.hit import Hit
 
 #: RFC 9421 B.1.4, and its thumbprint by the drafts.
 D = "n4Ni-HpISpVObnQMW0wOhCKROaIKqKtW_2ZYb2p9KcU"
@@ -193,6 +196,86 @@ def test_what_is_no_signature(change, reason):
     fields = signer().fields("example.com", NOW, "x") | change
     with pytest.raises(BadSignature, match=reason):
         verified(fields)
+
+
+def covering(agent, *components, label="sig1"):
+    """Return the fields of a request whose signature covers these, and is right for them."""
+    listed = http_sf.parse(f"({' '.join(components)})".encode(), tltype="list")
+    parsed = [(name, of) for name, of in listed[0][0]]
+    values = []
+    for name, of in parsed:
+        value = "example.com"
+        if name == "signature-agent":
+            value = agent
+            if "key" in of:
+                value = http_sf.ser(
+                    dict(http_sf.parse(agent.encode(), tltype="dictionary"))[of["key"]]
+                )
+        values.append(((name, of), value))
+    times = {"created": int(NOW) - 5, "expires": int(NOW) + 60}
+    parameters = times | {"keyid": THUMBPRINT, "tag": "web-bot-auth"}
+    return {
+        "Signature-Agent": agent,
+        "Signature-Input": input_field(label, parsed, parameters),
+        "Signature": signature_field(label, KEY.sign(signature_base(values, parameters))),
+    }
+
+
+OWN, OTHER = '"signature-agent";key="sig1"', '"signature-agent";key="sig2"'
+PLAIN, HOST = '"signature-agent"', '"@authority"'
+#: Signature-Agent, the components that are covered, and why that is refused; None if it verifies.
+AGENTS = [
+    (f'sig1="{AGENT}"', (HOST, OWN), None),
+    (f'sig2="https://x.example", sig1="{AGENT}"', (HOST, OWN), None),
+    (f'sig2="https://x.example", sig1="{AGENT}"', (OWN, OTHER, HOST), None),
+    (f'"{AGENT}"', (HOST, PLAIN), None),
+    (f'sig1="{AGENT}"', (HOST, PLAIN), None),
+    (f'sig1="{AGENT}"', (HOST, OWN, HOST), "twice"),
+    (f'sig1="{AGENT}"', (HOST, OWN, OWN), "twice"),
+    (f'sig1="{AGENT}", sig2="https://x.example"', (HOST, PLAIN), "member"),
+    (f'sig2="{AGENT}"', (HOST, PLAIN), "Signature-Agent"),
+    (f'sig2="{AGENT}"', (HOST, OTHER), "Signature-Agent"),
+    ("https://signature-agent.test", (HOST, PLAIN), "Signature-Agent is no dictionary"),
+    (f'"{AGENT}", "{AGENT}"', (HOST, PLAIN), "Signature-Agent is no dictionary"),
+    ("token", (HOST, PLAIN), "Signature-Agent"),
+    ("1", (HOST, PLAIN), "Signature-Agent is no dictionary"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("agent", "components", "reason"), AGENTS)
+def test_what_a_signature_may_cover_of_its_agent(agent, components, reason):
+    """RFC 9421 2, draft-ietf-webbotauth-httpsig-protocol 5.2.1: both verifiers, each by itself."""
+    fields = covering(agent, *components)
+    hit = Hit(
+        0.0,
+        0.01,
+        NOW,
+        "GET",
+        "https",
+        "example.com",
+        443,
+        "/",
+        headers=(("Host", "example.com"), *fields.items()),
+    )
+    public = Ed25519PublicKey.from_public_bytes(KEY.public.data)
+    if reason is None:
+        assert verified(fields) == KEY.public
+        signature = Signature.of(hit)
+        signature.check()
+        signature.verify(public)
+        return
+    with pytest.raises(BadSignature, match=reason):
+        verified(fields)
+    with pytest.raises(SignatureError, match=reason):
+        Signature.of(hit).check()
+
+
+def test_the_order_of_parameters_makes_no_other_component():
+    fields = covering(f'sig1="{AGENT}"', '"@authority"', OWN)
+    for first, second in (('"x";a;b', '"x";b;a'), ('"x";a;key="b"', '"x";key="b";a')):
+        twice = fields["Signature-Input"].replace('"@authority"', f'"@authority" {first} {second}')
+        with pytest.raises(BadSignature, match="twice"):
+            verified(fields | {"Signature-Input": twice})
 
 
 def test_times_and_algorithm_have_to_be_named():

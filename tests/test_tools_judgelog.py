@@ -1,15 +1,21 @@
 """`walsh judge`: what a server's log says of a bot, and for any bytes that it is read."""
 
+import bz2
+import contextlib
 import gzip
+import hashlib
 import io
 import json
+import lzma
 import sys
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from walsh_scrapy.console.program import main
+from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.judgelog import judge as judging
 from walsh_scrapy.tools.judgelog.judge import Judge
 from walsh_scrapy.tools.judgelog.lines import LINE, LONGEST_LINE, lines_of, second_of
@@ -124,6 +130,256 @@ def test_common_log_format_has_no_user_agents():
     lines = [line(second, "/private").rpartition(' "-" "')[0] for second in (0, 1)]
     ((name, agent),) = judged(*lines).agents()
     assert (name, agent.requests, agent.denied, agent.short) == ("-", 2, 2, 1)
+
+
+BEGIN = 1_779_537_600  # 23 May 2026, 12:00:00 UTC
+
+
+def written(at, target="/", status=200, took=0.25, agent=BOT):
+    """What a server could write of a request that began some seconds after `BEGIN`."""
+    end = BEGIN + at + took
+    clf, iso = (
+        [datetime.fromtimestamp(int(each), UTC).strftime(form) for each in (BEGIN + at, end)]
+        for form in ("%d/%b/%Y:%H:%M:%S +0000", "%Y-%m-%dT%H:%M:%S+00:00")
+    )
+    request = f"GET {target} HTTP/1.1"
+    caddy = {
+        "level": "info",
+        "ts": end,
+        "logger": "http.log.access.log0",
+        "msg": "handled request",
+        "request": {"method": "GET", "uri": target, "headers": {"User-Agent": [agent]}},
+        "duration": took,
+        "status": status,
+    }
+    traefik = {
+        "DownstreamStatus": status,
+        "Duration": int(took * 1e9),
+        "RequestMethod": "GET",
+        "RequestPath": target,
+        "StartUTC": iso[0].replace("+00:00", f".{int((BEGIN + at) % 1 * 1e9):09}Z"),
+        "request_User-Agent": agent,
+        "time": iso[1].replace("+00:00", "Z"),
+    }
+    nginx = {
+        "time_iso8601": iso[1],
+        "msec": f"{end:.3f}",
+        "request": request,
+        "status": str(status),
+        "http_user_agent": agent,
+        "request_time": f"{took:.3f}",
+    }
+    tail = f'"{request}" {status} 12 "-" "{agent}"'
+    micro, milli = int(took * 1e6), int((BEGIN + at) * 1e3)
+    return {
+        "combined": f"192.0.2.1 - - [{clf[0]}] {tail}",
+        "vhost": f"blog.example:443 192.0.2.1 - - [{clf[0]}] {tail}",
+        "apache": f"blog.example 192.0.2.1 - - [{clf[0]}] {tail} {micro}",
+        "apache-ends": f"{int(end * 1e6)} {tail} {int(took * 1000)}",
+        "apache-odd": f'{milli} [{clf[0]}] {took:.0f} 100% "{agent}" {status} "{request}"',
+        "nginx": f"192.0.2.1 - - [{clf[1]}] {tail} {took:.3f}",
+        "nginx-iso": f'{iso[1]} 192.0.2.1, 192.0.2.2 "{request}" {status} "{agent}" {took:.3f} x',
+        "nginx-tabs": f"{end:.3f}\t{took:.3f}\th.example\tGET\t{target}\t{status}\t{agent}",
+        "nginx-ends": f"192.0.2.1 - - [{clf[1]}] {tail}",
+        "caddy": json.dumps(caddy),
+        "traefik": json.dumps(traefik),
+        "nginx-json": json.dumps(nginx),
+    }
+
+
+#: The words of each format; None where the log says it by itself.
+FORMATS = {
+    "combined": "combined",
+    "vhost": "vhost_combined",
+    "apache": '%v %h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i" %D',
+    "apache-ends": '%{end:usec}t \\"%r\\" %s %O \\"%{Referer}i\\" \\"%{user-agent}i\\" %{ms}T',
+    "apache-odd": '%{begin:msec}t [%{%d/%b/%Y:%H:%M:%S %z}t] %T 100%% "%{User-agent}i" %<s "%r"',
+    "nginx": '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent '
+    '"$http_referer" "$http_user_agent" $request_time',
+    "nginx-iso": '$time_iso8601 $http_x_forwarded_for "$request" ${status} "$http_user_agent" '
+    "$request_time",
+    "nginx-tabs": "$msec\\t$request_time\\t$host\\t$request_method\\t$request_uri\\t$status\\t"
+    "$http_user_agent",
+    "nginx-ends": '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent '
+    '"$http_referer" "$http_user_agent"',
+    "caddy": None,
+    "traefik": None,
+    "nginx-json": None,
+}
+
+
+def in_format(name, *requests, robots=ROBOTS):
+    judge = Judge(robots, written=FORMATS[name])
+    log = "\n".join(written(**each)[name] for each in requests)
+    judge.read_log(io.BytesIO(log.encode()), "access.log")
+    assert (judge.read, judge.unread) == (len(requests), 0)
+    ((agent_name, agent),) = judge.agents()
+    assert agent_name == BOT
+    return agent
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_says_the_same_of_a_rude_bot(name):
+    targets = ["/robots.txt", "/feed", "/private/1?x=[%20]", *(f"/{n}" for n in range(20))]
+    rude = [{"at": n, "target": target} for n, target in enumerate(targets)]
+    agent = in_format(name, *rude, {"at": 30.9, "status": 429}, {"at": 31.8})
+    assert (agent.requests, agent.robots, agent.denied, agent.refused) == (25, 1, 1, 1)
+    assert agent.denied_at == ("access.log", 3, b"/private/1?x=[%20]")
+    assert (agent.hasty, agent.hasty_at.line) == (1, 25)
+    assert agent.short > 0
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_no_format_accuses_a_bot_that_begins_a_request_every_five_seconds(name):
+    """The first answers take long, so a log of ends has pauses of 0 s."""
+    took = [0.1, 20, 15, 10, 5, 0.1, 0.1, 7, 0.1]
+    polite = [{"at": 5.01 * n, "target": f"/{n}", "took": each} for n, each in enumerate(took)]
+    polite.sort(key=lambda each: each["at"] + each["took"])  # as a server writes them
+    agent = in_format(name, {"at": -9, "target": "/robots.txt"}, *polite)
+    assert agent.is_polite
+
+
+@pytest.mark.parametrize("name", ["apache-ends", "nginx-tabs", "caddy", "traefik", "nginx-json"])
+def test_fractions_of_seconds_count_where_a_log_has_them(name):
+    pauses = (4.2, 4.95, 5.5)
+    shorts = [in_format(name, {"at": 51.125}, {"at": 51.125 + pause}).short for pause in pauses]
+    assert shorts == [1, 0, 0]
+    assert in_format(name, {"at": 51.125}, {"at": 55.325}).pause == pytest.approx(4.2)
+
+
+def test_the_schedule_of_a_bot_is_judged_and_not_only_two_requests():
+    """5.5 s from second to second: 5 may be, but 5 and 5 may not."""
+    robots = b"User-agent: *\nCrawl-delay: 5.5\n"
+    assert only(line(0), line(5), robots=robots).short == 0
+    assert only(line(0), line(5), line(10), robots=robots).short == 1
+
+
+def test_a_request_under_way_is_no_retry_after_a_refusal():
+    refused = {"at": 0, "status": 503, "took": 9}
+    for name in ("nginx", "apache", "caddy", "traefik"):
+        assert in_format(name, {"at": 0}, refused | {"at": 20, "took": 0}, {"at": 21}).hasty == 1
+        agent = in_format(name, refused, {"at": 12})
+        assert (agent.hasty, agent.after_refusal) == (0, pytest.approx(3, abs=0.3))
+        assert in_format(name, refused, {"at": 5.5, "took": 5}, {"at": 12}).hasty == 0
+
+
+def test_visit_time_counts_for_the_beginning_of_a_request():
+    robots = b"User-agent: *\nVisit-time: 1100-1200\n"
+    late = {"at": -3, "took": 30}
+    assert in_format("nginx", late, robots=robots).closed == 0
+    assert in_format("nginx-ends", late, robots=robots).closed == 0
+    assert in_format("nginx-ends", {"at": 200}, robots=robots).closed == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "missing"),
+    [
+        ("%h %l", ["time with its zone", "request", "status", "User-Agent"]),
+        ("", ["time with its zone", "request", "status", "User-Agent"]),
+        ('%t "%r" %b "%{User-Agent}i"', ["status"]),
+        ('[$time_local] "$request" $status', ["User-Agent"]),
+        ('%{%H:%M:%S}t "%r" %>s "%{User-Agent}i"', ["time with its zone"]),
+        ('%t "%U%q" %>s "%{User-Agent}i"', ["request"]),
+        ('$date_gmt "$request" $status "$http_user_agent"', ["time with its zone"]),
+    ],
+)
+def test_a_format_without_what_is_needed_is_refused_in_one_line(words, missing, run_judge):
+    status, out, err = run_judge("--format", words, log=b"x\n")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    said = err.removesuffix(": bots are judged by these\n").split("lacks the ")[1].split(", the ")
+    assert [each.partition(" (")[0] for each in said] == missing
+
+
+def test_json_without_what_is_needed_is_said_in_one_line(run_judge):
+    caddy = json.loads(written(at=0)["caddy"])
+    del caddy["request"]["headers"], caddy["ts"]
+    status, _, err = run_judge(log=json.dumps(caddy).encode())
+    assert (status, err.count("\n")) == (2, 1)
+    assert "lack what bots are judged by: time (ts, StartUTC, " in err
+    assert ", User-Agent (request.headers" in err
+    whole = written(at=0)["traefik"]
+    status, out, _ = run_judge(log=f"{json.dumps(caddy)}\n{whole}\n".encode())
+    assert status == 0
+    assert "1 line read; 1 line in another format (JSON without time (ts," in out
+    assert "no line is in Common" in run_judge(log=b"x\n")[2]
+    assert (
+        "no line is written as the --format says"
+        in run_judge("--format", "%t%r%s%{User-Agent}i", log=b"x")[2]
+    )
+
+
+def test_a_log_of_ends_says_what_it_lacks(run_judge):
+    log = "\n".join(written(at=n)["nginx-ends"] for n in range(3)).encode()
+    status, out, _ = run_judge("--format", FORMATS["nginx-ends"], log=log)
+    assert status == 0
+    assert "3 lines with the end of a request and no duration ($request_time)" in out
+
+
+@pytest.fixture
+def run_judge(tmp_path, capsys, monkeypatch):
+    """Run `walsh judge` over one log."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "robots.txt").write_bytes(ROBOTS)
+
+    def run(*arguments, log, name="access.log"):
+        (tmp_path / name).write_bytes(log)
+        with pytest.raises(SystemExit) as ended:
+            main(["judge", "--robots", "robots.txt", *arguments, name])
+        said = capsys.readouterr()
+        return ended.value.code, said.out, said.err
+
+    return run
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_packed_log_that_is_cut_is_judged_as_far_as_it_goes(pack, run_judge):
+    lines = [line(9 * n, f"/{hashlib.sha256(b'%d' % n).hexdigest()}") for n in range(20_000)]
+    polite = pack("\n".join(lines).encode())
+    assert run_judge(log=polite)[0] == 0
+    damaged = polite[: len(polite) // 2] + b"\xff" * 99 + polite[len(polite) // 2 + 99 :]
+    for log in (polite[: len(polite) * 2 // 3], damaged):
+        status, out, err = run_judge(log=log)
+        assert (status, err.count("\n")) == (2, 1)
+        assert err.startswith("walsh-scrapy: access.log cannot be read: ")
+        assert err.endswith("; what stands before that is judged\n")
+        assert 0 < int(out.splitlines()[-1].split()[0]) < 20_000
+    rude = pack("\n".join([line(0, "/private/1"), *lines]).encode())
+    assert run_judge(log=rude[: len(rude) * 2 // 3])[0] == 1
+    status, out, err = run_judge(log=polite[:20])
+    assert (status, out, err.count("\n")) == (2, "", 1)
+
+
+#: JSON of any shape whose keys are those that are read.
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=2)
+    | st.dictionaries(
+        st.sampled_from(["request", "headers", "User-Agent", "uri", "status", "ts", "StartUTC",
+                         "Duration", "duration", "msec", "http_user_agent", "time_local"]),
+        inner,
+    ),
+    max_leaves=20,
+)  # fmt: skip
+
+
+@given(VALUES)
+def test_any_json_is_read_or_counted(value):
+    written = json.dumps({"request": value} | (value if isinstance(value, dict) else {}))
+    judge = Judge(ROBOTS)
+    judge.read_log(io.BytesIO(written.encode()), "x")
+    assert judge.read + judge.unread == 1
+    assert all(text.isprintable() for text in report(judge, every=True))
+
+
+@given(st.text('%${}<>!,:"\\ tTrsDUqiIzmec0123_^', max_size=40), st.binary(max_size=80))
+def test_any_format_is_compiled_or_refused(words, log):
+    try:
+        judge = Judge(ROBOTS, written=f'%t "%r" %>s "%{{User-Agent}}i"{words}')
+    except CommandError:
+        return
+    judge.read_log(io.BytesIO(log), "x")
+    with contextlib.suppress(CommandError):
+        Judge(ROBOTS, written=words)
 
 
 def test_memory_is_bounded(monkeypatch):

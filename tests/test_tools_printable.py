@@ -2,7 +2,11 @@
 
 import json
 
-from walsh_scrapy.policy.wording import counted
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from walsh_scrapy.policy.wording import counted, for_others
 from walsh_scrapy.tools.printable import columns, json_array, printable
 
 
@@ -28,3 +32,41 @@ def test_nouns_follow_their_number():
     ]
     assert counted(1, "entry", "entries") == "1 entry"
     assert counted(2, "entry", "entries") == "2 entries"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("https://jo:pw@blog.example/feed", "https://…@blog.example/feed"),
+        ("https://blog.example/?token=abc&page=2#x", "https://blog.example/?token=…&page=2#x"),
+        (
+            "/f?API_KEY=a&sig=b&key=c&auth=d&password=e",
+            "/f?API_KEY=…&sig=…&key=…&auth=…&password=…",
+        ),
+        (
+            "/f?X-Amz-Signature=a;jsessionid=b#access_token=c",
+            "/f?X-Amz-Signature=…;jsessionid=…#access_token=…",
+        ),
+        ("'Disallow: /*?token=abc$'", "'Disallow: /*?token=…'"),
+        ("http://a.example/?mail=jo%40blog.example&a=b", "http://a.example/?mail=…&a=b"),
+        ("jo@blog.example opted out: ask jo [at] blog.example", "… opted out: ask …"),
+        (
+            "see https://video.example/@jo.example/post",
+            "see https://video.example/@jo.example/post",
+        ),
+        (
+            "/f?author=jo&keyword=cats&design=1&monkey=2",
+            "/f?author=jo&keyword=cats&design=1&monkey=2",
+        ),
+        ("a = b, 2 + 2 = 4; c=d", "a = b, 2 + 2 = 4; c=d"),
+    ],
+)
+def test_a_text_for_others_has_no_address_and_no_credential(text, shown):
+    assert for_others(text) == shown
+    assert for_others(shown) == shown
+
+
+@given(st.text("aT@%40:/?&;=#. tokenkey", max_size=60))
+def test_a_text_for_others_is_the_same_the_second_time(text):
+    once = for_others(text)
+    assert for_others(once) == once

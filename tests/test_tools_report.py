@@ -1,5 +1,6 @@
 """`scrapy report`: the pauses it compares, what it says of sources, and a page that is safe."""
 
+import json
 import re
 import sys
 from contextlib import closing
@@ -17,6 +18,7 @@ from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
+from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.evidence import NO_EVIDENCE, DenialRecord
 from walsh_scrapy.state.history import DenialCount, LoggedRequest, SeenEntry, Span, Visit
 from walsh_scrapy.state.ledger import HostSnapshot
@@ -503,3 +505,22 @@ def test_the_history_is_the_same_on_both_databases(url):
         assert {seen.source for seen in history.newest(span, 9, 99, [URL])} == set()
         (visit,) = history.visits(["http://blog1.example/feed", URL])
         assert visit == Visit("http://blog1.example/feed", 1, BEGUN + 70.0)
+
+
+def test_addresses_and_credentials_are_in_no_report(tmp_path):
+    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+    source = "http://a.example/feed?token=s3cr3t&page=2"
+    (tmp_path / "sources.txt").write_text(source)
+    item = {"title": "by jo@a.example", "url": source, "source_title": "jo@a.example's"}
+    with closing(State(url)) as state:
+        entry = EntryRecord(
+            key="1", full_key="1", page_key="1", source=source, kind="feed", first_seen=NOW - 60,
+            item=json.dumps(item),
+        )  # fmt: skip
+        state.sources.commit(SourceRecord(url=source, kind="feed", fetched_at=NOW - 60), [entry])
+        state.sources.commit(SourceRecord(url=source, kind="feed", outcome="failed", failures=3))
+    text = page_of(url, tmp_path / "sources.txt", since=NOW - 3600)
+    assert "s3cr3t" not in text
+    assert "jo@" not in text
+    assert "token=…&amp;page=2" in text
+    assert "by …" in text

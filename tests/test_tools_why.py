@@ -589,3 +589,18 @@ def test_of_a_long_file_only_what_is_about_the_bot_is_quoted():
     short = b"\n".join(b"a" * n for n in range(MOST_LINES))
     assert len(quote(short, "x")) == MOST_LINES
     assert quote(b"", "x") == ()
+
+
+def test_addresses_and_credentials_are_in_no_letter_but_the_sender_s(state, log):
+    url = "http://a.example/feed?token=hidden&page=2"
+    log(replace(SENT, url=url, error="no jo@a.example"), replace(ROBOTS, gates="by jo@a.example"))
+    state.evidence.deny(replace(DENIAL, url=f"{url}#x", reason="jo@a.example opted out"))
+    account = give_account(state, options(), "a.example", None)
+    text, record = "\n".join(letter(account)), json.dumps(record_of(account))
+    for said in (text, record):
+        assert "hidden" not in said
+        assert "jo@" not in said
+        assert "j@wal.sh" in said
+    assert "http://a.example/feed?token=…&page=2" in text
+    assert "… opted out" in text
+    assert "hidden" not in told(state, url)

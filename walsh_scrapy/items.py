@@ -15,6 +15,7 @@ from jsonschema.exceptions import ValidationError
 from scrapy.exporters import CsvItemExporter, JsonLinesItemExporter, XmlItemExporter
 
 from walsh_scrapy.metadata.entries import Entry, Feed
+from walsh_scrapy.metadata.text import kept_title
 
 #: What a spreadsheet takes for the beginning of a formula, also as a full-width character.
 _FORMULA_STARTS: Final = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
@@ -64,9 +65,9 @@ class EntryItem(_Keyed):
         item = cls(
             kind=kind,
             source=source,
-            source_title=feed.title,
+            source_title=kept_title(feed.title),
             url=entry.url,
-            title=entry.title,
+            title=kept_title(entry.title),
             id=entry.id,
             published=entry.published,
             updated=entry.updated,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.tools.exits import CommandError
@@ -16,9 +17,12 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     parser = commands.add_parser(
         "judge",
         help="say how politely the bots in a log behaved",
-        description="Reads the logs of one host in Common or Combined Log Format, also packed by "
-        "gzip, and says of each User-Agent whether it kept to robots.txt. Exit status: 0 all "
-        "did, 1 at least one did not, 2 wrong call, or no line that can be read.",
+        description="Reads the logs of one host, also packed by gzip, bzip2 or xz, and says of "
+        "each User-Agent whether it kept to robots.txt. Common and Combined Log Format and lines "
+        "of JSON (Caddy, Traefik, nginx) are read as they are. Exit status: 0 all did, 1 at least "
+        "one did not, 2 wrong call, no line that can be read, or a log that is cut or damaged.",
+        epilog="example: walsh judge --robots robots.txt --format '$remote_addr [$time_local] "
+        '"$request" $status "$http_user_agent" $request_time\' access.log',
     )
     parser.add_argument("log", nargs="+", metavar="LOG", help="'-' for standard input")
     parser.add_argument(
@@ -27,25 +31,43 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument(
         "--agent", metavar="TEXT", default="", help="only User-Agents with this text, browsers too"
     )
+    parser.add_argument(
+        "--format",
+        metavar="WORDS",
+        help="what LogFormat (Apache) or log_format (nginx) says, or common, combined or "
+        "vhost_combined; time, request, status and User-Agent are needed",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON array")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the judgement; return 1 if a bot broke a rule. Raises CommandError."""
+    """Print the judgement; return 1 if a bot broke a rule, else 2 if a log is damaged.
+
+    Raises CommandError if nothing can be judged.
+    """
     from walsh_scrapy.console.files import read
     from walsh_scrapy.tools.judgelog.judge import Judge
     from walsh_scrapy.tools.judgelog.lines import open_log
-    from walsh_scrapy.tools.judgelog.report import records, report
+    from walsh_scrapy.tools.judgelog.report import records, report, unreadable
     from walsh_scrapy.tools.printable import json_array
 
-    judge = Judge(read(options.robots), options.agent)
+    judge, is_whole = Judge(read(options.robots), options.agent, options.format), True
     for name in options.log:
-        with open_log(name) as file:
-            judge.read_log(file, name)
+        before = judge.read
+        try:
+            with open_log(name) as file:
+                judge.read_log(file, name)
+        except CommandError as error:
+            if judge.read == before:
+                raise
+            is_whole = False
+            print(f"walsh-scrapy: {error}; what stands before that is judged", file=sys.stderr)
     if judge.unread and not judge.read:
-        raise CommandError("no line is in Common or Combined Log Format")
+        raise CommandError(unreadable(judge))
     lines = json_array(records(judge)) if options.json else report(judge, every=bool(options.agent))
     for line in lines:
         print(line)
-    return 0 if all(agent.is_polite for _, agent in judge.agents()) else 1
+    if not all(agent.is_polite for _, agent in judge.agents()):
+        return 1
+    return 0 if is_whole else 2

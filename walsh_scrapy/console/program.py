@@ -25,6 +25,16 @@ class _Parser(argparse.ArgumentParser):
         usage_error(f"{message}; see {self.prog} --help")
 
 
+class _Version(argparse.Action):
+    """Prints the version; it is looked up only then."""
+
+    def __call__(self, *_: object) -> NoReturn:
+        from walsh_scrapy.tools import own_version
+
+        print(f"walsh-scrapy {own_version()}")
+        raise SystemExit(0)
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and exit: 0 yes, 1 no, 2 for a wrong call or a file that cannot be read."""
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -43,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     from walsh_scrapy.console import judge, lint, mayfetch
 
     parser = _Parser(prog="walsh", description="For owners of sites: how crawlers read your rules.")
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in (mayfetch, lint, judge):
         command.add_to(commands)

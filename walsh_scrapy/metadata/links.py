@@ -4,11 +4,14 @@ import re
 from typing import Final
 from urllib.parse import quote, urljoin, urlsplit
 
+from walsh_scrapy.policy.wording import DIRECTION_MARKS
+
 # Most links: nothing in them has to be resolved, encoded or removed.
 _PLAIN: Final = re.compile(r"https?://[a-z0-9.-]*[a-z0-9](?::[0-9]+)?(?:[/?#][!-~]*)?", re.ASCII)
 _WEB: Final = re.compile(r"https?://", re.IGNORECASE)
 _USER_INFO: Final = re.compile(r"\A//[^/?#\\]*@")  # a user name and a password are not kept
-_SPACE: Final = re.compile(r"\s")
+# Spaces, and marks that show a URL in another order than it has.
+_ENCODED: Final = re.compile(rf"[\s{DIRECTION_MARKS}]")
 _UNWRITABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 
@@ -20,8 +23,8 @@ def is_web_url(link: object) -> bool:
 def web_url(link: object, base: str) -> str | None:
     """Return the link resolved against `base`; None if that is no http or https URL with a host.
 
-    As browsers do, it encodes spaces, removes control characters and writes the scheme in lower
-    case. It also removes user name and password. The rest stays as published.
+    As browsers do, it encodes spaces and marks of direction, removes control characters and writes
+    the scheme in lower case. It also removes user name and password. The rest stays as published.
     """
     if not isinstance(link, str):
         return None
@@ -37,5 +40,5 @@ def web_url(link: object, base: str) -> str | None:
         return None
     if not host:
         return None
-    scheme, _, rest = _SPACE.sub(lambda space: quote(space[0]), url).partition(":")
+    scheme, _, rest = _ENCODED.sub(lambda found: quote(found[0]), url).partition(":")
     return f"{scheme.lower()}:{_USER_INFO.sub('//', rest, count=1)}"

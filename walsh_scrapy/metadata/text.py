@@ -4,7 +4,19 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from walsh_scrapy.policy.wording import without_references
+from walsh_scrapy.policy.wording import (
+    ADDRESS,
+    AT_IN_BRACKETS,
+    AT_SIGN,
+    DIRECTION_MARKS,
+    DOT,
+    HOST,
+    LETTERS,
+    MAY_HAVE_ADDRESS,
+    PART,
+    for_others,
+    without_references,
+)
 
 #: Characters of a title or section; a longer one is prose and cut. The item schema has the same
 #: limits as these constants, and the last word.
@@ -14,8 +26,11 @@ LONGEST_TAG: Final = 100  #: characters of a tag; a longer one is prose and left
 MOST_NAMES: Final = 100  #: names, or tags, of one entry
 _LANGUAGE: Final = re.compile(r"[a-z]{1,8}(?:-[a-z0-9]{1,8}){0,5}", re.IGNORECASE | re.ASCII)
 
-# Characters that no XML or UTF-8 export can write: controls, surrogates, non-characters.
-_UNWRITABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+# Characters that no XML or UTF-8 export can write: controls, surrogates, non-characters; and marks
+# that show a text in another order than it has.
+_UNWRITABLE: Final = re.compile(
+    f"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff{DIRECTION_MARKS}]"
+)
 # A comment or script without an end extends to the end of the text. So each character is read
 # once, and the time is linear, also for hostile text.
 _HIDDEN: Final = re.compile(
@@ -24,24 +39,12 @@ _HIDDEN: Final = re.compile(
 _BREAK: Final = re.compile(r"</?(?:br|p|div|li|ul|ol|td|tr|h[1-6])\b[^<>]*>", re.IGNORECASE)
 _TAG: Final = re.compile(r"</?[a-zA-Z][^<>]*>")
 
-# The parts of an e-mail address, as people write them: `name (at) host [dot] tld`.
-# No part gives characters back, and a part begins where the text before it ends, so the time is
-# linear, also for hostile text.
-_AT_SIGN: Final = "[@\uff20\ufe6b]"
-_LETTERS: Final = r"[^\s@\uff20\ufe6b<>()\[\]{}\",;]"
-_PART: Final = rf"(?<!{_LETTERS}){_LETTERS}++"
-_AT_IN_BRACKETS: Final = rf"\s*[(\[{{<]\s*(?:at|{_AT_SIGN})\s*[)\]}}>]\s*"
-_DOT: Final = r"(?:\.|\s*[(\[{<]\s*(?:dot|\.)\s*[)\]}>]\s*|\s+dot\s+)"
-_HOST: Final = rf"(?:[\w-]++{_DOT})+(?:xn--[\w-]+|[^\W\d_]{{2,}})"
-#: An address that nothing else looks like.
-_ADDRESS: Final = re.compile(rf"{_PART}(?:{_AT_SIGN}\s*|{_AT_IN_BRACKETS}){_HOST}", re.IGNORECASE)
 #: In the place of a name: also a host without a dot, and the bare word "at" before a host.
 _ADDRESS_OF_PERSON: Final = re.compile(
-    rf"{_PART}(?:(?:\s*{_AT_SIGN}\s+|\s+at\s+){_HOST}|(?:{_AT_SIGN}|{_AT_IN_BRACKETS}){_LETTERS}++"
-    rf"(?:{_DOT}[\w-]++)*)",
+    rf"{PART}(?:(?:\s*{AT_SIGN}\s+|\s+at\s+){HOST}|(?:{AT_SIGN}|{AT_IN_BRACKETS}){LETTERS}++"
+    rf"(?:{DOT}[\w-]++)*)",
     re.IGNORECASE,
 )
-_MAY_HAVE_ADDRESS: Final = re.compile(rf"{_AT_SIGN}|%40|\bat\b", re.IGNORECASE)
 
 
 def one_line(text: object) -> str | None:
@@ -79,6 +82,16 @@ def title_of(text: object) -> str | None:
     return shortened(text, LONGEST_TITLE)
 
 
+def kept_title(title: str | None) -> str | None:
+    """Return a title without e-mail addresses and credentials; None if nothing else is left (R6).
+
+    The key of an entry is made of the title as published, so that no two become one by this.
+    """
+    if title is None or (bare := for_others(title)) == title:
+        return title
+    return bare if any(map(str.isalnum, bare)) else None
+
+
 def distinct_names(texts: Iterable[str | None]) -> tuple[str, ...]:
     """Return each name once, in order, without empty and too long ones, at most `MOST_NAMES`."""
     return _distinct(texts, LONGEST_NAME)
@@ -101,10 +114,10 @@ def without_addresses(text: str | None) -> str | None:
     Only what cannot be anything else counts: `name@host.tld`, `name [at] host [dot] tld`. For text
     of a bounded length.
     """
-    if text is None or not _MAY_HAVE_ADDRESS.search(text):
+    if text is None or not MAY_HAVE_ADDRESS.search(text):
         return text
     whole = text.replace("%40", "@")
-    bare = _ADDRESS.sub("…", whole)
+    bare = ADDRESS.sub("…", whole)
     if bare == whole:
         return text
     return bare if any(map(str.isalnum, bare)) else None
@@ -116,7 +129,7 @@ def person_name(text: str | None) -> str | None:
     In the place of a name `name at host.tld` is an address too. None if no name is left, or if the
     text is too long for one.
     """
-    if text is None or not _MAY_HAVE_ADDRESS.search(text):
+    if text is None or not MAY_HAVE_ADDRESS.search(text):
         return text
     if len(text) > LONGEST_NAME:
         return None

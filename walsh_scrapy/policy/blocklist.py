@@ -19,7 +19,7 @@ from walsh_scrapy.policy.blocklist_schema import schema_error, sound_schema, str
 from walsh_scrapy.policy.durations import parse_duration
 from walsh_scrapy.policy.networks import format_ip
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.policy.wording import cut, printable, storable
+from walsh_scrapy.policy.wording import cut, for_others, printable, storable
 
 __all__ = ["Blocklist", "Entry", "InvalidBlocklist", "sound_schema"]
 
@@ -206,7 +206,7 @@ def _shown(text: object) -> str:
 
 @lru_cache(maxsize=64)  # most entries of a list have the same reason, and share one text
 def _shown_once(text: str) -> str:
-    return cut(printable(storable(text)), LONGEST_REASON)
+    return cut(for_others(printable(storable(text))), LONGEST_REASON)
 
 
 def _readable_items(text: str) -> list[dict[str, Any]]:

@@ -10,17 +10,76 @@ _STEPS: Final = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 # Controls, surrogates and line separators: a terminal obeys them, or breaks the line.
 _UNSAFE_CATEGORIES: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
 # Marks of writing direction: they can show a line in another order than it has.
-_DIRECTION_MARKS: Final = frozenset(
-    "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-)
+DIRECTION_MARKS: Final = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
 # The reference of no character: Python refuses to read so many digits.
 _ENDLESS: Final = re.compile(r"&#[0-9]{1000,}+;?")
+
+# The parts of an e-mail address, as people write them: `name (at) host [dot] tld`.
+# No part gives characters back, and a part begins where the text before it ends, so the time is
+# linear, also for hostile text.
+AT_SIGN: Final = "[@\uff20\ufe6b]"
+LETTERS: Final = r"[^\s@\uff20\ufe6b<>()\[\]{}\",;]"
+PART: Final = rf"(?<!{LETTERS}){LETTERS}++"
+AT_IN_BRACKETS: Final = rf"\s*[(\[{{<]\s*(?:at|{AT_SIGN})\s*[)\]}}>]\s*"
+DOT: Final = r"(?:\.|\s*[(\[{<]\s*(?:dot|\.)\s*[)\]}>]\s*|\s+dot\s+)"
+HOST: Final = rf"(?:[\w-]++{DOT})+(?:xn--[\w-]+|[^\W\d_]{{2,}})"
+#: An address that nothing else looks like.
+ADDRESS: Final = re.compile(rf"{PART}(?:{AT_SIGN}\s*|{AT_IN_BRACKETS}){HOST}", re.IGNORECASE)
+MAY_HAVE_ADDRESS: Final = re.compile(rf"{AT_SIGN}|%40|\bat\b", re.IGNORECASE)
+
+# A URL, or a path as a rule of robots.txt has it.
+_URL: Final = re.compile(r"(?<![\w/])(?:https?:/)?/[^\s<>\"'`]++", re.IGNORECASE)
+_USER_INFO: Final = re.compile(r"(?<=://)[^\s/?#@]++@")
+_PARAMETER: Final = re.compile(r"([?&;#][^\s=&;#?]{1,100}+=)([^\s&;#\"'<>]++)")
+#: Names of parameters whose values let somebody in. A short word counts only as a whole word.
+_SECRET: Final = re.compile(
+    r"token|secret|passw|passphrase|signature|credential|sess(?:ion)?_?id|jwt|hmac|bearer"
+    r"|(?:api|access|auth|private)[-_.]?key"
+    r"|(?:^|[-_.\[])(?:key|sig|auth|oauth|pwd|pass|pw|sid|session|hash)(?:$|[-_.\]])",
+    re.IGNORECASE,
+)
+_ADDRESS_IN_QUERY: Final = re.compile(r"[\w.+-]++(?:@|%40)[\w-]++(?:\.[\w-]++)+", re.IGNORECASE)
 
 
 def without_references(text: str) -> str:
     """Return text of HTML with characters for their references: `&` for `&amp;`. Never raises."""
     return unescape(_ENDLESS.sub("\ufffd", text))
+
+
+def for_others(text: str) -> str:
+    """Return a text as other people may read it: "…" for each e-mail address and credential.
+
+    Credentials are user names and passwords in URLs, and values of parameters such as `token` and
+    `key`. The path of a URL stays, because it says what was asked for. Never raises.
+
+    >>> for_others("https://user:pw@blog.example/feed?token=1&page=2, says me@blog.example")
+    'https://…@blog.example/feed?token=…&page=2, says …'
+    """
+    if "=" not in text and not MAY_HAVE_ADDRESS.search(text):
+        return text
+    parts, at = list[str](), 0
+    for url in _URL.finditer(text):
+        parts += _without_addresses(text[at : url.start()]), _without_credentials(url[0])
+        at = url.end()
+    return "".join([*parts, _without_addresses(text[at:])])
+
+
+def _without_addresses(text: str) -> str:
+    whole = text.replace("%40", "@")
+    bare = ADDRESS.sub("…", whole)
+    return _PARAMETER.sub(_value_hidden, text if bare == whole else bare)
+
+
+def _without_credentials(url: str) -> str:
+    return _PARAMETER.sub(_value_hidden, _USER_INFO.sub("…@", url))
+
+
+def _value_hidden(found: re.Match[str]) -> str:
+    name, value = found[1], found[2]
+    if _SECRET.search(name[1:-1]):
+        return f"{name}…"
+    return name + _ADDRESS_IN_QUERY.sub("…", value)
 
 
 def counted(number: int, singular: str, plural: str | None = None) -> str:
@@ -72,7 +131,7 @@ def printable(text: str) -> str:
 
 
 def _escaped(character: str) -> str:
-    if unicodedata.category(character) in _UNSAFE_CATEGORIES or character in _DIRECTION_MARKS:
+    if unicodedata.category(character) in _UNSAFE_CATEGORIES or character in DIRECTION_MARKS:
         return character.encode("unicode_escape").decode("ascii")
     return character
 

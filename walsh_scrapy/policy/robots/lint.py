@@ -206,7 +206,8 @@ def _of_groups(text: str) -> Iterator[Finding]:
         if agent.rules not in spans.setdefault(agent.name, set()):
             spans[agent.name].add(agent.rules)
             lines.setdefault(agent.name, []).append(number)
-        if not agent.rules[1] and not agent.others[1]:
+        # a group of all that says nothing is how many a generator writes "everything is allowed"
+        if agent.name != "*" and not agent.rules[1] and not agent.others[1]:
             yield Finding(
                 number, "error", f"no rule follows, so {_shown(agent.name)} may fetch everything"
             )

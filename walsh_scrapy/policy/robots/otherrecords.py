@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from walsh_scrapy.policy.robots.records import readable
-from walsh_scrapy.policy.wording import and_more, cut, printable
+from walsh_scrapy.policy.wording import and_more, cut, for_others, printable
 
 #: Comment lines of one bot's groups that are shown to the operator; the others are counted.
 MOST_COMMENTS: Final = 5
@@ -109,7 +109,8 @@ def is_malformed(key: str, value: str) -> bool:
 
 def shown_comments(values: Sequence[str]) -> tuple[str, ...]:
     """Return the Comment values as they are shown, and last how many more there are, if any."""
-    shown = [cut(printable(readable(value)), LONGEST_COMMENT) for value in values[:MOST_COMMENTS]]
+    texts = (for_others(printable(readable(value))) for value in values[:MOST_COMMENTS])
+    shown = [cut(text, LONGEST_COMMENT) for text in texts]
     left = len(values) - len(shown)
     return (*shown, and_more(left)) if left else tuple(shown)
 

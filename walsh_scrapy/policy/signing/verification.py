@@ -90,13 +90,28 @@ def verify_request(
     names = {name for name, _ in signature.components}
     if names.isdisjoint(("@authority", "@target-uri")):
         raise BadSignature("the signature covers neither @authority nor @target-uri")
-    if "signature-agent" not in names:
-        raise BadSignature("the signature does not cover Signature-Agent")
+    _check_agent(signature, fields.get("signature-agent", ""))
     key = keys.keys.get(signature.keyid)
     if key is None:
         raise BadSignature(f"the directory has no key {signature.keyid}")
     signature.check(request, key, now)
     return key
+
+
+def _check_agent(signature: _Signature, field: str) -> None:
+    """Check that a signature covers Signature-Agent (the draft's "Signature-Agent").
+
+    In a dictionary the member keyed by the label of the signature counts. A component without
+    ``key`` is the whole field: a string, as in earlier drafts, or a dictionary of that one member.
+    """
+    keys = [of.get("key") for name, of in signature.components if name == "signature-agent"]
+    if not keys:
+        raise BadSignature("the signature does not cover Signature-Agent")
+    members = [signature.label] if _is_string(field) else [*_dictionary(field, "Signature-Agent")]
+    if None in keys and len(members) > 1:
+        raise BadSignature(f"the signature covers all {len(members)} members of Signature-Agent")
+    if signature.label not in (members if None in keys else keys):
+        raise BadSignature(f"the signature {signature.label} covers another one's Signature-Agent")
 
 
 def check_proof(
@@ -154,12 +169,16 @@ class _Message:
                 isinstance(covered, list) and all(isinstance(name, str) for name, _ in covered)
             ):
                 raise BadSignature(f"Signature-Input has no list of names for {label}")
+            identifiers = [identifier_of((name, dict(sorted(of.items())))) for name, of in covered]
+            if twice := next((each for each in identifiers if identifiers.count(each) > 1), None):
+                raise BadSignature(f"the signature covers {twice} twice")
             value, _ = values.get(label, (b"", {}))
-            yield _Signature(tuple(covered), parameters, value)
+            yield _Signature(label, tuple(covered), parameters, value)
 
 
 @dataclass(frozen=True, slots=True)
 class _Signature:
+    label: str
     components: tuple[Component, ...]
     parameters: Parameters
     value: bytes
@@ -197,6 +216,15 @@ def _dictionary(field: str, name: str) -> dict[str, Any]:
         return dict(http_sf.parse(field.encode("ascii"), tltype="dictionary"))  # type: ignore[arg-type]
     except (UnicodeEncodeError, ValueError) as error:
         raise BadSignature(f"{name} is no dictionary: {error}") from None
+
+
+def _is_string(field: str) -> bool:
+    """Return True if a field is one string (RFC 9651 3.3.3)."""
+    try:
+        item = http_sf.parse(field.encode("ascii"), tltype="item")
+    except (UnicodeEncodeError, ValueError):
+        return False
+    return isinstance(item, tuple) and isinstance(item[0], str)
 
 
 def _member(member: tuple[Any, Mapping[str, object]] | None) -> str | None:

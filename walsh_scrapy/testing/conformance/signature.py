@@ -36,6 +36,7 @@ class Signature:
     """The signature of a request for bots: what it covers, its parameters, its bytes."""
 
     hit: Hit  #: as it was sent
+    label: str
     covered: tuple[tuple[str, ParamsType], ...]
     parameters: Mapping[str, Any]
     value: bytes
@@ -52,7 +53,7 @@ class Signature:
                 raise SignatureError(f"the signature {label} is not whole")
             if not all(isinstance(name, str) for name, _ in covered):
                 raise SignatureError(f"the signature {label} covers what is no name")
-            return cls(hit, tuple(covered), parameters, value)
+            return cls(hit, label, tuple(covered), parameters, value)
         raise SignatureError(f'no signature has the tag "{_TAG}"')
 
     @property
@@ -78,6 +79,29 @@ class Signature:
             raise SignatureError("a signature does not cover Signature-Agent")
         if names.isdisjoint(("@authority", "@target-uri")):
             raise SignatureError("a signature covers neither @authority nor @target-uri")
+        self._check_unique()
+        self._check_agent()
+
+    def _check_unique(self) -> None:
+        """Check that no component is covered twice; the order of parameters does not count."""
+        seen = set[str]()
+        for name, of in self.covered:
+            if (written := http_sf.ser((name, dict(sorted(of.items()))))) in seen:
+                raise SignatureError(f"a signature covers {written} twice (RFC 9421 2)")
+            seen.add(written)
+
+    def _check_agent(self) -> None:
+        """Check that the member of Signature-Agent that is covered is of this signature.
+
+        A component that names no member covers a string, or a dictionary with this member only.
+        """
+        wanted = {of.get("key") for name, of in self.covered if name == "signature-agent"}
+        if not _is_string(self.hit, "Signature-Agent"):
+            members = set(_dictionary(self.hit, "Signature-Agent"))
+            if None in wanted and members != {self.label}:
+                raise SignatureError("a signature covers Signature-Agent, but not its own member")
+        if not wanted & {None, self.label}:
+            raise SignatureError(f"{self.label} does not cover its own member of Signature-Agent")
 
     def verify(self, key: Ed25519PublicKey) -> None:
         """Check that it is by this key, for this request. Raises SignatureError."""
@@ -131,6 +155,15 @@ def key_id(key: Ed25519PublicKey) -> str:
 
 def _base64url(data: bytes) -> str:
     return urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _is_string(hit: Hit, name: str) -> bool:
+    """Return True if a field is one string of structured fields (RFC 9651 3.3.3)."""
+    try:
+        item = http_sf.parse(", ".join(hit.header_values(name)).encode("ascii"), tltype="item")
+    except ValueError:
+        return False
+    return isinstance(item, tuple) and isinstance(item[0], str)
 
 
 def _dictionary(hit: Hit, name: str) -> dict[str, Any]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.identity import SPEC_VERSION
 from walsh_scrapy.policy.audit.verdicts import verdicts
 from walsh_scrapy.policy.timestamps import rfc3339
+from walsh_scrapy.policy.wording import for_others
+from walsh_scrapy.tools import own_version
 from walsh_scrapy.tools.attest.audit import audit
 from walsh_scrapy.tools.attest.digests import seal
 from walsh_scrapy.tools.attest.trials import trials_of
@@ -60,7 +61,7 @@ def attest(
     attestation = {
         "format": FORMAT,
         "contract": SPEC_VERSION,
-        "attested_by": f"walsh-scrapy {_own_version()}",
+        "attested_by": f"walsh-scrapy {own_version()}",
         "at": rfc3339(now),
         "holds": not any(row.breaks_a_must for row in rows),
         "checklist": [_row(row) for row in rows],
@@ -79,13 +80,6 @@ def _conformance(scorecard: Mapping[str, Any]) -> dict[str, Any]:
         "user_agents": scorecard["user_agents"],
         "sha256": seal(scorecard),
     }
-
-
-def _own_version() -> str:
-    try:
-        return version("walsh-scrapy")
-    except PackageNotFoundError:  # run from a folder or an egg
-        return "not installed as a package"
 
 
 def _runs(
@@ -139,7 +133,7 @@ def _finding(kind: Kind, found: Finding) -> dict[str, Any]:
             "table": case.table,
             "id": case.id,
             "at": rfc3339(case.at),
-            "what": case.what,
+            "what": for_others(case.what),
         },
     }
 

@@ -7,6 +7,8 @@ import re
 from typing import IO, TYPE_CHECKING, Final
 from xml.sax.saxutils import quoteattr
 
+from walsh_scrapy.policy.wording import DIRECTION_MARKS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -17,8 +19,10 @@ _HEAD: Final = (
     '<?xml version="1.0" encoding="UTF-8"?>\n<opml version="2.0">\n'
     "<head><title>Sources of walsh-scrapy</title></head>\n<body>\n"
 )
-# Characters that XML 1.0 does not allow.
-_ILLEGAL: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# Characters that XML 1.0 does not allow, and marks that show a name in another order.
+_ILLEGAL: Final = re.compile(
+    f"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[{DIRECTION_MARKS}]"
+)
 # Tags that would be read back as other tags from a list of categories.
 _NO_CATEGORY: Final = re.compile(r",|^[\s/]|[\s/]$|^$")
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
+    from walsh_scrapy.tools.judgelog.layouts import Line
     from walsh_scrapy.tools.judgelog.terms import Terms
 
 _ROBOTS: Final = b"/robots.txt"
 _REFUSED: Final = (b"429", b"503")
-#: A log has whole seconds: two requests in neighbouring ones may be nearly two seconds apart.
-_BLUR: Final = 1
+#: Seconds: a retry as early as that after a refusal is hasty.
+_HASTY: Final = 1
 #: Seconds. Lines are written at the end of a request, so a few may be out of order. A line that is
 #: earlier than that begins an older log.
 _OUT_OF_ORDER: Final = 60
@@ -29,14 +30,16 @@ class Place(NamedTuple):
 class Agent:
     """The counts of one User-Agent, over all its addresses.
 
-    A pause counts as too short only if it certainly was, whatever the fractions of seconds are that
-    the log does not have. Pauses before and after a request for robots.txt do not count.
+    A pause is the time from the beginning of one request to that of the next. It counts as too
+    short only if it certainly was, whatever the log does not have: fractions of seconds, or when a
+    request began of which it has the end. Pauses before and after a request for robots.txt do not
+    count.
     """
 
     __slots__ = (
-        "after_refusal", "closed", "closed_at", "denied", "denied_at", "fresh", "hasty", "hasty_at",
-        "last", "pause", "refused", "requests", "robots", "robots_read", "short", "short_at",
-        "stale", "terms", "unchanged", "was_refused", "was_robots",
+        "after_refusal", "closed", "closed_at", "denied", "denied_at", "earliest", "fresh", "hasty",
+        "hasty_at", "last", "pause", "refused", "refused_until", "requests", "robots",
+        "robots_read", "short", "short_at", "stale", "terms", "unchanged", "was_robots",
     )  # fmt: skip
 
     def __init__(self, terms: Terms) -> None:
@@ -44,69 +47,93 @@ class Agent:
         self.requests = self.robots = self.unchanged = self.fresh = 0
         self.denied = self.short = self.refused = self.hasty = self.closed = self.stale = 0
         #: Seconds: the shortest pause, and the shortest one after a refusal; None for none.
-        self.pause: int | None = None
-        self.after_refusal: int | None = None
+        self.pause: float | None = None
+        self.after_refusal: float | None = None
         self.denied_at: Place | None = None
         self.short_at: Place | None = None
         self.hasty_at: Place | None = None
         self.closed_at: Place | None = None
-        self.last: int | None = None
-        self.robots_read: int | None = None
-        self.was_refused = self.was_robots = False
+        self.last: float | None = None
+        #: When the last request began at the earliest, if all pauses since then were kept.
+        self.earliest = 0.0
+        self.refused_until: float | None = None  #: the end of a refusal that nothing followed yet
+        self.robots_read: float | None = None
+        self.was_robots = False
 
-    def add(self, second: int, target: bytes, status: bytes, file: str, line: int) -> None:
-        """Count one request; ``second`` is in epoch seconds."""
+    def add(self, line: Line, file: str, number: int) -> None:
+        """Count one request, which is a line of a file."""
+        moment, target, status = line.moment, line.target, line.status
+        place = (file, number, target)
         self.requests += 1
         is_robots = target == _ROBOTS
-        asked, closed = self.terms.at(second)
+        asked, closed = self._terms_at(line)
         last = self.last
-        if last is not None and second >= last:
-            pause = second - last
-            if not is_robots and not self.was_robots:
-                self._add_pause(pause, asked, file, line, target)
-            if self.was_refused:
-                self._add_retry(pause, file, line, target)
-        is_jump = last is not None and last - second > _OUT_OF_ORDER
+        is_jump = last is not None and last - moment > _OUT_OF_ORDER
         if is_jump:
-            self.robots_read = None
-        if last is None or second >= last or is_jump:
-            self.last = second
-            self.was_robots, self.was_refused = is_robots, status in _REFUSED
+            self.robots_read = self.refused_until = None
+        if last is None or moment >= last or is_jump:
+            if last is not None and not is_jump:
+                counts = not is_robots and not self.was_robots
+                self._add_pause(line, moment - last, asked if counts else 0, place, counts=counts)
+                self._add_retry(moment, place)
+            else:
+                self.earliest = moment - line.slack
+            self.last, self.was_robots = moment, is_robots
         if status == b"200":
             self.fresh += 1
         elif status == b"304":
             self.unchanged += 1
         elif status in _REFUSED:
             self.refused += 1
+            self.refused_until = max(self.refused_until or 0, moment + line.duration)
         if is_robots:
             self.robots += 1
-            self.robots_read = second
+            self.robots_read = moment
         else:
-            self._add_target(second, closed, file, line, target)
+            self._add_target(moment, place, closed=closed)
 
-    def _add_pause(self, pause: int, asked: float, file: str, line: int, target: bytes) -> None:
-        if self.pause is None or pause < self.pause:
+    def _terms_at(self, line: Line) -> tuple[float, bool]:
+        """Return the pause that was asked for at least, and whether Visit-time was closed."""
+        asked, closed = self.terms.at(int(line.moment))
+        if line.slack:
+            earlier, was_closed = self.terms.at(int(line.moment - line.slack))
+            return min(asked, earlier), closed and was_closed
+        return asked, closed
+
+    def _add_pause(
+        self, line: Line, pause: float, asked: float, place: tuple[str, int, bytes], *, counts: bool
+    ) -> None:
+        if counts and (self.pause is None or pause < self.pause):
             self.pause = pause
-        if pause + _BLUR <= asked:
+        soonest = self.earliest + asked
+        self.earliest = line.moment - line.slack
+        if asked and soonest >= line.moment + line.blur:
             self.short += 1
-            self.short_at = self.short_at or Place(file, line, target)
+            self.short_at = self.short_at or Place._make(place)
+        elif asked:
+            self.earliest = max(self.earliest, soonest)
 
-    def _add_retry(self, pause: int, file: str, line: int, target: bytes) -> None:
+    def _add_retry(self, moment: float, place: tuple[str, int, bytes]) -> None:
+        """Judge the first request that began after a refusal; others were under way before."""
+        if self.refused_until is None or moment < self.refused_until:
+            return
+        pause = moment - self.refused_until
+        self.refused_until = None
         if self.after_refusal is None or pause < self.after_refusal:
             self.after_refusal = pause
-        if pause <= _BLUR:
+        if pause <= _HASTY:
             self.hasty += 1
-            self.hasty_at = self.hasty_at or Place(file, line, target)
+            self.hasty_at = self.hasty_at or Place._make(place)
 
-    def _add_target(self, second: int, closed: bool, file: str, line: int, target: bytes) -> None:
-        if self.robots_read is None or second - self.robots_read > _ROBOTS_SECONDS:
+    def _add_target(self, moment: float, place: tuple[str, int, bytes], *, closed: bool) -> None:
+        if self.robots_read is None or moment - self.robots_read > _ROBOTS_SECONDS:
             self.stale += 1
-        if self.terms.denies(target):
+        if self.terms.denies(place[2]):
             self.denied += 1
-            self.denied_at = self.denied_at or Place(file, line, target)
+            self.denied_at = self.denied_at or Place._make(place)
         if closed:
             self.closed += 1
-            self.closed_at = self.closed_at or Place(file, line, target)
+            self.closed_at = self.closed_at or Place._make(place)
 
     @property
     def conditional(self) -> float | None:

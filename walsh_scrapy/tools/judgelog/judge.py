@@ -6,8 +6,10 @@ from typing import IO, TYPE_CHECKING, Final
 
 from walsh_scrapy.policy.robots import RobotsTxt
 from walsh_scrapy.policy.useragent import product_token
+from walsh_scrapy.tools.judgelog import jsonlines
 from walsh_scrapy.tools.judgelog.agent import Agent
-from walsh_scrapy.tools.judgelog.lines import LINE, lines_of, second_of
+from walsh_scrapy.tools.judgelog.layouts import NAMELESS, Layout
+from walsh_scrapy.tools.judgelog.lines import lines_of
 from walsh_scrapy.tools.judgelog.terms import Terms
 
 if TYPE_CHECKING:
@@ -19,9 +21,7 @@ MOST_AGENTS: Final = 100_000
 LONGEST_AGENT: Final = 1000
 #: Browsers that call themselves "compatible".
 _BROWSERS: Final = ("msie", "konqueror")
-#: The User-Agent of a request without one; Common Log Format has none at all.
-_NAMELESS: Final = b"-"
-_NAMES_NOBODY: Final = (b"", _NAMELESS)
+_NAMES_NOBODY: Final = (b"", NAMELESS)
 
 
 class Judge:
@@ -31,39 +31,43 @@ class Judge:
     robots.txt applies.
     """
 
-    def __init__(self, robots: bytes, wanted: str = "") -> None:
+    def __init__(self, robots: bytes, wanted: str = "", written: str | None = None) -> None:
+        """``written`` is the format of the log; None if it may be JSON or one of `KNOWN`.
+
+        Raises CommandError if a format lacks a field.
+        """
         self._robots = RobotsTxt.parse(robots)
         self._wanted = wanted.lower()
         self._terms: dict[str, Terms] = {}
         self._agents: dict[bytes, Agent] = {}
         self._unjudged: set[bytes] = set()
+        self._layout = Layout.known() if written is None else Layout.of(written)
+        self.may_be_json = written is None
         self.others = 0  #: requests that are not judged
-        self.unread = 0  #: lines that are in neither format
-        self.read = 0  #: lines that are
+        self.unread = 0  #: lines that are in another format
+        self.read = 0  #: lines that are not
+        #: Lines that do not say when their request began, but only when it ended.
+        self.vague = 0
+        self.missing = set[str]()  #: what lines of JSON lack, as in `jsonlines.NEEDED`
 
     def read_log(self, file: IO[bytes], name: str) -> None:
         """Read one log; ``name`` is said of the places in it."""
-        number, search, agents = 0, LINE.search, self._agents
-        last, second = b"", None
+        number, read, agents, json = 0, self._layout.read, self._agents, self.may_be_json
         for lines in lines_of(file):
-            for line in lines:
+            for written in lines:
                 number += 1
-                found = search(line)
-                if found is None:
-                    self.unread += bool(line.strip())
-                    continue
-                stamp, target, status, written = found.groups(_NAMELESS)
-                if stamp != last:
-                    last, second = stamp, second_of(stamp)
-                if second is None:
-                    self.unread += 1
+                is_json = json and written[:1] == b"{"
+                line = jsonlines.read(written, self.missing) if is_json else read(written)
+                if line is None:
+                    self.unread += bool(written.strip())
                     continue
                 self.read += 1
-                agent = agents.get(written) or self._find(written)
+                agent = agents.get(line.agent) or self._find(line.agent)
                 if agent is None:
                     self.others += 1
                 else:
-                    agent.add(second, target, status, name, number)
+                    self.vague += bool(line.slack)
+                    agent.add(line, name, number)
 
     def agents(self) -> Iterator[tuple[str, Agent]]:
         """Yield each User-Agent that was judged, the one with the most requests first."""

@@ -1,4 +1,4 @@
-"""Lines of a web server's log, in Common or Combined Log Format.
+"""Lines of a web server's log, and how Common and Combined Log Format write them.
 
 Both formats are those of Apache and nginx. What stands before the time is not read, so a virtual
 host in front does no harm.
@@ -6,7 +6,9 @@ host in front does no harm.
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
 import re
 import sys
 import zlib
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, cast
 
 from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.tools.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,14 +28,15 @@ if TYPE_CHECKING:
 _BLOCK: Final = 1 << 20
 #: Bytes of a line that are read; a longer one is cut.
 LONGEST_LINE: Final = 1 << 16
-_GZIP: Final = b"\x1f\x8b"
-_QUOTED: Final = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'
-_TARGET: Final = rb'[^"\\ ]*+(?:\\.[^"\\ ]*+)*+'
-#: Groups: time, target, status, and in Combined Log Format the User-Agent.
+#: What stands in quotes, the target of a request, and a time, as servers write them.
+QUOTED: Final = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'
+TARGET: Final = rb'[^"\\ ]*+(?:\\.[^"\\ ]*+)*+'
+STAMP: Final = rb"\d\d/[A-Z][a-z][a-z]/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}"
+#: Common Log Format, or with the User-Agent Combined Log Format.
 LINE: Final = re.compile(
-    rb"\[(\d\d/[A-Z][a-z][a-z]/\d{4}:\d\d:\d\d:\d\d [+-]\d{4})\] "
-    rb'"[A-Z]{1,20}+ (' + _TARGET + rb')(?: HTTP/[\d.]++)?" (\d{3}) [\d-]++'
-    rb'(?: "' + _QUOTED + rb'" "(' + _QUOTED + rb')")?',
+    rb"\[(?P<time>" + STAMP + rb")\] "
+    rb'"[A-Z]{1,20}+ (?P<target>' + TARGET + rb')(?: HTTP/[\d.]++)?" (?P<status>\d{3}) [\d-]++'
+    rb'(?: "' + QUOTED + rb'" "(?P<agent>' + QUOTED + rb')")?',
     re.DOTALL,
 )
 
@@ -59,7 +63,8 @@ def _midnight(date: bytes, zone: bytes) -> int | None:
 def lines_of(file: IO[bytes]) -> Iterator[list[bytes]]:
     """Yield the lines of a file, some thousands at once, without their ends."""
     rest = b""
-    while block := file.read(_BLOCK):
+    # read1 returns what is there, also before a place where a packed file is damaged
+    while block := file.read1(_BLOCK):  # type: ignore[attr-defined]
         lines = (rest + block).split(b"\n")
         rest = lines.pop()[:LONGEST_LINE]
         yield lines
@@ -69,14 +74,27 @@ def lines_of(file: IO[bytes]) -> Iterator[list[bytes]]:
 
 @contextmanager
 def open_log(name: str) -> Iterator[IO[bytes]]:
-    """Open a log, packed by gzip or not; `-` is standard input. Raises CommandError."""
+    """Open a log, packed or not; `-` is standard input. Raises CommandError.
+
+    So does what is read in the block: a packed log may be cut or damaged.
+    """
     try:
         with _opened(name) as raw:
-            is_packed = raw.peek(2)[:2] == _GZIP  # type: ignore[attr-defined]
-            yield cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if is_packed else raw
-    except (OSError, EOFError, zlib.error) as error:
+            yield _unpacked(raw)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         why = getattr(error, "strerror", None) or error
-        raise CommandError(f"{name} cannot be read: {why}") from error
+        raise CommandError(printable(f"{name} cannot be read: {why}")) from error
+
+
+def _unpacked(raw: IO[bytes]) -> IO[bytes]:
+    head = raw.peek(6)  # type: ignore[attr-defined]
+    if head.startswith(b"\x1f\x8b"):
+        return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
+    if head.startswith(b"BZh"):
+        return cast("IO[bytes]", bz2.BZ2File(raw))
+    if head.startswith(b"\xfd7zXZ\0"):
+        return cast("IO[bytes]", lzma.LZMAFile(raw))
+    return raw
 
 
 @contextmanager

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from walsh_scrapy.policy.wording import and_more, counted, format_seconds
+from walsh_scrapy.tools.judgelog.jsonlines import NEEDED
+from walsh_scrapy.tools.judgelog.layouts import LONGEST_REQUEST
 from walsh_scrapy.tools.printable import columns, printable
 
 if TYPE_CHECKING:
@@ -42,15 +44,34 @@ def report(judge: Judge, *, every: bool) -> Iterator[str]:
                 target = breach.first.target.decode("utf-8", "replace")
                 said = f"{counted(breach.number, 'request')} {breach.words}"
                 yield printable(f"{name}: {said}; the first is {place} {target}")
+    if judge.vague:
+        yield (
+            f"{counted(judge.vague, 'line')} with the end of a request and no duration "
+            f"($request_time): only what no request of {LONGEST_REQUEST} s explains counts as short"
+        )
     yield totals(judge)
 
 
 def totals(judge: Judge) -> str:
     """Return one line: what was read, and what was not."""
+    lacking = f" (JSON without {_missing(judge)})" if judge.missing else ""
     return (
-        f"{counted(judge.read, 'line')} read; {counted(judge.unread, 'line')} in another format; "
-        f"{counted(judge.others, 'request')} of browsers and the like not judged"
+        f"{counted(judge.read, 'line')} read; {counted(judge.unread, 'line')} in another format"
+        f"{lacking}; {counted(judge.others, 'request')} of browsers and the like not judged"
     )
+
+
+def unreadable(judge: Judge) -> str:
+    """Return why no line could be read, and what to do."""
+    if judge.missing:
+        return f"the lines of JSON lack what bots are judged by: {_missing(judge)}"
+    if judge.may_be_json:
+        return "no line is in Common or Combined Log Format, or JSON; say its --format"
+    return "no line is written as the --format says"
+
+
+def _missing(judge: Judge) -> str:
+    return ", ".join(said for kind, said in NEEDED.items() if kind in judge.missing)
 
 
 def records(judge: Judge) -> Iterator[dict[str, Any]]:
@@ -63,12 +84,12 @@ def records(judge: Judge) -> Iterator[dict[str, Any]]:
             "robots_fetched": agent.robots,
             "without_robots_in_a_day": agent.stale,
             "denied": agent.denied,
-            "shortest_pause": agent.pause,
+            "shortest_pause": _rounded(agent.pause),
             "pause_asked": agent.terms.pause,
             "short_pauses": agent.short,
             "outside_visit_time": agent.closed,
             "refused": agent.refused,
-            "shortest_pause_after_refusal": agent.after_refusal,
+            "shortest_pause_after_refusal": _rounded(agent.after_refusal),
             "hasty_retries": agent.hasty,
             "conditional": agent.conditional,
             "first": {
@@ -90,6 +111,10 @@ def _breaches(agent: Agent) -> Sequence[_Breach]:
         _Breach(agent.hasty, "within a second after 429 or 503", agent.hasty_at),
         _Breach(agent.closed, "outside the Visit-time", agent.closed_at),
     )
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
 
 
 def _place(place: Place | None) -> dict[str, Any] | None:

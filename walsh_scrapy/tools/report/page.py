@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from walsh_scrapy.policy.timestamps import rfc3339
-from walsh_scrapy.policy.wording import cut, format_seconds, printable
+from walsh_scrapy.policy.wording import cut, for_others, format_seconds, printable
 from walsh_scrapy.tools.report.charts import bars, share_bar, time_line
 from walsh_scrapy.tools.report.news import MOST_SOURCES
 from walsh_scrapy.tools.report.responses import KINDS
@@ -49,6 +49,7 @@ def render(report: Report) -> str:
     )
     environment.filters |= {
         "counted": counted,
+        "for_others": for_others,
         "pause": _pause,
         "span": _span,
         "minute": _minute,
@@ -113,9 +114,9 @@ def _label(day: date, *, by_month: bool) -> str:
 
 
 def _written(value: Any) -> Any:  # noqa: ANN401 - whatever the template names
-    """Make a text of strangers safe to show, and bound it; jinja escapes it afterwards."""
+    """Make a text of strangers safe to show to others, and bound it; jinja escapes it later."""
     if isinstance(value, str) and not isinstance(value, Markup):
-        return printable(cut(value, _LONGEST_TEXT))
+        return printable(cut(for_others(value), _LONGEST_TEXT))
     return value
 
 

@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.policy.timestamps import format_moment
-from walsh_scrapy.policy.wording import format_seconds
+from walsh_scrapy.policy.wording import for_others, format_seconds
 from walsh_scrapy.tools.printable import printable
 
 if TYPE_CHECKING:
@@ -24,13 +24,15 @@ _INDENT: Final = " " * 10
 
 
 def letter(account: Account) -> Iterator[str]:
-    """Yield the lines of the letter."""
-    for line in _lines(account):
-        yield printable(line)
+    """Yield the lines of the letter. Only what the operator says of himself has an address."""
+    yield from map(printable, _sender(account))
+    for line in _told(account):
+        yield printable(for_others(line))
+    yield from map(printable, _opt_out(account))
 
 
-def _lines(account: Account) -> Iterator[str]:
-    about = account.url or account.host
+def _sender(account: Account) -> Iterator[str]:
+    about = for_others(account.url or account.host)
     yield f"Requests of {account.sender.token} to {about}"
     yield f"on {account.day}, all times in UTC"
     yield ""
@@ -42,6 +44,9 @@ def _lines(account: Account) -> Iterator[str]:
     if account.sender.contact:
         yield f"  Contact:    {account.sender.contact}"
     yield ""
+
+
+def _told(account: Account) -> Iterator[str]:
     yield "What we asked for"
     for sent in account.requests:
         yield from _sent(sent, account)
@@ -61,7 +66,6 @@ def _lines(account: Account) -> Iterator[str]:
     yield ""
     yield from _next(account.outlook)
     yield ""
-    yield from _opt_out(account)
 
 
 def _sent(sent: SentRequest, account: Account) -> Iterator[str]:
@@ -201,7 +205,7 @@ def _opt_out(account: Account) -> Iterator[str]:
     yield from (f"      {line}" for line in sender.opt_out)
     listed = f" Your domain is then put on {sender.blocklist}" if sender.blocklist else ""
     if sender.contact:
-        yield from _wrapped(f"Or write to {sender.contact}.{listed}", "  ")
+        yield from _filled(f"Or write to {sender.contact}.{listed}", "  ")
     elif sender.policy:
         yield from _wrapped(f"Or write to us as {sender.policy} says.", "  ")
 
@@ -211,6 +215,10 @@ def _time(moment: float) -> str:
 
 
 def _wrapped(text: str, indent: str = f"  {_INDENT}") -> list[str]:
+    return _filled(for_others(text), indent)
+
+
+def _filled(text: str, indent: str) -> list[str]:
     return textwrap.wrap(
         text,
         WIDTH,

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from walsh_scrapy.policy.timestamps import rfc3339
+from walsh_scrapy.policy.wording import for_others
 from walsh_scrapy.tools.why.letter import why
 
 if TYPE_CHECKING:
@@ -15,12 +16,15 @@ if TYPE_CHECKING:
 
 
 def record_of(account: Account) -> dict[str, Any]:
-    """Return the object of ``--json``: times as RFC 3339 in UTC, durations in seconds."""
-    return {
+    """Return the object of ``--json``: times as RFC 3339 in UTC, durations in seconds.
+
+    Only what the operator says of himself has an address.
+    """
+    told = {
         "host": account.host,
         "url": account.url,
         "day": account.day,
-        "sender": asdict(account.sender) | {"opt_out": account.sender.opt_out},
+        "sender": None,
         "requests": [_request(sent, account) for sent in account.requests],
         "denials": [_denial(denial, account) for denial in account.denials],
         "robots": [_robots(robots) for robots in account.robots],
@@ -28,6 +32,16 @@ def record_of(account: Account) -> dict[str, Any]:
         "outlook": account.outlook.as_dict(),
         "other_days": dict(account.other_days),
     }
+    sender = asdict(account.sender) | {"opt_out": account.sender.opt_out}
+    return {name: _for_others(value) for name, value in told.items()} | {"sender": sender}
+
+
+def _for_others(value: Any) -> Any:  # noqa: ANN401 - of JSON
+    if isinstance(value, dict):
+        return {name: _for_others(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_for_others(each) for each in value]
+    return for_others(value) if isinstance(value, str) else value
 
 
 def _request(sent: SentRequest, account: Account) -> dict[str, Any]:

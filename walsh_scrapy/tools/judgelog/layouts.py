@@ -1,0 +1,256 @@
+r"""How a log is laid out: the format that its server was given, as a pattern.
+
+    %h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i" %D          Apache's LogFormat
+    $remote_addr [$time_local] "$request" $status "$http_user_agent"   nginx's log_format
+
+A request is judged by when it began. Apache writes that; nginx writes when it ended, which says
+when it began only with its duration. Every other field ends where the text after it begins, so a
+line is read in linear time.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.tools.judgelog.lines import LINE, QUOTED, STAMP, TARGET, second_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+#: The formats that are read without being told, by their names in Apache and nginx.
+KNOWN: Final = ("common", "combined", "vhost_combined")
+#: Seconds by which a request may have begun before its end, where a log has the end only. It is
+#: the default limit of both servers for each step of an exchange.
+LONGEST_REQUEST: Final = 60
+#: Seconds within which a pause counts as kept, where a log has fractions of a second.
+FINE: Final = 0.1
+#: The User-Agent of a request without one; Common Log Format has none at all.
+NAMELESS: Final = b"-"
+_WORD: Final = re.compile(
+    r"%%|%[!<>,\d]*(?:\{(?P<of>[^}]*)\})?(?P<letter>\^[A-Za-z]{2}|[A-Za-z])"
+    r"|\$(?:\{(?P<braced>\w+)\}|(?P<name>\w+))"
+)
+_NEEDED: Final = {
+    "time": "the time with its zone (%t, $time_local)",
+    "target": "the request (%r, $request, $request_uri)",
+    "status": "the status (%>s, $status)",
+    "agent": "the User-Agent (%{User-Agent}i, $http_user_agent)",
+}
+
+
+class Line(NamedTuple):
+    """What a line says of a request; times are in epoch seconds, durations in seconds."""
+
+    moment: float  #: when it began, or at the latest: it was before ``moment`` and ``blur``
+    target: bytes
+    status: bytes
+    agent: bytes
+    blur: float = 1
+    slack: float = 0  #: how much earlier than ``moment`` it may have begun
+    duration: float = 0  #: 0 if it is not known
+
+
+class _Field(NamedTuple):
+    """What a word of a format says, and how that is written."""
+
+    kind: str
+    pattern: bytes
+    unit: float = 1.0  #: seconds, of a duration or of a time since the epoch
+    read: Callable[[bytes], float | None] | None = None  #: a time as epoch seconds
+    is_end: bool = False
+    blur: float = 1
+
+
+class Layout:
+    """How the lines of one log are written."""
+
+    def __init__(self, pattern: re.Pattern[bytes], time: _Field, duration: _Field | None) -> None:
+        self._find = pattern.match if pattern is not LINE else pattern.search
+        self._time, self._duration = time, duration
+        self._last: tuple[bytes, float | None] = (b"", None)
+        #: Whether a line says when its request began.
+        self.says_when = not time.is_end or duration is not None
+
+    @classmethod
+    def known(cls) -> Layout:
+        """Return the layout of Common and Combined Log Format, whose times count as beginnings."""
+        return cls(LINE, _Field("time", b"", read=second_of), None)
+
+    @classmethod
+    def of(cls, written: str) -> Layout:
+        """Return the layout of a format. Raises CommandError if a field is missing."""
+        if written in KNOWN:
+            return cls.known()
+        pieces = list(_pieces(re.sub(r"\\([\"'\\])", r"\1", written).replace(r"\t", "\t")))
+        fields: dict[str, _Field] = {}
+        for each in pieces:
+            if isinstance(each, _Field) and each.kind:
+                known = fields.setdefault(each.kind, each)
+                if each.blur < known.blur:
+                    fields[each.kind] = each
+        if missing := [said for kind, said in _NEEDED.items() if kind not in fields]:
+            raise CommandError(f"the --format lacks {', '.join(missing)}: bots are judged by these")
+        pattern = re.compile(b"".join(_patterns(pieces, fields)), re.DOTALL)
+        return cls(pattern, fields["time"], fields.get("duration"))
+
+    def read(self, line: bytes) -> Line | None:
+        """Return what a line says; None if it is laid out in another way."""
+        found = self._find(line)
+        if found is None:
+            return None
+        if self._duration is None:
+            stamp, target, status, agent = found.group("time", "target", "status", "agent")
+        else:
+            return self._timed(*found.group("time", "target", "status", "agent", "duration"))
+        moment = self._moment(stamp)
+        if moment is None:
+            return None
+        slack = 0 if self.says_when else LONGEST_REQUEST
+        return Line(moment, target, status, agent or NAMELESS, self._time.blur, slack)
+
+    def _timed(
+        self, stamp: bytes, target: bytes, status: bytes, agent: bytes, written: bytes
+    ) -> Line | None:
+        moment, time = self._moment(stamp), self._time
+        if moment is None:
+            return None
+        if written == b"-" or self._duration is None:
+            slack = LONGEST_REQUEST if time.is_end else 0
+            return Line(moment, target, status, agent, time.blur, slack)
+        duration = float(written) * self._duration.unit
+        if not time.is_end:
+            return Line(moment, target, status, agent, time.blur, 0, duration)
+        blur = max(time.blur, self._duration.blur)
+        return Line(moment - duration, target, status, agent, blur, 0, duration)
+
+    def _moment(self, stamp: bytes) -> float | None:
+        if stamp != self._last[0]:
+            read = self._time.read
+            self._last = (stamp, read(stamp) if read else float(stamp) * self._time.unit)
+        return self._last[1]
+
+
+def moment_of(written: bytes) -> float | None:
+    """Return the epoch seconds of a time in RFC 3339 or ISO 8601; None if it has no zone."""
+    try:
+        moment = datetime.fromisoformat(written.decode("ascii"))
+    except ValueError:
+        return None
+    return None if moment.tzinfo is None else whole(moment.timestamp())
+
+
+def whole(seconds: float) -> float:
+    """Return a number of seconds as an integer if it is one."""
+    return int(seconds) if seconds == math.floor(seconds) else seconds
+
+
+def _pieces(written: str) -> Iterator[bytes | _Field]:
+    """Yield the text and the words of a format, in order."""
+    at = 0
+    for word in _WORD.finditer(written):
+        if text := written[at : word.start()]:
+            yield text.encode()
+        at = word.end()
+        if word[0] == "%%":
+            yield b"%"
+        elif word["letter"]:
+            yield _apache(word["letter"], word["of"])
+        else:
+            yield _NGINX.get(word["braced"] or word["name"], _OTHER)
+    if text := written[at:]:
+        yield text.encode()
+
+
+_OTHER: Final = _Field("", b"")
+_EPOCH: Final = rb"\d{1,12}(?:\.\d+)?"
+_REQUEST: Final = _Field("target", rb"[A-Z]{1,20}+ (?P<target>" + TARGET + rb")(?: HTTP/[\d.]++)?")
+_STATUS: Final = _Field("status", rb"\d{3}|-")
+_AGENT: Final = _Field("agent", b"")
+_DURATION: Final = rb"\d+(?:\.\d+)?|-"
+_NGINX: Final[Mapping[str, _Field]] = {
+    "time_local": _Field("time", STAMP, read=second_of, is_end=True),
+    "time_iso8601": _Field("time", rb"[\dT:+-]+", read=moment_of, is_end=True),
+    "msec": _Field("time", _EPOCH, is_end=True, blur=FINE),
+    "request": _REQUEST,
+    "request_uri": _Field("target", b""),
+    "status": _STATUS,
+    "http_user_agent": _AGENT,
+    "request_time": _Field("duration", _DURATION, blur=FINE),
+}
+_APACHE: Final[Mapping[str, _Field]] = {
+    "t": _Field("time", rb"\[(?P<time>" + STAMP + rb")\]", read=second_of),
+    "r": _REQUEST,
+    "s": _STATUS,
+    "D": _Field("duration", _DURATION, unit=1e-6, blur=FINE),
+    "T": _Field("duration", _DURATION),
+}
+#: The parts of %{...}T and of %{...}t: what a number counts.
+_UNITS: Final = {"s": 1.0, "sec": 1.0, "ms": 1e-3, "msec": 1e-3, "us": 1e-6, "usec": 1e-6}
+
+
+def _apache(letter: str, of: str | None) -> _Field:
+    if of is None:
+        return _APACHE.get(letter, _OTHER)
+    if letter == "i":
+        return _AGENT if of.lower() == "user-agent" else _OTHER
+    if letter == "T" and of in _UNITS:
+        return _APACHE["T"]._replace(unit=_UNITS[of], blur=1 if of == "s" else FINE)
+    return _apache_time(of) if letter == "t" else _OTHER
+
+
+def _apache_time(of: str) -> _Field:
+    """Return the field of `%{...}t`: seconds since the epoch, or the words of strftime."""
+    edge, colon, rest = of.partition(":")
+    is_end = bool(colon) and edge == "end"
+    form = rest if colon and edge in ("begin", "end") else of
+    if form in _UNITS:
+        fine = 1 if form == "sec" else FINE
+        return _Field("time", rb"\d{1,18}", _UNITS[form], is_end=is_end, blur=fine)
+    form = form.replace("%T", "%H:%M:%S").replace("%F", "%Y-%m-%d").replace("%R", "%H:%M")
+    if "%z" not in form and "%s" not in form:
+        return _OTHER
+    if form == "%s":
+        return _Field("time", rb"\d{1,12}", is_end=is_end)
+
+    def read(stamp: bytes) -> float | None:
+        try:
+            moment = datetime.strptime(stamp.decode("ascii"), form)  # noqa: DTZ007 - it has %z
+            return whole(moment.timestamp())
+        except ValueError:
+            return None
+
+    return _Field("time", b"", read=read, is_end=is_end)
+
+
+def _patterns(pieces: list[bytes | _Field], fields: Mapping[str, _Field]) -> Iterator[bytes]:
+    """Yield the pattern of each piece of a format, up to the last field that is needed."""
+    left = dict(fields)
+    for at, piece in enumerate(pieces):
+        after = pieces[at + 1] if at + 1 < len(pieces) else b""
+        if isinstance(piece, bytes):
+            yield re.escape(piece)
+            continue
+        pattern = piece.pattern or _anything(pieces[at - 1] if at else b"", after)
+        if left.get(piece.kind) is not piece:
+            yield re.sub(rb"\?P<\w+>", b"?:", pattern)
+            continue
+        del left[piece.kind]
+        yield pattern if b"?P<" in pattern else b"(?P<%s>%s)" % (piece.kind.encode(), pattern)
+        if not left:
+            yield re.escape(after[:1]) if isinstance(after, bytes) else b""
+            return
+
+
+def _anything(before: bytes | _Field, after: bytes | _Field) -> bytes:
+    """Return the pattern of a field of any kind, by the text around it."""
+    if isinstance(before, bytes) and before.endswith(b'"') and after[:1] == b'"':
+        return QUOTED
+    if isinstance(after, _Field):
+        return rb'[^\s"/\[]*+'
+    if after:
+        return rb"(?>.*?(?=" + re.escape(after) + rb"))"
+    return rb".*+"
