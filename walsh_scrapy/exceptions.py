@@ -57,7 +57,7 @@ class GivenUp(RequestDeferred):
 
 
 class Unreachable(Exception):
-    """A host cannot be reached: no address for its name, or no connection (decision 28).
+    """A host cannot be reached: no address, no connection, or no TLS with it (decision 28).
 
     Raised together with an exception of Scrapy, such as ``DownloadTimeoutError``.
     """

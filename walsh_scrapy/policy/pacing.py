@@ -197,7 +197,7 @@ class Exchange:
     retry_after: str | None = None  #: the header of the answer
     for_robots: bool = False  #: its target was robots.txt
     unreachable: bool = False  #: there was no address, or no connection (decision 28)
-    given_up: bool = False  #: we ended it, so it tells nothing about the host
+    given_up: bool = False  #: it counts for nothing: we ended it, or TLS was not possible
 
     def of_domain(self) -> Exchange:
         """Return what the exchange means for its domain: only spacing (decision 5)."""
