@@ -15,7 +15,7 @@ from tests.contract.conftest import feed, site
 from walsh_scrapy.exceptions import GivenUp, MachineTrouble, Unreachable
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.clock import EPOCH
-from walsh_scrapy.testing.reply import redirect
+from walsh_scrapy.testing.reply import Reply, redirect
 from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.testing.site import Site
 
@@ -218,6 +218,33 @@ def test_a_host_that_times_out_twice_in_a_row_is_put_off(simulated, robots, page
     assert outcomes(run) == ends
     said = run.stderr.count("dead.example is not tried again now: it timed out")
     assert said == ends.get("deferred", 0)
+
+
+SLOWLY = {
+    "drips": (Reply("User-agent: *\n", drip=150.0), [30.0]),
+    "refuses": (Reply(status=503, delay=11.9), [12.0, 12.0, 6.0]),
+    "leads-on": ([Reply(status=302, headers={"Location": "/r"}, delay=19.9)], [20.0, 10.0]),
+    "comes-late": ([Reply(status=503, delay=19.9), Reply("", delay=4.9)], [20.0, 5.0]),
+}
+
+
+def test_a_robots_txt_has_30_seconds_on_the_wire_whatever_its_tries_and_redirects(simulated):
+    """Pauses between the tries are not counted: other hosts are asked meanwhile."""
+    hosts = {f"{name}.example": page for name, (page, _) in SLOWLY.items()}
+    (run,) = simulated(
+        *(site(host, page, r=Reply(drip=60.0)) for host, page in hosts.items()),
+        sources=[f"http://{host}/{name}" for host in hosts for name in ("feed", "other")],
+        settings={"DOWNLOAD_TIMEOUT": 60},
+    )
+    for name, (_, tries) in SLOWLY.items():
+        hits = [hit for hit in run.log if hit.host == f"{name}.example" and len(hit.path) < 3]
+        hits += [hit for hit in run.log if hit.host == f"{name}.example" and "robots" in hit.path]
+        took = sorted((hit.ended - hit.started for hit in hits), reverse=True)
+        assert took == pytest.approx(tries), name
+        targets = [hit for hit in run.log if hit.url == f"http://{name}.example/feed"]
+        assert [hit.status for hit in targets] == [200], name
+    assert run.stats["walsh/robots/unreachable"] == 3
+    assert "drips.example:80/robots.txt could not be read (no answer)" in run.stderr
 
 
 def test_a_dead_host_puts_off_no_sibling_with_which_it_is_paced(simulated, rows):
