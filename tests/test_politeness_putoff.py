@@ -2,7 +2,7 @@
 
 import pytest
 
-from walsh_scrapy.exceptions import RequestDeferred, Unreachable
+from walsh_scrapy.exceptions import PutOff, Unreachable
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.streaks import Streaks
 from walsh_scrapy.politeness.putoff import PutOffHosts
@@ -17,7 +17,7 @@ def ends(hosts, *ranks, host=HOST):
     for rank in ranks:
         try:
             hosts.check(host, rank)
-        except (RequestDeferred, Unreachable) as error:
+        except (PutOff, Unreachable) as error:
             found.append(type(error))
         else:
             found.append(None)
@@ -28,9 +28,9 @@ def ends(hosts, *ranks, host=HOST):
     ("rank", "first"),
     [
         (Rank.ROBOTS, Unreachable),
-        (Rank.TARGET, RequestDeferred),
-        (Rank.OPERATOR, RequestDeferred),
-        (None, RequestDeferred),
+        (Rank.TARGET, PutOff),
+        (Rank.OPERATOR, PutOff),
+        (None, PutOff),
     ],
 )
 def test_only_the_target_for_which_robots_txt_was_asked_fails(rank, first):
@@ -41,14 +41,19 @@ def test_only_the_target_for_which_robots_txt_was_asked_fails(rank, first):
     else:
         hosts.add_unreachable(HOST, SILENT, rank, until=5.0)
     order = (Rank.ROBOTS, Rank.TARGET, Rank.ROBOTS, Rank.TARGET, Rank.OPERATOR)
-    assert ends(hosts, *order) == [RequestDeferred, first] + [RequestDeferred] * 3
+    assert ends(hosts, *order) == [PutOff, first] + [PutOff] * 3
     assert ends(hosts, Rank.TARGET, host="www.dead.example") == [None]
 
 
-def test_what_is_put_off_says_why_and_until_when():
+def test_what_is_put_off_says_why_and_until_when_and_the_log_does_so_once(caplog):
+    caplog.set_level("INFO", "walsh_scrapy")
     hosts = PutOffHosts()
     hosts.add(HOST, str(SILENT), until=5.0)
-    with pytest.raises(RequestDeferred, match=r"dead\.example .*: no connection") as caught:
+    assert caplog.messages == [], "nothing may be put off at all"
+    ends(hosts, Rank.TARGET, Rank.TARGET)
+    told = "dead.example is not tried again now: no connection; its other requests are deferred"
+    assert caplog.messages == [told]
+    with pytest.raises(PutOff, match=r"dead\.example .*: no connection") as caught:
         hosts.check(HOST)
     assert caught.value.until == 5.0
 

@@ -35,6 +35,10 @@ class RequestDeferred(IgnoreRequest):
         self.by_robots = by_robots
 
 
+class PutOff(RequestDeferred):
+    """The host is not tried again in this run, which the log says once (decisions 15 and 28)."""
+
+
 class StateUnavailable(RequestDeferred):
     """The state failed, so nothing can be paced or recorded; a later run continues.
 
