@@ -80,7 +80,8 @@ class HostRow:
         if self.snapshot.reason == "spacing":
             yield f"one request every {format_seconds(times.room())}"
         if times.server_errors:
-            yield f"it answered 500, 502 or 504 {counted(times.server_errors, 'time')} in a row"
+            errors = counted(times.server_errors, "time")
+            yield f"it answered 500, 502 or 504 {errors} in a row, which slows it down"
         if times.pause:
             yield f"you asked for a pause of {format_seconds(times.pause)} between requests"
 
