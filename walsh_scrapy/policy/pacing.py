@@ -300,8 +300,9 @@ def after(times: HostTimes, event: Event, now: float) -> HostTimes:
             is_ready = times.bounded(most).ready_at(min(spacing, most)) <= now
             return times.leased(now, timeout, holder) if is_ready else times
         case Release(exchange, backoff, holder):
-            times = times.told(exchange.status)
-            interval = slowed(exchange.interval, times.server_errors, backoff.cap)
+            times, interval = times.told(exchange.status), exchange.interval
+            if times.server_errors:
+                interval = slowed(interval, times.server_errors, backoff.cap)
             released = times.released(now, interval, holder)
             return after_answer(released, exchange, backoff, now)
         case GiveBack(holder):
