@@ -128,6 +128,25 @@ def test_a_host_that_takes_long_goes_last_until_it_answers_sooner():
     assert frontier.pop(0.0) == ("slow.example", "slow2")
 
 
+def test_what_comes_back_unsent_is_still_the_first_of_its_host():
+    """Otherwise the source whose turn it is would go last when its robots.txt is fetched first."""
+    frontier = Frontier()
+    for name in "abc":
+        frontier.push("a.example", name)
+    frontier.push("a.example", "urgent", priority=1)
+    assert frontier.pop(0.0) == ("a.example", "urgent")
+    frontier.free("a.example")
+    host, first = frontier.pop(0.0)
+    frontier.push(host, first, is_back=True)
+    frontier.push(host, "robots.txt", Rank.ROBOTS)
+    frontier.push(host, "d")
+    found = []
+    while len(frontier):
+        frontier.free("a.example")
+        found.append(frontier.pop(0.0)[1])
+    assert found == ["robots.txt", *"abcd"]
+
+
 def test_a_host_can_be_put_last_while_its_requests_wait():
     frontier = Frontier()
     for item in ("a1", "a2"):

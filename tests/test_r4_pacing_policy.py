@@ -217,3 +217,54 @@ def test_a_request_that_was_never_sent_leaves_no_trace_but_for_the_lease_of_anot
     assert leased.lease_until > 100.0
     assert after(leased, GiveBack("them"), 101.0) == leased
     assert after(leased, GiveBack("us"), 101.0) == known
+
+
+def after_statuses(*statuses, interval=1.0, times=None, of_domain=False):
+    """The times after these answers, one a day; the cap is 300 s."""
+    times = times or HostTimes()
+    for number, status in enumerate(statuses):
+        exchange = Exchange(interval=interval, latency=0.1, status=status)
+        exchange = exchange.of_domain() if of_domain else exchange
+        now = (number + 1) * DAY
+        leased = after(times, Lease(1.0, 60.0, "us"), now - 0.1)
+        times = after(leased, Release(exchange, BACKOFF, "us"), now)
+    return times
+
+
+@pytest.mark.parametrize(
+    ("statuses", "interval", "wanted"),
+    [
+        ((500,), 1.0, 2.0),
+        ((500, 502, 504), 1.0, 8.0),
+        ((504, 504), 10.0, 40.0),
+        ((500,) * 9, 1.0, 300.0),
+        ((502,) * 5000, 1.0, 300.0),
+        ((500,) * 9, 3600.0, 3600.0),  # a longer Crawl-delay is never shortened
+        ((500, 500, 200), 1.0, 1.0),
+        ((500, 500, 404), 5.0, 5.0),  # a healthy host answers that
+        ((500, 500, 304, 500), 1.0, 2.0),
+        ((500, 0, 500), 1.0, 4.0),  # no answer is no good one
+        ((500, 429, 500), 1.0, 4.0),
+        ((500, 501, 301, 500), 1.0, 4.0),
+        ((501, 505, 301, 0), 1.0, 1.0),
+    ],
+)
+@pytest.mark.parametrize("of_domain", [False, True])
+def test_each_server_error_in_a_row_doubles_the_spacing_until_a_good_answer(
+    statuses, interval, wanted, of_domain
+):
+    times = after_statuses(*statuses, interval=interval, of_domain=of_domain)
+    assert times.room() == wanted
+    assert times.ready_at(1.0) >= times.ended + wanted
+    assert times.strikes == (0 if of_domain else statuses.count(429))
+    if not times.strikes:
+        assert times.hold_until == 0.0, "nothing is put off for it"
+
+
+def test_a_server_error_of_robots_txt_slows_its_host_too_and_a_lost_lease_changes_nothing():
+    exchange = Exchange(interval=1.0, status=500, for_robots=True)
+    assert after(HostTimes(), Release(exchange, BACKOFF, ""), DAY).room() == 2.0
+    assert exchange.of_domain().for_robots is False
+    slow = after_statuses(500, 500)
+    silent = Exchange(interval=1.0, status=0, unreachable=True)
+    assert after(slow, Release(silent, BACKOFF, ""), 9 * DAY).room() == 4.0

@@ -269,6 +269,17 @@ def test_a_hold_is_long_as_status_counts_it(fields, needs):
     assert len(find_needs([], [], [], [row], "")) == needs
 
 
+def test_a_host_in_trouble_is_named_with_its_spacing():
+    times = HostTimes(ended=NOW - 1.0, interval=8.0, server_errors=3)
+    row = HostRow("ill.example", HostSnapshot(times, NOW), None)
+    assert row.why == (
+        "one request every 8 s; it answered 500, 502 or 504 3 times in a row, which slows it down"
+    )
+    assert row.as_dict()["server_errors"] == 3
+    later = HostRow("ill.example", HostSnapshot(times, NOW + 60.0), None)
+    assert (later.until, later.why) == (None, row.why.partition("; ")[2])
+
+
 def test_the_chart_library_leaves_the_imports_of_the_process_as_they_were():
     assert [finder for finder in sys.meta_path if type(finder).__module__ == "pygal"] == []
 

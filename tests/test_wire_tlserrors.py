@@ -1,5 +1,7 @@
 """A TLS error is one sentence: which host, and why."""
 
+import asyncio
+
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -7,7 +9,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.x509.oid import NameOID
 from OpenSSL import SSL
 from OpenSSL.SSL import X509VerificationCodes as Codes
-from scrapy.exceptions import DownloadFailedError, IgnoreRequest
+from scrapy.exceptions import DownloadFailedError
 from service_identity import CertificateError, VerificationError
 from service_identity.exceptions import DNSMismatch
 from service_identity.hazmat import DNS_ID
@@ -15,8 +17,10 @@ from twisted.internet.error import ConnectionLost
 from twisted.python.failure import Failure
 from twisted.web._newclient import ResponseNeverReceived
 
+from walsh_scrapy.exceptions import Unreachable
 from walsh_scrapy.testing.authority import Authority
 from walsh_scrapy.testing.certificates import EXPIRED_ON, Certificate
+from walsh_scrapy.wire.tls import Tls
 from walsh_scrapy.wire.tlserrors import (
     BadCertificate,
     NoSecureConnection,
@@ -91,10 +95,41 @@ def test_other_errors_give_none(error):
     assert tls_error(error) is None
 
 
-def test_a_bad_certificate_is_never_retried_and_a_broken_handshake_may_be():
-    assert isinstance(BAD, IgnoreRequest)
-    assert not isinstance(BAD, DownloadFailedError)
-    assert isinstance(tls_error(OLD_SERVER), DownloadFailedError)
+class Peer:
+    """A stream to a server that answers a ClientHello with these bytes, and ends."""
+
+    peer = "192.0.2.1"
+
+    def __init__(self, answer):
+        self._pieces = [answer]
+
+    async def send(self, data):
+        pass
+
+    async def receive(self):
+        return self._pieces.pop() if self._pieces else b""
+
+
+ALERT = b"\x15\x03\x01\x00\x02\x02"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\nplain HTTP on port 443", "wrong version number"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "wrong version number"),
+        (ALERT + b"\x46", "tlsv1 alert protocol version"),
+        (ALERT + b"\x70", "tlsv1 unrecognized name"),
+        (b"", "the server closed the connection"),
+    ],
+)
+def test_a_handshake_that_cannot_succeed_is_not_tried_again(answer, reason):
+    """The pacing gate puts off the host of what is Unreachable (decision 28)."""
+    with pytest.raises(NoSecureConnection) as caught:
+        asyncio.run(Tls().secure(Peer(answer), "x.example", 443))
+    assert isinstance(caught.value, Unreachable)
+    assert str(caught.value) == f"TLS: no secure connection with x.example: {reason}"
+    assert isinstance(BAD, Unreachable)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -22,7 +21,6 @@ from walsh_scrapy.runtime.network import Network
 from walsh_scrapy.runtime.requestmeta import marks_of, rank_of
 from walsh_scrapy.runtime.startup import in_force
 from walsh_scrapy.wire.http1 import Exchange
-from walsh_scrapy.wire.tlserrors import BadCertificate, NoSecureConnection
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.wire.idle import Endpoint
 
-logger = logging.getLogger(__name__)
 
 #: Seconds for which a request goes on when the crawl ends, and seconds between two looks at that.
 GRACE_SECONDS: Final = 0.75
@@ -63,8 +60,8 @@ class DownloadHandler(BaseDownloadHandler):
     async def download_request(self, request: Request) -> Response:
         """Return the response to a request.
 
-        Raises Unreachable, BadCertificate, NoSecureConnection, Denied, MachineTrouble, GivenUp and
-        the exceptions of Scrapy's own handlers.
+        Raises Unreachable, Denied, MachineTrouble, GivenUp and the exceptions of Scrapy's own
+        handlers.
         """
         was_closing = is_closing(self.crawler)  # then the request is part of the end
         running = asyncio.ensure_future(self._checked(request))
@@ -122,12 +119,8 @@ class DownloadHandler(BaseDownloadHandler):
             raise
 
     async def _response(self, request: Request, endpoint: Endpoint) -> Response:
-        try:
-            public_only = marks_of(request).public_only
-            stream = await self._network.connect(endpoint, public_only=public_only)
-        except (BadCertificate, NoSecureConnection) as error:
-            logger.info("%s: %s", request.url, error)
-            raise
+        public_only = marks_of(request).public_only
+        stream = await self._network.connect(endpoint, public_only=public_only)
         exchange = Exchange(stream)
         try:
             started = time.monotonic()

@@ -35,6 +35,10 @@ class RequestDeferred(IgnoreRequest):
         self.by_robots = by_robots
 
 
+class PutOff(RequestDeferred):
+    """The host is not tried again in this run, which the log says once (decisions 15 and 28)."""
+
+
 class StateUnavailable(RequestDeferred):
     """The state failed, so nothing can be paced or recorded; a later run continues.
 
@@ -57,7 +61,7 @@ class GivenUp(RequestDeferred):
 
 
 class Unreachable(Exception):
-    """A host cannot be reached: no address for its name, or no connection (decision 28).
+    """A host cannot be reached: no address, no connection, or no TLS with it (decision 28).
 
     Raised together with an exception of Scrapy, such as ``DownloadTimeoutError``.
     """

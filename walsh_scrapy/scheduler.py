@@ -123,12 +123,13 @@ class Scheduler(BaseScheduler):
 
     def enqueue_request(self, request: Request) -> bool:
         """Take a request, unless the duplicate filter has seen it."""
-        is_new = self._queue.takes_back(request) or request.dont_filter
+        is_back = self._queue.takes_back(request)
+        is_new = is_back or request.dont_filter
         if not is_new and self._dupefilter.request_seen(request):
             if self._crawler.spider is not None:
                 self._dupefilter.log(request, self._crawler.spider)
             return False
-        self._queue.push(request)
+        self._queue.push(request, is_back=is_back)
         return True
 
     def next_request(self) -> Request | None:

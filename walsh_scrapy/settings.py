@@ -52,8 +52,6 @@ LOGSTATS_INTERVAL = 0
 # tries).
 DOWNLOAD_TIMEOUT = 30
 RETRY_EXCEPTIONS = [
-    "scrapy.exceptions.CannotResolveHostError",
-    "scrapy.exceptions.DownloadConnectionRefusedError",
     "scrapy.exceptions.DownloadFailedError",
     "scrapy.exceptions.ResponseDataLossError",
 ]

@@ -12,7 +12,7 @@ from walsh_scrapy.testing.web import Reply
 BUSY = "http://busy.example/feed"
 FIELDS = [
     "host", "waits", "until", "why", "hold_until", "interval", "pause", "strikes", "silences",
-    "asked_at", "last_act",
+    "server_errors", "asked_at", "last_act",
 ]  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """R2, R4 and R5 over long waits: crawls in simulated time, judged as those on sockets are."""
 
+import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -219,3 +220,56 @@ def test_the_other_requests_of_a_host_that_refuses_are_put_off_and_have_not_fail
     again = {path for path in paths(second.log) if not path.endswith("robots.txt")}
     due = {"down.example/feed", "down.example/other"} - {tried}
     assert again == due | {f"busy.example/{name}" for name in "abcd"}
+
+
+def test_a_host_that_forbids_three_urls_is_left_alone_and_starves_none_of_them(simulated):
+    """A ban is no answer to each URL; the next run begins with those that were put off."""
+    no = Reply(status=403)
+    hosts = {
+        "ban.example": dict.fromkeys("abc", no) | {"d": feed()},
+        "led.example": {name: redirect(f"/{name}/x", 302) for name in "abcd"},
+        "mixed.example": {"a": no, "b": feed(), "c": no, "d": no, "e": feed()},
+    }
+    runs = simulated(
+        *(
+            site(host, **pages, **{f"{name}/x": no for name in pages})
+            for host, pages in hosts.items()
+        ),
+        starts=[0.0, 600.0],
+        sources=[f"http://{host}/{name}" for host, pages in hosts.items() for name in pages],
+        arguments=AGAIN,
+    )
+    first, second = runs
+    asked = [f"ban.example/{name}" for name in "abcd"]
+    assert paths(first.log, "ban.example") == ["ban.example/robots.txt", *asked[:3]]
+    assert paths(second.log, "ban.example") == [asked[3], *asked[:3]]
+    led = [path for path in paths(first.log, "led.example") if path.endswith("/x")]
+    assert led == [f"led.example/{name}/x" for name in "abc"]
+    assert len(paths(first.log, "mixed.example")) == 6, "an answer in between begins anew"
+    said = "ban.example is not tried again now: it answered 403 to 3 URLs in a row"
+    assert said in first.stderr
+    assert (first.stats["walsh/sources/deferred"], first.stats["walsh/sources/failed"]) == (2, 9)
+    assert_polite(first.log + second.log)
+
+
+def test_a_host_in_trouble_is_asked_ever_less_often_over_runs_until_it_answers(simulated, tmp_path):
+    """Nothing is put off for it (`policy.pacing`)."""
+    ill = [Reply(status=status) for status in (500, 502, 504, 500, 500, 502)]
+    first, second, third = simulated(
+        site("ill.example", a=[*ill, feed()], b=feed()),
+        starts=[0.0, 600.0, 2 * DAY],
+        sources=["http://ill.example/a"],
+        settings={"RETRY_TIMES": 2, "WALSH_BACKOFF_MAX": 30},
+        arguments=AGAIN,
+    )
+    assert [round(gap, 6) for gap in gaps(first.log, "ill.example")] == [1.0, 2.0, 4.0]
+    assert [round(gap, 6) for gap in gaps(second.log, "ill.example")] == [16.0, 30.0]
+    assert gaps(third.log, "ill.example") == pytest.approx([1.0])
+    asked = [run.stats.get("walsh/sources/deferred") for run in (first, second, third)]
+    assert asked == [None] * 3
+    with closing(sqlite3.connect(tmp_path / "simulation" / "walsh.sqlite3")) as state:
+        assert state.execute("SELECT server_errors, interval FROM hosts").fetchall() == [(0, 1.0)]
+        pauses = state.execute("SELECT pause FROM requests ORDER BY id").fetchall()
+    # What was asked for, as the record has it; a good robots.txt ended the row in the last run.
+    assert pauses == [(each,) for each in (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 1.0)]
+    assert_polite(first.log + second.log + third.log, robots_first=False)

@@ -1,11 +1,14 @@
 """A host without a valid certificate gets no request (decision 22)."""
 
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
 from tests.contract.conftest import LIST_URL, blocklist, judge, site
+from walsh_scrapy.testing.names import REFUSED, Answer
+from walsh_scrapy.testing.site import Down
 from walsh_scrapy.testing.web import Certificate, Site, redirect
 
 BAD = {
@@ -31,12 +34,15 @@ def feeds(*hosts):
     return [f"https://{host}/feed" for host in hosts]
 
 
+def rows(result, query):
+    with closing(sqlite3.connect(result.folder.parent / "walsh.sqlite3")) as state:
+        return state.execute(query).fetchall()
+
+
 def in_state(result):
     """Outcome and detail of every source, by its host."""
-    database = sqlite3.connect(result.folder.parent / "walsh.sqlite3")
-    rows = database.execute("SELECT url, outcome, detail FROM sources").fetchall()
-    database.close()
-    return {url.split("/")[2]: (outcome, detail) for url, outcome, detail in rows}
+    found = rows(result, "SELECT url, outcome, detail FROM sources")
+    return {url.split("/")[2]: (outcome, detail) for url, outcome, detail in found}
 
 
 def handshakes(result, host):
@@ -75,20 +81,53 @@ def assert_bad_certificates_are_named(result):
         sentence = f"TLS: the certificate of {host} {flaw}"
         assert told.pop(host) == ("failed", sentence)
         assert f"WARNING https://{host}/feed failed: {sentence}\n" in result.stderr
-        # Once for robots.txt, which WALSH_ROBOTS_UNREACHABLE lets be, and once for the feed.
-        assert handshakes(result, host) == ["failed", "failed"]
+        assert handshakes(result, host) == ["failed"]
     assert told == {}
     assert result.stats["walsh/sources/failed"] == len(BAD)
     assert "Traceback" not in result.stderr
 
 
-def test_a_renewed_certificate_is_accepted(direct_web, crawl, again):
-    web = direct_web(secure("blog.example", Certificate.EXPIRED))
-    first = crawl(web, sources=feeds("blog.example"))
-    web.add(secure("blog.example"))
-    second = again(web, sources=feeds("blog.example"))
-    assert in_state(second) == {"blog.example": ("fetched", "")}
-    assert (len(first.items), len(second.items)) == (0, 2)
+NO_TLS = {
+    "expired.example": "TLS: the certificate of expired.example expired on 2025-01-01",
+    "alert.example": "TLS: no secure connection with alert.example: ",
+    "new.example": "TLS: no secure connection with new.example: ",
+    "refused.example": "refused.example refused the connection",
+}
+
+
+def test_a_host_without_tls_or_that_refuses_costs_one_attempt_a_run(direct_web, crawl, again):
+    """Each has five sources, and is well in the next run."""
+    web = direct_web(
+        secure("expired.example", Certificate.EXPIRED),
+        replace(secure("alert.example"), down=Down.ALERT),
+        replace(secure("new.example"), tls_version="1.3"),
+        replace(site("refused.example"), dns=Answer((REFUSED,))),
+        site("blog.example"),
+    )
+    sources = [f"https://{host}/{name}" for host in NO_TLS for name in ("feed", *"abcd")]
+    sources += ["http://blog.example/feed"]
+    settings = {"DOWNLOAD_TLS_MAX_VERSION": "TLSv1.2"}
+    first = crawl(web, sources=sources, settings=settings)
+    counts = {name: first.stats[f"walsh/sources/{name}"] for name in ("fetched", "failed")}
+    assert counts == {"fetched": 1, "failed": 4}
+    assert first.stats["walsh/sources/deferred"] == 16
+    contacted = [each.host for each in first.connections if each.host != "blog.example"]
+    assert sorted(contacted) == sorted(NO_TLS.keys() - {"refused.example"})
+    asked = rows(first, "SELECT host, url, error FROM requests WHERE error != ''")
+    assert sorted(host for host, _, _ in asked) == sorted(NO_TLS)
+    for host, url, error in asked:
+        assert url == f"https://{host}/robots.txt"
+        assert error.startswith(NO_TLS[host])
+        assert first.stderr.count(f" failed: {error}\n") == 1
+        assert f"INFO https://{host}/robots.txt" not in first.stderr
+    counted = dict(rows(first, "SELECT host, strikes + silences FROM hosts"))
+    assert counted == dict.fromkeys((*NO_TLS, "blog.example"), 0) | {"refused.example": 1}
+    assert rows(first, "SELECT host FROM hosts WHERE hold_until") == []
+
+    web.add(*(secure(host) for host in NO_TLS))
+    second = again(web, sources=sources[::5], settings=settings)
+    assert second.stats["walsh/sources/fetched"] == 5
+    judge(second, robots_first=False)
 
 
 def test_without_the_private_ca_no_certificate_is_accepted(direct_web, crawl, tmp_path):
@@ -108,7 +147,7 @@ def test_no_context_factory_switches_verification_off(direct_web, crawl):
     web = direct_web(secure("wrong.example", Certificate.WRONG_NAME))
     settings = {"DOWNLOADER_CLIENTCONTEXTFACTORY": f"{__name__}.Blind"}
     result = crawl(web, sources=feeds("wrong.example"), settings=settings)
-    assert handshakes(result, "wrong.example") == ["failed", "failed"]
+    assert handshakes(result, "wrong.example") == ["failed"]
     assert result.log == []
 
 
@@ -126,7 +165,7 @@ def test_a_redirect_to_a_bad_certificate_names_that_host(direct_web, crawl):
     }
 
 
-def test_robots_txt_says_why_it_could_not_be_read(direct_web, crawl):
+def test_a_robots_txt_that_decides_says_why_it_could_not_be_read(direct_web, crawl):
     web = direct_web(secure("expired.example", Certificate.EXPIRED))
     result = crawl(
         web,
@@ -135,7 +174,7 @@ def test_robots_txt_says_why_it_could_not_be_read(direct_web, crawl):
     )
     assert handshakes(result, "expired.example") == ["failed"]
     why = "TLS: the certificate of expired.example expired on 2025-01-01"
-    assert f"INFO https://expired.example/robots.txt: {why}\n" in result.stderr
+    assert f"WARNING https://expired.example/feed failed: {why}\n" in result.stderr
 
 
 def test_a_blocklist_over_an_invalid_certificate_is_not_adopted(direct_web, crawl):

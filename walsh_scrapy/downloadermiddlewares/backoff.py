@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
+from scrapy import signals
 from scrapy.downloadermiddlewares.retry import RetryMiddleware
 from scrapy.exceptions import DownloadTimeoutError, IgnoreRequest
 
@@ -13,6 +13,7 @@ from walsh_scrapy.exceptions import Unreachable
 from walsh_scrapy.options import bad_setting
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES, is_refusal
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.streaks import Streaks
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import counted, format_seconds
 from walsh_scrapy.politeness.holds import Holds
@@ -38,16 +39,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Requests in a row that a host may leave without an answer until its other ones are put off.
-TIMEOUTS = 2
-
 
 class BackoffMiddleware:
     """Retries refused requests, at most ``WALSH_MAX_RETRIES`` times (order 549, decision 15).
 
     A host that refuses more requests than that in a row, whatever their URLs, has refused its share
     of tries. Its other requests of the run are deferred, and have not failed. The same goes for a
-    host at which a target and the request before it timed out (decision 28).
+    host at which a target and the request before it timed out, or that answered 403 to three URLs
+    in a row (decision 28).
 
     The pacing gate writes the hold with the end of the exchange. Without the pacing gate this gate
     writes the hold, and keeps requests waiting for it.
@@ -60,16 +59,15 @@ class BackoffMiddleware:
         self._put_off = PutOffHosts.of(self._context)
         self._retries = Retries.of(self._context)
         self._holds = None if in_force(crawler.settings, Gate.PACING) else Holds(crawler)
-        # By host name: how many requests of each rank it refused in a row.
-        self._refusals: defaultdict[str, Counter[Rank]] = defaultdict(Counter)
-        # By host name: how many requests in a row timed out.
-        self._timeouts: Counter[str] = Counter()
+        self._streaks = Streaks()
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
         check_start(crawler)
-        return cls(crawler)
+        gate = cls(crawler)
+        crawler.signals.connect(gate.response_downloaded, signal=signals.response_downloaded)
+        return gate
 
     @staticmethod
     def problems(settings: BaseSettings) -> Problems:
@@ -80,15 +78,19 @@ class BackoffMiddleware:
         """Without the pacing gate: let a request wait while its host is on hold, or defer it."""
         return await self._holds.wait(request) if self._holds else None
 
+    def response_downloaded(self, response: Response, request: Request) -> None:
+        """Record an answer; middlewares nearer to the wire keep some from ``process_response``."""
+        host, rank = host_of(request.url), rank_of(request)
+        self._streaks.answered(host, request.url, response.status, rank)
+
     async def process_response(self, request: Request, response: Response) -> Request | Response:
         """Retry after 429 and 503; for robots.txt after every server error (decision 12)."""
         if self._holds:
             self._holds.over(request)
-        self._timeouts.pop(host_of(request.url), None)
         if _is_refusal(request, response.status):
             most = self._context.options.max_retries
             return self._retry(request, f"answered {response.status}", most) or response
-        self._refusals.pop(host_of(request.url), None)
+        self._put_off_others(request)
         return response
 
     async def process_exception(self, request: Request, exception: Exception) -> Request | None:
@@ -97,24 +99,17 @@ class BackoffMiddleware:
             self._holds.over(request)
         if isinstance(exception, IgnoreRequest | Unreachable):
             return None
-        if isinstance(exception, DownloadTimeoutError):
-            self._timed_out(request)
+        timed_out = isinstance(exception, DownloadTimeoutError)
+        self._streaks.unanswered(host_of(request.url), rank_of(request), timed_out=timed_out)
+        self._put_off_others(request)
         if not _is_refusal(request, 0):
             return None
         if self._holds:
             self._holds.write(request, None)
         # A host that timed out will probably do so again, and a serial crawl waits with it.
         retries = self._context.options.max_retries
-        most = min(1, retries) if isinstance(exception, DownloadTimeoutError) else retries
+        most = min(1, retries) if timed_out else retries
         return self._retry(request, f"failed ({reason_of(exception, request.url)})", most)
-
-    def _timed_out(self, request: Request) -> None:
-        """Put off the other requests of a host that seems to answer nothing any more."""
-        host = host_of(request.url)
-        self._timeouts[host] += 1
-        if self._timeouts[host] >= TIMEOUTS and rank_of(request) is Rank.TARGET:
-            reason = f"it timed out {counted(self._timeouts[host], 'time')} in a row"
-            self._put_off_host(request, reason)
 
     def _retry(self, request: Request, what: str, most: int) -> Request | None:
         """Return the request to send again; None if it has failed.
@@ -122,23 +117,21 @@ class BackoffMiddleware:
         It has failed after ``most`` retries. If the host has refused its share, its other requests
         are put off, and so is this one if it has tries left and others used up the share.
         """
-        rank, refusals = rank_of(request), self._refusals[host_of(request.url)]
-        refusals[rank] += 1
+        rank, host = rank_of(request), host_of(request.url)
         attempt = marks_of(request).attempt + 1
         again = request.replace(dont_filter=True)
-        if attempt <= most and refusals.total() <= most:
-            host, hold = host_of(request.url), format_seconds(marks_of(request).hold)
+        if attempt <= most and self._streaks.refusals(host) <= most:
+            hold = format_seconds(marks_of(request).hold)
             logger.info("%s %s; %s is on hold for %s", request.url, what, host, hold)
             self._await(request, attempt + 1, most + 1, what)
             self._crawler.stats.inc_value("walsh/backoff/retried")
             mark(again, attempt=attempt)
             return again
-        if rank is not Rank.ROBOTS:  # a robots.txt that is refused counts as unreachable instead
-            reason = f"it refused {counted(refusals.total(), 'request')} in a row"
-            self._put_off_host(request, reason)
-            if attempt <= most and attempt < refusals[rank]:
-                logger.info("%s %s, as others of its host did", request.url, what)
-                return again
+        self._put_off_others(request, gave_up=True)
+        is_others_fault = attempt <= most and attempt < self._streaks.refusals(host, rank)
+        if is_others_fault and rank is not Rank.ROBOTS:
+            logger.info("%s %s, as others of its host did", request.url, what)
+            return again
         tries = counted(attempt, "try", "tries")
         logger.warning("%s %s; giving up after %s", request.url, what, tries)
         self._crawler.stats.inc_value("walsh/backoff/gave_up")
@@ -153,11 +146,13 @@ class BackoffMiddleware:
         if for_blocklist:
             logger.info("waiting for the blocklist: %s", retry.told(now))
 
-    def _put_off_host(self, request: Request, reason: str) -> None:
-        """Put off the other requests of a host; they are not kept waiting for its hold."""
-        until = self._context.clock.now() + marks_of(request).hold
-        self._put_off.add(host_of(request.url), reason, until)
-        self._queues.delay(self._context.host(request.url), 0.0)
+    def _put_off_others(self, request: Request, *, gave_up: bool = False) -> None:
+        """Put off the other requests of a host by what it did in a row; none waits for its hold."""
+        host = host_of(request.url)
+        if reason := self._streaks.reason(host, rank_of(request), gave_up=gave_up):
+            until = self._context.clock.now() + marks_of(request).hold
+            self._put_off.add(host, reason, until)
+            self._queues.delay(self._context.host(request.url), 0.0)
 
 
 def _is_refusal(request: Request, status: int) -> bool:

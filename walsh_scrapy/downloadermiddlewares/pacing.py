@@ -203,7 +203,7 @@ class PacingMiddleware:
             self._put_off.add(name, str(error), until)
         if isinstance(error, Unreachable | GivenUp):
             wait = 0.0  # requests that are put off wait for nothing: they end when handed out
-        self._queues.delay(host, wait, interval, latency)
+        self._queues.delay(host, wait, snapshot.times.interval, latency)
 
     def _record(
         self,

@@ -68,6 +68,9 @@ class RobotsMiddleware:
         crawler.signals.connect(
             gate.request_reached_downloader, signal=signals.request_reached_downloader
         )
+        crawler.signals.connect(
+            gate.request_left_downloader, signal=signals.request_left_downloader
+        )
         return gate
 
     @staticmethod
@@ -84,6 +87,7 @@ class RobotsMiddleware:
             self._prerequisites.check(request)
             # A known Crawl-delay counts for the request for robots.txt too.
             mark(request, robots_interval=self._cache.interval(origin))
+            self._fetch.limit(request)
             return None
         host = host_of(request.url)
         self._put_off.check(host)
@@ -105,9 +109,15 @@ class RobotsMiddleware:
             self._cache.keep_for_later(origin_of(request.url), request.url)
 
     def request_reached_downloader(self, request: Request) -> None:
-        """Record that a target is sent, so its robots.txt was used."""
-        if rank_of(request) is not Rank.ROBOTS:
+        """Record that a target is sent, so its robots.txt was used; or a try for robots.txt."""
+        if rank_of(request) is Rank.ROBOTS:
+            self._fetch.sent(request)
+        else:
             self._cache.mark_used(origin_of(request.url), request.url)
+
+    def request_left_downloader(self, request: Request) -> None:
+        """Record that a try for robots.txt has ended."""
+        self._fetch.ended(request)
 
     def bytes_received(self, data: bytes, request: Request) -> None:
         """Stop the download of a robots.txt after 500 KiB (decision 11)."""

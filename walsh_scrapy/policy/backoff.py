@@ -13,6 +13,8 @@ from walsh_scrapy.policy.httpdates import parse_http_date
 
 #: The statuses after which a request is made again (R5).
 RETRIED_STATUSES: Final = frozenset({429, 503})
+#: What a server in trouble answers (decision 28).
+TROUBLED_STATUSES: Final = frozenset({500, 502, 504})
 #: Longer times count as this one: 100 years, which can still be added to a date.
 LONGEST_SECONDS: Final = 36_525 * 86_400.0
 
@@ -57,6 +59,16 @@ def is_refusal(status: int, *, for_robots: bool = False) -> bool:
     For robots.txt that is every server error, and no answer at all (``status`` 0; decision 12).
     """
     return status in RETRIED_STATUSES or (for_robots and (status == 0 or status >= 500))
+
+
+def is_redirect(status: int) -> bool:
+    """Return True for a redirect: what it leads to has not answered yet."""
+    return 300 <= status < 400 and status != 304
+
+
+def is_good(status: int) -> bool:
+    """Return True for an answer of a server that is well, a 404 for example; no redirect."""
+    return 200 <= status < 500 and status != 429 and not is_redirect(status)
 
 
 @dataclass(frozen=True, slots=True)

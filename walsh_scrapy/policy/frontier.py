@@ -75,10 +75,21 @@ class Frontier(Generic[T]):
         """Yield all waiting requests, host by host, each host in its own order."""
         return (entry[3] for queue in self._hosts.values() for entry in sorted(queue.requests))
 
-    def push(self, host: str, item: T, rank: Rank = Rank.TARGET, priority: int = 0) -> None:
-        """Add a request. Within a host, order is by lower rank, higher priority, then age."""
-        queue = self._queue_of(host)
-        queue.push(rank, priority, next(self._order), item)
+    def push(
+        self,
+        host: str,
+        item: T,
+        rank: Rank = Rank.TARGET,
+        priority: int = 0,
+        *,
+        is_back: bool = False,
+    ) -> None:
+        """Add a request. Within a host, order is by lower rank, higher priority, then age.
+
+        One that comes back because it could not be sent yet (``is_back``) is the oldest.
+        """
+        queue, order = self._queue_of(host), next(self._order)
+        queue.push(rank, priority, -order if is_back else order, item)
         self._size += 1
         self._place(host, queue)
 

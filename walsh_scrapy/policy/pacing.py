@@ -12,7 +12,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
-from walsh_scrapy.policy.backoff import is_refusal
+from walsh_scrapy.policy.backoff import (
+    RETRIED_STATUSES,
+    TROUBLED_STATUSES,
+    is_good,
+    is_refusal,
+)
 
 if TYPE_CHECKING:
     from walsh_scrapy.policy.backoff import Backoff
@@ -54,6 +59,7 @@ class HostTimes:
     struck_at: float = 0.0
     silences: int = 0  #: attempts in a row in which it was unreachable (decision 28)
     silent_at: float = 0.0  #: the last of them
+    server_errors: int = 0  #: answers of 500, 502 and 504 in a row (decision 28)
     pause: float = 0.0  #: the least spacing that the operator asks for (decision 31)
 
     def room(self, spacing: float = 0.0) -> float:
@@ -70,6 +76,11 @@ class HostTimes:
         ends = (self.ended, self.lease_until - LEASE_MARGIN if self.lease_since else None)
         spaced = max((end + room for end in ends if end is not None), default=0.0)
         return max(spaced, self.hold_until, self.lease_until)
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether the host was not well when it was asked last, or has a pause."""
+        return bool(self.silences or self.server_errors or self.pause)
 
     def bounded(self, most: float) -> HostTimes:
         """Return the times in which spacing and hold last at most ``most`` seconds.
@@ -151,6 +162,12 @@ class HostTimes:
         """Return the times after one more attempt to reach a host that is unreachable."""
         return replace(self, silences=self.silences + 1, silent_at=now)
 
+    def told(self, status: int) -> HostTimes:
+        """Return the times after one more answer; ``status`` is 0 if none came (decision 28)."""
+        if status in TROUBLED_STATUSES:
+            return replace(self, server_errors=self.server_errors + 1)
+        return replace(self, server_errors=0) if is_good(status) else self
+
     def held(self, now: float, seconds: float) -> HostTimes:
         """Return the times with a hold of ``seconds`` from ``now``; a longer hold stays."""
         if now + seconds <= self.hold_until:
@@ -176,6 +193,14 @@ def spacing(
     return max(min_interval, robots_interval or 0.0, latency_factor * latency)
 
 
+def slowed(interval: float, server_errors: int, longest: float) -> float:
+    """Return the spacing after so many server errors in a row (decision 28).
+
+    Each doubles ``interval``, up to ``longest`` seconds. It is never shortened.
+    """
+    return max(interval, min(interval * 2.0 ** min(server_errors, 60), longest))
+
+
 def silence_hold(silences: int) -> float:
     """Return the seconds of the hold after so many silences in a row (decision 28).
 
@@ -197,11 +222,12 @@ class Exchange:
     retry_after: str | None = None  #: the header of the answer
     for_robots: bool = False  #: its target was robots.txt
     unreachable: bool = False  #: there was no address, or no connection (decision 28)
-    given_up: bool = False  #: we ended it, so it tells nothing about the host
+    given_up: bool = False  #: it counts for nothing: we ended it, or TLS was not possible
 
     def of_domain(self) -> Exchange:
         """Return what the exchange means for its domain: only spacing (decision 5)."""
-        return replace(self, status=200, retry_after=None, unreachable=False)
+        status = 0 if self.status in RETRIED_STATUSES else self.status
+        return replace(self, status=status, retry_after=None, unreachable=False, for_robots=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +300,10 @@ def after(times: HostTimes, event: Event, now: float) -> HostTimes:
             is_ready = times.bounded(most).ready_at(min(spacing, most)) <= now
             return times.leased(now, timeout, holder) if is_ready else times
         case Release(exchange, backoff, holder):
-            released = times.released(now, exchange.interval, holder)
+            times, interval = times.told(exchange.status), exchange.interval
+            if times.server_errors:
+                interval = slowed(interval, times.server_errors, backoff.cap)
+            released = times.released(now, interval, holder)
             return after_answer(released, exchange, backoff, now)
         case GiveBack(holder):
             return times.given_back(holder)

@@ -12,6 +12,7 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import LEASE_MARGIN, Exchange
 from walsh_scrapy.runtime.eventloops import PerLoop
 from walsh_scrapy.runtime.requestmeta import rank_of
+from walsh_scrapy.wire.tlserrors import NoHandshake
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -118,5 +119,5 @@ def exchange_of(
         retry_after=None if retry_after is None else retry_after.decode("latin-1"),
         for_robots=rank_of(request) is Rank.ROBOTS,
         unreachable=isinstance(error, Unreachable),
-        given_up=isinstance(error, GivenUp),
+        given_up=isinstance(error, GivenUp | NoHandshake),
     )

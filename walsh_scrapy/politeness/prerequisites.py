@@ -99,7 +99,7 @@ class Prerequisites:
         if key in self._fetches:
             return queue.sent_back(request)
         fetch = self._begin(key, host, steps())
-        queue.push(request)
+        queue.push(request, is_back=True)
         return self._scheduled(fetch)
 
     async def _in_gate(self, key: str, host: str | None, steps: Callable[[], Steps]) -> None:

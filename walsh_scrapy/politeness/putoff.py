@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.exceptions import RequestDeferred, Unreachable
+from walsh_scrapy.exceptions import PutOff, Unreachable
 from walsh_scrapy.policy.frontier import Rank
 
 if TYPE_CHECKING:
     from walsh_scrapy.runtime.context import Context
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _PutOff:
     reason: str
     until: float  #: the earliest time of the next request to the host, in epoch seconds
-    owed: Unreachable | None  #: what a target fails with, as the attempt was for its robots.txt
+    is_told: bool = False  #: the log says so
+    owed: Unreachable | None = (
+        None  #: what a target fails with, as the attempt was for its robots.txt
+    )
 
 
 class PutOffHosts:
@@ -36,7 +42,7 @@ class PutOffHosts:
 
     def add(self, host: str, reason: str, until: float) -> None:
         """Put off all further requests to a host: its request has failed, or nothing has."""
-        self._hosts[host] = _PutOff(reason, until, None)
+        self._hosts[host] = _PutOff(reason, until)
 
     def add_unreachable(self, host: str, error: Unreachable, rank: Rank, until: float) -> None:
         """Put off all further requests to a host that cannot be reached (decision 28).
@@ -45,10 +51,10 @@ class PutOffHosts:
         with the same error.
         """
         owed = error if rank is Rank.ROBOTS else None
-        self._hosts[host] = _PutOff(str(error), until, owed)
+        self._hosts[host] = _PutOff(str(error), until, owed=owed)
 
     def check(self, host: str, rank: Rank = Rank.TARGET) -> None:
-        """Raise RequestDeferred for a request of ``rank`` to a host that is put off.
+        """Raise PutOff for a request of ``rank`` to a host that is put off.
 
         Raises Unreachable instead for the target that the attempt to reach it was made for.
         """
@@ -58,4 +64,8 @@ class PutOffHosts:
         if put_off.owed is not None and rank is not Rank.ROBOTS:
             self._hosts[host] = replace(put_off, owed=None)
             raise put_off.owed
-        raise RequestDeferred(put_off.until, f"{host} is not tried again now: {put_off.reason}")
+        reason = f"{host} is not tried again now: {put_off.reason}"
+        if not put_off.is_told:
+            self._hosts[host] = replace(put_off, is_told=True)
+            logger.info("%s; its other requests are deferred", reason)
+        raise PutOff(put_off.until, reason)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from scrapy import Request
+from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.datatypes import LocalCache
 
 from walsh_scrapy.exceptions import Denied, NotModified, RequestDeferred
@@ -21,9 +24,17 @@ from walsh_scrapy.policy.robots.access import (
     access_result,
     copy_after,
 )
+from walsh_scrapy.policy.urls import origin_of
 from walsh_scrapy.politeness.hostqueue import HostQueues
 from walsh_scrapy.runtime.context import Context
-from walsh_scrapy.runtime.requestmeta import DATA_LOSS, Hop, Validators, mark, request_of
+from walsh_scrapy.runtime.requestmeta import (
+    DATA_LOSS,
+    Hop,
+    Validators,
+    first_url,
+    mark,
+    request_of,
+)
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -34,8 +45,11 @@ logger = logging.getLogger(__name__)
 
 #: Parsed files kept in memory at once; the state has the others.
 PARSED_FILES = 2000
-#: Seconds for one robots.txt as a whole: a server that sends it slowly delays all hosts.
+#: Seconds on the wire for one robots.txt in a run, with its redirects and retries: a server that
+#: sends it slowly delays all hosts. Pauses between the tries are not counted.
 LONGEST_FETCH = 30.0
+#: Seconds: for less than that no further try is made.
+SHORTEST_TRY = 1.0
 #: Flags of a response that did not come in whole: its validators are not kept (decision 17).
 _CUT_OFF = {DATA_LOSS, "download_stopped"}
 
@@ -172,7 +186,10 @@ class RobotsCache:
 
 
 class RobotsFetch:
-    """Fetches a robots.txt, and puts the outcome into the cache."""
+    """Fetches a robots.txt, and puts the outcome into the cache.
+
+    An origin has ``LONGEST_FETCH`` seconds on the wire until it has answered (decision 28).
+    """
 
     def __init__(self, crawler: Crawler, cache: RobotsCache) -> None:
         self._stats = crawler.stats
@@ -180,6 +197,27 @@ class RobotsFetch:
         self._queues = HostQueues.of(crawler)
         self._timeout = crawler.settings.getfloat("DOWNLOAD_TIMEOUT")
         self._cache = cache
+        self._sent: WeakKeyDictionary[Request, float] = WeakKeyDictionary()
+        # By origin: the seconds on the wire since its last answer.
+        self._spent: defaultdict[str, float] = defaultdict(float)
+
+    def limit(self, request: Request) -> None:
+        """Give a try the seconds that are left; raise IgnoreRequest if there are none."""
+        origin = origin_of(first_url(request))
+        left = LONGEST_FETCH - self._spent[origin]
+        if left < SHORTEST_TRY:
+            raise IgnoreRequest(f"{origin}/robots.txt did not come within {LONGEST_FETCH:g} s")
+        request.meta["download_timeout"] = min(left, self._timeout)
+
+    def sent(self, request: Request) -> None:
+        """Note that a try goes to the wire now."""
+        self._sent[request] = self._context.clock.monotonic()
+
+    def ended(self, request: Request) -> None:
+        """Count the seconds of a try."""
+        if (began := self._sent.pop(request, None)) is not None:
+            seconds = self._context.clock.monotonic() - began
+            self._spent[origin_of(first_url(request))] += seconds
 
     def steps(
         self, origin: str, url: str, *, public_only: bool = False, for_blocklist: bool = False
@@ -193,7 +231,7 @@ class RobotsFetch:
         hops: tuple[Hop, ...] = ()
         known, status = self._cache.known(origin), None
         while True:
-            request = _request(url, hops, min(LONGEST_FETCH, self._timeout))
+            request = _request(url, hops)
             mark(request, public_only=public_only, for_blocklist=for_blocklist)
             mark(request, validators=_validators(known))
             answer = yield request
@@ -239,6 +277,8 @@ class RobotsFetch:
     def _settle(self, origin: str, answer: RobotsAnswer) -> None:
         """Keep the outcome, and give the host the spacing that its file asks for."""
         self._stats.inc_value(f"walsh/robots/{answer.result}")
+        if answer.result != "unreachable":
+            self._spent.pop(origin, None)
         try:
             file = self._cache.settle(origin, answer)
         except RequestDeferred as error:  # the state failed
@@ -258,7 +298,7 @@ def _validators(known: RobotsCopy | None) -> Validators | None:
     return Validators(known.validator_url, known.etag, known.last_modified)
 
 
-def _request(url: str, hops: tuple[Hop, ...], timeout: float) -> Request:
+def _request(url: str, hops: tuple[Hop, ...]) -> Request:
     request = Request(
         url,
         headers={"Accept": "text/plain, */*;q=0.5"},
@@ -268,7 +308,6 @@ def _request(url: str, hops: tuple[Hop, ...], timeout: float) -> Request:
             "dont_retry": True,
             "handle_httpstatus_all": True,
             "download_maxsize": 0,
-            "download_timeout": timeout,
         },
     )
     mark(request, hops=hops)

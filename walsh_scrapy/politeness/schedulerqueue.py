@@ -78,12 +78,12 @@ class SchedulerQueue(HostQueue):
         others = max(0, targets - self.waiting)
         return self._frontier.remaining(self._context.clock.monotonic(), others)
 
-    def push(self, request: Request) -> None:
-        """Keep a request until its host is ready."""
+    def push(self, request: Request, *, is_back: bool = False) -> None:
+        """Keep a request until its host is ready; ``is_back`` if it was handed out before."""
         if fetch := marks_of(request).fetch:
             fetch.idle.set()
         host = self._queued_under(request)
-        self._frontier.push(host, request, rank_of(request), request.priority)
+        self._frontier.push(host, request, rank_of(request), request.priority, is_back=is_back)
 
     def pop(self) -> Request | None:
         """Return a request whose host may be asked now; None if there is none."""

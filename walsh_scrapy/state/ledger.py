@@ -63,7 +63,9 @@ _WAITS: Final = or_(
 )
 _ROWS: Final = select(*(hosts.c[name] for name in _NAMES), hosts.c.host)
 _WAITING: Final = _ROWS.where(_WAITS)
-_MARKED: Final = _ROWS.where(or_(_WAITS, hosts.c.silences > 0, hosts.c.pause > 0))
+_MARKED: Final = _ROWS.where(
+    or_(_WAITS, *(hosts.c[name] > 0 for name in ("silences", "server_errors", "pause")))
+)
 _PAUSED: Final = select(hosts.c.host).where(hosts.c.pause > 0).order_by(hosts.c.host)
 _UNIT: Final = select(choices.c.value).where(choices.c.name == "pace_by")
 #: Why a host has to wait: on hold, asked by another process, or within its spacing.
@@ -160,12 +162,12 @@ class Ledger:
         return {host: snapshot for host, snapshot in found.items() if snapshot.wait > 0}
 
     def marked(self) -> dict[str, HostSnapshot]:
-        """Return the hosts that wait, were unreachable when asked last, or have a pause."""
+        """Return the hosts that wait, were not well when asked last, or have a pause."""
         found = self._found(_MARKED)
         return {
             host: snapshot
             for host, snapshot in found.items()
-            if snapshot.wait > 0 or snapshot.times.silences or snapshot.times.pause
+            if snapshot.wait > 0 or snapshot.times.is_marked
         }
 
     def find(self, host: str) -> HostSnapshot:

@@ -49,6 +49,8 @@ hosts = Table(
     # Attempts in a row in which the host was unreachable, and the last of them (decision 28).
     Column("silences", Integer, nullable=False, server_default="0"),
     Column("silent_at", Double, nullable=False, server_default="0"),
+    # Answers of 500, 502 and 504 in a row: each doubles the spacing (decision 28).
+    Column("server_errors", Integer, nullable=False, server_default="0"),
     # The least spacing that the operator asks for; nothing else changes it (decision 31).
     Column("pause", Double, nullable=False, server_default="0"),
     # Increased with every change: an update names the revision it read (compare-and-set), so only

@@ -115,7 +115,7 @@ def _views(sql: _Dialect) -> Mapping[tuple[str, str], Sequence[str]]:
             *("host", time("ended"), "interval", "pause", time("hold_since"), time("hold_until")),
             *(f"hold_until > {sql.now} AS is_on_hold", time("lease_until")),
             *(f"lease_until > {sql.now} AS is_asked_now", "strikes", time("struck_at")),
-            *("silences", time("silent_at")),
+            *("silences", time("silent_at"), "server_errors"),
         ),
         ("readable_robots", "robots"): (
             *("origin", time("fetched_at"), "status", time("failing_since")),

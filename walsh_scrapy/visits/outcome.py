@@ -14,6 +14,7 @@ from walsh_scrapy.exceptions import (
     Denied,
     NotDue,
     NotModified,
+    PutOff,
     RequestDeferred,
 )
 from walsh_scrapy.runtime.context import Context
@@ -78,7 +79,8 @@ class VisitOutcome:
         except RequestDeferred as error:
             source = source_of(request)
             url = source.url if source else request.url
-            logger.info("%s is deferred to a later run: %s", url, error)
+            level = logging.DEBUG if isinstance(error, PutOff) else logging.INFO
+            logger.log(level, "%s is deferred to a later run: %s", url, error)
             self._stats.inc_value("walsh/sources/deferred")
             self._stats.min_value("walsh/sources/deferred_until", error.until)
             self._troubles.put_off(request.url, error.until)

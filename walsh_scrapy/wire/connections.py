@@ -49,8 +49,7 @@ class Connections:
 
         With ``public_only`` every address of the host has to be public (decision 16); a proxy looks
         up the name itself. Raises NotConnected; Denied for an address that is not public;
-        BadCertificate, NoSecureConnection or DownloadFailedError for what comes after the
-        connection.
+        NoHandshake or DownloadFailedError for what comes after the connection.
         """
         host, proxy = endpoint.host, endpoint.proxy
         nearest, port = proxy.host if proxy else host, endpoint.port

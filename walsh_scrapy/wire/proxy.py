@@ -10,6 +10,7 @@ from scrapy.exceptions import DownloadFailedError
 from scrapy.utils.url import add_http_if_no_scheme
 
 from walsh_scrapy.wire.http1 import Exchange
+from walsh_scrapy.wire.tlserrors import NoSecureConnection
 from walsh_scrapy.wire.unreachable import NotConnected, without_proxy
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Proxy(NamedTuple):
 async def open_tunnel(stream: Stream, proxy: Proxy, host: str, port: int) -> None:
     """Let a proxy connect a stream to a host.
 
-    Raises DownloadFailedError if the proxy refuses, NotConnected if it wants other credentials, or
+    Raises NoSecureConnection if the proxy refuses, NotConnected if it wants other credentials, or
     OSError.
     """
     name = f"[{host}]" if ":" in host else host
@@ -57,7 +58,7 @@ async def open_tunnel(stream: Stream, proxy: Proxy, host: str, port: int) -> Non
         if answer.status_code == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
             why = DownloadFailedError(f"it wants other credentials (407 {reason})")
             raise without_proxy(proxy.host, NotConnected(why, "machine"))
-        raise DownloadFailedError(
-            f"the proxy {proxy.host}:{proxy.port} opens no tunnel to {host}: "
-            f"{answer.status_code} {reason}"
+        told = f"{answer.status_code} {reason}"
+        raise NoSecureConnection(
+            host, f"the proxy {proxy.host}:{proxy.port} opens no tunnel to {host}: {told}"
         )

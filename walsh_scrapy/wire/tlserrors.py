@@ -11,6 +11,7 @@ from OpenSSL.SSL import X509VerificationCodes as Codes
 from scrapy.exceptions import DownloadFailedError, IgnoreRequest
 from service_identity import CertificateError, VerificationError
 
+from walsh_scrapy.exceptions import Unreachable
 from walsh_scrapy.metadata.text import one_line
 
 if TYPE_CHECKING:
@@ -33,35 +34,32 @@ _UNTRUSTED: Final = frozenset(
 _CODES: Final = {value: name for name, value in vars(Codes).items() if name.startswith("ERR_")}
 
 
-class BadCertificate(IgnoreRequest):
+class NoHandshake(Unreachable):
+    """A host answers, but TLS with it is not possible: another try would not help (decision 28)."""
+
+
+class BadCertificate(NoHandshake, IgnoreRequest):
     """The certificate of a host is not valid (decision 22), so no request is sent to it.
 
-    It is not retried in this run, since another try would not help. ``flaw`` completes the sentence
-    "the certificate of ``host`` ...".
+    ``flaw`` completes the sentence "the certificate of ``host`` ...".
     """
 
     def __init__(self, host: str, flaw: str) -> None:
-        super().__init__(f"TLS: the certificate of {host} {flaw}")
-        self.host = host
-        self.flaw = flaw
+        super().__init__(host, f"TLS: the certificate of {host} {flaw}")
 
 
-class NoSecureConnection(DownloadFailedError):
-    """A TLS handshake failed for a reason other than the certificate; a retry may help."""
+class NoSecureConnection(NoHandshake, DownloadFailedError):
+    """A TLS handshake failed for a reason other than the certificate."""
 
     def __init__(self, host: str, reason: str) -> None:
-        super().__init__(f"TLS: no secure connection with {host}: {reason}")
-        self.host = host
-        self.reason = reason
+        super().__init__(host, f"TLS: no secure connection with {host}: {reason}")
 
 
-def tls_error(
-    error: BaseException | None, host: str = "the server"
-) -> BadCertificate | NoSecureConnection | None:
+def tls_error(error: BaseException | None, host: str = "the server") -> NoHandshake | None:
     """Return the TLS error behind a failed download from ``host``; None if there is none."""
     for cause in causes(error):
         match cause:
-            case BadCertificate() | NoSecureConnection():
+            case NoHandshake():
                 return cause
             case VerificationError():
                 return BadCertificate(host, "is for another host")

@@ -24,7 +24,8 @@ Blame: TypeAlias = Literal["host", "machine", "either"]
 _MACHINE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC})
 #: This machine has no network, or none of the kind that the host needs.
 _NO_NETWORK: Final = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL})
-_NO_ANSWER: Final = frozenset({errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.EHOSTDOWN})
+#: A firewall refuses, ours or (over IPv6) the host's.
+_FORBIDDEN: Final = frozenset({errno.EPERM, errno.EACCES})
 
 _NUMBER: Final = re.compile(r"\[Errno (\d+)\]")
 
@@ -33,8 +34,16 @@ class NoAddress(Unreachable, CannotResolveHostError):
     """The name of a host has no address, or none was found in time."""
 
 
-class NoConnection(Unreachable, DownloadTimeoutError):
+class NoAnswer(Unreachable, DownloadTimeoutError):
     """A host took no connection in time."""
+
+
+class ConnectionRefused(Unreachable, DownloadConnectionRefusedError):
+    """A host refused the connection."""
+
+
+class NoConnection(Unreachable, DownloadFailedError):
+    """No connection to a host is possible for another reason, such as an ICMP message."""
 
 
 class NotConnected(Exception):
@@ -66,13 +75,11 @@ def not_connected(
     """
     numbers = _numbers(error)
     if not numbers and isinstance(error, TimeoutError):
-        failure: Exception = NoConnection(host, f"{host} did not answer {step} in {limit:g} s")
+        failure: Unreachable = NoAnswer(host, f"{host} did not answer {step} in {limit:g} s")
     elif numbers == {errno.ECONNREFUSED}:
-        failure = DownloadConnectionRefusedError(f"{host} refused the connection")
-    elif numbers & (_NO_ANSWER | _NO_NETWORK):
-        failure = NoConnection(host, f"no connection to {host}: {_text(error)}")
+        failure = ConnectionRefused(host, f"{host} refused the connection")
     else:
-        failure = DownloadFailedError(f"no connection to {host}: {_text(error)}")
+        failure = NoConnection(host, f"no connection to {host}: {_text(error)}")
     return NotConnected(failure, _blame(numbers))
 
 
@@ -84,7 +91,7 @@ def without_proxy(proxy: str, found: NotConnected) -> NotConnected:
 def _blame(numbers: set[int]) -> Blame:
     if numbers & _MACHINE:
         return "machine"
-    return "either" if numbers and numbers <= _NO_NETWORK else "host"
+    return "either" if numbers and numbers <= _NO_NETWORK | _FORBIDDEN else "host"
 
 
 def _numbers(error: OSError) -> set[int]:

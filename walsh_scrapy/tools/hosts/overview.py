@@ -20,7 +20,7 @@ _DAY: Final = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class HostRow:
-    """One host that rests, was unreachable when it was asked last, or has a pause."""
+    """One host that rests, was not well when it was asked last, or has a pause."""
 
     host: str  #: by domain: a domain for its spacing, and a host name for its hold
     snapshot: HostSnapshot
@@ -56,6 +56,7 @@ class HostRow:
             "pause": times.pause,
             "strikes": times.strikes,
             "silences": times.silences,
+            "server_errors": times.server_errors,
             "asked_at": rfc3339(times.ended),
             "last_act": None
             if act is None
@@ -78,6 +79,9 @@ class HostRow:
             yield "a run asks it now"
         if self.snapshot.reason == "spacing":
             yield f"one request every {format_seconds(times.room())}"
+        if times.server_errors:
+            errors = counted(times.server_errors, "time")
+            yield f"it answered 500, 502 or 504 {errors} in a row, which slows it down"
         if times.pause:
             yield f"you asked for a pause of {format_seconds(times.pause)} between requests"
 
