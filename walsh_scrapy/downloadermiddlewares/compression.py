@@ -1,6 +1,6 @@
 """R7: Scrapy unpacks bodies, and a compressed text that was cut off gets a flag.
 
-R2: of a robots.txt only what counts is unpacked (decision 34).
+R2: of a robots.txt, and of a page whose head is read, only what counts is unpacked (decision 34).
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from scrapy.utils._compression import _check_max_size
 
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.metadata.mediatypes import may_be_llms
-from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.robots.records import MAX_OCTETS
 from walsh_scrapy.policy.wording import cut, printable
-from walsh_scrapy.runtime.negotiation import content_type_of
-from walsh_scrapy.runtime.requestmeta import DATA_LOSS, rank_of, source_of
+from walsh_scrapy.runtime.negotiation import content_type_of, counted_bytes
+from walsh_scrapy.runtime.requestmeta import DATA_LOSS, source_of
 from walsh_scrapy.wire.codings import CODING_ERRORS, check_parts, is_complete, unpacked
 
 if TYPE_CHECKING:
@@ -51,8 +49,9 @@ class CompressionMiddleware(HttpCompressionMiddleware):
         try:
             if codings.count(b",") >= MOST_CODINGS:
                 raise EOFError(f"at most {MOST_CODINGS} are undone")
-            if rank_of(request) is Rank.ROBOTS and headers:
-                answer: Request | Response = self._beginning(response, headers)
+            most = counted_bytes(request, response.headers)
+            if most and headers:
+                answer: Request | Response = self._beginning(response, headers, most)
             else:
                 answer = super().process_response(request, response)
         except CODING_ERRORS as error:
@@ -80,13 +79,10 @@ class CompressionMiddleware(HttpCompressionMiddleware):
         _check_max_size(len(found), max_size)
         return found
 
-    def _beginning(self, response: Response, headers: list[bytes]) -> Response:
-        """Return a robots.txt unpacked as far as it counts, and so that its last line is dropped.
-
-        That is one octet more than 500 KiB (decisions 11 and 34).
-        """
+    def _beginning(self, response: Response, headers: list[bytes], most: int) -> Response:
+        """Return a body unpacked as far as it counts (decisions 11, 34 and 38)."""
         known, unknown = self._split_encodings(headers)
-        body = unpacked(response.body, known, MAX_OCTETS + 1)
+        body = unpacked(response.body, known, most)
         answer = response.replace(body=body)
         if unknown:
             self._warn_unknown_encoding(answer, unknown)

@@ -166,6 +166,8 @@ class Visit:
     lifetimes: tuple[Lifetime, ...] = ()  #: of the earlier responses of the visit
     page: PageResult | None = None
     unread: str | None = None  #: the Content-Type of a body that was not downloaded
+    reads_head: bool = False  #: of an HTML page as much is downloaded as its head may have
+    declared_by: str | None = None  #: the URL of the page that declares this one as its feed
 
     def passed(self, lifetime: Lifetime) -> Visit:
         """Return the visit with the lifetime of one more response."""
