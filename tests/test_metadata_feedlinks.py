@@ -1,4 +1,4 @@
-"""Decision 38: the feeds that the head of a page declares."""
+"""Decision 16: the feeds that the head of a page declares."""
 
 import pytest
 from hypothesis import given

@@ -80,7 +80,7 @@ class CompressionMiddleware(HttpCompressionMiddleware):
         return found
 
     def _beginning(self, response: Response, headers: list[bytes], most: int) -> Response:
-        """Return a body unpacked as far as it counts (decisions 11, 34 and 38)."""
+        """Return a body unpacked as far as it counts (decisions 11, 16 and 34)."""
         known, unknown = self._split_encodings(headers)
         body = unpacked(response.body, known, most)
         answer = response.replace(body=body)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class PublicWebMiddleware:
     """Denies a hop from a public host to a private one, by its name or by its addresses.
 
-    That a page declares a feed on another host is a hop too (decision 38).
+    That a page declares a feed on another host is a hop too (decision 16).
 
     An operator may declare hosts of an intranet, but a public host may not redirect there (order
     20, decision 16). A hop that passes here is marked, and so is the request for its robots.txt:

@@ -1,7 +1,7 @@
-"""The feeds that a page declares in its HTML head: `<link rel="alternate">` (HTML 4.6.5).
+"""The feeds that a page declares in its HTML head: `<link rel="alternate">` (HTML 4.6.7).
 
 Only `scrapy discover` and `scrapy sources add` read them, for a URL that the operator named. A
-crawl never does (R9, decision 38).
+crawl never does (R9, decision 16).
 """
 
 import re

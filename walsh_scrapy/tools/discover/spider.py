@@ -49,7 +49,7 @@ class DiscoverSpider(DeclaringSpider):
     """Requests each page as markdown, then what it declares as feeds, in its headers and its head.
 
     If there is no feed, what its headers announce as markdown is requested, and the llms.txt of the
-    host. Of HTML nothing but the head is read (decision 38). Requests have no source, so the state
+    host. Of HTML nothing but the head is read (decision 16). Requests have no source, so the state
     keeps only pacing, robots.txt and the log of requests. ``sources`` makes the scope gate take
     the URLs for declared targets.
     """
