@@ -10,11 +10,13 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from scrapy.downloadermiddlewares.httpcompression import HttpCompressionMiddleware
+from scrapy.exceptions import IgnoreRequest
 from scrapy.utils._compression import _check_max_size
 
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.metadata.mediatypes import may_be_llms
-from walsh_scrapy.policy.wording import cut, printable
+from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.wording import cut, format_bytes, printable
 from walsh_scrapy.runtime.negotiation import content_type_of, counted_bytes
 from walsh_scrapy.runtime.requestmeta import DATA_LOSS, source_of
 from walsh_scrapy.wire.codings import CODING_ERRORS, check_parts, is_complete, unpacked
@@ -53,10 +55,12 @@ class CompressionMiddleware(HttpCompressionMiddleware):
             if most and headers:
                 answer: Request | Response = self._beginning(response, headers, most)
             else:
-                answer = super().process_response(request, response)
-        except CODING_ERRORS as error:
+                answer = self._unpacked(request, response)
+        except (*CODING_ERRORS, BadAnswer) as error:
             if response.status >= 400:
                 return response.replace(body=b"")
+            if isinstance(error, BadAnswer):
+                raise
             said = shown(codings)
             reason = f"the body of {response.url} is not {said} as announced: {error}"
             raise BadAnswer(response, reason) from error
@@ -64,6 +68,15 @@ class CompressionMiddleware(HttpCompressionMiddleware):
         if is_text and not is_complete(response.body, codings):
             answer.flags.append(DATA_LOSS)
         return answer
+
+    def _unpacked(self, request: Request, response: Response) -> Request | Response:
+        try:
+            return super().process_response(request, response)
+        except IgnoreRequest as error:
+            most = format_bytes(request.meta.get("download_maxsize", self._max_size))
+            host = host_of(response.url)
+            reason = f"the response from {host} is too large: more than {most} when unpacked"
+            raise BadAnswer(response, reason) from error
 
     @staticmethod
     def _decode(body: bytes, encoding: bytes, max_size: int) -> bytes:
