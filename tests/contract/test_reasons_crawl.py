@@ -82,7 +82,10 @@ def test_the_reason_of_each_failure_is_in_log_and_state(direct_web, crawl):
     result = crawl(web, sources=[*sources.values(), "http://forged.example/feed"], settings=QUICK)
     with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state:
         rows = state.execute("SELECT url, status, detail FROM sources").fetchall()
+        sent = dict(state.execute("SELECT url, status FROM requests").fetchall())
     found = {url: (status, detail) for url, status, detail in rows}
+    begun = {name: sent[sources[name]] for name in ("large", "bomb", "cut", "stalled", "slow")}
+    assert begun == {"large": 200, "bomb": 200, "cut": 200, "stalled": 200, "slow": None}
     for name, (status, told) in TOLD.items():
         detail = told.format(host=f"http://{name}.example")
         assert found[sources[name]] == (status, detail)
