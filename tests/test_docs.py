@@ -49,19 +49,29 @@ COMMAND = re.compile(
 )
 #: The public contact of Walsh-Research, from its contract (section 5.2).
 CONTACT = "j@wal.sh"
-SPIDER = """
-from scrapy.linkextractors import LinkExtractor
-from scrapy.spiders import CrawlSpider, Rule
+#: What another project adds to its conftest.py for the test of signatures.
+KEY = """
+import os
+import subprocess
+import sys
 
-class PagesSpider(CrawlSpider):
-    name = "pages"
-    start_urls = ["http://blog.example/"]
-    rules = [Rule(LinkExtractor(), callback="parse_page", follow=True)]
 
-    def parse_start_url(self, response):
-        yield {"url": response.url}
+def keys(*arguments):  # a command of the wheel, which is not installed here
+    environment = os.environ | {"SCRAPY_SETTINGS_MODULE": "walsh_scrapy.settings"}
+    command = [sys.executable, "-m", "scrapy", "keys", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, env=environment).stdout
 
-    parse_page = parse_start_url
+
+@pytest.fixture(scope="session")
+def signing_key(tmp_path_factory):
+    file = tmp_path_factory.mktemp("keys") / "key.pem"
+    keys("new", file)
+    return file
+
+
+@pytest.fixture(scope="session")
+def directory(signing_key):
+    return keys("directory", signing_key)
 """
 
 
@@ -201,15 +211,22 @@ def test_settings_in_a_block_are_accepted(language, text):
 
 
 @pytest.mark.crawl
-def test_the_test_of_another_project_passes_as_it_is_written(tmp_path):
-    """The settings and the test of docs/reuse.md, with a spider that follows every link."""
-    settings, test, *_ = (text for _, text in blocks(ROOT / "docs" / "reuse.md", "python"))
-    (tmp_path / "scrapy.cfg").write_text("[settings]\ndefault = theirs\n", "utf-8")
-    (tmp_path / "theirs.py").write_text(f'{settings}SPIDER_MODULES = ["pages"]\n', "utf-8")
-    (tmp_path / "pages.py").write_text(SPIDER, "utf-8")
-    (tmp_path / "test_pages.py").write_text(test, "utf-8")
+def test_the_tests_of_another_project_pass_as_they_are_written(tmp_path):
+    """The settings, the spider and every test of docs/reuse.md, in a project of its own."""
+    settings, spider, *others = (text for _, text in blocks(ROOT / "docs" / "reuse.md", "python"))
+    (launcher,) = [text for text in others if "def crawl_launcher" in text]
+    tests = [text for text in others if "def test_" in text]
+    files = {
+        "scrapy.cfg": "[settings]\ndefault = theirs\n",
+        "theirs.py": f'{settings}SPIDER_MODULES = ["pages"]\n',
+        "pages.py": spider,
+        "conftest.py": launcher + KEY,
+    } | {f"test_{number}.py": text for number, text in enumerate(tests)}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    plugin = ("-p", "walsh_scrapy.testing.plugin", "-p", "no:cacheprovider")
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "walsh_scrapy.testing.plugin", "test_pages.py"],
+        [sys.executable, "-m", "pytest", *plugin],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"},
         capture_output=True,
@@ -217,6 +234,8 @@ def test_the_test_of_another_project_passes_as_it_is_written(tmp_path):
         text=True,
     )
     assert ran.returncode == 0, ran.stdout
+    assert f"{len(tests)} passed" in ran.stdout
+    assert len(tests) == 4
 
 
 def test_the_log_in_readme_is_that_of_a_run_of_the_demo(direct_web, crawl):

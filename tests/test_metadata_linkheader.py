@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from walsh_scrapy.metadata.feedlinks import FeedLink
 from walsh_scrapy.metadata.linkheader import feed_alternates, markdown_alternates
 
 PAGE = "https://docs.example/guide/"
@@ -91,9 +92,14 @@ def test_a_url_is_returned_once_with_its_best_language():
 
 def test_feed_alternates():
     value = (
-        "</feed>; rel=alternate; type=application/rss+xml, <a>; rel=alternate; type=text/markdown"
+        '</feed>; rel=alternate; type=application/rss+xml; title="Blog", '
+        "<a>; rel=alternate; type=text/markdown, "
+        "<//feeds.example/atom>; rel=alternate; type=application/atom+xml"
     )
-    assert feed_alternates([value], PAGE) == ("https://docs.example/feed",)
+    assert feed_alternates([value], PAGE) == (
+        FeedLink("https://docs.example/feed", "Blog", "application/rss+xml"),
+        FeedLink("https://feeds.example/atom", None, "application/atom+xml"),
+    )
 
 
 @given(st.lists(st.text(max_size=60), max_size=5), st.text(max_size=20))

@@ -4,6 +4,7 @@ import pytest
 
 from walsh_scrapy.policy.audit.facts import DAY, Act, Sent
 from walsh_scrapy.policy.audit.findings import Findings
+from walsh_scrapy.policy.audit.frequency import FrequencyAudit
 from walsh_scrapy.policy.audit.pacing import HostAudit
 
 YEAR = 365 * DAY
@@ -77,3 +78,12 @@ def test_by_domain_a_pause_is_that_of_the_domain_and_a_hold_that_of_a_host(act, 
 )
 def test_a_refusal_needs_a_hold(purpose, status, found):
     assert kinds(sent(0.0, purpose=purpose, status=status)) == found
+
+
+@pytest.mark.parametrize(("error", "found"), [("", 1), ("given up: the crawl ended", 0)])
+def test_an_answer_that_was_given_up_is_no_visit(error, found):
+    findings = Findings()
+    audit = FrequencyAudit(findings)
+    for each in (sent(0.0, run=1, error=error), sent(9.0, run=2, error="")):
+        audit.see(each)
+    assert sum(each.count for each in findings.found.values()) == found

@@ -54,8 +54,8 @@ def downloaded(*reasons):
             "blog.example timed out: Getting http://x took longer than 30 seconds. more",
         ),
         (
-            DownloadCancelledError(),
-            "the response from blog.example is larger than DOWNLOAD_MAXSIZE",
+            DownloadCancelledError("more than 15 MiB"),
+            "the response from blog.example is too large: more than 15 MiB",
         ),
         (ResponseDataLossError(), "the response from blog.example ended before it was complete"),
         (

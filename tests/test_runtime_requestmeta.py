@@ -60,7 +60,9 @@ def test_a_copy_takes_the_marks_along_and_changes_its_own_only(again):
 
 def test_the_next_request_of_a_visit_gets_what_the_visit_has_learned_and_nothing_else():
     page = PageResult(is_gone=True, move=None)
-    visit = Visit(Source(URL), may_be_feed, None, ("a",), (Lifetime(URL, 1.0),), page, "text/html")
+    visit = Visit(
+        Source(URL), may_be_feed, None, ("a",), (Lifetime(URL, 1.0),), page, 404, "text/html"
+    )
     following = Visit(Source(URL), str.isascii, llmstxt="http://blog.example/llms.txt")
     assert visit.carried_to(following) == Visit(
         Source(URL),
@@ -69,6 +71,7 @@ def test_the_next_request_of_a_visit_gets_what_the_visit_has_learned_and_nothing
         ("a",),
         (Lifetime(URL, 1.0),),
         page,
+        404,
     )
 
 

@@ -117,8 +117,9 @@ def test_opml(load, name):
             name="Core",
             tags=("Tech", "Python", "Boston/Weather", "news"),
             page="https://a.example/",
+            folders=("Tech", "Python"),
         ),
-        Source("https://b.example/feed", name="Upper", tags=("Tech",)),
+        Source("https://b.example/feed", name="Upper", tags=("Tech",), folders=("Tech",)),
         Source("https://c.example/", kind="llms", name="Docs"),
     )
 
@@ -194,7 +195,9 @@ def test_opml_that_is_not_xml_is_read_nevertheless(load, caplog, content):
 def test_a_folder_may_look_like_a_subscription(load):
     for attributes in ('xmlUrl=""', 'type="rss"', 'type="folder" xmlUrl=" "'):
         folder = f'<opml><outline text="F" {attributes}>{A}/></outline></opml>'
-        assert load("subs.opml", folder) == (Source("https://a.example/", tags=("F",)),)
+        assert load("subs.opml", folder) == (
+            Source("https://a.example/", tags=("F",), folders=("F",)),
+        )
 
 
 def test_outlines_that_are_commented_out_are_not_declared(load, caplog):
@@ -240,7 +243,7 @@ def test_an_exported_list_with_only_wrong_sources_is_refused(refusal, caplog):
 
 def test_many_folders_without_end_are_read_quickly(load):
     deep = load("subs.opml", "<opml>" + '<outline text="x">' * 20_000 + f"{A}/></opml>")
-    assert deep == (Source("https://a.example/", tags=("x",)),)
+    assert deep == (Source("https://a.example/", tags=("x",), folders=("x",)),)
     nested = "".join(f'<outline text="{number}">{A}/>' for number in range(100))
     assert len(read_opml(f"<opml>{nested}".encode()).outlines[-1].folders) == DEEPEST
 
@@ -278,6 +281,7 @@ def test_a_source_in_several_places_has_the_tags_of_all(load):
             name="A",
             tags=("News", "x", "Daily", "y"),
             page="https://a.example/blog",
+            folders=("News",),
         ),
     )
     twice = [{"url": "https://a.example/", "name": name, "tags": [name]} for name in ("1", "2")]

@@ -5,12 +5,13 @@ import math
 
 import pytest
 
+from walsh_scrapy.metadata.feedlinks import FeedLink
 from walsh_scrapy.policy.moves import Move
 from walsh_scrapy.sources import Source, SourcesError, load_sources
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
-from walsh_scrapy.tools.discover.candidates import offers_for
+from walsh_scrapy.tools.discover.candidates import Candidate, offers_for
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.sources.adding import choose
 from walsh_scrapy.tools.sources.declared import DeclaredSources
@@ -140,12 +141,30 @@ def test_a_file_that_cannot_be_read_or_written_stays_as_it_is(tmp_path, state, f
         list(DeclaredSources(str(tmp_path / "folder" / "s.txt"), None).add([Source(NEW)]))
 
 
+RSS = "application/rss+xml"
+
+
 def offer_of(form=None, feeds=(), title=None, outcome="answered as text/html"):
     (offer,) = offers_for(["https://site.example/"])
     offer.page.claim()
-    offer.page.form, offer.page.title, offer.feeds = form, title, feeds
+    offer.page.form, offer.page.title, offer.feeds = form, title, tuple(feeds)
     offer.page.end(outcome)
     return offer
+
+
+def feed_of(url, title=None, *, entries=None, form="feed", unsure=False):
+    link = FeedLink(url, title, RSS)
+    return Candidate(
+        url,
+        "feed",
+        requested=True,
+        outcome=form or "answered 404",
+        form=form,
+        title=title,
+        unsure=unsure,
+        link=link,
+        entry_urls=frozenset(entries or {url}),
+    )
 
 
 @pytest.mark.parametrize(
@@ -155,25 +174,56 @@ def offer_of(form=None, feeds=(), title=None, outcome="answered as text/html"):
             offer_of("feed", title="A\x1b  title"),
             Source("https://site.example/", name=r"A\x1b title"),
         ),
-        (offer_of("feed", feeds=(A,)), Source("https://site.example/")),
-        (offer_of(feeds=(A,)), Source(A)),
-        (offer_of("markdown", feeds=("ftp://x.example/", A)), Source(A)),
+        (offer_of(feeds=[feed_of(A)]), Source(A)),
+        (offer_of("markdown", feeds=[feed_of(A, "A")]), Source(A, name="A")),
         (offer_of("markdown", title="Docs"), Source("https://site.example/", "llms", "Docs")),
+        (
+            offer_of("markdown", feeds=[feed_of(A, form=None)]),
+            Source("https://site.example/", "llms"),
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_a_url_stands_for(offer, source):
-    assert choose(offer) == (source, ())
+    assert choose(offer).source == source
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [feed_of(f"{B}/comments/feed/")],
+        [feed_of(B, entries={A}), feed_of(f"{B}?feed=comments-rss2")],
+    ],
+    ids=["of comments", "in another format"],
+)
+def test_the_main_feed_is_added_and_the_others_are_named(others):
+    choice = choose(offer_of(feeds=[feed_of(A), *others]))
+    assert choice.source == Source(A)
+    assert "declares these feeds too, which were not added" in choice.lines[0]
+    assert [line.split()[0] for line in choice.lines[1:]] == [each.url for each in others]
 
 
 def test_where_the_operator_has_to_choose_the_candidates_are_listed():
-    source, lines = choose(offer_of(feeds=(A, B)))
-    assert source is None
-    assert lines == (
-        "https://site.example/ announces several feeds; add one of them:", f"  {A}", f"  {B}"
-    )  # fmt: skip
-    source, lines = choose(offer_of())
-    assert source is None
-    assert lines == (
-        "https://site.example/: nothing to declare was found there (HTML is not read)",
-        "  https://site.example/: answered as text/html",
+    comments = f"{B}/comments/feed/"
+    choice = choose(offer_of(feeds=[feed_of(A, "It\x1b"), feed_of(B), feed_of(comments)]))
+    assert choice == (
+        None,
+        (
+            "https://site.example/ declares several feeds; give the URL of one to add it:",
+            f"  {A} 'It\\x1b' ({RSS})",
+            f"  {B} ({RSS})",
+            f"  {comments} ({RSS}, of comments)",
+        ),
     )
+
+
+def test_where_nothing_is_declared_it_says_what_to_try():
+    source, (head, *tried) = choose(offer_of())
+    assert source is None
+    assert head.startswith("https://site.example/: nothing to declare was found there; open the ")
+    assert tried == ["  https://site.example/: answered as text/html"]
+
+
+def test_while_it_is_unknown_whether_there_is_a_feed_nothing_is_added():
+    source, (head, *_) = choose(offer_of("markdown", feeds=[feed_of(A, form=None, unsure=True)]))
+    assert source is None
+    assert head == "https://site.example/: cannot say yet what is there"

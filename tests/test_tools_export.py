@@ -39,6 +39,33 @@ def test_sources_exported_as_opml_are_read_back_unchanged(tmp_path):
     assert (third.tags, third.name) == (("a, b", "/c/"), "Odd")
 
 
+OPML = """<opml><body>
+<outline text="News, all"><outline text="World">
+<outline text="A" xmlUrl="http://a.example/feed" category="x,World"/>
+<outline text="B" xmlUrl="http://b.example/"/></outline>
+<outline text="C" xmlUrl="http://c.example/"/></outline>
+<outline text="D" xmlUrl="http://d.example/" category="News"/>
+</body></opml>"""
+
+
+def test_folders_are_exported_as_folders_and_each_is_opened_once(tmp_path):
+    theirs, ours = tmp_path / "theirs.opml", tmp_path / "ours.opml"
+    theirs.write_text(OPML)
+    sources = load_sources(theirs)
+    with ours.open("wb") as opened:
+        export_sources(sources, opened, lambda _url: None)
+    assert load_sources(ours) == sources
+    assert [(source.folders, source.tags) for source in sources] == [
+        (("News, all", "World"), ("News, all", "World", "x")),
+        (("News, all", "World"), ("News, all", "World")),
+        (("News, all",), ("News, all",)),
+        ((), ("News",)),
+    ]
+    written = ours.read_text()
+    assert written.count('<outline text="') == 2
+    assert written.count("<outline") - written.count("/>") == written.count("</outline>") == 2
+
+
 def entry(key, source, **fields):
     item = EntryItem(kind="feed", source=source, first_seen="2026-05-23T06:00:00Z", **fields)
     return EntryRecord(
@@ -89,6 +116,13 @@ def test_a_database_has_flat_entries_and_their_sources(export, tmp_path):
         URL, "The A", "2026-05-23T06:00:00Z",
     )  # fmt: skip
     assert (second["url"], second["title"], second["failures"]) == (OTHER, None, 2)
+    assert (first["name"], first["tags"], first["folder"]) == (None, "[]", None)
+    (tmp_path / "s.opml").write_text(OPML)
+    _, _, (first, _) = tables_of(replace(export, sources_file=str(tmp_path / "s.opml")), tmp_path)
+    assert (first["name"], json.loads(first["tags"]), first["folder"]) == (
+        "A", ["News, all", "World", "x"], "News, all/World",
+    )  # fmt: skip
+    (tmp_path / "made.sqlite").unlink()
     count, entries, sources = tables_of(replace(export, urls=(OTHER,)), tmp_path)
     assert (count, entries, [row["url"] for row in sources]) == (0, [], [OTHER])
     count, entries, sources = tables_of(replace(export, since=2e9, kind="feed"), tmp_path)

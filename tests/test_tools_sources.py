@@ -4,6 +4,7 @@ import io
 import json
 import math
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -228,12 +229,14 @@ def test_what_is_stale_failing_or_moved():
     )  # fmt: skip
     state = State("sqlite://")
     state.sources.commit(record(), [entry])
-    state.sources.commit(record("http://never.example/", outcome="denied by robots"))
+    never = record("http://never.example/", outcome="denied by robots")
+    state.sources.commit(replace(never, visited_since=NOW - 5 * DAY))
     declared = [Source(url) for url in (URL, "http://never.example/", "http://new.example/")]
     rows = build_overview(declared, state, Options.from_settings(Settings()), NOW).declared
     state.close()
-    assert [row.is_stale(NOW - 9 * DAY) for row in rows] == [False, True, False]
-    assert [row.is_stale(NOW - 8 * DAY) for row in rows] == [True, True, False]
+    assert [row.is_stale(NOW - 9 * DAY) for row in rows] == [False, False, False]
+    assert [row.is_stale(NOW - 8 * DAY) for row in rows] == [True, False, False]
+    assert [row.is_stale(NOW - 4 * DAY) for row in rows] == [True, True, False]
     assert [row.is_in_trouble for row in rows] == [False, True, False]
     assert rows[0].as_dict()["newest_entry"] == "2026-05-11T12:00:00Z"
 

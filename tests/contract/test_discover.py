@@ -1,6 +1,7 @@
 """`scrapy discover`: what a site offers a crawl, by the gates of a crawl, and ready to declare."""
 
 import json
+import random
 import sqlite3
 from collections import Counter
 from itertools import count
@@ -17,8 +18,8 @@ from walsh_scrapy.testing.web import Reply, Site, redirect
 URL = "http://docs.example/"
 PAGE = "# Docs\n\n- [Start](/start): how to begin\n- [More](/more)\n"
 LLMS_TXT = "# Index\n\n- [One](/one): the first\n"
-HEAD = '<html><link rel="alternate" type="application/rss+xml" href="/hidden.xml">'
-HTML = f"<!doctype html>{HEAD}<p>text</p>"
+HTML = "<!doctype html><html><title>Docs</title><p>text</p>"
+LINK = '<link rel="alternate" type="application/rss+xml" href="{}">'
 
 
 def markdown(body=PAGE, **more):
@@ -106,21 +107,26 @@ def test_a_site_with_an_llms_txt_is_a_line_for_the_sources_file(docs):
     assert found.asked == ["/", "/llms.txt"]
 
 
-def test_html_is_cut_off_at_its_headers(docs):
+@pytest.mark.parametrize("gzip", [False, True])
+def test_html_is_cut_off_behind_its_head(docs, gzip):
     # Nothing more is asked of the host: when exactly a cut exchange ended, its server cannot tell.
-    robots = "User-agent: *\nDisallow: /llms.txt\n"
-    found = docs(top=html(HTML * 100_000), robots=robots)
+    robots = "User-agent: *\nDisallow: /llms.txt\nDisallow: /feed\n"
+    noise = random.Random(1).randbytes(6_000_000).hex()
+    page = f"<html><head>{LINK.format('/feed')}</head><body>{noise}{LINK.format('/never')}"
+    found = docs(top=html(page, gzip=gzip), robots=robots)
     assert (found.code, found.asked) == (1, ["/"])
     assert [hit.complete for hit in found.log] == [True, False]
+    assert "/feed: denied by robots" in found.stdout.replace("application/rss+xml: ", "")
+    assert "never" not in found.stdout
 
 
 def test_html_gives_nothing_but_one_sentence(docs):
     links = (f'<{path}>; rel="alternate"; type="text/markdown"' for path in ("/", "/llms.txt"))
     found = docs(top=html(headers={"Link": ", ".join(links)}))
     assert (found.code, found.asked) == (1, ["/", "/llms.txt"])  # each once, announced or not
-    assert "hidden" not in found.stdout
     assert "# nothing found: the page as markdown or as a feed" in found.stdout
-    assert "HTML is not scraped" in found.stdout
+    assert "nothing else of the page is read" in found.stdout
+    assert "# try this: open the page in a browser" in found.stdout
     assert all(line.startswith("#") for line in found.stdout.splitlines())
 
 
@@ -135,21 +141,72 @@ def test_a_page_of_markdown_comes_first_and_its_llms_txt_is_shown_beside_it(docs
     assert '"Index", 1 link\n' in found.stdout
 
 
-def test_announced_markdown_is_requested_and_announced_feeds_are_shown(docs):
+def test_what_a_page_declares_as_its_feeds_is_requested_and_nothing_else_of_it(
+    loopback_web, discover
+):
+    """The judge is the log: robots.txt, the page and its feeds, each with its pause."""
+    page = f"""<!doctype html><html><head><base href="/blog/"><title>Docs</title>
+        {LINK.format("http://docs.example/comments/feed/")}
+        <LINK REL="Alternate Home" TYPE="application/atom+xml" title="A &amp; B" HREF=atom.xml>
+        {LINK.format("/blog/atom.xml")}{LINK.format("ftp://docs.example/x.xml")}
+        <link rel=alternate type=application/json href=/wp-json/wp/v2/pages/1>
+        <link rel=alternate type=text/html href=/en>{LINK.format("//other.example/feed")}
+        </head><body><a href="/link">x</a>{LINK.format("/body.xml")}"""
+    announced = '</blog/atom.xml>; rel="alternate"; type="application/atom+xml"'
+    pages = {
+        "/": html(page, headers={"Link": announced}),
+        "/blog/atom.xml": feed("Main"),
+        "/comments/feed/": feed("Main: comments", ("Re: One",)),
+        "/llms.txt": LLMS_TXT,
+    }
+    web = loopback_web(
+        Site("docs.example", "User-agent: *\nCrawl-delay: 2\n", pages),
+        Site("other.example", "User-agent: *\nDisallow: /\n"),
+    )
+    found = discover(web, URL)
+    assert found.code == 0, found.stderr
+    assert paths(found.log) == [
+        "docs.example/robots.txt",
+        "docs.example/",
+        "docs.example/blog/atom.xml",
+        "other.example/robots.txt",
+        "docs.example/comments/feed/",
+    ]
+    assert found.sources == (Source(f"{URL}blog/atom.xml", "feed", "Main"),)
+    assert (found.rows("sources"), found.rows("entries")) == (0, 0)
+    for line in (
+        f"{URL}: answered as text/html; charset=utf-8; it declares 3 feeds",
+        f'{URL}blog/atom.xml: application/atom+xml: feed, "Main", 2 entries',
+        "http://other.example/feed: application/rss+xml: denied by robots: line 2 of robots.txt",
+        "# or this feed, which the page declares too, application/rss+xml, of comments:",
+        f'# url = "{URL}comments/feed/"',
+    ):
+        assert line in found.stdout
+
+
+def test_announced_markdown_is_requested_if_no_declared_feed_is_one(docs):
     links = (
         '</llms-full.txt>; rel="alternate"; type="text/markdown"',
         '<ftp://docs.example/index.md>; rel="alternate"; type="text/markdown"',
         '</my index.md>; rel="alternate"; type="text/markdown"',
         '</feed.xml>; rel="alternate"; type="application/rss+xml"',
-        '<http://other.example/feed.xml>; rel="alternate"; type="application/rss+xml"',
-        '<ftp://docs.example/feed.xml>; rel="alternate"; type="application/rss+xml"',
     )
     found = docs(top=html(headers={"Link": ", ".join(links)}), **{"my%20index.md": markdown()})
     assert found.sources == (Source(URL, "llms", "Docs"),)
-    assert found.asked == ["/", "/my%20index.md", "/llms.txt"]
-    assert '# url = "http://docs.example/feed.xml"' in found.stdout
-    assert "other.example" not in found.stdout
-    assert "ftp:" not in found.stdout
+    assert found.asked == ["/", "/feed.xml", "/my%20index.md", "/llms.txt"]
+    assert "/feed.xml: application/rss+xml: answered 404" in found.stdout
+
+
+def test_while_it_is_unknown_whether_there_is_a_feed_nothing_else_is_requested(docs):
+    page = html(LINK.format("/feed"))
+    found = docs(top=page, feed=Reply(status=500), llms_txt=LLMS_TXT)
+    assert (found.code, set(found.asked)) == (2, {"/", "/feed"})
+
+
+def test_a_public_page_declares_no_feed_of_a_private_network(docs):
+    found = docs(top=html(LINK.format("http://10.0.0.1/feed")))
+    assert {hit.host for hit in found.log} == {"docs.example"}
+    assert "denied by publicweb: a public host leads to 10.0.0.1" in found.stdout
 
 
 def test_announced_urls_are_requested_until_one_is_markdown(docs):

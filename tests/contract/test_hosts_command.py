@@ -72,15 +72,22 @@ def test_a_hold_of_a_year_is_told_by_every_command_and_can_be_lifted(
 
 
 def test_a_pause_outlasts_runs_and_needs_no_crawl_before_it(scrapy, tmp_path):
-    set_to = scrapy("hosts", "pause", "Blog.Example.", "7200", "--because", "a relaunch")
+    set_to = scrapy("hosts", "pause", "Blog.Example.", "PT2H", "--because", "a relaunch")
+    assert "is at blog.example, and no crawl asked it for anything" in set_to.stderr
+    assert scrapy("hosts", "pause", "blog.example", "2h").stderr == "", "it is known by now"
+    assert scrapy("hosts", "pause", "blog.example", "7200").stdout == set_to.stdout
     assert set_to.stdout == (
         "blog.example gets one request every 2 h at most, until `scrapy hosts pause blog.example "
         "0`\n"
     )
     *_, row, total = scrapy("hosts").stdout.splitlines()
     assert "you asked for a pause of 2 h between requests" in row
-    assert row.endswith(": a relaunch")
     assert total == "0 hosts may not be asked now, 0 of them on hold"
+    assert (
+        "over 12 h it may be asked for its robots.txt alone"
+        in scrapy("hosts", "pause", "blog.example", "1d", "--because", "a relaunch").stdout
+    )
+    assert scrapy("hosts").stdout.splitlines()[-2].endswith(": a relaunch")
     assert scrapy("hosts", "pause", "blog.example", "0").returncode == 0
     assert json.loads(scrapy("hosts", "--json").stdout) == []
 
@@ -95,6 +102,7 @@ def test_a_pause_outlasts_runs_and_needs_no_crawl_before_it(scrapy, tmp_path):
         (["pause", "busy.example"], 2, "seconds"),
         (["pause", "busy.example", "-1"], 2, "-1"),
         (["pause", "busy.example", "inf"], 2, "seconds"),
+        (["pause", "busy.example", "2 hours"], 2, "pause blog.example 2h"),
         (["pause", "", "1"], 2, "is no host"),
         (["--because", "x"], 2, "--because"),
         (["forget", "busy.example"], 2, "`release HOST`"),

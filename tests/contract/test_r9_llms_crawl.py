@@ -14,7 +14,8 @@ PAGE = (
     "# Docs\n\n## Guide\n\n- [Start](/start.md): how to begin\n- [More](https://other.example/)\n"
 )
 LLMS_TXT = "# Site\n\n> What it is.\n\n## Pages\n\n- [One](/one): the first\n"
-HTML = "<!doctype html><html><body><a href='/scraped'>x</a>" + "<p>text</p>" * 20_000
+LINK = "<link rel=alternate type=application/rss+xml href=/scraped>"  # a crawl reads none (R9)
+HTML = f"<!doctype html><html>{LINK}<body><a href='/scraped'>x</a>" + "<p>text</p>" * 20_000
 
 #: What a source is asked for whose page is no markdown.
 BOTH = ("/docs", "/llms.txt")

@@ -32,6 +32,11 @@ PAGES = {
     "nested": Reply(feed().body, headers={"Content-Encoding": FIVE}),
     "gone": Reply("gone", status=410, headers=PACKED),
     "large": Reply(b"x" * 70_000),
+    "bomb": Reply(b"x" * 70_000, gzip=True),
+    "stalled": Reply(feed().body, drip=60.0),
+    "cut-off": Reply("x" * 900, status=404, fault=Fault.TRUNCATE),
+    "away": redirect("http://denied.example/feed"),
+    "dead": redirect("http://nobody.example/feed"),
 }
 TOLD = {
     "missing": (404, "missing.example answered 404"),
@@ -48,12 +53,17 @@ TOLD = {
         None,
         "no response from closed.example: the server closed the connection without a response",
     ),
-    "cut": (None, "the response from cut.example ended before it was complete"),
+    "cut": (200, "the response from cut.example ended before it was complete"),
     "slow": (None, "slow.example timed out: Getting {host}/feed took longer than 3.0 seconds"),
     "plain": (200, "the body of {host}/feed is not gzip as announced: no gzip header"),
     "nested": (200, f"the body of {{host}}/feed is not {FIVE} as announced: at most 4 are undone"),
     "gone": (410, "gone.example answered 410"),
-    "large": (None, "the response from large.example is larger than DOWNLOAD_MAXSIZE"),
+    "large": (200, "the response from large.example is too large: more than 58.6 KiB"),
+    "bomb": (200, "the response from bomb.example is too large: more than 58.6 KiB when unpacked"),
+    "stalled": (200, "stalled.example timed out: Getting {host}/feed took longer than 3.0 seconds"),
+    "cut-off": (404, "cut-off.example answered 404"),
+    "away": (301, "line 2 of robots.txt says 'Disallow: /'"),
+    "dead": (301, "the DNS has no address for nobody.example"),
     "refused": (None, "refused.example refused the connection"),
     "unknown": (None, "the DNS has no address for unknown.example"),
 }
@@ -64,6 +74,7 @@ def test_the_reason_of_each_failure_is_in_log_and_state(direct_web, crawl):
     back = redirect("/feed")
     web = direct_web(
         *(site(f"{name}.example", feed=page, back=back, **hops) for name, page in PAGES.items()),
+        Site("denied.example", "User-agent: *\nDisallow: /\n"),
         Site("refused.example", dns=Answer((REFUSED,))),
         site("forged.example", feed=feed(headers={"Content-Encoding": "\x1b[2J\x85"})),
     )
@@ -71,11 +82,14 @@ def test_the_reason_of_each_failure_is_in_log_and_state(direct_web, crawl):
     result = crawl(web, sources=[*sources.values(), "http://forged.example/feed"], settings=QUICK)
     with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state:
         rows = state.execute("SELECT url, status, detail FROM sources").fetchall()
+        sent = dict(state.execute("SELECT url, status FROM requests").fetchall())
     found = {url: (status, detail) for url, status, detail in rows}
+    begun = {name: sent[sources[name]] for name in ("large", "bomb", "cut", "stalled", "slow")}
+    assert begun == {"large": 200, "bomb": 200, "cut": 200, "stalled": 200, "slow": None}
     for name, (status, told) in TOLD.items():
         detail = told.format(host=f"http://{name}.example")
         assert found[sources[name]] == (status, detail)
-        assert name == "gone" or f"{sources[name]} failed: {detail}\n" in result.stderr
+        assert name in ("gone", "away") or f"{sources[name]} failed: {detail}\n" in result.stderr
     assert r"feed is not unpacked: no such coding, \x1b[2j\x85" in result.stderr
     assert "Gave up" not in result.stderr
     assert "Failure" not in result.stderr

@@ -6,7 +6,6 @@ import sqlite3
 from base64 import urlsafe_b64decode
 from collections import namedtuple
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -20,7 +19,6 @@ from http_message_signatures import (
 )
 
 from tests.contract.conftest import blocklist, feed, judge, site
-from tests.test_docs import blocks
 from walsh_scrapy.policy.signing.directory import directory_body
 from walsh_scrapy.policy.signing.keys import PrivateKey
 from walsh_scrapy.policy.signing.requests import FIELDS
@@ -185,20 +183,6 @@ def test_without_a_key_nothing_is_sent_that_was_not_sent_before(
     (hit,) = [hit for hit in signed.log if hit.scheme == "https"]
     assert hit.header("Signature-Agent") == f'"{AGENT}"'
     assert verify(hit, directory_body([key.public]), monkeypatch, hit.wall)
-
-
-def test_the_test_of_another_project_passes_as_it_is_written(direct_web, crawl, signing, key):
-    """The test of docs/reuse.md, with a spider of ours in the place of theirs."""
-    page = Path(__file__).parents[2] / "docs" / "reuse.md"
-    (text,) = [text for _, text in blocks(page, "python") if "verify_signature" in text]
-    given = {}
-    exec(text, given)
-
-    def run(web, spider, settings):
-        return crawl(web, sources=["https://a.example/"], settings=settings)
-
-    directory = directory_body([key.public])
-    given["test_signatures"](direct_web, run, signing["WALSH_SIGNING_KEY"], directory)
 
 
 def test_a_key_that_others_may_read_stops_the_start(direct_web, crawl, signing):

@@ -11,7 +11,9 @@ from tests.contract.conftest import LIST_URL, feed, paths, site
 from walsh_scrapy.testing.blocklist import keep_empty_blocklist
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site
+from walsh_scrapy.tools.discover.report import TRY
 
+RSS = "application/rss+xml"
 HOSTILE = "\x1b[31mred\x07 [bold]not bold[/]"
 FIELDS = [
     "url", "name", "kind", "tags", "declared", "fetched_at", "outcome", "status", "detail",
@@ -98,7 +100,8 @@ def test_every_source_is_listed_with_what_came_of_it(loopback_web, crawl, listed
     assert list(listed("--failing")) == list(found)[:3]
     assert list(listed("--moved")) == [sources[5]]
     assert list(listed("--moved", "--failing")) == []
-    assert set(listed("--stale", "1d")) == set(sources[1:5]), "slow has the entries of blog"
+    assert list(listed("--stale", "1d")) == [], "their first visits were a moment ago"
+    assert set(listed("--stale", "0min")) == set(sources)
     told = scrapy_sources("--moved").stdout.splitlines()
     assert told[-1].startswith("1 listed of 7 sources: 1 gone")
 
@@ -275,17 +278,19 @@ def test_an_error_is_one_line(scrapy_sources, arguments, status, words):
 
 
 def test_add_asks_what_is_there_and_declares_it(loopback_web, scrapy_sources, tmp_path):
-    links = ", ".join(
-        f'<http://{host}.example/{name}>; rel="alternate"; type="application/atom+xml"'
-        for host, name in (("page", "posts.xml"),)
-    )
-    page = Reply("<p>x</p>", content_type="text/html", headers={"Link": links})
+    link = f'<link rel="alternate" type="{RSS}" title="{{0}}" href="/{{0}}.xml">'
+    declared = {"page": ("posts", "comments"), "several": ("news", "posts"), "none": ()}
+    pages = {
+        name: Reply("".join(map(link.format, feeds)), content_type="text/html")
+        for name, feeds in declared.items()
+    }
+    feeds = {"/posts.xml": feed("Posts"), "/news.xml": feed("News", ["Three"]),
+             "/comments.xml": feed("Re: Posts", ["Re: One"])}  # fmt: skip
     web = loopback_web(
         site("blog.example", feed=feed()),
-        Site("page.example", "", {"/": page}),
-        Site("none.example", "", {"/": Reply("<p>x</p>", content_type="text/html")}),
+        *(Site(f"{name}.example", "", {"/": page, **feeds}) for name, page in pages.items()),
     )
-    known, urls = "http://known.example/", [f"http://{name}.example/" for name in ("page", "none")]
+    known, urls = "http://known.example/", [f"http://{name}.example/" for name in pages]
     keep_empty_blocklist(f"sqlite:///{tmp_path / 'crawl' / 'walsh.sqlite3'}")
     done = scrapy_sources(
         "add", "http://known.example", "http://blog.example/feed", *urls,
@@ -298,7 +303,17 @@ def test_add_asks_what_is_there_and_declares_it(loopback_web, scrapy_sources, tm
         f"http://blog.example/feed is declared in {file}",
         f"http://page.example/posts.xml is declared in {file}",
     ]
-    assert "http://none.example/: nothing to declare was found there" in done.stderr
+    several = f"http://several.example/{{}}.xml {{!r}} ({RSS})".format
+    assert done.stderr.replace("walsh-scrapy: ", "").splitlines()[:6] == [
+        "http://page.example/ declares these feeds too, which were not added:",
+        f"  http://page.example/comments.xml 'Re: Posts' ({RSS}, of comments)",
+        "http://several.example/ declares several feeds; give the URL of one to add it:",
+        f"  {several('news', 'News')}",
+        f"  {several('posts', 'Posts')}",
+        f"http://none.example/: nothing to declare was found there; {TRY}",
+    ]
+    asked = [path.partition("/")[2] for path in paths(web.log) if path.startswith("page.")]
+    assert asked == ["robots.txt", "", "posts.xml", "comments.xml"]
     assert file.read_text().split("\n") == [
         "# ours", known, "http://blog.example/feed", "http://page.example/posts.xml", "",
     ]  # fmt: skip

@@ -196,7 +196,7 @@ def test_claims_of_spiders_and_middlewares_open_no_gate(direct_web, crawl, proje
         assert {name for name in sent if hit.header(name) is not None} == set()
     assert result.stats["walsh/sources/fetched"] == 2
     assert "http://slow.example/feed took longer than 3.0 seconds" in result.stderr
-    assert "decompressed so far) exceeded DOWNLOAD_MAXSIZE" in result.stderr
+    assert "is too large: more than 58.6 KiB when unpacked" in result.stderr
     assert "swapped.example/private/feed> is for no source any more" in result.stderr
     assert "Traceback" not in result.stderr
 

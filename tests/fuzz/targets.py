@@ -96,6 +96,9 @@ URLS = (
 )
 LINKS = b"""</page.md>; rel="alternate"; type="text/markdown"; hreflang=de, <b>; rel=next
 <//blog.example:443/f>; type="application/atom+xml"; rel="x alternate"; title="a\\"<,\""""
+HEAD = b"""<!doctype html><html><head><base href="/blog/"><noscript><img src=x></noscript>
+<link rel="alternate" type="application/rss+xml" title="A &amp; B" href="feed/">
+<LINK REL='x Alternate' HREF=//b.example/feed.json TYPE=application/json></head><body><p>x"""
 CACHING = b"""max-age=3600, private="x"
 Sun, 06 Nov 2027 08:49:37 GMT
 Sat Nov 21 03:08:56 2026
@@ -131,5 +134,6 @@ TARGETS = {
     "urls": Target(values.url, URLS),
     "references": Target(values.reference, (*URLS, b"//:/x", b"http://b.example\x11?")),
     "linkheaders": Target(values.link_header, (LINKS,)),
+    "heads": Target(values.html_head, (HEAD,)),
     "responses": Target(values.response, RESPONSES),
 }

@@ -6,7 +6,9 @@ from datetime import timedelta
 from tests.fuzz.documents import AT, URL
 from tests.fuzz.target import assert_sentence
 from tests.test_wire_http1 import REFUSALS, read
+from walsh_scrapy.metadata.feedlinks import MOST_FEEDS, declared_feeds, feeds_in_head
 from walsh_scrapy.metadata.linkheader import feed_alternates, markdown_alternates
+from walsh_scrapy.metadata.text import one_line
 from walsh_scrapy.policy.backoff import LONGEST_SECONDS, parse_retry_after
 from walsh_scrapy.policy.durations import parse_duration
 from walsh_scrapy.policy.freshness import Freshness
@@ -82,11 +84,22 @@ def reference(body: bytes) -> None:
 
 
 def link_header(body: bytes) -> None:
-    """A Link header announces only what its own server has."""
+    """A Link header announces markdown of its own server only."""
     values = body.decode("latin-1").split("\n")
-    for found in (markdown_alternates(values, URL, "en"), feed_alternates(values, URL)):
-        assert all(host_of(each) == "blog.example" for each in found)
-        assert len(found) <= body.count(b"<")
+    found = markdown_alternates(values, URL, "en")
+    assert all(host_of(each) == "blog.example" for each in found)
+    assert len(found) + len(feed_alternates(values, URL)) <= body.count(b"<")
+
+
+def html_head(body: bytes) -> None:
+    """A page declares web URLs in elements of its head, each with a title that can be shown."""
+    found = feeds_in_head(body, "text/html", URL)
+    assert len(found) <= body.lower().count(b"<")
+    for link in found:
+        assert origin_of(link.url).startswith(("http://", "https://"))
+        assert link.url.isascii()
+        assert one_line(link.title) == link.title
+    assert len(declared_feeds((*found, *found))) <= min(len(found), MOST_FEEDS)
 
 
 def response(body: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from scrapy.commands import crawl
@@ -39,8 +40,14 @@ class Command(crawl.Command):
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Run a spider by name."""
         from walsh_scrapy.runtime.engine import has_ended_early
+        from walsh_scrapy.tools.exits import usage_error
         from walsh_scrapy.tools.summary import SourceCounts
 
+        names = self.crawler_process.spider_loader.list() if self.crawler_process else []
+        if len(args) == 1 and args[0] not in names:
+            near = get_close_matches(args[0], names, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(sorted(names))}"
+            usage_error(f"there is no spider {args[0]!r}; {hint}")
         super().run(args, opts)
         stats = self._created.stats if self._created else None
         none_was_read = stats and SourceCounts.of(stats.get_stats()).none_was_read

@@ -30,11 +30,12 @@ class Command(UrlCommand):
         """Return the text of ``--help``."""
         return (
             "Requests from each site, through every gate: robots.txt; the page as markdown, and as "
-            "a feed if the server answers 406; what its headers announce as markdown, at most "
-            "three documents, until one is markdown; and /llms.txt. The search ends at a feed. "
-            "HTML is not read. Prints the sources to declare as TOML, and all else as comments. "
-            "Declares nothing. Exit status: 0 something found for every URL, 1 nothing for at "
-            "least one, 2 cannot say, or a wrong call. "
+            "a feed if the server answers 406; the feeds that its headers or its HTML head declare "
+            "(link rel=alternate), at most three; and only if none is a feed, what its headers "
+            "announce as markdown, at most three documents, until one is markdown, and /llms.txt. "
+            "Nothing else of the page is read. Prints the sources to declare as TOML, and all else "
+            "as comments. Declares nothing. Exit status: 0 something found for every URL, 1 "
+            "nothing for at least one, 2 cannot say, or a wrong call. "
             "Example: scrapy discover https://docs.example/ >> sources.toml"
         )
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from contextlib import closing
+import sys
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from scrapy.commands import ScrapyCommand
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.options import Options
 
 _RELEASE = 'Example: scrapy hosts release blog.example --because "mail of 3 May: go on"'
-_PAUSE = "Example: scrapy hosts pause blog.example 3600"
+_PAUSE = "Example: scrapy hosts pause blog.example 2h"
 
 
 class Command(ScrapyCommand):
@@ -29,7 +30,7 @@ class Command(ScrapyCommand):
 
     def syntax(self) -> str:
         """Return what follows the command's name."""
-        return "[options] [release HOST --because TEXT | pause HOST SECONDS]"
+        return "[options] [release HOST --because TEXT | pause HOST DURATION]"
 
     def short_desc(self) -> str:
         """Return the line that ``scrapy`` lists."""
@@ -40,11 +41,11 @@ class Command(ScrapyCommand):
         return (
             "Lists every host that may not be asked now, was not reachable when it was asked last, "
             "or has a pause of yours. `release HOST --because TEXT` lifts the hold of a host, and "
-            "records when and why. `pause HOST SECONDS` leaves at least so long between two "
-            "requests to a host, in all runs; `pause HOST 0` ends that. Exit status: 0, 1 if "
-            "something cannot be done, 2 for a wrong call. "
+            "records when and why. `pause HOST DURATION` (seconds, or 90min, 2h, PT2H) leaves at "
+            "least so long between two requests to a host, in all runs; `pause HOST 0` ends that. "
+            "Exit status: 0, 1 if something cannot be done, 2 for a wrong call. "
             'Examples: scrapy hosts --json. scrapy hosts release blog.example --because "they '
-            'wrote: go on". scrapy hosts pause blog.example 3600'
+            'wrote: go on". scrapy hosts pause blog.example 2h'
         )
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -84,20 +85,27 @@ def _reason(given: str | None) -> str:
 def _check(args: Sequence[str], reason: str) -> float:
     """Exit with status 2 for a wrong call; return the seconds of ``pause``, or 0."""
     if args and args[0] not in ("release", "pause"):
-        usage_error(f"`hosts` takes `release HOST`, `pause HOST SECONDS` or nothing. {_PAUSE}")
+        usage_error(f"`hosts` takes `release HOST`, `pause HOST DURATION` or nothing. {_PAUSE}")
     if args and args[0] == "release" and (len(args) != 2 or not reason):
         usage_error(f"`release` takes one host, and --because TEXT. {_RELEASE}")
     if not args or args[0] == "release":
         if reason and not args:
             usage_error(f"--because belongs to `release` and `pause`. {_RELEASE}")
         return 0.0
-    try:
-        seconds = float(args[2]) if len(args) == 3 else math.nan
-    except ValueError:
-        seconds = math.nan
+    seconds = _seconds(args[2]) if len(args) == 3 else math.nan
     if not 0.0 <= seconds < math.inf:
-        usage_error(f"`pause` takes one host, and a number of seconds. {_PAUSE}")
+        usage_error(f"`pause` takes one host, and seconds or a duration. {_PAUSE}")
     return seconds
+
+
+def _seconds(text: str) -> float:
+    """Return a number of seconds, or a duration as it is typed elsewhere, in seconds."""
+    from walsh_scrapy.policy.durations import parse_typed_duration
+
+    for read in (float, lambda typed: parse_typed_duration(typed).total_seconds()):
+        with suppress(ValueError):
+            return read(text.strip())
+    return math.nan
 
 
 def _list(options: Options, *, as_json: bool) -> None:
@@ -118,7 +126,7 @@ def _list(options: Options, *, as_json: bool) -> None:
 
 def _change(args: Sequence[str], seconds: float, reason: str, options: Options) -> str:
     from walsh_scrapy.state import State
-    from walsh_scrapy.tools.hosts.changes import pause, release
+    from walsh_scrapy.tools.hosts.changes import pause, release, stranger
     from walsh_scrapy.tools.hosts.names import held_name, paced_name, url_of
 
     action, given = args[0], url_of(args[1])
@@ -130,4 +138,6 @@ def _change(args: Sequence[str], seconds: float, reason: str, options: Options) 
             return release(known, held_name(given, options.pace_by), reason)
     # Caution may be added before the first crawl, so this creates a state if there is none.
     with closing(State(options.state_url)) as state:
+        if unknown := stranger(host, state, options):
+            print(f"walsh-scrapy: {unknown}", file=sys.stderr)
         return pause(state, host, seconds, reason)

@@ -1,6 +1,6 @@
 """R7: Scrapy unpacks bodies, and a compressed text that was cut off gets a flag.
 
-R2: of a robots.txt only what counts is unpacked (decision 34).
+R2: of a robots.txt, and of a page whose head is read, only what counts is unpacked (decision 34).
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from scrapy.downloadermiddlewares.httpcompression import HttpCompressionMiddleware
+from scrapy.exceptions import IgnoreRequest
 from scrapy.utils._compression import _check_max_size
 
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.metadata.mediatypes import may_be_llms
-from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.robots.records import MAX_OCTETS
-from walsh_scrapy.policy.wording import cut, printable
-from walsh_scrapy.runtime.negotiation import content_type_of
-from walsh_scrapy.runtime.requestmeta import DATA_LOSS, rank_of, source_of
+from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.wording import cut, format_bytes, printable
+from walsh_scrapy.runtime.negotiation import content_type_of, counted_bytes
+from walsh_scrapy.runtime.requestmeta import DATA_LOSS, source_of
 from walsh_scrapy.wire.codings import CODING_ERRORS, check_parts, is_complete, unpacked
 
 if TYPE_CHECKING:
@@ -51,13 +51,16 @@ class CompressionMiddleware(HttpCompressionMiddleware):
         try:
             if codings.count(b",") >= MOST_CODINGS:
                 raise EOFError(f"at most {MOST_CODINGS} are undone")
-            if rank_of(request) is Rank.ROBOTS and headers:
-                answer: Request | Response = self._beginning(response, headers)
+            most = counted_bytes(request, response.headers)
+            if most and headers:
+                answer: Request | Response = self._beginning(response, headers, most)
             else:
-                answer = super().process_response(request, response)
-        except CODING_ERRORS as error:
+                answer = self._unpacked(request, response)
+        except (*CODING_ERRORS, BadAnswer) as error:
             if response.status >= 400:
                 return response.replace(body=b"")
+            if isinstance(error, BadAnswer):
+                raise
             said = shown(codings)
             reason = f"the body of {response.url} is not {said} as announced: {error}"
             raise BadAnswer(response, reason) from error
@@ -65,6 +68,15 @@ class CompressionMiddleware(HttpCompressionMiddleware):
         if is_text and not is_complete(response.body, codings):
             answer.flags.append(DATA_LOSS)
         return answer
+
+    def _unpacked(self, request: Request, response: Response) -> Request | Response:
+        try:
+            return super().process_response(request, response)
+        except IgnoreRequest as error:
+            most = format_bytes(request.meta.get("download_maxsize", self._max_size))
+            host = host_of(response.url)
+            reason = f"the response from {host} is too large: more than {most} when unpacked"
+            raise BadAnswer(response, reason) from error
 
     @staticmethod
     def _decode(body: bytes, encoding: bytes, max_size: int) -> bytes:
@@ -80,13 +92,10 @@ class CompressionMiddleware(HttpCompressionMiddleware):
         _check_max_size(len(found), max_size)
         return found
 
-    def _beginning(self, response: Response, headers: list[bytes]) -> Response:
-        """Return a robots.txt unpacked as far as it counts, and so that its last line is dropped.
-
-        That is one octet more than 500 KiB (decisions 11 and 34).
-        """
+    def _beginning(self, response: Response, headers: list[bytes], most: int) -> Response:
+        """Return a body unpacked as far as it counts (decisions 11, 16 and 34)."""
         known, unknown = self._split_encodings(headers)
-        body = unpacked(response.body, known, MAX_OCTETS + 1)
+        body = unpacked(response.body, known, most)
         answer = response.replace(body=body)
         if unknown:
             self._warn_unknown_encoding(answer, unknown)

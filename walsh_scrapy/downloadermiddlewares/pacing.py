@@ -139,7 +139,7 @@ class PacingMiddleware:
         if not turn.wait:
             # In the slot of another host it would wait for that host, and its own lease would end.
             request.meta[Downloader.DOWNLOAD_SLOT] = host
-            mark(request, released=True, pause=turn.pause)
+            mark(request, released=True, pause=turn.pause, answered=None)
             self._in_flight.begin(request, host)
         return turn.wait
 
@@ -220,7 +220,7 @@ class PacingMiddleware:
             host=self._context.host(request.url),
             url=request.url,
             gates="; ".join(f"{gate}: {answer}" for gate, answer in marks.answers.items()),
-            status=None if response is None else response.status,
+            status=marks.answered if response is None else response.status,
             seconds=latency,
             error="" if response is not None else _words(error, request.url),
             run=self._context.run,

@@ -11,7 +11,7 @@ from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.runtime.denials import denied
 from walsh_scrapy.runtime.gates import Gate
 from walsh_scrapy.runtime.network import Network
-from walsh_scrapy.runtime.requestmeta import hops_of, mark
+from walsh_scrapy.runtime.requestmeta import hops_of, mark, visit_of
 from walsh_scrapy.runtime.startup import check_start, in_force, require_order
 from walsh_scrapy.wire.unreachable import NotConnected
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 class PublicWebMiddleware:
     """Denies a hop from a public host to a private one, by its name or by its addresses.
+
+    That a page declares a feed on another host is a hop too (decision 16).
 
     An operator may declare hosts of an intranet, but a public host may not redirect there (order
     20, decision 16). A hop that passes here is marked, and so is the request for its robots.txt:
@@ -56,6 +58,9 @@ class PublicWebMiddleware:
         hops = [hop.url for hop in hops_of(request)]
         if self._has_scrapys_redirects:
             hops = request.meta.get("redirect_urls", hops)
+        visit = visit_of(request)
+        if visit and visit.declared_by:
+            hops = [visit.declared_by, *hops]
         if not hops:
             return
         first, host = host_of(hops[0]), host_of(request.url)
@@ -64,7 +69,7 @@ class PublicWebMiddleware:
         if is_private or host == first:
             return
         if is_private_host(host) or not await self._is_public(request.url):
-            reason = f"a redirect of a public host leads to {host}, which is not public"
+            reason = f"a public host leads to {host}, which is not public"
             raise denied(self._crawler, request, "publicweb", reason)
 
     async def _is_public(self, url: str) -> bool:

@@ -79,7 +79,7 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
             visit = visit_of(request)
             if visit and visit.source:
                 now = Context.of(self.crawler).clock.now()
-                set_visit(answer, visit.passed(lifetime_of(response, now)))
+                set_visit(answer, visit.passed(lifetime_of(response, now), response.status))
         return answer
 
     def handle_referer(self, request: Request, response: Response) -> None:  # noqa: ARG002

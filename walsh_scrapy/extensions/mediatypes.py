@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from scrapy import signals
 from scrapy.exceptions import StopDownload
 
-from walsh_scrapy.runtime.negotiation import content_type_of
+from walsh_scrapy.runtime.negotiation import content_type_of, counted_bytes
 from walsh_scrapy.runtime.requestmeta import set_visit, visit_of
 
 if TYPE_CHECKING:
@@ -20,13 +21,20 @@ if TYPE_CHECKING:
 
 
 class MediaTypes:
-    """Stops downloads that the spider cannot read, before the first byte of the body."""
+    """Stops downloads that the spider cannot read, before the first byte of the body.
+
+    A page of which the head is read is cut off behind the bytes in which that is looked for.
+    """
+
+    def __init__(self) -> None:
+        self._left: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Listen for the headers of every response."""
+        """Listen for the headers and the body of every response."""
         extension = cls()
         crawler.signals.connect(extension.headers_received, signal=signals.headers_received)
+        crawler.signals.connect(extension.bytes_received, signal=signals.bytes_received)
         return extension
 
     def headers_received(self, headers: Headers, request: Request) -> None:
@@ -40,3 +48,12 @@ class MediaTypes:
         if not is_readable:
             # The response is kept without its body, because a gate may need its status.
             raise StopDownload(fail=False)
+        if most := counted_bytes(request, headers):
+            self._left[request] = most
+
+    def bytes_received(self, data: bytes, request: Request) -> None:
+        """Stop the download of a page once enough of it has come."""
+        if request in self._left:
+            self._left[request] -= len(data)
+            if self._left[request] <= 0:
+                raise StopDownload(fail=False)

@@ -1,11 +1,12 @@
 """Alternates of a page in its `Link` headers: the page as markdown, or a feed (R9, RFC 8288)."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 from urllib.parse import urlsplit
 
-from walsh_scrapy.metadata.mediatypes import is_feed, is_markdown
+from walsh_scrapy.metadata.feedlinks import FeedLink, feed_link
+from walsh_scrapy.metadata.mediatypes import is_markdown
 from walsh_scrapy.policy.references import resolve_reference
 from walsh_scrapy.policy.urls import wire_url
 
@@ -25,28 +26,36 @@ def markdown_alternates(values: Iterable[str], url: str, language: str = "") -> 
     headers, but URLs in another language (`hreflang`) than `language`, the page's own
     `Content-Language`, come last.
     """
-    return _alternates(values, url, is_markdown, language)
-
-
-def feed_alternates(values: Iterable[str], url: str) -> tuple[str, ...]:
-    """Return the URLs of feeds in the `Link` headers of `url`, on its own server, as above."""
-    return _alternates(values, url, is_feed)
-
-
-def _alternates(
-    values: Iterable[str], url: str, is_wanted: Callable[[str], bool], language: str = ""
-) -> tuple[str, ...]:
     found: dict[str, bool] = {}
     own_server = _server(wire_url(url))
+    for target, parameters in _alternates(values):
+        if is_markdown(parameters.get("type", "")):
+            address = resolve_reference(url, target.encode("latin-1", "replace"))
+            if address and _server(address) == own_server:
+                is_foreign = _is_foreign(parameters.get("hreflang", ""), language)
+                found[address] = found.get(address, True) and is_foreign
+    return tuple(sorted(found, key=found.__getitem__))
+
+
+def feed_alternates(values: Iterable[str], url: str) -> tuple[FeedLink, ...]:
+    """Return the feeds that the `Link` headers of `url` announce, on whatever server."""
+    return tuple(
+        link
+        for target, parameters in _alternates(values)
+        for link in feed_link(
+            url,
+            target.encode("latin-1", "replace"),
+            parameters.get("title"),
+            parameters.get("type", ""),
+        )
+    )
+
+
+def _alternates(values: Iterable[str]) -> Iterable[tuple[str, dict[str, str]]]:
     for value in values:
         for target, parameters in _links(value[:_LONGEST]):
-            is_alternate = "alternate" in parameters.get("rel", "").lower().split()
-            if is_alternate and is_wanted(parameters.get("type", "")):
-                address = resolve_reference(url, target.encode("latin-1", "replace"))
-                if address and _server(address) == own_server:
-                    is_foreign = _is_foreign(parameters.get("hreflang", ""), language)
-                    found[address] = found.get(address, True) and is_foreign
-    return tuple(sorted(found, key=found.__getitem__))
+            if "alternate" in parameters.get("rel", "").lower().split():
+                yield target, parameters
 
 
 def _server(url: str) -> str:

@@ -40,6 +40,11 @@ def is_feed(content_type: str) -> bool:
     return _media_type(content_type) in _FEEDS
 
 
+def is_json(content_type: str) -> bool:
+    """Return True if the media type is that of any JSON document."""
+    return _media_type(content_type) == "application/json"
+
+
 def is_html(content_type: str) -> bool:
     """Return True if the media type is that of an HTML page."""
     return _media_type(content_type) in _PAGES

@@ -90,6 +90,14 @@ def counted(number: int, singular: str, plural: str | None = None) -> str:
     return f"{number} {singular if number == 1 else plural or f'{singular}s'}"
 
 
+def format_bytes(number: int) -> str:
+    """Return a number of bytes: `15 MiB`, `58.6 KiB`, `900 bytes`."""
+    for unit, size in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if number >= size:
+            return f"{number / size:.1f}".removesuffix(".0") + f" {unit}"
+    return counted(number, "byte")
+
+
 def cut(text: str, most: int) -> str:
     """Return the text, of which at most ``most`` characters are shown, with "…" at a cut."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

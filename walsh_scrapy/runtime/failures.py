@@ -48,8 +48,8 @@ def reason_of(error: BaseException | None, url: str) -> str:
             return f"the DNS has no address for {host}"
         case DownloadTimeoutError() as timeout:
             return f"{host} timed out: {_quote(timeout)}"
-        case DownloadCancelledError():
-            return f"the response from {host} is larger than DOWNLOAD_MAXSIZE"
+        case DownloadCancelledError() as cancelled:
+            return f"the response from {host} is too large: {_quote(cancelled)}"
         case ResponseDataLossError():
             return f"the response from {host} ended before it was complete"
         case DownloadFailedError() as failed:

@@ -12,6 +12,7 @@ from scrapy import signals
 from scrapy.exceptions import (
     DownloadCancelledError,
     DownloadFailedError,
+    DownloadTimeoutError,
     ResponseDataLossError,
     StopDownload,
 )
@@ -19,7 +20,8 @@ from scrapy.http import Headers
 from scrapy.responsetypes import responsetypes
 from twisted.internet.ssl import Certificate
 
-from walsh_scrapy.runtime.requestmeta import DATA_LOSS
+from walsh_scrapy.policy.wording import format_bytes
+from walsh_scrapy.runtime.requestmeta import DATA_LOSS, mark
 from walsh_scrapy.wire.idle import Endpoint
 from walsh_scrapy.wire.proxy import Proxy
 from walsh_scrapy.wire.tls import TlsStream
@@ -123,21 +125,24 @@ class BodyReader:
         """Return the response that begins with ``head``.
 
         Raises DownloadCancelledError for a body that is too large, ResponseDataLossError for one
-        that is cut off, DownloadTimeoutError for one that stalls.
+        that is cut off, DownloadTimeoutError for one that stalls. An error response stays that
+        error, whatever its body.
         """
+        mark(request, answered=head.status_code)
         headers = _headers_of(head)
         length = headers.get("Content-Length")
         expected = int(length) if length and length.isdigit() else None
-        most = self._most_of(request)
-        if most and expected and expected > most:
-            raise DownloadCancelledError(f"{request.url}: {expected} bytes, more than {most}")
         body, flags = bytearray(), list[str]()
+        self._check_size(request, expected or 0, head.status_code)
         stop = self._told(signals.headers_received, request, headers=headers, body_length=expected)
         try:
             if stop is None:
                 stop = await self._collect(request, exchange, body)
-        except ResponseDataLossError:
-            if request.meta.get("download_fail_on_dataloss", self._fail_on_loss):
+                self._check_size(request, len(body), head.status_code)
+        except (DownloadTimeoutError, ResponseDataLossError) as error:
+            is_loss = isinstance(error, ResponseDataLossError)
+            fails = request.meta.get("download_fail_on_dataloss", self._fail_on_loss)
+            if head.status_code < 400 and (fails or not is_loss):
                 raise
             flags.append(DATA_LOSS)
         self._warn_of(request, len(body))
@@ -152,15 +157,20 @@ class BodyReader:
     async def _collect(
         self, request: Request, exchange: Exchange, body: bytearray
     ) -> StopDownload | None:
-        """Append the whole body to ``body``, or what came until a listener stopped it."""
+        """Append the body to ``body``, until it is too large or a listener stops it."""
         most = self._most_of(request)
         async for piece in exchange.body():
             body += piece
             if stop := self._told(signals.bytes_received, request, data=piece):
                 return stop
             if most and len(body) > most:
-                raise DownloadCancelledError(f"{request.url}: more than {most} bytes")
+                break
         return None
+
+    def _check_size(self, request: Request, size: int, status: int) -> None:
+        most = self._most_of(request)
+        if most and size > most and status < 400:
+            raise DownloadCancelledError(f"more than {format_bytes(most)}")
 
     def _most_of(self, request: Request) -> int:
         most: int = request.meta.get("download_maxsize", self._most)

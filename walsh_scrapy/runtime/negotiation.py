@@ -1,4 +1,4 @@
-"""Content negotiation with sites that have no feed (R9): Accept headers, and announced URLs."""
+"""Content negotiation (R9): Accept headers, announced URLs, and how much of a body counts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
+from walsh_scrapy.metadata.feedlinks import HEAD_BYTES
 from walsh_scrapy.metadata.linkheader import markdown_alternates
+from walsh_scrapy.metadata.mediatypes import is_html
+from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.robots.records import MAX_OCTETS
 from walsh_scrapy.policy.urls import strip_controls
+from walsh_scrapy.runtime.requestmeta import rank_of, visit_of
 
 if TYPE_CHECKING:
+    from scrapy import Request
     from scrapy.http import Headers, Response
 
 #: Where the llms.txt of a host is.
@@ -48,6 +54,18 @@ def is_dump(url: str) -> bool:
 def content_type_of(headers: Headers) -> str:
     """Return the Content-Type of an answer; empty if it has none."""
     return (headers.get("Content-Type") or b"").decode("latin-1")
+
+
+def counted_bytes(request: Request, headers: Headers) -> int | None:
+    """Return how many bytes of the body of an answer count; None if all do.
+
+    One octet more than counts is kept of a robots.txt, so that its last line is dropped.
+    """
+    if rank_of(request) is Rank.ROBOTS:
+        return MAX_OCTETS + 1
+    visit = visit_of(request)
+    is_page = visit is not None and visit.reads_head and is_html(content_type_of(headers))
+    return HEAD_BYTES if is_page else None
 
 
 def links_of(response: Response) -> list[str]:

@@ -70,6 +70,7 @@ class Marks:
     public_only: bool = False  #: its host has to have public addresses only (decision 16)
     for_blocklist: bool = False  #: a robots.txt that a request for the blocklist needs
     pause: float = 0.0  #: seconds that had to lie before it, when its host was leased for it
+    answered: int | None = None  #: the status of its answer, which may have been cut off later
     hold: float = 0.0  #: seconds for which its host was on hold when its exchange ended
     attempt: int = 0  #: retries so far after a refusal
     answers: Mapping[str, str] = field(default_factory=dict)  #: of the gates so far, by their names
@@ -165,16 +166,23 @@ class Visit:
     announced: tuple[str, ...] = ()  #: URLs that the page announces as markdown: declared too
     lifetimes: tuple[Lifetime, ...] = ()  #: of the earlier responses of the visit
     page: PageResult | None = None
+    status: int | None = None  #: of the last response before this request
     unread: str | None = None  #: the Content-Type of a body that was not downloaded
+    reads_head: bool = False  #: of an HTML page as much is downloaded as its head may have
+    declared_by: str | None = None  #: the URL of the page that declares this one as its feed
 
-    def passed(self, lifetime: Lifetime) -> Visit:
-        """Return the visit with the lifetime of one more response."""
-        return replace(self, lifetimes=(*self.lifetimes, lifetime))
+    def passed(self, lifetime: Lifetime, status: int | None = None) -> Visit:
+        """Return the visit with the lifetime and status of one more response."""
+        return replace(self, lifetimes=(*self.lifetimes, lifetime), status=status or self.status)
 
     def carried_to(self, following: Visit) -> Visit:
         """Return the visit of the next request, with what this request has learned."""
         return replace(
-            following, announced=self.announced, lifetimes=self.lifetimes, page=self.page
+            following,
+            announced=self.announced,
+            lifetimes=self.lifetimes,
+            page=self.page,
+            status=self.status,
         )
 
 

@@ -133,6 +133,7 @@ def _merge(first: Source, other: Source) -> Source:
         tags=tuple(dict.fromkeys((*first.tags, *other.tags))),
         pause=max(filter(None, (first.pause, other.pause)), default=None),
         page=first.page or other.page,
+        folders=first.folders or other.folders,
     )
 
 
@@ -156,6 +157,7 @@ def _source(raw: RawSource) -> Source:
             every=_every(value),
             pause=_pause(value),
             page=raw.page,
+            folders=raw.folders,
         )
     except SourcesError as error:
         raise SourcesError(f"{raw.place}: {error}") from None

@@ -30,6 +30,7 @@ class RawSource(NamedTuple):
     place: str
     value: Any
     page: str | None = None  #: the web page it belongs to
+    folders: tuple[str, ...] = ()  #: of a feed reader, the outermost first
 
 
 class Contents(NamedTuple):
@@ -96,6 +97,7 @@ def _subscription(outline: Outline) -> RawSource:
         f"outline {outline.number}" + (f" ({name[:40]!r})" if name else ""),
         {"url": outline.url, "kind": kind, "name": name, "tags": [*outline.tags]},
         outline.attributes.get("htmlurl") or None,
+        tuple(dict.fromkeys(outline.folders)),
     )
 
 

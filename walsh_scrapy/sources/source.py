@@ -28,7 +28,8 @@ class Source:
     `url` is spelled as Scrapy will request it, without fragment. `every` is the operator's least
     time between two visits, None for `WALSH_MIN_REVISIT`. `pause` is the least time between two
     requests to its host, None for what the host and `WALSH_MIN_INTERVAL` ask for. `page` is the
-    site it belongs to (`htmlUrl` of an OPML file).
+    site it belongs to (`htmlUrl` of an OPML file), and `folders` are those of the file that it is
+    in, the outermost first; they are among its tags.
     """
 
     url: str
@@ -38,6 +39,7 @@ class Source:
     every: timedelta | None = None
     pause: timedelta | None = None
     page: str | None = None
+    folders: tuple[str, ...] = ()
 
     def revisit_interval(self, min_revisit: float) -> float:
         """Return the operator's least time between two visits, in seconds (R8).

@@ -20,7 +20,8 @@ class SourceRecord:
 
     url: str
     kind: str
-    fetched_at: float | None = None
+    visited_since: float | None = None  #: the end of its first visit
+    fetched_at: float | None = None  #: the end of its last visit
     due_at: float = 0.0  #: as of the last visit; NEVER if it is gone (410), 0 if it was resumed
     outcome: str = "new"
     detail: str = ""

@@ -146,6 +146,8 @@ sources = Table(
     metadata,
     Column("url", String(4096), primary_key=True),
     Column("kind", String(16), nullable=False),
+    # The ends of its first visit and of its last one.
+    Column("visited_since", Double),
     Column("fetched_at", Double),
     Column("due_at", Double, nullable=False, default=0.0),
     Column("outcome", String(32), nullable=False),

@@ -35,6 +35,9 @@ _TAIL: Final = 4000
 #: An exception that ended the process: the last line of its log.
 _ERROR: Final = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception)(?:: .*)?\s*\Z", re.MULTILINE)
 
+#: The exit status of a command that was called in a wrong way.
+_WRONG_CALL: Final = 2
+
 Moment = Callable[[Sequence[Hit]], bool]
 
 
@@ -78,7 +81,8 @@ class Crawl:
                 f"the crawl was killed after {timeout} s; its log:\n{tail}"
             ) from None
         result = self._result()
-        if result.exit_code == 1 and _ERROR.search(result.stderr):
+        is_error = result.exit_code == 1 and _ERROR.search(result.stderr)
+        if is_error or result.exit_code == _WRONG_CALL:
             raise RuntimeError(f"the crawl did not start; its log:\n{result.stderr[-_TAIL:]}")
         return result
 

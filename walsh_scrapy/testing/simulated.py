@@ -73,6 +73,12 @@ class Simulation:
         if "WALSH_BLOCKLIST_URL" not in self._plan.settings:
             keep_empty_blocklist(settings["WALSH_STATE_URL"], self._clock.wall)
         runner = AsyncCrawlerRunner(settings)
+        names = runner.spider_loader.list()
+        if self._plan.spider not in names:
+            raise SystemExit(
+                f"this project has no spider {self._plan.spider!r}; name one with spider=: "
+                f"{', '.join(sorted(names))}"
+            )
         crawler = runner.create_crawler(self._plan.spider)
         try:
             await runner.crawl(crawler, **self._plan.arguments)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from scrapy.commands import ScrapyCommand
 from scrapy.settings import Settings
 
-from walsh_scrapy.tools.exits import usage_error
+from walsh_scrapy.tools.exits import clean_exit, usage_error
 
 if TYPE_CHECKING:
     import argparse
@@ -26,6 +26,23 @@ def prepare(settings: BaseSettings, opts: argparse.Namespace, longest_wait: int)
     settings.set("WALSH_MAX_WAIT", longest_wait, priority="command")
     if opts.loglevel is None:
         settings.set("LOG_LEVEL", "WARNING", priority="cmdline")
+
+
+def check_scope(command: str, settings: BaseSettings | None) -> None:
+    """Exit with status 2 and one line if only declared sources may be asked for (R6).
+
+    ``command`` is one of Scrapy's own that ask for a URL by hand, for no source.
+    """
+    from walsh_scrapy.options import Options
+
+    with clean_exit():
+        options = Options.from_settings(settings or Settings())
+    if options.enabled and options.scope == "declared":
+        usage_error(
+            f"`scrapy {command}` asks for what no source declares, and that is never asked for "
+            "here (R6); `scrapy mayfetch URL` says whether a URL may be asked for, `scrapy "
+            "discover URL` what is there, and `scrapy crawl feeds -a only=URL` reads a source"
+        )
 
 
 def run_spider(process: CrawlerProcessBase, spider: type[Spider], **arguments: object) -> None:

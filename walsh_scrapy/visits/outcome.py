@@ -68,7 +68,8 @@ class VisitOutcome:
         visit, next_visit, response = visit_of(request), visit_of(following), _response_of(error)
         if visit and next_visit:
             if response is not None:
-                visit = visit.passed(lifetime_of(response, self._clock.now()))
+                now = self._clock.now()
+                visit = visit.passed(lifetime_of(response, now), response.status)
             set_visit(following, visit.carried_to(next_visit))
 
     @contextmanager

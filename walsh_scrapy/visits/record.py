@@ -17,6 +17,7 @@ from walsh_scrapy.runtime.requestmeta import (
     PageResult,
     Validators,
     Visit,
+    marks_of,
     set_visit,
     visit_of,
 )
@@ -154,7 +155,7 @@ class VisitRecorder:
         """
         stored = self._context.state.sources.find(_source(request).url)
         known, now = _known(request, stored), self._context.clock.now()
-        visit = _visit(request).passed(lifetime_of(response, now))
+        visit = _visit(request).passed(lifetime_of(response, now), response.status)
         was_gone = visit.page is not None and visit.page.is_gone
         is_gone = response.status == HTTPStatus.GONE and moves.is_for_source(known, request)
         if response.status < 400:
@@ -220,6 +221,9 @@ class VisitRecorder:
         """
         now, source = self._context.clock.now(), _source(request)
         least = source.revisit_interval(self._context.options.min_revisit)
+        status = marks_of(request).answered or _visit(request).status
+        if answer is not None:
+            status = answer.status
 
         def visited(stored: SourceRecord | None) -> SourceRecord:
             known = _known(request, stored)
@@ -228,9 +232,10 @@ class VisitRecorder:
             until = fresh_until(_visit(request), answer, record.address, now)
             record = replace(
                 record,
+                visited_since=known.visited_since or now,
                 fetched_at=now,
                 due_at=now,
-                status=answer.status if answer is not None else None,
+                status=status,
                 asked_interval=max(asked, until - now),
             )
             is_gone = record.outcome == "gone"

@@ -55,7 +55,8 @@ class FrequencyAudit:
             if since < DAY - CLOCK:
                 what = f"{sent.url} was asked for after {format_seconds(since)}"
                 self._findings.add(Kind.TOO_OFTEN, _case(sent, what), -since)
-        is_answered = sent.status is not None and sent.status not in RETRIED_STATUSES
+        is_whole = sent.status is not None and not sent.error  # else it may have been given up
+        is_answered = is_whole and sent.status not in RETRIED_STATUSES
         if is_answered and (last is None or last.run != sent.run):
             self._keep(sent, sent.run)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from walsh_scrapy.policy.urls import canonical_url
 from walsh_scrapy.runtime.negotiation import is_llmstxt
 from walsh_scrapy.sources import Source, declared_urls, target_url
 
@@ -12,8 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from walsh_scrapy.metadata.entries import Feed
+    from walsh_scrapy.metadata.feedlinks import FeedLink
 
-Role = Literal["page", "announced", "llms.txt"]
+Role = Literal["page", "feed", "announced", "llms.txt"]
 Form = Literal["feed", "markdown"]
 
 
@@ -30,6 +32,8 @@ class Candidate:
     entries: int = 0  #: entries of a feed, links of a markdown document
     redirected_to: str | None = None
     unsure: bool = False  #: True if a later request may have another outcome
+    link: FeedLink | None = None  #: what the page says of a feed that it declares
+    entry_urls: frozenset[str | None] = frozenset()
 
     def claim(self) -> bool:
         """Mark the document as requested; return False if it was already.
@@ -43,7 +47,8 @@ class Candidate:
 
     def found(self, feed: Feed, form: Form, url: str) -> None:
         """Keep what was parsed from the response of ``url``."""
-        self.form, self.title, self.entries = form, feed.title, len(feed.entries)
+        self.form, self.title, self.entries = form, feed.title or self.title, len(feed.entries)
+        self.entry_urls = frozenset(entry.url for entry in feed.entries)
         self.redirected_to = None if url == self.url else url
         self.end(form)
 
@@ -60,21 +65,48 @@ class SiteOffer:
     page: Candidate
     llms_txt: Candidate  #: of the host; other offers may share it
     announced: tuple[Candidate, ...] = ()  #: what the headers of the page announce as markdown
-    feeds: tuple[str, ...] = ()  #: what they announce as feeds; not requested
+    feeds: tuple[Candidate, ...] = ()  #: what its headers and its head declare as feeds
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
         """Return each candidate once, in the order in which a crawl prefers them (R9).
 
-        If the page is a feed it is the only one: an llms.txt is for sites without a feed.
+        If the page is a feed it is the only one. An llms.txt is for sites without a feed.
         """
-        others = () if self.page.form == "feed" else (*self.announced, self.llms_txt)
+        others: tuple[Candidate, ...] = ()
+        if self.page.form != "feed":
+            others = self.feeds
+            if not self.has_feed:
+                others = (*self.feeds, self.page, *self.announced, self.llms_txt)
         return tuple({each.url: each for each in (self.page, *others)}.values())
 
     @property
+    def has_feed(self) -> bool:
+        """Whether a document that the page declares as a feed is one."""
+        return any(each.form == "feed" for each in self.feeds)
+
+    @property
     def usable(self) -> tuple[Candidate, ...]:
-        """Return the candidates that a crawl could use, the best first."""
-        return tuple(each for each in self.candidates if each.form is not None)
+        """Return the candidates that a crawl could use, the best first; each document once."""
+        usable = (each for each in self.candidates if each.form is not None)
+        found: dict[str, Candidate] = {}
+        for each in sorted(usable, key=lambda each: each.form != "feed"):
+            found.setdefault(canonical_url(each.redirected_to or each.url), each)
+        return tuple(found.values())
+
+    @property
+    def choices(self) -> tuple[Candidate, ...]:
+        """Return the documents between which the operator has to choose; one if there is no choice.
+
+        Feeds of comments are a choice only if there is no other feed. Feeds that have the same
+        entries, such as one feed as RSS and as Atom, are one choice.
+        """
+        feeds = [each for each in self.usable if each.form == "feed"]
+        main = [each for each in feeds if not (each.link and each.link.is_of_comments)] or feeds
+        different: dict[object, Candidate] = {}
+        for each in main:
+            different.setdefault(each.entry_urls or each.url, each)
+        return tuple(different.values()) or self.usable[:1]
 
     @property
     def is_usable(self) -> bool | None:
@@ -87,13 +119,16 @@ class SiteOffer:
     def source(self) -> Source | None:
         """Return the source to declare, or None if no candidate is usable.
 
-        Its URL is the one that the operator gave. A crawl finds the best candidate from there, and
-        a better one if the site offers it later.
+        Its URL is that of the feed; for markdown it is the one that the operator gave. A crawl
+        finds the best document from there, and a better one if the site offers it later.
         """
-        if not self.usable:
-            return None
-        best = self.usable[0]
-        return Source(self.url, "feed" if best.form == "feed" else "llms", best.title)
+        return self.source_of(self.choices[0]) if self.choices else None
+
+    def source_of(self, candidate: Candidate) -> Source:
+        """Return the source to declare for the best document, or for a feed."""
+        if candidate.form == "feed":
+            return Source(candidate.url, "feed", candidate.title)
+        return Source(self.url, "llms", candidate.title)
 
 
 def offers_for(urls: Iterable[str]) -> tuple[SiteOffer, ...]:

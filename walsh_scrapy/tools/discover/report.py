@@ -15,9 +15,14 @@ if TYPE_CHECKING:
     from walsh_scrapy.tools.mayfetch.answer import Answer
     from walsh_scrapy.tools.mayfetch.explainer import Explainer
 
+#: What to try where a page declares nothing.
+TRY: Final = (
+    "open the page in a browser, look for a link named RSS, Atom or Feed, and give its URL; many "
+    "sites have a feed at /feed, /feed.xml, /rss.xml, /atom.xml or /index.xml"
+)
 _NOTHING: Final = (
-    "nothing found: the page as markdown or as a feed, what its headers announce, and /llms.txt "
-    "were requested, as far as the gates allow it; HTML is not scraped"
+    "nothing found: the page as markdown or as a feed, what its headers and its HTML head declare, "
+    "and /llms.txt were requested, as far as the gates allow it; nothing else of the page is read"
 )
 _UNSURE: Final = "cannot say: what is marked with ? may have another outcome later"
 
@@ -34,7 +39,9 @@ def report_lines(offers: Iterable[SiteOffer], explainer: Explainer, now: float) 
         yield from map(comment, _requested(offer, explainer, now))
         if offer.source is None:
             yield comment(_UNSURE if offer.is_usable is None else _NOTHING)
-        elif (first := declared.setdefault(offer.usable[0].url, offer.url)) != offer.url:
+            if offer.is_usable is False:
+                yield comment(f"try this: {TRY}")
+        elif (first := declared.setdefault(offer.choices[0].url, offer.url)) != offer.url:
             yield from _commented(f"the same as {first}, so declare one of them:", offer.source)
         else:
             yield from source_table(offer.source)
@@ -57,6 +64,7 @@ def as_dict(offer: SiteOffer, explainer: Explainer) -> dict[str, Any]:
                 "url": each.url,
                 "asked": each.requested,
                 "form": each.form,
+                "type": each.link.media_type if each.link else None,
                 "title": each.title,
                 "entries": each.entries,
                 "redirected_to": each.redirected_to,
@@ -64,7 +72,6 @@ def as_dict(offer: SiteOffer, explainer: Explainer) -> dict[str, Any]:
             }
             for each in offer.candidates
         ],
-        "announced_feeds": list(offer.feeds),
         "gates": [answer.as_dict() for answer in _answers(offer, explainer)],
     }
 
@@ -81,22 +88,41 @@ def _requested(offer: SiteOffer, explainer: Explainer, now: float) -> Iterator[s
 
 
 def _answers(offer: SiteOffer, explainer: Explainer) -> list[Answer]:
-    """Return what the gates say of the page, and of the llms.txt unless the page is a feed."""
-    urls = (each.url for each in offer.candidates if each.role != "announced")
-    return [explainer.explain(url) for url in dict.fromkeys((offer.url, *urls))]
+    """Return what the gates say of the page, of its feeds, and of the llms.txt if that counts."""
+    asked = (each.url for each in offer.candidates if each.role == "llms.txt" or each.requested)
+    announced = {each.url for each in offer.announced}
+    urls = dict.fromkeys((offer.url, *asked))
+    return [explainer.explain(url) for url in urls if url not in announced]
 
 
 def _alternatives(offer: SiteOffer) -> Iterator[tuple[str, Source]]:
     """Yield other sources that could be declared instead, each after a line that says why."""
-    for each in offer.usable[1:]:
-        yield f"or this instead, its {each.role}:", Source(each.url, "llms", each.title)
-    for url in offer.feeds:
-        yield "announced in its headers as a feed, so better; not requested:", Source(url)
+    for each in offer.usable:
+        if each is offer.choices[0]:
+            continue
+        if each.form == "feed":
+            yield (
+                f"or this feed, which the page declares too, {kind_of(each)}:",
+                offer.source_of(each),
+            )
+        else:
+            source = Source(each.url, "llms", each.title)
+            yield f"or this instead, its {each.role}:", source
+
+
+def kind_of(candidate: Candidate) -> str:
+    """Return the media type that a page declares for a feed, and of what it is."""
+    link = candidate.link
+    if link is None:
+        return "a feed"
+    return f"{link.media_type}, of comments" if link.is_of_comments else link.media_type
 
 
 def _outcome(candidate: Candidate) -> str:
     mark = "? " if candidate.unsure else ""
     parts = [candidate.outcome]
+    if candidate.link:
+        parts = [f"{kind_of(candidate)}: {candidate.outcome}"]
     if candidate.form:
         nouns = ("entry", "entries") if candidate.form == "feed" else ("link", "links")
         parts.append(toml_string(candidate.title) if candidate.title else "without a title")

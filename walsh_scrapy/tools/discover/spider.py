@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy import Request
 
 from walsh_scrapy.exceptions import Denied, RequestDeferred
+from walsh_scrapy.metadata.feedlinks import FeedLink, declared_feeds, feeds_in_head
 from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
 from walsh_scrapy.metadata.linkheader import feed_alternates
 from walsh_scrapy.metadata.llms import parse_llms
 from walsh_scrapy.metadata.mediatypes import is_html, is_markdown, may_be_feed, may_be_llms
+from walsh_scrapy.policy.wording import counted
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.negotiation import (
     ABSENT,
@@ -21,7 +24,7 @@ from walsh_scrapy.runtime.negotiation import (
     links_of,
 )
 from walsh_scrapy.runtime.requestmeta import Visit, request_of, set_visit, visit_of
-from walsh_scrapy.sources import Source
+from walsh_scrapy.sources import Source, SourcesError, target_url
 from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.tools.discover.candidates import Candidate, Form, SiteOffer
 from walsh_scrapy.tools.mayfetch.spider import NO_OUTPUT
@@ -38,14 +41,15 @@ FEEDS: Final = (
     "text/xml;q=0.9, */*;q=0.1"
 )
 NOT_ACCEPTABLE: Final = 406
-#: Most feeds kept of those that the headers of a page announce.
-MOST_FEEDS: Final = 3
+#: Most requests for feeds that one page declares.
+MOST_REQUESTED: Final = 3
 
 
 class DiscoverSpider(DeclaringSpider):
-    """Requests each page as markdown, then what its headers announce, then the host's llms.txt.
+    """Requests each page as markdown, then what it declares as feeds, in its headers and its head.
 
-    The search ends at a feed. HTML is dropped at its headers. Requests have no source, so the state
+    If there is no feed, what its headers announce as markdown is requested, and the llms.txt of the
+    host. Of HTML nothing but the head is read (decision 16). Requests have no source, so the state
     keeps only pacing, robots.txt and the log of requests. ``sources`` makes the scope gate take
     the URLs for declared targets.
     """
@@ -71,16 +75,29 @@ class DiscoverSpider(DeclaringSpider):
     def parse_page(
         self, response: Response, offer: SiteOffer, candidate: Candidate
     ) -> Iterator[Request]:
-        """Read the page; unless it is a feed, request what it announces and the llms.txt."""
-        offer.feeds = offer.feeds or feed_alternates(links_of(response), response.url)[:MOST_FEEDS]
+        """Read the page; unless it is a feed, request what it declares and the llms.txt."""
         if response.status == NOT_ACCEPTABLE and _accepts(response) == ACCEPT_MARKDOWN:
             yield self._page(offer, FEEDS)
             return
+        links = declared_feeds(
+            (*feed_alternates(links_of(response), response.url), *_head(response))
+        )
+        _read(response, candidate, len(links))
+        if candidate.form == "feed":
+            return
+        offer.feeds = tuple(_feed_candidates(links, offer.page.url))
+        if candidate.form is None:
+            known = (offer.page.url, offer.llms_txt.url)
+            urls = (url for url in announced_by(response) if url not in known)
+            offer.announced = tuple(Candidate(url, "announced") for url in urls)
+        yield from self._next_feed(offer)
+
+    def parse_feed(
+        self, response: Response, offer: SiteOffer, candidate: Candidate
+    ) -> Iterator[Request]:
+        """Read a declared feed, and request the next."""
         _read(response, candidate)
-        if candidate.form != "feed":
-            if candidate.form is None:
-                yield from self._announced(response, offer)
-            yield from self._llms_txt(offer)
+        yield from self._next_feed(offer)
 
     def parse_markdown(
         self, response: Response, offer: SiteOffer, candidate: Candidate
@@ -98,21 +115,32 @@ class DiscoverSpider(DeclaringSpider):
             deferred = isinstance(error, RequestDeferred)
             reason = str(error) if deferred else reason_of(error, request.url)
             candidate.end(reason, unsure=True)
-            return []
-        candidate.end(f"denied by {error.gate}: {error.reason}")
-        if error.gate != "robots" or candidate.role == "llms.txt":
+        else:
+            candidate.end(f"denied by {error.gate}: {error.reason}")
+        if candidate.role == "feed":  # the next may be on another host
+            return list(self._next_feed(offer))
+        by_robots = isinstance(error, Denied) and error.gate == "robots"
+        if not by_robots or candidate.role == "llms.txt":
             return []
         following = self._llms_txt if candidate.role == "page" else self._next_announced
         return list(following(offer))
 
     def _page(self, offer: SiteOffer, accept: str) -> Request:
-        return self._request(self.parse_page, offer, offer.page, accept, _may_be_read)
+        visit = Visit(None, may_be_feed, reads_head=True)
+        return self._request(self.parse_page, offer, offer.page, accept, visit)
 
-    def _announced(self, response: Response, offer: SiteOffer) -> Iterator[Request]:
-        known = (offer.page.url, offer.llms_txt.url)
-        urls = (url for url in announced_by(response) if url not in known)
-        offer.announced = tuple(Candidate(url, "announced") for url in urls)
-        yield from self._next_announced(offer)
+    def _next_feed(self, offer: SiteOffer) -> Iterator[Request]:
+        """Request the next feed that the page declares; after the last, what else it may have."""
+        requested = sum(each.requested for each in offer.feeds)
+        if requested < min(len(offer.feeds), MOST_REQUESTED):
+            candidate = offer.feeds[requested]
+            candidate.claim()
+            # The scope gate lets it pass: the operator asked for what the page declares.
+            visit = Visit(None, may_be_feed, announced=(candidate.url,), declared_by=offer.page.url)
+            yield self._request(self.parse_feed, offer, candidate, FEEDS, visit)
+        elif not offer.has_feed and not any(each.unsure for each in offer.feeds):
+            yield from self._next_announced(offer)
+            yield from self._llms_txt(offer)
 
     def _next_announced(self, offer: SiteOffer) -> Iterator[Request]:
         """Request the next document that the page announces, if there is one."""
@@ -120,16 +148,13 @@ class DiscoverSpider(DeclaringSpider):
         if candidate is not None:
             candidate.claim()
             # The scope gate lets it pass as in a crawl, where the page declares it.
-            announced = (candidate.url,)
-            yield self._request(
-                self.parse_markdown, offer, candidate, ACCEPT_MARKDOWN, is_markdown, announced
-            )
+            visit = Visit(None, is_markdown, announced=(candidate.url,))
+            yield self._request(self.parse_markdown, offer, candidate, ACCEPT_MARKDOWN, visit)
 
     def _llms_txt(self, offer: SiteOffer) -> Iterator[Request]:
         if offer.llms_txt.claim():
-            yield self._request(
-                self.parse_markdown, offer, offer.llms_txt, ACCEPT_LLMSTXT, may_be_llms
-            )
+            visit = Visit(None, may_be_llms)
+            yield self._request(self.parse_markdown, offer, offer.llms_txt, ACCEPT_LLMSTXT, visit)
 
     def _request(
         self,
@@ -137,8 +162,7 @@ class DiscoverSpider(DeclaringSpider):
         offer: SiteOffer,
         candidate: Candidate,
         accept: str,
-        readable: Callable[[str], bool],
-        announced: tuple[str, ...] = (),
+        visit: Visit,
     ) -> Request:
         request = Request(
             candidate.url,
@@ -149,16 +173,31 @@ class DiscoverSpider(DeclaringSpider):
             meta={"handle_httpstatus_list": ABSENT},
             dont_filter=True,
         )
-        set_visit(request, Visit(None, readable, announced=announced))
+        set_visit(request, visit)
         return request
 
 
-def _may_be_read(content_type: str) -> bool:
-    return may_be_feed(content_type) and not is_html(content_type)
+def _head(response: Response) -> tuple[FeedLink, ...]:
+    """Return the feeds that the head of a page declares; an error page declares none."""
+    content_type = content_type_of(response.headers)
+    if response.status in ABSENT or not is_html(content_type):
+        return ()
+    return feeds_in_head(response.body, content_type, response.url)
 
 
-def _read(response: Response, candidate: Candidate) -> None:
-    """Set the outcome of a candidate: a feed, markdown, or why it is neither."""
+def _feed_candidates(links: Iterable[FeedLink], page: str) -> Iterator[Candidate]:
+    for link in links:
+        with suppress(SourcesError):  # it could not be declared
+            url = target_url(link.url)
+            if url != page:
+                yield Candidate(url, "feed", title=link.title, link=link)
+
+
+def _read(response: Response, candidate: Candidate, feeds: int = 0) -> None:
+    """Set the outcome of a candidate: a feed, markdown, or why it is neither.
+
+    ``feeds`` is how many it declares.
+    """
     content_type = content_type_of(response.headers)
     if response.status in ABSENT:
         candidate.end(f"answered {response.status}")
@@ -167,7 +206,11 @@ def _read(response: Response, candidate: Candidate) -> None:
     if visit and visit.unread is not None:
         candidate.end(f"answered as {content_type[:80]}; its body was not read")
         return
-    is_links = candidate.role != "page" or is_markdown(content_type)
+    if candidate.role == "page" and is_html(content_type):
+        declared = counted(feeds, "feed") if feeds else "no feed"
+        candidate.end(f"answered as {content_type[:80]}; it declares {declared}")
+        return
+    is_links = candidate.role not in ("page", "feed") or is_markdown(content_type)
     form: Form = "markdown" if is_links else "feed"
     parse = parse_llms if is_links else parse_feed
     try:

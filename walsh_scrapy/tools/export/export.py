@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import Progress
 
+from walsh_scrapy.policy.urls import canonical_url
 from walsh_scrapy.sources import load_sources
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.engines import without_password
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
+    from walsh_scrapy.sources import Source
     from walsh_scrapy.state.entries import StoredEntry
     from walsh_scrapy.state.sourcerecord import SourceRecord
 
@@ -60,13 +63,15 @@ class Export:
                     return export_sqlite(chosen, self._records(state, urls), file)
                 return export_entries(chosen, file, format_name, self.settings)
 
-    def _records(self, state: State, urls: Sequence[str]) -> list[SourceRecord]:
-        """Return what is known of the chosen sources."""
-        return [
-            record
-            for record in state.sources.all()
-            if (not urls or record.url in urls) and self.kind in (None, record.kind)
-        ]
+    def _records(
+        self, state: State, urls: Sequence[str]
+    ) -> Iterator[tuple[SourceRecord, Source | None]]:
+        """Yield what is known of the chosen sources, each with its declaration."""
+        sources = load_sources(self.sources_file) if Path(self.sources_file).exists() else ()
+        declared = {canonical_url(source.url): source for source in sources}
+        for record in state.sources.all():
+            if (not urls or record.url in urls) and self.kind in (None, record.kind):
+                yield record, declared.get(canonical_url(record.url))
 
     def _chosen(self, state: State) -> tuple[str, ...]:
         """Return the sources that the URLs mean; a declared one may have no visit yet."""

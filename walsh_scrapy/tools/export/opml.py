@@ -36,33 +36,44 @@ def export_sources(
     after the feed of that entry, or else by its URL. OPML has no attribute for `every`.
     """
     count = 0
+    opened: tuple[str, ...] = ()
     file.write(_HEAD.encode())
     for source in sources:
         title = source.name or _title_of(newest(source.url)) or source.url
-        file.writelines(f"{line}\n".encode() for line in _outline(source, title))
-        count += 1
+        folders, outline = _outline(source, title)
+        file.writelines(f"{line}\n".encode() for line in (*_moved_to(folders, opened), outline))
+        count, opened = count + 1, folders
+    file.writelines(f"{line}\n".encode() for line in _moved_to((), opened))
     file.write(b"</body>\n</opml>\n")
     return count
 
 
-def _outline(source: Source, title: str) -> Iterator[str]:
-    """Yield the outline of a source, inside folders if its tags cannot be categories."""
-    listable = not any(map(_NO_CATEGORY.search, source.tags))
-    folders = () if listable else tuple(filter(str.strip, source.tags))
+def _outline(source: Source, title: str) -> tuple[tuple[str, ...], str]:
+    """Return the folders of a source, and its outline.
+
+    Tags that are no folders are categories; where they cannot be listed they are folders too.
+    """
+    tags = tuple(tag for tag in source.tags if tag not in source.folders)
+    listable = not any(map(_NO_CATEGORY.search, tags))
+    folders = source.folders if listable else (*source.folders, *filter(str.strip, tags))
     attributes = {
         "type": "llms" if source.kind == "llms" else "rss",
         "text": title,
         "title": title,
         "xmlUrl": source.url,
         "htmlUrl": source.page,
-        "category": ",".join(source.tags) if listable else None,
+        "category": ",".join(tags) if listable else None,
     }
-    for folder in folders:
-        yield f"<outline text={_quoted(folder)}>"
     written = (f"{name}={_quoted(value)}" for name, value in attributes.items() if value)
-    yield f"<outline {' '.join(written)}/>"
-    for _ in folders:
-        yield "</outline>"
+    return folders, f"<outline {' '.join(written)}/>"
+
+
+def _moved_to(folders: tuple[str, ...], opened: tuple[str, ...]) -> Iterator[str]:
+    """Yield the tags that lead from the open folders to those of the next source."""
+    pairs = enumerate(zip(folders, opened, strict=False))
+    shared = next((at for at, (new, old) in pairs if new != old), min(len(folders), len(opened)))
+    yield from ("</outline>" for _ in opened[shared:])
+    yield from (f"<outline text={_quoted(folder)}>" for folder in folders[shared:])
 
 
 def _quoted(text: str) -> str:

@@ -7,17 +7,19 @@ import shutil
 import sqlite3
 from contextlib import closing
 from dataclasses import fields
+from itertools import starmap
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, TYPE_CHECKING, Final
 
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.policy.timestamps import rfc3339
+from walsh_scrapy.sources import Source
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.export.entries import item_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from walsh_scrapy.state.entries import StoredEntry
     from walsh_scrapy.state.sourcerecord import SourceRecord
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 _COLUMNS: Final = tuple(column.name for column in fields(EntryItem))
 #: `title` is what readers show in place of the URL that an entry refers to.
 _SCHEMA: Final = """
-CREATE TABLE sources (url TEXT PRIMARY KEY, title TEXT, kind TEXT NOT NULL, fetched_at TEXT,
+CREATE TABLE sources (url TEXT PRIMARY KEY, title TEXT, name TEXT, tags TEXT NOT NULL, folder TEXT,
+    kind TEXT NOT NULL, fetched_at TEXT,
     outcome TEXT NOT NULL, status INTEGER, detail TEXT, failures INTEGER NOT NULL, moved_to TEXT);
 CREATE TABLE entries (key TEXT PRIMARY KEY, {columns},
     FOREIGN KEY (source) REFERENCES sources (url));
@@ -35,10 +38,13 @@ CREATE INDEX entries_by_time ON entries (first_seen);
 
 
 def export_sqlite(
-    entries: Iterable[StoredEntry], sources: Sequence[SourceRecord], file: IO[bytes]
+    entries: Iterable[StoredEntry],
+    sources: Iterable[tuple[SourceRecord, Source | None]],
+    file: IO[bytes],
 ) -> int:
     """Write a database with the tables ``entries`` and ``sources``; return how many entries.
 
+    ``sources`` are records with their declarations, None for a source that has none any more.
     Its columns are the fields of an export, with lists as JSON, and times as RFC 3339 in UTC. The
     database is made in a temporary folder first. Raises StateError for an entry that cannot be
     read, CommandError if there is no room.
@@ -49,7 +55,8 @@ def export_sqlite(
             with closing(sqlite3.connect(place)) as database, database:
                 database.executescript(_SCHEMA)
                 database.executemany(
-                    "INSERT INTO sources VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", map(_source, sources)
+                    f"INSERT INTO sources VALUES ({', '.join('?' * 12)})",  # noqa: S608 - only marks
+                    starmap(_source, sources),
                 )
                 marks = ", ".join("?" * (len(_COLUMNS) + 1))
                 insert = f"INSERT INTO entries VALUES ({marks})"  # noqa: S608 - only marks
@@ -75,8 +82,10 @@ def _flat(value: object) -> object:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
 
 
-def _source(record: SourceRecord) -> tuple[object, ...]:
+def _source(record: SourceRecord, declared: Source | None) -> tuple[object, ...]:
+    source = declared or Source(record.url)
     return (
-        *(record.url, None, record.kind, rfc3339(record.fetched_at), record.outcome),
+        *(record.url, None, source.name, _flat([*source.tags]), "/".join(source.folders) or None),
+        *(record.kind, rfc3339(record.fetched_at), record.outcome),
         *(record.status, record.detail or None, record.failures, record.moved_to),
     )

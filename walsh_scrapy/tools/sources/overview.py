@@ -60,8 +60,12 @@ class SourceRow:
         return self.urgency[0] <= 2
 
     def is_stale(self, moment: float) -> bool:
-        """Return True if it was visited, and gave no new entry since ``moment`` (epoch seconds)."""
-        return self.record.fetched_at is not None and (self.newest or 0.0) < moment
+        """Return True if it gave no new entry since ``moment`` (epoch seconds).
+
+        That counts from its first visit if it never gave one.
+        """
+        since = self.newest or self.record.visited_since
+        return since is not None and since < moment
 
     @property
     def host_waits(self) -> tuple[str, float] | None:

@@ -73,7 +73,8 @@ def _sent(sent: SentRequest, account: Account) -> Iterator[str]:
     yield f"  {_time(record.sent_at)}{record.url}"
     yield from _wrapped(f"why: {why(sent, account)}")
     yield from _wrapped(f"pause: {_pause(sent)}")
-    answer = f"no answer: {record.error}" if record.status is None else str(record.status)
+    answer = "no answer" if record.status is None else str(record.status)
+    answer = f"{answer}: {record.error}" if record.error else answer
     after = f"; then no request for {format_seconds(record.hold)}" if record.hold else ""
     yield from _wrapped(f"answer: {answer}, after {format_seconds(record.seconds)}{after}")
     if key := account.signed_by(record):
