@@ -25,7 +25,7 @@ def parse_feed(body: bytes, *, url: str, content_type: str | None, source: str) 
     `url` is the final URL of the response: relative links and `xml:base` resolve against it.
     `content_type` is the Content-Type header, None if there was none. `source` is the declared
     URL: it is part of the key of an entry that has neither a link nor an id that is a URI.
-    Entries with the same `key` are one entry that the document has twice.
+    An entry may be twice in it, with the same `key`.
 
     Raises NotAFeed, and nothing else, if the body is no feed.
     """
