@@ -1,6 +1,7 @@
 """R7 and decision 19: the keys by which an entry is the same in every run."""
 
 import re
+from collections import Counter
 from hashlib import sha256
 from itertools import permutations
 
@@ -10,6 +11,10 @@ from hypothesis import strategies as st
 
 from walsh_scrapy.metadata.entries import Entry
 from walsh_scrapy.metadata.keys import KnownEntries, with_keys
+from walsh_scrapy.testing.feeds import Post, atom, rss
+from walsh_scrapy.testing.reply import Reply
+from walsh_scrapy.testing.simulation import DAY
+from walsh_scrapy.testing.site import Site
 
 SOURCE = "https://blog.example/feed"
 PAGE = "https://blog.example/page"
@@ -198,3 +203,45 @@ def test_every_entry_has_keys_which_depend_on_no_other(entries):
     assert [(e.url, e.id, e.title) for e in all_keyed] == [(e.url, e.id, e.title) for e in entries]
     assert all(re.fullmatch("[0-9a-f]{64}", key) for e in all_keyed for key in (e.key, e.page_key))
     assert [keyed(each)[0] for each in entries] == list(all_keyed)
+
+
+# --- a crawl of a site with feeds of posts and of comments, in simulated time
+
+
+def posts(hit):
+    days = range(int(hit.started // DAY) + 1)
+    return [Post(f"Day {n}", f"http://{hit.host}/{n}/", f"http://{hit.host}/?p={n}") for n in days]
+
+
+def of_posts(hit):
+    return Reply(rss("Posts", posts(hit)), content_type="application/rss+xml")
+
+
+def of_posts_again(hit):
+    again = [Post(each.title, f"{each.link}#utm=atom", f"urn:{each.id}") for each in posts(hit)]
+    return Reply(atom("Posts", again), content_type="application/atom+xml")
+
+
+def of_comments(hit):
+    comments = [
+        Post(f"By: Jo {day}", f"{each.link}#comment-{day}", f"{each.id}#comment-{day}")
+        for each in posts(hit)
+        for day in range(int(hit.started // DAY) + 1)
+    ]
+    return Reply(rss("Comments", comments), content_type="application/rss+xml")
+
+
+PAGES = {"/feed/": of_posts, "/comments/feed/": of_comments, "/atom/": of_posts_again}
+
+
+def test_posts_and_their_comments_are_recorded_in_whatever_order_their_feeds_come(simulated):
+    sites = [Site(f"{n}.example", "", PAGES) for n in range(3)]
+    paths = list(PAGES)
+    sources = [f"http://{n}.example{path}" for n in range(3) for path in paths[n:] + paths[:n]]
+    first, second, third = simulated(*sites, sources=sources, starts=[0.0, 2 * DAY, 4 * DAY])
+    found = [Counter(item["title"].split()[0] for item in each.items) for each in (first, second)]
+    assert found == [{"Day": 3 * 1, "By:": 3 * 1}, {"Day": 3 * 2, "By:": 3 * (3 * 3 - 1)}]
+    assert len(third.items) == 3 * (2 + 5 * 5 - 3 * 3)
+    # "Known before" is said of what is known: each entry of the first run, and the posts twice.
+    known = [each.stats.get("walsh/entries/known", 0) for each in (first, second)]
+    assert known == [3 * 1, 3 * (1 + 1 + 3)]
