@@ -5,7 +5,7 @@
         entry.url, entry.title, entry.published, entry.key
 
 feedparser reads RSS, RDF and Atom; `jsonfeed` reads JSON Feed. No document can make them read a
-clock, open a file or use the network.
+clock, use the network or open a file, but for that of a time zone of the tz database.
 """
 
 from dataclasses import replace
