@@ -67,6 +67,7 @@ POST = entry(PAGE, "https://blog.example/?p=1", "Post")
         (entry(PAGE + "/#comment-1", "https://blog.example/?p=1#comment-1", "By: Jo"), True),
         (entry(PAGE, "https://blog.example/?p=2", "Another"), True),
         (entry(PAGE, "HTTPS://blog.example/?p=1", "Ids are opaque"), True),
+        (entry(PAGE, "https://blog.example/?p=1/", "Of other pages too"), True),
         (entry(PAGE + "#comment-1", "without a title"), True),
         (entry(PAGE + "#comment-1", "https://blog.example/?p=1", "Edited title"), False),
         (entry(PAGE, "another id", "Post"), False),
@@ -84,6 +85,12 @@ def test_entries_of_a_page_are_two_if_their_ids_and_their_titles_differ(other, i
         assert new([first], known, "https://blog.example/comments/feed") == [first]
         assert new([second], known) == [second] * is_new
         assert new([second, first], known) == []
+
+
+def test_an_id_that_is_the_page_is_one_in_every_spelling():
+    spellings = [PAGE, PAGE + "/", "HTTPS://blog.example:443/page"]
+    assert len(new([entry(PAGE, id_, f"Title {id_}") for id_ in spellings])) == 1
+    assert len(new([entry(PAGE, PAGE, "Post"), entry(PAGE, PAGE + "#c", "By: Jo")])) == 2
 
 
 def test_entries_without_ids_on_one_page_are_one():

@@ -7,7 +7,8 @@ key. `title_key` is of the page and the title.
 Entries of one page are two if both their ids and their titles differ: a comment is not its post,
 though its link is the post's with a fragment. So an article stays one whose title or whose id
 changes, and one that two feeds publish under ids of their own. An entry without an id differs from
-no other of its page. Entries without a title are told apart by their ids.
+no other of its page. Entries without a title are told apart by their ids. Ids are opaque, but for
+one that is the URL of the page.
 
 An entry without a link is known by its id alone, which may be the URL that was its link in an
 earlier document.
@@ -63,10 +64,16 @@ def _keyed(entry: Entry, source: str) -> Entry:
     page_key = _sha256(page)
     return replace(
         entry,
-        key=_sha256(f"{page}\0{entry.id}") if entry.id else page_key,
+        key=_sha256(f"{page}\0{_opaque_id(entry.id, page)}") if entry.id else page_key,
         page_key=page_key,
         title_key=_sha256(f"{page}\0\0{entry.title}") if entry.url and entry.title else None,
     )
+
+
+def _opaque_id(id_: str, page: str) -> str:
+    """Return an id as it is; that of the page's own URL without its spelling (`/a`, `/a/`)."""
+    is_page = "#" not in id_ and _WEB.match(id_) and canonical_url(id_) == page
+    return page if is_page else id_
 
 
 def _page_without_link(entry: Entry, source: str) -> str:
