@@ -106,7 +106,6 @@ def _entry(source: str, number: int) -> EntryRecord:
     key = f"{source} {number}"
     return EntryRecord(
         key=key[-64:],
-        full_key=key[-64:],
         page_key=f"page of {key}"[-64:],
         source=source,
         kind="feed",

@@ -74,7 +74,7 @@ def entry_row(number, source, run, title, at):
     item = {"kind": "feed", "source": source, "source_title": title, "url": url, "title": title}
     return {
         "key": str(number),
-        "full_key": str(number),
+        "own_key": str(number),
         "source": source,
         "kind": "feed",
         "first_seen": at,

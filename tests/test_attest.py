@@ -185,8 +185,8 @@ PLANTED = [
     ("content", "UPDATE entries SET item = json_set(item, '$.title', printf('%.9999c', 'x'))"),
     ("content", "UPDATE entries SET item = json_remove(item, '$.note')"),
     ("dump", f"UPDATE requests SET url = 'http://any.example/LLMS-full.txt' WHERE {ANY}"),
-    ("duplicate", ("INSERT INTO entries SELECT 'k', full_key, source, kind, first_seen, item, run"
-     " FROM entries LIMIT 1")),
+    *(("duplicate", (f"INSERT INTO entries SELECT 'k', key, {same}, source, kind, first_seen, item,"
+     " run FROM entries LIMIT 1")) for same in ("own_key, NULL", "'other', title_key")),
     ("too-often", (f"UPDATE requests SET sent_at = sent_at + 3600, robots_at = robots_at + 3600"
      f" WHERE {ANY}")),
     ("scraped", "UPDATE entries SET kind = 'html'"),
@@ -385,8 +385,8 @@ def test_new_rows_change_nothing_that_was_attested(record):
         "INSERT INTO requests SELECT id + 1000, sent_at + 86400, host, url, gates, status, seconds,"
         " error, run, purpose, pause, hold, rule, line, robots, robots_at, blocklist,"
         " robots_status, redirected_by FROM requests",
-        "INSERT INTO entries SELECT key || 'x', full_key || 'x', source, kind, first_seen + 200000,"
-        " item, run FROM entries",
+        "INSERT INTO entries SELECT key || 'x', NULL, own_key || 'x', title_key || 'x', source,"
+        " kind, first_seen + 200000, item, run FROM entries",
         "INSERT INTO runs SELECT id + 10, spider, begun, ended, how, versions, settings, summary"
         " FROM runs",
         "UPDATE runs SET summary = '{}', how = 'shutdown'",
@@ -544,8 +544,8 @@ def test_the_text_is_short_however_many_breaches_there_are(record, count):
     url, change = record
     change(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n"
-        f" WHERE i < {count}) INSERT INTO entries SELECT 'k' || i, 'k' || i, source, 'html',"
-        " first_seen, item, run FROM entries, n WHERE key = (SELECT min(key) FROM entries)"
+        f" WHERE i < {count}) INSERT INTO entries SELECT 'k' || i, NULL, 'k' || i, NULL, source,"
+        " 'html', first_seen, item, run FROM entries, n WHERE key = (SELECT min(key) FROM entries)"
     )
     lines = list(attestation_text(judged(url)))
     assert len(lines) < 60

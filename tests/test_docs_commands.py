@@ -406,7 +406,6 @@ def entry_of(source):
     item = EntryItem(kind="feed", source=source, url=f"{source}/1", first_seen=SEEN_AT)
     return EntryRecord(
         key=source,
-        full_key=source,
         page_key=source,
         source=source,
         kind="feed",

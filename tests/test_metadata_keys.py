@@ -1,14 +1,20 @@
 """R7 and decision 19: the keys by which an entry is the same in every run."""
 
 import re
+from collections import Counter
 from hashlib import sha256
+from itertools import permutations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from walsh_scrapy.metadata.entries import Entry
-from walsh_scrapy.metadata.keys import with_keys
+from walsh_scrapy.metadata.keys import KnownEntries, with_keys
+from walsh_scrapy.testing.feeds import Post, atom, rss
+from walsh_scrapy.testing.reply import Reply
+from walsh_scrapy.testing.simulation import DAY
+from walsh_scrapy.testing.site import Site
 
 SOURCE = "https://blog.example/feed"
 PAGE = "https://blog.example/page"
@@ -18,106 +24,174 @@ def entry(url=None, id_=None, title=None, published=None):
     return Entry(url, title, id_, published, None, (), ())
 
 
-def keys(*entries, source=SOURCE):
-    return [keyed.key for keyed in with_keys(entries, source)]
+def keyed(*entries, source=SOURCE):
+    return with_keys(entries, source)
 
 
 def sha(text):
     return sha256(text.encode()).hexdigest()
 
 
-def new(run, seen):
-    """Return the ids of new entries, by the rule of the state; `seen` has full keys by key."""
-    keyed = with_keys(run, SOURCE)
-    candidates = {key for each in keyed for key in (each.full_key, each.page_key)}
-    known = {key for pair in seen.items() if pair[0] in candidates for key in pair}
-    found = [each for each in keyed if known.isdisjoint((each.key, each.full_key))]
-    seen.update((each.key, each.full_key) for each in found)
-    return [each.id for each in found]
+def new(entries, known=None, source=SOURCE):
+    """Return the entries of a document that are not known, by the rule of the state."""
+    known = KnownEntries() if known is None else known
+    return [
+        entry
+        for entry, each in zip(entries, keyed(*entries, source=source), strict=True)
+        if known.adds(each.page_key, each.key, each.title_key)
+    ]
 
 
 @pytest.mark.parametrize(
     "url",
     [PAGE, PAGE + "/", PAGE + "#p3", PAGE + "/#", "HTTPS://Blog.Example:443/page", PAGE + "//"],
 )
-def test_an_entry_is_its_page(url):
-    assert keys(entry(url, "any id")) == [sha(PAGE)]
+def test_an_entry_is_known_by_its_page(url):
+    (with_id,) = keyed(entry(url, "any id"))
+    (without,) = keyed(entry(url))
+    assert with_id.page_key == without.page_key == without.key == sha(PAGE)
+    assert with_id.key != sha(PAGE)
 
 
 def test_the_query_counts():
-    assert len(set(keys(entry(PAGE), entry(PAGE + "?a=1"), entry(PAGE + "?a=2")))) == 3
+    pages = keyed(entry(PAGE), entry(PAGE + "?a=1"), entry(PAGE + "?a=2"))
+    assert len({each.page_key for each in pages}) == 3
 
 
-def test_entries_with_different_ids_on_one_page_keep_their_fragments():
-    assert keys(entry(PAGE + "#p3", "3"), entry(PAGE + "/#p4", "4")) == [
-        sha(PAGE + "#p3"),
-        sha(PAGE + "#p4"),
-    ]
-
-
-def test_entries_without_ids_on_one_page_are_one():
-    assert set(keys(entry(PAGE), entry(PAGE + "/", title="B"), entry(PAGE + "#c"))) == {sha(PAGE)}
-
-
-def test_an_entry_that_a_document_has_twice_is_one():
-    assert len(set(keys(entry(PAGE + "#a", "1"), entry(PAGE + "#b", "1")))) == 1
-    same = (entry(PAGE, PAGE), entry(PAGE + "/", PAGE + "/"))
-    assert len(set(keys(*same))) == 1
-
-
-def test_entries_with_the_same_fragment_have_their_ids_in_their_keys():
-    assert len(set(keys(entry(PAGE, "1"), entry(PAGE, "2"), entry(PAGE + "/", "3")))) == 3
-    assert len(set(keys(entry(PAGE + "#news", "1"), entry(PAGE + "#news", "2")))) == 2
-
-
-def test_without_a_link_the_key_is_of_the_id():
-    assert keys(entry(None, "tag:blog.example,2026:1")) == [sha("tag:blog.example,2026:1")]
-    assert keys(entry(None, "urn:uuid:1"), source="https://a.example/") == keys(
-        entry(None, "urn:uuid:1"), source="https://b.example/"
-    )
-
-
-def test_an_id_that_is_no_uri_is_unique_only_in_its_feed():
-    mine, theirs = (keys(entry(None, "17"), source=f"https://{x}.example/") for x in "ab")
-    assert mine != theirs
-
-
-def test_without_link_and_id_the_key_is_of_source_title_and_date():
-    day = "2026-05-23T00:00:00Z"
-    assert len(set(keys(entry(title="A"), entry(title="B"), entry(title="A", published=day)))) == 3
-    assert keys(entry(title="A")) == keys(entry(title="A"))
-    assert keys(entry(title="A")) != keys(entry(title="A"), source="https://other.example/")
+POST = entry(PAGE, "https://blog.example/?p=1", "Post")
 
 
 @pytest.mark.parametrize(
-    ("first", "second"),
-    [(PAGE + "#p3", PAGE + "#p4"), (PAGE, PAGE), (PAGE, PAGE + "#p4"), (PAGE + "#p3", PAGE)],
+    ("other", "is_new"),
+    [
+        (entry(PAGE + "/#comment-1", "https://blog.example/?p=1#comment-1", "By: Jo"), True),
+        (entry(PAGE, "https://blog.example/?p=2", "Another"), True),
+        (entry(PAGE, "HTTPS://blog.example/?p=1", "Ids are opaque"), True),
+        (entry(PAGE, "https://blog.example/?p=1/", "Of other pages too"), True),
+        (entry(PAGE + "#comment-1", "without a title"), True),
+        (entry(PAGE + "#comment-1", "https://blog.example/?p=1", "Edited title"), False),
+        (entry(PAGE, "another id", "Post"), False),
+        (entry(PAGE + "#utm_source=atom", "tag:blog.example,2026:1", "Post"), False),
+        (entry(PAGE, None, "Without an id"), False),
+        (entry(PAGE, "https://blog.example/?p=1"), False),
+        (entry(PAGE + "?p=1", "https://blog.example/?p=1", "Post"), True),
+    ],
 )
-def test_other_entries_of_the_page_make_no_entry_new_or_lost(first, second):
-    a, b = entry(first, "a"), entry(second, "b")
-    seen = {}
-    assert new([a], seen) == ["a"]
-    assert new([b, a], seen) == ["b"]
-    assert new([a, b], seen) == []
-    assert new([b], seen) == []
-    assert new([a], seen) == []
+def test_entries_of_a_page_are_two_if_their_ids_and_their_titles_differ(other, is_new):
+    """In one document, and in two, whichever came first."""
+    for first, second in ((POST, other), (other, POST)):
+        assert len(new([first, second])) == 1 + is_new
+        known = KnownEntries()
+        assert new([first], known, "https://blog.example/comments/feed") == [first]
+        assert new([second], known) == [second] * is_new
+        assert new([second, first], known) == []
 
 
-@pytest.mark.parametrize("id_", [PAGE, PAGE + "/", PAGE + "#v2", "urn:2", "2"])
-@pytest.mark.parametrize("link", [PAGE, PAGE + "#v2", SOURCE])
-def test_an_entry_without_its_former_link_is_known_if_its_id_is_that_link(link, id_):
-    """The id may be the former link, or the feed may be the page: the same rule for both."""
-    (linked,) = with_keys([entry(link, id_)], SOURCE)
-    (lone,) = with_keys([entry(None, id_)], SOURCE)
-    is_the_same = lone.key in (linked.key, linked.full_key)
-    assert new([entry(None, id_)], {linked.key: linked.full_key}) == ([] if is_the_same else [id_])
+def test_an_id_that_is_the_page_is_one_in_every_spelling():
+    spellings = [PAGE, PAGE + "/", "HTTPS://blog.example:443/page"]
+    assert len(new([entry(PAGE, id_, f"Title {id_}") for id_ in spellings])) == 1
+    assert len(new([entry(PAGE, PAGE, "Post"), entry(PAGE, PAGE + "#c", "By: Jo")])) == 2
+
+
+def test_entries_without_ids_on_one_page_are_one():
+    assert len(new([entry(PAGE), entry(PAGE + "/", title="B"), entry(PAGE + "#c")])) == 1
+
+
+def test_entries_without_titles_are_told_apart_by_their_ids():
+    assert len(new([entry(PAGE, "1"), entry(PAGE, "2"), entry(PAGE + "/", "3")])) == 3
+    assert len(new([entry(PAGE + "#a", "1"), entry(PAGE + "#b", "1")])) == 1
 
 
 def test_each_of_many_entries_on_one_page_is_new_once():
-    log = [entry(PAGE, str(number)) for number in range(20)]
-    seen = {}
-    met = [id_ for end in range(1, 21) for id_ in new(log[max(0, end - 5) : end], seen)]
-    assert met == [str(number) for number in range(20)]
+    log = [entry(PAGE, str(number), f"Change {number}") for number in range(20)]
+    known = KnownEntries()
+    met = [each for end in range(1, 21) for each in new(log[max(0, end - 5) : end], known)]
+    assert met == log
+
+
+def test_without_a_link_the_id_counts():
+    mine, theirs = (
+        keyed(entry(None, "urn:uuid:1"), entry(None, "17"), source=f"https://{x}.example/")
+        for x in "ab"
+    )
+    assert mine[0] == theirs[0]
+    assert mine[1].key != theirs[1].key, "an id that is no URI is unique only in its feed"
+    same_title = [entry(None, id_, "Daily") for id_ in (PAGE + "#1", PAGE + "#2", "1", "2", "a:b")]
+    assert new(same_title) == same_title
+
+
+def test_without_link_and_id_source_title_and_date_count():
+    day = "2026-05-23T00:00:00Z"
+    assert len(new([entry(title="A"), entry(title="B"), entry(title="A", published=day)])) == 3
+    (mine,), (again,) = keyed(entry(title="A")), keyed(entry(title="A"))
+    (theirs,) = keyed(entry(title="A"), source="https://other.example/")
+    assert mine.key == again.key != theirs.key
+
+
+@pytest.mark.parametrize("id_", [PAGE, PAGE + "/", PAGE + "#v2"])
+@pytest.mark.parametrize("link", [PAGE, PAGE + "#v2"])
+def test_an_entry_without_its_former_link_is_known_if_its_id_is_that_link(link, id_):
+    known = KnownEntries()
+    assert new([entry(link, id_, "A")], known)
+    assert new([entry(None, id_, "A")], known) == []
+    assert len(new([entry(None, "urn:2", "A"), entry(None, "2", "A")], known)) == 2
+
+
+ENTRIES = st.builds(
+    entry,
+    st.none() | st.sampled_from([PAGE, PAGE + "#a", PAGE + "?q", "http://["]),
+    st.none() | st.sampled_from(["1", "2", "3", PAGE]),
+    st.none() | st.sampled_from(["A", "B", "C"]),
+)
+
+
+def are_same(one, other):
+    """The rule, for entries with links."""
+    if one.url.partition("#")[0] != other.url.partition("#")[0]:
+        return False
+    ids, titles = {one.id, other.id}, {one.title, other.title}
+    return None in ids or len(ids) == 1 or (len(titles) == 1 and None not in titles)
+
+
+@given(st.lists(st.lists(ENTRIES.filter(lambda entry: entry.url), max_size=4), max_size=4))
+def test_nothing_is_lost_and_nothing_is_twice(documents):
+    known = KnownEntries()
+    kept = [each for document in documents for each in new(document, known)]
+    for at, one in enumerate(kept):
+        assert not any(are_same(one, other) for other in kept[:at])
+    assert all(any(are_same(one, other) for other in kept) for doc in documents for one in doc)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("123"), st.sampled_from([*"#?"]), st.sampled_from("it ")),
+             min_size=1, max_size=4)
+)  # fmt: skip
+def test_the_order_does_not_matter_to_how_many_are_kept(published):
+    """Each of three articles of a page has an id and a title, of which one changes at a time."""
+    entries = [
+        entry(
+            f"{PAGE}#{number}{mark}",
+            f"id {number}" + f" {at}" * (changed == "i"),
+            f"Title {number}" + f" {at}" * (changed == "t"),
+        )
+        for at, (number, mark, changed) in enumerate(published)
+    ]
+    originals = [entry(PAGE, f"id {n}", f"Title {n}") for n in {number for number, *_ in published}]
+    for order in permutations(entries):
+        known = KnownEntries()
+        assert new(originals, known) == originals
+        assert [each for one in order for each in new([one], known)] == []
+
+
+@given(st.permutations(range(6)), st.lists(st.integers(1, 3), min_size=6, max_size=6))
+def test_a_post_and_its_comments_are_all_kept_in_every_order(order, sizes):
+    page = [POST, *(entry(f"{PAGE}#c{n}", f"?p=1#c{n}", f"By: {n}") for n in range(5))]
+    left, known, kept = [page[at] for at in order], KnownEntries(), []
+    for size in sizes:
+        kept += new(left[:size], known)
+        left = left[size:]
+        kept += new(kept, known)
+    assert [page.index(each) for each in kept + left] == list(order)
 
 
 @given(
@@ -131,11 +205,50 @@ def test_each_of_many_entries_on_one_page_is_new_once():
         max_size=8,
     )
 )
-def test_every_entry_has_keys_and_order_does_not_matter(entries):
-    keyed = with_keys(entries, SOURCE)
-    assert [(e.url, e.id, e.title) for e in keyed] == [(e.url, e.id, e.title) for e in entries]
-    assert all(re.fullmatch("[0-9a-f]{64}", key) for e in keyed for key in (e.key, e.full_key))
-    assert all(e.key in (e.full_key, e.page_key) for e in keyed)
-    assert all(e.page_key == with_keys([e], SOURCE)[0].key for e in keyed if e.url)
-    backwards = with_keys(entries[::-1], SOURCE)
-    assert sorted(e.key for e in backwards) == sorted(e.key for e in keyed)
+def test_every_entry_has_keys_which_depend_on_no_other(entries):
+    all_keyed = keyed(*entries)
+    assert [(e.url, e.id, e.title) for e in all_keyed] == [(e.url, e.id, e.title) for e in entries]
+    assert all(re.fullmatch("[0-9a-f]{64}", key) for e in all_keyed for key in (e.key, e.page_key))
+    assert [keyed(each)[0] for each in entries] == list(all_keyed)
+
+
+# --- a crawl of a site with feeds of posts and of comments, in simulated time
+
+
+def posts(hit):
+    days = range(int(hit.started // DAY) + 1)
+    return [Post(f"Day {n}", f"http://{hit.host}/{n}/", f"http://{hit.host}/?p={n}") for n in days]
+
+
+def of_posts(hit):
+    return Reply(rss("Posts", posts(hit)), content_type="application/rss+xml")
+
+
+def of_posts_again(hit):
+    again = [Post(each.title, f"{each.link}#utm=atom", f"urn:{each.id}") for each in posts(hit)]
+    return Reply(atom("Posts", again), content_type="application/atom+xml")
+
+
+def of_comments(hit):
+    comments = [
+        Post(f"By: Jo {day}", f"{each.link}#comment-{day}", f"{each.id}#comment-{day}")
+        for each in posts(hit)
+        for day in range(int(hit.started // DAY) + 1)
+    ]
+    return Reply(rss("Comments", comments), content_type="application/rss+xml")
+
+
+PAGES = {"/feed/": of_posts, "/comments/feed/": of_comments, "/atom/": of_posts_again}
+
+
+def test_posts_and_their_comments_are_recorded_in_whatever_order_their_feeds_come(simulated):
+    sites = [Site(f"{n}.example", "", PAGES) for n in range(3)]
+    paths = list(PAGES)
+    sources = [f"http://{n}.example{path}" for n in range(3) for path in paths[n:] + paths[:n]]
+    first, second, third = simulated(*sites, sources=sources, starts=[0.0, 2 * DAY, 4 * DAY])
+    found = [Counter(item["title"].split()[0] for item in each.items) for each in (first, second)]
+    assert found == [{"Day": 3 * 1, "By:": 3 * 1}, {"Day": 3 * 2, "By:": 3 * (3 * 3 - 1)}]
+    assert len(third.items) == 3 * (2 + 5 * 5 - 3 * 3)
+    # "Known before" is said of what is known: each entry of the first run, and the posts twice.
+    known = [each.stats.get("walsh/entries/known", 0) for each in (first, second)]
+    assert known == [3 * 1, 3 * (1 + 1 + 3)]

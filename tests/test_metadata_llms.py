@@ -105,8 +105,7 @@ def test_line_endings_and_byte_order_marks_change_nothing(newline, bom):
 def test_every_entry_has_its_page_as_key():
     (entry,) = parse(f"[a]({A}/#part)").entries
     assert entry.url == A + "/#part"
-    assert entry.key == sha256(A.encode()).hexdigest()
-    assert entry.full_key == sha256(f"{A}#part".encode()).hexdigest()
+    assert entry.key == entry.page_key == sha256(A.encode()).hexdigest()
     assert (entry.id, entry.published, entry.updated) == (None, None, None)
     assert (entry.authors, entry.tags) == ((), ())
 

@@ -52,6 +52,11 @@ MOMENTS = st.datetimes(
         ("Sunday, 06-Nov-94 08:49:37 GMT", 0.0),
         ("Sun Nov  6 08:49:37 1994", 0.0),
         ("Fri, 31 Dec 9999 23:59:59 GMT", LONGEST_SECONDS),
+        # several lines
+        ("60\n120", 120.0),
+        ("120 \n 60", 120.0),
+        ("soon\n7\n", 7.0),
+        ("Sat, 23 May 2026 12:01:30 GMT\n5", 90.0),
     ],
 )
 def test_retry_after(value, seconds):

@@ -31,7 +31,7 @@ COLUMNS = [
     *("kind", "source", "source_title", "url", "title", "id", "published", "updated"),
     *("authors", "tags", "section", "note", "language", "first_seen"),
 ]
-KEYS = ("k" * 64, "f" * 64, "k" * 64)
+KEYS = ("k" * 64, "f" * 64, "t" * 64)
 GOOD = EntryItem(
     kind="feed",
     source="https://blog.example/feed",
@@ -229,13 +229,13 @@ def test_the_schema_has_only_keywords_that_the_compiler_knows():
 def test_an_item_of_a_feed_carries_its_keys_beside_its_columns():
     entry = Entry("https://a.example/1", "A", "1", None, None, ("Jo",), ("t",), *KEYS)
     item = EntryItem.of_feed(entry, feed=Feed("Blog", "en", (entry,)), source="https://a.example/")
-    assert (item.key, item.full_key, item.page_key) == KEYS
+    assert (item.key, item.page_key, item.title_key) == KEYS
     assert list(ItemAdapter(item).asdict()) == COLUMNS
     assert (item.kind, item.source_title, item.language) == ("feed", "Blog", "en")
     assert (item.authors, item.tags) == (["Jo"], ["t"])
     check(replace(item, first_seen="2026-05-24T00:00:00Z"))
     for twin in (copy.copy(item), copy.deepcopy(item), pickle.loads(pickle.dumps(item))):
-        assert (twin, twin.key, twin.full_key, twin.page_key) == (item, *KEYS)
+        assert (twin, twin.key, twin.page_key, twin.title_key) == (item, *KEYS)
 
 
 # --- exports

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from scrapy.http import Response
 
 from walsh_scrapy.metadata.entries import Feed
 from walsh_scrapy.policy.backoff import LONGEST_SECONDS
@@ -20,6 +21,7 @@ from walsh_scrapy.policy.freshness import (
     due,
     rare_interval,
 )
+from walsh_scrapy.visits.freshness import freshness_of
 
 HOUR, DAY = 3600.0, 86_400.0
 #: A Thursday at noon.
@@ -49,8 +51,19 @@ LATER = "Thu, 01 Jan 2026 14:00:00 GMT"
         ({"expires": LATER, "date": "no date"}, 2 * HOUR),
         ({"expires": LATER, "cache_control": "max-age=60"}, 60.0),
         ({"expires": LATER, "cache_control": "public"}, 2 * HOUR),
+        ({"cache_control": "no-cache, max-age=2592000"}, 0.0),
+        ({"cache_control": "max-age=2592000, No-Store", "expires": LATER}, 0.0),
+        ({"cache_control": "no-cache", "expires": LATER}, 0.0),
+        ({"cache_control": "no-store", "retry_after": "120"}, 120.0),
+        ({"cache_control": 'no-cache="Set-Cookie", max-age=60'}, 60.0),
+        ({"cache_control": 'private="no-store, max-age=9", max-age = 60'}, 60.0),
+        ({"cache_control": "x-no-cache, x-max-age=9, max-age=60, max-age"}, 60.0),
+        ({"cache_control": "max-age=600", "age": "60, 500"}, 540.0),
+        ({"cache_control": "max-age=600", "age": "x, 500"}, 600.0),
         ({"expires": "0"}, 0.0),
         ({"expires": "-1"}, 0.0),
+        ({"expires": "tomorrow"}, 0.0),
+        ({"retry_after": f"120\n{LATER}\n60"}, 2 * HOUR),
         ({"expires": "Thu, 01 Jan 1970 00:00:00 GMT"}, 0.0),
         ({"retry_after": "120"}, 120.0),
         ({"retry_after": LATER, "cache_control": "max-age=60"}, 2 * HOUR),
@@ -59,6 +72,28 @@ LATER = "Thu, 01 Jan 2026 14:00:00 GMT"
 )
 def test_the_freshness_lifetime_of_a_response(headers, seconds):
     assert Freshness(**headers).lifetime(NOW) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_unspecified"),
+    [({}, True), ({"cache_control": ""}, True), ({"cache_control": "public"}, False),
+     ({"expires": ""}, False), ({"expires": "0"}, False)],
+)  # fmt: skip
+def test_what_keeps_the_lifetime_of_the_stored_response(headers, is_unspecified):
+    assert Freshness(**headers).is_unspecified is is_unspecified
+
+
+def test_of_several_lines_of_a_header_the_longer_or_the_first_counts():
+    def lifetime(status=200, **headers):
+        lines = {name.replace("_", "-"): list(values) for name, values in headers.items()}
+        response = Response("http://a.example/", status, lines)
+        return freshness_of(response).lifetime(NOW)
+
+    assert lifetime(retry_after=("120", "60")) == lifetime(retry_after=("60", "120")) == 120.0
+    assert lifetime(cache_control=("max-age=600", "public"), age=("60", "500")) == 540.0
+    assert lifetime(cache_control=("max-age=600", "no-store")) == 0.0
+    assert lifetime(expires=(LATER, "0")) == 2 * HOUR
+    assert lifetime(expires=("0", LATER)) == 0.0
 
 
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(Freshness.__slots__, st.text())))

@@ -309,7 +309,7 @@ def test_no_text_of_a_stranger_breaks_a_database(state):
     source = SourceRecord(url="http://a.example/", kind="feed", outcome="failed", detail=NASTY)
     index = LlmsTxtRecord(url="http://a.example/llms.txt", asked_at=1.0, due_at=2.0, trouble=NASTY)
     entry = EntryRecord(
-        key="key", full_key="key", page_key="key", source=source.url, kind="feed",
+        key="key", page_key="key", source=source.url, kind="feed",
         first_seen=1.0, item=NASTY,
     )  # fmt: skip
     state.sources.commit(source, [entry], index)
@@ -327,13 +327,12 @@ def count_entries(state):
         return snapshot.count(EntryFilter())
 
 
-def entry(page, full=None, *, shares=False, source="http://a.example/feed"):
-    """An entry with its two keys; if it ``shares`` its page, it is stored under the full one."""
-    full = full or f"full {page}"
+def entry(page, id_=None, title=None, source="http://a.example/feed"):
+    """An entry of a page; without an id it has the key of its page."""
     return EntryRecord(
-        key=full if shares else page,
-        full_key=full,
+        key=f"{page} {id_}" if id_ else page,
         page_key=page,
+        title_key=f"{page}: {title}" if title else None,
         source=source,
         kind="feed",
         first_seen=100.0,
@@ -341,16 +340,26 @@ def entry(page, full=None, *, shares=False, source="http://a.example/feed"):
     )
 
 
-def test_an_entry_is_new_once_under_either_of_its_keys(state):
+def test_an_entry_is_new_once_and_a_comment_is_not_its_post(state):
     source = SourceRecord(url="http://a.example/feed", kind="feed")
     assert state.sources.commit(source, [entry("1"), entry("2"), entry("1")]) == {"1", "2"}
     assert state.sources.commit(source, [entry("2"), entry("3")]) == {"3"}
-    shared = [entry("1", shares=True), entry("1", "other 1", shares=True)]
-    assert state.sources.commit(source, shared) == {"other 1"}
-    assert state.sources.commit(source, [entry("1", "other 1"), entry("3", "new 3")]) == set()
-    assert state.sources.commit(source, [entry("4", shares=True)]) == {"full 4"}
-    assert state.sources.commit(source, [entry("4")]) == set()
-    assert count_entries(state) == 5
+    post, comments = entry("4", "p", "Post"), [entry("4", f"c{n}", f"By {n}") for n in range(3)]
+    assert state.sources.commit(source, comments[:1]) == {"4 c0"}
+    assert state.sources.commit(source, [post, *comments[:2]]) == {"4 p", "4 c1"}
+    assert state.sources.commit(source, [entry("5", "p", "Post"), *comments]) == {"4 c2", "5 p"}
+    assert state.sources.commit(source, [post, *comments[::-1], entry("5", "p", "New")]) == set()
+    assert state.sources.commit(source, [entry("4", "q", "Post"), entry("4", "p", "B")]) == set()
+    assert state.sources.commit(source, [entry("4", title="No id"), entry("5", "q", "Q")]) == {
+        "5 q"
+    }
+    assert count_entries(state) == 9
+
+
+def test_new_entries_of_one_page_in_one_document_are_two_or_one(state):
+    source = SourceRecord(url="http://a.example/feed", kind="feed")
+    found = [entry("1", "a", "A"), entry("1", "b", "B"), entry("1", "c", "A"), entry("1", "a", "C")]
+    assert len(state.sources.commit(source, found)) == count_entries(state) == 2
 
 
 def test_a_thousand_entries_at_once(state):

@@ -4,8 +4,10 @@ import contextlib
 import math
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from random import Random
+from threading import Event
 
 import pytest
 from scrapy.settings import Settings
@@ -16,8 +18,9 @@ from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.freshness import History
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.state import State, StateError
+from walsh_scrapy.state import entries as state_entries
 from walsh_scrapy.state.database import Database, exists
-from walsh_scrapy.state.entries import ROWS_AT_ONCE, EntryFilter, EntryRecord
+from walsh_scrapy.state.entries import ROWS_AT_ONCE, EntryFilter, EntryRecord, insert_unseen
 from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 from walsh_scrapy.state.requests import RequestRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
@@ -37,7 +40,6 @@ def state(url):
 def entry(key, source=FEED, first_seen=100.0, kind="feed"):
     return EntryRecord(
         key=key,
-        full_key=key,
         page_key=key,
         source=source,
         kind=kind,
@@ -82,6 +84,54 @@ def test_crawls_that_find_the_same_entries_in_another_order_wait_for_each_other(
 
     with ThreadPoolExecutor(4) as crawls:
         assert sum(crawls.map(crawl, range(4))) == 10 * 300
+
+
+def of_page(id_, title, page="page", url=FEED):
+    names = {"key": f"{page} {id_}", "page_key": page, "title_key": f"{page}: {title}"}
+    return replace(entry(page, url), **names)
+
+
+def test_crawls_at_once_keep_each_post_once_and_every_comment(postgresql_url):
+    """Each crawl has the posts under ids of its own, and comments that no other has."""
+    State(postgresql_url).close()
+
+    def crawl(number):
+        url, new = f"http://{number}.example/", 0
+        with contextlib.closing(State(postgresql_url)) as state:
+            for document in range(5):
+                pages = [f"{document}-{page}" for page in range(50)]
+                found = [of_page(f"p{number}", "Post", page, url) for page in pages]
+                found += [of_page(f"c{number}", f"By: {number}", page, url) for page in pages]
+                new += len(state.sources.commit(source(url), found))
+                assert not state.sources.commit(source(url), found)
+            return new
+
+    with ThreadPoolExecutor(4) as crawls:
+        assert sum(crawls.map(crawl, range(4))) == 5 * 50 * (1 + 4)
+
+
+@pytest.mark.parametrize("known", [[], [of_page("c1", "By: Jo")]])
+def test_an_entry_that_another_crawl_inserts_at_this_moment_is_judged_again(
+    postgresql_url, known, monkeypatch
+):
+    ours, theirs = of_page("2", "Post"), of_page("1", "Post")
+    looked, insert_new = Event(), state_entries.insert_new
+    with contextlib.closing(State(postgresql_url)) as state:
+        state.sources.commit(source(), known)
+        state.sources.commit(source(OTHER))
+        with contextlib.closing(Database(postgresql_url)) as other, ThreadPoolExecutor(1) as crawl:
+            with other.write() as connection:
+                assert insert_unseen(connection, [theirs]) == {theirs.key}
+
+                def looked_before(*arguments):
+                    looked.set()
+                    return insert_new(*arguments)
+
+                monkeypatch.setattr(state_entries, "insert_new", looked_before)
+                found = [ours, of_page("c2", "By: Al")]
+                commit = crawl.submit(state.sources.commit, source(OTHER), found)
+                assert looked.wait(60)
+            assert commit.result() == {"page c2"}
 
 
 def test_a_snapshot_is_of_one_moment_and_no_writer_waits_for_it(url, state):

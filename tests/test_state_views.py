@@ -25,7 +25,7 @@ def rows(url):
     """The rows of a view of a state with a few records."""
     item = {"title": "Ünï %s :x", "authors": ["Jo", "Al"], "url": None}
     entry = EntryRecord(
-        key="k", full_key="k", page_key="k", source=URL, kind="feed", first_seen=AT,
+        key="k", page_key="k", source=URL, kind="feed", first_seen=AT,
         item=json.dumps(item), run=1,
     )  # fmt: skip
     with contextlib.closing(State(url)) as state:

@@ -42,7 +42,7 @@ def moved(url, to, *, is_settled=True, failing_since=None):
 
 def test_a_moved_source_is_declared_where_it_is_and_keeps_its_record(state, file):
     entry = EntryRecord(
-        key="k", full_key="k", page_key="k", source=f"{A}/", kind="feed", first_seen=1.0, item="{}"
+        key="k", page_key="k", source=f"{A}/", kind="feed", first_seen=1.0, item="{}"
     )
     state.sources.commit(moved(f"{A}/", NEW), [entry])
     state.sources.commit(moved(B, "https://unsettled.example/", is_settled=False))

@@ -69,7 +69,7 @@ def test_folders_are_exported_as_folders_and_each_is_opened_once(tmp_path):
 def entry(key, source, **fields):
     item = EntryItem(kind="feed", source=source, first_seen="2026-05-23T06:00:00Z", **fields)
     return EntryRecord(
-        key=key, full_key=key, page_key=key, source=source, kind="feed", first_seen=1779516000.0,
+        key=key, page_key=key, source=source, kind="feed", first_seen=1779516000.0,
         item=json.dumps(item.exported()),
     )  # fmt: skip
 

@@ -22,7 +22,7 @@ HOSTILE = "\x1b]8;;http://evil.example/\x07[bold]x[/] \u202emoc"
 def entry(key, source=A, *, at=AT, run=1, **fields):
     item = {"kind": "feed", "source": source, "first_seen": "2026-05-23T06:00:00Z"} | fields
     return EntryRecord(
-        key=key, full_key=key, page_key=key, source=source, kind="feed", first_seen=at,
+        key=key, page_key=key, source=source, kind="feed", first_seen=at,
         item=json.dumps(item), run=run,
     )  # fmt: skip
 

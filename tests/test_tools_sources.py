@@ -224,7 +224,7 @@ def test_at_a_terminal_facts_fit_the_width_and_no_url_is_cut(width):
 
 def test_what_is_stale_failing_or_moved():
     entry = EntryRecord(
-        key="k", full_key="k", page_key="k", source=URL, kind="feed", first_seen=NOW - 9 * DAY,
+        key="k", page_key="k", source=URL, kind="feed", first_seen=NOW - 9 * DAY,
         item="{}",
     )  # fmt: skip
     state = State("sqlite://")

@@ -17,7 +17,7 @@ SEEN = "2026-05-23T00:00:00Z"
 
 def entry(number, published=None, title="x"):
     item = EntryItem(kind="feed", source=URL, title=title, published=published)
-    item.key = item.full_key = item.page_key = str(number)
+    item.key = item.page_key = str(number)
     return item
 
 

@@ -28,9 +28,9 @@ class InvalidItem(ValueError):
 class _Keyed:
     """The keys of an entry, for the state. They are no dataclass fields, so no export has them."""
 
-    key: str = ""  #: SHA-256 in hex: the same entry has the same key in every run (decision 19)
-    full_key: str = ""  #: its key where other entries share its page; see `metadata.keys`
-    page_key: str = ""  #: its key where no other entry shares its page
+    key: str = ""  #: of its page and its id; see `metadata.keys`
+    page_key: str = ""
+    title_key: str | None = None  #: of its page and its title
 
 
 @dataclass(kw_only=True)
@@ -77,7 +77,7 @@ class EntryItem(_Keyed):
             note=entry.note,
             language=feed.language,
         )
-        item.key, item.full_key, item.page_key = entry.key, entry.full_key, entry.page_key
+        item.key, item.page_key, item.title_key = entry.key, entry.page_key, entry.title_key
         return item
 
 

@@ -18,20 +18,23 @@ def test_retry_after_is_kept_in_every_form(direct_web, crawl):
         date = format_datetime(datetime.now(UTC) + timedelta(seconds=4), usegmt=True)
         return Reply(status=503, headers={"Retry-After": date})
 
-    busy = Reply(status=429, headers={"Retry-After": "3"})
+    def busy(status, *lines):
+        return Reply(status=status, headers=[("Retry-After", line) for line in lines])
+
     web = direct_web(
-        site("seconds.example", feed=[busy, feed(host="seconds.example")]),
+        site("seconds.example", feed=[busy(429, "3", "1"), feed(host="seconds.example")]),
         site("date.example", feed=[in_three_seconds, feed(host="date.example")]),
         site(
             "zero.example",
             feed=[Reply(status=429, headers={"Retry-After": "0"}), feed(host="z.example")],
         ),
-        site("robots.example", [Reply(status=503, headers={"Retry-After": "2"}), ""]),
+        site("robots.example", [busy(503, "2", "0"), ""]),
     )
     hosts = ("seconds", "date", "zero", "robots")
     result = crawl(web, sources=[f"http://{host}.example/feed" for host in hosts])
     judge(result)
     assert len(result.items) == 8
+    # Of two lines the longer counts.
     assert gaps(result.log, "seconds.example")[1] >= 3.0
     assert gaps(result.log, "date.example")[1] >= 3.0
     assert gaps(result.log, "zero.example")[1] >= 2.0, "zero does not cancel our own backoff"

@@ -18,11 +18,10 @@ class Entry:
     updated: str | None  #: RFC 3339, UTC, whole seconds
     authors: tuple[str, ...]  #: names, never e-mail addresses
     tags: tuple[str, ...]
-    #: SHA-256 in hex: the same entry has the same key (decision 19). The three keys are explained
-    #: in `metadata.keys`; they are empty until `with_keys` has set them.
-    key: str = ""
-    full_key: str = ""  #: its key where entries with other ids share its page
-    page_key: str = ""  #: its key where no other entry shares its page
+    #: SHA-256 in hex, as explained in `metadata.keys`; empty until `with_keys` has set them.
+    key: str = ""  #: of its page and its id
+    page_key: str = ""
+    title_key: str | None = None  #: of its page and its title
     section: str | None = None  #: of a link in an llms.txt: the heading above it
     note: str | None = None  #: of a link in an llms.txt: the description beside it
 

@@ -30,8 +30,14 @@ def parse_retry_after(value: str, now: datetime) -> float | None:
     `now` is an aware datetime. Takes ASCII digits and all three forms of HTTP-date (5.6.7), in
     any language environment. A date in the past gives 0.0, any other value None.
     Never raises; numbers beyond `LONGEST_SECONDS` become that.
+
+    A header that came several times is one line of `value` for each. The longest time counts.
     """
-    text = value.strip(" \t")
+    asked = (_retry_after(line.strip(" \t"), now) for line in value.split("\n"))
+    return max((seconds for seconds in asked if seconds is not None), default=None)
+
+
+def _retry_after(text: str, now: datetime) -> float | None:
     if _SECONDS.fullmatch(text):
         return min(float(text), LONGEST_SECONDS)
     when = parse_http_date(text, now)

@@ -32,7 +32,8 @@ CLOCK_SKEW: Final = 3600.0
 #: Seconds of a source's history that `rare_interval` looks at.
 HISTORY_SECONDS: Final = 90 * 86_400.0
 
-_MAX_AGE: Final = re.compile(r'(?:^|[\s,])max-age\s*=\s*"?([0-9]+)', re.IGNORECASE)
+_DIRECTIVE: Final = re.compile(r'([^\s,;="]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?')
+_SECONDS: Final = re.compile(r'"?([0-9]+)')
 _DIGITS: Final = re.compile(r"\s*[0-9]+\s*", re.ASCII)
 _PERIODS: Final = {
     "hourly": 3600.0,
@@ -87,13 +88,17 @@ class Freshness:
     expires: str | None = None
     date: str | None = None
     age: str | None = None
-    retry_after: str | None = None
+    retry_after: str | None = None  #: a line each if it came several times
 
     def lifetime(self, now: float) -> float:
         """Return for how many seconds from ``now`` the server asks for no further request.
 
-        The freshness lifetime less the age: max-age goes before Expires (RFC 9111 4.2.1, 4.2.3),
-        and malformed headers are ignored (5.3). Or Retry-After, if that is longer.
+        The freshness lifetime less the age: max-age goes before Expires (RFC 9111 4.2.1, 4.2.3).
+        An Expires that is no date is in the past (5.3), of an Age with several members the first
+        counts (5.1), and other malformed headers are ignored. Or Retry-After, if that is longer.
+
+        With no-cache or no-store the server asks to be asked again before each use (5.2.2.4,
+        5.2.2.5): then neither max-age nor Expires is a wish for fewer requests.
         """
         at = datetime.fromtimestamp(now, UTC)
         retry_after = parse_retry_after(self.retry_after, at) if self.retry_after else None
@@ -105,18 +110,26 @@ class Freshness:
 
         In a 304 this means that those of the stored response stay valid (RFC 9111 3.2, 4.3.4).
         """
-        return not (self.cache_control or self.expires)
+        return not self.cache_control and self.expires is None
 
     def _fresh_for(self, now: datetime) -> float:
-        age = _number(self.age) if self.age and _DIGITS.fullmatch(self.age) else 0.0
-        max_ages = _MAX_AGE.findall(self.cache_control or "")
+        age = (self.age or "").partition(",")[0]
+        passed = _number(age) if _DIGITS.fullmatch(age) else 0.0
+        directives = [
+            (name.lower(), value) for name, value in _DIRECTIVE.findall(self.cache_control or "")
+        ]
+        # `no-cache="Set-Cookie"` is about that header alone.
+        if ("no-cache", "") in directives or any(name == "no-store" for name, _ in directives):
+            return 0.0
+        values = (_SECONDS.match(value) for name, value in directives if name == "max-age")
+        max_ages = [_number(value[1]) for value in values if value]
         if max_ages:
-            return max(map(_number, max_ages)) - age
+            return max(max_ages) - passed
         expires = parse_http_date(self.expires, now) if self.expires else None
         if expires is None:
             return 0.0
         date = parse_http_date(self.date, now) if self.date else None
-        return (expires - (date or now)).total_seconds() - age
+        return (expires - (date or now)).total_seconds() - passed
 
 
 def _number(digits: str) -> float:

@@ -219,7 +219,7 @@ class Exchange:
     interval: float  #: the spacing that counts from its end
     latency: float = 0.0  #: seconds from the request to its end
     status: int = 200  #: 0 if no answer came
-    retry_after: str | None = None  #: the header of the answer
+    retry_after: str | None = None  #: the header of the answer; a line each if it came twice
     for_robots: bool = False  #: its target was robots.txt
     unreachable: bool = False  #: there was no address, or no connection (decision 28)
     given_up: bool = False  #: it counts for nothing: we ended it, or TLS was not possible

@@ -111,12 +111,12 @@ def exchange_of(
     ``latency`` is how long it took, ``interval`` the spacing from its end on, both in seconds.
     ``error`` is how it ended without a response, if that is known.
     """
-    retry_after = response.headers.get("Retry-After") if response is not None else None
+    retry_after = b"\n".join(response.headers.getlist("Retry-After")) if response else b""
     return Exchange(
         interval=interval,
         latency=latency,
         status=response.status if response is not None else 0,
-        retry_after=None if retry_after is None else retry_after.decode("latin-1"),
+        retry_after=retry_after.decode("latin-1") if retry_after else None,
         for_robots=rank_of(request) is Rank.ROBOTS,
         unreachable=isinstance(error, Unreachable),
         given_up=isinstance(error, GivenUp | NoHandshake),

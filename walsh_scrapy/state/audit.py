@@ -125,15 +125,16 @@ class AuditSnapshot:
         return self._each(Kept, found.order_by(entries.c.first_seen, entries.c.key))
 
     def duplicates(self, bounds: Bounds) -> Iterator[str]:
-        """Yield one key of each set of entries that share their full key (decision 19)."""
-        shared = (
-            select(func.max(entries.c.key))
-            .where(entries.c.first_seen <= bounds.until)
-            .group_by(entries.c.full_key)
-            .having(func.count() > 1)
-            .order_by(func.max(entries.c.key))
-        )
-        yield from self._connection.scalars(shared, execution_options=_STREAMED)
+        """Yield one key of each set of entries of a page with one id or one title (decision 19)."""
+        for same in (entries.c.own_key, entries.c.title_key):
+            shared = (
+                select(func.max(entries.c.key))
+                .where(entries.c.first_seen <= bounds.until, same.is_not(None))
+                .group_by(same)
+                .having(func.count() > 1)
+                .order_by(func.max(entries.c.key))
+            )
+            yield from self._connection.scalars(shared, execution_options=_STREAMED)
 
     def run_rows(self, bounds: Bounds) -> Iterator[RunRow]:
         """Yield the runs in the order of their numbers."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import bindparam, func, or_, select
 
+from walsh_scrapy.metadata.keys import KnownEntries
 from walsh_scrapy.state._statements import Statement
 from walsh_scrapy.state.tables import entries
 from walsh_scrapy.state.upsert import insert_new, row_of
@@ -30,9 +32,9 @@ KEYS_AT_ONCE: Final = 512
 class EntryRecord:
     """One entry to be written; ``item`` is the exported item as JSON."""
 
-    key: str  #: its full key or its page key; see ``metadata.keys``
-    full_key: str
-    page_key: str  #: looked up beside the full key; it has no column of its own
+    key: str  #: of its page and its id; see ``metadata.keys``
+    page_key: str
+    title_key: str | None = None  #: of its page and its title
     source: str  #: URL of the source, as declared
     kind: str
     first_seen: float  #: epoch seconds
@@ -124,45 +126,60 @@ class Snapshot:
 
 
 def insert_unseen(connection: Connection, found: Sequence[EntryRecord]) -> frozenset[str]:
-    """Insert the entries that are known by neither of their keys; return the keys inserted.
+    """Insert the entries that are not known; return their keys (decision 19).
 
-    They are inserted in the order of their keys. So of two transactions that insert the same
+    They are inserted in the order of their pages. So of two transactions that insert the same
     entries at once, one waits for the other, and they cannot block each other.
+
+    The first entry of a page is inserted under the key of the page, which only one transaction can
+    do. The others of that page are judged after that, and so is what another transaction was
+    faster with: PostgreSQL then shows what that one has inserted.
     """
-    known = _known_keys(connection, found)
-    unseen = [entry for entry in found if known.isdisjoint((entry.key, entry.full_key))]
-    unseen.sort(key=lambda entry: entry.key)
-    rows = [_row(entry) for entry in unseen]
-    return insert_new(connection, entries, rows)
+    known = _known_entries(connection, found)
+    rows, later, begun = [], [], set()
+    for entry in sorted(found, key=attrgetter("page_key", "key")):
+        page = entry.page_key
+        is_first = not known.has_page(page)
+        if page in begun:
+            later.append(entry)
+        elif known.adds(page, entry.key, entry.title_key):
+            rows.append(_row(entry, is_first=is_first))
+            if is_first:
+                begun.add(page)
+    inserted = insert_new(connection, entries, rows)
+    new = frozenset(row["own_key"] for row in rows if row["key"] in inserted)
+    if len(new) < len(rows):
+        unsettled = {row["own_key"] for row in rows} - new
+        later += [entry for entry in found if entry.key in unsettled]
+    return new | insert_unseen(connection, later) if later else new
 
 
-def _row(entry: EntryRecord) -> dict[str, Any]:
-    row = row_of(entry)
-    del row["page_key"]
-    return row
+def _row(entry: EntryRecord, *, is_first: bool) -> dict[str, Any]:
+    row = row_of(entry) | {"own_key": entry.key}
+    return row | ({"key": entry.page_key, "page_key": None} if is_first else {})
 
 
-def _known_keys(connection: Connection, found: Sequence[EntryRecord]) -> frozenset[str]:
-    """Return the keys and full keys of stored entries that may be one of these.
-
-    An entry is stored under its full key or its page key, so the index of keys finds it.
-    """
-    known: set[str] = set()
-    wanted = sorted({key for entry in found for key in (entry.full_key, entry.page_key)})
+def _known_entries(connection: Connection, found: Sequence[EntryRecord]) -> KnownEntries:
+    """Return the stored entries of the pages of these."""
+    known = KnownEntries()
+    wanted = sorted({entry.page_key for entry in found})
     for start in range(0, len(wanted), KEYS_AT_ONCE):
         some = wanted[start : start + KEYS_AT_ONCE]
         # The last key is repeated up to a power of two, so that few statements are compiled.
         size = 1 << (len(some) - 1).bit_length()
         keys = {f"key{at}": some[min(at, len(some) - 1)] for at in range(size)}
-        known.update(*_select_keys(size).all(connection, keys))
-    return frozenset(known)
+        for key, page_key, own_key, title_key in _select_pages(size).all(connection, keys):
+            known.add(page_key or key, own_key, title_key)
+    return known
 
 
 @cache
-def _select_keys(size: int) -> Statement:
-    """Return the statement that looks up ``size`` keys."""
-    wanted = entries.c.key.in_([bindparam(f"key{at}") for at in range(size)])
-    return Statement(select(entries.c.key, entries.c.full_key).where(wanted))
+def _select_pages(size: int) -> Statement:
+    """Return the statement that looks up the entries of ``size`` pages."""
+    pages: list[Any] = [bindparam(f"key{at}") for at in range(size)]
+    columns = entries.c["key", "page_key", "own_key", "title_key"]
+    is_of_page = or_(entries.c.key.in_(pages), entries.c.page_key.in_(pages))
+    return Statement(select(*columns).where(is_of_page))
 
 
 def _conditions(wanted: EntryFilter) -> Iterator[ColumnElement[bool]]:

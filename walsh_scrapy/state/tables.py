@@ -190,9 +190,12 @@ indexes = Table(
 entries = Table(
     "entries",
     metadata,
+    # The key of its page; its own key if another entry of that page was there before (decision 19).
     Column("key", String(64), primary_key=True),
-    # The key of the entry if others share its page; either key identifies it (decision 19).
-    Column("full_key", String(64), nullable=False),
+    # The key of its page if that is not in `key`.
+    Column("page_key", String(64)),
+    Column("own_key", String(64), nullable=False),
+    Column("title_key", String(64)),
     Column("source", String(4096), ForeignKey("sources.url"), nullable=False),
     Column("kind", String(16), nullable=False),
     Column("first_seen", Double, nullable=False),
@@ -202,6 +205,15 @@ entries = Table(
     Column("run", BigInteger),
     Index("entries_by_time", "first_seen"),
     Index("entries_by_source", "source"),
+)
+# Of few entries. No two of one page have the same title, also if two processes insert them at once.
+Index(
+    "entries_by_page",
+    entries.c.page_key,
+    entries.c.title_key,
+    unique=True,
+    sqlite_where=entries.c.page_key.is_not(None),
+    postgresql_where=entries.c.page_key.is_not(None),
 )
 
 

@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.items import InvalidItem, check
+from walsh_scrapy.metadata.keys import KnownEntries
 from walsh_scrapy.policy.wording import and_more
 from walsh_scrapy.state.entries import EntryRecord
 
@@ -29,7 +30,8 @@ class DocumentItems:
     """The items of one document: those that are refused, and those that are kept."""
 
     def __init__(self, url: str, seen: str | None = None) -> None:
-        self.valid: dict[str, EntryItem] = {}  #: by key: an entry may be twice in one document
+        self.valid: dict[str, EntryItem] = {}  #: by key
+        self._known = KnownEntries()  # an entry may be twice in one document
         self._url = url
         self._seen = seen
         self._refused = 0
@@ -37,8 +39,8 @@ class DocumentItems:
     def add(self, item: EntryItem) -> None:
         """Keep an item, first seen now, if it may be kept."""
         item.first_seen = self._seen
-        if self.passes(item):
-            self.valid.setdefault(item.key, item)
+        if self.passes(item) and self._known.adds(item.page_key, item.key, item.title_key):
+            self.valid[item.key] = item
 
     def passes(self, item: object) -> bool:
         """Return True if an item may be kept (R6, decision 23); log the first that may not."""
@@ -78,8 +80,8 @@ def _date(item: EntryItem) -> str:
 def _record(item: EntryItem, source_url: str, now: float, run: int | None) -> EntryRecord:
     return EntryRecord(
         key=item.key,
-        full_key=item.full_key,
         page_key=item.page_key,
+        title_key=item.title_key,
         source=source_url,
         kind=item.kind,
         first_seen=now,

@@ -25,16 +25,18 @@ if TYPE_CHECKING:
 def freshness_of(response: Response) -> Freshness:
     """Return the headers of a response that say how long it is fresh."""
 
-    def header(name: str) -> str | None:
-        value = response.headers.get(name)
-        return None if value is None else value.decode("latin-1")
+    def lines(name: str) -> list[str]:
+        return [line.decode("latin-1") for line in response.headers.getlist(name)]
+
+    def first(name: str) -> str | None:
+        return next(iter(lines(name)), None)
 
     return Freshness(
-        cache_control=b", ".join(response.headers.getlist("Cache-Control")).decode("latin-1"),
-        expires=header("Expires"),
-        date=header("Date"),
-        age=header("Age"),
-        retry_after=header("Retry-After"),
+        cache_control=", ".join(lines("Cache-Control")),
+        expires=first("Expires"),
+        date=first("Date"),
+        age=first("Age"),
+        retry_after="\n".join(lines("Retry-After")),
     )
 
 

@@ -1,98 +1,198 @@
-"""Dates of feeds as RFC 3339 in UTC; an impossible date is None.
+"""Dates of feeds as RFC 3339 in UTC; an impossible or ambiguous date is None.
 
-ISO 8601 is read here and not by feedparser, which turns month 13 into January, completes a date
-from the clock and shifts it by the time zone of the machine.
+A wrong date is worse than none. The readers of feedparser guess: they overlook PM, take `-700` for
+700 hours, turn month 13 into January, and complete a date from the clock. So do the libraries that
+read any text. Here are the forms that feeds have, and each has one meaning:
+
+- ISO 8601 and RFC 3339, also with a space, without seconds or without a zone; `2020/1/10`;
+- RFC 822 and its successors, asctime, and what is like them: names in full, `10th`, the month
+  first, no weekday, AM and PM, a comment in parentheses;
+- numbers only if there is one way to read them: `1/13/2020`, but not `1/2/2020`.
+
+A zone is UTC, an offset of four digits within 14 hours, one of `_ABBREVIATIONS`, or a place of the
+tz database. With any other zone the moment is not known, and neither is the date. `IST` is in
+India, Ireland or Israel.
 """
 
+# ruff: noqa: RUF001 - months have Greek names too
 import re
-from datetime import UTC, datetime, timedelta, timezone
-from time import struct_time
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from functools import cache
+from importlib.resources import files
 from typing import Final
+from zoneinfo import ZoneInfo
 
-# As feeds write it: also `2026-05-23 10:00:00 +0200`, `... UTC`, a year, or a year and a month.
-_ISO: Final = re.compile(
-    r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})"
-    r"(?:(?:[Tt]|\s+)(\d{1,2}):(\d\d)(?::(\d\d)(?:[.,]\d+)?)?"
-    r"\s*(?:[Zz]|UTC|GMT|([+-])(\d\d)(?::?(\d\d))?)?)?)?)?",
-    re.ASCII,
-)
-_COMPACT: Final = re.compile(r"\d{8}(?:T[\dZ+:.-]+)?", re.ASCII)
-# `Wed, 03 Jan 2018 ...` and `3 Jan 2018 ...`: feedparser reads these without the clock.
-_SPELLED: Final = re.compile(r"(?!T\d)[^\W\d_]|\d{1,2}[\s-]+[^\W\d_]")
-# `Jan -1 00:00`: feedparser reads the year 1999.
-_BEFORE_CHRIST: Final = re.compile(r"[^\W\d_]\s+-\d+\s+\d{1,2}:")
-# Spelled dates in languages that feedparser does not know; the zone is GMT or an offset.
-_FOREIGN: Final = re.compile(
-    r"(?:[^\W\d_]+\.?(?:,\s*|\s+))?(\d{1,2})\.?[\s-]+([^\W\d_]{3,9})\.?[\s-]+(\d{4})"
-    r"\s+(\d{1,2}):(\d\d)(?::(\d\d))?(?:\s+(?:GMT|UTC|Z|([+-])(\d\d):?(\d\d)))?"
-)
 _MONTHS: Final = {
     name: month
     for month, names in enumerate(
         (
-            "jan ene gen janv",
-            "fev feb fév févr",
-            "mar mrt mär märz mars",
-            "abr apr avr",
-            "mai may mag mei",
-            "jun giu juin",
-            "jul lug juil juillet",
-            "ago aug aoû août",
-            "set sep sept",
-            "out oct okt ott",
-            "nov",
-            "dez dic déc dec",
+            "jan ene gen ιαν",
+            "fev feb fév φεβ",
+            "mar mrt mär μαρ μάρ",
+            "abr apr avr απρ",
+            "mai may mag mei maj μαι μάι μαϊ μάϊ",
+            "jun giu juin ιουν ιούν",
+            "jul lug juil ιουλ ιούλ",
+            "ago aug aoû août αυγ αύγ",
+            "set sep sept σεπ",
+            "out oct okt ott οκτ",
+            "nov νοε νοέ",
+            "dez dic déc dec des δεκ",
         ),
         start=1,
     )
     for name in names.split()
 }
+#: Hours from UTC: those of RFC 822, and those of Europe, which mean nothing else.
+_ABBREVIATIONS: Final = {
+    **dict.fromkeys(("Z", "UT", "UTC", "GMT", "WET"), 0),
+    "EST": -5,
+    "EDT": -4,
+    "CST": -6,
+    "CDT": -5,
+    "MST": -7,
+    "MDT": -6,
+    "PST": -8,
+    "PDT": -7,
+    "WEST": 1,
+    "CET": 1,
+    "CEST": 2,
+    "EET": 2,
+    "EEST": 3,
+}
+_FARTHEST: Final = timedelta(hours=14)
 _FIRST_YEAR: Final = 1000  # .NET programs write year 1 for "no date"
 
+_WEEKDAY: Final = r"(?:[^\W\d_]+(?:\.?,\s*|\.?\s+))?"  # in any language; wrong ones are common
+_DAY: Final = r"(?P<day>[0-9]{1,2})(?:st|nd|rd|th)?"
+_MONTH: Final = r"(?P<month>[^\W\d_]{3,10})"
+_YEAR: Final = r"(?P<year>[0-9]{4}|[0-9]{2})"
+_LONG_YEAR: Final = r"(?P<year>[0-9]{4})"
+_NEXT: Final = r"(?:\.?\s+|\.?,\s*|[-/.])"
+_TIME: Final = (
+    r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:[.,][0-9]+)?)?"
+    r"(?:\s*(?P<half>[ap])\.?m\b\.?)?"
+)
+_OFFSET: Final = r"(?:(?:GMT|UTC)?(?P<sign>[+-])(?P<hours>[0-9]{2})(?::?(?P<minutes>[0-9]{2}))?)"
+_ZONE: Final = rf"(?:{_OFFSET}|(?P<zone>[a-z]+(?:/[a-z_-]+)*))"
+_REST: Final = rf"(?:(?:t|[\s,]+(?:-\s+|at\s+)?){_TIME})?(?:\s*{_ZONE})?(?:\s*\([^()]*\))?"
+_FORMS: Final = tuple(
+    re.compile(form, re.IGNORECASE)
+    for form in (
+        rf"{_WEEKDAY}(?P<a>[0-9]{{1,4}})(?P<by>[-/.])(?P<b>[0-9]{{1,2}})(?P=by)(?P<c>[0-9]+){_REST}",
+        rf"{_WEEKDAY}{_DAY}{_NEXT}{_MONTH}{_NEXT}{_YEAR}{_REST}",
+        rf"{_WEEKDAY}{_MONTH}{_NEXT}{_DAY}{_NEXT}{_YEAR}{_REST}",
+        rf"{_WEEKDAY}{_MONTH}\s+{_DAY}\s+{_TIME}(?:\s+{_ZONE})?\s+{_LONG_YEAR}",
+        rf"{_LONG_YEAR}{_NEXT}{_MONTH}{_NEXT}{_DAY}{_REST}",
+        rf"{_MONTH}\.?\s+{_LONG_YEAR}",
+        rf"{_LONG_YEAR}(?:-(?P<month>[0-9]{{1,2}}))?",
+    )
+)
+_COMPACT: Final = re.compile(r"[0-9]{8}(?:T[0-9Z:.+-]+)?")
 
-def date_in_utc(text: object, parsed: struct_time | None = None) -> str | None:
-    """Return a date as `2026-05-23T00:00:00Z`; None if it is absent or impossible.
 
-    `parsed` is feedparser's reading of the same text, in UTC; it counts only if the month is
-    written as a name. A date without a zone is in UTC, a date without a time is midnight.
+def date_in_utc(text: object) -> str | None:
+    """Return a date as `2026-05-23T00:00:00Z`; None if it is absent, impossible or ambiguous.
+
+    A date without a zone is in UTC, a date without a time is midnight.
     """
     if not isinstance(text, str) or len(text := text.strip()) > 100:
         return None
     try:
-        moment = _moment(text, parsed)
+        moment = _moment(text)
     except (ValueError, OverflowError):
         return None
     if moment is None or moment.year < _FIRST_YEAR:
         return None
-    return f"{moment:%Y-%m-%dT%H:%M:%S}Z"
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
-def _moment(text: str, parsed: struct_time | None) -> datetime | None:
-    if iso := _ISO.fullmatch(text):
-        return _from_iso(iso)
+def _moment(text: str) -> datetime | None:
     if _COMPACT.fullmatch(text):
-        moment = datetime.fromisoformat(text)
-        return moment.astimezone(UTC) if moment.tzinfo else moment
-    if parsed is not None and _SPELLED.match(text) and not _BEFORE_CHRIST.search(text):
-        return datetime(*parsed[:6], tzinfo=UTC)
-    foreign = _FOREIGN.fullmatch(text)
-    return _from_foreign(foreign) if foreign else None
+        return _in_utc(datetime.fromisoformat(text))
+    for form in _FORMS:
+        if found := form.fullmatch(text):
+            parts = found.groupdict()
+            if (day := _day(parts)) and (zone := _zone(parts)):
+                return _in_utc(datetime(day.year, day.month, day.day, *_time(parts), tzinfo=zone))
+    return None
 
 
-def _from_iso(iso: re.Match[str]) -> datetime:
-    year, month, day, *rest = iso.groups()
-    return _in_utc(int(year), int(month or 1), int(day or 1), *rest)
+def _day(parts: dict[str, str | None]) -> date | None:
+    if first := parts.get("a"):
+        return _of_numbers(first, parts["b"] or "", parts["c"] or "", parts["by"] or "")
+    month, day, year = parts["month"] or "1", int(parts.get("day") or 1), parts["year"] or ""
+    number = int(month) if month.isdigit() else _month(month.lower())
+    return date(_full_year(year), number, day) if number else None
 
 
-def _from_foreign(foreign: re.Match[str]) -> datetime | None:
-    day, name, year, *rest = foreign.groups()
-    month = _MONTHS.get(name.lower()) or _MONTHS.get(name.lower()[:3])
-    return _in_utc(int(year), month, int(day), *rest) if month else None
+def _month(name: str) -> int | None:
+    return next((_MONTHS[name[:n]] for n in (4, 3) if name[:n] in _MONTHS), None)
 
 
-def _in_utc(year: int, month: int, day: int, *rest: str | None) -> datetime:
-    hour, minute, second = (int(number or 0) for number in rest[:3])
-    sign, hours, minutes = rest[3:]
-    offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
-    zone = timezone(-offset if sign == "-" else offset)
-    return datetime(year, month, day, hour, minute, second, tzinfo=zone).astimezone(UTC)
+def _of_numbers(a: str, b: str, c: str, by: str) -> date | None:
+    """Return the date that three numbers mean, if they can mean only one."""
+    if len(a) == 4 and len(c) <= 2:
+        return date(int(a), int(b), int(c))
+    if len(a) > 2 or not (len(c) == 4 or (len(c) == 2 and by != "-")):
+        return None
+    orders = [(c, b, a), (c, a, b)]
+    if len(a) == len(c) == 2:
+        orders.append((a, b, c))
+    found = set()
+    for year, month, day in orders:
+        try:
+            found.add(date(_full_year(year), int(month), int(day)))
+        except ValueError:
+            continue
+    return found.pop() if len(found) == 1 else None
+
+
+def _full_year(digits: str) -> int:
+    """Return a year with its century (RFC 5322 4.3)."""
+    year = int(digits)
+    return year if len(digits) > 2 else year + (2000 if year < 50 else 1900)
+
+
+def _time(parts: dict[str, str | None]) -> tuple[int, int, int]:
+    """Return hour, minute and second. Raises ValueError for an hour that has no AM or PM."""
+    hour, minute, second = (int(parts.get(name) or 0) for name in ("hour", "minute", "second"))
+    if half := parts.get("half"):
+        if not 1 <= hour <= 12:
+            raise ValueError(hour)
+        hour = hour % 12 + (12 if half in "pP" else 0)
+    return hour, minute, 59 if second == 60 else second  # datetime knows no leap second
+
+
+def _zone(parts: dict[str, str | None]) -> tzinfo | None:
+    """Return the zone, UTC if there is none; None if it is not known."""
+    if name := parts.get("zone"):
+        hours = _ABBREVIATIONS.get(name.upper())
+        if hours is not None:
+            return timezone(timedelta(hours=hours))
+        return ZoneInfo(name) if name in _places() else None
+    if not (sign := parts.get("sign")):
+        return UTC
+    is_short = parts["minutes"] is None  # `-05` is ISO 8601, and nothing else
+    if is_short and not (len(parts.get("a") or "") == 4 and parts["hour"]):
+        return None
+    hours, minutes = int(parts["hours"] or 0), int(parts["minutes"] or 0)
+    offset = timedelta(hours=hours, minutes=minutes)
+    return timezone(-offset if sign == "-" else offset) if minutes < 60 else None
+
+
+@cache
+def _places() -> frozenset[str]:
+    """Return the names of the tz database that name a place, such as `Europe/Brussels`."""
+    names = files("tzdata").joinpath("zones").read_text("ascii").split()
+    return frozenset(name for name in names if "/" in name and not name.startswith("Etc/"))
+
+
+def _in_utc(moment: datetime) -> datetime | None:
+    """Return a moment in UTC; None if its clock shows that time twice, never, or not on Earth."""
+    if moment.tzinfo is None:
+        return moment
+    offset = moment.utcoffset() or timedelta()
+    if abs(offset) > _FARTHEST or offset != moment.replace(fold=1).utcoffset():
+        return None
+    return moment.astimezone(UTC)

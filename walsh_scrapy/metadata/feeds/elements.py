@@ -10,7 +10,6 @@ from typing import Final, TypeAlias
 from xml.sax.handler import feature_external_ges, feature_namespaces
 from xml.sax.xmlreader import InputSource
 
-from feedparser.datetimes import _parse_date
 from feedparser.sanitizer import replace_doctype
 
 from walsh_scrapy.metadata.budgets import MOST_ENTRIES, OverBudget
@@ -120,8 +119,7 @@ def _first_entry(body: bytes) -> int:
 
 
 def _moment(date: bytes) -> str:
-    text = date.decode("utf-8", "replace")
-    return date_in_utc(text, _parse_date(text)) or ""
+    return date_in_utc(date.decode("utf-8", "replace")) or ""
 
 
 def _strict(data: bytes, base: str, _entities: dict[str, str], first: int) -> StrictParser:

@@ -5,7 +5,7 @@
         entry.url, entry.title, entry.published, entry.key
 
 feedparser reads RSS, RDF and Atom; `jsonfeed` reads JSON Feed. No document can make them read a
-clock, open a file or use the network.
+clock, use the network or open a file, but for that of a time zone of the tz database.
 """
 
 from dataclasses import replace
@@ -25,7 +25,7 @@ def parse_feed(body: bytes, *, url: str, content_type: str | None, source: str) 
     `url` is the final URL of the response: relative links and `xml:base` resolve against it.
     `content_type` is the Content-Type header, None if there was none. `source` is the declared
     URL: it is part of the key of an entry that has neither a link nor an id that is a URI.
-    Entries with the same `key` are one entry that the document has twice.
+    An entry may be twice in it, with the same `key`.
 
     Raises NotAFeed, and nothing else, if the body is no feed.
     """

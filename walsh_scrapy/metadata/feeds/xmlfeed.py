@@ -1,7 +1,6 @@
 """RSS 0.9x to 2.0, RSS 1.0 (RDF), Atom 0.3 and 1.0: from elements to entries."""
 
 from collections.abc import Iterator
-from time import struct_time
 
 from walsh_scrapy.metadata.entries import Entry, Feed
 from walsh_scrapy.metadata.feeds import hints
@@ -96,8 +95,7 @@ def _title(element: Element) -> str | None:
 
 
 def _date(element: Element, name: str) -> str | None:
-    parsed = element.get(f"{name}_parsed")
-    return date_in_utc(element.get(name), parsed if isinstance(parsed, struct_time) else None)
+    return date_in_utc(element.get(name))
 
 
 def _link(element: Element, base: str) -> str | None:

@@ -51,8 +51,8 @@ class EntryAudit:
             self._findings.add(Kind.SCRAPED, Case("entries", key, first_seen, what))
 
     def see_duplicate(self, key: str) -> None:
-        """Count an entry whose full key another entry has too."""
-        what = "another entry has the same full key"
+        """Count an entry whose page and id, or page and title, another entry has too."""
+        what = "another entry of its page has the same id or title"
         self._findings.add(Kind.DUPLICATE, Case("entries", key, None, what))
 
     def see_request(self, sent: Sent) -> None:

@@ -71,7 +71,9 @@ class Kept(NamedTuple):
     """A row of `entries`, with its columns in their order."""
 
     key: str
-    full_key: str
+    page_key: str | None
+    own_key: str
+    title_key: str | None
     source: str
     kind: str
     first_seen: float

@@ -87,7 +87,7 @@ def _audit_times(
         kept.see_request(sent)
     for denial in denials.passed(snapshot.denials_by_time(bounds), moment=1):
         listed.see_denial(denial)
-    for entry in entries.passed(snapshot.entries(bounds), moment=4):
+    for entry in entries.passed(snapshot.entries(bounds), moment=6):
         kept.see(entry)
     for key in snapshot.duplicates(bounds):
         kept.see_duplicate(key)

@@ -98,7 +98,7 @@ def digests_of(snapshot: AuditSnapshot, bounds: Bounds) -> Digests:
         pass
     for _ in denials.passed(snapshot.denials_by_time(bounds), moment=1):
         pass
-    for _ in entries.passed(snapshot.entries(bounds), moment=4):
+    for _ in entries.passed(snapshot.entries(bounds), moment=6):
         pass
     return with_small_tables(snapshot, bounds, requests, denials, entries)
 
