@@ -61,6 +61,7 @@ class FeedParser(StrictFeedParser):  # type: ignore[misc]
     left_out = 0  #: entries that were skipped
     guidislink: bool | int = False
     contentparams: dict[str, object]
+    version: str
     uri = ""  #: the namespace of the element that begins, in lower case
     is_rss_link = False
     unread = 0  #: open elements in what is being skipped, itself included; else 0
@@ -142,8 +143,8 @@ class FeedParser(StrictFeedParser):  # type: ignore[misc]
         """Begin the scope of a prefix, which feedparser extends to the end of the document."""
         if len(self.namespaces_in_use) < _MOST_NAMESPACES:
             super().track_namespace(prefix, uri)
-        if uri.lower() in _NETSCAPE:
-            self.version = self.version or "rss090"
+        if uri.lower() in _NETSCAPE and not self.version:
+            self.version = "rss090"
 
     def push_content(self, tag: str, attrs: Mapping[str, str], kind: str, text: bool | int) -> None:
         """Begin a title or content; `tag` is the name that feedparser maps all variants to."""

@@ -13,17 +13,18 @@ from typing import Final
 
 from feedparser.mixin import _FeedParserMixin
 
-from walsh_scrapy.metadata.budgets import MOST_ELEMENTS, OverBudget
+from walsh_scrapy.metadata.budgets import MOST_ATTRIBUTES_IN_ALL, MOST_ELEMENTS, OverBudget
 
 # No tag contains a `<`, so an attempt ends at the next one and the time is linear. A comment or
-# CDATA section without its end mark extends to the end of the document.
+# CDATA section without its end mark extends to the end of the document. A piece of text has at most
+# 1000 references, which bounds the memory for them.
 _TOKEN: Final = re.compile(
     rb"""<!--(?:.*?-->|.*)
     |<!\[CDATA\[(?P<quoted>.*?)(?:\]\]>|\Z)
     |<[!?][^>]*+>?
     |<(?P<end>/?)(?P<name>[A-Za-z_\x80-\xff][^\s<>/=&"']*+)
      (?P<rest>(?:"[^"<]*+"|'[^'<]*+'|[^<>"'])*+|[^<>]*+)>
-    |(?P<text><?[^<]++|<)""",
+    |(?P<text><?[^<&]*+(?:&[^<&]*+){0,1000}+)""",
     re.DOTALL | re.VERBOSE,
 )
 _ATTRIBUTE: Final = re.compile(
@@ -32,7 +33,8 @@ _ATTRIBUTE: Final = re.compile(
 _NAME: Final = re.compile(rb"(?:([A-Za-z_][\w.-]*+):)?([A-Za-z_][\w.-]*+)")
 _REFERENCE: Final = re.compile(rb"&#(?:x0*([0-9a-fA-F]{1,8})|0*([0-9]{1,8}));")
 _REFERENCES: Final = re.compile(rb"(?:&#(?:x0*[0-9a-fA-F]{1,8}|0*[0-9]{1,8});)+")
-_AMPERSAND: Final = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos|#[0-9]{1,7});)(?:(\w+);)?")
+_AMPERSAND: Final = re.compile(rb"&(?!(?:\w+|#[0-9]{1,7});)")
+_NAMED: Final = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos);)(\w+);")
 _PREDEFINED: Final = frozenset({"amp", "lt", "gt", "quot", "apos"})
 _UNKNOWN: Final = "\ufffd"
 _CONTROLS: Final = bytes({*range(32)} - {*b"\t\n\r"})
@@ -41,7 +43,7 @@ _ROOTS: Final = frozenset({b"rss", b"rdf", b"feed"})
 _ENTRIES: Final = frozenset({b"item", b"entry"})
 _OUTER: Final = _ROOTS | {b"channel"}
 _HOLD_ENTRIES: Final = _OUTER | _ENTRIES
-_MOST_TOKENS: Final = 3 * MOST_ELEMENTS  # start tags, end tags and all else that is no text
+_MOST_TOKENS: Final = 3 * MOST_ELEMENTS  # start tags, end tags and all else that begins with `<`
 _NAMESPACES: Final = {
     prefix.encode(): uri.encode() for uri, prefix in _FeedParserMixin.namespaces.items() if prefix
 }
@@ -73,15 +75,15 @@ def well_formed(body: bytes, entities: dict[str, str]) -> WellFormed:
     repair = _Repair(entities)
     tokens = 0
     for token in _TOKEN.finditer(_NO_CHARACTER.sub(b"", body.translate(None, _CONTROLS))):
-        kind = token.lastgroup
-        if kind != "text":
-            tokens += 1
-            if tokens > _MOST_TOKENS:
-                raise OverBudget(f"XML of more than {MOST_ELEMENTS} elements")
-        if kind == "rest":
+        tokens += token[0].startswith(b"<")
+        if tokens > _MOST_TOKENS:
+            raise OverBudget(f"XML of more than {MOST_ELEMENTS} elements")
+        if token.lastgroup == "rest":
             repair.tag(token["name"], token["rest"], is_end=bool(token["end"]))
-        elif kind is not None and repair.stack:
-            repair.pieces.append(repair.text(token[0]) if kind == "text" else _escaped(token[kind]))
+        elif token.lastgroup == "text" and repair.stack:
+            repair.pieces.append(repair.text(token[0]))
+        elif token.lastgroup == "quoted" and repair.stack:
+            repair.pieces.append(_without_markup(token["quoted"].replace(b"&", b"&amp;")))
     return repair.finished()
 
 
@@ -97,6 +99,7 @@ class _Repair:
         self.ends: dict[int, list[bytes]] = {}  #: end tags to insert before a piece
         self.root_attributes: dict[bytes, bytes] = {}
         self.prefixes: dict[bytes, None] = {}
+        self.attributes = 0
         self.is_whole = False
 
     def tag(self, name: bytes, rest: bytes, *, is_end: bool) -> None:
@@ -113,8 +116,9 @@ class _Repair:
     def text(self, raw: bytes) -> bytes:
         """Return text, or the value of an attribute, with references for what is markup in XML."""
         if b"&" in raw:
-            raw = _AMPERSAND.sub(self._reference, _REFERENCES.sub(_valid_references, raw))
-        return raw.replace(b"<", b"&lt;").replace(b">", b"&gt;")
+            raw = _AMPERSAND.sub(b"&amp;", _REFERENCES.sub(_valid_references, raw))
+            raw = _NAMED.sub(self._reference, raw)
+        return _without_markup(raw)
 
     def finished(self) -> WellFormed:
         """Return the document."""
@@ -131,14 +135,15 @@ class _Repair:
         declared = {
             b"xmlns:" + prefix: _NAMESPACES.get(prefix.lower(), prefix) for prefix in self.prefixes
         }
-        self.pieces[0] = _start_tag(root.name, declared | self.root_attributes)
+        self.pieces[0] = self._doctype() + _start_tag(root.name, declared | self.root_attributes)
         for place, ends in self.ends.items():
             self.pieces[place] = b"".join((*ends, self.pieces[place]))
         self.pieces.append(b"</%b>" % root.name)
-        declarations = (f'<!ENTITY {each} "{text}">' for each, text in self.entities.items())
-        doctype = f"<!DOCTYPE feed [{''.join(declarations)}]>" if self.entities else ""
-        document = doctype.encode() + b"".join(self.pieces)
-        return WellFormed(document, is_cut_in_entry=is_cut, is_whole=self.is_whole)
+        return WellFormed(b"".join(self.pieces), is_cut_in_entry=is_cut, is_whole=self.is_whole)
+
+    def _doctype(self) -> bytes:
+        declared = "".join(f'<!ENTITY {name} "{text}">' for name, text in self.entities.items())
+        return f"<!DOCTYPE feed [{declared}]>".encode() if declared else b""
 
     def _start(self, name: bytes, rest: bytes) -> None:
         key = name.lower()
@@ -231,6 +236,9 @@ class _Repair:
                 qualified.add(local)
                 self._use(prefix)
             attributes[name] = value
+        self.attributes += len(attributes)
+        if self.attributes > MOST_ATTRIBUTES_IN_ALL:
+            raise OverBudget(f"XML of more than {MOST_ATTRIBUTES_IN_ALL} attributes")
         return attributes
 
     def _use(self, prefix: bytes | None) -> None:
@@ -238,7 +246,7 @@ class _Repair:
             self.prefixes[prefix] = None
 
     def _reference(self, found: re.Match[bytes]) -> bytes:
-        name = (found[1] or b"").decode()
+        name = found[1].decode()
         if name in self.entities:
             return found[0]
         if text := html5.get(f"{name};"):
@@ -253,8 +261,10 @@ def _start_tag(name: bytes, attributes: dict[bytes, bytes], end: bytes = b">") -
     return b"<%b%b%b" % (name, written, end)
 
 
-def _escaped(text: bytes) -> bytes:
-    return text.replace(b"&", b"&amp;").replace(b"<", b"&lt;").replace(b">", b"&gt;")
+def _without_markup(text: bytes) -> bytes:
+    """Return text without `<` and without the `]]>` that text must not have."""
+    text = text.replace(b"<", b"&lt;").replace(b"]>", b"]&gt;")
+    return b"&gt;" + text[1:] if text.startswith(b">") else text
 
 
 def _valid_references(run: re.Match[bytes]) -> bytes:
@@ -282,6 +292,6 @@ def _declarable(entity: tuple[str, str]) -> tuple[str, str] | None:
     if text.startswith("&"):
         text = _REFERENCES.sub(_valid_references, text.encode()).decode()
         entity = (name, text)
-    is_text = re.fullmatch(r"[^%<&]*|&#[0-9]+;", text) and text not in ("&#38;", "&#60;")
+    is_text = re.fullmatch(r"[^%<>&]*|&#[0-9]+;", text) and text not in ("&#38;", "&#60;")
     is_named = re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) and name not in _PREDEFINED
     return entity if is_text and is_named and text.isprintable() else None
