@@ -87,7 +87,7 @@ def others(feed, document):
     return [entry for n, entry in enumerate(feed.entries) if n != broken]
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(documents(), st.sampled_from(WAYS), st.sampled_from(["", "", "<p>", "</wrong>"]))
 def test_an_entry_with_broken_markup_changes_no_other_entry(document, way, end):
     whole, broken = read(built(document)), read(built(document, way, end=end))
@@ -95,7 +95,7 @@ def test_an_entry_with_broken_markup_changes_no_other_entry(document, way, end):
     assert len(broken.entries) == len(whole.entries)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(documents(), st.data())
 def test_a_feed_that_is_cut_off_keeps_the_entries_before_the_cut(document, data):
     text = built(document)
@@ -105,7 +105,7 @@ def test_a_feed_that_is_cut_off_keeps_the_entries_before_the_cut(document, data)
     assert read(text[:cut]).entries[:complete] == whole.entries[:complete]
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(documents())
 def test_what_is_well_formed_is_the_same_after_a_repair(document):
     text = built(document)
@@ -122,7 +122,7 @@ PIECES = [
 ]  # fmt: skip
 
 
-@settings(max_examples=500)
+@settings(max_examples=100)
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=4), max_size=20), st.data())
 def test_whatever_is_repaired_is_well_formed(pieces, data):
     entities = data.draw(
