@@ -76,13 +76,21 @@ def test_rss_without_version_or_declaration():
     assert [e.title for e in feed.entries] == ["One"]
 
 
-def test_rss_090():
+@pytest.mark.parametrize("prefix", ["", "r"])
+@pytest.mark.parametrize("host", ["my", "channel"])
+def test_rss_090(host, prefix):
+    qualified, colon = (f"{prefix}:", ":") if prefix else ("", "")
     feed = read(
         '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" '
-        'xmlns="http://my.netscape.com/rdf/simple/0.9/"><channel><title>Blog</title></channel>'
-        "<item><title>One</title><link>https://blog.example/1</link></item></rdf:RDF>"
+        f'xmlns{colon}{prefix}="http://{host}.netscape.com/rdf/simple/0.9/"><channel/>'
+        "<item><title>One</title><link>https://blog.example/1</link></item></rdf:RDF>".replace(
+            "</", f"</{qualified}"
+        )
+        .replace("<", f"<{qualified}")
+        .replace(f"<{qualified}/{qualified}", f"</{qualified}")
+        .replace(f"{qualified}rdf:RDF", "rdf:RDF")
     )
-    assert [e.title for e in feed.entries] == ["One"]
+    assert [(e.title, e.url) for e in feed.entries] == [("One", "https://blog.example/1")]
 
 
 def test_rdf():
@@ -225,6 +233,118 @@ def test_the_link_is_the_first_alternate_and_html_comes_first():
     assert only.url == "https://blog.example/page"
     assert entry("<link rel='self' href='/self'/>").url is None
     assert item("<enclosure url='https://blog.example/1.mp3' type='audio/mpeg'/>").url is None
+
+
+@pytest.mark.parametrize(
+    "relation", ["alternate", "http://www.iana.org/assignments/relation/alternate"]
+)
+def test_a_relation_is_a_name_or_its_iri(relation):
+    assert entry(f"<link rel='self' href='/s'/><link rel='{relation}' href='/1'/>").url == (
+        "https://blog.example/1"
+    )
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    ["uri='https://o.example/'", "rel='self' href='https://o.example/'", "url='/o' type='x/y'", ""],
+)
+def test_the_link_of_an_rss_item_is_its_text(attributes):
+    assert item(f"<link {attributes}>/1?a=1&amp;b=2</link>").url == "https://blog.example/1?a=1&b=2"
+    both = "<atom:link rel='self' href='/self'>no</atom:link><link>/1</link>"
+    assert item(both).url == "https://blog.example/1"
+    assert item("<atom:link href='/1'>no</atom:link>").url == "https://blog.example/1"
+    assert item("<link href='/1'/>").url == "https://blog.example/1"
+    assert entry("<link href='/1'>no</link>").url == "https://blog.example/1"
+
+
+# --- what is inside an element of another namespace is not the entry's own (RFC 4287, 6.3)
+
+FOREIGN = [
+    ("<x:v xmlns:x='https://x.example/'>", "</x:v>"),
+    ("<v xmlns='https://x.example/'>", "</v>"),
+    ("<link xmlns='https://x.example/'>", "</link>"),
+    (
+        "<p:liveItem xmlns:p='https://podcastindex.org/namespace/1.0' status='live'>",
+        "</p:liveItem>",
+    ),
+    ("<x:v xmlns:x='u'><x:w><x:v/>", "</x:w></x:v>"),
+    ("<media:credit>", "</media:credit>"),
+    ("<media:group><media:content>", "</media:content></media:group>"),
+    ("<dc:publisher>", "</dc:publisher>"),
+    ("<g:where xmlns:g='http://www.georss.org/georss'>", "</g:where>"),
+    ("<c:chapters xmlns:c='http://podlove.org/simple-chapters'><c:chapter/>", "</c:chapters>"),
+]
+OTHERS = (
+    "<title>x</title><link>https://x.example/</link><link href='https://x.example/'/><guid>x</guid>"
+    "<id>x</id><author><name>x</name></author><author>x</author><dc:creator>x</dc:creator>"
+    "<category>x</category><category term='x'/><pubDate>Sat, 01 Jan 2000 00:00:00 GMT</pubDate>"
+    "<published>2000-01-01T00:00:00Z</published><updated>2000-01-01T00:00:00Z</updated>"
+    "<dc:date>2000-01-01</dc:date><dc:subject>x</dc:subject><itunes:author>x</itunes:author>"
+    "<ttl>1</ttl><language>xx</language><skipHours><hour>1</hour></skipHours>"
+    "<sy:updatePeriod>hourly</sy:updatePeriod><entry><id>x</id></entry><item><guid>x</guid></item>"
+    "<source><title>x</title></source><channel><ttl>1</ttl></channel><image><link>x</link></image>"
+).replace("<dc:creator>", "<dc:creator xmlns:dc='http://purl.org/dc/elements/1.1/'>").replace(
+    "<itunes:author>", "<itunes:author xmlns:itunes='http://www.itunes.com/dtds/podcast-1.0.dtd'>"
+)  # fmt: skip
+RSS_OWN = (
+    "<title>One</title><link>/1</link><guid isPermaLink='false'>g</guid><author>Jo</author>"
+    "<category>c</category><pubDate>Sat, 23 May 2026 00:00:00 GMT</pubDate>"
+)
+ATOM_OWN = (
+    "<title>One</title><link href='/1'/><id>i</id><author><name>Jo</name></author>"
+    "<category term='c'/><published>2026-05-23T00:00:00Z</published>"
+)
+
+
+@pytest.mark.parametrize(("begin", "end"), FOREIGN)
+@pytest.mark.parametrize("broken", ["", "a & b"])
+def test_what_is_inside_a_foreign_element_changes_nothing(begin, end, broken):
+    others = f"{begin}{OTHERS}{end}{broken}"
+    for own in (f"{others}{RSS_OWN}", f"{RSS_OWN}{others}", f"<guid>g</guid>{others}"):
+        feed = f"{{0}}<item>{own}</item><ttl>60</ttl><language>de</language>{{0}}"
+        without = rss(feed.replace(others, "").format(""))
+        assert rss(feed.format(others)) == without
+    declared = (
+        "xmlns:dc='http://purl.org/dc/elements/1.1/' xmlns:media='http://search.yahoo.com/mrss/' "
+        "xmlns:sy='http://purl.org/rss/1.0/modules/syndication/'"
+    )
+    for own in (f"{others}{ATOM_OWN}", f"{ATOM_OWN}{others}", f"<id>i</id>{others}"):
+        feed = f"{{0}}<entry>{own}<source>{others}</source></entry>{{0}}"
+        without = atom(feed.replace(others, "").format(""), declared)
+        assert atom(feed.format(others), declared) == without
+
+
+def test_children_of_unknown_elements_of_an_item_are_not_its_own():
+    own = "<guid isPermaLink='false'>g</guid>"
+    for name in ("custom", "image", "enclosure", "author", "category", "contributor"):
+        others = f"<{name}><link>https://x.example/</link><pubDate>2000-01-01</pubDate></{name}>"
+        only = item(own + others)
+        assert (only.url, only.published, only.id) == (None, None, "g")
+
+
+def test_what_modules_say_of_the_item_itself_is_its_own():
+    only = item(
+        "<media:group><media:content><media:title>M</media:title><media:category>m</media:category>"
+        "</media:content><media:keywords>k, l</media:keywords></media:group>"
+        "<dc:subject>d</dc:subject><atom:author><atom:name>A</atom:name></atom:author><dc:creator>C</dc:creator>"
+        "<a:updated xmlns:a='http://www.w3.org/2005/Atom'>2026-05-23T00:00:00Z</a:updated>"
+    )
+    assert (only.title, only.tags, only.authors) == ("M", ("m", "k", "l", "d"), ("A", "C"))
+    assert only.updated == "2026-05-23T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "<rss xmlns='https://wrong.example/' version='2.0'><channel>{}</channel></rss>",
+        "<rss version='2.0'><channel xmlns='https://wrong.example/'>{}</channel></rss>",
+        "<rss version='2.0' xmlns='http://backend.userland.com/rss2'><channel>{}</channel></rss>",
+        "<feed xmlns='https://www.w3.org/2005/Atom'>{}</feed>",
+    ],
+)
+def test_a_feed_in_a_namespace_that_is_not_quite_its_own_is_read(document):
+    feed = read(document.format("<item><title>One</title><author><name>A</name></author></item>"))
+    assert [(e.title, e.authors) for e in feed.entries] == [("One", ("A",))]
 
 
 # --- strings

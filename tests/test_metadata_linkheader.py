@@ -45,6 +45,7 @@ def test_a_page_on_another_port_has_alternates_on_that_port():
     [
         'type="text/markdown"; rel="next alternate"',
         'REL=Alternate; Type="text/markdown; charset=utf-8"',
+        'rel="alter\\nate"; type="text\\/markdown; x=\\"y\\""',
         'title="a, <b>; \\"c\\""; rel=alternate; type=text/x-markdown',
     ],
 )

@@ -172,7 +172,7 @@ def test_content_alone_is_no_feed(name):
             read(f"<{name}>{inner}</{name}>")
 
 
-def test_a_feed_with_content_that_is_not_well_formed_is_read_by_the_loose_parser():
+def test_a_feed_with_content_that_is_not_well_formed_is_read():
     for markup in ("<p>x<br></p>", "<undeclared:p>x</undeclared:p>", "a & b", "<p a=b>&nbsp;</p>"):
         one, two = rss(f"<description>{markup}</description>").entries
         assert (one.title, one.url, two.title) == ("One", "https://blog.example/1", "Two")

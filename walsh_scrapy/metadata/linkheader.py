@@ -14,6 +14,7 @@ from walsh_scrapy.policy.urls import wire_url
 _LONGEST: Final = 16_384
 _VALUE: Final = r'"(?:[^"\\]|\\.)*+"|[^\s";,]*+'
 _PARAMETER: Final = re.compile(rf"\s*;\s*([\w*-]++)\s*(?:=\s*({_VALUE}))?", re.ASCII)
+_QUOTED_PAIR: Final = re.compile(r"\\(.)")
 _TARGET: Final = re.compile(r"<([^<>]*)>")
 
 
@@ -77,7 +78,9 @@ def _links(value: str) -> Iterable[tuple[str, dict[str, str]]]:
         end = target.end()
         while parameter := _PARAMETER.match(value, end):
             end = parameter.end()
-            text = (parameter[2] or "").strip('"')
+            text = parameter[2] or ""
+            if text.startswith('"'):
+                text = _QUOTED_PAIR.sub(r"\1", text[1:-1])
             parameters.setdefault(parameter[1].lower(), text)  # the first one counts (RFC 8288 3.3)
         if "anchor" not in parameters:  # it makes it a link of another page (RFC 8288 3.2)
             yield target[1].strip(), parameters

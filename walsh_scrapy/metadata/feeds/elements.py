@@ -2,7 +2,6 @@
 
 import io
 import re
-import sys
 import xml.sax
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,18 +15,13 @@ from walsh_scrapy.metadata.budgets import MOST_ENTRIES, OverBudget
 from walsh_scrapy.metadata.encoding import to_utf8
 from walsh_scrapy.metadata.feeds.dates import date_in_utc
 from walsh_scrapy.metadata.feeds.formats import format_of, not_a_feed
-from walsh_scrapy.metadata.feeds.parsers import LooseParser, StrictParser
+from walsh_scrapy.metadata.feeds.parsers import FeedParser
+from walsh_scrapy.metadata.feeds.repair import WellFormed, well_formed
 
 #: An element under feedparser's names, as a plain dict: in feedparser's own dicts, `get("updated")`
 #: returns `published` with a warning.
 Element: TypeAlias = Mapping[str, object]
 
-_REFERENCE: Final = re.compile(rb"&#(?:x([0-9a-fA-F]{1,8})|([0-9]{1,8}));")
-_REFERENCES: Final = re.compile(rb"(?:&#(?:x[0-9a-fA-F]{1,8}|[0-9]{1,8});)+")
-_UNKNOWN: Final = "\ufffd"
-# May quote another document. Without its end mark it extends to the end of this document.
-_QUOTED: Final = re.compile(rb"<!--(?:.*?-->|.*)|<!\[CDATA\[(?:.*?\]\]>|.*)", re.DOTALL)
-_ROOT: Final = re.compile(rb"<((?:[\w.-]+:)?(rss|rdf|feed))[\s>]", re.IGNORECASE)
 _START: Final = re.compile(rb"<\w")
 _BLANKS: Final = re.compile(rb"\s{2,}")
 # For the order of the entries only.
@@ -36,7 +30,6 @@ _DATE: Final = re.compile(
     rb"<(?:[\w.-]+:)?(?:pubDate|published|updated|date)\b[^<>]*>([^<]{1,100})<"
 )
 _END: Final = 65_536  # bytes at the end of the document in which its last date is looked for
-_OPENED: Final = re.compile(rb"<(?:item|entry)[\s>]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,38 +54,39 @@ def parse_elements(body: bytes, *, url: str, content_type: str | None) -> FeedEl
     if format_of(body, content_type) != "xml":  # a charset such as EBCDIC makes other text of it
         raise not_a_feed("text in an encoding that feeds do not have", content_type)
     try:
-        version, parser = _read(body, url if b"xml:base" in body else "")
+        version, parser, repaired = _read(body, url if b"xml:base" in body else "")
     except OverBudget as error:
         raise not_a_feed(str(error), content_type) from None
     if not version:
         raise not_a_feed("XML of another kind", content_type)
-    is_strict = isinstance(parser, StrictParser)
-    markup = b"" if is_strict else _QUOTED.sub(b"", body)
     return FeedElements(
         is_atom=version.startswith("atom"),
         channel=dict(parser.feeddata),
         entries=tuple(dict(entry) for entry in parser.entries),
-        is_cut_in_entry=_is_cut_in_entry(markup),
-        is_whole=is_strict or _is_closed(markup),
+        is_cut_in_entry=repaired is not None and repaired.is_cut_in_entry,
+        is_whole=repaired is None or repaired.is_whole,
         left_out=parser.left_out,
     )
 
 
-def _read(body: bytes, base: str) -> tuple[str, StrictParser | LooseParser]:
-    """Return feedparser's name of the format ("" for no feed), and the parser that succeeded."""
+def _read(body: bytes, base: str) -> tuple[str, FeedParser, WellFormed | None]:
+    """Return feedparser's name of the format ("" for no feed), its parser, and what was repaired.
+
+    The third is None if the body is well-formed as it stands.
+    """
     first = _first_entry(body)
-    for repaired in (False, True):
-        given = _folded(_repaired(body) if repaired else body)
-        version, data, entities = replace_doctype(given)
-        for attempt in (_strict, _loose):
-            try:
-                parser = attempt(data, base, entities, first)
-            except (OverBudget, MemoryError):
-                raise
-            except Exception:  # noqa: BLE001, S112 - they raise any exception
-                continue
-            return version or parser.version, parser
-    return "", LooseParser(base)
+    version, data, entities = replace_doctype(_folded(body))
+    repaired = None
+    for _ in range(2):
+        try:
+            parser = _strict(repaired.document if repaired else data, base, first)
+        except (OverBudget, MemoryError):
+            raise
+        except Exception:  # noqa: BLE001 - they raise any exception
+            repaired = repaired or well_formed(data, entities)
+        else:
+            return version or parser.version, parser, repaired
+    return "", FeedParser(base, None, "utf-8"), repaired
 
 
 def _folded(body: bytes) -> bytes:
@@ -122,8 +116,8 @@ def _moment(date: bytes) -> str:
     return date_in_utc(date.decode("utf-8", "replace")) or ""
 
 
-def _strict(data: bytes, base: str, _entities: dict[str, str], first: int) -> StrictParser:
-    parser = StrictParser(base, None, "utf-8")
+def _strict(data: bytes, base: str, first: int) -> FeedParser:
+    parser = FeedParser(base, None, "utf-8")
     parser.first_entry = first
     reader = xml.sax.make_parser()  # noqa: S317 - no entities: see replace_doctype and below
     reader.setFeature(feature_namespaces, True)
@@ -135,38 +129,3 @@ def _strict(data: bytes, base: str, _entities: dict[str, str], first: int) -> St
     source.setEncoding("utf-8")  # overrides the XML declaration: the data is UTF-8 by now
     reader.parse(source)
     return parser
-
-
-def _loose(data: bytes, base: str, entities: dict[str, str], first: int) -> LooseParser:
-    parser = LooseParser(base, None, "utf-8", entities)
-    parser.first_entry = first
-    parser.feed(data.decode())
-    return parser
-
-
-def _repaired(body: bytes) -> bytes:
-    """Return the body without references that XML forbids; surrogate pairs become one character."""
-    return _REFERENCES.sub(_valid_references, body)
-
-
-def _valid_references(run: re.Match[bytes]) -> bytes:
-    codes = (int(hexa, 16) if hexa else int(digits) for hexa, digits in _REFERENCE.findall(run[0]))
-    wide = "".join(chr(code) if code <= sys.maxunicode else _UNKNOWN for code in codes)
-    whole = wide.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    text = (char if char >= " " or char in "\t\n\r" else _UNKNOWN for char in whole)
-    return b"".join(b"&#%d;" % ord(char) for char in text)
-
-
-def _is_cut_in_entry(markup: bytes) -> bool:
-    """Return True if the last entry has no end tag."""
-    closed = max(markup.rfind(b"</item>"), markup.rfind(b"</entry>"))
-    return _OPENED.search(markup, closed + 1) is not None
-
-
-def _is_closed(markup: bytes) -> bool:
-    """Return True if the root element has an end tag, or in RSS the channel, which holds all."""
-    root = _ROOT.search(markup)
-    if root is None:
-        return False
-    name = re.escape(root[1]) + (rb"|channel" if root[2].lower() == b"rss" else b"")
-    return re.search(rb"</(?:%b)\s*>" % name, markup, re.IGNORECASE) is not None

@@ -1,4 +1,4 @@
-"""feedparser's two parsers, with limits that feedparser lacks.
+"""feedparser's parser of well-formed XML, with limits and rules that feedparser lacks.
 
 `feedparser.parse` itself is not called. It needs 24 seconds for 100 kB in one `<author>`, and hours
 for 15 MiB of nested `xml:base` or of different categories. It also decodes with any codec that a
@@ -8,8 +8,7 @@ document names, and opens a file or a URL if its input looks like one.
 from collections.abc import Mapping, Sized
 from typing import Final
 
-from feedparser.api import LooseFeedParser, StrictFeedParser
-from feedparser.mixin import _FeedParserMixin
+from feedparser.api import StrictFeedParser
 
 from walsh_scrapy.metadata.budgets import (
     MOST_ATTRIBUTES,
@@ -23,16 +22,35 @@ from walsh_scrapy.metadata.budgets import (
 from walsh_scrapy.metadata.text import MOST_NAMES
 
 _ENTRY: Final = frozenset({"item", "entry"})
+#: Prefixes, as feedparser maps them, of the modules of which something is read.
+_MODULES: Final = frozenset({"dc", "dcterms", "itunes", "media", "sy"})
+#: Elements of these that hold others of the same module.
+_GROUPS: Final = frozenset({"media:group", "media:content", "itunes:category"})
+_HOLDERS: Final = _ENTRY | {"source"}
+_NETSCAPE: Final = frozenset(
+    {"http://my.netscape.com/rdf/simple/0.9/", "http://channel.netscape.com/rdf/simple/0.9/"}
+)
 _MOST_NAMESPACES: Final = 200
 _LONGEST_BASE: Final = 1024
 
 
-class _Guards(_FeedParserMixin):  # type: ignore[misc]
-    """Limits, ids as published, and all of skipHours and skipDays.
+class FeedParser(StrictFeedParser):  # type: ignore[misc]
+    """Reads what a feed says of itself and of its entries, and skips all else.
 
-    feedparser itself resolves relative ids and keeps only the last hour and day.
+    An element counts only in its own place: children of an element of another namespace are not
+    those of the entry or feed that it is in (RFC 4287, 6.3), and of the children of an entry only
+    `author` and `source` have some that count. The content of entries is skipped, because it is
+    never kept (R6): it is every element that feedparser reads as content, such as `description`,
+    `content:encoded`, `summary` and `rights`, which feedparser sees as an empty element.
+
+    Ids are as published, and skipHours and skipDays are whole: feedparser itself resolves relative
+    ids and keeps only the last hour and day.
     """
 
+    _matchnamespaces = {  # noqa: RUF012 - feedparser fills it for all of its parsers
+        **{uri.lower(): prefix for uri, prefix in StrictFeedParser.namespaces.items()},
+        **dict.fromkeys(_NETSCAPE, ""),
+    }
     # Markup is not kept, so it is not sanitised, and links in it are not resolved.
     sanitize_html = resolve_relative_uris = False
     elements = 0
@@ -43,6 +61,16 @@ class _Guards(_FeedParserMixin):  # type: ignore[misc]
     left_out = 0  #: entries that were skipped
     guidislink: bool | int = False
     contentparams: dict[str, object]
+    version: str
+    uri = ""  #: the namespace of the element that begins, in lower case
+    is_rss_link = False
+    unread = 0  #: open elements in what is being skipped, itself included; else 0
+    is_skipping = False  #: True if feedparser does not see the element that is being skipped
+
+    def __init__(self, base: str, language: str | None, encoding: str) -> None:
+        super().__init__(base, language, encoding)
+        self.open: list[str] = []  #: the open elements that feedparser sees
+        self.own_uris: set[str] = set()  #: unknown namespaces of the root, a channel or an item
 
     def count(self) -> None:
         """Count one more element; raise OverBudget above `MOST_ELEMENTS`."""
@@ -76,20 +104,56 @@ class _Guards(_FeedParserMixin):  # type: ignore[misc]
         return resolved
 
     def unknown_starttag(self, tag: str, attrs: list[tuple[str, str]]) -> None:
+        """Begin an element; `tag` has the prefix by which feedparser knows its namespace."""
         self.count()
         self.count_attributes(len(attrs))
+        if not self.is_own(tag) or (tag in _ENTRY and not self.inentry and self.skips_entry()):
+            self.unread, self.is_skipping = 1, True
+            return
+        self.open.append(tag)
         room = _LONGEST_BASE - len(self.baseuri)
         attrs = [(name, value) for name, value in attrs if len(value) < room or "base" not in name]
         super().unknown_starttag(tag, attrs)
 
+    def is_own(self, tag: str) -> bool:
+        """Return True if an element in this place is one of the feed or the entry itself."""
+        if self.incontent:
+            return not (self.inentry and tag in _ENTRY)
+        if not self.open:
+            self.own_uris.add(self.uri)
+            return True
+        prefix, parent = tag.rpartition(":")[0], self.open[-1]
+        if prefix and prefix not in _MODULES:
+            return False
+        if not prefix and self._is_of_unknown_namespace(tag):
+            return False
+        if ":" in parent and len(self.open) > 1:
+            return parent in _GROUPS and parent.startswith(f"{prefix}:")
+        return not self.inentry or parent in _HOLDERS or (parent, tag) == ("author", "name")
+
+    def _is_of_unknown_namespace(self, tag: str) -> bool:
+        if not self.uri or self.uri in self._matchnamespaces or self.uri in self.own_uris:
+            return False
+        if tag in ("channel", "item"):  # a feed whose namespace is not quite that of its format
+            self.own_uris.add(self.uri)
+            return False
+        return "backend.userland.com/rss" not in self.uri
+
     def track_namespace(self, prefix: str | None, uri: str) -> None:
+        """Begin the scope of a prefix, which feedparser extends to the end of the document."""
         if len(self.namespaces_in_use) < _MOST_NAMESPACES:
             super().track_namespace(prefix, uri)
+        if uri.lower() in _NETSCAPE and not self.version:
+            self.version = "rss090"
 
     def push_content(self, tag: str, attrs: Mapping[str, str], kind: str, text: bool | int) -> None:
+        """Begin a title or content; `tag` is the name that feedparser maps all variants to."""
         super().push_content(tag, attrs, kind, text)
         # A plain dict: as a FeedParserDict, its failed look-ups take a fifth of the parsing time.
         self.contentparams = dict(self.contentparams)
+        # Only in entries: an element that contains entries, such as `body`, is not their content.
+        if self.inentry and tag != "title" and not _is_data(str(self.contentparams["type"])):
+            self.unread = 1
 
     def _add_tag(self, *names: str | None) -> None:
         if len(self._get_context().setdefault("tags", [])) < MOST_NAMES:
@@ -113,6 +177,18 @@ class _Guards(_FeedParserMixin):  # type: ignore[misc]
         super()._start_id(attrs)
         self.guidislink = False
 
+    def _start_link(self, attrs: dict[str, str]) -> None:
+        # In RSS a link is the text, whatever attributes it has; feedparser takes those.
+        depth = len(self.elementstack)
+        super()._start_link(attrs)
+        self.is_rss_link = not self.version.startswith("atom") and "atom" not in self.uri
+        if self.is_rss_link and len(self.elementstack) == depth:
+            self.push("link", 1)
+
+    def _end_link(self) -> None:
+        if self.pop("link") and self.is_rss_link and not self.inimage:
+            self._get_context()["links"][-1].update(rel="alternate", type="text/html")
+
     def _start_hour(self, _attrs: object) -> None:
         self.push("hour", 1)
 
@@ -125,26 +201,8 @@ class _Guards(_FeedParserMixin):  # type: ignore[misc]
     def _end_day(self) -> None:
         self.feeddata.setdefault("days", []).append(self.pop("day"))
 
-
-class StrictParser(_Guards, StrictFeedParser):  # type: ignore[misc]
-    """For well-formed XML. It skips the content of entries, because content is never kept (R6).
-
-    Content is every element that feedparser reads as content, such as `description`,
-    `content:encoded`, `summary` and `rights`. feedparser sees it as an empty element.
-    """
-
-    unread = 0  #: open elements in the content that is being skipped, itself included; else 0
-    is_skipping = False  #: True in an entry beyond the budget, which feedparser does not see
-
-    def push_content(self, tag: str, attrs: Mapping[str, str], kind: str, text: bool | int) -> None:
-        """Begin a title or content; `tag` is the name that feedparser maps all variants to."""
-        super().push_content(tag, attrs, kind, text)
-        # Only in entries: an element that contains entries, such as `body`, is not their content.
-        if self.inentry and tag != "title" and not _is_data(str(self.contentparams["type"])):
-            self.unread = 1
-
     def startPrefixMapping(self, prefix: str | None, uri: str) -> None:  # noqa: N802
-        """Begin the scope of a prefix, which feedparser extends to the end of the document."""
+        """Begin the scope of a prefix."""
         if not self.unread:
             super().startPrefixMapping(prefix, uri)
 
@@ -157,13 +215,11 @@ class StrictParser(_Guards, StrictFeedParser):  # type: ignore[misc]
         if self.unread:
             self.unread += 1
             self.count()
-        elif name[1].lower() in _ENTRY and not self.inentry and self.skips_entry():
-            self.unread, self.is_skipping = 1, True
-            self.count()
-        else:
-            if len(attrs) > MOST_ATTRIBUTES:  # before feedparser looks for each in all others
-                self.count_attributes(len(attrs))
-            super().startElementNS(name, qname, attrs)
+            return
+        if len(attrs) > MOST_ATTRIBUTES:  # before feedparser looks for each in all others
+            self.count_attributes(len(attrs))
+        self.uri = (name[0] or "").lower()
+        super().startElementNS(name, qname, attrs)
 
     def characters(self, text: str) -> None:
         """Take a piece of text."""
@@ -179,36 +235,10 @@ class StrictParser(_Guards, StrictFeedParser):  # type: ignore[misc]
         if self.is_skipping:
             self.is_skipping = False
         else:
+            self.open.pop()
             super().endElementNS(name, qname)
 
 
 def _is_data(kind: str) -> bool:
     """Return True if feedparser reads content of this type as elements instead of markup."""
     return kind.endswith("xml") and kind != "application/xhtml+xml"
-
-
-class LooseParser(_Guards, LooseFeedParser):  # type: ignore[misc]
-    """For feeds that are not well-formed XML."""
-
-    is_skipping = False  #: True from an entry beyond the budget to the next one
-
-    def unknown_starttag(self, tag: str, attrs: list[tuple[str, str]]) -> None:
-        """Begin an element."""
-        if tag.rpartition(":")[2] in _ENTRY:
-            self.is_skipping = self.skips_entry()
-        if self.is_skipping:
-            self.count()
-        else:
-            super().unknown_starttag(tag, attrs)
-
-    def unknown_endtag(self, tag: str) -> None:
-        """End an element."""
-        if not self.is_skipping:
-            super().unknown_endtag(tag)
-        elif tag.rpartition(":")[2] in _ENTRY:
-            self.is_skipping = False
-
-    def handle_data(self, text: str, escape: int = 1) -> None:
-        """Take a piece of text."""
-        if not self.is_skipping:
-            super().handle_data(text, escape)

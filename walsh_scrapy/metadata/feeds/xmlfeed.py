@@ -1,6 +1,7 @@
 """RSS 0.9x to 2.0, RSS 1.0 (RDF), Atom 0.3 and 1.0: from elements to entries."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from walsh_scrapy.metadata.entries import Entry, Feed
 from walsh_scrapy.metadata.feeds import hints
@@ -16,6 +17,8 @@ from walsh_scrapy.metadata.text import (
     person_name,
     title_of,
 )
+
+_RELATIONS: Final = "http://www.iana.org/assignments/relation/"
 
 
 def read_xml(body: bytes, *, url: str, content_type: str | None) -> Feed:
@@ -100,9 +103,14 @@ def _date(element: Element, name: str) -> str | None:
 
 def _link(element: Element, base: str) -> str | None:
     """Return the first alternate link that is a web URL; HTML pages come before other media."""
-    links = [link for link in _dicts(element.get("links")) if link.get("rel") == "alternate"]
+    links = [link for link in _dicts(element.get("links")) if _is_alternate(link.get("rel"))]
     links.sort(key=lambda link: "html" not in str(link.get("type")))
     return next(filter(None, (web_url(link.get("href"), base) for link in links)), None)
+
+
+def _is_alternate(relation: object) -> bool:
+    """Return True for `alternate`, by its name or as an IRI (RFC 4287, 4.2.7.2)."""
+    return str(relation).removeprefix(_RELATIONS) == "alternate"
 
 
 def _permalink(element: Element) -> str | None:

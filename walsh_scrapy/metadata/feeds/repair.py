@@ -1,0 +1,297 @@
+"""A feed that is not well-formed becomes well-formed, so that one parser reads every feed.
+
+What is well-formed keeps its value, whatever is broken beside it (decision 19). A `&` that begins
+no reference is text, and so is a `<` that begins no tag. A control character is removed. An end tag
+without a start tag is removed. An element without an end tag ends where the next tag begins, an
+entry where the next entry begins; the root and the channel have no end before the document's.
+"""
+
+import re
+from dataclasses import dataclass
+from html.entities import html5
+from typing import Final
+
+from feedparser.mixin import _FeedParserMixin
+
+from walsh_scrapy.metadata.budgets import MOST_ATTRIBUTES_IN_ALL, MOST_ELEMENTS, OverBudget
+
+# No tag contains a `<`, so an attempt ends at the next one and the time is linear. A comment or
+# CDATA section without its end mark extends to the end of the document. A piece of text has at most
+# 1000 references, which bounds the memory for them.
+_TOKEN: Final = re.compile(
+    rb"""<!--(?:.*?-->|.*)
+    |<!\[CDATA\[(?P<quoted>.*?)(?:\]\]>|\Z)
+    |<[!?][^>]*+>?
+    |<(?P<end>/?)(?P<name>[A-Za-z_\x80-\xff][^\s<>/=&"']*+)
+     (?P<rest>(?:"[^"<]*+"|'[^'<]*+'|[^<>"'])*+|[^<>]*+)>
+    |(?P<text><?[^<&]*+(?:&[^<&]*+){0,1000}+)""",
+    re.DOTALL | re.VERBOSE,
+)
+_ATTRIBUTE: Final = re.compile(
+    rb"""([^\s="'/]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"']++)))?+"""
+)
+_NAME: Final = re.compile(rb"(?:([A-Za-z_][\w.-]*+):)?([A-Za-z_][\w.-]*+)")
+_REFERENCE: Final = re.compile(rb"&#(?:x0*([0-9a-fA-F]{1,8})|0*([0-9]{1,8}));")
+_REFERENCES: Final = re.compile(rb"(?:&#(?:x0*[0-9a-fA-F]{1,8}|0*[0-9]{1,8});)+")
+_AMPERSAND: Final = re.compile(rb"&(?!(?:\w+|#[0-9]{1,7});)")
+_NAMED: Final = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos);)(\w+);")
+_PREDEFINED: Final = frozenset({"amp", "lt", "gt", "quot", "apos"})
+_UNKNOWN: Final = "\ufffd"
+_CONTROLS: Final = bytes({*range(32)} - {*b"\t\n\r"})
+_NO_CHARACTER: Final = re.compile(b"\xef\xbf[\xbe\xbf]")  # U+FFFE and U+FFFF
+_ROOTS: Final = frozenset({b"rss", b"rdf", b"feed"})
+_ENTRIES: Final = frozenset({b"item", b"entry"})
+_OUTER: Final = _ROOTS | {b"channel"}
+_HOLD_ENTRIES: Final = _OUTER | _ENTRIES
+_MOST_TOKENS: Final = 3 * MOST_ELEMENTS  # start tags, end tags and all else that begins with `<`
+_NAMESPACES: Final = {
+    prefix.encode(): uri.encode() for uri, prefix in _FeedParserMixin.namespaces.items() if prefix
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WellFormed:
+    """A document that is well-formed, and what was missing at its end."""
+
+    document: bytes  #: empty if there is no feed in it
+    is_cut_in_entry: bool  #: it ended inside its last entry
+    is_whole: bool  #: its root had an end tag, or in RSS its channel, which holds all
+
+
+@dataclass(slots=True)
+class _Element:
+    """An element whose end tag has not been found yet."""
+
+    name: bytes
+    key: bytes  #: the name as published, in lower case
+    at: int  #: the place of its start tag among the pieces
+    is_entry: bool
+    is_outer: bool  #: the root or the channel
+    next: int | None = None  #: the place of the tag before which it ends if it has no end tag
+
+
+def well_formed(body: bytes, entities: dict[str, str]) -> WellFormed:
+    """Return a document in UTF-8 as well-formed XML, from its root on; `entities` are declared."""
+    repair = _Repair(entities)
+    tokens = 0
+    for token in _TOKEN.finditer(_NO_CHARACTER.sub(b"", body.translate(None, _CONTROLS))):
+        tokens += token[0].startswith(b"<")
+        if tokens > _MOST_TOKENS:
+            raise OverBudget(f"XML of more than {MOST_ELEMENTS} elements")
+        if token.lastgroup == "rest":
+            repair.tag(token["name"], token["rest"], is_end=bool(token["end"]))
+        elif token.lastgroup == "text" and repair.stack:
+            repair.pieces.append(repair.text(token[0]))
+        elif token.lastgroup == "quoted" and repair.stack:
+            repair.pieces.append(_without_markup(token["quoted"].replace(b"&", b"&amp;")))
+    return repair.finished()
+
+
+class _Repair:
+    """The pieces of the document that is being repaired."""
+
+    def __init__(self, entities: dict[str, str]) -> None:
+        self.entities = dict(filter(None, map(_declarable, entities.items())))
+        self.pieces: list[bytes] = []
+        self.stack: list[_Element] = []
+        self.entries: list[int] = []  #: the places of entries in the stack
+        self.opened: dict[bytes, list[int]] = {}  #: the places in the stack, by key
+        self.ends: dict[int, list[bytes]] = {}  #: end tags to insert before a piece
+        self.root_attributes: dict[bytes, bytes] = {}
+        self.prefixes: dict[bytes, None] = {}
+        self.attributes = 0
+        self.is_whole = False
+
+    def tag(self, name: bytes, rest: bytes, *, is_end: bool) -> None:
+        """Take a tag."""
+        if self.stack:
+            top = self.stack[-1]
+            if top.next is None and not top.is_entry and not top.is_outer:
+                top.next = len(self.pieces)
+        if not is_end:
+            self._start(name, rest)
+        elif self.stack:
+            self._end(name.lower())
+
+    def text(self, raw: bytes) -> bytes:
+        """Return text, or the value of an attribute, with references for what is markup in XML."""
+        if b"&" in raw:
+            raw = _AMPERSAND.sub(b"&amp;", _REFERENCES.sub(_valid_references, raw))
+            raw = _NAMED.sub(self._reference, raw)
+        return _without_markup(raw)
+
+    def finished(self) -> WellFormed:
+        """Return the document."""
+        if not self.stack:
+            return WellFormed(b"", is_cut_in_entry=False, is_whole=False)
+        is_cut = any(self.stack[place].next is None for place in self.entries)
+        top = self.stack[-1]
+        if top.next is None and not top.is_entry and not top.is_outer:
+            self.pieces[top.at :] = [b""]  # its text may be cut off: half a link is another link
+            self._pop()
+        while len(self.stack) > 1:
+            self._leave()
+        root = self.stack[0]
+        declared = {
+            b"xmlns:" + prefix: _NAMESPACES.get(prefix.lower(), prefix) for prefix in self.prefixes
+        }
+        self.pieces[0] = self._doctype() + _start_tag(root.name, declared | self.root_attributes)
+        for place, ends in self.ends.items():
+            self.pieces[place] = b"".join((*ends, self.pieces[place]))
+        self.pieces.append(b"</%b>" % root.name)
+        return WellFormed(b"".join(self.pieces), is_cut_in_entry=is_cut, is_whole=self.is_whole)
+
+    def _doctype(self) -> bytes:
+        declared = "".join(f'<!ENTITY {name} "{text}">' for name, text in self.entities.items())
+        return f"<!DOCTYPE feed [{declared}]>".encode() if declared else b""
+
+    def _start(self, name: bytes, rest: bytes) -> None:
+        key = name.lower()
+        local = key.rpartition(b":")[2]
+        if not self.stack and local not in _ROOTS:
+            return
+        is_entry = local in _ENTRIES
+        if is_entry and self.entries:
+            outer = self.stack[self.entries[-1]]
+            if outer.next is None:
+                outer.next = len(self.pieces)
+        name, attributes = self._named(name), self._attributes(rest)
+        is_empty = rest.endswith(b"/")
+        if not self.stack:
+            self.root_attributes = attributes
+            self.is_whole = is_empty
+        elif is_empty:
+            self.pieces.append(_start_tag(name, attributes, b"/>"))
+            return
+        place, at = len(self.stack), len(self.pieces)
+        is_outer = local in _OUTER and not self.entries
+        self.stack.append(_Element(name, key, at, is_entry, is_outer))
+        self.opened.setdefault(key, []).append(place)
+        if is_entry:
+            self.entries.append(place)
+        self.pieces.append(_start_tag(name, attributes))
+
+    def _end(self, key: bytes) -> None:
+        places = self.opened.get(key)
+        innermost = self.entries[-1] if self.entries else 0
+        if not places or (places[-1] < innermost and key.rpartition(b":")[2] not in _HOLD_ENTRIES):
+            self.pieces.append(b"")  # where `tag` said that an element may end
+            return
+        while len(self.stack) > places[-1] + 1:
+            self._leave()
+        if places[-1] == 0:
+            self.is_whole = True
+            self.pieces.append(b"")  # the root ends with the document, because more may follow
+            return
+        element = self._pop()
+        self.pieces.append(b"</%b>" % element.name)
+        is_rss = self.stack[0].key.endswith(b"rss")
+        self.is_whole = self.is_whole or (is_rss and element.is_outer)
+        if self.entries:
+            outer = self.stack[self.entries[-1]]
+            if outer.next is not None and outer.next > element.at:
+                outer.next = None  # what began there is inside another element
+
+    def _leave(self) -> None:
+        """End the innermost element, which has no end tag."""
+        element = self._pop()
+        end = b"</%b>" % element.name
+        if element.next is None:
+            self.pieces.append(end)
+        else:
+            self.ends.setdefault(element.next, []).append(end)
+
+    def _pop(self) -> _Element:
+        element = self.stack.pop()
+        self.opened[element.key].pop()
+        if element.is_entry:
+            self.entries.pop()
+        return element
+
+    def _named(self, name: bytes) -> bytes:
+        """Return the name of an element; `_` for one that XML may not have."""
+        found = _NAME.fullmatch(name)
+        if found is None or found[1] == b"xmlns":
+            return b"_"
+        self._use(found[1])
+        return name
+
+    def _attributes(self, rest: bytes) -> dict[bytes, bytes]:
+        """Return the attributes with valid names, each once and with its value repaired."""
+        attributes: dict[bytes, bytes] = {}
+        qualified: set[bytes] = set()  # two prefixes may be of one namespace
+        for name, *values in _ATTRIBUTE.findall(rest) if rest else ():
+            value = self.text(b"".join(values)).replace(b'"', b"&quot;")
+            found = _NAME.fullmatch(name)
+            if found is None or name in attributes:
+                continue
+            prefix, local = found.groups()
+            if b"xmlns" in (prefix, name):
+                value = b"".join(value.split())
+                if not _is_declarable(prefix and local, value):
+                    continue
+            elif prefix:
+                if local in qualified:
+                    continue
+                qualified.add(local)
+                self._use(prefix)
+            attributes[name] = value
+        self.attributes += len(attributes)
+        if self.attributes > MOST_ATTRIBUTES_IN_ALL:
+            raise OverBudget(f"XML of more than {MOST_ATTRIBUTES_IN_ALL} attributes")
+        return attributes
+
+    def _use(self, prefix: bytes | None) -> None:
+        if prefix and prefix != b"xml":
+            self.prefixes[prefix] = None
+
+    def _reference(self, found: re.Match[bytes]) -> bytes:
+        name = found[1].decode()
+        if name in self.entities:
+            return found[0]
+        if text := html5.get(f"{name};"):
+            return b"".join(b"&#%d;" % ord(character) for character in text)
+        return b"&amp;" + found[0][1:]
+
+
+def _start_tag(name: bytes, attributes: dict[bytes, bytes], end: bytes = b">") -> bytes:
+    if not attributes:
+        return b"<" + name + end
+    written = b"".join(b' %b="%b"' % attribute for attribute in attributes.items())
+    return b"<%b%b%b" % (name, written, end)
+
+
+def _without_markup(text: bytes) -> bytes:
+    """Return text without `<` and without the `]]>` that text must not have."""
+    text = text.replace(b"<", b"&lt;").replace(b"]>", b"]&gt;")
+    return b"&gt;" + text[1:] if text.startswith(b">") else text
+
+
+def _valid_references(run: re.Match[bytes]) -> bytes:
+    """Return references of characters that XML has; a surrogate pair becomes one character."""
+    codes = (int(hexa, 16) if hexa else int(digits) for hexa, digits in _REFERENCE.findall(run[0]))
+    wide = "".join(chr(code) if code <= 0x10FFFF else _UNKNOWN for code in codes)
+    whole = wide.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    text = (
+        char if (char >= " " or char in "\t\n\r") and char not in "\ufffe\uffff" else _UNKNOWN
+        for char in whole
+    )
+    return b"".join(b"&#%d;" % ord(char) for char in text)
+
+
+def _is_declarable(prefix: bytes | None, uri: bytes) -> bool:
+    """Return True if XML allows this declaration of a namespace."""
+    if b"&#" in uri or uri.startswith((b"http://www.w3.org/XML/", b"http://www.w3.org/2000/xmlns")):
+        return False
+    return prefix is None or (bool(uri) and prefix not in (b"xml", b"xmlns"))
+
+
+def _declarable(entity: tuple[str, str]) -> tuple[str, str] | None:
+    """Return an entity of the DOCTYPE whose text is text; None for any other."""
+    name, text = entity
+    if text.startswith("&"):
+        text = _REFERENCES.sub(_valid_references, text.encode()).decode()
+        entity = (name, text)
+    is_text = re.fullmatch(r"[^%<>&]*|&#[0-9]+;", text) and text not in ("&#38;", "&#60;")
+    is_named = re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) and name not in _PREDEFINED
+    return entity if is_text and is_named and text.isprintable() else None
