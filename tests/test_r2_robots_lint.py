@@ -110,8 +110,9 @@ def test_nothing_is_said_of_a_sound_file():
 
 
 KEYS = ["User-agent", "Disallow", "Disalow", "allow ", "Crawl-delay", "x", "ai-usage", "Sitemap"]
+BYTES = b":*/#\n\r \0\x1c\x85\xff"
 PIECES = st.sampled_from(
-    [*(f"{key}:".encode() for key in KEYS), *b":*/#\n\r \0\x1c\x85\xff", b"\xef\xbb\xbf", b"/a", b"bot"]
+    [*(f"{key}:".encode() for key in KEYS), *BYTES, b"\xef\xbb\xbf", b"/a", b"bot"]
 ).map(lambda piece: piece if isinstance(piece, bytes) else bytes([piece]))
 
 
