@@ -1,6 +1,7 @@
 """What tests of several parts share: our own pytest plugin, and an empty database of each kind."""
 
 import os
+import signal
 import sys
 import uuid
 from subprocess import CompletedProcess
@@ -56,6 +57,15 @@ def pytest_collection_modifyitems(items):
         first, last = (len(others) * part // len(crawling) for part in (number, number + 1))
         spread += [*tests, *others[first:last]]
     items[:] = spread or others
+
+
+@pytest.fixture
+def linear():
+    """Fail a test that hangs: with what it is given, only quadratic code takes `LONGEST`."""
+    signal.signal(signal.SIGALRM, lambda *_: pytest.fail(f"it takes more than {LONGEST:.0f} s"))
+    signal.alarm(int(LONGEST))
+    yield
+    signal.alarm(0)
 
 
 @pytest.fixture(scope="session")
