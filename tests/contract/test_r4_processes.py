@@ -100,7 +100,7 @@ def test_the_host_of_a_killed_crawl_waits_until_its_lease_ends_and_no_longer(dir
         site("left.example", one=feed(delay=0.75 * TIMEOUT), **pages),
         site("other.example", one=feed(), **pages),
     )
-    options = {"settings": {"DOWNLOAD_TIMEOUT": TIMEOUT, "RETRY_TIMES": 0}} | ORDINARY
+    options = {"settings": {"DOWNLOAD_TIMEOUT": TIMEOUT, "RETRY_TIMES": 0}}
     running = {
         name: crawl.start(web, sources=[f"http://{host}/{name}" for host in hosts], **options)
         for name in CRAWLS
