@@ -1,13 +1,14 @@
 """What tests of several parts share: our own pytest plugin, and an empty database of each kind."""
 
 import os
+import signal
 import sys
 import uuid
 from subprocess import CompletedProcess
 from tempfile import TemporaryFile
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 
@@ -15,9 +16,14 @@ from walsh_scrapy.testing.forkserver import ForkServer
 from walsh_scrapy.testing.simulation import simulate
 
 pytest_plugins = ["walsh_scrapy.testing.plugin"]
-# No test is timed: on a busy machine any example may take its time.
-settings.register_profile("timeless", deadline=None)
-settings.load_profile("timeless")
+# No test is timed: on a busy machine any example may take its time. The gate draws the same
+# examples each time; `make fuzz` searches anew, with --hypothesis-profile=search.
+settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("gate", settings.get_profile("search"), derandomize=True)
+settings.load_profile("gate")
+# Modules and tests are compiled once, and not in each of hundreds of processes.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 #: Tests that use one of these run crawls or commands in processes of their own.
 PROCESSES = {"crawl", "simulated", "run_scrapy", "crawl_launcher", "installed", "demo"}
@@ -51,6 +57,15 @@ def pytest_collection_modifyitems(items):
         first, last = (len(others) * part // len(crawling) for part in (number, number + 1))
         spread += [*tests, *others[first:last]]
     items[:] = spread or others
+
+
+@pytest.fixture
+def linear():
+    """Fail a test that hangs: with what it is given, only quadratic code takes `LONGEST`."""
+    signal.signal(signal.SIGALRM, lambda *_: pytest.fail(f"it takes more than {LONGEST:.0f} s"))
+    signal.alarm(int(LONGEST))
+    yield
+    signal.alarm(0)
 
 
 @pytest.fixture(scope="session")

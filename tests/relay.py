@@ -33,6 +33,11 @@ class Relay:
         for each in (self._listener, *self._sockets):
             each.close()
 
+    @property
+    def connections(self):
+        """How many connections it has taken."""
+        return len(self._sockets) // 2
+
     def silence(self):
         self._is_silent.set()
 

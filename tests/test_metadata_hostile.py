@@ -1,7 +1,6 @@
 """Hostile documents: none raises anything but NotAFeed, and none takes long to read."""
 
 import re
-import time
 from contextlib import suppress
 
 import pytest
@@ -16,7 +15,7 @@ from walsh_scrapy.metadata.text import from_html, one_line
 from walsh_scrapy.sources.opml import OpmlError, read_opml
 
 URL = "https://blog.example/feed"
-SIZE = 100_000  # bytes; quadratic code, as in feedparser, needs most of a minute for so many
+SIZE = 300_000  # bytes; quadratic code, as in feedparser, needs many minutes for so many
 FEEDS = [
     b"""<?xml version="1.0" encoding="utf-8"?><rss version="2.0"
 xmlns:dc="http://purl.org/dc/elements/1.1/"><channel><title>T</title><ttl>60</ttl><skipHours><hour>1
@@ -146,11 +145,9 @@ def test_any_link_is_a_web_url_or_none(link):
         ),
     ],
 )
-def test_hostile_documents_are_read_or_refused_quickly(body):
-    start = time.process_time()
-    feed = read(body)
-    assert time.process_time() - start < 8
-    assert len(repr(feed)) < 20 * SIZE
+@pytest.mark.usefixtures("linear")
+def test_hostile_documents_are_read_or_refused_in_linear_time(body):
+    assert len(repr(read(body))) < 20 * SIZE
 
 
 def test_a_reference_of_thousands_of_digits_is_no_character():

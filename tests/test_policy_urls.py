@@ -2,7 +2,6 @@
 
 # ruff: noqa: RUF001 - look-alikes are what is tested
 import re
-import time
 from contextlib import suppress
 
 import pytest
@@ -127,10 +126,9 @@ CANONICAL = [
 
 
 @pytest.mark.parametrize("unit", ["/.. ", "/a/.. ", "/. /"])
+@pytest.mark.usefixtures("linear")
 def test_the_time_for_a_path_that_ends_in_many_dot_segments_is_linear(unit):
-    start = time.process_time()
-    assert canonical_url("http://a.example" + unit * 20_000) == "http://a.example"
-    assert time.process_time() - start < 2
+    assert canonical_url("http://a.example" + unit * 400_000) == "http://a.example"
 
 
 def test_only_urls_that_can_be_requested_are_kept_in_memory():

@@ -33,6 +33,13 @@ LINES = [
     ("Robot-version: 2.0.0", ""),
     ("Sitemap: /map.xml", "'/map.xml' is no full URL"),
     ("Allow: /open", "'Allow"),
+    ("Disallow: \x1c/x", r"'\x1c/x' does not begin with '/' or '*', so it matches nothing"),
+    ("\x1fDisallow: /x", r"'\x1fDisallow' means nothing to a crawler; did you mean 'disallow:'?"),
+    ("\x1c", r"'\x1c' has no colon, so it is no record"),
+    ("\x1e \x1d", r"'\x1e \x1d' has no colon, so it is no record"),
+    ("\x85", r"'\x85' has no colon, so it is no record"),
+    ("\u2028", r"'\u2028' has no colon, so it is no record"),
+    ("Comment: a\x85b\u2028c\x1cd", ""),
     ("User-agent: Some Bot", "'Some Bot' is read as 'Some'"),
     ("User-agent: bot/1.0", ""),
     ("User-agent: 008", "'008' names no bot"),
@@ -72,6 +79,8 @@ def test_a_group_of_all_without_rules_is_no_error(body):
         (b"\xef\xbb\xbf \n<html>", "a page of HTML"),
         ("User-agent: *\n".encode("utf-16"), "is UTF-16"),
         (b"", "the file is empty"),
+        (b" \t\v\f\r\n\n", "the file is empty"),
+        (b"\x1c", r"line 1: '\x1c' has no colon, so it is no record"),
         (b"User-agent: *\nDisallow: /\n" + b"#\n" * MAX_OCTETS, "only 500 KiB are read"),
         (b"User-agent: *\nDisallow: /caf\xe9\n", "line 2: this is not UTF-8"),
         (b"Disallow: /\n", "'Disallow: /' stands before any User-agent line"),
@@ -101,8 +110,9 @@ def test_nothing_is_said_of_a_sound_file():
 
 
 KEYS = ["User-agent", "Disallow", "Disalow", "allow ", "Crawl-delay", "x", "ai-usage", "Sitemap"]
+BYTES = b":*/#\n\r \0\x1c\x85\xff"
 PIECES = st.sampled_from(
-    [*(f"{key}:".encode() for key in KEYS), *b":*/#\n\r \0\xff", b"\xef\xbb\xbf", b"/a", b"bot"]
+    [*(f"{key}:".encode() for key in KEYS), *BYTES, b"\xef\xbb\xbf", b"/a", b"bot"]
 ).map(lambda piece: piece if isinstance(piece, bytes) else bytes([piece]))
 
 

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from walsh_scrapy.policy.frontier import LONG, Frontier, Rank, start_order
@@ -363,53 +363,74 @@ steps = st.lists(
         st.tuples(st.just("wait"), hosts, st.floats(0, 60)),
         st.tuples(st.just("restrict"), st.one_of(hosts, st.none()), st.sampled_from(list(Rank))),
         st.tuples(st.just("pop"), st.floats(0, 10), st.none()),
-        st.tuples(st.just("free"), hosts, st.none()),
-        st.tuples(st.just("served"), hosts, st.sampled_from([0.1, LONG])),
+        st.tuples(st.just("end"), hosts, st.sampled_from([0.1, LONG])),
         st.tuples(st.just("put_last"), hosts, st.none()),
     ),
     max_size=60,
 )
 
 
+class Told:
+    """What a frontier was told, as a list; and which requests may go, by what its methods say."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.waiting, self.busy, self.late = [], set(), set()
+        self.ready_at, self.allowed = {}, {}
+
+    def next_of(self, host):
+        """Return the request of a host that goes first; None if none may go."""
+        own = [(rank, number) for name, number, rank in self.waiting if name == host]
+        highest = min(self.allowed.get(each, Rank.TARGET) for each in (host, None))
+        is_ready = host not in self.busy and self.ready_at.get(host, 0.0) <= self.now
+        return (host, min(own)[1]) if is_ready and own and min(own)[0] <= highest else None
+
+    def may_go(self):
+        """Return the requests that may go now, and first those of hosts that are not late."""
+        names = {name for name, *_ in self.waiting} - self.busy
+        first = [each for name in names - self.late if (each := self.next_of(name))]
+        soon = [name for name in names if 0.0 < self.ready_at.get(name, 0.0) - self.now < LONG]
+        return first or ([] if soon else [each for name in names if (each := self.next_of(name))])
+
+
 @given(steps)
+@example(
+    [
+        ("push", "b", Rank.TARGET),
+        ("wait", "a", 1.0),
+        ("put_last", "b", None),
+        ("push", "a", Rank.TARGET),
+        ("pop", 0.0, None),
+    ]
+)
 def test_a_request_is_handed_out_as_soon_as_its_host_is_ready_and_not_before(steps):
-    frontier, waiting, ready_at, allowed, busy, now = Frontier(), [], {}, {}, set(), 0.0
+    frontier, told = Frontier(), Told()
     for number, (step, first, second) in enumerate(steps):
         if step == "push":
             frontier.push(first, number, second)
-            waiting.append((first, number, second))
+            told.waiting.append((first, number, second))
         elif step == "wait":
             frontier.wait(first, second)
-            ready_at[first] = second
+            told.ready_at[first] = second
         elif step == "restrict":
             frontier.restrict(second, first)
-            allowed[first] = second
-        elif step == "served":
-            frontier.served(first, second, now)
+            told.allowed[first] = second
         elif step == "put_last":
             frontier.put_last(first)
-        elif step == "free":
-            if first in busy:
-                frontier.free(first)
-                busy.remove(first)
-        else:
-            now += first
-            may_go = [
-                (host, item)
-                for host, item, rank in waiting
-                if ready_at.get(host, 0.0) <= now
-                and host not in busy
-                and rank <= min(allowed.get(host, Rank.TARGET), allowed.get(None, Rank.TARGET))
-            ]
-            popped = frontier.pop(now)
-            if popped is None:
-                # A host offers its lowest rank: what stands behind a closed one waits with it.
-                assert not may_go
-            else:
-                assert popped in may_go
-                busy.add(popped[0])
-                waiting = [entry for entry in waiting if entry[:2] != popped]
-        assert len(frontier) == len(waiting)
+            told.late.add(first)
+        elif step == "end" and first in told.busy:
+            frontier.served(first, second, told.now)
+            frontier.free(first)
+            told.busy.remove(first)
+            told.late = told.late | {first} if second >= LONG else told.late - {first}
+        elif step == "pop":
+            told.now += first
+            may_go, popped = told.may_go(), frontier.pop(told.now)
+            assert popped in (may_go or [None])
+            if popped:
+                told.busy.add(popped[0])
+                told.waiting = [entry for entry in told.waiting if entry[:2] != popped]
+        assert len(frontier) == len(told.waiting)
 
 
 def test_no_sequence_of_waits_loses_a_host():

@@ -6,6 +6,7 @@ import pytest
 from scrapy import Request, Spider
 from scrapy.utils.test import get_crawler
 
+from tests.conftest import LONGEST
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.politeness import schedulerqueue
 from walsh_scrapy.runtime.context import Context
@@ -48,7 +49,7 @@ def test_a_start_request_waits_while_enough_hosts_could_be_asked(scheduler):
         await asyncio.sleep(0)
         assert not waiting.done()
         assert scheduler.next_request() is not None
-        await asyncio.wait_for(waiting, 10)
+        await asyncio.wait_for(waiting, LONGEST)
 
     asyncio.run(scenario())
 

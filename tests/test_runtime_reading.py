@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+import pickle
 import resource
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 from scrapy.http import Response
 from scrapy.signalmanager import SignalManager
 
-from tests.slowreaders import busy, endless
+from tests.conftest import LONGEST
 from walsh_scrapy.exceptions import GivenUp
 from walsh_scrapy.metadata.document import Document
 from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
@@ -136,6 +137,11 @@ def no_memory(_body, **_rest):
     raise MemoryError
 
 
+def endless(_body, **_rest):
+    while True:
+        pass
+
+
 def test_what_needs_too_much_memory_is_refused_with_a_sentence():
     result = readingworker._result(document(b"", reader=no_memory))
     assert str(result) == f"Reading {URL} needs more than 200 MiB of memory."
@@ -149,15 +155,32 @@ def test_the_process_limits_its_memory(monkeypatch):
     assert limits[resource.RLIMIT_CORE] == (0, 0)
 
 
+def test_each_document_has_all_of_the_processor_time(monkeypatch):
+    stream, limits = io.BytesIO(), []
+    for _ in range(2):
+        readingworker.send(stream, pickle.dumps(document(b"<rss/>")))
+    stream.seek(0)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stream))
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=io.BytesIO()))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(signal, "setitimer", lambda which, seconds: limits.append((which, seconds)))
+    monkeypatch.setattr(readingworker, "_limit_memory", lambda: None)
+    readingworker.main()
+    given = (signal.ITIMER_PROF, readingworker.CPU_SECONDS)
+    assert limits == [given, (signal.ITIMER_PROF, 0)] * 2
+
+
 HASTY = """
 from walsh_scrapy.runtime import readingworker
-readingworker.CPU_SECONDS = 0.3
+readingworker.CPU_SECONDS = 0.1
 readingworker.main()
 """
 
 
-def test_the_system_ends_a_reading_that_has_used_up_its_processor_time(readings):
-    """Here after 0.3 s; each document has all of it."""
+def test_the_system_ends_a_reading_that_has_used_up_its_processor_time(readings, monkeypatch):
+    """Here after 0.1 s, of which an endless reading gets all on any machine."""
+    monkeypatch.setattr(reading, "WALL_SECONDS", LONGEST)
+    ends = []
 
     class Hasty(Worker):
         def __init__(self):
@@ -165,10 +188,13 @@ def test_the_system_ends_a_reading_that_has_used_up_its_processor_time(readings)
                 [sys.executable, "-c", HASTY], stdin=subprocess.PIPE, stdout=subprocess.PIPE
             )
 
-    half = document(MANY, reader=busy)
-    assert len(readings.read(half, half, half, worker=Hasty)) == 3
+        def end(self):
+            ends.append(super().end())
+            return ends[-1]
+
     with pytest.raises(NotAFeed, match="took longer than 5 s"):
         readings.read(document(MANY, reader=endless), worker=Hasty)
+    assert ends == [-signal.SIGPROF]
 
 
 def test_messages_end_with_their_stream():

@@ -281,7 +281,7 @@ class TestLog:
     def test_a_faulty_request_is_logged_as_it_was_sent(self, loopback_web, sent):
         web = loopback_web(site("four"))
         lines = [f"GET {FEED}?\xe9 HTTP/1.1", *(f"{name}: {value}" for name, value in sent)]
-        with socket.create_connection(("127.0.0.1", web.port), timeout=5) as client:
+        with socket.create_connection(("127.0.0.1", web.port), timeout=LONGEST) as client:
             client.sendall("\r\n".join([*lines, "", ""]).encode("latin-1"))
             assert client.recv(1000).startswith(b"HTTP/1.1 200 OK\r\n")
         (hit,) = ended(web, 1)

@@ -181,7 +181,10 @@ def test_progress_is_logged_only_if_it_has_changed(simulated):
     (result,) = simulated(
         site("slow.example", "User-agent: *\nCrawl-delay: 200\n"),
         sources=["http://slow.example/feed"],
-        settings={"WALSH_PROGRESS": "auto"},
+        settings={
+            "WALSH_PROGRESS": "auto",
+            "EXTENSIONS": {"tests.contract.troubles.BusyMachine": 0},
+        },
     )
     assert result.seconds > 200.0
     assert result.stderr.count("so far: ") == 1

@@ -2,10 +2,13 @@
 
 import errno
 import logging
+import math
 import os
 import resource
 import signal
 import sys
+import time
+from itertools import count
 from pathlib import Path
 
 from scrapy import signals
@@ -14,6 +17,7 @@ from sqlalchemy import make_url
 
 from walsh_scrapy.downloadhandler import DownloadHandler
 from walsh_scrapy.exceptions import MachineTrouble
+from walsh_scrapy.runtime import reading
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.reading import Worker
 from walsh_scrapy.runtime.trouble import machine_failed
@@ -111,18 +115,30 @@ class SmallFiles:
 class ShortWaits:
     """A lock, or a server that is silent, is waited for no longer than when a run is to end."""
 
+    seconds = waiting.ENDING_SECONDS
+
     @classmethod
     def from_crawler(cls, _crawler):
-        waiting.LOCKED_SECONDS = waiting.ENDING_SECONDS
+        waiting.LOCKED_SECONDS = cls.seconds
         Waiting.for_answer = Waiting.for_lock
         return cls()
 
 
+class LongWaits(ShortWaits):
+    """Both are waited for without an end, unless the run is to end."""
+
+    seconds = math.inf
+
+
 class FrozenReading:
-    """The process that reads costly documents is stopped before it reads one, and named."""
+    """The process that reads costly documents is stopped before it reads one, and named.
+
+    Only the end of the run ends its reading.
+    """
 
     @classmethod
     def from_crawler(cls, _crawler):
+        reading.WALL_SECONDS = math.inf
         start = Worker.__init__
 
         def start_frozen(worker):
@@ -131,6 +147,16 @@ class FrozenReading:
             print(f"frozen: {worker._process.pid}", file=sys.stderr, flush=True)
 
         Worker.__init__ = start_frozen
+        return cls()
+
+
+class BusyMachine:
+    """Seconds go by on the real clock from each look at it to the next."""
+
+    @classmethod
+    def from_crawler(cls, _crawler):
+        real, late = time.monotonic, count(step=3)
+        time.monotonic = lambda: real() + next(late)
         return cls()
 
 

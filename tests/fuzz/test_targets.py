@@ -3,6 +3,7 @@
 from random import Random
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.targets import TARGETS
@@ -17,3 +18,10 @@ def test_nothing_is_found(name):
     mutator = Mutator(target.seeds, Random(name))
     for body in (*corpus, *(mutator.mutated(corpus) for _ in range(ROUNDS))):
         target.check(body)
+
+
+def test_the_gate_draws_the_same_examples_each_time_and_times_none():
+    assert settings.default.derandomize
+    assert settings.default.database is None
+    assert settings.default.deadline is None
+    assert HealthCheck.too_slow in settings.default.suppress_health_check

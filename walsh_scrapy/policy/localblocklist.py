@@ -55,7 +55,7 @@ def _of_text(body: bytes, name: str) -> list[LocalEntry]:
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        number = body.count(b"\n", 0, error.start) + 1
+        number = len(_LINE_END.split(body[: error.start].decode("utf-8")))
         raise InvalidBlocklist(f"line {number}: it is not UTF-8; save it as UTF-8") from None
     entries = []
     for number, line in enumerate(_LINE_END.split(text), 1):

@@ -128,7 +128,7 @@ def text_of(body: bytes) -> str:
     try:
         return body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = body.count(b"\n", 0, error.start) + 1
+        line = len(_LINE_END.split(body[: error.start].decode("utf-8")))
         raise UnreadableSources(f"line {line}: it is not UTF-8; save it as UTF-8") from error
 
 

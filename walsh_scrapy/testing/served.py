@@ -91,12 +91,12 @@ class Web(ABC):
         """Write the log as JSON lines, for `load_log`."""
         save_log(self.log, path)
 
-    def wait_for(self, predicate: Callable[[Sequence[Hit]], bool], timeout: float = 60.0) -> bool:
+    def wait_for(self, predicate: Callable[[Sequence[Hit]], bool], timeout: float = 300.0) -> bool:
         """Block until the predicate is true for the log; return False after `timeout` seconds."""
         return self._log.wait_for(predicate, timeout)
 
     def wait_for_connections(
-        self, predicate: Callable[[Sequence[ConnectionRecord]], bool], timeout: float = 60.0
+        self, predicate: Callable[[Sequence[ConnectionRecord]], bool], timeout: float = 300.0
     ) -> bool:
         """Do the same for `connections`."""
         return self._connections.wait_for(predicate, timeout)

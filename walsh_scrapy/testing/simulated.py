@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import scrapy.utils.asyncio
 from scrapy.crawler import AsyncCrawlerRunner
 from scrapy.settings import BaseSettings, Settings
 from scrapy.utils.project import get_project_settings
@@ -122,6 +123,8 @@ def main(folder: Path) -> None:
     logging.captureWarnings(capture=True)
     clock = SimulatedTime()
     SimulatedAddon.clock = SimulatedClock(clock)
+    # Scrapy's periodic calls would come sooner by the real seconds that the simulation has taken.
+    setattr(scrapy.utils.asyncio, "time", SimulatedAddon.clock)  # noqa: B010 - a module, to mypy
     simulation = Simulation(plan, folder, clock)
     with asyncio.Runner(loop_factory=lambda: SimulatedLoop(clock)) as runner:
         results = runner.run(simulation.run())

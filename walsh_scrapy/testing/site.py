@@ -10,6 +10,7 @@ from walsh_scrapy.testing.certificates import Certificate
 from walsh_scrapy.testing.names import RIGHT, Dns
 from walsh_scrapy.testing.reply import Page, Reply
 
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _RECORD: Final = re.compile(r"^\s*(user-agent|crawl-delay)\s*:\s*([^#\s]*)", re.IGNORECASE)
 
 
@@ -66,7 +67,8 @@ class Site:
         """
         if self.crawl_delay is not None or not isinstance(self.robots, str):
             return self.crawl_delay
-        found = [m.groups() for line in self.robots.splitlines() if (m := _RECORD.match(line))]
+        lines = _LINE_END.split(self.robots)
+        found = [m.groups() for line in lines if (m := _RECORD.match(line))]
         agents = {value for name, value in found if name.lower() == "user-agent"}
         delays = [float(value) for name, value in found if name.lower() == "crawl-delay"]
         return max(delays, default=None) if agents == {"*"} else None

@@ -24,7 +24,6 @@ from walsh_scrapy.policy.robots.records import (
     decode,
     distinct,
     line_numbers,
-    readable,
     record_at,
     rule_offsets,
     rules_in,
@@ -32,12 +31,13 @@ from walsh_scrapy.policy.robots.records import (
 )
 from walsh_scrapy.policy.robots.usage import usage_records
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.policy.wording import and_more, cut, printable
+from walsh_scrapy.policy.wording import and_more, cut
 
 #: An "error" means nothing or not what it seems; a "note" is as it should be, but easily overseen.
 Level = Literal["error", "note"]
 
 _HTML: Final = re.compile(rb"\s*+<(?:!doctype|!--|html|head|body|\?xml)", re.IGNORECASE)
+_BLANK: Final = re.compile(f"[{BLANKS}]")
 _UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
 _UTF8_BOM: Final = b"\xef\xbb\xbf"
 #: The keys that count, in lower case, as they are spelled in their documents.
@@ -92,7 +92,7 @@ def lint(body: bytes) -> tuple[Finding, ...]:
 
 
 def _of_file(body: bytes, text: str) -> Iterator[Finding]:
-    if not text.strip():
+    if not text.strip(f"{BLANKS}\n"):
         yield Finding(None, "note", "the file is empty: everything is allowed")
     if len(body) > MAX_OCTETS:
         last = text.count("\n")
@@ -166,7 +166,7 @@ def _of_unknown(content: str) -> Iterator[str]:
     name = key.strip(BLANKS).lower()
     value = value.strip(BLANKS)
     if not colon:
-        yield f"{_shown(content)} has no colon, so it is no record{_hint(name.split()[0])}"
+        yield f"{_shown(content)} has no colon, so it is no record{_hint(_BLANK.split(name)[0])}"
     elif name in _SITEMAPS:
         if not (value.lower().startswith(("http://", "https://")) and host_of(value)):
             yield f"{_shown(value)} is no full URL, which a sitemap needs"
@@ -271,4 +271,5 @@ def _of_contradictions(text: str, span: Span) -> Iterator[Finding]:
 
 
 def _shown(text: str) -> str:
-    return repr(cut(printable(readable(text)), _SHOWN))
+    """Return a part of a line as its author wrote it; a control character is escaped."""
+    return repr(cut(text.strip(BLANKS).encode("latin-1").decode("utf-8", "replace"), _SHOWN))
