@@ -91,7 +91,7 @@ class RunStore:
 
         With ``since`` only those that began at that moment or later, and with ``until`` those that
         neither began nor ended after it, in epoch seconds. Crawls are the runs of no command
-        (decision 39).
+        .
         """
         wanted = select(runs).order_by(*_NEWEST_FIRST).limit(most)
         if since is not None:

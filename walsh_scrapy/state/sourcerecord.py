@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-#: The outcome of a visit that its site refused with 429 or 503 (decision 39).
+#: The outcome of a visit that its site refused with 429 or 503.
 REFUSED: Final = "refused"
 #: Unchanged documents in a row after which the operator is told that validators are ignored.
 MOST_RESENT: Final = 3

@@ -81,7 +81,7 @@ runs = Table(
     metadata,
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     Column("spider", String(255), nullable=False),
-    # The command that asked for a URL by hand; empty for a crawl (decision 39).
+    # The command that asked for a URL by hand; empty for a crawl (decision 35).
     Column("command", String(32), nullable=False, server_default=""),
     Column("begun", Double, nullable=False),
     Column("ended", Double),

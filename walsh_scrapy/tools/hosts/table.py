@@ -46,7 +46,7 @@ def hold_why(times: HostTimes, request: RequestRecord | None = None) -> str:
             asked = format_seconds(times.hold_until - times.hold_since)
             return f"{answer} and asked for a pause of {asked} (Retry-After)"
         case "visit-time":
-            return "its robots.txt asks not to come before (Visit-time)"
+            return "its robots.txt asks for that (Visit-time)"
         case "silence":
             return silent(times.silences)
         case "":

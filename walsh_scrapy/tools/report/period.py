@@ -53,7 +53,7 @@ def choose_period(
     Without a run or a moment that is the last crawl, or, for one host, all that the log has, which
     is ``log_seconds``. Raises CommandError for a run that the state does not have.
     """
-    until = now + CLOCK_SKEW  # what is later was written by a wrong clock (decision 39)
+    until = now + CLOCK_SKEW  # what is later was written by a wrong clock
     if run is None and since is None and host is not None:
         since = now - log_seconds
     if since is not None:
