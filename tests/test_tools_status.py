@@ -242,6 +242,8 @@ def test_the_facts_of_a_state(url, tmp_path):
             for _ in range(3):
                 state.ledger.answered(host, Exchange(interval=1.0, unreachable=True), None)
         state.ledger.hold("busy.example", 20 * DAY)
+        with contextlib.closing(State(url, lambda: now + 300 * DAY)) as ahead:
+            ahead.ledger.hold("ahead.example", 60.0, "visit-time")
         for name, failures in (("a", 0), ("b", 1), ("undeclared", 1)):
             seen = {"kind": "feed", "fetched_at": now + 2 * DAY, "failures": failures}
             state.sources.commit(SourceRecord(url=f"http://{name}.example/", **seen))
@@ -260,7 +262,8 @@ def test_the_facts_of_a_state(url, tmp_path):
     assert (refusal.host, refusal.status, refusal.since) == ("busy.example", 503, now - 2 * DAY)
     assert refusal.until == pytest.approx(now + 20 * DAY, abs=600)
     held = {each.host: each.is_silent for each in found.held}
-    assert held == {"silent.example": True, "busy.example": False}
+    assert held == {"silent.example": True, "busy.example": False, "ahead.example": False}
+    assert found.latest["hosts"] == now + 300 * DAY
     assert found.latest["sources"] == now + 2 * DAY
     assert set(found.latest) == {"runs", "requests", "sources", "hosts", "blocklist"}
     assert bool(found.disk) == (found.disk_free > 0) == url.startswith("sqlite")

@@ -105,15 +105,15 @@ class RobotsCopy:
         """Return what decides while the file cannot be read, as a clause with a subject."""
         if not self.is_replaced_by_policy(policy, now):
             return "the last good copy decides"
-        setting = f'WALSH_ROBOTS_UNREACHABLE = "{policy}"'
+        setting = "WALSH_ROBOTS_UNREACHABLE decides"
         if self.effective_body(policy, now) == ALLOW_ALL:
-            return f"{setting} allows everything"
+            return f"{setting}: everything is allowed"
         if policy != "phased":
-            return f"{setting} denies everything"
+            return f"{setting}: everything is denied"
         first = PHASE_LAST_GOOD if self.body is None else PHASE_DISALLOW
         until = (self.failing_since or now) + first
         when = f"until {format_moment(until)}" if until > now else "until the host answers"
-        return f"{setting} denies everything {when}"
+        return f"{setting}: everything is denied {when}"
 
     def _phased_body(self, failing_for: float) -> bytes:
         if failing_for < PHASE_DISALLOW:
