@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.policy.timestamps import rfc3339
-from walsh_scrapy.policy.wording import format_seconds
+from walsh_scrapy.policy.wording import counted, format_seconds
 from walsh_scrapy.tools.hosts.table import hold_why, silent
 
 if TYPE_CHECKING:
