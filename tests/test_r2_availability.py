@@ -10,6 +10,8 @@ from walsh_scrapy.policy.robots.access import (
     PHASE_DISALLOW,
     PHASE_LAST_GOOD,
     UNREACHABLE_TTL,
+    RobotsCopy,
+    RobotsFile,
     access_result,
     copy_after,
 )
@@ -111,3 +113,31 @@ def test_a_304_renews_the_copy_for_another_day():
     assert renewed.is_usable(3 * DAY - 1, ttl=DAY)
     replaced = copy_after(renewed, 3 * DAY, 200, "good", b"")
     assert (replaced.etag, replaced.last_modified) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("policy", "body", "hours", "decision"),
+    [
+        ("allow", None, 0, "WALSH_ROBOTS_UNREACHABLE decides: everything is allowed"),
+        ("disallow", None, 0, "WALSH_ROBOTS_UNREACHABLE decides: everything is denied"),
+        ("allow", GOOD, 0, "the last good copy decides"),
+        ("phased", GOOD, 0, "everything is denied until 1970-01-01 13:00:00 UTC"),
+        ("phased", GOOD, 12, "the last good copy decides"),
+        ("phased", None, 12, "everything is denied until 1970-01-31 01:00:00 UTC"),
+        ("phased", None, 30 * 24, "WALSH_ROBOTS_UNREACHABLE decides: everything is allowed"),
+    ],
+)
+def test_what_decides_without_the_file_is_said_as_it_is_done(policy, body, hours, decision):
+    hour = 3600.0
+    copy = RobotsCopy(hour, 503, body, failing_since=hour)
+    now = hour * (1 + hours)
+    assert copy.decision(policy, now).endswith(decision)
+    file = RobotsFile.read(copy, "Walsh-Research", policy, now)
+    verdict = file.rules.verdict("http://a.example/feed")
+    if file.is_replaced:
+        assert file.why(verdict).endswith(decision)
+        assert decision.endswith("allowed") is verdict.allowed
+    silent = RobotsCopy(hour, None, None, failing_since=hour)
+    assert silent.decision("phased", 31 * DAY).endswith(
+        "everything is denied until the host answers"
+    )

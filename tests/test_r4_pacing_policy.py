@@ -183,6 +183,26 @@ def test_what_each_end_of_an_exchange_counts_as(exchange, silences, strikes):
     assert (times.silences, times.strikes) == (silences, strikes)
 
 
+@pytest.mark.parametrize(
+    ("exchange", "by", "refused"),
+    [
+        ({"status": 429, "retry_after": "120"}, "retry-after", 429),
+        ({"status": 503}, "backoff", 503),
+        ({"status": 503, "retry_after": "0"}, "backoff", 503),
+        ({"status": 404, "retry_after": "120"}, "retry-after", None),
+        ({"status": 0, "for_robots": True}, "backoff", None),
+        ({"status": 0, "unreachable": True}, "silence", None),
+    ],
+)
+def test_a_hold_knows_what_began_it(exchange, by, refused):
+    times = ended(HostTimes(silences=3), 1000.0, **exchange)
+    assert (times.hold_by, times.hold_status) == (by, exchange["status"])
+    assert times.refused == refused
+    assert times.held(1000.0, 1.0, "visit-time") == times, "a longer hold stays, with its cause"
+    assert times.held(1000.0, 9 * DAY, "visit-time").hold_by == "visit-time"
+    assert (times.lifted().hold_by, times.lifted().refused) == ("", None)
+
+
 def test_a_silence_neither_shortens_a_hold_nor_holds_the_siblings_of_a_host():
     held = HostTimes(silences=1).held(900.0, 10 * DAY)
     now = held.hold_until + 10.0

@@ -205,7 +205,7 @@ RARE = History(NOW - 400 * DAY, 3)
         (LastVisit(NOW, history=History(NOW - 60 * DAY, 30)), Due(NOW + DAY, "operator")),
         # Written by a clock that is a little ahead, or by one that was wrong.
         (LastVisit(NOW + 60.0), Due(NOW + 60.0 + DAY, "operator")),
-        (LastVisit(NOW + 2 * HOUR, server_interval=DAY), Due(0.0, "new")),
+        (LastVisit(NOW + 2 * HOUR, server_interval=DAY), Due(0.0, "clock")),
         (LastVisit(NOW + 900 * DAY, is_gone=True), Due(NEVER, "gone")),
     ],
 )

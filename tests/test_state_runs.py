@@ -2,11 +2,13 @@
 
 import contextlib
 import json
+from types import SimpleNamespace
 
 import pytest
 from scrapy.settings import Settings
 
-from walsh_scrapy.extensions.runlog import settings_of
+from spiders.feeds import FeedsSpider
+from walsh_scrapy.extensions.runlog import command_of, settings_of
 from walsh_scrapy.options import Options
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.state import State
@@ -62,6 +64,31 @@ def test_the_settings_of_a_run_are_json_and_hold_no_password():
 
 def test_runs_of_commands_are_no_crawls(runs):
     crawl = runs.begin(RunRecord(spider="feeds", begun=10.0))
-    for spider in (DiscoverSpider, KeysSpider, MayfetchSpider):
-        runs.begin(RunRecord(spider=spider.name, begun=20.0))
+    for command in ("shell", "sources add"):
+        runs.begin(RunRecord(spider="feeds", command=command, begun=20.0))
     assert [run.id for run in runs.latest(1, only_crawls=True)] == [crawl]
+    assert [run.command for run in runs.latest(9)] == ["sources add", "shell", ""]
+
+
+def test_runs_that_began_or_ended_after_a_moment_can_be_left_out(runs):
+    numbers = [runs.begin(RunRecord(spider="feeds", begun=begun)) for begun in (9.0, 8.0, 7.0, 6.0)]
+    runs.end(numbers[2], 11.0, "finished", {})
+    runs.end(numbers[3], 8.5, "finished", {})
+    assert [run.id for run in runs.latest(9, until=8.5)] == [numbers[1], numbers[3]]
+
+
+@pytest.mark.parametrize("spider", [DiscoverSpider, KeysSpider, MayfetchSpider, FeedsSpider])
+@pytest.mark.parametrize("command", ["fetch", "parse", "check", "shell", ""])
+def test_a_run_knows_the_command_that_asked_for_it(spider, command):
+    """`fetch`, `parse` and `check` replace `start`, `shell` opens an engine without a crawl."""
+    used = type(spider.__name__, (spider,), {})
+    if command not in ("", "shell"):
+
+        async def start(self):
+            yield
+
+        start.__module__ = f"scrapy.commands.{command}"
+        used.start = start  # as the command does
+    crawler = SimpleNamespace(crawling=command != "shell")
+    own = "" if spider is FeedsSpider else spider.name
+    assert command_of(crawler, object.__new__(used)) == (command or own)

@@ -51,7 +51,7 @@ def state(url):
 
 
 def test_by_default_it_is_what_the_last_run_that_found_something_found(state):
-    since = default_since(state)
+    since = default_since(state, AT)
     assert since == AT - 60
     found = [NewEntry.of(item) for item in new_items(state, since)]
     assert [line.plain for line in new_lines(found)] == [
@@ -69,15 +69,18 @@ def test_by_default_it_is_what_the_last_run_that_found_something_found(state):
     assert len(list(new_items(state, 0.0))) == 3
     unnamed = entry("8", at=AT + 90_000, run=None)
     state.sources.commit(SourceRecord(url=A, kind="feed"), [unnamed])
-    assert default_since(state) == AT - 60, "an entry of an earlier version names no run"
+    assert default_since(state, AT + 90_000) == AT - 60, "an entry that names no run"
+    ahead = state.runs.begin(RunRecord(spider="feeds", begun=AT + 90_000))
+    state.sources.commit(SourceRecord(url=A, kind="feed"), [entry("9", at=AT + 90_000, run=ahead)])
+    assert default_since(state, AT) == AT - 60, "a wrong clock wrote what lies in the future"
     assert totals([], AT, is_run=False) == "nothing is new since 2026-05-23 06:00:00 UTC"
 
 
 def test_without_a_run_nothing_is_new():
     state = State("sqlite://")
-    assert default_since(state) is None
+    assert default_since(state, AT) is None
     state.sources.commit(SourceRecord(url=A, kind="feed"), [entry("1", run=None)])
-    assert default_since(state) is None
+    assert default_since(state, AT) is None
     state.close()
 
 

@@ -39,6 +39,7 @@ from walsh_scrapy.tools.report.spacing import Asked, Sent, host_lines
 from walsh_scrapy.tools.report.trouble import find_troubles
 from walsh_scrapy.tools.sources.nextvisit import next_visit
 from walsh_scrapy.tools.sources.overview import SourceRow
+from walsh_scrapy.tools.status.findings import judge_clock
 
 OPTIONS = Options.from_settings(Settings({"WALSH_STATE_URL": "sqlite:///no.sqlite3"}))
 URL = "http://a.example/feed"
@@ -138,7 +139,11 @@ def test_the_period_is_the_last_crawl_unless_another_is_asked_for(state):
     for begun in (NOW - 5 * DAY, NOW - DAY):
         run = state.runs.begin(RunRecord(spider="feeds", begun=begun))
         state.runs.end(run, begun + 60.0, "finished", {})
-    state.runs.begin(RunRecord(spider="mayfetch", begun=NOW))
+    state.runs.begin(RunRecord(spider="feeds", command="parse", begun=NOW))
+    ahead = state.runs.begin(RunRecord(spider="feeds", begun=NOW + 365 * DAY))
+    jumped = state.runs.begin(RunRecord(spider="feeds", begun=NOW - 60.0))
+    state.runs.end(jumped, NOW + 365 * DAY, "finished", {})
+    assert (ahead, jumped) == (4, 5)
     assert choose_period(state, NOW, MONTH).span == Span(
         since=NOW - DAY, until=NOW - DAY + 60.0, run=2
     )
@@ -150,7 +155,7 @@ def test_the_period_is_the_last_crawl_unless_another_is_asked_for(state):
     ]
     of_host = choose_period(state, NOW, MONTH, host="a.example")
     assert of_host.span == Span(since=NOW - MONTH)
-    with pytest.raises(CommandError, match="no run 7 in the state; the last one is run 3"):
+    with pytest.raises(CommandError, match="no run 7 in the state; the last one is run 4"):
         choose_period(state, NOW, MONTH, run=7)
 
 
@@ -193,6 +198,11 @@ def test_an_item_that_is_odd_hides_no_other(item):
     assert news.sources[0].headlines[0].url == ""
 
 
+#: Fields of a source whose site refuses it.
+BUSY = {"outcome": "refused", "status": 429, "refused_since": NOW - 3 * DAY}
+CLOCK = judge_clock({}, NOW)
+
+
 def row_of(**fields):
     source = Source(URL)
     record = SourceRecord(**{"url": URL, "kind": "feed", "fetched_at": NOW, "due_at": NOW} | fields)
@@ -205,7 +215,10 @@ def row_of(**fields):
         ({"outcome": "gone", "due_at": float("inf")}, "gone", "sources prune", "sources resume"),
         ({"failures": 1, "status": 404}, "failing", "Nothing is at this address", "discover"),
         ({"failures": 1, "status": 403}, "failing", "does not want this", ""),
-        ({"failures": 1, "status": 429}, "failing", "asked to wait", ""),
+        ({"failures": 1, **BUSY}, "refused", "asked to wait", "scrapy hosts"),
+        ({"fetched_at": None, **BUSY}, "refused", "asked to wait", "scrapy hosts"),
+        ({"resent": 3, "etag": b'W/"1"'}, "resent", "nginx: no gzip", ""),
+        ({"resent": 3, "etag": b'"1"'}, "resent", "compare If-None-Match", ""),
         ({"failures": 1, "status": 500}, "failing", "Nothing to do yet", ""),
         ({"failures": 5, "status": 500}, "failing", "Write to its owner", ""),
         ({"failures": 1, "status": 200}, "failing", "could not be read as a feed", "discover"),
@@ -246,13 +259,22 @@ def test_what_needs_the_operator_names_runs_pauses_and_files():
         RunRecord(spider="feeds", begun=0.0, ended=0.5, how="closespider_timeout"),
     ]
     lines = lines_of([sent(0.0), sent(1.0)])
-    assert [need.text for need in find_needs(runs, lines, [], [], "line 3: no URL")] == [
+    assert [need.text for need in find_needs(runs, lines, [], [], "line 3: no URL", CLOCK)] == [
         "1 run ended early, the last one: state_failed",
         "1 run did not end in order, or still go on",
         "1 pause at 1 host was shorter than asked for",
         "The sources file was not read: line 3: no URL",
     ]
-    assert find_needs(runs[:1], lines_of([sent(0.0), sent(9.0)]), [], [], "") == []
+    assert find_needs(runs[:1], lines_of([sent(0.0), sent(9.0)]), [], [], "", CLOCK) == []
+
+
+def test_commands_and_a_wrong_clock_in_what_needs_the_operator():
+    left = [RunRecord(spider="feeds", command="shell", begun=at) for at in (3.0, 2.0)]
+    assert find_needs([*left, RunRecord(spider="feeds", begun=1.0)], [], [], [], "", CLOCK) == []
+    (need,) = find_needs([], [], [], [], "", judge_clock({"runs": NOW + 9 * DAY}, NOW))
+    assert need.section == "runs"
+    assert "times of runs until 2026-06-01 06:00:00 UTC lie in the future" in need.text
+    assert "clock right?" in need.text
 
 
 @pytest.mark.parametrize(
@@ -261,12 +283,12 @@ def test_what_needs_the_operator_names_runs_pauses_and_files():
         ({"hold_since": NOW - 2 * DAY, "hold_until": NOW + 60}, 1),
         ({"hold_since": NOW - 60, "hold_until": NOW + DAY - 120}, 0),
         ({"hold_since": NOW - 2 * DAY, "hold_until": NOW - 60}, 0),
-        ({"hold_since": NOW, "hold_until": NOW + 2 * DAY, "silences": 3, "silent_at": NOW}, 0),
+        ({"hold_since": NOW, "hold_until": NOW + 2 * DAY, "silences": 3, "hold_by": "silence"}, 0),
     ],
 )
 def test_a_hold_is_long_as_status_counts_it(fields, needs):
     row = HostRow("a.example", HostSnapshot(HostTimes(**fields), NOW), None)
-    assert len(find_needs([], [], [], [row], "")) == needs
+    assert len(find_needs([], [], [], [row], "", CLOCK)) == needs
 
 
 def test_a_host_in_trouble_is_named_with_its_spacing():

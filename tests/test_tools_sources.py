@@ -42,6 +42,14 @@ def record(url=URL, **fields):
     ("fields", "rule", "why"),
     [
         ({"fetched_at": None, "due_at": 0.0}, "new", "not visited yet"),
+        (
+            {"fetched_at": None, "due_at": 0.0, "outcome": "refused", "status": 429},
+            *("new", "refused (429)"),
+        ),
+        (
+            {"fetched_at": NOW + 365 * DAY},
+            *("clock", "its last visit lies in the future, 2027-05-20 12:00:00 UTC"),
+        ),
         ({}, "revisit", "every 1 d"),
         ({"asked_interval": 5 * DAY}, "server", "the server asked for 5 d"),
         (
@@ -70,7 +78,7 @@ def test_each_next_visit_has_its_rule(fields, rule, why):
     found = next_visit(record(**fields), Source(URL), DAY, NOW)
     assert found.rule == rule
     assert found.why.startswith(why)
-    assert found.is_due == (rule in ("new", "resumed"))
+    assert found.is_due == (rule in ("new", "clock", "resumed"))
 
 
 def test_every_and_the_server_decide_when_a_source_is_due():
@@ -116,14 +124,34 @@ def test_trouble_comes_first():
             record("http://due.example/", fetched_at=NOW - DAY - 1),
             record("http://new.example/", fetched_at=None, due_at=0.0, outcome="new"),
             record("http://denied.example/", outcome="denied by robots", failures=1),
+            record("http://busy.example/", outcome="refused", refused_since=NOW - DAY),
             record("http://ill.example/", outcome="failed", failures=1),
             record("http://dying.example/", outcome="failed", failures=7),
             record("http://gone.example/", outcome="gone", failures=8, due_at=math.inf),
         ]
     )
     names = [row.host.removesuffix(".example") for row in found.by_urgency()]
-    assert names == ["gone", "dying", "ill", "denied", "new", "due", "sooner", "later"]
-    assert totals(found.by_urgency()) == ("8 sources: 1 gone, 2 failed, 1 denied, 1 new, 2 due now")
+    assert names == ["gone", "dying", "ill", "busy", "denied", "new", "due", "sooner", "later"]
+    assert totals(found.by_urgency()) == (
+        "9 sources: 1 gone, 2 failed, 1 refused, 1 denied, 1 new, 2 due now"
+    )
+
+
+@pytest.mark.parametrize(
+    ("etag", "resent", "words"),
+    [
+        (b'W/"1"', 3, "3 times in a row for its own validators; its ETag is weak: a proxy such as"),
+        (b'"1"', 4, "4 times in a row for its own validators; its server does not compare them"),
+        (None, 3, "its server does not compare them"),
+        (b'W/"1"', 2, ""),
+    ],
+)  # fmt: skip
+def test_a_server_that_never_answers_304_is_told_with_the_cause(etag, resent, words):
+    (row,) = overview_of([record(etag=etag, resent=resent)]).declared
+    (_, line) = sources_text([row])
+    assert words in line
+    assert bool(row.resent_why) == bool(words) == ("304" in line)
+    assert not row.is_in_trouble
 
 
 def test_due_sources_are_listed_in_the_order_of_a_run():
@@ -262,4 +290,4 @@ def test_the_fields_of_json_and_their_rules_are_those_of_the_docs():
     named = re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in rows.splitlines()))
     source = (Path(nextvisit.__file__)).read_text("utf-8")
     assert [rule for rule in named if f'"{rule}"' not in source] == []
-    assert len(set(named)) == len(named) == 11
+    assert len(set(named)) == len(named) == 12

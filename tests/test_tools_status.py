@@ -17,7 +17,7 @@ from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.testing.blocklist import keep_empty_blocklist
 from walsh_scrapy.tools.status import facts as gathering
-from walsh_scrapy.tools.status.facts import Facts, HeldHost, OpenRun, gather
+from walsh_scrapy.tools.status.facts import Facts, HeldHost, OpenRun, RefusedSource, gather
 from walsh_scrapy.tools.status.findings import Finding, Limits, Status, Thresholds, find, worst
 from walsh_scrapy.tools.status.metrics import write_metrics
 from walsh_scrapy.tools.status.report import status_json, status_lines
@@ -44,6 +44,13 @@ def held(host="busy.example", *, days, is_silent=False):
     return HeldHost(host, NOW - HOUR, NOW - HOUR + days * DAY, is_silent)
 
 
+DAY_4, DAY_3, TOMORROW = (f"2027-01-{day} 08:00:00 UTC" for day in (11, 12, 16))
+
+
+def refused(*hosts, days, until=None):
+    return tuple(RefusedSource(host, 429, NOW - days * DAY, until) for host in hosts)
+
+
 def silent(hours, wait=900.0):
     return (OpenRun("feeds", NOW - 50 * HOUR, NOW - hours * HOUR, wait),)
 
@@ -57,7 +64,13 @@ def silent(hours, wait=900.0):
         ("run", {"good_run": NOW - 51 * HOUR}, CRITICAL, "2 d 3 h"),
         ("run", {"good_run": None}, CRITICAL, "no run has ended well since 20"),
         ("run", {"good_run": None, "first_run": NOW - HOUR}, OK, "no run has ended well since"),
-        ("run", {"first_run": None, "good_run": None}, WARNING, "no run is recorded"),
+        ("run", {"first_run": None, "good_run": None}, WARNING, "no crawl is recorded"),
+        (
+            "run",
+            {"first_run": None, "good_run": None, "latest": {"runs": NOW + DAY}},
+            *(WARNING, "no crawl is recorded but such that lie in the future"),
+        ),
+        ("run", {"good_run": NOW + 60}, OK, "the last good run ended 0 s ago"),
         ("run", {"bad_run": "feeds: state_failed"}, WARNING, "failed, feeds: state_failed"),
         ("run", {"open_runs": silent(0)}, OK, "feeds began 2 d 2 h ago"),
         ("killed", {}, OK, "no run was killed"),
@@ -71,12 +84,21 @@ def silent(hours, wait=900.0):
         ("blocklist", {"list_checked": NOW - 33 * HOUR}, WARNING, "1 d 9 h"),
         ("blocklist", {"list_checked": NOW - 8 * DAY}, CRITICAL, "8 d"),
         ("blocklist", {"list_checked": None}, WARNING, "none was adopted"),
+        ("blocklist", {"list_checked": NOW + DAY}, WARNING, "08:00:00 UTC, in the future"),
         ("blocklist", {"list_error": "line 1", "has_blocklist": False}, CRITICAL, "line 1"),
         ("sources", {}, OK, "3 of 200 sources failing (2 %)"),
         ("sources", {"failing": 50}, OK, "(25 %)"),
         ("sources", {"failing": 51}, WARNING, "(26 %)"),
         ("sources", {"failing": 101}, CRITICAL, "(50 %)"),
         ("sources", {"sources_error": "s.toml: no such file"}, CRITICAL, "s.toml: no such file"),
+        ("refused", {"refused": refused("a.example", days=0.5)}, OK, "1 source refused"),
+        (
+            "refused",
+            {"refused": refused(*"abcdd", days=3) + refused("e", days=4, until=NOW + DAY)},
+            WARNING,
+            (f"6 sources refused for over a day: e (429) since {DAY_4} until {TOMORROW}, "
+            f"a (429) since {DAY_3}, b (429) since {DAY_3} … and 2 more"),
+        ),
         ("hosts", {"held": (held(days=1),)}, OK, "none is on hold for over a day, 1 on hold"),
         ("hosts", {"held": (held(days=2),)}, WARNING, "1 host on hold for over a day: busy.ex"),
         ("hosts", {"held": (held(days=9, is_silent=True),)}, OK, "1 on hold in all"),
@@ -85,7 +107,7 @@ def silent(hours, wait=900.0):
         ("disk", {"disk_free": 127 * MIB}, CRITICAL, "127 MiB"),
         ("clock", {"latest": {}}, OK, "no time"),
         ("clock", {"latest": {"runs": NOW + HOUR}}, OK, "no time"),
-        ("clock", {"latest": {"runs": NOW + 3 * DAY, "hosts": NOW}}, WARNING, "of runs lie up"),
+        ("clock", {"latest": {"runs": NOW + 3 * DAY, "hosts": NOW}}, WARNING, "times of runs"),
     ],
 )  # fmt: skip
 def test_each_check(check, changes, status, words):
@@ -147,12 +169,18 @@ def metrics_of(path):
 
 def test_the_metrics_are_those_of_the_documentation(tmp_path):
     file = tmp_path / "walsh.prom"
-    facts = replace(WELL, held=(held(days=2),), open_runs=silent(1), latest={"runs": NOW + 60})
+    facts = replace(
+        WELL,
+        held=(held(days=2),),
+        open_runs=silent(1),
+        latest={"runs": NOW + 60},
+        refused=refused("a.example", days=2),
+    )
     write_metrics(str(file), find(facts, Thresholds()), facts, NOW)
     found = metrics_of(file)
     checks = {name: found.pop(name) for name in list(found) if name.startswith("walsh_check{")}
     assert checks['walsh_check{check="hosts"}'] == checks['walsh_check{check="killed"}'] == 1
-    assert len(checks) == 7
+    assert len(checks) == 8
     assert found == {
         "walsh_status": 1,
         "walsh_status_timestamp_seconds": NOW,
@@ -162,6 +190,8 @@ def test_the_metrics_are_those_of_the_documentation(tmp_path):
         "walsh_blocklist_refresh_seconds": 6 * HOUR,
         "walsh_sources": 200,
         "walsh_sources_failing": 3,
+        "walsh_sources_refused": 1,
+        "walsh_sources_refused_since_timestamp_seconds": NOW - 2 * DAY,
         "walsh_hosts_on_hold": 1,
         "walsh_hosts_on_long_hold": 1,
         "walsh_state_disk_free_bytes": 5000 * MIB,
@@ -192,7 +222,11 @@ def test_the_facts_of_a_state(url, tmp_path):
         for hours, (how, summary) in enumerate(summaries, 1):
             number = state.runs.begin(RunRecord(begun=now + hours * HOUR - DAY, **begin))
             state.runs.end(number, now + hours * HOUR - DAY + 60, how, summary)
-        command = state.runs.begin(RunRecord(spider="mayfetch", begun=now - 60))
+        wrong = state.runs.begin(RunRecord(begun=now + 365 * DAY, **begin))
+        state.runs.end(wrong, now + 366 * DAY, "finished", {"fetched": 1})
+        jumped = state.runs.begin(RunRecord(begun=now - 30 * HOUR, **begin))
+        state.runs.end(jumped, now + 365 * DAY, "finished", {"fetched": 1})
+        command = state.runs.begin(RunRecord(spider="feeds", command="shell", begun=now - 60))
         state.runs.end(command, now - 50, "finished", {})
         alive = state.runs.begin(RunRecord(begun=now - 2 * HOUR, **begin))
         record = RequestRecord(now - 60, "a.example", "http://a.example/", "", 200, 0.1, run=alive)
@@ -201,15 +235,22 @@ def test_the_facts_of_a_state(url, tmp_path):
         state.ledger.take("a.example", 0.0, 60.0)
         other = replace(record, sent_at=now - 5, run=alive + 1)
         state.ledger.release("a.example", Exchange(interval=1.0), None, other)
+        state.ledger.take("a.example", 0.0, 60.0)
+        later = replace(record, sent_at=now + 9 * DAY)
+        state.ledger.release("a.example", Exchange(interval=1.0), None, later)
         for host in ("silent.example", "busy.example"):
             for _ in range(3):
                 state.ledger.answered(host, Exchange(interval=1.0, unreachable=True), None)
         state.ledger.hold("busy.example", 20 * DAY)
+        with contextlib.closing(State(url, lambda: now + 300 * DAY)) as ahead:
+            ahead.ledger.hold("ahead.example", 60.0, "visit-time")
         for name, failures in (("a", 0), ("b", 1), ("undeclared", 1)):
             seen = {"kind": "feed", "fetched_at": now + 2 * DAY, "failures": failures}
             state.sources.commit(SourceRecord(url=f"http://{name}.example/", **seen))
+        busy = SourceRecord(url="http://busy.example/", kind="feed").refused(503, now - 2 * DAY)
+        state.sources.commit(busy)
         missing = gather(state, options, None)
-        file.write_text("http://a.example/\nhttp://b.example\nhttp://c.example/\n")
+        file.write_text("http://a.example/\nhttp://b.example\nhttp://busy.example/\n")
         found = gather(state, options, None)
     assert missing.sources_error.endswith("--sources FILE, for a crawl -a sources=FILE")
     assert found.first_run == now + HOUR - DAY
@@ -217,8 +258,12 @@ def test_the_facts_of_a_state(url, tmp_path):
     assert found.bad_run == "feeds: no source was read"
     assert found.open_runs == (OpenRun("feeds", now - 2 * HOUR, now - 60, 900.0),)
     assert (found.sources, found.failing, found.list_refresh) == (3, 1, 7 * DAY)
+    (refusal,) = found.refused
+    assert (refusal.host, refusal.status, refusal.since) == ("busy.example", 503, now - 2 * DAY)
+    assert refusal.until == pytest.approx(now + 20 * DAY, abs=600)
     held = {each.host: each.is_silent for each in found.held}
-    assert held == {"silent.example": True, "busy.example": False}
+    assert held == {"silent.example": True, "busy.example": False, "ahead.example": False}
+    assert found.latest["hosts"] == now + 300 * DAY
     assert found.latest["sources"] == now + 2 * DAY
     assert set(found.latest) == {"runs", "requests", "sources", "hosts", "blocklist"}
     assert bool(found.disk) == (found.disk_free > 0) == url.startswith("sqlite")

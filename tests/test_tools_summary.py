@@ -91,7 +91,10 @@ def test_ten_thousand_failures_are_ten_lines():
         "failed        10000   5000 answered 550: h5000.example, h5001.example and 4998 more hosts",
         "                      100 answered 500: h0.example, h1.example and 98 more hosts",
         "                      100 answered 501: h100.example, h101.example and 98 more hosts",
-        "                      4800 for 48 more reasons",
+        (
+            "                      4800 for 48 more reasons: "
+            "h200.example, h201.example and 4798 more hosts"
+        ),
         "new entries       0",
         "next: `scrapy sources` shows since when each source fails, and its next visit",
         f"next: start the run again after {DAY}: 10000 sources still due",

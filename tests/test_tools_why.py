@@ -289,7 +289,7 @@ def test_a_host_on_hold_says_until_when_and_which_answer_began_it(noon, log):
     told = record_of(account)["outlook"]
     assert told["hold_until"] == told["not_before"] == "2024-10-04T12:59:00Z"
     assert told["hold_why"] == "it answered 503 to our request of 2024-10-04 11:58:59 UTC"
-    state.ledger.hold("b.example", 9000.0)
+    state.ledger.hold("b.example", 9000.0, "visit-time")
     account, text = outlook(state, "b.example")
     assert (account.day, account.requests) == ("2024-10-04", ())
     assert "Nothing: no byte was sent." in "\n".join(letter(account))

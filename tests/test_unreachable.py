@@ -122,6 +122,7 @@ def test_a_dead_host_costs_one_attempt_and_fails_one_source(
     assert run.stderr.count(f"dead.example is not tried again now: {REASON}") == 1
     assert run.stderr.count(REASON) == 2, "and why the one source failed"
     assert " ERROR" not in run.stderr
+    assert run.stderr.count(" WARNING: ") == 1, "one line for a dead host"
 
 
 @pytest.mark.parametrize("raising", [no_connection, no_address])

@@ -36,7 +36,14 @@ class RequestDeferred(IgnoreRequest):
 
 
 class PutOff(RequestDeferred):
-    """The host is not tried again in this run, which the log says once (decisions 15 and 28)."""
+    """The host is not tried again in this run, which the log says once (decisions 15 and 28).
+
+    ``refused`` is 429 or 503 if it refused other requests with that.
+    """
+
+    def __init__(self, until: float, reason: str, refused: int | None = None) -> None:
+        super().__init__(until, reason)
+        self.refused = refused
 
 
 class StateUnavailable(RequestDeferred):

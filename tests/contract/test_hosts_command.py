@@ -11,8 +11,8 @@ from walsh_scrapy.testing.web import Reply
 
 BUSY = "http://busy.example/feed"
 FIELDS = [
-    "host", "waits", "until", "why", "hold_until", "interval", "pause", "strikes", "silences",
-    "server_errors", "asked_at", "last_act",
+    "host", "waits", "until", "why", "hold_until", "hold_by", "hold_status", "interval", "pause",
+    "strikes", "silences", "server_errors", "asked_at", "last_act",
 ]  # fmt: skip
 
 
@@ -44,7 +44,8 @@ def test_a_hold_of_a_year_is_told_by_every_command_and_can_be_lifted(
     busy, *_ = json.loads(scrapy("hosts", "--json").stdout)  # the longest wait is the first
     assert list(busy) == FIELDS
     assert (busy["host"], busy["waits"], busy["strikes"]) == ("busy.example", "hold", 1)
-    assert "it refused 1 time in a row" in busy["why"]
+    assert busy["why"] == ("on hold: it answered 429 and asked for a pause of 365 d (Retry-After)")
+    assert (busy["hold_by"], busy["hold_status"]) == ("retry-after", 429)
     held = f"busy.example is on hold until {busy['hold_until'].replace('T', ' ')[:-1]} UTC"
 
     listed = scrapy("sources").stdout
@@ -54,7 +55,7 @@ def test_a_hold_of_a_year_is_told_by_every_command_and_can_be_lifted(
     assert listed.splitlines()[-1].endswith("0 due now, 1 due but on hold")
     assert f"as before, but {held}" in scrapy("sources", "resume", BUSY).stdout
     forgotten = scrapy("sources", "forget", BUSY).stdout
-    assert f"there is nothing to forget; {held}, and that stays" in forgotten
+    assert f"is forgotten: its next visit is its first; {held}, and that stays" in forgotten
     answer = scrapy("mayfetch", "--offline", BUSY)
     assert answer.stdout.startswith(f"{BUSY}: allowed, but {held}\n")
 

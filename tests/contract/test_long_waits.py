@@ -9,6 +9,7 @@ import pytest
 
 from tests.contract.conftest import feed, paths, site
 from walsh_scrapy.state import State
+from walsh_scrapy.testing.feeds import Post, rss
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.testing.web import Reply, Site, redirect
@@ -276,3 +277,48 @@ def test_a_host_in_trouble_is_asked_ever_less_often_over_runs_until_it_answers(s
     # What was asked for, as the record has it; a good robots.txt ended the row in the last run.
     assert pauses == [(each,) for each in (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 1.0)]
     assert_polite(first.log + second.log + third.log, robots_first=False)
+
+
+def test_what_sites_refuse_for_days_and_send_again_unchanged_is_visible(simulated, tmp_path):
+    """Runs of six days: refused sources say since when, and stay due unless they were tried."""
+    no = Reply(status=429)
+    later = Reply(status=503, headers={"Retry-After": f"{2 * DAY:.0f}"})
+    post = rss("Feed", [Post("One")])
+    same = {"content_type": "application/rss+xml"}
+    runs = simulated(
+        site("busy.example", **{"1": no, "2": no, "3": no}),
+        site("later.example", **{"1": later, "2": later}),
+        site("robots.example", later, feed=feed()),
+        site("over.example", feed=[no, no, no, feed()]),
+        site("weak.example", feed=Reply(post, headers={"ETag": 'W/"1"'}, **same)),
+        site("strong.example", feed=[Reply(post, headers={"ETag": '"1"'}, **same)] * 3 + [
+            Reply(post, etag='"1"', **same),
+        ]),
+        starts=[day * (DAY + HOUR) for day in range(6)],
+        sources=[
+            *(f"http://busy.example/{number}" for number in range(1, 4)),
+            *(f"http://later.example/{number}" for number in (1, 2)),
+            *(f"http://{name}.example/feed" for name in ("robots", "over", "weak", "strong")),
+        ],
+        settings={"WALSH_MAX_RETRIES": 2},
+    )  # fmt: skip
+    assert_polite(runs[0].log, max_retries=2)
+    with closing(State(f"sqlite:///{tmp_path / 'simulation' / 'walsh.sqlite3'}")) as state:
+        known = {record.url.removeprefix("http://"): record for record in state.sources.all()}
+        held = state.ledger.find("later.example").times
+    begun = min(hit.wall for hit in runs[0].log)
+    for name in ("busy.example/1", "busy.example/2", "busy.example/3", "later.example/1",
+                 "later.example/2", "robots.example/feed"):  # fmt: skip
+        record = known[name]
+        status = 429 if name.startswith("busy") else 503
+        assert (record.outcome, record.status) == ("refused", status), name
+        assert begun <= record.refused_since < begun + HOUR, name
+    put_off = [record for record in known.values() if record.is_refused and not record.failures]
+    assert len(put_off) >= 5
+    assert all(record.due_at == 0.0 and record.fetched_at is None for record in put_off)
+    assert (held.hold_by, held.hold_status) == ("retry-after", 503)
+    over = known["over.example/feed"]
+    assert (over.outcome, over.refused_since, over.failures) == ("fetched", None, 0)
+    assert (known["weak.example/feed"].resent, known["strong.example/feed"].resent) == (5, 0)
+    assert "".join(run.stderr for run in runs).count("weak.example/feed came again as a whole") == 1
+    assert known["strong.example/feed"].outcome == "unchanged"

@@ -115,7 +115,10 @@ def test_without_a_usable_robots_txt_the_answer_names_the_policy(loopback_web, a
         WALSH_ROBOTS_UNREACHABLE="disallow",
     )
     assert result.returncode == 1
-    assert "robots.txt answered 500, and WALSH_ROBOTS_UNREACHABLE decides" in result.stdout
+    assert (
+        "robots.txt answered 500, and WALSH_ROBOTS_UNREACHABLE decides: everything is denied"
+        in result.stdout
+    )
 
 
 def test_a_host_on_hold_is_not_waited_for(loopback_web, ask):

@@ -17,8 +17,9 @@ RSS = "application/rss+xml"
 HOSTILE = "\x1b[31mred\x07 [bold]not bold[/]"
 FIELDS = [
     "url", "name", "kind", "tags", "declared", "fetched_at", "outcome", "status", "detail",
-    "failures", "due", "due_at", "due_rule", "due_why", "moved_to", "moved_since", "move_settled",
-    "entries", "newest_entry", "host", "host_waits", "host_waits_until",
+    "failures", "refused_since", "refused_until", "resent", "due", "due_at", "due_rule", "due_why",
+    "moved_to", "moved_since", "move_settled", "entries", "newest_entry", "host", "host_waits",
+    "host_waits_until",
 ]  # fmt: skip
 MOMENT = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 
 import pytest
 from scrapy.cmdline import execute
@@ -18,6 +19,7 @@ def status(tmp_path, monkeypatch, pytestconfig, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SCRAPY_SETTINGS_MODULE", "walsh_scrapy.settings")
     monkeypatch.syspath_prepend(pytestconfig.rootpath)
+    monkeypatch.setattr(logging.getLogger("walsh_scrapy"), "level", logging.NOTSET)
     url = f"sqlite:///{tmp_path / 'walsh.sqlite3'}"
 
     def run(*arguments):
@@ -53,6 +55,17 @@ def test_all_is_well_for_an_operator_a_program_and_prometheus(well, tmp_path):
     code, said = well("--json")
     assert (code, json.loads(said.out)["status"]) == (0, "OK")
     assert well("--quiet") == (0, ("", ""))
+
+
+def test_quiet_says_nothing_of_a_file_that_has_warnings_while_all_is_well(well, tmp_path, caplog):
+    outline = '<outline text="Blog" xmlUrl="http://blog.example/feed"/>'
+    file = tmp_path / "sources.opml"
+    file.write_text(f"<opml><body>{outline}<outline xmlUrl='mailto:a'/>{outline}</body></opml>")
+    well("--sources", str(file))
+    assert len(caplog.messages) == 2
+    caplog.clear()
+    assert well("--quiet", "--sources", str(file)) == (0, ("", ""))
+    assert caplog.messages == []
 
 
 def test_what_is_wrong_comes_first_and_sets_the_exit_status(well, tmp_path):

@@ -61,14 +61,15 @@ class Command(ScrapyCommand):
 
         if args:
             usage_error(f"new does not take {args[0]}; see scrapy new --help")
+        now = time.time()
         try:
-            given = None if opts.since is None else parse_since(opts.since, time.time())
+            given = None if opts.since is None else parse_since(opts.since, now)
         except ValueError as error:
             usage_error(f"--since: {error}")
         with clean_exit():
             options = Options.from_settings(self.settings or Settings())
             with State.existing(options.state_url) as state:
-                since = default_since(state) if state and given is None else given
+                since = default_since(state, now) if state and given is None else given
                 if state is None or since is None:
                     _say_none(as_json=opts.json)
                 elif opts.json:

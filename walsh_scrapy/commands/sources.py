@@ -129,7 +129,7 @@ class Command(ScrapyCommand):
         check_gates(self.crawler_process.settings)
         if sys.stderr.isatty():
             print("sending requests, with the pauses of each host ...", file=sys.stderr)
-        run_spider(self.crawler_process, DiscoverSpider, offers=offers)
+        run_spider(self.crawler_process, DiscoverSpider, name="sources add", offers=offers)
         choices = [choose(offer) for offer in offers]
         found = [each.source for each in choices if each.source]
         if found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from typing import TYPE_CHECKING, NoReturn
@@ -87,6 +88,8 @@ class Command(ScrapyCommand):
                 "see scrapy status --help"
             )
         limits = _thresholds(opts)
+        if opts.quiet:  # the sources file may have warnings
+            logging.getLogger("walsh_scrapy").setLevel(logging.ERROR)
         with clean_exit():
             facts, findings = _judged(self.settings or Settings(), opts.sources, limits)
             now = facts.now if facts else time.time()

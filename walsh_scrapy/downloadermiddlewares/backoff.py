@@ -89,7 +89,8 @@ class BackoffMiddleware:
             self._holds.over(request)
         if _is_refusal(request, response.status):
             most = self._context.options.max_retries
-            return self._retry(request, f"answered {response.status}", most) or response
+            what = f"answered {response.status}"
+            return self._retry(request, what, most, response.status) or response
         self._put_off_others(request)
         return response
 
@@ -111,7 +112,9 @@ class BackoffMiddleware:
         most = min(1, retries) if timed_out else retries
         return self._retry(request, f"failed ({reason_of(exception, request.url)})", most)
 
-    def _retry(self, request: Request, what: str, most: int) -> Request | None:
+    def _retry(
+        self, request: Request, what: str, most: int, status: int | None = None
+    ) -> Request | None:
         """Return the request to send again; None if it has failed.
 
         It has failed after ``most`` retries. If the host has refused its share, its other requests
@@ -127,7 +130,7 @@ class BackoffMiddleware:
             self._crawler.stats.inc_value("walsh/backoff/retried")
             mark(again, attempt=attempt)
             return again
-        self._put_off_others(request, gave_up=True)
+        self._put_off_others(request, gave_up=True, refused=status)
         is_others_fault = attempt <= most and attempt < self._streaks.refusals(host, rank)
         if is_others_fault and rank is not Rank.ROBOTS:
             logger.info("%s %s, as others of its host did", request.url, what)
@@ -146,12 +149,14 @@ class BackoffMiddleware:
         if for_blocklist:
             logger.info("waiting for the blocklist: %s", retry.told(now))
 
-    def _put_off_others(self, request: Request, *, gave_up: bool = False) -> None:
+    def _put_off_others(
+        self, request: Request, *, gave_up: bool = False, refused: int | None = None
+    ) -> None:
         """Put off the other requests of a host by what it did in a row; none waits for its hold."""
         host = host_of(request.url)
         if reason := self._streaks.reason(host, rank_of(request), gave_up=gave_up):
             until = self._context.clock.now() + marks_of(request).hold
-            self._put_off.add(host, reason, until)
+            self._put_off.add(host, reason, until, refused)
             self._queues.delay(self._context.host(request.url), 0.0)
 
 

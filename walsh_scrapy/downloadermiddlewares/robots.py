@@ -162,7 +162,7 @@ class RobotsMiddleware:
             if left:
                 hold = format_seconds(left)
                 logger.info("%s is on hold for %s, until its Visit-time begins", host, hold)
-                self._context.state.ledger.hold(name, left)
+                self._context.state.ledger.hold(name, left, "visit-time")
             return left
 
         wait = Wait("robots", name, seconds, by_robots=lambda: True)

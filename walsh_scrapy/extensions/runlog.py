@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: The packages of commands that run a spider.
+_SCRAPYS: Final = "scrapy.commands."
+_OUR_COMMANDS: Final = "walsh_scrapy.tools."
 _PACKAGES: Final = ("walsh-scrapy", "scrapy", "twisted", "feedparser", "markdown-it-py")
 
 
@@ -48,6 +51,7 @@ class RunLog:
         context = self._context
         run = RunRecord(
             spider=spider.name,
+            command=command_of(self._crawler, spider),
             begun=context.started_at,
             versions=versions(),
             settings=settings_of(context),
@@ -67,6 +71,20 @@ class RunLog:
             context.state.runs.end(context.run, summary["ended"], reason, summary)
         except StateUnavailable as error:
             logger.debug("the end of the run is not recorded: %s", error)
+
+
+def command_of(crawler: Crawler, spider: Spider) -> str:
+    """Return the command that asks for a URL by hand, or "" for a crawl (decision 35).
+
+    `fetch`, `parse` and `check` give the spider a ``start`` of their own, `shell` only opens the
+    engine, and our own commands have spiders that are named after them.
+    """
+    if not crawler.crawling:
+        return "shell"
+    start = type(spider).start.__module__
+    if start.startswith(_OUR_COMMANDS):
+        return spider.name
+    return start.removeprefix(_SCRAPYS) if start.startswith(_SCRAPYS) else ""
 
 
 def versions() -> dict[str, str]:

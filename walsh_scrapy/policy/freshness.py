@@ -174,7 +174,7 @@ class Due(NamedTuple):
     """From when on a source may be visited, and why: what decided, in one word."""
 
     at: float  #: 0 for at once, NEVER if it is gone
-    rule: str  #: new gone resumed skip failing feed server adaptive operator
+    rule: str  #: new clock gone resumed skip failing feed server adaptive operator
 
 
 def due(last: LastVisit | None, operator_interval: float, now: float) -> Due:
@@ -191,8 +191,10 @@ def due(last: LastVisit | None, operator_interval: float, now: float) -> Due:
     """
     if last is not None and last.is_gone:
         return Due(NEVER, "gone")
-    if last is None or last.at > now + CLOCK_SKEW:
+    if last is None:
         return Due(0.0, "new")
+    if last.at > now + CLOCK_SKEW:
+        return Due(0.0, "clock")
     interval, rule = _interval(last, operator_interval)
     latest = last.at + max(LONGEST_REVISIT, min(operator_interval, LONGEST_SECONDS))
     due_at = 0.0 if last.is_resumed else min(last.at + interval, latest)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from walsh_scrapy.policy.backoff import (
     RETRIED_STATUSES,
     TROUBLED_STATUSES,
     is_good,
     is_refusal,
+    parse_retry_after,
 )
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ LONGEST_SILENCE_HOLD = 30 * _DAY
 #: Seconds for which spacing or hold of the blocklist's own host keep back a request for the list.
 #: All that a host in order asks for is shorter. A longer one must not suspend opt-outs (R3).
 LONGEST_FOR_BLOCKLIST = _DAY
+#: What began a hold: the host asked for it (Retry-After, Visit-time), our backoff, or silences.
+HoldBy: TypeAlias = Literal["", "retry-after", "visit-time", "backoff", "silence"]
 
 
 def hold_name(host: str, pace_by: str) -> str:
@@ -52,6 +55,8 @@ class HostTimes:
     interval: float = 0.0  #: the spacing in force at that end
     hold_since: float = 0.0  #: when the hold (Retry-After, backoff, Visit-time, silences) began
     hold_until: float = 0.0
+    hold_by: HoldBy = ""  #: what began it
+    hold_status: int = 0  #: of the answer that began it; 0 if none did
     lease_since: float = 0.0  #: when a process leased the host for one request
     lease_until: float = 0.0
     holder: str = ""  #: the process that has the lease
@@ -61,6 +66,11 @@ class HostTimes:
     silent_at: float = 0.0  #: the last of them
     server_errors: int = 0  #: answers of 500, 502 and 504 in a row (decision 28)
     pause: float = 0.0  #: the least spacing that the operator asks for (decision 31)
+
+    @property
+    def refused(self) -> int | None:
+        """The status with which the hold began if that was a refusal (429, 503), else None."""
+        return self.hold_status if self.hold_status in RETRIED_STATUSES else None
 
     def room(self, spacing: float = 0.0) -> float:
         """Return the spacing in force, for a request that asks for ``spacing`` itself."""
@@ -168,15 +178,20 @@ class HostTimes:
             return replace(self, server_errors=self.server_errors + 1)
         return replace(self, server_errors=0) if is_good(status) else self
 
-    def held(self, now: float, seconds: float) -> HostTimes:
-        """Return the times with a hold of ``seconds`` from ``now``; a longer hold stays."""
+    def held(self, now: float, seconds: float, by: HoldBy = "", status: int = 0) -> HostTimes:
+        """Return the times with a hold of ``seconds`` from ``now``; a longer hold stays.
+
+        ``by`` is what began it, ``status`` that of the answer that did.
+        """
         if now + seconds <= self.hold_until:
             return self
-        return replace(self, hold_since=now, hold_until=now + seconds)
+        return replace(
+            self, hold_since=now, hold_until=now + seconds, hold_by=by, hold_status=status
+        )
 
     def lifted(self) -> HostTimes:
         """Return the times without a hold. Its strikes and silences count for the next one."""
-        return replace(self, hold_since=0.0, hold_until=0.0)
+        return replace(self, hold_since=0.0, hold_until=0.0, hold_by="", hold_status=0)
 
 
 def spacing(
@@ -269,6 +284,7 @@ class Hold:
     """A host is put on hold for some seconds."""
 
     seconds: float
+    by: HoldBy = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,8 +325,8 @@ def after(times: HostTimes, event: Event, now: float) -> HostTimes:
             return times.given_back(holder)
         case Answer(exchange, backoff):
             return after_answer(times, exchange, backoff, now)
-        case Hold(seconds):
-            return times.held(now, seconds)
+        case Hold(seconds, by):
+            return times.held(now, seconds, by)
         case Widen(interval):
             return times.widened(interval)
         case Lift():
@@ -330,7 +346,7 @@ def after_answer(times: HostTimes, exchange: Exchange, backoff: Backoff, now: fl
     if exchange.unreachable:
         silenced = times.silenced(now)
         hold = silence_hold(silenced.silences)
-        return silenced.held(now, hold) if hold else silenced
+        return silenced.held(now, hold, "silence") if hold else silenced
     status, retry_after = exchange.status, exchange.retry_after
     if status and times.silences:
         times = replace(times, silences=0)
@@ -340,4 +356,6 @@ def after_answer(times: HostTimes, exchange: Exchange, backoff: Backoff, now: fl
     is_strike = is_refused or status >= 500
     struck = times.struck(now, now - exchange.latency) if is_strike else times
     at = datetime.fromtimestamp(now, UTC)
-    return struck.held(now, backoff.hold(status, retry_after, at, struck.strikes - 1))
+    is_asked = retry_after is not None and parse_retry_after(retry_after, at)
+    seconds = backoff.hold(status, retry_after, at, struck.strikes - 1)
+    return struck.held(now, seconds, "retry-after" if is_asked else "backoff", status)

@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 class _PutOff:
     reason: str
     until: float  #: the earliest time of the next request to the host, in epoch seconds
+    refused: int | None = None  #: 429 or 503 if that is why
     is_told: bool = False  #: the log says so
     owed: Unreachable | None = (
         None  #: what a target fails with, as the attempt was for its robots.txt
@@ -40,9 +41,12 @@ class PutOffHosts:
         """Return the one of a crawl."""
         return context.part(cls, cls)
 
-    def add(self, host: str, reason: str, until: float) -> None:
-        """Put off all further requests to a host: its request has failed, or nothing has."""
-        self._hosts[host] = _PutOff(reason, until)
+    def add(self, host: str, reason: str, until: float, refused: int | None = None) -> None:
+        """Put off all further requests to a host: its request has failed, or nothing has.
+
+        ``refused`` is 429 or 503 if it refused requests with that.
+        """
+        self._hosts[host] = _PutOff(reason, until, refused)
 
     def add_unreachable(self, host: str, error: Unreachable, rank: Rank, until: float) -> None:
         """Put off all further requests to a host that cannot be reached (decision 28).
@@ -68,4 +72,4 @@ class PutOffHosts:
         if not put_off.is_told:
             self._hosts[host] = replace(put_off, is_told=True)
             logger.info("%s; its other requests are deferred", reason)
-        raise PutOff(put_off.until, reason)
+        raise PutOff(put_off.until, reason, put_off.refused)

@@ -12,7 +12,7 @@ from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.datatypes import LocalCache
 
-from walsh_scrapy.exceptions import Denied, NotModified, RequestDeferred
+from walsh_scrapy.exceptions import Denied, NotModified, RequestDeferred, Unreachable
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
 from walsh_scrapy.policy.references import resolve_reference
 from walsh_scrapy.policy.robots.access import (
@@ -63,6 +63,7 @@ class RobotsAnswer:
     body: bytes = b""
     validators: Validators | None = None  #: of a response that came in whole
     asked_with: RobotsCopy | None = None  #: the copy that was revalidated
+    is_dead: bool = False  #: the host could not be reached (decision 28)
 
 
 class RobotsCache:
@@ -130,11 +131,11 @@ class RobotsCache:
         file = self._read(origin, copy)
         self._fetched[origin] = now + max(LONGEST_IN_RUN, file.own_wait(now) + LATENESS)
         if result == "unreachable":
-            logger.warning(
-                "%s/robots.txt could not be read (%s); %s decides",
-                origin,
-                status or "no answer",
-                "the last good copy" if copy.body is not None else "WALSH_ROBOTS_UNREACHABLE",
+            # The target of a host that cannot be reached fails with the same reason.
+            level = logging.INFO if answer.is_dead else logging.WARNING
+            why = status or "no answer"
+            logger.log(
+                level, "%s/robots.txt could not be read (%s); %s", origin, why, file.decision
             )
         elif result == "meaningless" and copy.body:
             logger.warning(
@@ -272,7 +273,8 @@ class RobotsFetch:
             logger.info("%s/robots.txt redirects to a denied URL: %s", origin, error)
             self._settle(origin, RobotsAnswer(result="meaningless", status=status))
         else:
-            self._settle(origin, RobotsAnswer(result="unreachable"))
+            is_dead = isinstance(error, Unreachable)
+            self._settle(origin, RobotsAnswer(result="unreachable", is_dead=is_dead))
 
     def _settle(self, origin: str, answer: RobotsAnswer) -> None:
         """Keep the outcome, and give the host the spacing that its file asks for."""

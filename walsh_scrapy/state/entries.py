@@ -73,15 +73,15 @@ class EntryStore:
         with self._database.snapshot() as connection, ExitStack() as opened:
             yield Snapshot(connection, opened)
 
-    def latest_run(self) -> int | None:
-        """Return the number of the run that found the newest entry; None if no run is named."""
+    def latest_run(self, until: float) -> int | None:
+        """Return the run that found the newest entry until a moment; None if no run is named."""
         with self._database.read() as connection:
-            return connection.scalar(_LATEST_RUN)
+            return connection.scalar(_LATEST_RUN, {"until": until})
 
 
 _LATEST_RUN: Final = (
     select(entries.c.run)
-    .where(entries.c.run.is_not(None))
+    .where(entries.c.run.is_not(None), entries.c.first_seen <= bindparam("until"))
     .order_by(entries.c.first_seen.desc())
     .limit(1)
 )

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Select
 
     from walsh_scrapy.policy.backoff import Backoff
+    from walsh_scrapy.policy.pacing import HoldBy
     from walsh_scrapy.state.acts import ActName
     from walsh_scrapy.state.database import Database
 
@@ -202,9 +203,9 @@ class Ledger:
         """Write the hold that an exchange without a lease leads to."""
         return self._change(host, Answer(exchange, backoff)).snapshot
 
-    def hold(self, host: str, seconds: float) -> HostSnapshot:
-        """Put a host on hold for some seconds; a longer hold stays."""
-        return self._change(host, Hold(seconds)).snapshot
+    def hold(self, host: str, seconds: float, by: HoldBy = "") -> HostSnapshot:
+        """Put a host on hold for some seconds, and record by what; a longer hold stays."""
+        return self._change(host, Hold(seconds, by)).snapshot
 
     def widen(self, host: str, interval: float) -> HostSnapshot:
         """Give a host a spacing of at least ``interval`` seconds."""

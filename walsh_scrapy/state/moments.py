@@ -13,10 +13,12 @@ if TYPE_CHECKING:
 
 _COLUMNS: Final = (
     runs.c.begun,
+    runs.c.ended,
     requests.c.sent_at,
     entries.c.first_seen,
     sources.c.fetched_at,
     hosts.c.ended,
+    hosts.c.hold_since,
     robots.c.fetched_at,
     blocklist.c.checked_at,
 )
@@ -35,9 +37,10 @@ class MomentStore:
 
     def latest(self) -> dict[str, float]:
         """Return the latest time of each table that has one, in epoch seconds."""
+        latest: dict[str, float] = {}
         with self._database.read() as connection:
-            found = {
-                column.table.name: connection.scalar(select(func.max(column)))
-                for column in _COLUMNS
-            }
-        return {name: moment for name, moment in found.items() if moment is not None}
+            for column in _COLUMNS:
+                name, moment = column.table.name, connection.scalar(select(func.max(column)))
+                if moment:
+                    latest[name] = max(moment, latest.get(name, moment))
+        return latest

@@ -60,13 +60,14 @@ class RequestStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def last_of(self, run: int, begun: float) -> float | None:
-        """Return when a run sent its last request, in epoch seconds; None if it sent none.
+    def last_of(self, run: int, begun: float, until: float) -> float | None:
+        """Return when a run sent its last request until a moment; None if it sent none.
 
-        ``begun`` is its begin: what was sent before need not be looked through.
+        Times are in epoch seconds. ``begun`` is its begin: what was sent before need not be looked
+        through.
         """
         sent = select(func.max(requests.c.sent_at)).where(
-            requests.c.sent_at >= begun, requests.c.run == run
+            requests.c.sent_at.between(begun, until), requests.c.run == run
         )
         with self._database.read() as connection:
             last: float | None = connection.scalar(sent)

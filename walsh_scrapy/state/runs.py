@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.database import Database
 
 _LONGEST_NAME: Final = 255  #: characters, of a spider and of how a run ended
-#: The spiders of commands (`sources add` runs that of `discover`): their runs are no crawls.
-COMMANDS: Final = frozenset({"discover", "keys", "mayfetch"})
 _NEWEST_FIRST: Final = (runs.c.begun.desc(), runs.c.id.desc())
 
 
@@ -30,6 +28,7 @@ class RunRecord:
 
     id: int = 0  #: given by the database
     spider: str
+    command: str = ""  #: that asked for a URL by hand, such as `shell`; "" for a crawl
     begun: float
     ended: float | None = None  #: None while it goes on, and for good if it was killed
     how: str = ""  #: how it ended, as Scrapy names it
@@ -57,6 +56,7 @@ class RunStore:
         """Record the begin of a run, and return its number."""
         row = {
             "spider": _name(run.spider),
+            "command": run.command,
             "begun": run.begun,
             "versions": json.dumps(dict(run.versions)),
             "settings": json.dumps(dict(run.settings)),
@@ -80,18 +80,27 @@ class RunStore:
         return None if row is None else _record(row)
 
     def latest(
-        self, most: int, since: float | None = None, *, only_crawls: bool = False
+        self,
+        most: int,
+        since: float | None = None,
+        until: float | None = None,
+        *,
+        only_crawls: bool = False,
     ) -> list[RunRecord]:
         """Return the runs that began last, at most ``most``, the newest first.
 
-        With ``since`` only those that began at that moment or later, in epoch seconds. Crawls are
-        all runs but those of ``COMMANDS``.
+        With ``since`` only those that began at that moment or later, and with ``until`` those that
+        neither began nor ended after it, in epoch seconds. Crawls are the runs of no command
+        .
         """
         wanted = select(runs).order_by(*_NEWEST_FIRST).limit(most)
         if since is not None:
             wanted = wanted.where(runs.c.begun >= since)
+        if until is not None:
+            ended = func.coalesce(runs.c.ended, runs.c.begun)
+            wanted = wanted.where(runs.c.begun <= until, ended <= until)
         if only_crawls:
-            wanted = wanted.where(runs.c.spider.not_in(COMMANDS))
+            wanted = wanted.where(runs.c.command == "")
         with self._database.read() as connection:
             return [_record(row) for row in connection.execute(wanted).mappings()]
 

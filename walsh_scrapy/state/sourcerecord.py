@@ -4,14 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.policy.freshness import NEVER, Due, History, LastVisit, UpdateHints, due
+from walsh_scrapy.policy.freshness import (
+    CLOCK_SKEW,
+    NEVER,
+    Due,
+    History,
+    LastVisit,
+    UpdateHints,
+    due,
+)
 from walsh_scrapy.policy.moves import Move
 from walsh_scrapy.policy.urls import canonical_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+#: The outcome of a visit that its site refused with 429 or 503.
+REFUSED: Final = "refused"
+#: Unchanged documents in a row after which the operator is told that validators are ignored.
+MOST_RESENT: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +41,7 @@ class SourceRecord:
     detail: str = ""
     failures: int = 0  #: in a row
     status: int | None = None  #: of the last response
+    refused_since: float | None = None  #: the first refusal (429, 503) of those in a row
     asked_interval: float = 0.0  #: seconds that the responses of the last visit asked for
     wished_interval: float = 0.0  #: seconds that the feed asks for
     skip_hours: str = ""  #: numbers separated by commas, UTC
@@ -40,6 +55,18 @@ class SourceRecord:
     validator_url: str | None = None  #: the one URL that the validators may be sent to
     etag: bytes | None = None
     last_modified: bytes | None = None
+    body_hash: str | None = None  #: SHA-256 of the last document that came as a whole
+    resent: int = 0  #: times in a row that it came again although its validators were sent
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether its site answered the last visit with 429 or 503, or does not take one yet."""
+        return self.outcome == REFUSED
+
+    @property
+    def ignores_validators(self) -> bool:
+        """Whether its server seems never to answer 304 (R7)."""
+        return self.resent >= MOST_RESENT
 
     @property
     def update_hints(self) -> UpdateHints:
@@ -84,6 +111,21 @@ class SourceRecord:
         if self.kind != kind or has_moved:
             return False
         return now < self.due(revisit_interval, now).at + revisit_interval < NEVER
+
+    def refused(self, status: int, now: float) -> SourceRecord:
+        """Return the record after a refusal (429, 503) at ``now``; a row of them has one begin."""
+        since = self.refused_since
+        if since is None or since > now + CLOCK_SKEW:
+            since = now
+        return replace(self, outcome=REFUSED, status=status, refused_since=since)
+
+    def with_body(self, body_hash: str | None, *, is_conditional: bool) -> SourceRecord:
+        """Return the record after a document came, None if not as a whole.
+
+        ``is_conditional`` says whether the request had the validators of the last document.
+        """
+        is_again = is_conditional and body_hash is not None and body_hash == self.body_hash
+        return replace(self, body_hash=body_hash, resent=self.resent + 1 if is_again else 0)
 
     def with_update_hints(self, hints: UpdateHints) -> SourceRecord:
         """Return the record with these update hints instead of its own."""

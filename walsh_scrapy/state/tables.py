@@ -41,6 +41,9 @@ hosts = Table(
     Column("interval", Double, nullable=False, default=0.0),
     Column("hold_since", Double, nullable=False, default=0.0),
     Column("hold_until", Double, nullable=False, default=0.0),
+    # What began the hold, and the status of the answer that did; 0 if none did.
+    Column("hold_by", String(16), nullable=False, server_default=""),
+    Column("hold_status", Integer, nullable=False, server_default="0"),
     Column("lease_since", Double, nullable=False, default=0.0),
     Column("lease_until", Double, nullable=False, default=0.0),
     Column("holder", String(32), nullable=False, server_default=""),
@@ -78,6 +81,8 @@ runs = Table(
     metadata,
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     Column("spider", String(255), nullable=False),
+    # The command that asked for a URL by hand; empty for a crawl (decision 35).
+    Column("command", String(32), nullable=False, server_default=""),
     Column("begun", Double, nullable=False),
     Column("ended", Double),
     # How it ended, as Scrapy names it: `finished`, `shutdown`, `state_failed`, ...
@@ -154,6 +159,8 @@ sources = Table(
     Column("detail", Text, nullable=False, default=""),
     Column("failures", Integer, nullable=False, default=0),
     Column("status", Integer),
+    # The first refusal (429, 503) of the row that goes on; empty if the last visit was none.
+    Column("refused_since", Double),
     # Seconds that the responses of the last visit asked for; `due_at` depends on more than that.
     Column("asked_interval", Double, nullable=False, server_default="0"),
     # Update hints of the feed: seconds; hours and days to skip, separated by commas.
@@ -172,6 +179,10 @@ sources = Table(
     Column("validator_url", String(4096)),
     Column("etag", LargeBinary),
     Column("last_modified", LargeBinary),
+    # SHA-256 of the last document, and how many times in a row it came again as a whole although
+    # its validators were sent: the site seems to know no 304.
+    Column("body_hash", String(64)),
+    Column("resent", Integer, nullable=False, server_default="0"),
 )
 
 # The llms.txt of a host, requested once for all its sources that need it (R9).

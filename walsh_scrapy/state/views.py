@@ -101,6 +101,7 @@ def _views(sql: _Dialect) -> Mapping[tuple[str, str], Sequence[str]]:
         ),
         ("readable_sources", "sources"): (
             *("url", "kind", time("fetched_at"), "outcome", "status", "detail", "failures"),
+            time("refused_since"),
             *(time("due_at"), f"due_at <= {sql.now} AS is_due"),
             *("moved_to", time("moved_since"), "move_settled"),
             f"(SELECT count(*) {of_source}) AS entries",
@@ -113,6 +114,7 @@ def _views(sql: _Dialect) -> Mapping[tuple[str, str], Sequence[str]]:
         ),
         ("readable_hosts", "hosts"): (
             *("host", time("ended"), "interval", "pause", time("hold_since"), time("hold_until")),
+            *("hold_by", "hold_status"),
             *(f"hold_until > {sql.now} AS is_on_hold", time("lease_until")),
             *(f"lease_until > {sql.now} AS is_asked_now", "strikes", time("struck_at")),
             *("silences", time("silent_at"), "server_errors"),
@@ -127,7 +129,7 @@ def _views(sql: _Dialect) -> Mapping[tuple[str, str], Sequence[str]]:
         ),
         ("readable_acts", "acts"): ("id", time("at"), "host", "act", "seconds", "reason"),
         ("readable_runs", "runs"): (
-            *("id", "spider", time("begun"), f"{days_ago('begun')} AS days_ago", time("ended")),
-            *("ended - begun AS seconds", "how", "summary"),
+            *("id", "spider", "command", time("begun"), f"{days_ago('begun')} AS days_ago"),
+            *(time("ended"), "ended - begun AS seconds", "how", "summary"),
         ),
     }

@@ -16,6 +16,7 @@ from walsh_scrapy.exceptions import (
     NotModified,
     PutOff,
     RequestDeferred,
+    StateUnavailable,
 )
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.failures import reason_of
@@ -39,8 +40,9 @@ class VisitOutcome:
 
     def __init__(self, crawler: Crawler) -> None:
         self._stats = crawler.stats
-        self._clock = Context.of(crawler).clock
-        self._troubles = Troubles.of(Context.of(crawler))
+        self._context = Context.of(crawler)
+        self._clock = self._context.clock
+        self._troubles = Troubles.of(self._context)
         self.recorder = VisitRecorder(crawler)
 
     def ended(self, request: Request, error: BaseException | None) -> None:
@@ -82,9 +84,24 @@ class VisitOutcome:
             url = source.url if source else request.url
             level = logging.DEBUG if isinstance(error, PutOff) else logging.INFO
             logger.log(level, "%s is deferred to a later run: %s", url, error)
+            if source:
+                self._refused(request, error)
             self._stats.inc_value("walsh/sources/deferred")
             self._stats.min_value("walsh/sources/deferred_until", error.until)
             self._troubles.put_off(request.url, error.until)
+
+    def _refused(self, request: Request, error: RequestDeferred) -> None:
+        """Record a refusal (429, 503) if that is why a request of a source is deferred."""
+        status = error.refused if isinstance(error, PutOff) else None
+        try:
+            if type(error) is RequestDeferred:
+                name = self._context.hold_name(request.url)
+                snapshot = self._context.state.ledger.find(name)
+                status = snapshot.times.refused if snapshot.hold else None
+            if status is not None:
+                self.recorder.refused(request, status)
+        except StateUnavailable as failure:
+            logger.debug("the refusal is not recorded: %s", failure)
 
 
 def _response_of(error: BaseException | None) -> Response | None:

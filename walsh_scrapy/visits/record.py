@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from hashlib import sha256
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from walsh_scrapy.policy.backoff import RETRIED_STATUSES
 from walsh_scrapy.policy.freshness import NEVER, UpdateHints
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.runtime.lastheaders import conditions_of
 from walsh_scrapy.runtime.negotiation import ABSENT
 from walsh_scrapy.runtime.requestmeta import (
     DATA_LOSS,
@@ -21,7 +24,7 @@ from walsh_scrapy.runtime.requestmeta import (
     set_visit,
     visit_of,
 )
-from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.state.sourcerecord import MOST_RESENT, SourceRecord
 from walsh_scrapy.visits import moves
 from walsh_scrapy.visits.freshness import (
     fresh_until,
@@ -48,6 +51,11 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 
 logger = logging.getLogger(__name__)
+
+_RESENT: Final = (
+    "%s came again as a whole and unchanged, %d times in a row, although its validators were sent: "
+    "its server seems to know no 304; `scrapy sources` says more"
+)
 
 
 class VisitRecorder:
@@ -87,8 +95,14 @@ class VisitRecorder:
         if detail:
             logger.warning("%s: %s", source.url, detail)
 
+        body_hash = sha256(response.body).hexdigest() if is_whole and not llmstxt else None
+        is_conditional = any(conditions_of(request).values())
+
         def change(known: SourceRecord) -> SourceRecord:
             record = replace(known, outcome="fetched", detail=detail, failures=0)
+            record = record.with_body(body_hash, is_conditional=is_conditional)
+            if record.resent == MOST_RESENT:
+                logger.warning(_RESENT, known.url, record.resent)
             record = with_validators(record, None if llmstxt else given)
             return self._arrived(record.with_update_hints(hints), request, response.url)
 
@@ -119,7 +133,7 @@ class VisitRecorder:
         is_silent = freshness_of(response).is_unspecified and llmstxt is None
 
         def change(known: SourceRecord) -> SourceRecord:
-            record = replace(known, outcome="unchanged", detail="", failures=0)
+            record = replace(known, outcome="unchanged", detail="", failures=0, resent=0)
             if llmstxt:
                 record = with_validators(record, None)
             else:
@@ -173,10 +187,25 @@ class VisitRecorder:
 
         self._end(request, change, None, count=f"denied/{error.gate}")
 
+    def refused(self, request: Request, status: int) -> None:
+        """Commit that a site refuses requests (429, 503), so that this one is put off.
+
+        The source has not failed, and stays as due as it was (decision 15).
+        """
+        source, now = _source(request), self._context.clock.now()
+
+        def change(stored: SourceRecord | None) -> SourceRecord:
+            known = stored or SourceRecord(url=source.url, kind=source.kind)
+            return replace(known.refused(status, now), detail=f"its site answers {status}")
+
+        self._context.state.sources.change(source.url, change)
+        self._stats.inc_value("walsh/sources/refused")
+
     def failed(self, request: Request, reason: str, answer: Response | None) -> None:
         """Commit a failure; each further one in a row doubles the operator's interval.
 
-        A source that is gone for good (410) is not requested until the operator resumes it.
+        A source that is gone for good (410) is not requested until the operator resumes it. One
+        that used up its tries is refused, and has failed too (decision 15).
         """
         self._fail(request, reason, answer, llmstxt_after(self._context, request, answer, reason))
 
@@ -198,6 +227,8 @@ class VisitRecorder:
                 )
                 return replace(record, outcome="gone")
             logger.warning("%s failed: %s", known.url, reason)
+            if answer is not None and answer.status in RETRIED_STATUSES:
+                record = record.refused(answer.status, self._context.clock.now())
             return self._failed_move(record, request)
 
         self._end(request, change, answer, llmstxt=llmstxt)
@@ -237,14 +268,16 @@ class VisitRecorder:
                 due_at=now,
                 status=status,
                 asked_interval=max(asked, until - now),
+                refused_since=record.refused_since if record.is_refused else None,
             )
             is_gone = record.outcome == "gone"
             return replace(record, due_at=NEVER if is_gone else record.due(least, now).at)
 
         store = self._context.state.sources
         record, new = store.change(source.url, visited, entries, llmstxt)
-        self._stats.inc_value(f"walsh/sources/{count or record.outcome}")
-        if record.outcome == "failed":
+        what = count or ("failed" if record.is_refused else record.outcome)
+        self._stats.inc_value(f"walsh/sources/{what}")
+        if what == "failed":
             self._troubles.failed(request.url, record.detail)
         return new
 

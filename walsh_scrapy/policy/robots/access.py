@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Literal
 
 from walsh_scrapy.policy.robots.robotstxt import RobotsTxt
+from walsh_scrapy.policy.timestamps import format_moment
 
 if TYPE_CHECKING:
     from walsh_scrapy.policy.robots.rules import Rules, Verdict
@@ -100,6 +101,20 @@ class RobotsCopy:
         """Return True if ``effective_body`` is the policy's, because there is no copy to obey."""
         return self.failing_since is not None and self.effective_body(policy, now) is not self.body
 
+    def decision(self, policy: Policy, now: float) -> str:
+        """Return what decides while the file cannot be read, as a clause with a subject."""
+        if not self.is_replaced_by_policy(policy, now):
+            return "the last good copy decides"
+        setting = "WALSH_ROBOTS_UNREACHABLE decides"
+        if self.effective_body(policy, now) == ALLOW_ALL:
+            return f"{setting}: everything is allowed"
+        if policy != "phased":
+            return f"{setting}: everything is denied"
+        first = PHASE_LAST_GOOD if self.body is None else PHASE_DISALLOW
+        until = (self.failing_since or now) + first
+        when = f"until {format_moment(until)}" if until > now else "until the host answers"
+        return f"{setting}: everything is denied {when}"
+
     def _phased_body(self, failing_for: float) -> bytes:
         if failing_for < PHASE_DISALLOW:
             return DISALLOW_ALL
@@ -137,6 +152,7 @@ class RobotsFile:
     copy: RobotsCopy
     rules: Rules
     is_replaced: bool = False  #: there is no file to obey: ``WALSH_ROBOTS_UNREACHABLE`` decides
+    decision: str = ""  #: what decides, in words, if the file could not be read
     hash: str | None = None  #: SHA-256 of the body that decides; None if it is replaced
 
     @classmethod
@@ -145,13 +161,14 @@ class RobotsFile:
         rules = RobotsTxt.parse(copy.effective_body(policy, now)).rules_for(token)
         is_replaced = copy.is_replaced_by_policy(policy, now)
         name = None if is_replaced else sha256(copy.body or ALLOW_ALL).hexdigest()
-        return cls(copy, rules, is_replaced, name)
+        decision = copy.decision(policy, now) if copy.failing_since is not None else ""
+        return cls(copy, rules, is_replaced, decision, name)
 
     def why(self, verdict: Verdict) -> str:
         """Return the reason of a verdict in one sentence."""
         if self.is_replaced:
             answer = f"answered {self.copy.status}" if self.copy.status else "gave no answer"
-            return f"robots.txt {answer}, and WALSH_ROBOTS_UNREACHABLE decides"
+            return f"robots.txt {answer}, and {self.decision}"
         if verdict.undecided:
             return "the rules of robots.txt cost too much to read for this URL"
         if verdict.rule is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.wording import counted, format_seconds
+from walsh_scrapy.tools.hosts.table import hold_why, silent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +42,7 @@ class HostRow:
         """Whether the host asked for, or earned, a hold of over a day; one out of reach did not."""
         times = self.snapshot.times
         is_long = times.hold_until - times.hold_since > _DAY
-        return self.snapshot.hold > 0 and is_long and not self._is_silent
+        return self.snapshot.hold > 0 and is_long and times.hold_by != "silence"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the row for ``--json``: times as RFC 3339 in UTC, None for what is not known."""
@@ -52,6 +53,8 @@ class HostRow:
             "until": rfc3339(self.until),
             "why": self.why,
             "hold_until": rfc3339(times.hold_until if self.snapshot.hold else None),
+            "hold_by": times.hold_by if self.snapshot.hold else None,
+            "hold_status": (times.hold_status or None) if self.snapshot.hold else None,
             "interval": times.interval,
             "pause": times.pause,
             "strikes": times.strikes,
@@ -63,18 +66,12 @@ class HostRow:
             else {"act": act.act, "at": rfc3339(act.at), "reason": act.reason},
         }
 
-    @property
-    def _is_silent(self) -> bool:
-        """Whether the hold began because the host could not be reached."""
-        times = self.snapshot.times
-        return times.silences > 0 and times.silent_at == times.hold_since
-
     def _reasons(self) -> Iterator[str]:
         times = self.snapshot.times
         if self.snapshot.hold:
-            yield f"on hold: {self._hold()}"
+            yield f"on hold: {hold_why(times)}"
         elif times.silences:
-            yield f"{_silences(times.silences)}, so a run asks it last"
+            yield f"{silent(times.silences)}, so a run asks it last"
         if self.snapshot.reason == "lease":
             yield "a run asks it now"
         if self.snapshot.reason == "spacing":
@@ -84,15 +81,6 @@ class HostRow:
             yield f"it answered 500, 502 or 504 {errors} in a row, which slows it down"
         if times.pause:
             yield f"you asked for a pause of {format_seconds(times.pause)} between requests"
-
-    def _hold(self) -> str:
-        """Say what began the hold: the ledger has the moment of each refusal and each silence."""
-        times = self.snapshot.times
-        if self._is_silent:
-            return _silences(times.silences)
-        if times.strikes and times.struck_at == times.hold_since:
-            return f"it refused {counted(times.strikes, 'time')} in a row (R5)"
-        return "it asked for that (Retry-After or Visit-time)"
 
 
 def build_overview(state: State | None) -> list[HostRow]:
@@ -105,7 +93,3 @@ def build_overview(state: State | None) -> list[HostRow]:
         for host, found in state.ledger.marked().items()
     ]
     return sorted(rows, key=lambda row: (-(row.until or 0.0), row.host))
-
-
-def _silences(count: int) -> str:
-    return f"it could not be reached {counted(count, 'time')} in a row"

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.policy.timestamps import format_moment, rfc3339
-from walsh_scrapy.policy.wording import counted
+from walsh_scrapy.policy.wording import counted, format_seconds
 from walsh_scrapy.tools.printable import columns, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from walsh_scrapy.policy.pacing import HostTimes
+    from walsh_scrapy.state.requests import RequestRecord
     from walsh_scrapy.tools.hosts.overview import HostRow
 
 _HEADINGS: Final = ("waits", "until", "host", "why", "last act")
@@ -31,6 +33,32 @@ def totals(rows: Sequence[HostRow]) -> str:
 def on_hold(host: str, until: float) -> str:
     """Return the clause that every command uses; ``until`` is in epoch seconds."""
     return printable(f"{host} is on hold until {format_moment(until)}")
+
+
+def hold_why(times: HostTimes, request: RequestRecord | None = None) -> str:
+    """Return what began a hold, as a clause about the host; ``request`` is that which did."""
+    status = times.hold_status or (request.status if request else None)
+    answer = f"it answered {status}" if status else "there was no answer"
+    if request is not None:
+        answer += f" to our request of {format_moment(request.sent_at)}"
+    match times.hold_by:
+        case "retry-after":
+            asked = format_seconds(times.hold_until - times.hold_since)
+            return f"{answer} and asked for a pause of {asked} (Retry-After)"
+        case "visit-time":
+            return "its robots.txt asks for that (Visit-time)"
+        case "silence":
+            return silent(times.silences)
+        case "":
+            return answer if request else "what began it is not recorded"
+        case "backoff":
+            count = f", {counted(times.strikes, 'time')} in a row" if times.strikes > 1 else ""
+            return f"{answer}{count}: our own pause (backoff, R5)"
+
+
+def silent(count: int) -> str:
+    """Return how many times in a row a host could not be reached."""
+    return f"it could not be reached {counted(count, 'time')} in a row"
 
 
 def _cells(row: HostRow) -> tuple[str, ...]:

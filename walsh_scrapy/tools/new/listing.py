@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from rich.style import Style
 from rich.text import Text
 
+from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.wording import counted
 from walsh_scrapy.state import StateError
@@ -58,9 +59,12 @@ def new_items(state: State, since: float) -> Iterator[dict[str, Any]]:
         yield from map(_item, entries.matching(EntryFilter(since=since)))
 
 
-def default_since(state: State) -> float | None:
-    """Return when the last run that found something began, in epoch seconds; None without one."""
-    number = state.entries.latest_run()
+def default_since(state: State, now: float) -> float | None:
+    """Return when the last run that found something began, in epoch seconds; None without one.
+
+    What was found in the future, by a wrong clock, does not count.
+    """
+    number = state.entries.latest_run(now + CLOCK_SKEW)
     run = None if number is None else state.runs.find(number)
     return None if run is None else run.begun
 

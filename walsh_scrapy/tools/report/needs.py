@@ -15,12 +15,15 @@ if TYPE_CHECKING:
     from walsh_scrapy.tools.hosts.overview import HostRow
     from walsh_scrapy.tools.report.spacing import HostLine
     from walsh_scrapy.tools.report.trouble import Trouble
+    from walsh_scrapy.tools.status.findings import Finding
 
 _WORDS: Final = {
     "gone": "gone for good (410)",
     "failing": "failing",
+    "refused": "refused by their sites (429, 503)",
     "denied": "denied by a gate",
     "moved": "moved for good",
+    "resent": "sent again though unchanged (no 304)",
 }
 
 
@@ -37,13 +40,16 @@ def find_needs(
     troubles: Sequence[Trouble],
     resting: Sequence[HostRow],
     unread_sources: str,
+    clock: Finding,
 ) -> list[Need]:
     """Return what needs the operator; empty if nothing does.
 
-    ``unread_sources`` says why the sources file could not be read.
+    ``unread_sources`` says why the sources file could not be read. ``clock`` judges the times in
+    the state.
     """
     return [
-        *_of_runs(runs),
+        *_of_runs([run for run in runs if not run.command]),
+        *([Need(f"{clock.what}: {clock.advice}", "runs")] * bool(clock.status)),
         *_of_pauses(lines),
         *(
             [Need(f"The sources file was not read: {unread_sources}", "sources")]

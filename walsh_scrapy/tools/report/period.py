@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.state.history import Span
 from walsh_scrapy.tools.exits import CommandError
@@ -52,21 +53,23 @@ def choose_period(
     Without a run or a moment that is the last crawl, or, for one host, all that the log has, which
     is ``log_seconds``. Raises CommandError for a run that the state does not have.
     """
+    until = now + CLOCK_SKEW  # what is later was written by a wrong clock
     if run is None and since is None and host is not None:
         since = now - log_seconds
     if since is not None:
-        runs = state.runs.latest(MOST_RUNS, since)
+        runs = state.runs.latest(MOST_RUNS, since, until)
         return Period(
             span=Span(since=since), runs=runs, words=f"Since {format_moment(since)}", host=host
         )
-    last = state.runs.latest(1, only_crawls=True)
+    last = state.runs.latest(1, until=until, only_crawls=True)
     chosen = state.runs.find(run) if run is not None else next(iter(last), None)
     if chosen is None and run is not None:
         raise CommandError(f"there is no run {run} in the state; {_known(state)}")
     if chosen is None:
         return Period(span=Span(since=now), runs=(), words="No crawl is recorded", host=host)
     span = Span(since=chosen.begun, until=chosen.ended, run=chosen.id)
-    words = f"Run {chosen.id} of {chosen.spider}, {format_moment(chosen.begun)}"
+    command = f" by `scrapy {chosen.command}`" if chosen.command else ""
+    words = f"Run {chosen.id} of {chosen.spider}{command}, {format_moment(chosen.begun)}"
     return Period(span=span, runs=(chosen,), words=words, host=host)
 
 

@@ -14,6 +14,7 @@ from walsh_scrapy.tools.report.responses import Gate, Share, gates, shares
 from walsh_scrapy.tools.report.spacing import HostLine, host_lines
 from walsh_scrapy.tools.report.trouble import MOST_TROUBLES, Trouble, find_troubles, in_trouble
 from walsh_scrapy.tools.sources import overview
+from walsh_scrapy.tools.status.findings import judge_clock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +90,9 @@ def build_report(
     return Report(
         made_at=now,
         period=period,
-        needs=find_needs(period.runs, lines, troubles, resting, unread),
+        needs=find_needs(
+            period.runs, lines, troubles, resting, unread, judge_clock(state.moments.latest(), now)
+        ),
         news=_news(state, period, options, sources),
         declared=len(rows),
         troubles=troubles,

@@ -25,7 +25,7 @@ class Trouble:
     """One source that needs the operator."""
 
     row: SourceRow
-    what: str  #: gone, failing, denied or moved
+    what: str  #: gone, refused, failing, denied, moved or resent
     why: str
     since: str
     advice: str
@@ -38,10 +38,14 @@ def in_trouble(row: SourceRow) -> str:
         return "gone"
     if row.record.outcome.startswith("denied"):
         return "denied"
+    if row.record.is_refused:
+        return "refused"
     if row.record.failures:
         return "failing"
     move = row.record.move
-    return "moved" if move and move.is_settled and not move.is_doubted else ""
+    if move and move.is_settled and not move.is_doubted:
+        return "moved"
+    return "resent" if row.resent_why else ""
 
 
 def find_troubles(
@@ -74,6 +78,10 @@ def _why(row: SourceRow, what: str) -> str:
         return "it answered 410: gone for good"
     if what == "denied":
         return f"{record.outcome}: {record.detail}"
+    if what == "resent":
+        return row.resent_why
+    if what == "refused":
+        return f"its site answers {record.status}"
     return f"{record.detail or 'it failed'} ({counted(record.failures, 'time')} in a row)"
 
 
@@ -82,6 +90,8 @@ def _since(row: SourceRow, what: str, visits: Mapping[str, Sequence[Visit]]) -> 
     record = row.record
     if what == "moved" and record.moved_since is not None:
         return f"since {format_moment(record.moved_since)}"
+    if what == "refused" and record.refused_since is not None:
+        return f"since {format_moment(record.refused_since)}"
     if what == "failing":
         seen = visits.get(record.address, ()) or visits.get(record.url, ())
         if len(seen) >= record.failures:
@@ -102,6 +112,10 @@ def _advice(row: SourceRow, what: str) -> tuple[str, str]:
             "Take it out of the sources file (scrapy sources prune). If it is back:",
             f"scrapy sources resume {record.url}",
         )
+    if what == "refused":
+        return "The site asked to wait. To see until when, and why:", "scrapy hosts"
+    if what == "resent":
+        return _weak(record.etag), ""
     if what == "moved":
         return "Write the new address into the sources file (scrapy sources rewrite --moved).", ""
     if what == "denied":
@@ -119,6 +133,17 @@ _DENIED: Final = {
 }
 
 
+def _weak(etag: bytes | None) -> str:
+    """Return what the owner of a site could do so that it answers 304 (RFC 9110 13.1.2)."""
+    advice = "Each visit costs the site a whole document. Its owner could have it answer 304: "
+    if etag and etag.startswith(b"W/"):
+        return (
+            f"{advice}compare If-None-Match weakly (with and without W/), or leave the ETag as it "
+            "is on its way (nginx: no gzip for feeds)."
+        )
+    return f"{advice}compare If-None-Match and If-Modified-Since with what it sent."
+
+
 def _failing(row: SourceRow) -> tuple[str, str]:
     record, status = row.record, row.record.status
     look = f"scrapy discover {row.record.url}"
@@ -127,8 +152,6 @@ def _failing(row: SourceRow) -> tuple[str, str]:
         return "The site does not want this. Ask its owner, or take it out of the sources file.", ""
     if status in (404, 405, 451):
         return "Nothing is at this address. Look where it is now:", look
-    if status in (429, 503):
-        return "The site asked to wait. Nothing to do: the next visit comes later by itself.", ""
     if status is not None and status >= 500:
         if lasting:
             return "Its server keeps failing. Write to its owner, or take it out.", ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from walsh_scrapy.policy.freshness import NEVER
+from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.wording import counted, format_seconds
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.tools.hosts.table import on_hold
@@ -60,7 +61,8 @@ def next_visit(
 def _why(rule: str, record: SourceRecord, at: float, history: History | None) -> str:
     pause = format_seconds(at - (record.fetched_at or 0.0)) if 0.0 < at < NEVER else ""
     return {
-        "new": "not visited yet",
+        "new": f"refused ({record.status})" if record.is_refused else "not visited yet",
+        "clock": f"its last visit lies in the future, {format_moment(record.fetched_at or 0.0)}",
         "gone": "when you resume it",
         "resumed": "you resumed it",
         "skip": _skips(record),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from walsh_scrapy.policy.frontier import start_order
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.wording import counted
 from walsh_scrapy.sources import Kind, Source, host_pauses, with_pauses
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 from walsh_scrapy.tools.hosts.names import held_name, paced_name
@@ -42,22 +43,42 @@ class SourceRow:
 
     @property
     def urgency(self) -> tuple[float, ...]:
-        """The sort key: gone, failing, denied, new, visited, undeclared; then the next visit."""
+        """The sort key: gone, failing, refused, denied, new, visited, undeclared; then due."""
         record, due_at = self.record, self.due.at or 0.0
         if self.source is None:
-            return (5, due_at)
+            return (6, due_at)
         if self.due.rule == "gone":
             return (0, due_at)
         if record.outcome.startswith("denied"):
-            return (2, due_at)
+            return (3, due_at)
         if record.failures:
             return (1, -record.failures, due_at)
-        return (3 if self.due.rule == "new" else 4, due_at)
+        if record.is_refused:
+            return (2, record.refused_since or 0.0)
+        return (4 if self.due.rule == "new" else 5, due_at)
 
     @property
     def is_in_trouble(self) -> bool:
-        """True if it is gone, failing or denied, and declared."""
-        return self.urgency[0] <= 2
+        """True if it is gone, failing, refused or denied, and declared."""
+        return self.urgency[0] <= 3
+
+    @property
+    def refused_until(self) -> float | None:
+        """Until when its site refuses it, in epoch seconds; None if that is over, or not so."""
+        return (self.due.held_until or self.due.at) if self.record.is_refused else None
+
+    @property
+    def resent_why(self) -> str:
+        """Why its server seems to know no 304, in words; empty if it does (R7)."""
+        record = self.record
+        if not record.ignores_validators:
+            return ""
+        if record.etag and record.etag.startswith(b"W/"):
+            cause = "its ETag is weak: a proxy such as nginx with gzip may have weakened it"
+        else:
+            cause = "its server does not compare them"
+        times = counted(record.resent, "time")
+        return f"never 304: the same document came {times} in a row for its own validators; {cause}"
 
     def is_stale(self, moment: float) -> bool:
         """Return True if it gave no new entry since ``moment`` (epoch seconds).
@@ -88,6 +109,9 @@ class SourceRow:
             "status": record.status,
             "detail": record.detail or None,
             "failures": record.failures,
+            "refused_since": rfc3339(record.refused_since),
+            "refused_until": rfc3339(self.refused_until),
+            "resent": record.resent,
             "due": self.due.is_due,
             "due_at": rfc3339(self.due.at),
             "due_rule": self.due.rule,

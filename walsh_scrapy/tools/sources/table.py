@@ -53,9 +53,9 @@ def sources_text(rows: Sequence[SourceRow]) -> Iterator[str]:
 def totals(rows: Sequence[SourceRow]) -> str:
     """Return one line: the number of sources, of each kind of trouble, and of due ones."""
     troubles = Counter(
-        row.due.rule if row.due.rule in ("gone", "new") else row.record.outcome.split()[0]
+        "gone" if row.due.rule == "gone" else row.record.outcome.split()[0]
         for row in rows
-        if row.urgency[0] < 4
+        if row.urgency[0] < 5
     )
     parts = [f"{count} {what}" for what, count in troubles.items()]
     held = sum(row.due.held_until is not None for row in rows)
@@ -126,6 +126,11 @@ def _remarks(row: SourceRow) -> Iterator[str]:
         if move.onward:
             since = rfc3339(move.onward.since)
             yield f"moved on to {move.onward.to} (watched since {since})"
+    if record.is_refused:
+        until = f" until {rfc3339(row.refused_until)}" if row.refused_until else ""
+        yield f"refused since {rfc3339(record.refused_since)}{until}"
+    if row.resent_why:
+        yield row.resent_why
     if (waits := row.host_waits) and row.due.held_until is None:
         yield f"{_HOST_WAITS[waits[0]]} {rfc3339(waits[1])}"
 
@@ -144,4 +149,4 @@ def _moment(at: float | None) -> str | None:
 
 
 def _style(row: SourceRow) -> str:
-    return "" if not row.is_in_trouble else "yellow" if row.urgency[0] == 2 else "red"
+    return "" if not row.is_in_trouble else "yellow" if row.urgency[0] in (2, 3) else "red"

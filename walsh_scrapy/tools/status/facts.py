@@ -11,12 +11,14 @@ from sqlalchemy import make_url
 
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
+from walsh_scrapy.policy.freshness import CLOCK_SKEW
+from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.politeness.blocklist import load_local_list
 from walsh_scrapy.sources import SourcesError, load_sources
-from walsh_scrapy.state.sourcerecord import KnownSources
+from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.state import State
@@ -58,6 +60,16 @@ class HeldHost:
     is_silent: bool  #: because it could not be reached
 
 
+@dataclass(frozen=True, slots=True)
+class RefusedSource:
+    """A source whose site answers 429 or 503. Times are epoch seconds."""
+
+    host: str
+    status: int | None  #: the last one
+    since: float
+    until: float | None  #: the end of its host's hold; None if that is over
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What is known at one moment. Times are epoch seconds, None where there is none."""
@@ -73,6 +85,7 @@ class Facts:
     list_refresh: float = 0.0  #: seconds
     sources: int = 0  #: that are declared
     failing: int = 0  #: of these
+    refused: tuple[RefusedSource, ...] = ()  #: of these
     sources_error: str = ""  #: why the sources file cannot be used
     held: tuple[HeldHost, ...] = ()
     disk: str = ""  #: the folder of the state; "" on a server, whose disk cannot be seen
@@ -86,26 +99,29 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
     Raises StateError if the state fails.
     """
     now = state.moments.now()
-    runs = state.runs.latest(MOST_RUNS, now - LONGEST, only_crawls=True)
+    until = now + CLOCK_SKEW  # what is later was written by a wrong clock
+    runs = state.runs.latest(MOST_RUNS, now - LONGEST, until, only_crawls=True)
     ended = [run for run in runs if run.is_over]
     good = next((run.ended for run in ended if _is_good(run)), None)
     checked, refresh = _blocklist(state, options.blocklist_url)
-    sources, failing, error = _sources(state, options.sources, file)
+    sources, records, error = _sources(state, options.sources, file)
+    held = tuple(_held(state))
     folder = _folder(options.state_url)
     return Facts(
         now=now,
         first_run=runs[-1].begun if runs else None,
         good_run=good,
         bad_run=_how(ended[0]) if ended and not _is_good(ended[0]) else "",
-        open_runs=tuple(_open_runs(state, runs)),
+        open_runs=tuple(_open_runs(state, runs, until)),
         list_error=_local_list_error(options),
         has_blocklist=bool(options.blocklist_url),
         list_checked=checked,
         list_refresh=refresh,
         sources=sources,
-        failing=failing,
+        failing=sum(record.failures > 0 for record in records),
+        refused=tuple(_refused(records, held, now)),
         sources_error=error,
-        held=tuple(_held(state)),
+        held=held,
         disk=folder,
         disk_free=shutil.disk_usage(folder).free if folder else 0,
         latest=state.moments.latest(),
@@ -127,10 +143,10 @@ def _how(run: RunRecord) -> str:
     return f"{run.spider}: {why}"
 
 
-def _open_runs(state: State, runs: Iterable[RunRecord]) -> Iterable[OpenRun]:
+def _open_runs(state: State, runs: Iterable[RunRecord], until: float) -> Iterable[OpenRun]:
     for run in runs:
         if not run.is_over:
-            sent = state.requests.last_of(run.id, run.begun)
+            sent = state.requests.last_of(run.id, run.begun, until)
             wait = float(run.settings.get("max_wait", 0.0))
             yield OpenRun(run.spider, run.begun, max(run.begun, sent or 0.0), wait)
 
@@ -154,29 +170,40 @@ def _local_list_error(options: Options) -> str:
     return ""
 
 
-def _sources(state: State, usual: str, given: str | None) -> tuple[int, int, str]:
-    """Return how many sources there are, how many fail, and why the file cannot be used.
+def _sources(
+    state: State, usual: str, given: str | None
+) -> tuple[int, Sequence[SourceRecord], str]:
+    """Return how many sources there are, what is known of them, and why the file cannot be used.
 
     A project whose spiders declare none has neither a file nor sources in the state.
     """
     known = state.sources.all()
     if not known and given is None and not Path(usual).exists():
-        return 0, 0, ""
+        return 0, (), ""
     try:
         declared = load_sources(given or usual)
     except SourcesError as error:
-        return 0, 0, str(error)
+        return 0, (), str(error)
     find = KnownSources(known).find
     records = [find(source.url) for source in declared]
-    failing = sum(record is not None and record.failures > 0 for record in records)
-    return len(declared), failing, ""
+    return len(declared), [*filter(None, records)], ""
+
+
+def _refused(
+    records: Iterable[SourceRecord], held: Iterable[HeldHost], now: float
+) -> Iterable[RefusedSource]:
+    until = {each.host: each.until for each in held}
+    for record in records:
+        if record.is_refused:
+            host, since = host_of(record.address), record.refused_since or now
+            yield RefusedSource(host, record.status, since, until.get(host))
 
 
 def _held(state: State) -> Iterable[HeldHost]:
     for host, snapshot in state.ledger.waiting().items():
         times = snapshot.times
         if snapshot.hold:
-            is_silent = times.silences > 0 and times.silent_at == times.hold_since
+            is_silent = times.hold_by == "silence"
             yield HeldHost(host.rstrip("."), times.hold_since, times.hold_until, is_silent)
 
 

@@ -10,13 +10,19 @@ from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.wording import and_more, counted, format_seconds
 
 if TYPE_CHECKING:
-    from walsh_scrapy.tools.status.facts import Facts, OpenRun
+    from collections.abc import Mapping
+
+    from walsh_scrapy.tools.status.facts import Facts, OpenRun, RefusedSource
 
 _HOUR: Final = 3600.0
 _DAY: Final = 86_400.0
 _MIB: Final = 1024 * 1024
 #: Seconds that a run may need beside its waits: for a document, or for a slow host.
 _MARGIN: Final = 900.0
+_CLOCK: Final = (
+    "is this machine's clock right? Then another wrote them: crawls replace those of sources, hosts"
+    " and lists, and those of runs, requests and entries stay until they are past or deleted"
+)
 #: Hosts that a finding names; the others are counted.
 MOST_HOSTS: Final = 3
 
@@ -74,9 +80,10 @@ def find(facts: Facts, limits: Thresholds) -> list[Finding]:
         _killed(facts),
         _blocklist(facts, limits.list_hours),
         _sources(facts, limits.failing),
+        _refused(facts),
         _hosts(facts),
         _disk(facts, limits.disk_mib),
-        _clock(facts),
+        judge_clock(facts.latest, facts.now),
     ]
     return sorted(filter(None, found), key=lambda each: -each.status)
 
@@ -92,9 +99,12 @@ def worst(findings: list[Finding]) -> Status:
 
 def _run(facts: Facts, limits: Limits) -> Finding:
     if facts.first_run is None:
-        return Finding(Status.WARNING, "run", "no run is recorded", "start `scrapy crawl feeds`")
+        what = "no crawl is recorded"
+        if "runs" in ahead(facts.latest, facts.now):
+            what += " but such that lie in the future"
+        return Finding(Status.WARNING, "run", what, "start `scrapy crawl feeds`")
     since = facts.first_run if facts.good_run is None else facts.good_run
-    age = facts.now - since
+    age = max(0.0, facts.now - since)
     status = limits.above(age / _HOUR)
     if facts.good_run is None:
         what = f"no run has ended well since {format_moment(since)}"
@@ -105,7 +115,8 @@ def _run(facts: Facts, limits: Limits) -> Finding:
         status = max(status, Status.WARNING)
     if facts.open_runs:
         newest = facts.open_runs[0]
-        what += f"; {newest.spider} began {format_seconds(facts.now - newest.begun)} ago"
+        began = max(0.0, facts.now - newest.begun)
+        what += f"; {newest.spider} began {format_seconds(began)} ago"
     return Finding(status, "run", what, "look at its log" if status else "")
 
 
@@ -137,7 +148,10 @@ def _blocklist(facts: Facts, limits: Limits) -> Finding | None:
         return None
     if facts.list_checked is None:
         return Finding(Status.WARNING, "blocklist", "none was adopted yet", "look at the log")
-    age = facts.now - facts.list_checked
+    if facts.list_checked > facts.now + CLOCK_SKEW:
+        what = f"its copy is of {format_moment(facts.list_checked)}, in the future"
+        return Finding(Status.WARNING, "blocklist", what, "the next crawl asks for it again")
+    age = max(0.0, facts.now - facts.list_checked)
     status = limits.above((age - facts.list_refresh) / _HOUR)
     what = f"its copy is {format_seconds(age)} old, to be asked for again after "
     what += format_seconds(facts.list_refresh)
@@ -158,6 +172,28 @@ def _sources(facts: Facts, limits: Limits) -> Finding | None:
     status = limits.above(share)
     what = f"{facts.failing} of {counted(facts.sources, 'source')} failing ({share:.0f} %)"
     return Finding(status, "sources", what, "`scrapy sources` has them first" if status else "")
+
+
+def _refused(facts: Facts) -> Finding | None:
+    if not facts.refused:
+        return None
+    long = [each for each in facts.refused if facts.now - each.since > _DAY]
+    if not long:
+        what = f"{counted(len(facts.refused), 'source')} refused (429, 503), none for over a day"
+        return Finding(Status.OK, "refused", what)
+    first: dict[str, RefusedSource] = {}
+    for each in sorted(long, key=lambda each: each.since):
+        first.setdefault(each.host, each)
+    shown = [*map(_refusal, first.values())][:MOST_HOSTS]
+    more = f" {and_more(len(first) - MOST_HOSTS)}" if len(first) > MOST_HOSTS else ""
+    what = f"{counted(len(long), 'source')} refused for over a day: {', '.join(shown)}{more}"
+    return Finding(Status.WARNING, "refused", what, "`scrapy sources --failing` has them all")
+
+
+def _refusal(source: RefusedSource) -> str:
+    until = f" until {format_moment(source.until)}" if source.until else ""
+    status = f" ({source.status})" if source.status else ""
+    return f"{source.host}{status} since {format_moment(source.since)}{until}"
 
 
 def long_holds(facts: Facts) -> list[str]:
@@ -196,10 +232,16 @@ def clock_ahead(facts: Facts) -> float:
     return max(0.0, max(facts.latest.values(), default=0.0) - facts.now)
 
 
-def _clock(facts: Facts) -> Finding:
-    ahead = clock_ahead(facts)
-    if ahead <= CLOCK_SKEW:
+def ahead(latest: Mapping[str, float], now: float) -> dict[str, float]:
+    """Return the latest time of each table in which one lies in the future (decision 35)."""
+    return {name: at for name, at in sorted(latest.items()) if at > now + CLOCK_SKEW}
+
+
+def judge_clock(latest: Mapping[str, float], now: float) -> Finding:
+    """Judge the latest time of each table, all in epoch seconds."""
+    found = ahead(latest, now)
+    if not found:
         return Finding(Status.OK, "clock", "no time in the state lies in the future")
-    tables = [name for name, moment in facts.latest.items() if moment > facts.now + CLOCK_SKEW]
-    what = f"times of {', '.join(sorted(tables))} lie up to {format_seconds(ahead)} in the future"
-    return Finding(Status.WARNING, "clock", what, "the clock was wrong, or was set back")
+    tables = ", ".join(f"{name} until {format_moment(at)}" for name, at in found.items())
+    what = f"times of {tables} lie in the future and do not count"
+    return Finding(Status.WARNING, "clock", what, _CLOCK)

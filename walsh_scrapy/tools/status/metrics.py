@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.exposition import write_to_textfile
 
-from walsh_scrapy.tools.status.findings import clock_ahead, killed, long_holds, worst
+from walsh_scrapy.tools.status.findings import ahead, clock_ahead, killed, long_holds, worst
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,12 +41,16 @@ def _add_facts(gauge: Callable[[str, str, float], None], facts: Facts) -> None:
     if facts.good_run is not None:
         gauge("last_good_run_timestamp_seconds", "End of the last good run.", facts.good_run)
     gauge("killed_runs", "Runs of the last two days without an end.", len(killed(facts)))
-    if facts.list_checked is not None:
+    if facts.list_checked is not None and "blocklist" not in ahead(facts.latest, facts.now):
         checked, refresh = facts.list_checked, facts.list_refresh
         gauge("blocklist_checked_timestamp_seconds", "When its server answered last.", checked)
         gauge("blocklist_refresh_seconds", "After how long it is asked for again.", refresh)
     gauge("sources", "Declared sources.", facts.sources)
     gauge("sources_failing", "Declared sources whose last visit failed.", facts.failing)
+    gauge("sources_refused", "Declared sources that their sites refuse.", len(facts.refused))
+    if facts.refused:
+        first = min(each.since for each in facts.refused)
+        gauge("sources_refused_since_timestamp_seconds", "The first refusal.", first)
     gauge("hosts_on_hold", "Hosts on hold.", len(facts.held))
     gauge("hosts_on_long_hold", "Hosts that asked for over a day.", len(long_holds(facts)))
     if facts.disk:

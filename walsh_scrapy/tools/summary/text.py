@@ -90,7 +90,9 @@ def _failed(failed: int, troubles: Troubles) -> list[_Row]:
     remarks = [group.line(MOST_HOSTS) for group in groups[:MOST_REASONS]]
     if rest := groups[MOST_REASONS:]:
         sources = sum(group.sources for group in rest)
-        remarks.append(f"{sources} for {counted(len(rest), 'more reason')}")
+        hosts = tuple(dict.fromkeys(host for group in rest for host in group.hosts))
+        reasons = counted(len(rest), "more reason")
+        remarks.append(f"{sources} for {reasons}: {shortened(hosts, MOST_HOSTS)}")
     names = ("failed", *[""] * len(remarks))
     return [(name, failed, remark) for name, remark in zip(names, remarks or [""], strict=False)]
 

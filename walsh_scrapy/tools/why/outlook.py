@@ -11,12 +11,14 @@ from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.sources import host_pauses
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 from walsh_scrapy.tools.hosts.names import held_name, paced_name
+from walsh_scrapy.tools.hosts.table import hold_why
 from walsh_scrapy.tools.sources.nextvisit import next_visit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from walsh_scrapy.options import Options
+    from walsh_scrapy.policy.pacing import HostTimes
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state import State
     from walsh_scrapy.state.evidence import DenialRecord
@@ -57,6 +59,7 @@ class Outlook:
     """What stands between us and the next request to a host. Times are epoch seconds."""
 
     at: float  #: the moment of which this is true
+    held: HostTimes  #: of the name that has the hold
     hold_until: float | None  #: None if the host is not on hold
     holder: RequestRecord | None  #: the request whose answer began the hold
     ready_at: float | None  #: when hold, spacing and lease are over; None if they are
@@ -83,12 +86,7 @@ class Outlook:
         """What began the hold; None if the host is not on hold."""
         if self.hold_until is None:
             return None
-        if self.holder is None:
-            return "its robots.txt asks for that (Visit-time), or the log has no longer what did"
-        at = format_moment(self.holder.sent_at)
-        if self.holder.status is None:
-            return f"there was no answer to our request of {at}"
-        return f"it answered {self.holder.status} to our request of {at}"
+        return hold_why(self.held, self.holder)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the outlook for ``--json``: times as RFC 3339 in UTC, durations in seconds."""
@@ -132,6 +130,7 @@ def look_ahead(
     pauses = host_pauses(sources or (), lambda each: paced_name(each, options.pace_by))
     return Outlook(
         at=spaced.now,
+        held=held.times,
         hold_until=until,
         holder=None if until is None else state.host_history.holder(host, paced, until),
         ready_at=ready_at if ready_at > spaced.now else None,
