@@ -173,6 +173,20 @@ def test_ci_runs_the_checks_of_make_and_the_tests_of_readme():
         recipe = re.search(rf"^{target}:.*\n((?:\t.+\n)+)", MAKEFILE, re.MULTILINE)[1]
         assert [line for line in recipe.splitlines() if line.strip() not in steps] == []
     assert steps[-1] in blocks(README, "sh")[1][1].splitlines()
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text("utf-8")
+    checked = re.search(r"^check:.*\n((?:\t.+\n)+)", MAKEFILE, re.MULTILINE)[1]
+    made = [re.sub(r" \.$", "", line.strip()) for line in checked.splitlines()]
+    entries = re.findall(r"^ +entry: (.+)$", hooks, re.MULTILINE)
+    assert entries == [line.replace("$(VENV)", ".venv") for line in made]
+
+
+def test_the_gate_runs_on_each_python_that_is_named():
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8")
+    named = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text("utf-8"))
+    assert re.findall(r'"(3\.\d+)"', workflow) == named
+    supported = re.search(r'supported="(.+)"', (ROOT / ".ci" / "run").read_text("utf-8"))[1]
+    assert set(named) <= set(supported.split())
+    assert "- run: .ci/run\n" in workflow
 
 
 @pytest.mark.parametrize(("language", "text"), every_block("json", "toml", "ini"))
