@@ -27,6 +27,7 @@ from walsh_scrapy.testing.demoweb import BLOCKLIST_SCHEMA_URL, BLOCKLIST_URL, de
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
+DEMO = ROOT / "docs" / "demo.md"
 PAGES = [
     README,
     ROOT / "CHANGELOG.md",
@@ -233,7 +234,7 @@ def test_the_test_of_another_project_passes_as_it_is_written(tmp_path):
     assert ran.returncode == 0, ran.stdout
 
 
-def test_the_log_in_readme_is_that_of_a_run_of_the_demo(direct_web, crawl):
+def test_the_log_of_the_demo_is_that_of_a_run(direct_web, crawl):
     sites, sources = demo_web()
     result = crawl(
         direct_web(*sites),
@@ -243,7 +244,7 @@ def test_the_log_in_readme_is_that_of_a_run_of_the_demo(direct_web, crawl):
             "WALSH_BLOCKLIST_SCHEMA_URL": BLOCKLIST_SCHEMA_URL,
         },
     )
-    (log,) = (text for _, text in blocks(README, "text") if text.startswith("INFO"))
+    (log,) = (text for _, text in blocks(DEMO, "text") if text.startswith("INFO"))
     logged = {without_times(line) for line in result.stderr.splitlines()}
     assert [line for line in log.splitlines() if without_times(line) not in logged] == []
 
@@ -314,11 +315,22 @@ def test_no_block_is_left_out():
 
 def test_who_crawls_and_whom_to_ask_is_told():
     told = README.read_text("utf-8")
-    assert told.index("\n## ") == told.index("\n## Who crawls"), "first of all"
+    assert told.index("\n## ") == told.index("\n## Who crawls"), "before the first crawl"
     for name in ("README.md", "docs/rules/r2.md", "docs/rules/r3.md", "docs/rules/r6.md"):
         text = (ROOT / name).read_text("utf-8")
         assert POLICY_URL in text, name
         assert f"<{CONTACT}>" in text, name
+
+
+def test_the_rows_of_readme_are_those_of_the_scorecard():
+    def cells(text):
+        found = re.findall(r"^\| (.+?) ((?:\| (?:\d+ of \d+|-) )+)\|$", text, re.MULTILINE)
+        return {name.replace(",", " with"): row.strip("| ").split(" | ") for name, row in found}
+
+    shown, measured = cells(README.read_text("utf-8")), cells(page_of("conformance.md"))
+    assert len(shown) == 2
+    for crawler, row in shown.items():
+        assert row == measured[crawler][3:5], crawler
 
 
 def test_each_rule_has_a_page_that_readme_links():
