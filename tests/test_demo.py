@@ -56,9 +56,9 @@ def test_a_host_without_requests_is_shown_as_such():
     assert timeline([]) == "no byte sent"
 
 
-def test_the_table_in_readme_is_that_of_the_demo(demo, pytestconfig):
-    readme = (pytestconfig.rootpath / "README.md").read_text("utf-8")
-    shown, whole = rows_of(readme), rows_of(demo.stdout)
+def test_the_table_of_the_page_is_that_of_the_demo(demo, pytestconfig):
+    page = (pytestconfig.rootpath / "docs" / "demo.md").read_text("utf-8")
+    shown, whole = rows_of(page), rows_of(demo.stdout)
     assert len(shown) > 4
     assert shown == {host: cells for host, cells in whole.items() if host in shown}
 

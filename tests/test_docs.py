@@ -27,6 +27,7 @@ from walsh_scrapy.testing.demoweb import BLOCKLIST_SCHEMA_URL, BLOCKLIST_URL, de
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
+DEMO = ROOT / "docs" / "demo.md"
 PAGES = [
     README,
     ROOT / "CHANGELOG.md",
@@ -183,6 +184,20 @@ def test_ci_runs_the_checks_of_make_and_the_tests_of_readme():
         recipe = re.search(rf"^{target}:.*\n((?:\t.+\n)+)", MAKEFILE, re.MULTILINE)[1]
         assert [line for line in recipe.splitlines() if line.strip() not in steps] == []
     assert steps[-1] in blocks(README, "sh")[1][1].splitlines()
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text("utf-8")
+    checked = re.search(r"^check:.*\n((?:\t.+\n)+)", MAKEFILE, re.MULTILINE)[1]
+    made = [re.sub(r" \.$", "", line.strip()) for line in checked.splitlines()]
+    entries = re.findall(r"^ +entry: (.+)$", hooks, re.MULTILINE)
+    assert entries == [line.replace("$(VENV)", ".venv") for line in made]
+
+
+def test_the_gate_runs_on_each_python_that_is_named():
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8")
+    named = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text("utf-8"))
+    assert re.findall(r'"(3\.\d+)"', workflow) == named
+    supported = re.search(r'supported="(.+)"', (ROOT / ".ci" / "run").read_text("utf-8"))[1]
+    assert set(named) <= set(supported.split())
+    assert "- run: .ci/run\n" in workflow
 
 
 @pytest.mark.parametrize(("language", "text"), every_block("json", "toml", "ini"))
@@ -238,7 +253,7 @@ def test_the_tests_of_another_project_pass_as_they_are_written(tmp_path):
     assert len(tests) == 4
 
 
-def test_the_log_in_readme_is_that_of_a_run_of_the_demo(direct_web, crawl):
+def test_the_log_of_the_demo_is_that_of_a_run(direct_web, crawl):
     sites, sources = demo_web()
     result = crawl(
         direct_web(*sites),
@@ -248,7 +263,7 @@ def test_the_log_in_readme_is_that_of_a_run_of_the_demo(direct_web, crawl):
             "WALSH_BLOCKLIST_SCHEMA_URL": BLOCKLIST_SCHEMA_URL,
         },
     )
-    (log,) = (text for _, text in blocks(README, "text") if text.startswith("INFO"))
+    (log,) = (text for _, text in blocks(DEMO, "text") if text.startswith("INFO"))
     logged = {without_times(line) for line in result.stderr.splitlines()}
     assert [line for line in log.splitlines() if without_times(line) not in logged] == []
 
@@ -319,11 +334,22 @@ def test_no_block_is_left_out():
 
 def test_who_crawls_and_whom_to_ask_is_told():
     told = README.read_text("utf-8")
-    assert told.index("\n## ") == told.index("\n## Who crawls"), "first of all"
+    assert told.index("\n## ") == told.index("\n## Who crawls"), "before the first crawl"
     for name in ("README.md", "docs/rules/r2.md", "docs/rules/r3.md", "docs/rules/r6.md"):
         text = (ROOT / name).read_text("utf-8")
         assert POLICY_URL in text, name
         assert f"<{CONTACT}>" in text, name
+
+
+def test_the_rows_of_readme_are_those_of_the_scorecard():
+    def cells(text):
+        found = re.findall(r"^\| (.+?) ((?:\| (?:\d+ of \d+|-) )+)\|$", text, re.MULTILINE)
+        return {name.replace(",", " with"): row.strip("| ").split(" | ") for name, row in found}
+
+    shown, measured = cells(README.read_text("utf-8")), cells(page_of("conformance.md"))
+    assert len(shown) == 2
+    for crawler, row in shown.items():
+        assert row == measured[crawler][3:5], crawler
 
 
 def test_each_rule_has_a_page_that_readme_links():
