@@ -1,10 +1,15 @@
 """Simulated time: an event loop that does not wait, and the clock that a crawl reads from it."""
 
 import asyncio
+import math
 import selectors
-from typing import Any
+from typing import Any, Final
 
 from walsh_scrapy.testing.clock import EPOCH
+
+#: Of the clock in a second. A power of two, so that the difference of two times is exact: Scrapy
+#: would else wait for the rounding error of an interval, again and again.
+_TICKS: Final = 2**20
 
 
 class SimulatedTime(selectors.DefaultSelector):
@@ -26,7 +31,7 @@ class SimulatedTime(selectors.DefaultSelector):
         """Return what is ready; if nothing is, advance the clock by `timeout`."""
         ready = super().select(None if timeout is None else 0.0)
         if not ready and timeout is not None:
-            self.now += max(0.0, timeout)
+            self.now = math.ceil((self.now + max(0.0, timeout)) * _TICKS) / _TICKS
         return ready
 
 
