@@ -183,7 +183,7 @@ def test_no_other_parser_is_tried_when_memory_runs_out(monkeypatch):
     def strict(*_):
         raise MemoryError
 
-    monkeypatch.setattr(elements, "_strict", strict)
+    monkeypatch.setattr(elements, "_parse", strict)
     with pytest.raises(MemoryError):
         parse_feed(FEEDS[0], url=URL, content_type=None, source=URL)
 

@@ -5,7 +5,7 @@ import xml.parsers.expat
 from html import escape
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from walsh_scrapy.metadata.feeds import parse_feed
@@ -87,7 +87,12 @@ def others(feed, document):
     return [entry for n, entry in enumerate(feed.entries) if n != broken]
 
 
+#: An author that falls out of an entry is none of the feed, which an entry without one inherits.
+SPILLED = ((ATOM, ATOM_ENTRY), [("1", ""), (" ", "")], 0)
+
+
 @settings(max_examples=150)
+@example(SPILLED, "</item></entry>", "")
 @given(documents(), st.sampled_from(WAYS), st.sampled_from(["", "", "<p>", "</wrong>"]))
 def test_an_entry_with_broken_markup_changes_no_other_entry(document, way, end):
     whole, broken = read(built(document)), read(built(document, way, end=end))

@@ -255,7 +255,7 @@ def test_titles_are_escaped_for_toml_and_the_terminal(docs):
     found = docs(url=f"{URL}feed", feed=Reply(json_feed(title, ["One"])))
     (source,) = found.sources
     assert source.url == f"{URL}feed"
-    assert source.name.startswith('A "b" \\ [31m \u202e')
+    assert source.name.startswith('A "b" \\ [31m \U0001f600')
     assert "\U0001f600 é" in found.stdout
     assert not set("\x1b\x9b\u202e\u2028") & set(found.stdout)
     assert found.stdout.count("\n[[source]]") == 1

@@ -79,7 +79,9 @@ def _read(body: bytes, base: str) -> tuple[str, FeedParser, WellFormed | None]:
     repaired = None
     for _ in range(2):
         try:
-            parser = _strict(repaired.document if repaired else data, base, first)
+            parser = FeedParser(base, None, "utf-8")
+            parser.first_entry, parser.is_repaired = first, repaired is not None
+            _parse(repaired.document if repaired else data, parser)
         except (OverBudget, MemoryError):
             raise
         except Exception:  # noqa: BLE001 - they raise any exception
@@ -116,9 +118,7 @@ def _moment(date: bytes) -> str:
     return date_in_utc(date.decode("utf-8", "replace")) or ""
 
 
-def _strict(data: bytes, base: str, first: int) -> FeedParser:
-    parser = FeedParser(base, None, "utf-8")
-    parser.first_entry = first
+def _parse(data: bytes, parser: FeedParser) -> None:
     reader = xml.sax.make_parser()  # noqa: S317 - no entities: see replace_doctype and below
     reader.setFeature(feature_namespaces, True)
     reader.setFeature(feature_external_ges, False)
@@ -128,4 +128,3 @@ def _strict(data: bytes, base: str, first: int) -> FeedParser:
     source.setByteStream(io.BytesIO(data))
     source.setEncoding("utf-8")  # overrides the XML declaration: the data is UTF-8 by now
     reader.parse(source)
-    return parser

@@ -57,6 +57,7 @@ class FeedParser(StrictFeedParser):  # type: ignore[misc]
     attributes = 0
     base_characters = 0  #: of the bases of all links
     first_entry = 0  #: entries before it are skipped
+    is_repaired = False  #: True if the document is not well-formed as it was published
     entries_begun = 0
     left_out = 0  #: entries that were skipped
     guidislink: bool | int = False
@@ -122,6 +123,8 @@ class FeedParser(StrictFeedParser):  # type: ignore[misc]
         if not self.open:
             self.own_uris.add(self.uri)
             return True
+        if self.is_repaired and self.entries_begun and not self.inentry and tag == "author":
+            return False  # it fell out of an entry that ended too early; others would inherit it
         prefix, parent = tag.rpartition(":")[0], self.open[-1]
         if prefix and prefix not in _MODULES:
             return False
