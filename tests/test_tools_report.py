@@ -547,7 +547,7 @@ def test_addresses_and_credentials_are_in_no_report(tmp_path):
     item = {"title": "by jo@a.example", "url": source, "source_title": "jo@a.example's"}
     with closing(State(url)) as state:
         entry = EntryRecord(
-            key="1", full_key="1", page_key="1", source=source, kind="feed", first_seen=NOW - 60,
+            key="1", page_key="1", source=source, kind="feed", first_seen=NOW - 60,
             item=json.dumps(item),
         )  # fmt: skip
         state.sources.commit(SourceRecord(url=source, kind="feed", fetched_at=NOW - 60), [entry])
