@@ -387,8 +387,8 @@ def test_new_rows_change_nothing_that_was_attested(record):
         " robots_status, redirected_by FROM requests",
         "INSERT INTO entries SELECT key || 'x', NULL, own_key || 'x', title_key || 'x', source,"
         " kind, first_seen + 200000, item, run FROM entries",
-        "INSERT INTO runs SELECT id + 10, spider, command, begun, ended, how, versions, settings, summary"
-        " FROM runs",
+        "INSERT INTO runs SELECT id + 10, spider, command, begun, ended, how, versions, settings,"
+        " summary FROM runs",
         "UPDATE runs SET summary = '{}', how = 'shutdown'",
     )
     comparison = compared(url, attestation)
@@ -419,8 +419,8 @@ def test_what_is_old_enough_to_be_deleted_may_not_be_changed(record):
     later = NOW + 300 * DAY
     change(
         "UPDATE requests SET status = 404 WHERE id = 3",
-        f"INSERT INTO runs SELECT 3, spider, command, {later}, {later}, how, versions, settings, summary"
-        " FROM runs WHERE id = 1",
+        f"INSERT INTO runs SELECT 3, spider, command, {later}, {later}, how, versions, settings,"
+        " summary FROM runs WHERE id = 1",
     )
     comparison = compared(url, attestation, later)
     assert comparison.changed == ["requests of 2026-01-01"]
