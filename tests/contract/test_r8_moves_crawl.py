@@ -27,7 +27,7 @@ WEEK = 7 * 86_400
 def test_failures_keep_a_move_and_after_a_week_both_urls_are_tried(loopback_web, crawl, again):
     web = loopback_web(
         site("old.example", feed=[redirect("http://new.example/feed"), Reply(status=404)]),
-        site("new.example", feed=[feed(), *[Reply(status=500)] * 6, feed()]),
+        site("new.example", feed=[feed(), *[Reply(status=404)] * 2, feed()]),
     )
     sources = ["http://old.example/feed"]
     crawl(web, sources=sources)
