@@ -1,5 +1,6 @@
 """What tests of several parts share: our own pytest plugin, and an empty database of each kind."""
 
+import logging
 import os
 import signal
 import sys
@@ -34,8 +35,10 @@ SERVER = "postgresql+psycopg://postgres@127.0.0.1:5432/test"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup():
-    """Forget the project of an earlier test, which Scrapy leaves in the environment."""
+    """Forget what Scrapy leaves of an earlier test: its project, and the levels of its loggers."""
     os.environ.pop("SCRAPY_SETTINGS_MODULE", None)
+    logging.getLogger().setLevel(logging.WARNING)
+    logging.getLogger("scrapy").setLevel(logging.NOTSET)
 
 
 def pytest_collection_modifyitems(items):
