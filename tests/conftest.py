@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 
+from tests.helpers import LONGEST
 from walsh_scrapy.testing.forkserver import ForkServer
 from walsh_scrapy.testing.simulation import simulate
 
@@ -28,8 +29,6 @@ sys.dont_write_bytecode = False
 
 #: Tests that use one of these run crawls or commands in processes of their own.
 PROCESSES = {"crawl", "simulated", "run_scrapy", "crawl_launcher", "installed", "demo"}
-#: Seconds after which something hangs, whatever else the machine does.
-LONGEST = 300.0
 SERVER = "postgresql+psycopg://postgres@127.0.0.1:5432/test"
 
 

@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 from scrapy.settings import Settings
 
-from tests.reportstate import MONTH, NOW, write_state
+from tests.helpers.reportstate import MONTH, NOW, write_state
 from walsh_scrapy.options import Options
 from walsh_scrapy.state import State
 from walsh_scrapy.tools.report.page import render

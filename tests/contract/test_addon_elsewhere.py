@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.conftest import paths, site
+from tests.helpers import ROOT
+from tests.helpers.sites import paths, site
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.sources import write_sources
 from walsh_scrapy.testing.web import Reply, Site
 
 USER_AGENT = "Mozilla/5.0 (compatible; Example-Bot/1.0; +http://bot.example/)"
 #: What they wrote: settings, spider, pipeline and tests of their own.
-THEIRS = Path(__file__).parent.parent / "elsewhere"
+THEIRS = ROOT / "tests" / "elsewhere"
 
 
 class Elsewhere:

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.contract.conftest import LIST_URL, blocklist, paths
+from tests.helpers.sites import LIST_URL, blocklist, paths
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site, redirect
 

@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from tests.contract.conftest import LIST_URL, blocklist, feed, paths, site
+from tests.helpers.sites import LIST_URL, blocklist, feed, paths, site
 from walsh_scrapy.sources import Source, load_sources
 from walsh_scrapy.testing.blocklist import keep_empty_blocklist
 from walsh_scrapy.testing.feeds import json_feed

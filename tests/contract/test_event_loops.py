@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from tests.contract.conftest import judge
+from tests.helpers.sites import judge
 from walsh_scrapy.testing.web import Reply, Site
 
 GATES = "walsh_scrapy.downloadermiddlewares"

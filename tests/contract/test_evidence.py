@@ -5,7 +5,7 @@ import json
 import sqlite3
 from contextlib import closing
 
-from tests.contract.conftest import LIST_URL, blocklist, site
+from tests.helpers.sites import LIST_URL, blocklist, site
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.web import Reply, redirect
@@ -34,7 +34,7 @@ def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl
         settings={
             "WALSH_BLOCKLIST_URL": LIST_URL,
             "WALSH_BACKOFF_BASE": 2.5,
-            "EXTENSIONS": json.dumps({"tests.contract.troubles.PausedMeanwhile": 0}),
+            "EXTENSIONS": json.dumps({"tests.helpers.troubles.PausedMeanwhile": 0}),
         },
     )
     with closing(sqlite3.connect(result.folder.parent / "walsh.sqlite3")) as state:

@@ -7,7 +7,7 @@ import json
 import sqlite3
 from contextlib import closing
 
-from tests.contract.conftest import site
+from tests.helpers.sites import site
 from walsh_scrapy.identity import SPEC_VERSION
 from walsh_scrapy.testing.web import Reply
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.contract.conftest import feed, site
+from tests.helpers.sites import feed, site
 from walsh_scrapy.sources import load_sources
 from walsh_scrapy.testing.feeds import Post, atom
 from walsh_scrapy.testing.web import Reply

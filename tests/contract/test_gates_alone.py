@@ -8,7 +8,7 @@ import gzip
 
 import pytest
 
-from tests.contract.conftest import LIST_URL, blocklist, paths
+from tests.helpers.sites import LIST_URL, blocklist, paths
 from walsh_scrapy.testing.politeness import assert_polite, most_in_flight
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
 

@@ -5,7 +5,7 @@ import json
 import sqlite3
 from contextlib import closing
 
-from tests.contract.conftest import judge, site
+from tests.helpers.sites import judge, site
 from walsh_scrapy.testing.web import Reply, Site
 
 AUTHORS = [{"name": f"{number:0290}"} for number in range(100)]

@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from tests.contract.conftest import feed, paths, site
+from tests.helpers.sites import feed, paths, site
 from walsh_scrapy.testing.web import Reply
 
 BUSY = "http://busy.example/feed"

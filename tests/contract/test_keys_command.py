@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 from http_message_signatures import HTTPMessageVerifier, algorithms
 
-from tests.contract.conftest import paths
 from tests.contract.test_signing import Keys
+from tests.helpers.sites import paths
 from walsh_scrapy.policy.signing.directory import (
     DIRECTORY_PATH,
     DIRECTORY_TYPE,

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.contract.conftest import feed, paths, site
+from tests.helpers.sites import feed, paths, site
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.feeds import Post, rss
 from walsh_scrapy.testing.politeness import assert_polite
@@ -184,7 +184,7 @@ def test_progress_is_logged_only_if_it_has_changed(simulated):
         sources=["http://slow.example/feed"],
         settings={
             "WALSH_PROGRESS": "auto",
-            "EXTENSIONS": {"tests.contract.troubles.BusyMachine": 0},
+            "EXTENSIONS": {"tests.helpers.troubles.BusyMachine": 0},
         },
     )
     assert result.seconds > 200.0

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.contract.conftest import LIST_URL, blocklist, paths, site
+from tests.helpers.sites import LIST_URL, blocklist, paths, site
 from walsh_scrapy.testing.blocklist import keep_empty_blocklist
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site

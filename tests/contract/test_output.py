@@ -5,7 +5,7 @@ import json
 from dataclasses import fields
 from xml.etree import ElementTree as ET
 
-from tests.contract.conftest import feed, site
+from tests.helpers.sites import feed, site
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.testing.feeds import Post, json_feed
 from walsh_scrapy.testing.web import Reply

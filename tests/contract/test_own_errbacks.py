@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.contract.conftest import feed
+from tests.helpers.sites import feed
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site, redirect
 

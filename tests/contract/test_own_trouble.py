@@ -7,12 +7,12 @@ from contextlib import closing
 
 import pytest
 
-from tests.contract.conftest import feed, site
+from tests.helpers.sites import feed, site
 from walsh_scrapy.testing.blocklist import keep_empty_blocklist
 from walsh_scrapy.testing.feeds import Post
 from walsh_scrapy.testing.politeness import assert_polite
 
-TROUBLES = "tests.contract.troubles"
+TROUBLES = "tests.helpers.troubles"
 
 
 def extensions(name):

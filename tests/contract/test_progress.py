@@ -14,7 +14,7 @@ from threading import Thread
 import pytest
 from jsonschema import Draft202012Validator
 
-from tests.contract.conftest import LIST_URL, blocklist, site
+from tests.helpers.sites import LIST_URL, blocklist, site
 from walsh_scrapy.runtime.quietlog import UNNEEDED
 from walsh_scrapy.testing.web import Reply, Site
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 import pytest
 from scrapy import Request
 
-from tests.contract.conftest import feed, paths, site
+from tests.helpers.sites import feed, paths, site
 from walsh_scrapy.runtime.messages import endpoint_of, message_of
 from walsh_scrapy.testing.names import REFUSED, UNKNOWN, Answer
 from walsh_scrapy.testing.politeness import assert_polite

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from scrapy import Request
 
-from tests.contract.conftest import LIST_URL, blocklist, feed, judge, site
+from tests.helpers.sites import LIST_URL, blocklist, feed, judge, site
 from walsh_scrapy import identity
 from walsh_scrapy.downloadermiddlewares.identity import IdentityMiddleware
 from walsh_scrapy.testing.web import Reply, Site, redirect

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.contract.conftest import feed, judge, paths, site
+from tests.helpers.sites import feed, judge, paths, site
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
 
 BLOCKED_HERE = "User-agent: *\nDisallow: /\n"

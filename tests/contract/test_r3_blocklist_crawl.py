@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from tests.contract.conftest import LIST_URL, blocklist, feed, judge, paths, site
+from tests.helpers.sites import LIST_URL, blocklist, feed, judge, paths, site
 from walsh_scrapy.politeness.listreading import SHORT
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
 

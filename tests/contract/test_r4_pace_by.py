@@ -2,7 +2,7 @@
 
 import json
 
-from tests.contract.conftest import feed, judge, paths, site
+from tests.helpers.sites import feed, judge, paths, site
 from walsh_scrapy.testing.politeness import assert_polite, violations
 from walsh_scrapy.testing.web import Reply
 

@@ -1,6 +1,6 @@
 """R4 on the wire: one request at a time, spacing for each host, and no delay for the others."""
 
-from tests.contract.conftest import feed, judge, paths, site
+from tests.helpers.sites import feed, judge, paths, site
 from walsh_scrapy.testing.web import Fault, Reply, redirect
 
 

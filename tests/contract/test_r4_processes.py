@@ -11,8 +11,8 @@ from itertools import pairwise
 
 import pytest
 
-from tests.conftest import LONGEST
-from tests.contract.conftest import feed, paths, site
+from tests.helpers import LONGEST
+from tests.helpers.sites import feed, paths, site
 from walsh_scrapy.policy.pacing import LEASE_MARGIN
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.politeness import assert_polite

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from itertools import pairwise
 
-from tests.contract.conftest import feed, judge, site
+from tests.helpers.sites import feed, judge, site
 from walsh_scrapy.testing.web import Reply
 
 

@@ -9,7 +9,7 @@ from scrapy import Request
 from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
-from tests.contract.conftest import feed, judge, paths, site
+from tests.helpers.sites import feed, judge, paths, site
 from walsh_scrapy.downloadermiddlewares.publicweb import PublicWebMiddleware
 from walsh_scrapy.exceptions import Denied, StateUnavailable
 from walsh_scrapy.runtime.context import Context

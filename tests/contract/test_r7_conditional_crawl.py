@@ -12,7 +12,7 @@ from random import Random, random
 import brotli
 import pytest
 
-from tests.contract.conftest import feed, judge, site
+from tests.helpers.sites import feed, judge, site
 from walsh_scrapy.testing.feeds import Post, rss
 from walsh_scrapy.testing.web import Reply, redirect
 

@@ -3,7 +3,7 @@
 import sqlite3
 from contextlib import closing
 
-from tests.contract.conftest import feed, paths, site
+from tests.helpers.sites import feed, paths, site
 from walsh_scrapy.testing.web import Reply, redirect
 
 

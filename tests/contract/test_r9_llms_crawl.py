@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from tests.contract.conftest import paths, site
+from tests.helpers.sites import paths, site
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site, redirect
 

@@ -3,7 +3,7 @@
 import sqlite3
 from contextlib import closing
 
-from tests.contract.conftest import feed, judge, paths, site
+from tests.helpers.sites import feed, judge, paths, site
 from walsh_scrapy.testing.names import REFUSED, Answer
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.contract.conftest import feed, site
+from tests.helpers.sites import feed, site
 from walsh_scrapy.testing.web import Reply
 
 SOURCES = [

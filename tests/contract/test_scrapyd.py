@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.conftest import feed, paths, site
-from tests.scrapyd import Scrapyd, build_checkout
-from tests.test_docs import ROOT
-from tests.test_docs_commands import FAILED_JOBS
+from tests.docs.test_commands import FAILED_JOBS
+from tests.helpers import ROOT
+from tests.helpers.scrapyd import Scrapyd, build_checkout
+from tests.helpers.sites import feed, paths, site
 from walsh_scrapy.sources import in_shard
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.blocklist import keep_empty_blocklist

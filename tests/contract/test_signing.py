@@ -18,7 +18,7 @@ from http_message_signatures import (
     signatures,
 )
 
-from tests.contract.conftest import blocklist, feed, judge, site
+from tests.helpers.sites import blocklist, feed, judge, site
 from walsh_scrapy.policy.signing.directory import directory_body
 from walsh_scrapy.policy.signing.keys import PrivateKey
 from walsh_scrapy.policy.signing.requests import FIELDS

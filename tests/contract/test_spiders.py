@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from tests.contract.conftest import judge, paths, site
+from tests.helpers.sites import judge, paths, site
 from walsh_scrapy.testing.web import Reply, Site
 
 SPIDER = """

@@ -7,7 +7,7 @@ import pytest
 from scrapy.cmdline import execute
 from scrapy.utils.project import get_project_settings
 
-from tests.contract.conftest import site
+from tests.helpers.sites import site
 
 SOURCES = ["http://blog.example/feed"]
 

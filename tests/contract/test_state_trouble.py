@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
-from tests.contract.conftest import feed, paths, site
+from tests.helpers.sites import feed, paths, site
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site, redirect
 
@@ -68,7 +68,7 @@ def test_a_state_that_is_deleted_ends_the_run_with_1_and_leaves_no_other(direct_
 
 def test_a_state_that_is_deleted_at_the_very_end_is_told_too(direct_web, crawl):
     web = direct_web(site("blog.example"))
-    gone = {"EXTENSIONS": json.dumps({"tests.contract.troubles.StateDeletedAtTheEnd": 0})}
+    gone = {"EXTENSIONS": json.dumps({"tests.helpers.troubles.StateDeletedAtTheEnd": 0})}
     result = crawl(web, sources=["http://blog.example/feed"], settings=gone)
     assert result.exit_code == 1
     assert result.stderr.count(" CRITICAL ") == 1

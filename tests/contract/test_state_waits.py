@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.pool import NullPool
 
-from tests.contract.conftest import feed, site
-from tests.relay import Relay
+from tests.helpers.relay import Relay
+from tests.helpers.sites import feed, site
 
 HOSTS = ("a.example", "b.example", "c.example")
 URLS = [f"http://{host}/feed" for host in HOSTS]
@@ -21,7 +21,7 @@ URLS = [f"http://{host}/feed" for host in HOSTS]
 def waits(*, is_signalled):
     """Return the settings of a crawl that a signal has to end, or that ends after a short wait."""
     name = "LongWaits" if is_signalled else "ShortWaits"
-    return {"EXTENSIONS": json.dumps({f"tests.contract.troubles.{name}": 0})}
+    return {"EXTENSIONS": json.dumps({f"tests.helpers.troubles.{name}": 0})}
 
 
 def end_of(running, asked, *, is_signalled):

@@ -10,7 +10,7 @@ from threading import Event
 
 import pytest
 
-from tests.contract.conftest import feed, judge, site
+from tests.helpers.sites import feed, judge, site
 
 HANG_UP_TWICE = (signal.SIGHUP, signal.SIGHUP)
 #: Under nohup a crawl has to survive it.
@@ -77,7 +77,7 @@ def test_a_signal_at_any_moment_ends_the_run_in_order(direct_web, crawl, sent, w
 def test_a_signal_while_a_costly_document_is_read_ends_the_run_in_order(direct_web, crawl):
     posts = [str(number) for number in range(1000)]
     web = direct_web(site("a.example"), site("b.example", feed=feed(posts=posts)))
-    frozen = {"EXTENSIONS": json.dumps({"tests.contract.troubles.FrozenReading": 0})}
+    frozen = {"EXTENSIONS": json.dumps({"tests.helpers.troubles.FrozenReading": 0})}
     sources = ["http://a.example/feed", "http://b.example/feed"]
     running = crawl.start(web, sources=sources, settings=frozen)
     wait_until(web, lambda: is_told(running, "frozen: "))

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.contract.conftest import paths
+from tests.helpers.sites import paths
 from walsh_scrapy.testing.web import Reply, Site
 
 ADDON = {"ADDONS": {"walsh_scrapy.addon.Addon": 500}}

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.contract.conftest import LIST_URL, blocklist, judge, site
+from tests.helpers.sites import LIST_URL, blocklist, judge, site
 from walsh_scrapy.testing.names import REFUSED, Answer
 from walsh_scrapy.testing.site import Down
 from walsh_scrapy.testing.web import Certificate, Site, redirect

@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from tests.contract.conftest import feed, judge, paths, site
+from tests.helpers.sites import feed, judge, paths, site
 from walsh_scrapy import identity
 from walsh_scrapy.testing.sources import write_sources
 from walsh_scrapy.testing.web import Reply, Site, redirect

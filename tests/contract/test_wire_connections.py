@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.contract.conftest import LIST_URL, blocklist, site
+from tests.helpers.sites import LIST_URL, blocklist, site
 from walsh_scrapy.testing.names import DEAD, OWN, UNKNOWN, Answer
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.site import Down

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from scrapy import signals
 
-from tests.contract.conftest import LIST_URL, blocklist, feed, site
+from tests.helpers.sites import LIST_URL, blocklist, feed, site
 from walsh_scrapy.testing.names import DEAD, NO_RESOLVER, Answer, silent
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.site import Down

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.contract.conftest import feed, paths, site
+from tests.helpers.sites import feed, paths, site
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.reply import Raw
 from walsh_scrapy.testing.web import Fault, Reply

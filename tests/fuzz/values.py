@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from tests.fuzz.documents import AT, URL
 from tests.fuzz.target import assert_sentence
-from tests.test_wire_http1 import REFUSALS, read
+from tests.wire.test_http1 import REFUSALS, read
 from walsh_scrapy.metadata.feedlinks import MOST_FEEDS, declared_feeds, feeds_in_head
 from walsh_scrapy.metadata.linkheader import feed_alternates, markdown_alternates
 from walsh_scrapy.metadata.text import one_line

@@ -1,0 +1,316 @@
+"""A host that cannot be reached costs one attempt a run, and fails one source (decision 28).
+
+Real crawls in simulated time. A page that raises stands for a connection that cannot be made.
+"""
+
+import asyncio
+import sqlite3
+from contextlib import closing
+
+import pytest
+from scrapy import Request, Spider
+from scrapy.exceptions import CannotResolveHostError, DownloadTimeoutError
+
+from tests.helpers.sites import feed, site
+from walsh_scrapy.exceptions import GivenUp, MachineTrouble, Unreachable
+from walsh_scrapy.state import State
+from walsh_scrapy.testing.clock import EPOCH
+from walsh_scrapy.testing.reply import Reply, redirect
+from walsh_scrapy.testing.simulation import DAY
+from walsh_scrapy.testing.site import Site
+
+REASON = "no connection to dead.example within 10 s"
+PATHS = tuple("abcde")
+
+
+class NoAddress(Unreachable, CannotResolveHostError):
+    """Retried by Scrapy's RetryMiddleware, if nothing prevents that."""
+
+
+class NoConnection(Unreachable, DownloadTimeoutError):
+    """Not retried in this project."""
+
+
+def no_connection(hit):
+    raise NoConnection(hit.host, REASON)
+
+
+def no_address(hit):
+    raise NoAddress(hit.host, REASON)
+
+
+def no_route(hit):
+    raise MachineTrouble(EPOCH + hit.started, "the network is unreachable")
+
+
+def given_up(hit):
+    raise GivenUp(EPOCH + hit.started, "the crawl was stopped")
+
+
+class Asks(Spider):
+    """Asks for all pages at once, past the scheduler."""
+
+    name = "asks"
+
+    async def start(self):
+        yield Request("http://alive.example/feed")
+
+    async def parse(self, response):
+        asked = (self.crawler.engine.download_async(Request(url)) for url in sources())
+        ends = await asyncio.gather(*asked, return_exceptions=True)
+        yield {"ends": sorted(type(end).__name__ for end in ends)}
+
+
+def dead(page, *, robots=""):
+    return Site("dead.example", robots, {f"/{path}": page for path in PATHS})
+
+
+def sources(host="dead.example"):
+    return [f"http://{host}/{path}" for path in PATHS]
+
+
+def outcomes(result):
+    names = ("fetched", "failed", "deferred", "denied/robots")
+    counts = {name: result.stats.get(f"walsh/sources/{name}", 0) for name in names}
+    return {name: count for name, count in counts.items() if count}
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """Return the rows of a query of the state that the simulated runs share."""
+
+    def read(query):
+        with closing(sqlite3.connect(tmp_path / "simulation" / "walsh.sqlite3")) as state:
+            return state.execute(query).fetchall()
+
+    return read
+
+
+@pytest.fixture
+def silent_hosts(tmp_path):
+    def read():
+        with closing(State(f"sqlite:///{tmp_path / 'simulation' / 'walsh.sqlite3'}")) as state:
+            return state.ledger.silent_hosts()
+
+    return read
+
+
+@pytest.mark.parametrize("raising", [no_connection, no_address])
+@pytest.mark.parametrize("decides", ["allow", "disallow", "phased"])
+def test_a_dead_host_costs_one_attempt_and_fails_one_source(
+    simulated, rows, silent_hosts, raising, decides
+):
+    (run,) = simulated(
+        dead(raising, robots=raising),
+        site("alive.example"),
+        sources=[*sources(), "http://alive.example/feed"],
+        settings={"WALSH_ROBOTS_UNREACHABLE": decides},
+    )
+    attempts = [hit.path for hit in run.log if hit.host == "dead.example"]
+    assert attempts == ["/robots.txt"]
+    assert outcomes(run) == {"fetched": 1, "failed": 1, "deferred": 4}
+    failed = rows("SELECT outcome, detail, failures FROM sources WHERE url LIKE '%dead%'")
+    assert failed == [("failed", REASON, 1)], "the others have no record: they stay due"
+    assert rows("SELECT url, status, error FROM requests WHERE host = 'dead.example'") == [
+        ("http://dead.example/robots.txt", None, REASON)
+    ]
+    assert rows("SELECT strikes, silences FROM hosts WHERE host = 'dead.example'") == [(0, 1)]
+    assert "walsh/backoff/retried" not in run.stats
+    kept = rows("SELECT status, failing_since > 0 FROM robots WHERE origin LIKE '%dead%'")
+    assert kept == [(None, True)], "it counts as unreachable"
+    assert silent_hosts() == {"dead.example"}
+    assert run.stderr.count(f"dead.example is not tried again now: {REASON}") == 1
+    assert run.stderr.count(REASON) == 2, "and why the one source failed"
+    assert " ERROR" not in run.stderr
+    assert run.stderr.count(" WARNING: ") == 1, "one line for a dead host"
+
+
+@pytest.mark.parametrize("raising", [no_connection, no_address])
+def test_a_host_that_dies_after_its_robots_txt_costs_one_attempt_too(simulated, raising):
+    (run,) = simulated(dead(raising), sources=sources())
+    assert [hit.path for hit in run.log] == ["/robots.txt", run.log[1].path]
+    assert outcomes(run) == {"failed": 1, "deferred": 4}
+
+
+@pytest.mark.parametrize("decides", ["allow", "disallow"])
+@pytest.mark.parametrize("robots", [no_connection, ""])
+def test_requests_that_wait_in_the_gates_share_one_attempt_too(simulated, decides, robots):
+    (run,) = simulated(
+        dead(no_connection, robots=robots),
+        site("alive.example"),
+        spider="asks",
+        settings={
+            "SPIDER_MODULES": ["tests.contract.test_unreachable"],
+            "WALSH_USER_AGENT": "Mozilla/5.0 (compatible; Example-Bot/1.0; +https://bot.example/)",
+            "WALSH_UA_TOKEN": "Example-Bot",
+            "WALSH_SCOPE": "any",
+            "WALSH_ROBOTS_UNREACHABLE": decides,
+        },
+    )
+    asked = [hit for hit in run.log if hit.host == "dead.example"]
+    assert len(asked) == (1 if robots else 2), "one attempt, after a robots.txt that came"
+    assert run.items == [{"ends": ["NoConnection"] + ["PutOff"] * 4}]
+
+
+def test_a_dead_host_is_tried_rarer_after_each_silence(simulated, rows, silent_hosts):
+    runs = simulated(
+        dead(no_connection, robots=no_connection),
+        sources=sources(),
+        starts=[day * (DAY + 60.0) for day in range(8)],
+    )
+    assert [len(run.log) for run in runs] == [1, 1, 0, 1, 0, 0, 0, 1]
+    assert [outcomes(run).get("failed", 0) for run in runs] == [1, 1, 0, 1, 0, 0, 0, 1]
+    assert all(outcomes(run)["deferred"] >= 3 for run in runs)
+    assert "dead.example may not be asked before" in runs[2].stderr
+    assert rows("SELECT silences, strikes FROM hosts") == [(4, 0)]
+    assert silent_hosts() == {"dead.example"}
+
+
+def test_a_host_that_answers_again_is_served_as_before(simulated, silent_hosts):
+    first, second = simulated(
+        dead(feed(host="dead.example"), robots=[no_connection, ""]),
+        sources=sources(),
+        starts=[0.0, DAY + 60.0],
+    )
+    assert outcomes(first) == {"failed": 1, "deferred": 4}
+    assert outcomes(second)["fetched"] >= 4
+    assert silent_hosts() == frozenset()
+
+
+def test_other_schemes_and_ports_and_redirects_to_a_dead_host_are_put_off(simulated):
+    leads = redirect("http://dead.example/a", 302)
+    (run,) = simulated(
+        dead(feed(), robots=no_connection),
+        Site("dead.example:8080", no_connection, {"/f": no_connection}),
+        site("alive.example", feed=leads),
+        sources=[
+            *sources(),
+            "https://dead.example/a",
+            "http://dead.example:8080/f",
+            "http://alive.example/feed",
+        ],
+    )
+    hosts = [hit.host for hit in run.log]
+    assert hosts.count("dead.example") == 1
+    assert outcomes(run) == {"failed": 1, "deferred": 7}
+
+
+def times_out(hit):
+    raise DownloadTimeoutError(f"Getting {hit.path} took longer than 30 seconds.")
+
+
+def now_and_then(hit):
+    return times_out(hit) if hit.path in "/a/c/e" else feed(host="dead.example")
+
+
+@pytest.mark.parametrize(
+    ("robots", "page", "asked", "ends"),
+    [
+        (times_out, times_out, 3, {"failed": 1, "deferred": 4}),
+        ("", times_out, 3, {"failed": 2, "deferred": 3}),
+        ([times_out, ""], feed(host="dead.example"), 7, {"fetched": 5}),
+        ("", now_and_then, 6, {"failed": 3, "fetched": 2}),
+    ],
+    ids=["never answers", "answers robots.txt alone", "answers late", "answers now and then"],
+)
+def test_a_host_that_times_out_twice_in_a_row_is_put_off(simulated, robots, page, asked, ends):
+    """A serial crawl waits for each of these; their sources stay due."""
+    (run,) = simulated(dead(page, robots=robots), sources=sources())
+    assert len(run.log) == asked
+    assert outcomes(run) == ends
+    said = run.stderr.count("dead.example is not tried again now: it timed out")
+    assert said == ("deferred" in ends)
+
+
+SLOWLY = {
+    "drips": (Reply("User-agent: *\n", drip=150.0), [30.0]),
+    "refuses": (Reply(status=503, delay=11.9), [12.0, 12.0, 6.0]),
+    "leads-on": ([Reply(status=302, headers={"Location": "/r"}, delay=19.9)], [20.0, 10.0]),
+    "comes-late": ([Reply(status=503, delay=19.9), Reply("", delay=4.9)], [20.0, 5.0]),
+}
+
+
+def test_a_robots_txt_has_30_seconds_on_the_wire_whatever_its_tries_and_redirects(simulated):
+    """Pauses between the tries are not counted: other hosts are asked meanwhile."""
+    hosts = {f"{name}.example": page for name, (page, _) in SLOWLY.items()}
+    (run,) = simulated(
+        *(site(host, page, r=Reply(drip=60.0)) for host, page in hosts.items()),
+        sources=[f"http://{host}/{name}" for host in hosts for name in ("feed", "other")],
+        settings={"DOWNLOAD_TIMEOUT": 60},
+    )
+    for name, (_, tries) in SLOWLY.items():
+        hits = [hit for hit in run.log if hit.host == f"{name}.example" and len(hit.path) < 3]
+        hits += [hit for hit in run.log if hit.host == f"{name}.example" and "robots" in hit.path]
+        took = sorted((hit.ended - hit.started for hit in hits), reverse=True)
+        assert took == pytest.approx(tries), name
+        targets = [hit for hit in run.log if hit.url == f"http://{name}.example/feed"]
+        assert [hit.status for hit in targets] == [200], name
+    assert run.stats["walsh/robots/unreachable"] == 3
+    assert "drips.example:80/robots.txt could not be read (no answer)" in run.stderr
+
+
+def test_a_dead_host_puts_off_no_sibling_with_which_it_is_paced(simulated, rows):
+    runs = simulated(
+        *(Site(f"{name}.blog.example", no_connection, {"/a": ""}) for name in ("x", "y")),
+        site("z.blog.example"),
+        sources=[
+            "http://x.blog.example/a",
+            "http://x.blog.example/b",
+            "http://y.blog.example/a",
+            "http://z.blog.example/feed",
+        ],
+        settings={"WALSH_PACE_BY": "domain"},
+        starts=[0.0, 4 * DAY, 8 * DAY],
+    )
+    assert [outcomes(run) for run in runs] == [{"failed": 2, "deferred": 1, "fetched": 1}] * 3
+    held = rows("SELECT host FROM hosts WHERE hold_until > 0 ORDER BY host")
+    assert held == [("x.blog.example.",), ("y.blog.example.",)], "a row for each host name"
+
+
+def test_trouble_of_this_machine_counts_against_nobody(simulated, rows, silent_hosts):
+    (run,) = simulated(
+        dead(no_route, robots=no_route), site("alive.example"),
+        sources=[*sources(), "http://alive.example/feed"],
+    )  # fmt: skip
+    assert [hit.path for hit in run.log if hit.host == "dead.example"] == ["/robots.txt"]
+    assert outcomes(run) == {"fetched": 1, "deferred": 5}
+    assert rows("SELECT * FROM requests WHERE host = 'dead.example'") == []
+    assert rows("SELECT * FROM robots WHERE origin LIKE '%dead%'") == []
+    assert rows("SELECT * FROM sources WHERE url LIKE '%dead%'") == []
+    # A row that says nothing is deleted at the end of the run.
+    assert rows("SELECT * FROM hosts WHERE host = 'dead.example'") == []
+    assert silent_hosts() == frozenset()
+
+
+def test_a_request_that_is_given_up_is_recorded_and_counts_against_nobody(simulated, rows):
+    (run,) = simulated(dead(given_up, robots=given_up), sources=sources())
+    assert "failed" not in outcomes(run)
+    assert set(rows("SELECT error FROM requests")) == {("given up: the crawl was stopped",)}
+    assert rows("SELECT * FROM robots") == []
+    assert rows("SELECT * FROM sources") == []
+    assert rows("SELECT strikes, silences, hold_until FROM hosts") == [(0, 0, 0.0)]
+
+
+def test_a_blocklist_on_a_dead_host_has_failed_and_keeps_no_target(simulated):
+    (run,) = simulated(
+        Site("operator.example", no_connection),
+        site("alive.example"),
+        sources=["http://alive.example/feed"],
+        settings={"WALSH_BLOCKLIST_URL": "http://operator.example/list.json"},
+    )
+    assert [hit.path for hit in run.log if hit.host == "operator.example"] == ["/robots.txt"]
+    assert run.stats["walsh/blocklist/failed"] == 1
+    assert f"the blocklist could not be fetched: {REASON}" in run.stderr
+    assert outcomes(run) == {"fetched": 1}
+
+
+def test_a_blocklist_that_cannot_be_fetched_by_our_own_trouble_is_no_failure(simulated):
+    (run,) = simulated(
+        Site("operator.example", "", {"/list.json": no_route}),
+        site("alive.example"),
+        sources=["http://alive.example/feed"],
+        settings={"WALSH_BLOCKLIST_URL": "http://operator.example/list.json"},
+    )
+    assert "walsh/blocklist/failed" not in run.stats
+    assert "the blocklist could not be fetched: the network is unreachable" in run.stderr
+    assert outcomes(run) == {"fetched": 1}

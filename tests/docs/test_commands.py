@@ -1,0 +1,555 @@
+"""Every command line in README and docs works as it is written."""
+
+import contextlib
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from argparse import ArgumentParser
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from scrapy.cmdline import ScrapyArgumentParser, execute
+from scrapy.settings import Settings
+from scrapy.utils.misc import load_object
+from scrapy.utils.project import get_project_settings
+from sqlalchemy import make_url
+
+from tests.docs.test_pages import MAKEFILE, PAGES, blocks, page_of
+from tests.helpers import ROOT
+from walsh_scrapy.console.program import main
+from walsh_scrapy.items import EntryItem
+from walsh_scrapy.options import Options
+from walsh_scrapy.policy.robots.access import RobotsCopy
+from walsh_scrapy.policy.signing.directory import DIRECTORY_PATH, directory_body, directory_fields
+from walsh_scrapy.policy.signing.keys import PrivateKey
+from walsh_scrapy.sources import parse_shard
+from walsh_scrapy.state import State
+from walsh_scrapy.state.database import Database
+from walsh_scrapy.state.entries import EntryRecord
+from walsh_scrapy.state.evidence import Evidence, hash_of
+from walsh_scrapy.state.requests import RequestRecord, write_request
+from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.testing import Certificate, Reply, Site
+from walsh_scrapy.testing.conformance.commandline import add_options
+from walsh_scrapy.testing.feeds import rss
+from walsh_scrapy.testing.sources import write_sources
+from walsh_scrapy.tools.attest.attestation import attest
+
+#: Many of these lines are crawls and servers in processes of their own.
+pytestmark = pytest.mark.crawl
+
+PAGE_OF_STATE = ROOT / "docs" / "state.md"
+#: Commands that ask servers: their options are checked here, what they do by crawls elsewhere.
+ASKING = ("crawl", "demo", "discover", "keys", "mayfetch")
+#: Commands that only read and write the state: they are run.
+STATE = ("sources", "hosts", "export", "new", "status", "report", "attest", "why")
+#: The one of them that asks servers too.
+SENDING = re.compile(r"\bsources add\b")
+#: The conformance test without a project.
+TRIAL = "python -m walsh_scrapy.testing.conformance "
+#: Published keys, and the files of these keys in the project.
+BOT_KEYS = {name: PrivateKey.generate() for name in ("key.pem", "next.pem")}
+AGENT = f"https://bot.example{DIRECTORY_PATH}"
+#: How to find jobs of Scrapyd that failed.
+FAILED_JOBS = [
+    line
+    for _, text in blocks(ROOT / "docs" / "deployment.md", "sh")
+    if "scrapyd-failed.sh" in text and "install" not in text
+    for line in text.strip().splitlines()
+]
+#: Lines that install, deploy or look at Scrapyd: tests/contract/test_scrapyd.py does so.
+ELSEWHERE = (
+    "scrapyd-deploy",
+    "/srv/scrapyd/venv/bin/pip",
+    "python3 -m venv /srv/scrapyd/venv",
+    "/srv/scrapyd/venv/bin/scrapyd",
+    *FAILED_JOBS,
+)
+#: Programs that set up a machine, or look at it: tests/docs/test_deployment.py checks these lines.
+DEPLOYING = ("install", "systemctl", "journalctl", "podman")
+#: What is done with a damaged state, line by line: a test of its own.
+RESTORING = [
+    line.strip()
+    for _, text in blocks(PAGE_OF_STATE, "sh")
+    if ".recover" in text
+    for line in text.strip().splitlines()
+]
+#: A command within the entry of a schedule, and what an entry is.
+COMMANDS_OF = {
+    "cron": re.compile(r"&& (.+)$", re.MULTILINE),
+    "ini": re.compile(r"^Exec\w+=(.+)$", re.MULTILINE),
+}
+ENTRIES = {"cron": r"[^#\s]", "ini": r"Exec"}
+SCRAPY = re.compile(r"(?:SSL_CERT_FILE=\S+ )?(?:\S*/)?scrapy ")
+#: A line of the program that needs no project, and what is piped into it.
+WALSH = re.compile(r"(?:cat (\S+) \| )?walsh ")
+OTHER_PROGRAMS = re.compile(
+    r"`((?:python3?|pip|make|systemctl|journalctl|psql|pg_dump|sqlite3|grep|curl) [^`]+)`"
+)
+#: How the pages call the state on PostgreSQL.
+SERVER_OF_DOCS = "postgresql://walsh@db.internal/walsh"
+ARGUMENTS = set(re.findall(r"^\| `(\w+)=", page_of("settings.md"), re.MULTILINE))
+SEEN_AT = "1970-01-01T00:00:01Z"
+#: What `scrapy why` is asked about: a request of 17 November 2026.
+SENT = RequestRecord(
+    sent_at=1_794_909_600.0,
+    host="blog.example",
+    url="https://blog.example/feed.xml",
+    gates="robots: allowed",
+    status=200,
+    seconds=0.1,
+    evidence=Evidence(robots=hash_of(b""), robots_at=1_794_909_590.0),
+)
+FEEDS = ("https://blog.example/feed.xml", "https://other.example/feed.xml")
+ADDED = "https://news.example/feed.xml"
+PAGE = "https://docs.example/"
+LOG_LINE = (
+    '192.0.2.1 - - [22/Nov/2026:10:00:{:02} +0000] "GET /feed.xml HTTP/1.1" 200 512 "-" '
+    '"Mozilla/5.0 (compatible; Walsh-Research/1.0; +https://wal.sh/bot/)"\n'
+)
+
+BLOCKLIST = {
+    "contract": "walsh-research-blocklist/v1",
+    "updated": "2026-05-23T00:00:00Z",
+    "operator": "Jason Walsh",
+    "contact": "j@wal.sh",
+    "policy": "https://wal.sh/bot/",
+    "refresh": "PT6H",
+    "blocked": [],
+}
+#: What the commands ask for.
+WEB = [
+    *(
+        Site(urlsplit(feed).hostname, "", {"/feed.xml": rss("Feed", ["One"])}, tls=Certificate.GOOD)
+        for feed in (*FEEDS, ADDED)
+    ),
+    Site(
+        "docs.example",
+        "",
+        {
+            "/": Reply("<title>x</title>", content_type="text/html"),
+            "/llms.txt": Reply("# Docs\n\n- [One](https://docs.example/1.md)\n"),
+        },
+        tls=Certificate.GOOD,
+    ),
+    Site(
+        "wal.sh",
+        "",
+        {"/.well-known/walsh-research/blocklist.json": json.dumps(BLOCKLIST)},
+        tls=Certificate.GOOD,
+    ),
+]
+
+
+def directory_of_keys():
+    body = directory_body([key.public for key in BOT_KEYS.values()])
+    fields = directory_fields([*BOT_KEYS.values()], "bot.example", body, time.time(), 86_400)
+    return Reply(body, content_type=None, headers=fields)
+
+
+def command_lines():
+    """Every command line of a page, whichever block it stands in, with its page."""
+    for page in PAGES:
+        for language, text in blocks(page, "sh", "cron", "ini"):
+            joined = text.replace("\\\n", " ")
+            if language != "sh":
+                joined = "\n".join(COMMANDS_OF[language].findall(joined))
+            for line in filter(None, map(str.strip, joined.splitlines())):
+                yield page.relative_to(ROOT), line
+
+
+def lines_of(*, scrapy):
+    """The command lines that call `scrapy`, or all others; each once."""
+    pages = {line: name for name, line in command_lines()}
+    for line, name in pages.items():
+        if bool(SCRAPY.match(line)) is scrapy:
+            yield pytest.param(line, id=f"{name}: {line[:60]}")
+
+
+def spoken_of():
+    """Every `scrapy ...` within a sentence."""
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        for line in sorted(set(re.findall(r"(?<!`)`(scrapy [^`]+)`", text))):
+            yield pytest.param(line, id=f"{page.relative_to(ROOT)}: {line[:60]}")
+
+
+@pytest.mark.parametrize("database", ["project", "postgresql_project"])
+@pytest.mark.parametrize("line", list(lines_of(scrapy=True)))
+def test_a_line_with_scrapy_works_on_both_databases(line, database, request):
+    name = SCRAPY.sub("", line).split(" ")[0]
+    if name == "demo":
+        return  # tests/tools/test_demo.py runs it
+    if name == "conformance":
+        if database == "project":  # it has no state
+            check_trial(shlex.split(line.partition("conformance")[2]))
+        return
+    check_call(shlex.split(line.partition(" | ")[0].partition("scrapy ")[2]))
+    project = request.getfixturevalue(database)
+    if name in STATE and not SENDING.search(line):
+        project.run(line)
+    else:
+        project.ask(line)
+
+
+@pytest.mark.parametrize("line", list(lines_of(scrapy=False)))
+def test_a_command_line_is_one_that_works(line, request):
+    program, *arguments = shlex.split(line)
+    if program == "/usr/bin/curl":
+        check_ping(arguments, request.getfixturevalue("server"))
+    elif WALSH.match(line):
+        request.getfixturevalue("project").walsh(line)
+    elif line.startswith(TRIAL):
+        check_trial(shlex.split(line.removeprefix(TRIAL)))
+    elif program == "curl":
+        check_job(arguments, request.getfixturevalue("server"))
+    elif program in ("psql", "pg_dump"):
+        request.getfixturevalue("postgresql_project").shell(line)
+    elif program in ("sqlite3", "grep", "cat") and line not in (*RESTORING, *ELSEWHERE):
+        request.getfixturevalue("project").shell(line)
+    elif program == "make":
+        assert re.search(rf"^{arguments[0]}:", MAKEFILE, re.MULTILINE)
+    elif program == ".venv/bin/pip":
+        assert program in MAKEFILE
+        assert " ".join(arguments[1:]) in MAKEFILE
+    elif line in ("python3 -m venv .venv", ".venv/bin/python -m pytest"):
+        assert " ".join(arguments).replace(".venv", '".venv"') in MAKEFILE
+    else:
+        is_known = line in (*RESTORING, *ELSEWHERE) or program in (*ELSEWHERE, *DEPLOYING)
+        assert is_known, "no test knows whether this works"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["bundle exec rails", "scrapy shell x", "scrapy crawl nosuch", "scrapy crawl feeds -a onyl=x"],
+)
+def test_a_command_that_no_test_runs_fails(text, request):
+    """The tests above are not satisfied by what they do not know."""
+
+    def run():
+        if SCRAPY.match(text):
+            test_a_line_with_scrapy_works_on_both_databases(text, "project", request)
+        else:
+            test_a_command_line_is_one_that_works(text, request)
+
+    with pytest.raises(AssertionError):
+        run()
+
+
+def test_each_line_of_a_schedule_is_a_command():
+    """The pattern finds the command of each entry, so none is left out."""
+    for page in PAGES:
+        for language, text in blocks(page, "cron", "ini"):
+            entries = [line for line in text.splitlines() if re.match(ENTRIES[language], line)]
+            assert len(COMMANDS_OF[language].findall(text)) == len(entries), page
+
+
+@pytest.mark.parametrize("line", ["walsh nothing", "walsh lint --nosuch robots.txt"])
+def test_a_call_of_walsh_that_is_wrong_fails(line, project):
+    with pytest.raises(AssertionError):
+        project.walsh(line)
+
+
+@pytest.mark.parametrize("line", list(spoken_of()))
+def test_a_command_within_a_sentence_is_one_that_works(line):
+    check_call(shlex.split(line)[1:])
+
+
+def test_other_commands_within_a_sentence_are_known():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["name"]
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        for line in OTHER_PROGRAMS.findall(text):
+            module = re.match(
+                r"python -m (benchmarks|tests|walsh_scrapy\.testing|walsh_scrapy)\.(\w+)", line
+            )
+            target = re.match(r"make (\w+)", line)
+            if module:
+                place = ROOT / module[1].replace(".", "/") / module[2]
+                assert place.is_dir() or place.with_suffix(".py").exists(), line
+            elif target:
+                assert f"\n{target[1]}:" in MAKEFILE, line
+            else:
+                known = (f"pip install {project}", "systemctl --failed")
+                assert line in known, f"{page}: {line}"
+
+
+def test_a_damaged_state_is_restored_as_described(project, tmp_path):
+    (tmp_path / ".scrapy" / "walsh.sqlite3").rename(tmp_path / "damaged.sqlite3")
+    *saving, checking = RESTORING
+    try:
+        project.shell(saving[0])
+    except AssertionError as error:
+        pytest.skip(f"this sqlite3 knows no .recover: {error}")
+    project.shell(saving[1])
+    assert project.shell(checking).split() == ["ok", str(len(FEEDS))]
+
+
+def test_the_log_of_a_host_shows_two_requests_in_one_second(project, tmp_path):
+    (line,) = (text for _, text in blocks(ROOT / "docs" / "rules" / "r4.md", "sh"))
+    assert project.shell(line) == ""
+    with (tmp_path / "access.log").open("a", encoding="utf-8") as log:
+        log.write(LOG_LINE.format(21))
+    assert project.shell(line).split() == ["[22/Nov/2026:10:00:21"]
+
+
+def check_call(arguments):
+    """Check a command's options as Scrapy would, and the values that are given with them."""
+    name, *given = arguments
+    if name == "conformance":
+        check_trial(given)
+        return
+    assert name in (*STATE, *ASKING)
+    settings = get_project_settings()
+    command = load_object(f"walsh_scrapy.commands.{name}.Command")()
+    command.settings = settings
+    parser = ScrapyArgumentParser(conflict_handler="resolve")
+    command.add_options(parser)
+    options, rest = parser.parse_known_args(given)
+    assert [word for word in rest if word.startswith("-")] == []
+    command.process_options(rest, options)
+    Options.from_settings(settings)
+    if name == "crawl" and rest != ["SPIDER"]:
+        check_spider(rest[0] if rest else "feeds", **getattr(options, "spargs", {}))
+
+
+def check_trial(words):
+    """Check a call of the conformance test; make it if it is about few scenarios."""
+    parser = ArgumentParser()
+    add_options(parser)
+    parser.add_argument("command", nargs="*")
+    given = parser.parse_args(words)
+    program = (given.command or ["COMMAND"])[0]
+    if program == "wget" and not shutil.which(program):
+        pytest.skip("wget is not on this machine")
+    assert program.isupper() or program in ("wget", "python") or (ROOT / program).exists()
+    if given.rules and not program.isupper():
+        command = [sys.executable, *TRIAL.split()[1:], *words]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode in (0, 1), done.stderr
+        assert re.search(r' scenarios?: |"conformant": ', done.stdout)
+
+
+def check_spider(name, **arguments):
+    assert (ROOT / "spiders" / f"{name}.py").exists()
+    assert set(arguments) <= ARGUMENTS
+    if "shard" in arguments:
+        parse_shard(arguments["shard"])
+
+
+def check_job(arguments, server):
+    """Send what curl sends, and check it as Scrapyd reads it."""
+    if not shutil.which("curl"):
+        pytest.skip("curl is not on this machine")
+    address, received = server
+    url = arguments[0]
+    sent = ["curl", "-sS", url.replace(url.split("/")[2], address), *arguments[1:]]
+    done = subprocess.run(sent, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (path, body) = received.pop()
+    if not url.endswith("/schedule.json"):
+        assert path == "/listspiders.json?project=walsh_scrapy"
+        return
+    given = parse_qs(body, strict_parsing=True)
+    settings = dict(value.split("=", 1) for value in given.pop("setting"))
+    Options.from_settings(Settings(settings))
+    make_url(settings["WALSH_STATE_URL"]).get_dialect()
+    assert given.pop("project") == ["walsh_scrapy"]
+    check_spider(given.pop("spider")[0], **{name: value for name, (value,) in given.items()})
+
+
+def check_ping(arguments, server):
+    """Send what curl sends at the end of a unit."""
+    if not shutil.which("curl"):
+        pytest.skip("curl is not on this machine")
+    address, received = server
+    *options, url = arguments
+    asked = url.replace("https://hc-ping.com", f"http://{address}")
+    done = subprocess.run(["curl", *options, asked], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert received.pop()[0] in ("/YOUR-UUID", "/YOUR-UUID/fail")
+
+
+@pytest.fixture
+def server():
+    """The address of a server that keeps what it receives, and the list of that."""
+    received = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self):
+            length = int(self.headers.get("Content-Length") or 0)
+            received.append((self.path, self.rfile.read(length).decode()))
+            self.send_response(200)
+            self.end_headers()
+
+        do_GET = do_POST = answer  # noqa: N815 - as the base class calls them
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as httpd:
+        thread = Thread(target=httpd.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{httpd.server_port}", received
+        httpd.shutdown()
+        thread.join()
+
+
+def entry_of(source):
+    item = EntryItem(kind="feed", source=source, url=f"{source}/1", first_seen=SEEN_AT)
+    return EntryRecord(
+        key=source,
+        page_key=source,
+        source=source,
+        kind="feed",
+        first_seen=1.0,
+        item=json.dumps(item.exported()),
+    )
+
+
+class Project:
+    """A folder with a scrapy.cfg and a state, in which commands run as in a clone."""
+
+    def __init__(self, folder, url, request):
+        self.folder = folder
+        self._url = url
+        self._request = request
+        shutil.copy(ROOT / "scrapy.cfg", folder)
+        write_sources(folder / "sources.toml", [*FEEDS, {"url": PAGE, "kind": "llms"}])
+        (folder / "our-ca.pem").touch()
+        log = "".join(map(LOG_LINE.format, (1, 11, 21)))
+        (folder / "access.log").write_text(log, "utf-8")
+        (folder / "robots.txt").write_text("User-agent: *\nDisallow: /private\n", "utf-8")
+        with contextlib.closing(State(url)) as state:
+            for source in FEEDS:
+                record = SourceRecord(
+                    url=source, kind="feed", fetched_at=1.0, outcome="failed", failures=3
+                )
+                state.sources.commit(record, [entry_of(source)])
+            state.robots.keep("https://blog.example:443", RobotsCopy(1_794_909_590.0, 200, b""))
+        with contextlib.closing(Database(url)) as database, database.write() as connection:
+            write_request(connection, SENT)
+
+    def run(self, line):
+        """Run a `scrapy` command in this process, and what its output is piped into."""
+        if "hosts release" in line:
+            with contextlib.closing(State(self._url)) as state:
+                state.ledger.hold("blog.example", 3600.0)
+        if "attest --verify" in line:
+            with contextlib.closing(State(self._url)) as state, state.audit.snapshot() as record:
+                attestation = json.dumps(attest(record, 2.0))
+            (self.folder / "attestation.json").write_text(attestation, "utf-8")
+        command, _, filters = self._here(line).partition(" | ")
+        settings = get_project_settings()
+        settings.set("WALSH_STATE_URL", self._url)
+        capfd = self._request.getfixturevalue("capfd")
+        with pytest.raises(SystemExit) as ended:
+            execute(shlex.split(command), settings)
+        said = capfd.readouterr()
+        # The state of these projects has failing sources and no run, which `status` says.
+        good = (1, 2) if "scrapy status" in command else (None, 0)
+        assert ended.value.code in good, said.err
+        if filters:
+            self.shell(filters, given=said.out)
+
+    def walsh(self, line):
+        """Run a line of `walsh` in this process."""
+        piped = WALSH.match(line)[1]
+        text = (self.folder / piped).read_bytes() if piped else b""
+        reader = io.BufferedReader(io.BytesIO(text))
+        patch, capfd = map(self._request.getfixturevalue, ("monkeypatch", "capfd"))
+        patch.setattr("sys.stdin", io.TextIOWrapper(reader))
+        with pytest.raises(SystemExit) as ended:
+            main(shlex.split(line.partition("walsh ")[2]))
+        said = capfd.readouterr()
+        assert ended.value.code == 0, said.err
+        assert said.out
+
+    def ask(self, line):
+        """Run a `scrapy` command that asks servers, in front of a web that has the sources."""
+        bot = Site("bot.example", "", {DIRECTORY_PATH: directory_of_keys()}, tls=Certificate.GOOD)
+        web = self._request.getfixturevalue("direct_web")(*WEB, bot)
+        environment = dict(web.environment)
+        if line.startswith("SSL_CERT_FILE"):
+            (self.folder / "trusted.pem").write_bytes(
+                Path(environment["SSL_CERT_FILE"]).read_bytes()
+            )
+            environment["SSL_CERT_FILE"] = str(self.folder / "trusted.pem")
+        paths = filter(None, (str(ROOT), environment.get("PYTHONPATH")))
+        environment["PYTHONPATH"] = os.pathsep.join(paths)
+        command, _, filters = self._here(line.partition(" > ")[0]).partition(" | ")
+        arguments = shlex.split(command.partition("scrapy ")[2])
+        if arguments[0] == "keys":
+            arguments += self._keys(new="new" in arguments)
+        done = self._request.getfixturevalue("run_scrapy")(
+            *arguments,
+            *("-s", f"WALSH_STATE_URL={self._url}"),
+            cwd=self.folder,
+            environment=environment,
+        )
+        told = done.stdout + done.stderr
+        told += "".join(log.read_text("utf-8") for log in self.folder.glob("*.log"))
+        assert done.returncode == 0, told
+        assert "Traceback" not in told
+        if filters:
+            self.shell(filters, given=done.stdout)
+        if arguments[0] == "crawl":
+            assert "run finished; sources:\n  fetched           " in told, told
+            assert "fetched           0" not in told, told
+
+    def _keys(self, *, new):
+        """Keep the keys in their files, unless new ones are made; return the settings for them."""
+        if new:
+            return []
+        for name, key in BOT_KEYS.items():
+            (self.folder / name).write_bytes(key.pem)
+            (self.folder / name).chmod(0o600)
+        given = {"SIGNING_KEY": self.folder / "key.pem", "SIGNATURE_AGENT": AGENT}
+        return [f"--set=WALSH_{name}={value}" for name, value in given.items()]
+
+    def shell(self, line, given=""):
+        program, *arguments = shlex.split(line)
+        needed = [each for each in arguments if each.startswith("/etc/")]
+        if not shutil.which(program) or not all(Path(each).exists() for each in needed):
+            pytest.skip(f"{program} {' '.join(needed)} is not on this machine")
+        done = subprocess.run(
+            ["sh", "-c", self._here(line)], input=given, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def _here(self, line):
+        line = line.replace("/srv/walsh/walsh.sqlite3", f"{self.folder}/.scrapy/walsh.sqlite3")
+        for place in ("/srv/walsh/", "/var/log/walsh/"):
+            line = line.replace(place, f"{self.folder}/")
+        return line.replace(SERVER_OF_DOCS, self._url.replace("+psycopg", ""))
+
+
+@pytest.fixture
+def make_project(tmp_path, monkeypatch, request):
+    """Return a function from the URL of a state to a project, which is the working directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(ROOT)
+    return lambda url: Project(tmp_path, url, request)
+
+
+@pytest.fixture
+def project(make_project, tmp_path):
+    """A project with the default state."""
+    return make_project(f"sqlite:///{tmp_path / '.scrapy' / 'walsh.sqlite3'}")
+
+
+@pytest.fixture
+def postgresql_project(make_project, postgresql_url):
+    """A project with its state on PostgreSQL."""
+    return make_project(postgresql_url)

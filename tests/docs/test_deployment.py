@@ -1,0 +1,252 @@
+"""The files of docs/deployment: systemd, logrotate and the image accept them, and the crawl them.
+
+What they run is run here as they confine it: in a read-only file system, without any privilege.
+"""
+
+import configparser
+import json
+import os
+import re
+import shlex
+import shutil
+import sqlite3
+import subprocess
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_commands import DEPLOYING, check_call, command_lines
+from tests.helpers import ROOT
+from tests.helpers.sites import LIST_URL, blocklist, site
+from walsh_scrapy.testing.web import Site
+
+FILES = ROOT / "docs" / "deployment"
+UNITS = sorted(path.name for path in FILES.iterdir() if path.suffix in (".service", ".timer"))
+IMAGE = "walsh-scrapy"
+CONTAINER = "/srv/walsh"  #: the folder of scrapy.cfg in the image
+CONTAINERFILE = (FILES / "Containerfile").read_text("utf-8")
+CLONE = "/srv/walsh-scrapy"
+#: In tenths; systemd calls up to 1.9 "OK", and a unit without any hardening has 9.6.
+EXPOSURE = 15
+#: The file system of a unit or an image: only the first argument, a folder, can be written.
+CONFINED = """
+set -e
+mount --bind "$1" "$1"
+mount -o remount,bind,ro /
+shift
+exec setpriv --no-new-privs --bounding-set=-all --inh-caps=-all "$@"
+"""
+#: As MemoryDenyWriteExecute=: PR_SET_MDWE of prctl(2), kept over execve(2).
+NO_NEW_CODE = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(65, 1, 0, 0, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def unit(name):
+    parser = configparser.RawConfigParser(strict=False, delimiters=["="])
+    parser.optionxform = str
+    parser.read(FILES / name, "utf-8")
+    return parser
+
+
+def needs(*programs):
+    for program in programs:
+        if not shutil.which(program):
+            pytest.skip(f"{program} is not on this machine")
+
+
+def output_of(command, **more):
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **more
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.fixture
+def systemd(tmp_path):
+    """Return a function that calls systemd-analyze on the units, with our programs in them."""
+    needs("systemd-analyze")
+    scrapy = str(Path(sys.executable).with_name("scrapy"))
+    for name in UNITS:
+        text = (FILES / name).read_text("utf-8").replace(f"{CLONE}/.venv/bin/scrapy", scrapy)
+        (tmp_path / name).write_text(text.replace(CLONE, str(ROOT)), "utf-8")
+    environment = os.environ | {"SYSTEMD_UNIT_PATH": f"{tmp_path}:"}
+
+    def analyze(*arguments):
+        return output_of(["systemd-analyze", *arguments], cwd=tmp_path, env=environment)
+
+    return analyze
+
+
+def test_systemd_accepts_the_units(systemd, tmp_path):
+    instances = [name.replace("@.", "@feeds.") for name in UNITS]
+    assert len(instances) == 5
+    assert systemd("verify", *instances) == (0, "")
+    with (tmp_path / UNITS[-1]).open("a") as file:
+        file.write("OnCalender=daily\n")
+    assert "OnCalender" in systemd("verify", instances[-1])[1], "it finds mistakes"
+
+
+def test_the_crawl_is_exposed_to_little(systemd):
+    ask = ("security", "--offline=true", "--no-pager")
+    status, told = systemd(*ask, f"--threshold={EXPOSURE}", "walsh@feeds.service")
+    assert status == 0, told
+
+
+def test_each_unit_tells_the_operator_if_it_fails():
+    services = [name for name in UNITS if name.endswith(".service") and "failed" not in name]
+    assert services
+    for name in services:
+        assert unit(name)["Unit"]["OnFailure"] == "walsh-failed@%n.service"
+    assert "walsh-failed@.service" in UNITS
+
+
+def test_logrotate_keeps_what_a_run_or_scrapyd_still_writes(tmp_path):
+    needs("logrotate")
+    for folder in ("walsh", "scrapyd"):
+        (tmp_path / folder).mkdir(mode=0o755)
+    logs = {name: tmp_path / name for name in ("walsh/feeds.log", "scrapyd/scrapyd.log")}
+    for log in logs.values():
+        log.write_text("old\n")
+    config = (FILES / "walsh.logrotate").read_text("utf-8")
+    config = config.replace("/var/log/walsh", f"{tmp_path}/walsh").replace("/srv", str(tmp_path))
+    owner = logs["walsh/feeds.log"]
+    config = config.replace("walsh walsh", f"{owner.owner()} {owner.group()}")
+    (tmp_path / "conf").write_text(config)
+    (tmp_path / "conf").chmod(0o644)
+    with logs["walsh/feeds.log"].open("a") as run, logs["scrapyd/scrapyd.log"].open("a") as scrapyd:
+        command = ["logrotate", "--force", "--state", tmp_path / "status", tmp_path / "conf"]
+        assert output_of(command) == (0, "")
+        run.write("the end of a run\n")
+        scrapyd.write("new\n")
+    (rotated,) = (tmp_path / "walsh").glob("feeds.log-*")
+    assert rotated.read_text() == "old\nthe end of a run\n", "not compressed yet"
+    assert logs["walsh/feeds.log"].read_text() == ""
+    assert logs["scrapyd/scrapyd.log"].read_text() == "new\n"
+    (rotated,) = (tmp_path / "scrapyd").glob("scrapyd.log-*")
+    assert (rotated.read_text(), len(rotated.suffix)) == ("old\n", len(".log-20261122"))
+
+
+def test_jobs_that_failed_lately_are_named(tmp_path):
+    now = datetime.now()  # noqa: DTZ005 - as Scrapyd's log, in the time zone of the machine
+
+    def died(job, hours):
+        at = (now - timedelta(hours=hours)).strftime("%Y-%m-%dT%H:%M:%S+0000")
+        return f"{at} [Launcher,1/stderr] Process died: exitstatus=1 job='{job}'\n"
+
+    log, older = tmp_path / "scrapyd.log", tmp_path / "scrapyd.log-20261122"
+
+    def told():
+        return output_of(["sh", FILES / "scrapyd-failed.sh", log])
+
+    assert told()[0] == 2, "there is no log"
+    log.write_text("")
+    assert told() == (0, "")
+    log.write_text(died("old", 2) + died("new", 0.5).replace("died", "finished"))
+    assert told() == (0, "")
+    older.write_text(died("older", 2) + died("rotated", 0.5))
+    assert told() == (1, died("rotated", 0.5))
+    log.write_text(died("new", 0.1))
+    assert told() == (1, died("new", 0.1) + died("rotated", 0.5))
+
+
+def test_what_the_image_copies_is_there():
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", CONTAINERFILE, re.MULTILINE)
+    sources = [source for line in copied for source in line.split()]
+    assert set(sources) == {"requirements.txt", "dist/walsh_scrapy-*.whl", "scrapy.cfg", "spiders"}
+    for source in sources:
+        assert source.startswith("dist/") or (ROOT / source).exists()
+    assert f"WORKDIR {CONTAINER}\n" in CONTAINERFILE
+    user, *_ = re.findall(r"^USER (\w+)$", CONTAINERFILE, re.MULTILINE)
+    assert f"--uid 10001 --user-group --home-dir /var/lib/walsh --no-create-home {user}" in (
+        CONTAINERFILE
+    )
+
+
+LINES = [(page, line) for page, line in command_lines() if line.split()[0] in DEPLOYING]
+
+
+@pytest.mark.parametrize("line", [pytest.param(line, id=line[:60]) for _, line in LINES])
+def test_a_line_of_the_docs_fits_the_files(line):
+    program, *arguments = shlex.split(line)
+    if program == "install":
+        *given, place = arguments
+        sources = [word for word in given if word.startswith("docs/")]
+        assert all((ROOT / source).is_file() for source in sources)
+        assert place.startswith("/")
+        assert sources or "-d" in given
+    elif program == "systemctl":
+        units = [word for word in arguments if word.endswith((".service", ".timer"))]
+        assert units or arguments == ["daemon-reload"]
+        assert {re.sub(r"@\w+", "@", unit) for unit in units} <= set(UNITS)
+    elif program == "journalctl":
+        needs("jq")
+        assert arguments[:2] == ["--unit", "walsh@feeds.service"]
+        said = "Starting walsh@feeds.service ...\n"
+        said += '{"time": "T", "level": "ERROR", "message": "m"}\n{"level": "INFO"}\n'
+        told = output_of(["sh", "-c", line.partition(" | ")[2]], input=said)
+        assert told == (0, "T m\n")
+    elif arguments[0] == "build":
+        assert arguments[1:] == ["-t", "walsh-scrapy", "-f", "docs/deployment/Containerfile", "."]
+    else:
+        options, command = arguments[: arguments.index(IMAGE)], arguments[arguments.index(IMAGE) :]
+        assert {"--read-only", "--cap-drop=ALL", "walsh:/var/lib/walsh"} <= set(options)
+        assert f"{CONTAINER}/sources.toml:ro" in " ".join(options)
+        check_call(command[1:] or of_image())
+
+
+def test_the_docs_name_every_file():
+    page = (ROOT / "docs" / "deployment.md").read_text("utf-8")
+    for path in FILES.iterdir():
+        assert f"(deployment/{path.name})" in page or f"docs/deployment/{path.name}" in page
+
+
+def of_unit():
+    _, *arguments = shlex.split(unit("walsh@.service")["Service"]["ExecStart"])
+    return [argument.replace("%i", "feeds") for argument in arguments]
+
+
+def of_image():
+    return json.loads(re.search(r"^CMD (.+)$", CONTAINERFILE, re.MULTILINE)[1])
+
+
+def test_unit_and_image_run_the_same_crawl():
+    assert of_unit() == of_image()
+    check_call(of_unit())
+
+
+def test_a_crawl_needs_to_write_its_state_only(loopback_web, tmp_path):
+    needs("unshare", "setpriv")
+    folder, project = tmp_path / "state", tmp_path / "project"
+    for each in (folder, project):
+        each.mkdir()
+    (project / "scrapy.cfg").write_text((ROOT / "scrapy.cfg").read_text("utf-8"), "utf-8")
+    (project / ".scrapy").symlink_to(folder)
+    (project / "sources.toml").write_text('[[source]]\nurl = "http://blog.example/feed"\n', "utf-8")
+    web = loopback_web(
+        site("blog.example"), Site("operator.example", "", {"/blocklist.json": blocklist()})
+    )
+    confined = ["unshare", "--mount", "--map-root-user", "sh", "-c", CONFINED, "sh", str(folder)]
+    if output_of([*confined, "true"], cwd=project)[0]:
+        pytest.skip("this machine lets nobody confine a process")
+    told = output_of([*confined, "touch", str(project / "x")], cwd=project)[1]
+    assert "Read-only file system" in told
+    own = ["-s", f"WALSH_BLOCKLIST_URL={LIST_URL}", "-s", "WALSH_BLOCKLIST_SCHEMA_URL="]
+    crawl = [sys.executable, "-m", "scrapy", *of_unit(), *own, "-o", str(folder / "new.jsonl")]
+    status, told = output_of(
+        [*confined, sys.executable, "-c", NO_NEW_CODE, *crawl],
+        cwd=project,
+        env=os.environ | web.environment | {"PYTHONPATH": str(ROOT)},
+    )
+    assert status == 0, told
+    lines = [json.loads(line) for line in told.splitlines()]
+    assert any(line["message"].startswith("run finished; sources:") for line in lines)
+    assert {line["level"] for line in lines} == {"INFO", "WARNING"}, told
+    with sqlite3.connect(folder / "walsh.sqlite3") as state:
+        assert state.execute("SELECT outcome FROM sources").fetchall() == [("fetched",)]
+    state.close()
+    assert len((folder / "new.jsonl").read_text().splitlines()) == 2

@@ -1,0 +1,376 @@
+"""README and docs say what the code does: names, defaults, bounds, queries, links."""
+
+import ast
+import configparser
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from typing import get_args, get_type_hints
+
+import pytest
+from scrapy.settings import Settings
+from scrapy.utils.misc import load_object
+from sqlalchemy import create_engine
+
+from tests.helpers import ROOT
+from walsh_scrapy.addon import CEILINGS, MUSTS, SERIAL
+from walsh_scrapy.identity import POLICY_URL
+from walsh_scrapy.items import EntryItem
+from walsh_scrapy.options import PREFIX, BadSetting, Options
+from walsh_scrapy.sources import load_sources
+from walsh_scrapy.state import State
+from walsh_scrapy.state.tables import metadata as tables
+from walsh_scrapy.testing.demoweb import BLOCKLIST_SCHEMA_URL, BLOCKLIST_URL, demo_web
+
+README = ROOT / "README.md"
+DEMO = ROOT / "docs" / "demo.md"
+PAGES = [
+    README,
+    ROOT / "CHANGELOG.md",
+    ROOT / "SECURITY.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+MAKEFILE = (ROOT / "Makefile").read_text("utf-8").replace("$(VENV)", ".venv")
+BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+
+
+#: By the first line of a query.
+NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
+#: A value for a column, by its type.
+VALUES = {str: "blog.example", int: 1, float: 1.0, bytes: b"\xff%", bool: True}
+#: Languages of blocks, each of which a test reads; `text` is what no command and no file is.
+LANGUAGES = {"sh", "cron", "ini", "sql", "toml", "json", "python", "text"}
+#: How a command line begins. In a block of `text` no test would run it.
+COMMAND = re.compile(
+    r"^\s*(?:[$>#] )?(?:\S*/)?(?:scrapy|walsh|curl|make|pip|python3?|psql|sqlite3) "
+)
+#: The public contact of Walsh-Research, from its contract (section 5.2).
+CONTACT = "j@wal.sh"
+#: What another project adds to its conftest.py for the test of signatures.
+KEY = """
+import os
+import subprocess
+import sys
+
+
+def keys(*arguments):  # a command of the wheel, which is not installed here
+    environment = os.environ | {"SCRAPY_SETTINGS_MODULE": "walsh_scrapy.settings"}
+    command = [sys.executable, "-m", "scrapy", "keys", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, env=environment).stdout
+
+
+@pytest.fixture(scope="session")
+def signing_key(tmp_path_factory):
+    file = tmp_path_factory.mktemp("keys") / "key.pem"
+    keys("new", file)
+    return file
+
+
+@pytest.fixture(scope="session")
+def directory(signing_key):
+    return keys("directory", signing_key)
+"""
+
+
+def page_of(name):
+    return (ROOT / "docs" / name).read_text("utf-8")
+
+
+def sections(text):
+    """The third-level sections of a page, by heading."""
+    parts = re.split(r"^(#{1,3}) (.+)\n", text, flags=re.MULTILINE)[1:]
+    triples = zip(parts[::3], parts[1::3], parts[2::3], strict=True)
+    return {heading: body for level, heading, body in triples if level == "###"}
+
+
+def blocks(page, *languages):
+    found = BLOCK.finditer(page.read_text("utf-8"))
+    return [(block[2], block[3]) for block in found if block[2] in languages]
+
+
+def every_block(*languages):
+    return [
+        pytest.param(*block, id=f"{page.relative_to(ROOT)}-{number}")
+        for page in PAGES
+        for number, block in enumerate(blocks(page, *languages), 1)
+    ]
+
+
+SETTINGS = sections(page_of("settings.md"))
+QUERIES = [
+    (text.partition("\n")[0].removeprefix("-- "), text.partition("\n")[2])
+    for page in PAGES
+    for _, text in blocks(page, "sql")
+]
+BOUNDED = {
+    name: re.search(r"From `([^`]+)`(?: to `([^`]+)`)?", text).groups()
+    for name, text in SETTINGS.items()
+    if "From `" in text
+}
+
+
+def options(**settings):
+    return Options.from_settings(Settings({PREFIX + key: val for key, val in settings.items()}))
+
+
+def number_of(bound):
+    """A bound as a number; another setting's name stands for its default."""
+    if bound.startswith(PREFIX):
+        return getattr(options(), bound.removeprefix(PREFIX).lower())
+    return float(bound)
+
+
+def test_every_setting_has_a_section_and_no_other():
+    assert sorted(SETTINGS) == sorted(PREFIX + field.name.upper() for field in fields(Options))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_defaults_are_those_of_the_code(name, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    stated = re.match(r"\nDefault: `(.+)`\n", SETTINGS[name])
+    default = getattr(options(), name.removeprefix(PREFIX).lower())
+    if isinstance(default, str):
+        default = default.replace(f"{ROOT}/", "")  # the state is beside scrapy.cfg
+    assert ast.literal_eval(stated[1]) == default
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_bounds_are_those_of_the_code(name):
+    key, (low, high) = name.removeprefix(PREFIX), BOUNDED[name]
+    room = {} if key == "BACKOFF_MAX" else {"BACKOFF_MAX": 30 * 86_400}
+    if "identity" in SETTINGS[name]:  # the bounds of other bots, which may be wider
+        room |= {"USER_AGENT": "Example-Bot/1.0", "UA_TOKEN": "Example-Bot"}
+    options(**room, **{key: number_of(low)})
+    options(**room, **{key: number_of(high) if high else 1e12})
+    for beyond in [number_of(low) - 1, *([number_of(high) + 1] if high else [])]:
+        with pytest.raises(BadSetting, match=name):
+            options(**room, **{key: beyond})
+
+
+def test_every_number_has_bounds_and_every_choice_its_values():
+    for field, hint in get_type_hints(Options).items():
+        name = PREFIX + field.upper()
+        assert (hint in (int, float)) == (name in BOUNDED), name
+        choices = ", ".join(f'`"{choice}"`' for choice in get_args(hint))
+        assert f"One of {choices}." in SETTINGS[name] or not choices, name
+
+
+def test_the_forced_settings_are_named_with_their_values():
+    rows = re.findall(r"^\| `([A-Z_]+)` \| `([^`]+)` \|", page_of("settings.md"), re.MULTILINE)
+    stated = dict(rows)
+    assert stated.pop("USER_AGENT") == "WALSH_USER_AGENT"
+    forced = MUSTS | SERIAL | CEILINGS
+    assert {name: ast.literal_eval(value) for name, value in stated.items()} == forced
+
+
+def test_the_tables_of_the_state_are_named_with_their_columns():
+    described = sections(page_of("state.md"))
+    assert set(described) == set(tables.tables)
+    for name, table in tables.tables.items():
+        missing = [
+            column.name for column in table.columns if f"`{column.name}`" not in described[name]
+        ]
+        assert missing == [], name
+
+
+def test_ci_runs_the_checks_of_make_and_the_tests_of_readme():
+    script = (ROOT / ".ci" / "run").read_text("utf-8")
+    steps = script.replace('"$bin/', ".venv/bin/").replace('"', "").splitlines()
+    for target in ("check", "test"):
+        recipe = re.search(rf"^{target}:.*\n((?:\t.+\n)+)", MAKEFILE, re.MULTILINE)[1]
+        assert [line for line in recipe.splitlines() if line.strip() not in steps] == []
+    assert steps[-1] in blocks(README, "sh")[1][1].splitlines()
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text("utf-8")
+    checked = re.search(r"^check:.*\n((?:\t.+\n)+)", MAKEFILE, re.MULTILINE)[1]
+    made = [re.sub(r" \.$", "", line.strip()) for line in checked.splitlines()]
+    entries = re.findall(r"^ +entry: (.+)$", hooks, re.MULTILINE)
+    assert entries == [line.replace("$(VENV)", ".venv") for line in made]
+
+
+def test_the_gate_runs_on_each_python_that_is_named():
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8")
+    named = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text("utf-8"))
+    assert re.findall(r'"(3\.\d+)"', workflow) == named
+    supported = re.search(r'supported="(.+)"', (ROOT / ".ci" / "run").read_text("utf-8"))[1]
+    assert set(named) <= set(supported.split())
+    assert "- run: .ci/run\n" in workflow
+
+
+@pytest.mark.parametrize(("language", "text"), every_block("json", "toml", "ini"))
+def test_data_blocks_are_what_they_say(language, text, tmp_path):
+    if language == "json":
+        assert list(json.loads(text)) == [field.name for field in fields(EntryItem)]
+    elif language == "ini":
+        assert configparser.ConfigParser(interpolation=None).read_string(text) is None
+    else:
+        (tmp_path / "sources.toml").write_text(text, "utf-8")
+        assert load_sources(tmp_path / "sources.toml")
+
+
+@pytest.mark.parametrize(("language", "text"), every_block("python"))
+def test_settings_in_a_block_are_accepted(language, text):
+    if "def test_" in text:
+        return  # another test runs it
+    given = {}
+    exec(text, given)
+    settings = Settings({name: value for name, value in given.items() if name.isupper()})
+    Options.from_settings(settings)
+    for name in ("ADDONS", "DOWNLOADER_MIDDLEWARES", "DOWNLOAD_HANDLERS"):
+        for component in given.get(name, ()):
+            parts = given[name]
+            assert load_object(component if "." in component else parts[component])
+
+
+@pytest.mark.crawl
+def test_the_tests_of_another_project_pass_as_they_are_written(tmp_path):
+    """The settings, the spider and every test of docs/reuse.md, in a project of its own."""
+    settings, spider, *others = (text for _, text in blocks(ROOT / "docs" / "reuse.md", "python"))
+    (launcher,) = [text for text in others if "def crawl_launcher" in text]
+    tests = [text for text in others if "def test_" in text]
+    files = {
+        "scrapy.cfg": "[settings]\ndefault = theirs\n",
+        "theirs.py": f'{settings}SPIDER_MODULES = ["pages"]\n',
+        "pages.py": spider,
+        "conftest.py": launcher + KEY,
+    } | {f"test_{number}.py": text for number, text in enumerate(tests)}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    plugin = ("-p", "walsh_scrapy.testing.plugin", "-p", "no:cacheprovider")
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", *plugin],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"},
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stdout
+    assert f"{len(tests)} passed" in ran.stdout
+    assert len(tests) == 4
+
+
+def test_the_log_of_the_demo_is_that_of_a_run(direct_web, crawl):
+    sites, sources = demo_web()
+    result = crawl(
+        direct_web(*sites),
+        sources=sources,
+        settings={
+            "WALSH_BLOCKLIST_URL": BLOCKLIST_URL,
+            "WALSH_BLOCKLIST_SCHEMA_URL": BLOCKLIST_SCHEMA_URL,
+        },
+    )
+    (log,) = (text for _, text in blocks(DEMO, "text") if text.startswith("INFO"))
+    logged = {without_times(line) for line in result.stderr.splitlines()}
+    assert [line for line in log.splitlines() if without_times(line) not in logged] == []
+
+
+def without_times(line):
+    """A log line without the moment it was written and the seconds it tells."""
+    line = re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", "", line)
+    return re.sub(r"\b[\d.]+ s\b", "some s", line)
+
+
+#: What is read as text, though its column may hold anything.
+TEXTS = {"entries": {"item": '{"title": "One"}'}, "copies": {"body": b"User-agent: *"}}
+
+
+@pytest.fixture
+def filled(url):
+    """A driver's cursor on a state with a row in each table, as a reader's client has it."""
+    State(url).close()
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        for table in tables.sorted_tables:
+            if table.name != "schema_version":
+                row = {column.name: VALUES[column.type.python_type] for column in table.columns}
+                given = TEXTS.get(table.name, {})
+                connection.execute(table.insert().values(row | given))
+    raw = engine.raw_connection()
+    yield raw.cursor()
+    raw.close()
+    engine.dispose()
+
+
+def test_queries_run_as_they_are_written(url, filled):
+    """A reader pastes them. None is rewritten here."""
+    dialect = url.partition(":")[0].partition("+")[0]
+    of_dialect = [text for label, text in QUERIES if label in ("both", NAMES[dialect])]
+    assert len(of_dialect) >= 11
+    for text in of_dialect:
+        for query in filter(str.strip, text.split(";\n")):
+            filled.execute(query)
+            assert filled.description, query
+            filled.fetchall()
+
+
+def test_each_question_has_a_query_for_both_databases():
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        for asked in re.findall(r"(?:^```sql\n(?:.*\n)+?```\n\n?)+", text, re.MULTILINE):
+            labels = re.findall(r"^-- (.+)$", asked, re.MULTILINE)
+            assert labels in (["both"], list(NAMES.values())), asked
+
+
+def test_no_block_is_left_out():
+    """A fence that the pattern does not find, a language that no test reads, a hidden command."""
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        found = [(block[2], block[3]) for block in BLOCK.finditer(text)]
+        assert len(re.findall(r"^ *(?:```|~~~)", text, re.MULTILINE)) == 2 * len(found), page
+        assert {language for language, _ in found} <= LANGUAGES, page
+        hidden = [
+            line
+            for language, text in found
+            if language == "text"
+            for line in text.splitlines()
+            if COMMAND.match(line)
+        ]
+        assert hidden == [], page
+
+
+def test_who_crawls_and_whom_to_ask_is_told():
+    told = README.read_text("utf-8")
+    assert told.index("\n## ") == told.index("\n## Who crawls"), "before the first crawl"
+    for name in ("README.md", "docs/rules/r2.md", "docs/rules/r3.md", "docs/rules/r6.md"):
+        text = (ROOT / name).read_text("utf-8")
+        assert POLICY_URL in text, name
+        assert f"<{CONTACT}>" in text, name
+
+
+def test_the_rows_of_readme_are_those_of_the_scorecard():
+    def cells(text):
+        found = re.findall(r"^\| (.+?) ((?:\| (?:\d+ of \d+|-) )+)\|$", text, re.MULTILINE)
+        return {name.replace(",", " with"): row.strip("| ").split(" | ") for name, row in found}
+
+    shown, measured = cells(README.read_text("utf-8")), cells(page_of("conformance.md"))
+    assert len(shown) == 2
+    for crawler, row in shown.items():
+        assert row == measured[crawler][3:5], crawler
+
+
+def test_each_rule_has_a_page_that_readme_links():
+    linked = re.findall(r"^\| \[(R\d)\]\((.+?)\)", README.read_text("utf-8"), re.MULTILINE)
+    assert linked == [(f"R{number}", f"docs/rules/r{number}.md") for number in range(1, 10)]
+
+
+def test_no_file_names_a_registry_or_a_place_on_one_machine():
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, text=True)
+    if listed.returncode:
+        pytest.skip("this is no git checkout, so its files are not known")
+    # Brackets keep these patterns from finding themselves; a URL's path is no place here.
+    foreign = re.compile(
+        r"p[y]pi|p[y]thonhosted|n[p]mjs|anacond[a]\.org"
+        r"|(?<![\w.)-])/(?:work|root|home|tmp/venv)(?=[/\s\"'`),;:]|$)",
+        re.IGNORECASE | re.MULTILINE,
+    )
+    found = {
+        name: match[0]
+        for name in listed.stdout.split("\0")
+        if (path := ROOT / name).is_file()
+        and (match := foreign.search(path.read_bytes().decode("utf-8", "replace")))
+    }
+    assert found == {}

@@ -1,0 +1,42 @@
+"""Feeds on hosts, a blocklist, and a crawl judged by the log of its servers."""
+
+import json
+
+from walsh_scrapy.testing.feeds import rss
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.web import Reply, Site
+
+LIST_URL = "http://operator.example/blocklist.json"
+
+
+def feed(title="Feed", posts=("One", "Two"), *, host="blog.example", **reply):
+    return Reply(rss(title, posts, f"http://{host}/"), content_type="application/rss+xml", **reply)
+
+
+def site(host, robots="", **pages):
+    """A host with a feed at /feed, and at every other path that is given."""
+    given = {f"/{name}": page for name, page in pages.items()}
+    return Site(host, robots, {"/feed": feed(host=host.partition(":")[0])} | given)
+
+
+def blocklist(*domains, **fields):
+    document = {
+        "contract": "walsh-research-blocklist/v1",
+        "updated": "2026-05-23T00:00:00Z",
+        "operator": "Jason Walsh",
+        "contact": "j@wal.sh",
+        "policy": "https://wal.sh/bot/",
+        "refresh": "PT6H",
+        "blocked": [{"domain": name, "added": "2026-05-23", "reason": "email"} for name in domains],
+    }
+    return Reply(json.dumps(document | fields), content_type="application/json")
+
+
+def paths(log, host=None):
+    """The requests of a log in their order, as host/path."""
+    return [f"{hit.host}{hit.path}" for hit in log if host in (None, hit.host)]
+
+
+def judge(served, **terms):
+    """Judge requests and connections: of one crawl, or of a web and so of all its crawls."""
+    assert_polite(served.log, connections=served.connections, **terms)

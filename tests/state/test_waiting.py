@@ -1,0 +1,124 @@
+"""The waits for a database end in time, and sooner once the run is to end."""
+
+import contextlib
+import re
+import sqlite3
+import time
+from types import SimpleNamespace
+
+import pytest
+from sqlalchemy import make_url, text
+
+from tests.helpers.relay import Relay
+from walsh_scrapy.state import State, StateError, waiting
+from walsh_scrapy.state.database import Database
+from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.state.waiting import Waiting
+
+SOURCE = SourceRecord(url="http://a.example/feed", kind="feed")
+
+
+def test_a_wait_is_shorter_once_the_run_is_to_end_and_the_last_one(monkeypatch):
+    now, goes_on = [100.0], [True]
+    monkeypatch.setattr(waiting.time, "monotonic", lambda: now[0])
+    waits = Waiting(lambda: goes_on[0])
+    now[0] += waiting.LOCKED_SECONDS
+    assert waits.for_lock(began=100.0)
+    with waits.migrating():
+        assert waits.for_answer(began=100.0 - waiting.SILENT_SECONDS)
+    goes_on[0] = False
+    assert waits.for_lock(began=now[0] - waiting.ENDING_SECONDS)
+    assert not waits.for_lock(began=100.0)
+    assert not waits.for_lock(began=now[0]), "nothing is waited for after a wait in vain"
+
+
+def test_a_short_lock_is_waited_for(tmp_path, monkeypatch):
+    path = tmp_path / "state.sqlite3"
+    with (
+        contextlib.closing(State(f"sqlite:///{path}")) as state,
+        contextlib.closing(sqlite3.connect(path)) as other,
+    ):
+        other.execute("BEGIN IMMEDIATE")
+        found = []
+
+        def end_lock(self, began):
+            found.append(time.monotonic() - began)
+            other.rollback()
+            return True
+
+        monkeypatch.setattr(Waiting, "for_lock", end_lock)
+        state.sources.commit(SOURCE)
+        assert state.sources.find(SOURCE.url) == SOURCE
+    assert len(found) == 1
+
+
+def test_readers_of_a_state_that_is_locked_as_a_whole_wait_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(waiting, "LOCKED_SECONDS", 0.0)
+    path = tmp_path / "state.sqlite3"
+    State(f"sqlite:///{path}").close()
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StateError, match="database is locked; another process holds its lock"):
+            State(f"sqlite:///{path}")
+
+
+@contextlib.contextmanager
+def relayed(url):
+    """Give a relay to the server of a URL, and the URL through the relay."""
+    server = make_url(url)
+    with Relay(server.host, server.port) as relay:
+        yield relay, server.set(port=relay.port).render_as_string(hide_password=False)
+
+
+@pytest.mark.parametrize("size", [1, 30_000_000])
+def test_a_server_that_falls_silent_is_not_asked_again(postgresql_url, monkeypatch, size):
+    """What it is sent may be more than the buffers of the connection take."""
+    told, real = [], time.monotonic
+    with relayed(postgresql_url) as (relay, url):
+        later = SimpleNamespace(
+            monotonic=lambda: real() + waiting.SILENT_SECONDS * relay.asked.is_set()
+        )
+        monkeypatch.setattr(waiting, "time", later)
+
+        def failed(error):
+            told.append((str(error), error.connection_lost))
+            return LookupError()
+
+        with contextlib.closing(Database(url, failed)) as database:
+
+            def write():
+                with database.write() as connection:
+                    relay.silence()
+                    connection.execute(text("SELECT length(:sent)"), {"sent": "x" * size})
+
+            for _ in range(2):
+                with pytest.raises(LookupError):
+                    write()
+    assert told[0] == told[1], "the second time it was not asked"
+    (line, is_lost), _ = told
+    assert re.search("cannot be used as state: the server is silent for [0-9]+ s; check", line)
+    assert not is_lost, "then the crawl would go on"
+
+
+def test_a_server_that_answers_no_new_connection_is_given_up_at_the_end_of_a_run(postgresql_url):
+    with relayed(postgresql_url) as (relay, url):
+        state = State(url, waits=lambda: not relay.asked.is_set())
+        with contextlib.closing(state):
+            relay.silence()
+            relay.end_connections()
+            before = relay.connections
+            for _ in range(5):
+                with pytest.raises(StateError, match="timeout expired; check that the server runs"):
+                    state.sources.commit(SOURCE)
+            assert relay.connections == before + 1, "nothing is waited for after a wait in vain"
+
+
+def test_a_connection_whose_packets_are_lost_ends_by_the_means_of_tcp(postgresql_url):
+    def of(url):
+        with contextlib.closing(Database(url)) as database, database.snapshot() as connection:
+            return connection.connection.driver_connection.info.get_parameters()
+
+    assert of(postgresql_url)["tcp_user_timeout"] == "30000"
+    given = of(f"{postgresql_url}?keepalives_idle=60")
+    assert (given["keepalives_idle"], given["keepalives_count"]) == ("60", "4")

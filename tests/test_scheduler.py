@@ -1,0 +1,153 @@
+"""The scheduler between Scrapy and the frontier (R4, decision 6)."""
+
+import asyncio
+import logging
+
+import pytest
+from scrapy import Request, Spider
+from scrapy.utils.test import get_crawler
+
+from tests.helpers import LONGEST
+from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.politeness import schedulerqueue
+from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.runtime.requestmeta import Hop, Marks, Visit, mark, marks_of, set_visit
+from walsh_scrapy.scheduler import Scheduler
+from walsh_scrapy.sources import Source
+from walsh_scrapy.visits.due import due_sources
+
+
+@pytest.fixture
+def scheduler(tmp_path, monkeypatch):
+    monkeypatch.setattr(schedulerqueue, "ENOUGH", 3)
+    crawler = get_crawler(settings_dict={"WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3"})
+    return Scheduler.from_crawler(crawler)
+
+
+def fed(scheduler, count):
+    for number in range(count):
+        scheduler.enqueue_request(Request(f"http://h{number}.example/"))
+
+
+async def has_room(scheduler):
+    """Return True if a start request would be taken now, after all tasks have run."""
+    task = asyncio.ensure_future(scheduler._queue.wait_for_room())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    done = task.done()
+    task.cancel()
+    return done
+
+
+def test_a_start_request_waits_while_enough_hosts_could_be_asked(scheduler):
+    async def scenario():
+        fed(scheduler, 2)
+        assert await has_room(scheduler)
+        fed(scheduler, 3)  # one more: the others are duplicates
+        assert not await has_room(scheduler)
+        waiting = asyncio.ensure_future(scheduler._queue.wait_for_room())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        assert scheduler.next_request() is not None
+        await asyncio.wait_for(waiting, LONGEST)
+
+    asyncio.run(scenario())
+
+
+def test_waiting_hosts_do_not_delay_start_requests(scheduler):
+    """Otherwise ten thousand feeds of one host would delay all other hosts."""
+
+    async def scenario():
+        fed(scheduler, 3)
+        for number in range(3):
+            scheduler._queue.delay(f"h{number}.example", 60.0)
+        assert await has_room(scheduler)
+
+    asyncio.run(scenario())
+
+
+def test_upcoming_requests_are_seen_before_they_are_handed_out(scheduler):
+    fed(scheduler, 3)
+    upcoming = scheduler._queue.upcoming(2)
+    assert [request.url for request in upcoming] == ["http://h0.example/", "http://h1.example/"]
+    assert scheduler._queue.waiting == 3
+    assert scheduler.next_request() is upcoming[0]
+
+
+def test_hosts_that_lately_did_not_answer_are_asked_last(tmp_path, monkeypatch):
+    monkeypatch.setattr(Context, "late_hosts", frozenset({"h0.example"}))
+    crawler = get_crawler(settings_dict={"WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3"})
+    scheduler = Scheduler.from_crawler(crawler)
+    fed(scheduler, 2)
+    assert scheduler.next_request().url == "http://h1.example/"
+    sources = [Source("http://h0.example/"), Source("http://h1.example/")]
+    assert [due.source for due in due_sources(crawler, sources)] == sources[::-1]
+
+
+def test_a_request_that_a_gate_sends_back_is_no_duplicate_and_passes_every_filter(scheduler):
+    assert scheduler.enqueue_request(Request("http://a.example/"))
+    sent_back = scheduler._queue.sent_back(scheduler.next_request())
+    assert scheduler.enqueue_request(sent_back)
+    assert not sent_back.dont_filter
+    assert not scheduler.enqueue_request(Request("http://a.example/"))
+    assert scheduler._queue.waiting == 1
+
+
+class Pages(Spider):
+    name = "pages"
+
+    def parse_page(self, response):
+        """A callback by name."""
+
+
+def test_a_job_continues_with_the_requests_of_its_stopped_crawl(tmp_path, caplog):
+    settings = {
+        "WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3",
+        "JOBDIR": str(tmp_path / "job"),
+    }
+
+    def started():
+        crawler = get_crawler(Pages, settings_dict=settings)
+        crawler.spider = crawler._create_spider()
+        scheduler = Scheduler.from_crawler(crawler)
+        scheduler.open(crawler.spider)
+        return crawler.spider, scheduler
+
+    robots_txt = Request("http://d.example/robots.txt")
+    mark(robots_txt, rank=Rank.ROBOTS)
+    claims = {"redirect_urls": ["http://f.example/1"], "redirect_times": 1}
+    redirected = Request("http://f.example/2", meta=claims)
+    mark(redirected, hops=(Hop("http://f.example/1", 302),), public_only=True)
+    for_source = Request("http://e.example/")
+    set_visit(for_source, Visit(Source("http://e.example/"), lambda _content_type: True))
+    spider, first = started()
+    page = {"callback": spider.parse_page, "meta": {"depth": 2}}
+    urls = ["http://a.example/1", "http://a.example/2", "http://b.example/"]
+    for request in (
+        *(Request(url, **page) for url in urls),
+        Request("http://c.example/", callback=lambda response: None),
+        robots_txt,
+        redirected,
+        for_source,
+    ):
+        assert first.enqueue_request(request)
+    first.close("shutdown")
+    (warning,) = (each for each in caplog.records if each.levelno >= logging.WARNING)
+    assert "http://c.example/" in warning.getMessage()
+
+    spider, second = started()
+    *left, begun_again = second._queue
+    assert begun_again.url == "http://f.example/1", "its redirect cannot be proved any more"
+    assert marks_of(begun_again) == Marks()
+    assert not begun_again.meta.keys() & claims.keys()
+    assert [request.url for request in left] == urls
+    assert all(request.callback == spider.parse_page for request in left)
+    assert all(request.meta == {"depth": 2} for request in left)
+    assert not second.enqueue_request(Request(urls[1])), "known since the first start"
+    assert second.next_request().url == urls[0]
+    second.close("shutdown")
+
+    _, third = started()
+    assert third._queue.waiting == 3, "what was handed out is not left again"
+    third.close("shutdown")

@@ -1,0 +1,342 @@
+"""The conformance test: it fails a crawler that breaks every rule, and passes this project's."""
+
+import io
+import json
+import os
+import re
+import sys
+import time
+from contextlib import redirect_stdout
+from dataclasses import replace
+from importlib.resources import files
+from itertools import pairwise
+from types import SimpleNamespace
+from urllib.parse import urlsplit
+
+import jsonschema
+import pytest
+from rich.console import Console
+from scrapy.cmdline import execute
+from scrapy.utils.project import get_project_settings
+
+from tests.helpers import LONGEST, ROOT
+from walsh_scrapy.testing.conformance import (
+    RULES,
+    SCENARIOS,
+    Level,
+    Run,
+    TrialError,
+    Verdict,
+    crawler,
+    run,
+)
+from walsh_scrapy.testing.conformance.evidence import Evidence, Seen
+from walsh_scrapy.testing.conformance.optouts import BLOCKLIST_URL
+from walsh_scrapy.testing.conformance.places import Places
+from walsh_scrapy.testing.conformance.scenario import token_of
+from walsh_scrapy.testing.hit import Hit
+from walsh_scrapy.testing.reply import Reply, redirect, reply_of
+from walsh_scrapy.testing.site import Site
+from walsh_scrapy.tools.conformance import show, verdict_of
+
+SCHEMA = json.loads((files("walsh_scrapy") / "conformance.schema.json").read_text("utf-8"))
+BAD = [sys.executable, str(ROOT / "tests" / "helpers" / "badcrawler.py")]
+HOST = "plain.example"
+BY_NAME = {each.name: each for each in SCENARIOS}
+
+
+@pytest.fixture(scope="module")
+def patient():
+    """Let no run be cut off, however much else the machine has to do."""
+    with pytest.MonkeyPatch.context() as patch:
+        for each in Run:
+            patch.setitem(crawler.LONGEST, each, LONGEST)
+        yield
+
+
+@pytest.fixture(scope="module")
+def bad(patient):
+    """The scorecard of a crawler that breaks every rule."""
+    if sys.platform != "linux":
+        pytest.skip("each host has an address of its own on Linux only")
+    return run(BAD)
+
+
+def findings(card):
+    return {each.scenario.name: each.finding for each in card.results}
+
+
+@pytest.mark.crawl
+def test_each_scenario_can_fail(bad):
+    found = findings(bad)
+    assert len(found) == len(SCENARIOS)
+    # Subdomains need names, which are there behind a proxy.
+    found |= findings(run(BAD, ["opted-out-subdomain"], proxy=True))
+    for scenario in SCENARIOS:
+        finding = found[scenario.name]
+        if scenario.level is Level.MAY:
+            assert finding.verdict is Verdict.NOT_APPLICABLE, scenario.name
+            assert finding.reason.startswith("a crawler may leave this out: "), scenario.name
+        else:
+            assert finding.verdict is Verdict.FAIL, (scenario.name, finding)
+        assert finding.lines, scenario.name
+    assert not bad.is_conformant
+
+
+@pytest.mark.crawl
+def test_the_lines_of_the_log_prove_the_failure(bad):
+    found = findings(bad)
+    lines = found["redirect-to-denied-path"].lines
+    assert " first GET http://to-path.example/robots.txt If-None-Match" not in lines[0]
+    assert "http://to-path.example/no/feed.xml " in "".join(lines)
+    assert "Cookie: a=b" in found["nothing-private"].lines[0]
+    assert " POST " in found["read-only"].lines[0]
+    assert "Retry-After: 4" in found["429-seconds"].lines[0]
+    assert "127." not in "".join(line for each in found.values() for line in each.lines)
+
+
+@pytest.mark.crawl
+def test_the_json_is_as_its_schema_says(bad):
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    document = json.loads(json.dumps(bad.as_dict()))
+    jsonschema.validate(document, SCHEMA)
+    assert {each["rule"] for each in document["results"]} == set(RULES)
+    assert [each["run"] for each in document["runs"]] == [each.value for each in Run]
+
+
+@pytest.mark.crawl
+@pytest.mark.parametrize(("terminal", "width"), [(True, 80), (True, 200), (False, 80)])
+def test_the_scorecard_at_a_terminal_and_in_a_pipe(bad, terminal, width):
+    out = io.StringIO()
+    with redirect_stdout(out):
+        show(bad, Console(force_terminal=terminal, width=width, no_color=True))
+    text = out.getvalue()
+    assert ("┏" in text) is terminal
+    assert "\nfail: R1 one-user-agent (MUST): Every request has" in text
+    assert text.endswith(f"{verdict_of(bad)}\n")
+    assert not re.search(r"\x1b\[3\d", text), "a colour"
+    if not terminal:
+        assert text.startswith("rule  pass  fail  not applicable  could not run\nR1    0     7 ")
+
+
+@pytest.mark.crawl
+def test_a_scorecard_of_nothing_and_text_of_strangers(bad, capsys):
+    show(replace(bad, results=(), user_agents=("\x1b[31m",)), Console(force_terminal=False))
+    told = capsys.readouterr().out
+    assert told.endswith("0 scenarios.\n")
+    assert "\x1b" not in told
+
+
+@pytest.mark.crawl
+@pytest.mark.usefixtures("patient")
+def test_this_project_passes(capfd, monkeypatch, pytestconfig):
+    """A part of the scenarios, through the command; docs/conformance.md has all of them."""
+    monkeypatch.chdir(pytestconfig.rootpath)
+    words = ["R1", "robots-first", "longest-match", "one-a-second", "429-seconds", "opted-out"]
+    words += ["no-links-followed", "etag"]
+    command = [sys.executable, "-m", "scrapy", "crawl", "feeds", "-a", "sources={seeds}"]
+    command += ["-a", "force=1", "-s", "WALSH_STATE_URL=sqlite:///{folder}/state.sqlite3"]
+    command += ["-s", "WALSH_BLOCKLIST_URL={blocklist}", "-s", "WALSH_BLOCKLIST_SCHEMA_URL="]
+    command += ["-s", "WALSH_SIGNING_KEY={key}"]
+    command += ["-s", "WALSH_SIGNATURE_AGENT=https://bot.example.org/keys"]
+    given = ["scrapy", "conformance", "--json", "--rules", ",".join(words), "--", *command]
+    with pytest.raises(SystemExit) as ended:
+        execute(given, get_project_settings())
+    told = capfd.readouterr()
+    assert not ended.value.code, told
+    document = json.loads(told.out)
+    jsonschema.validate(document, SCHEMA)
+    verdicts = {each["scenario"]: each["verdict"] for each in document["results"]}
+    assert set(verdicts.values()) == {"pass"}, document
+    assert len(verdicts) == len(words) + 6
+    assert told.err.startswith("first run, at most 300 s ...\nforced run, at most 300 s ...")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "name the command to try"),
+        (["--rules", "R2,nonsense", "--", "true"], "no such rule or scenario: nonsense"),
+        (["--", "no-such-program-anywhere"], "no-such-program-anywhere: No such file"),
+        (
+            ["--rules", "R9", "--", sys.executable, "-c", "print('lost')"],
+            "no request. It wrote:\nlo",
+        ),
+    ],
+)
+def test_a_wrong_call_is_exit_status_2(run_scrapy, words, told):
+    done = run_scrapy("conformance", *words)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.crawl
+def test_what_a_run_did_not_reach_is_no_failure(monkeypatch, tmp_path):
+    """A crawler that asks for one robots.txt, after which an hour seems to go by."""
+    asked = tmp_path / "asked"
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 3600.0 * asked.exists())
+    monkeypatch.setattr(crawler, "time", clock)
+    lines = (
+        "import os, time, urllib.request as u",
+        "seed = open(os.environ['CONFORMANCE_SEEDS']).readline()",
+        "u.urlopen('/'.join(seed.split('/')[:3]) + '/robots.txt')",
+        f"open({str(asked)!r}, 'x').close()",
+        "time.sleep(600)",
+    )
+    card = run([sys.executable, "-c", "\n".join(lines)], ["429-seconds", "503-seconds"])
+    verdicts = [each.finding.verdict for each in card.results]
+    assert verdicts == [Verdict.NOT_APPLICABLE, Verdict.NOT_RUN]
+    assert card.calls[0].cut
+    assert not card.is_conformant
+
+
+def test_scenarios_are_whole():
+    """Names are given once, a host has one site, and each seed has one."""
+    assert len(BY_NAME) == len(SCENARIOS)
+    sites = {}
+    for scenario in SCENARIOS:
+        for site in scenario.sites:
+            assert sites.setdefault(site.host, site) is site, site.host
+        for url in (*scenario.seeds, *scenario.pages):
+            assert urlsplit(url).hostname in scenario.hosts, url
+    assert {each.rule for each in SCENARIOS} == {f"R{number}" for number in range(1, 10)}
+    assert urlsplit(BLOCKLIST_URL).hostname in sites
+
+
+def test_the_page_lists_every_scenario(pytestconfig):
+    page = (pytestconfig.rootpath / "docs" / "conformance.md").read_text("utf-8")
+    listed = re.findall(r"^\| (R\d) \| `([\w-]+)` \| (\w+) \| (.+) \|$", page, re.MULTILINE)
+    assert listed == [(each.rule, each.name, each.level, each.asks) for each in SCENARIOS]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_page_of_a_rule_names_its_scenarios(rule, pytestconfig):
+    page = pytestconfig.rootpath / "docs" / "rules" / f"{rule.lower()}.md"
+    told = page.read_text("utf-8").partition("conformance test]")[2].partition("\n\n")[0]
+    names = [each.name for each in SCENARIOS if each.rule == rule]
+    assert re.findall(r"`([\w-]+)`", told) == names
+
+
+@pytest.mark.crawl
+def test_the_test_of_a_project_in_the_page_fails_a_bad_crawler(pytestconfig):
+    page = (pytestconfig.rootpath / "docs" / "conformance.md").read_text("utf-8")
+    (block,) = re.findall(r"```python\n(.+?)```", page, re.DOTALL)
+    given = {}
+    exec(block.replace('["my-crawler", "--urls", "{seeds}"]', repr(BAD)), given)
+    with pytest.raises(AssertionError):
+        given["test_is_polite"]()
+
+
+def test_hosts_have_addresses_in_all_that_is_served_and_names_in_the_log():
+    places = Places([HOST, "b.example"], {"http": 8000, "https": 8443})
+    text = f"http://{HOST}/x https://b.example c.example http://www.b.example {{token}}"
+    placed = "http://127.2.0.1:8000/x https://127.2.0.2:8443 c.example http://www.b.example"
+    assert places.text(text) == f"{placed} {{token}}"
+    pages = {"/a": redirect("http://b.example/b"), "/c": [lambda _: Reply(f"at {HOST}"), b"x"]}
+    site = places.site(Site(HOST, text, pages))
+    hit = seen("/a", host="127.2.0.1").hit
+    assert site.name == "127.2.0.1"
+    assert site.robots == f"{placed} {{token}}"
+    assert reply_of(site.pages["/a"], hit).headers == [("Location", "http://127.2.0.2:8000/b")]
+    assert reply_of(site.pages["/c"], hit).body == "at 127.2.0.1"
+    told = replace(hit, headers=(("Referer", "http://127.2.0.2:8000/"),), port=8000)
+    named = places.hit(told)
+    assert (named.url, named.header("Referer")) == (f"http://{HOST}/a", "http://b.example/")
+    assert Places([HOST]).text(text) == text
+
+
+@pytest.mark.parametrize(
+    ("user_agent", "token"),
+    [
+        ("Mozilla/5.0 (compatible; Walsh-Research/1.0; +https://wal.sh/bot/)", "Walsh-Research"),
+        ("Wget/1.21.3", "Wget"),
+        ("python-requests/2.32", "python-requests"),
+        ("", "nobody"),
+    ],
+)
+def test_the_token_that_robots_txt_names(user_agent, token):
+    assert token_of(user_agent) == token
+
+
+def seen(path, at=0.0, host=HOST, status=200, run=Run.FIRST, answer=(), took=0.01):
+    hit = Hit(at, at + took, 1e9 + at, "GET", "http", host, 80, path, status=status, answer=answer)
+    return Seen(hit, run, at)
+
+
+def judged(name, *requests):
+    scenario = BY_NAME[name]
+    (host, *_) = (site.host for site in scenario.sites)
+    placed = tuple(replace(each, hit=replace(each.hit, host=host)) for each in requests)
+    return scenario.judge(Evidence(placed, scenario.hosts)).verdict
+
+
+def test_a_user_agent_may_be_demanded_exactly():
+    hits = [seen(path).hit for path in ("/robots.txt", "/feed.xml")]
+    sent = tuple(
+        Seen(replace(hit, headers=(("user-agent", "Bot/1"),)), Run.FIRST, 0.0) for hit in hits
+    )
+    scenario = BY_NAME["one-user-agent"]
+    for demanded, verdict in ((None, "pass"), ("Bot/1", "pass"), ("Bot/2", "fail")):
+        evidence = Evidence(sent, scenario.hosts, user_agent=demanded)
+        assert scenario.judge(evidence).verdict == verdict
+
+
+@pytest.mark.parametrize(("pause", "verdict"), [(0.8, "fail"), (0.95, "pass"), (1.0, "pass")])
+def test_a_pause_may_look_a_tenth_of_a_second_shorter(pause, verdict):
+    """A server reads the first request later than it was sent, so it sees a shorter pause."""
+    requests = [
+        seen(path, number * pause) for number, path in enumerate(("/robots.txt", "/a", "/b"))
+    ]
+    assert judged("one-a-second", *requests) == verdict
+
+
+def test_crawl_delay_is_known_only_after_robots_txt():
+    """robots.txt may come a second after another request, and a page after the delay."""
+    polite = [
+        seen("/robots.txt", 0),
+        seen("/a.xml", 3),
+        seen("/robots.txt", 4.5),
+        seen("/b.xml", 8),
+    ]
+    assert judged("crawl-delay", *polite) == "pass"
+    assert judged("crawl-delay", *polite, seen("/c.xml", 9)) == "fail"
+    assert judged("crawl-delay", seen("/a.xml", 0), seen("/b.xml", 9)) == "not applicable"
+
+
+@pytest.mark.parametrize(
+    ("moments", "verdict"),
+    [((0,), "pass"), ((0, 2, 6, 14), "pass"), ((0, 5, 7), "fail"), ((0, 0.5), "fail")],
+)
+def test_pauses_after_503_have_to_grow(moments, verdict):
+    assert judged("always-503", *(seen("/feed.xml", at, status=503) for at in moments)) == verdict
+    assert all(later > earlier for earlier, later in pairwise(moments))
+
+
+def test_a_crawler_that_never_comes_back_is_not_failed():
+    refused = seen("/a.xml", 0, status=429, answer=(("Retry-After", "4"),))
+    assert judged("429-seconds", refused) == "pass"
+    assert judged("429-seconds", refused, seen("/b.xml", 3.5)) == "fail"
+    assert judged("429-seconds", seen("/b.xml", 0)) == "not applicable"
+
+
+@pytest.mark.parametrize("name", sorted(BY_NAME))
+def test_no_request_at_all_proves_nothing(name):
+    assert judged(name) == "not applicable"
+
+
+def test_a_program_without_requests_ends_the_trial():
+    with pytest.raises(TrialError, match="made no request"):
+        run([sys.executable, "-c", ""], ["R9"])
+
+
+def test_a_proxy_of_the_caller_is_not_inherited(monkeypatch, tmp_path):
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:3128")
+    monkeypatch.setenv("no_proxy", "*")
+    given = crawler.Given(*[tmp_path] * 5, blocklist="", proxy="")
+    environment = given.environment(Run.AGAIN)
+    assert not [name for name in environment if "proxy" in name.lower() and environment[name]]
+    assert "CONFORMANCE_FORCE" not in environment
+    assert given.environment(Run.FORCED)["CONFORMANCE_FORCE"] == "1"
+    assert given.command(["a{seeds}", "{x}"]) == [f"a{tmp_path}", "{x}"]
+    assert environment.items() >= {"PATH": os.environ["PATH"]}.items()

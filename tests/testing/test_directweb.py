@@ -1,0 +1,358 @@
+"""A web without a proxy: each host at its own address, connections and handshakes counted."""
+
+import http.client
+import math
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import time
+
+import idna
+import pytest
+
+from tests.helpers import LONGEST
+from tests.helpers.direct import Client
+from walsh_scrapy.testing import Answer, Certificate, DirectWeb, Down, Reply, Site
+from walsh_scrapy.testing.connections import ConnectionRecord, most_open
+
+SCHEMES = ["http", "https"]
+
+
+def site(name="a.example", page="x", **more):
+    return Site(name, pages={"/": page}, tls=Certificate.GOOD, **more)
+
+
+def all_closed(web, count):
+    """Return the connections once there are so many, all of them closed."""
+    assert web.wait_for_connections(
+        lambda found: len(found) == count and all(each.closed < math.inf for each in found), LONGEST
+    )
+    return web.connections
+
+
+class TestHosts:
+    def test_each_host_has_an_address_of_its_own(self, direct_web):
+        web = direct_web(site("a.example"), site("b.example"), site("a.example:8080"))
+        web.add(site("late.example", "late"))
+        hosts = ["a.example", "b.example", "late.example"]
+        addresses = [web.address(host) for host in hosts]
+        assert len(set(addresses)) == 3
+        assert all(each.startswith("127.") and each != "127.0.0.1" for each in addresses)
+        assert Client(web).get("late.example") == (200, b"late")
+
+    @pytest.mark.parametrize("scheme", SCHEMES)
+    def test_a_page_is_served_and_logged_with_its_url(self, direct_web, scheme):
+        web = direct_web(site(page="one"), site("b.example", "two"))
+        client = Client(web)
+        assert client.get("a.example", scheme=scheme) == (200, b"one")
+        assert client.get("b.example", scheme=scheme) == (200, b"two")
+        assert client.get("a.example", "/none", scheme)[0] == 404
+        assert [(hit.url, hit.status) for hit in web.log] == [
+            (f"{scheme}://a.example/", 200),
+            (f"{scheme}://b.example/", 200),
+            (f"{scheme}://a.example/none", 404),
+        ]
+
+    @pytest.mark.parametrize("asked", ["b.example", "nobody.example"])
+    def test_the_host_of_another_address_is_misdirected(self, direct_web, asked):
+        web = direct_web(site(), site("b.example"))
+        assert Client(web).get("a.example", asked=asked)[0] == 421
+        assert [(hit.host, hit.status) for hit in web.log] == [(asked, 421)]
+        assert web.connections[0].host == "a.example"
+
+    def test_an_address_that_no_site_has_is_misdirected(self, direct_web):
+        web = direct_web(site())
+        assert Client(web).get("a.example", address="127.9.9.9")[0] == 421
+
+    def test_a_port_in_the_name_is_another_site(self, direct_web):
+        web = direct_web(site(page="80"), site("a.example:8080", "8080"))
+        assert Client(web).get("a.example", asked="a.example:8080") == (200, b"8080")
+        assert Client(web).get("a.example") == (200, b"80")
+
+    def test_hosts_may_share_an_address_and_have_certificates_of_their_own(self, direct_web):
+        shared = Answer(["127.0.0.9"])
+        web = direct_web(site(page="a", dns=shared), site("b.example", "b", dns=shared))
+        client = Client(web)
+        for scheme in SCHEMES:
+            assert client.get("a.example", scheme=scheme, address="127.0.0.9") == (200, b"a")
+            assert client.get("b.example", scheme=scheme, address="127.0.0.9") == (200, b"b")
+        assert [each.host for each in web.connections] == ["a.example", "b.example"] * 2
+
+    @pytest.mark.parametrize("device", [b"lo", b""])
+    def test_an_address_that_others_reach_is_not_served(self, direct_web, monkeypatch, device):
+        """The kernel keeps them off, or the web does where it may not bind to a device."""
+        monkeypatch.setattr("walsh_scrapy.testing.sockets._DEVICE", device)
+        web = direct_web(site())
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect(("192.0.2.1", 9))
+            own = probe.getsockname()[0]
+        if own.startswith("127."):
+            pytest.skip("this machine has only loopback addresses")
+        try:
+            with socket.create_connection((own, web.ports["http"]), LONGEST) as tried:
+                got = tried.recv(1)
+        except (ConnectionRefusedError, ConnectionResetError):
+            got = b""
+        assert got == b""
+        assert web.log == []
+        assert web.connections == []
+
+    def test_a_thousand_hosts_need_few_descriptors(self):
+        program = """
+import resource
+from tests.helpers.direct import Client
+from walsh_scrapy.testing import DirectWeb, Site
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+sites = [Site(f"h{n}.example", pages={"/": str(n)}) for n in range(1000)]
+with DirectWeb(*sites) as web:
+    client = Client(web)
+    answers = [client.get(site.name) for site in sites]
+    assert answers == [(200, str(n).encode()) for n in range(1000)]
+    assert len({web.address(site.name) for site in sites}) == 1000
+    assert web.most_open_connections == 1
+"""
+        subprocess.run([sys.executable, "-c", program], check=True, timeout=LONGEST)
+
+
+class TestConnections:
+    def test_a_connection_is_recorded(self, direct_web):
+        web = direct_web(site())
+        before = time.monotonic()
+        connection = Client(web).connection("a.example")
+        port = connection.sock.getsockname()[1]
+        for _ in range(2):
+            connection.request("GET", "/")
+            connection.getresponse().read()
+        (open_,) = web.connections
+        assert before <= open_.opened <= web.log[0].started
+        assert open_.closed == math.inf
+        connection.close()
+        (closed,) = all_closed(web, 1)
+        assert web.log[1].ended <= closed.closed <= time.monotonic()
+        assert (closed.host, closed.scheme, closed.handshake) == ("a.example", "http", "")
+        assert (closed.client, closed.address) == (port, web.address("a.example"))
+        assert {hit.client for hit in web.log} == {port}
+
+    def test_the_server_closes(self, direct_web):
+        web = direct_web(site(page=Reply("x", headers={"Connection": "close"})))
+        connection = Client(web).connection("a.example")
+        connection.request("GET", "/")
+        connection.getresponse().read()
+        all_closed(web, 1)
+        connection.close()
+
+    @pytest.mark.parametrize("scheme", SCHEMES)
+    def test_open_at_once(self, direct_web, scheme):
+        web = direct_web(*(site(f"{name}.example") for name in "abc"))
+        client = Client(web)
+        opened = [client.open(f"{name}.example", scheme) for name in "abc"]
+        assert web.wait_for_connections(lambda found: len(found) == 3, LONGEST)
+        for each in opened:
+            each.close()
+        assert web.most_open_connections == 3
+
+    @pytest.mark.parametrize("end", ["plain", "reset", "unread", "unasked"])
+    def test_closing_one_and_then_opening_another_is_never_two(self, direct_web, end):
+        """The events are in the order of the client, however the server reads them."""
+        web = direct_web(site(page="x" * 100_000))
+        client = Client(web)
+        for _ in range(200):
+            opened = client.tcp("a.example")
+            if end != "unasked":
+                opened.sendall(b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+            if end == "plain":
+                while opened.recv(1 << 16).count(b"x") == 1 << 16:
+                    pass
+            elif end == "reset":
+                opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            opened.close()
+        assert len(all_closed(web, 200)) == 200
+        assert web.most_open_connections == 1
+
+    def test_clear_keeps_what_is_open(self, direct_web):
+        web = direct_web(site())
+        client = Client(web)
+        client.get("a.example")
+        opened = client.open("a.example")
+        assert web.wait_for_connections(lambda found: len(found) == 2, LONGEST)
+        web.clear()
+        assert [each.closed for each in web.connections] == [math.inf]
+        assert web.log == []
+        opened.close()
+
+    def test_the_connections_to_a_proxy_are_counted_too(self, loopback_web):
+        web = loopback_web(site())
+        connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=LONGEST)
+        connection.request("GET", "http://a.example/")
+        connection.getresponse().read()
+        connection.close()
+        (record,) = all_closed(web, 1)
+        assert (record.host, record.scheme, record.client) == ("", "http", web.log[0].client)
+
+    @pytest.mark.parametrize(
+        ("spans", "most"),
+        [([], 0), ([(0, 1), (1, 2)], 1), ([(0, 3), (1, 2), (2, 4)], 2), ([(0, math.inf)] * 3, 3)],
+    )
+    def test_most_open(self, spans, most):
+        assert most_open(ConnectionRecord("h", "http", *span) for span in spans) == most
+
+    def test_a_server_without_descriptors_goes_on_when_it_has_some(self):
+        program = """
+import os, resource, socket
+from tests.helpers.direct import Client
+from walsh_scrapy.testing import DirectWeb, Site
+
+with DirectWeb(Site("a.example", pages={"/": "x"})) as web, socket.socket() as client:
+    most = max(map(int, os.listdir("/proc/self/fd"))) + 1
+    held = [os.dup(0) for _ in range(most)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(held) + 1, 4096))
+    client.connect((web.address("a.example"), web.ports["http"]))
+    client.sendall(b"GET / HTTP/1.1\\r\\nHost: a.example\\r\\nConnection: close\\r\\n\\r\\n")
+    assert not web.wait_for_connections(lambda found: found, 0.05)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+    assert client.recv(100).startswith(b"HTTP/1.1 200 ")
+"""
+        subprocess.run([sys.executable, "-c", program], check=True, timeout=LONGEST)
+
+
+class TestTls:
+    @pytest.mark.parametrize("version", ["1.2", "1.3"])
+    def test_a_session_is_resumed(self, direct_web, version):
+        web = direct_web(site(tls_version=version))
+        client = Client(web)
+        session = None
+        for _ in range(2):
+            connection = client.connection("a.example", "https", session=session)
+            connection.request("GET", "/")
+            connection.getresponse().read()
+            assert connection.sock.version() == f"TLSv{version}"
+            session = connection.sock.session
+            connection.close()
+        assert [each.handshake for each in web.connections] == ["full", "resumed"]
+
+    def test_each_site_chooses_its_versions(self, direct_web):
+        web = direct_web(site(tls_version="1.2"), site("new.example"))
+        client = Client(web)
+        for host, version in [("a.example", "TLSv1.2"), ("new.example", "TLSv1.3")]:
+            with client.open(host, "https") as opened:
+                assert opened.version() == version
+        client.context.minimum_version = ssl.TLSVersion.TLSv1_3
+        with pytest.raises(ssl.SSLError):
+            client.open("a.example", "https")
+
+    @pytest.mark.parametrize("kind", [Certificate.SELF_SIGNED, Certificate.INCOMPLETE])
+    def test_a_certificate_that_the_client_rejects(self, direct_web, kind):
+        web = direct_web(Site("a.example", tls=kind))
+        with pytest.raises(ssl.SSLCertVerificationError):
+            Client(web).open("a.example", "https")
+        (record,) = all_closed(web, 1)
+        assert (record.host, record.scheme, record.handshake) == ("a.example", "https", "failed")
+        assert web.log == []
+
+    def test_a_client_misses_the_issuer_in_an_incomplete_chain(self, direct_web):
+        web = direct_web(Site("a.example", tls=Certificate.INCOMPLETE))
+        with pytest.raises(ssl.SSLCertVerificationError) as caught:
+            Client(web).open("a.example", "https")
+        assert "local issuer" in caught.value.verify_message
+
+    def test_a_host_without_a_certificate_has_no_https(self, direct_web):
+        web = direct_web(Site("plain.example"), site())
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            Client(web).open("plain.example", "https")
+        assert [each.handshake for each in all_closed(web, 1)] == ["failed"]
+
+    def test_a_name_that_no_certificate_can_have(self):
+        web = DirectWeb(site("under_score.example")).start()
+        opened = Client(web).tcp("under_score.example", "https")
+        assert opened.recv(1) == b""
+        opened.close()
+        with pytest.raises(idna.IDNAError):
+            web.close()
+
+    def test_the_web_closes_amid_a_handshake(self):
+        with DirectWeb(site()) as web, Client(web).tcp("a.example", "https") as opened:
+            opened.sendall(b"\x16\x03\x01\x02\x00")
+            assert web.wait_for_connections(lambda found: len(found) == 1, LONGEST)
+            web.close()
+        assert web.connections[0].closed < math.inf
+
+
+class TestDown:
+    @pytest.mark.parametrize("scheme", SCHEMES)
+    def test_a_dead_host_answers_no_syn(self, direct_web, scheme):
+        web = direct_web(site("alive.example"), site("dead.example", down=Down.DEAD))
+        web.add(site("later.example", down=Down.DEAD))
+        for host in ("dead.example", "later.example"):
+            with socket.socket() as tried:
+                tried.setblocking(False)
+                tried.connect_ex((web.address(host), web.ports[scheme]))
+                # The kernel answers a SYN on loopback before `connect` returns, if at all.
+                assert connected(tried) is False
+        assert Client(web).get("alive.example", scheme=scheme)[0] == 200
+        assert [each.host for each in web.connections] == ["alive.example"]
+
+    @pytest.mark.parametrize("scheme", SCHEMES)
+    def test_a_mute_host_accepts_and_says_nothing(self, direct_web, scheme):
+        web = direct_web(site(down=Down.MUTE))
+        opened = Client(web).tcp("a.example", scheme)
+        opened.sendall(b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+        assert web.wait_for_connections(lambda found: len(found) == 1, LONGEST)
+        opened.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            opened.recv(1)
+        opened.close()
+        assert [each.host for each in all_closed(web, 1)] == ["a.example"]
+        assert web.log == []
+
+    @pytest.mark.parametrize("down", [Down.MUTE, Down.ALERT])
+    def test_a_client_that_resets_the_connection_is_no_error(self, direct_web, down):
+        web = direct_web(site(down=down))
+        opened = Client(web).tcp("a.example", "https")
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        opened.close()
+        all_closed(web, 1)
+        web.close()
+
+    def test_an_alert_ends_the_handshake(self, direct_web):
+        web = direct_web(site(down=Down.ALERT))
+        with pytest.raises(ssl.SSLError, match=r"(?i)handshake.failure"):
+            Client(web).open("a.example", "https")
+        assert [each.handshake for each in all_closed(web, 1)] == ["failed"]
+
+
+def connected(tried):
+    """Return whether a socket that does not block is connected."""
+    return bool(tried.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == 1)
+
+
+class TestLatency:
+    @pytest.mark.parametrize(
+        ("scheme", "version", "flights"),
+        [("http", None, 2), ("https", "1.3", 3), ("https", "1.2", 4)],
+    )
+    def test_flights(self, direct_web, scheme, version, flights):
+        web = direct_web(site(tls_version=version), latency=0.05)
+        before = time.monotonic()
+        connection = Client(web).connection("a.example", scheme)
+        connection.request("GET", "/")
+        connection.getresponse().read()
+        first = time.monotonic()
+        connection.request("GET", "/")
+        connection.getresponse().read()
+        second = time.monotonic()
+        connection.close()
+        assert first - before >= 0.05 * flights
+        assert second - first >= 0.05
+
+    def test_a_resumed_session_has_one_flight_of_tls(self, direct_web):
+        web = direct_web(site(tls_version="1.2"), latency=0.001)
+        client = Client(web)
+        with client.open("a.example", "https") as first:
+            session = first.session
+        before = time.monotonic()
+        assert client.get("a.example", scheme="https", session=session)[0] == 200
+        assert time.monotonic() - before >= 0.003
+        assert [each.handshake for each in web.connections] == ["full", "resumed"]

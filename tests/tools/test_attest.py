@@ -1,0 +1,559 @@
+"""`scrapy attest`: a clean record holds, and one breach of each kind is found (section 8)."""
+
+import contextlib
+import hashlib
+import json
+import shutil
+import sqlite3
+from importlib.resources import files
+
+import pytest
+from jsonschema import Draft202012Validator
+from scrapy.cmdline import execute
+from scrapy.utils.project import get_project_settings
+from sqlalchemy import create_engine, insert, select
+
+from tests.helpers.sites import LIST_URL, blocklist, feed
+from walsh_scrapy.identity import USER_AGENT
+from walsh_scrapy.policy.audit.checklist import CHECKLIST, Kind
+from walsh_scrapy.policy.audit.findings import Case, Finding
+from walsh_scrapy.state import State
+from walsh_scrapy.state.runs import RunRecord
+from walsh_scrapy.state.tables import metadata
+from walsh_scrapy.testing.simulation import DAY, simulate
+from walsh_scrapy.testing.site import Site
+from walsh_scrapy.testing.web import Reply
+from walsh_scrapy.tools.attest.attestation import _finding, attest
+from walsh_scrapy.tools.attest.text import attestation_text
+from walsh_scrapy.tools.attest.verify import compare, read_attestation
+from walsh_scrapy.tools.exits import CommandError
+
+#: When the simulated runs begin: 2026-01-01.
+BEGIN = 1_767_225_600.0
+NOW = BEGIN + 2 * DAY
+RULES = "User-agent: Walsh-Research\nDisallow: /private\nAllow: /feed\nCrawl-delay: 2\n"
+SLOWER, INVALID = b"User-agent: *\nCrawl-delay: 60\n", b'{"blocked": "nobody"}'
+
+
+def redirect(location):
+    return Reply(status=302, headers={"Location": location})
+
+
+def named(body):
+    return hashlib.sha256(body).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory, crawl_launcher, pytestconfig):
+    """The state after two crawls, a day apart, with all that a record may have."""
+    folder = tmp_path_factory.mktemp("clean")
+    simulate(
+        Site("named.example", RULES, {"/feed": [Reply(status=503), feed(), feed()]}),
+        Site("any.example", "User-agent: *\nDisallow: /private\n", {"/feed": feed(etag='"1"')}),
+        Site("moved.example", "", {"/old": redirect("/feed"), "/feed": feed()}),
+        Site("operator.example", "", {"/blocklist.json": redirect("http://mirror.example/list")}),
+        Site("mirror.example", "", {"/list": blocklist("out.example")}),
+        sources=[
+            "http://named.example/feed",
+            "http://named.example/private/feed",
+            "http://any.example/feed",
+            "http://moved.example/old",
+            "http://www.out.example/feed",
+        ],
+        starts=[0.0, DAY + 60.0],
+        folder=folder,
+        settings={"WALSH_BLOCKLIST_URL": LIST_URL},
+        launcher=crawl_launcher,
+        project=pytestconfig.rootpath,
+    )
+    file = folder / "walsh.sqlite3"
+    with contextlib.closing(sqlite3.connect(file)) as state:
+        state.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        state.execute("PRAGMA journal_mode=DELETE")
+    return file
+
+
+@pytest.fixture
+def record(clean, tmp_path):
+    """A copy of the clean state: its URL, and a function that runs SQL on it."""
+    file = tmp_path / ".scrapy" / "walsh.sqlite3"
+    file.parent.mkdir()
+    shutil.copy(clean, file)
+
+    def change(*statements):
+        with contextlib.closing(sqlite3.connect(file)) as state, state:
+            for statement in statements:
+                before = state.total_changes
+                state.execute(statement)
+                assert state.total_changes > before, statement
+
+    return f"sqlite:///{file}", change
+
+
+def judged(url, now=NOW, **options):
+    with contextlib.closing(State(url)) as state, state.audit.snapshot() as snapshot:
+        return attest(snapshot, now, **options)
+
+
+def compared(url, attestation, now=NOW):
+    with contextlib.closing(State(url)) as state, state.audit.snapshot() as snapshot:
+        return compare(snapshot, attestation["record"], now)
+
+
+def findings(attestation):
+    return {
+        finding["kind"]: (row["row"], finding["level"])
+        for row in attestation["checklist"]
+        for finding in row["findings"]
+    }
+
+
+def validate(attestation):
+    file = files("walsh_scrapy.tools.attest") / "attestation.schema.json"
+    schema = json.loads(file.read_text("utf-8"))
+    Draft202012Validator.check_schema(schema)
+    Draft202012Validator(schema).validate(attestation)
+
+
+def rows(attestation):
+    return {row["row"]: row for row in attestation["checklist"]}
+
+
+def test_a_clean_record_holds(record):
+    url, _ = record
+    attestation = judged(url)
+    validate(attestation)
+    assert findings(attestation) == {}
+    assert attestation["holds"]
+    by_row = rows(attestation)
+    assert list(by_row) == [row.number for row in CHECKLIST]
+    assert {row["verdict"] for row in by_row.values()} == {"holds"}, "every row is shown"
+    assert by_row["4"]["figures"]["least_beyond_asked"] == pytest.approx(0.0, abs=1e-3)
+    assert by_row["4"]["figures"]["hosts"] == 5
+    assert by_row["5"]["judged"] == 1, "the 503"
+    assert by_row["7"]["figures"] == {"asked_again": 4, "unchanged": 1}
+    (versions,), (settings,) = attestation["versions"], attestation["settings"]
+    assert (versions["runs"], versions["values"]["scrapy"][0]) == (2, "2")
+    assert settings["values"]["serial"] is True
+    assert "state_url" not in settings["values"]
+
+
+#: An exchange that is the last one with its host in the second run, while others follow.
+LAST_OF_HOST = (
+    "(SELECT id FROM requests r WHERE run = 2 AND EXISTS (SELECT 1 FROM requests n WHERE"
+    " n.run = 2 AND n.sent_at > r.sent_at) AND NOT EXISTS (SELECT 1 FROM requests n WHERE"
+    " n.sent_at > r.sent_at AND n.host = r.host) ORDER BY sent_at LIMIT 1)"
+)
+ANY = "run = 1 AND url = 'http://any.example/feed'"
+COPIED = (
+    "INSERT INTO copies SELECT '{}', kind, CAST('{}' AS BLOB), first_seen, kept_at FROM copies"
+    " WHERE kind = '{}' LIMIT 1"
+)
+#: One breach of each kind, as it would be found in the record.
+PLANTED = [
+    ("user-agent", "UPDATE runs SET settings = json_set(settings, '$.user_agent', 'X') WHERE id=2"),
+    ("no-robots", f"UPDATE requests SET robots = NULL, robots_at = NULL WHERE {ANY}"),
+    ("denied", f"UPDATE requests SET url = 'http://any.example/private/1' WHERE {ANY}"),
+    ("old-robots", f"UPDATE requests SET robots_at = robots_at - 90001 WHERE {ANY}"),
+    ("denied-by-name", ("UPDATE requests SET url = 'http://named.example/private/feed'"
+     " WHERE purpose = 'target' AND run = 2 AND host = 'named.example'")),
+    ("no-blocklist", f"UPDATE requests SET gates = 'robots: allowed' WHERE {ANY}"),
+    ("robots-first", ("UPDATE requests SET gates = 'robots: allowed; blocklist: not listed'"
+     f" WHERE {ANY}")),
+    ("listed", ("UPDATE requests SET host = 'out.example', url = 'http://out.example/robots.txt'"
+     " WHERE run = 1 AND url = 'http://any.example/robots.txt'")),
+    ("listed-above", ("UPDATE requests SET host = 'a.out.example', url = 'http://a.out.example/'"
+     f" WHERE {ANY}")),
+    ("forgotten-list", f"UPDATE requests SET blocklist = NULL WHERE {ANY}"),
+    ("forgotten-list", "UPDATE requests SET blocklist = NULL WHERE run = 2"),
+    ("invalid-list", COPIED.format(named(INVALID), INVALID.decode(), "blocklist"),
+     f"UPDATE requests SET blocklist = '{named(INVALID)}' WHERE {ANY}"),
+    ("short-pause", f"UPDATE requests SET pause = 1.5 WHERE {ANY}"),
+    # The record says that nothing was asked for: the copy and the contract say more.
+    ("short-pause", COPIED.format(named(SLOWER), SLOWER.decode(), "robots"),
+     f"UPDATE requests SET pause = 0, robots = '{named(SLOWER)}' WHERE {ANY}"),
+    ("short-pause", "UPDATE requests SET pause = 0 WHERE host = 'any.example'",
+     f"UPDATE requests SET sent_at = sent_at - 0.2, seconds = 0.01 WHERE {ANY}"),
+    ("host-at-once", ("UPDATE requests SET run = 2, seconds = 9"
+     " WHERE run = 1 AND url = 'http://any.example/robots.txt'")),
+    ("run-at-once", f"UPDATE requests SET seconds = 60 WHERE id = {LAST_OF_HOST}"),
+    ("other-host", f"UPDATE requests SET host = 'elsewhere.example' WHERE {ANY}"),
+    ("too-early", ("UPDATE requests SET hold = 3600 WHERE run = 1"
+     " AND url = 'http://any.example/robots.txt'")),
+    ("no-hold", "UPDATE requests SET hold = 0 WHERE status = 503"),
+    ("content", "UPDATE entries SET item = json_set(item, '$.body', 'All of it')"),
+    ("content", "UPDATE entries SET item = json_set(item, '$.title', printf('%.9999c', 'x'))"),
+    ("content", "UPDATE entries SET item = json_remove(item, '$.note')"),
+    ("dump", f"UPDATE requests SET url = 'http://any.example/LLMS-full.txt' WHERE {ANY}"),
+    *(("duplicate", (f"INSERT INTO entries SELECT 'k', key, {same}, source, kind, first_seen, item,"
+     " run FROM entries LIMIT 1")) for same in ("own_key, NULL", "'other', title_key")),
+    ("too-often", (f"UPDATE requests SET sent_at = sent_at + 3600, robots_at = robots_at + 3600"
+     f" WHERE {ANY}")),
+    ("scraped", "UPDATE entries SET kind = 'html'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("label", "statements"),
+    [pytest.param(label, how, id=f"{n}-{label}") for n, (label, *how) in enumerate(PLANTED)],
+)
+def test_a_planted_breach_is_found_and_no_other(record, label, statements):
+    url, change = record
+    change(*statements)
+    attestation = judged(url)
+    (kind,) = [kind for kind in Kind if kind.label == label]
+    validate(attestation)
+    assert findings(attestation) == {label: (kind.row, kind.level)}
+    assert rows(attestation)[kind.row]["verdict"] == "does not hold"
+    assert attestation["holds"] == (kind.level == "SHOULD"), "a SHOULD is only reported"
+    assert f"{kind.level} broken" in "\n".join(attestation_text(attestation))
+
+
+def test_each_kind_and_each_row_has_a_planted_breach():
+    assert {label for label, *_ in PLANTED} == {kind.label for kind in Kind}
+    assert {kind.row for kind in Kind} == {row.number for row in CHECKLIST}
+
+
+def test_each_kind_is_in_the_page_of_the_command_and_in_that_of_its_rule(pytestconfig):
+    docs = pytestconfig.rootpath / "docs"
+    rules = {row.number: row.rule.lower() for row in CHECKLIST}
+    for kind in Kind:
+        for page in (docs / "attest.md", docs / "rules" / f"{rules[kind.row]}.md"):
+            assert f"`{kind.label}`" in page.read_text("utf-8"), page
+
+
+def test_the_worst_case_is_named_with_its_record(record):
+    url, change = record
+    change(
+        "UPDATE requests SET pause = pause + 1 WHERE host = 'named.example' AND pause > 0",
+        f"UPDATE requests SET pause = 7 WHERE {ANY}",
+    )
+    (finding,) = rows(judged(url))["4"]["findings"]
+    assert finding["count"] > 2
+    assert finding["worst"]["what"] == (
+        "any.example had a pause of 1.000 s, and 7.000 s were asked for"
+    )
+    assert finding["worst"]["table"] == "requests"
+
+
+def test_rows_of_an_earlier_version_are_not_shown(record):
+    url, change = record
+    nothing = [
+        "run",
+        "purpose",
+        "pause",
+        "hold",
+        "rule",
+        "line",
+        "robots",
+        "robots_at",
+        "blocklist",
+        "robots_status",
+        "redirected_by",
+    ]
+    change(
+        f"UPDATE requests SET {', '.join(f'{name} = NULL' for name in nothing)}",
+        "UPDATE requests SET sent_at = sent_at - id, seconds = 9",
+        "UPDATE entries SET run = NULL, item = '{}', kind = 'html'",
+    )
+    attestation = judged(url)
+    assert findings(attestation) == {}
+    assert {row["verdict"] for row in attestation["checklist"]} == {"not shown"}
+    assert sum(rows(attestation)["4"]["not_shown"].values()) > 10
+
+
+def test_a_lifted_hold_and_a_new_pause_of_the_operator_are_no_breach(record):
+    url, change = record
+    asked = "WHERE run = 1 AND url = 'http://any.example/robots.txt'"
+    change(
+        f"UPDATE requests SET hold = 3600 {asked}",
+        f"UPDATE requests SET pause = 60 WHERE {ANY}",
+        "INSERT INTO acts SELECT 1, sent_at + 0.5, host, 'release', 3600, 'mail' FROM requests"
+        f" {asked}",
+        f"INSERT INTO acts SELECT 2, sent_at, host, 'pause', 60, '' FROM requests WHERE {ANY}",
+    )
+    assert findings(judged(url)) == {}
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        pytest.param(
+            ["UPDATE requests SET robots_at = robots_at - 900000 WHERE host = 'named.example'"],
+            id="a-copy-with-a-crawl-delay-is-old",
+        ),
+        pytest.param(
+            ["UPDATE requests SET blocklist = NULL WHERE run = 2", "UPDATE runs SET begun = 0"],
+            id="a-run-that-began-earlier-has-no-list-yet",
+        ),
+        pytest.param(
+            ["UPDATE requests SET sent_at = sent_at + 0.02 WHERE id % 2"], id="clocks-differ"
+        ),
+        pytest.param(
+            [
+                f"UPDATE requests SET sent_at = sent_at + 3600 WHERE {ANY}",
+                f"UPDATE requests SET status = 503, hold = 1 WHERE {ANY}",
+            ],
+            id="asked-again-because-it-was-refused",
+        ),
+    ],
+)
+def test_what_has_a_good_reason_is_no_breach(record, statements):
+    url, change = record
+    change(*statements)
+    assert findings(judged(url)) == {}
+
+
+def test_a_denial_that_the_copy_allows_is_no_breach_but_counted(record):
+    url, change = record
+    change("UPDATE denials SET url = 'http://named.example/feed' WHERE gate = 'robots'")
+    attestation = judged(url)
+    assert findings(attestation) == {}
+    assert rows(attestation)["2"]["figures"]["denied_though_allowed"] == 2
+
+
+def test_a_copy_that_is_not_kept_shows_nothing(record):
+    url, change = record
+    change("UPDATE copies SET body = CAST('User-agent: *' AS BLOB) WHERE kind = 'robots'")
+    attestation = judged(url)
+    assert findings(attestation) == {}
+    with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as state:
+        (count,) = state.execute("SELECT count(robots) FROM requests").fetchone()
+    assert rows(attestation)["2"]["not_shown"] == {
+        "names a copy of robots.txt that is not kept": count
+    }
+
+
+@pytest.fixture
+def postgresql(record, postgresql_url):
+    """The same record on PostgreSQL."""
+    State(postgresql_url).close()
+    here, there = create_engine(record[0]), create_engine(postgresql_url)
+    with here.connect() as reader, there.begin() as writer:
+        for table in metadata.sorted_tables:
+            found = [dict(row) for row in reader.execute(select(table)).mappings()]
+            if found and table.name not in ("schema_version", "choices"):
+                writer.execute(insert(table), found)
+    for engine in (here, there):
+        engine.dispose()
+    return postgresql_url
+
+
+def test_postgresql_gives_the_same_attestation(record, postgresql):
+    url, _ = record
+    attestation = judged(url)
+    assert judged(postgresql) == attestation
+    assert compared(postgresql, attestation).changed == []
+
+
+def test_a_conformance_run_is_evidence_too(record):
+    url, _ = record
+    results = [
+        {"rule": rule, "scenario": name, "level": level, "verdict": verdict}
+        for rule, name, level, verdict in (
+            ("R1", "one-user-agent", "MUST", "pass"),
+            ("R2", "named-group-denies", "MUST", "pass"),
+            ("R3", "opted-out-subdomain", "MUST", "fail"),
+            ("R8", "not-again-at-once", "SHOULD", "fail"),
+            ("R9", "structured-form", "SHOULD", "not applicable"),
+        )
+    ]
+    scorecard = {"command": ["scrapy", "crawl"], "user_agents": [USER_AGENT], "results": results}
+    attestation = judged(url, scorecard=scorecard)
+    validate(attestation)
+    assert attestation["conformance"]["command"] == ["scrapy", "crawl"]
+    by_row = rows(attestation)
+    assert by_row["1"]["conformance"] == {"passed": 1, "failed": [], "failed_should": []}
+    assert by_row["2a"]["conformance"]["passed"] == 1
+    assert [by_row[number]["verdict"] for number in ("3", "3a", "8", "9")] == [
+        "holds",
+        "does not hold",
+        "does not hold",
+        "holds",
+    ]
+    assert not attestation["holds"]
+    assert "failed: opted-out-subdomain" in "\n".join(attestation_text(attestation))
+    del results[0]["verdict"]
+    with pytest.raises(CommandError, match="the scorecard lacks 'verdict'"):
+        judged(url, scorecard=scorecard)
+
+
+def test_new_rows_change_nothing_that_was_attested(record):
+    url, change = record
+    attestation = judged(url)
+    change(
+        "INSERT INTO requests SELECT id + 1000, sent_at + 86400, host, url, gates, status, seconds,"
+        " error, run, purpose, pause, hold, rule, line, robots, robots_at, blocklist,"
+        " robots_status, redirected_by FROM requests",
+        "INSERT INTO entries SELECT key || 'x', NULL, own_key || 'x', title_key || 'x', source,"
+        " kind, first_seen + 200000, item, run FROM entries",
+        "INSERT INTO runs SELECT id + 10, spider, command, begun, ended, how, versions, settings,"
+        " summary FROM runs",
+        "UPDATE runs SET summary = '{}', how = 'shutdown'",
+    )
+    comparison = compared(url, attestation)
+    assert (comparison.changed, comparison.deleted) == ([], [])
+    assert comparison.same > 5
+
+
+def test_what_runs_delete_as_too_old_is_told_apart_from_a_change(record):
+    url, change = record
+    attestation = judged(url)
+    later = NOW + 28.5 * DAY
+    with contextlib.closing(State(url)) as state:
+        settings = state.runs.find(1).settings
+        number = state.runs.begin(RunRecord(spider="feeds", begun=later, settings=settings))
+        state.prune(later, 30 * DAY)
+        state.runs.end(number, later, "finished", {})
+    comparison = compared(url, attestation, later)
+    assert comparison.deleted == ["requests of 2026-01-01", "denials of 2026-01-01"]
+    assert comparison.changed == []
+    change("DELETE FROM requests WHERE sent_at > 1767312000 AND host = 'any.example'")
+    comparison = compared(url, attestation, later)
+    assert comparison.changed == ["requests of 2026-01-02"], "too young to be deleted"
+
+
+def test_what_is_old_enough_to_be_deleted_may_not_be_changed(record):
+    url, change = record
+    attestation = judged(url)
+    later = NOW + 300 * DAY
+    change(
+        "UPDATE requests SET status = 404 WHERE id = 3",
+        f"INSERT INTO runs SELECT 3, spider, command, {later}, {later}, how, versions, settings,"
+        " summary FROM runs WHERE id = 1",
+    )
+    comparison = compared(url, attestation, later)
+    assert comparison.changed == ["requests of 2026-01-01"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "changed"),
+    [
+        ("UPDATE requests SET status = 404 WHERE id = 3", "requests of 2026-01-01"),
+        ("DELETE FROM requests WHERE id = 3", "requests of 2026-01-01"),
+        ("UPDATE denials SET reason = '' WHERE id = 1", "denials of 2026-01-01"),
+        ("UPDATE entries SET item = '{}'", "entries of 2026-01"),
+        ("UPDATE runs SET settings = '{\"log_days\": 30}' WHERE id = 1", "runs"),
+        ("INSERT INTO acts VALUES (1, 1.0, 'a', 'pause', 1.0, '')", None),
+    ],
+)
+def test_a_changed_record_is_noticed(record, statement, changed):
+    url, change = record
+    attestation = judged(url)
+    change(statement)
+    assert compared(url, attestation).changed == ([changed] if changed else [])
+
+
+def test_requests_that_are_out_are_not_judged_yet(record):
+    url, change = record
+    change("UPDATE runs SET ended = NULL WHERE id = 2")
+    last = judged(url)["record"]["bounds"]["until"]
+    assert last == NOW, "a run that sent nothing for ten minutes was killed"
+    whole = rows(judged(url))["1"]["judged"]
+    now = BEGIN + DAY + 120.0
+    attestation = judged(url, now)
+    assert attestation["record"]["bounds"]["until"] == now - 300.0
+    assert 0 < rows(attestation)["1"]["judged"] < whole, "all of the second run is younger"
+
+
+@pytest.fixture
+def scrapy(record, capsys, monkeypatch, tmp_path, pytestconfig):
+    """Run `scrapy attest` in this process: its status, its output and its errors."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(pytestconfig.rootpath / "scrapy.cfg", tmp_path)
+
+    def run(*arguments, url=record[0]):
+        settings = get_project_settings()
+        settings.set("WALSH_STATE_URL", url)
+        with pytest.raises(SystemExit) as ended:
+            execute(["scrapy", "attest", *map(str, arguments)], settings)
+        said = capsys.readouterr()
+        code = ended.value.code
+        # A text instead of a status is told on standard error, and the status is 1.
+        return (1, said.out, f"{said.err}{code}") if isinstance(code, str) else (
+            code, said.out, said.err)  # fmt: skip
+
+    return run
+
+
+def test_the_command_judges_and_verifies(record, scrapy, tmp_path):
+    _, change = record
+    status, text, _ = scrapy()
+    assert status == 0
+    assert text.splitlines()[-1] == (
+        "13 rows: 13 hold, 0 do not hold, 0 are not shown; no MUST is broken"
+    )
+    assert "\x1b" not in text
+    status, said, _ = scrapy("--json")
+    file = tmp_path / "attestation.json"
+    file.write_text(said, "utf-8")
+    assert status == 0
+    status, said, _ = scrapy("--verify", file)
+    assert (status, said.splitlines()[-1]) == (0, "the record is as it was judged")
+    change(f"UPDATE requests SET pause = 7, url = url || '\x1b' WHERE {ANY}")
+    status, text, _ = scrapy()
+    assert status == 1
+    assert "13 rows: 12 hold, 1 do not hold, 0 are not shown; a MUST is broken" in text
+    status, said, _ = scrapy("--verify", file)
+    assert status == 1
+    assert said.splitlines()[-2:] == [
+        "changed: requests of 2026-01-01",
+        "the record has changed",
+    ]
+
+
+def test_a_wrong_call_and_a_wrong_file_are_told_in_one_line(scrapy, tmp_path, record):
+    attestation = judged(record[0])
+    written = {
+        "changed.json": json.dumps(attestation | {"holds": False}),
+        "other.json": "{}",
+        "no.json": "{",
+    }
+    for name, text in written.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    cases = {
+        ("x",): (2, "attest does not take x"),
+        ("--json", "--verify", "changed.json"): (2, "--verify goes with no other option"),
+        ("--verify", "changed.json"): (1, "its seal does not fit"),
+        ("--verify", "other.json"): (1, "is no attestation"),
+        ("--verify", "no.json"): (1, "is no JSON"),
+        ("--verify", "none.json"): (1, "No such file"),
+        ("--conformance", "other.json"): (1, "is no scorecard"),
+    }
+    for arguments, (status, words) in cases.items():
+        code, _, error = scrapy(*arguments)
+        assert code == status, arguments
+        assert words in error
+        assert len(error.splitlines()) == 1
+    assert read_attestation_of(tmp_path, attestation) == attestation
+    code, _, error = scrapy(url=f"sqlite:///{tmp_path / 'none.sqlite3'}")
+    assert (code, "there is no state yet" in error) == (1, True)
+    State(f"sqlite:///{tmp_path / 'new.sqlite3'}").close()
+    code, _, error = scrapy(url=f"sqlite:///{tmp_path / 'new.sqlite3'}")
+    assert (code, "the record is empty" in error) == (1, True)
+
+
+def read_attestation_of(folder, attestation):
+    file = folder / "good.json"
+    file.write_text(json.dumps(attestation), "utf-8")
+    return read_attestation(str(file))
+
+
+@pytest.mark.parametrize("count", [1, 10_000])
+def test_the_text_is_short_however_many_breaches_there_are(record, count):
+    url, change = record
+    change(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n"
+        f" WHERE i < {count}) INSERT INTO entries SELECT 'k' || i, NULL, 'k' || i, NULL, source,"
+        " 'html', first_seen, item, run FROM entries, n WHERE key = (SELECT min(key) FROM entries)"
+    )
+    lines = list(attestation_text(judged(url)))
+    assert len(lines) < 60
+    assert [line for line in lines if len(line) > 80 and " " * 6 + "user_agent" not in line] == []
+    assert f"MUST broken {count} time" in "\n".join(lines)
+
+
+def test_a_case_is_told_without_addresses_and_credentials():
+    case = Case("requests", 1, None, "http://a.example/?token=hidden is denied, says jo@a.example")
+    told = _finding(Kind.NO_ROBOTS, Finding(case, 1.0, 1))["worst"]["what"]
+    assert told == "http://a.example/?token=… is denied, says …"

@@ -1,0 +1,80 @@
+"""`scrapy demo` runs both crawls, and fails if a rule is broken."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.helpers import LONGEST
+from walsh_scrapy.commands.demo import Command
+from walsh_scrapy.testing import politeness
+from walsh_scrapy.testing.demoweb import SOURCES, demo_web
+from walsh_scrapy.tools.demo import timeline
+
+
+@pytest.fixture(scope="module")
+def demo(pytestconfig):
+    return subprocess.run(
+        [sys.executable, "-m", "scrapy", "demo"],
+        cwd=pytestconfig.rootpath,
+        capture_output=True,
+        text=True,
+        timeout=LONGEST,
+        check=False,
+    )
+
+
+def test_the_demo_breaks_no_rule_and_says_so(demo):
+    assert demo.returncode == 0, demo.stdout + demo.stderr
+    assert "No rule was broken." in demo.stdout
+    assert "Traceback" not in demo.stderr
+
+
+def test_the_demo_shows_the_requests_of_every_host(demo):
+    sites, _ = demo_web()
+    assert len(sites) >= 12
+    for site in sites:
+        assert f" {site.host} " in demo.stdout
+    for shown in ("no byte sent", "429", "503", "301", "304", "Crawl-delay: 2", "HTML"):
+        assert shown in demo.stdout
+    assert "http://blog.example/feed.xml" in demo.stdout
+    assert demo.stdout.count(", at most 1 open at once; ") == 2
+
+
+@pytest.mark.crawl
+def test_a_broken_rule_or_a_lost_source_is_exit_status_1(monkeypatch, capsys):
+    monkeypatch.setattr(politeness, "violations", lambda *_args, **_terms: ["R9: invented"])
+    monkeypatch.setattr("walsh_scrapy.testing.demoweb.SOURCES", SOURCES[:1])
+    command = Command()
+    command.run([], None)
+    assert command.exitcode == 1
+    assert "R9: invented" in capsys.readouterr().out
+
+
+def test_a_host_without_requests_is_shown_as_such():
+    assert timeline([]) == "no byte sent"
+
+
+def test_the_table_of_the_page_is_that_of_the_demo(demo, pytestconfig):
+    page = (pytestconfig.rootpath / "docs" / "demo.md").read_text("utf-8")
+    shown, whole = rows_of(page), rows_of(demo.stdout)
+    assert len(shown) > 4
+    assert shown == {host: cells for host, cells in whole.items() if host in shown}
+
+
+def rows_of(text):
+    """The rows of a framed table by their first cell; pauses differ from run to run."""
+    rows, host = {}, ""
+    for line in re.findall(r"^│ (.+) │$", text, re.MULTILINE):
+        first, *cells = map(str.strip, line.split("│"))
+        host = first or host
+        rows.setdefault(host, []).append(cells)
+    joined = {
+        host: [" ".join(cell).strip() for cell in zip(*lines, strict=True)]
+        for host, lines in rows.items()
+    }
+    return {
+        host: [re.sub(r"[\d.]+ s\b", "a pause", cell) for cell in cells]
+        for host, cells in joined.items()
+    }

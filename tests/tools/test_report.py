@@ -1,0 +1,559 @@
+"""`scrapy report`: the pauses it compares, what it says of sources, and a page that is safe."""
+
+import json
+import re
+import sys
+from contextlib import closing
+from datetime import date
+from html.parser import HTMLParser
+from types import MappingProxyType
+
+import pytest
+from scrapy.settings import Settings
+from sqlalchemy import insert, update
+
+from tests.helpers.reportstate import BEGUN, DAY, HOSTILE, MONTH, NOW, write_state
+from walsh_scrapy.options import Options
+from walsh_scrapy.policy.pacing import HostTimes
+from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.sources import Source
+from walsh_scrapy.state import State
+from walsh_scrapy.state.entries import EntryRecord
+from walsh_scrapy.state.evidence import NO_EVIDENCE, DenialRecord
+from walsh_scrapy.state.history import DenialCount, LoggedRequest, SeenEntry, Span, Visit
+from walsh_scrapy.state.ledger import HostSnapshot
+from walsh_scrapy.state.runs import RunRecord
+from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.state.tables import requests
+from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.tools.hosts.overview import HostRow
+from walsh_scrapy.tools.report import report
+from walsh_scrapy.tools.report.charts import MOST_POINTS, thinned
+from walsh_scrapy.tools.report.needs import find_needs
+from walsh_scrapy.tools.report.news import build_news
+from walsh_scrapy.tools.report.page import render
+from walsh_scrapy.tools.report.period import choose_period
+from walsh_scrapy.tools.report.report import build_report
+from walsh_scrapy.tools.report.responses import gates, kind_of, shares
+from walsh_scrapy.tools.report.spacing import Asked, Sent, host_lines
+from walsh_scrapy.tools.report.trouble import find_troubles
+from walsh_scrapy.tools.sources.nextvisit import next_visit
+from walsh_scrapy.tools.sources.overview import SourceRow
+from walsh_scrapy.tools.status.findings import judge_clock
+
+OPTIONS = Options.from_settings(Settings({"WALSH_STATE_URL": "sqlite:///no.sqlite3"}))
+URL = "http://a.example/feed"
+
+
+def sent(at, seconds=0.5, host="a.example", **fields):
+    given = {"url": f"http://{host}/feed", "gates": "", "status": 200, "error": "", "run": 1}
+    recorded = {"pause": 1.0, "hold": 0.0, "rule": None, "line": None}
+    return LoggedRequest(sent_at=at, host=host, seconds=seconds, **given | recorded | fields)
+
+
+def lines_of(records, held_name=host_of, releases=MappingProxyType({})):
+    return host_lines(records, held_name, releases, lambda record: record.run == 1)
+
+
+def test_a_pause_begins_at_the_end_of_the_exchange_before_it():
+    (line,) = lines_of([sent(100.0, 2.0), sent(103.5), sent(110.0)])
+    assert [each.kept for each in line.sent] == [None, 1.5, 6.0]
+    assert (line.smallest.kept, line.asked, line.short) == (1.5, Asked(1.0, "spacing"), 0)
+
+
+def test_a_pause_counts_from_the_request_of_another_run():
+    (line,) = lines_of([sent(100.0, run=1), sent(101.0, run=2), sent(102.0, run=1)])
+    assert [each.kept for each in line.sent] == [None, 0.5]
+    assert line.short == 1
+
+
+def test_hosts_with_short_pauses_come_first_then_those_with_most_requests():
+    many = [sent(number * 10.0, host="many.example") for number in range(5)]
+    few = [sent(1.0, host="few.example"), sent(2.4, host="few.example")]
+    lines = lines_of(sorted([*many, *few, sent(7.0)], key=lambda each: each.sent_at))
+    assert [line.host for line in lines] == ["few.example", "many.example", "a.example"]
+
+
+def test_the_last_requests_are_listed_and_those_that_came_too_soon():
+    (line,) = lines_of([sent(at) for at in (0.0, 1.0, 9.0, 10.0, 20.0, 30.0)])
+    assert [each.record.sent_at for each in line.listed(2)] == [1.0, 10.0, 20.0, 30.0]
+    assert [each.record.sent_at for each in line.listed(1)] == [10.0, 30.0]
+    assert line.listed(9) == line.sent
+
+
+def asked_of(records, **given):
+    (line,) = lines_of(records, **given)
+    return line.sent[-1].asked
+
+
+def test_what_is_asked_for_is_the_spacing_or_a_longer_hold():
+    before = sent(100.0, 0.5, hold=8.0)
+    assert asked_of([before, sent(120.0, pause=2.0)]) == Asked(8.0, "hold")
+    assert asked_of([before, sent(120.0, pause=9.0)]) == Asked(9.0, "spacing")
+    (line,) = lines_of([before, sent(108.0)])
+    assert (line.short, line.asked) == (1, Asked(8.0, "hold"))
+
+
+def test_a_hold_that_was_lifted_counts_until_then():
+    both = [sent(100.0, 0.5, hold=60.0), sent(110.0)]
+    assert asked_of(both, releases={"a.example": [99.0, 105.5]}) == Asked(5.0, "hold")
+    assert asked_of(both, releases={"a.example": [99.0, 110.5]}) == Asked(60.0, "hold")
+    assert asked_of(both, releases={"b.example": [105.5]}) == Asked(60.0, "hold")
+
+
+def test_what_an_earlier_version_did_not_record_is_not_guessed():
+    old = {"pause": None, "hold": None}
+    (line,) = lines_of([sent(100.0, **old), sent(100.5, **old), sent(101.5), sent(103.0)])
+    assert [each.asked for each in line.sent] == [None, None, None, Asked(1.0, "spacing")]
+    assert (line.short, line.smallest.kept) == (0, 0.0)
+
+
+def test_by_domain_a_hold_counts_for_its_host_name_and_a_spacing_for_all():
+    def named(at, name, **fields):
+        return sent(at, host="a.example", url=f"http://{name}.a.example/", **fields)
+
+    def asked(*records):
+        return asked_of(records, held_name=lambda url: f"{host_of(url)}.")
+
+    held = named(100.0, "www", hold=60.0)
+    assert asked(held, named(102.0, "blog")) == Asked(1.0, "spacing")
+    assert asked(held, named(102.0, "blog"), named(104.0, "www")) == Asked(58.0, "hold")
+
+
+@pytest.fixture
+def state(tmp_path):
+    with closing(State(f"sqlite:///{tmp_path / 'state.sqlite3'}")) as state:
+        yield state
+
+
+def test_only_holds_that_were_lifted_are_releases(state):
+    state.ledger.pause("a.example", 40.0, "")
+    state.ledger.hold("b.example", 60.0)
+    state.ledger.lift("b.example", "")
+    assert {host: len(at) for host, at in state.history.releases().items()} == {"b.example": 1}
+
+
+def test_the_period_is_the_last_crawl_unless_another_is_asked_for(state):
+    nothing = choose_period(state, NOW, MONTH)
+    assert (nothing.runs, nothing.words) == ((), "No crawl is recorded")
+    for begun in (NOW - 5 * DAY, NOW - DAY):
+        run = state.runs.begin(RunRecord(spider="feeds", begun=begun))
+        state.runs.end(run, begun + 60.0, "finished", {})
+    state.runs.begin(RunRecord(spider="feeds", command="parse", begun=NOW))
+    ahead = state.runs.begin(RunRecord(spider="feeds", begun=NOW + 365 * DAY))
+    jumped = state.runs.begin(RunRecord(spider="feeds", begun=NOW - 60.0))
+    state.runs.end(jumped, NOW + 365 * DAY, "finished", {})
+    assert (ahead, jumped) == (4, 5)
+    assert choose_period(state, NOW, MONTH).span == Span(
+        since=NOW - DAY, until=NOW - DAY + 60.0, run=2
+    )
+    assert choose_period(state, NOW, MONTH, run=1).span.run == 1
+    assert [run.id for run in choose_period(state, NOW, MONTH, since=NOW - 9 * DAY).runs] == [
+        3,
+        2,
+        1,
+    ]
+    of_host = choose_period(state, NOW, MONTH, host="a.example")
+    assert of_host.span == Span(since=NOW - MONTH)
+    with pytest.raises(CommandError, match="no run 7 in the state; the last one is run 4"):
+        choose_period(state, NOW, MONTH, run=7)
+
+
+def test_responses_are_counted_by_kind():
+    assert [kind_of(status) for status in (200, 304, 302, 429, 503, 404, 500, None)] == [
+        *("full", "unchanged", "redirect", "refused", "refused", "client", "server", "none")
+    ]
+    found = shares([sent(0.0, status=304), sent(1.0, status=304), sent(2.0, status=None)])
+    assert [(share.kind, share.number, round(share.percent)) for share in found] == [
+        ("unchanged", 2, 67),
+        ("none", 1, 33),
+    ]
+    assert shares([]) == []
+
+
+def test_gates_count_what_they_let_through_and_what_they_denied():
+    records = [sent(0.0, gates="robots: allowed; blocklist: not listed"), sent(1.0, gates="")]
+    denied = [DenialCount("a.example", gate, "why", 2) for gate in ("scope", "robots", "robots")]
+    found = gates(records, denied)
+    assert [(gate.name, gate.passed.total, gate.denied.total) for gate in found] == [
+        ("blocklist", 1, 0),
+        ("scope", 0, 2),
+        ("robots", 1, 4),
+    ]
+    assert found[2].denied.listed == [("why", 4)]
+
+
+def test_news_are_grouped_by_source_and_by_day_without_gaps():
+    entry = '{"title": " A\\n title ", "url": "http://a.example/1", "source_title": "A"}'
+    moments = {URL: [0.0, 1.0, 2 * DAY], "http://b.example/": [5.0]}
+    news = build_news(moments, [SeenEntry(URL, 0.0, entry)], {"http://b.example/": "Bee"})
+    assert news.days == [(date(1970, 1, 1), 3), (date(1970, 1, 2), 0), (date(1970, 1, 3), 1)]
+    assert [(each.title, each.count) for each in news.sources] == [("A", 3), ("Bee", 1)]
+    assert news.sources[0].headlines[0].title == "A title"
+
+
+@pytest.mark.parametrize("item", ["no JSON", "[]", '{"title": 7}', '{"url": "javascript:x"}'])
+def test_an_item_that_is_odd_hides_no_other(item):
+    news = build_news({URL: [0.0]}, [SeenEntry(URL, 0.0, item)], {})
+    assert news.sources[0].headlines[0].url == ""
+
+
+#: Fields of a source whose site refuses it.
+BUSY = {"outcome": "refused", "status": 429, "refused_since": NOW - 3 * DAY}
+CLOCK = judge_clock({}, NOW)
+
+
+def row_of(**fields):
+    source = Source(URL)
+    record = SourceRecord(**{"url": URL, "kind": "feed", "fetched_at": NOW, "due_at": NOW} | fields)
+    return SourceRow(source, record, next_visit(record, source, DAY, NOW), 0, None, "a.example")
+
+
+@pytest.mark.parametrize(
+    ("fields", "what", "advice", "command"),
+    [
+        ({"outcome": "gone", "due_at": float("inf")}, "gone", "sources prune", "sources resume"),
+        ({"failures": 1, "status": 404}, "failing", "Nothing is at this address", "discover"),
+        ({"failures": 1, "status": 403}, "failing", "does not want this", ""),
+        ({"failures": 1, **BUSY}, "refused", "asked to wait", "scrapy hosts"),
+        ({"fetched_at": None, **BUSY}, "refused", "asked to wait", "scrapy hosts"),
+        ({"resent": 3, "etag": b'W/"1"'}, "resent", "nginx: no gzip", ""),
+        ({"resent": 3, "etag": b'"1"'}, "resent", "compare If-None-Match", ""),
+        ({"failures": 1, "status": 500}, "failing", "Nothing to do yet", ""),
+        ({"failures": 5, "status": 500}, "failing", "Write to its owner", ""),
+        ({"failures": 1, "status": 200}, "failing", "could not be read as a feed", "discover"),
+        ({"failures": 1}, "failing", "did not answer. Nothing to do yet", ""),
+        ({"failures": 5}, "failing", "Check its address", "discover"),
+        ({"outcome": "denied by blocklist"}, "denied", "It is on a blocklist", "mayfetch"),
+        ({"outcome": "denied by some"}, "denied", "Ask which gate", "mayfetch"),
+        (
+            {"moved_to": "http://b.example/", "moved_since": 1.0, "move_settled": True},
+            *("moved", "scrapy sources rewrite --moved", ""),
+        ),
+    ],
+)
+def test_each_trouble_says_what_to_do(fields, what, advice, command):
+    (found,) = find_troubles([row_of(**fields), row_of(outcome="fetched")], {})
+    assert found.what == what
+    assert advice in found.advice
+    assert (command in found.command) if command else found.command == ""
+
+
+def test_a_failing_source_fails_since_the_first_of_its_visits_in_a_row():
+    visits = [Visit(URL, number, NOW - number * DAY) for number in range(4)]
+
+    def since(failures, seen):
+        (found,) = find_troubles([row_of(failures=failures, status=404)], {URL: seen})
+        return found.since
+
+    assert since(3, visits) == "since 2026-05-21 06:00:00 UTC"
+    assert since(9, visits) == "since 2026-05-20 06:00:00 UTC or before"
+    assert since(1, []) == "last seen 2026-05-23 06:00:00 UTC"
+
+
+def test_what_needs_the_operator_names_runs_pauses_and_files():
+    runs = [
+        RunRecord(spider="feeds", begun=2.0),
+        RunRecord(spider="feeds", begun=1.0, ended=1.5, how="state_failed"),
+        RunRecord(spider="feeds", begun=0.0),
+        RunRecord(spider="feeds", begun=0.0, ended=0.5, how="closespider_timeout"),
+    ]
+    lines = lines_of([sent(0.0), sent(1.0)])
+    assert [need.text for need in find_needs(runs, lines, [], [], "line 3: no URL", CLOCK)] == [
+        "1 run ended early, the last one: state_failed",
+        "1 run did not end in order, or still go on",
+        "1 pause at 1 host was shorter than asked for",
+        "The sources file was not read: line 3: no URL",
+    ]
+    assert find_needs(runs[:1], lines_of([sent(0.0), sent(9.0)]), [], [], "", CLOCK) == []
+
+
+def test_commands_and_a_wrong_clock_in_what_needs_the_operator():
+    left = [RunRecord(spider="feeds", command="shell", begun=at) for at in (3.0, 2.0)]
+    assert find_needs([*left, RunRecord(spider="feeds", begun=1.0)], [], [], [], "", CLOCK) == []
+    (need,) = find_needs([], [], [], [], "", judge_clock({"runs": NOW + 9 * DAY}, NOW))
+    assert need.section == "runs"
+    assert "times of runs until 2026-06-01 06:00:00 UTC lie in the future" in need.text
+    assert "clock right?" in need.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "needs"),
+    [
+        ({"hold_since": NOW - 2 * DAY, "hold_until": NOW + 60}, 1),
+        ({"hold_since": NOW - 60, "hold_until": NOW + DAY - 120}, 0),
+        ({"hold_since": NOW - 2 * DAY, "hold_until": NOW - 60}, 0),
+        ({"hold_since": NOW, "hold_until": NOW + 2 * DAY, "silences": 3, "hold_by": "silence"}, 0),
+    ],
+)
+def test_a_hold_is_long_as_status_counts_it(fields, needs):
+    row = HostRow("a.example", HostSnapshot(HostTimes(**fields), NOW), None)
+    assert len(find_needs([], [], [], [row], "", CLOCK)) == needs
+
+
+def test_a_host_in_trouble_is_named_with_its_spacing():
+    times = HostTimes(ended=NOW - 1.0, interval=8.0, server_errors=3)
+    row = HostRow("ill.example", HostSnapshot(times, NOW), None)
+    assert row.why == (
+        "one request every 8 s; it answered 500, 502 or 504 3 times in a row, which slows it down"
+    )
+    assert row.as_dict()["server_errors"] == 3
+    later = HostRow("ill.example", HostSnapshot(times, NOW + 60.0), None)
+    assert (later.until, later.why) == (None, row.why.partition("; ")[2])
+
+
+def test_the_chart_library_leaves_the_imports_of_the_process_as_they_were():
+    assert [finder for finder in sys.meta_path if type(finder).__module__ == "pygal"] == []
+
+
+def test_a_thinned_time_line_keeps_the_pause_with_the_least_to_spare():
+    asked = Asked(1.0, "spacing")
+    line = [Sent(sent(number), 5.0, asked) for number in range(1000)]
+    line[617] = Sent(sent(617.0), 0.2, asked)
+    thin = thinned(line)
+    assert len(thin) == MOST_POINTS
+    assert line[617] in thin
+    assert thinned(line[:7]) == line[:7]
+
+
+class Page(HTMLParser):
+    """What matters of a page: its elements, their attributes, the texts of its links."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.opened = [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in {"meta", "br", "link", "img"}:
+            self.opened.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.opened.pop() == tag
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def page_of(url, sources_file, **period):
+    with closing(State(url)) as state:
+        chosen = choose_period(state, NOW, MONTH, **period)
+        return render(build_report(state, OPTIONS, str(sources_file), chosen, NOW))
+
+
+@pytest.mark.parametrize(("requests", "hosts"), [(0, 1), (1, 1), (240, 6), (10_000, 206)])
+def test_the_page_is_whole_and_loads_nothing(tmp_path, requests, hosts):
+    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, requests, hosts)))
+    text = page_of(url, tmp_path / "sources.txt")
+    page = Page(text)
+    assert page.opened == []
+    assert len(text.encode()) < 3_000_000
+    assert not any(page.all(tag) for tag in ("script", "img", "link", "iframe", "object", "form"))
+    for _, attributes in page.elements:
+        assert not any(name.startswith("on") or name in ("style", "src") for name in attributes)
+        assert attributes.get("href", "#").startswith(("#", "http://", "https://"))
+    assert "url(" not in text
+    assert "@import" not in text
+    (policy,) = (each["content"] for each in page.all("meta") if "http-equiv" in each)
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert len(page.all("h1")) == 1
+    assert len(page.all("table")) == text.count("<caption>")
+    for svg in page.all("svg"):
+        assert svg["role"] == "img"
+        assert set(svg["aria-labelledby"].split()) <= set(ids)
+    if requests >= 240:
+        assert page.all("svg")
+        assert "What needs you" in text
+    if requests == 0:
+        assert "Nothing needs you" in text
+        assert "No request was sent." in text
+
+
+def test_each_run_says_whether_it_signed_and_by_which_key(tmp_path):
+    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+    with closing(State(url)) as state:
+        for begun, settings in enumerate(({}, {"signing_key": ""}, {"signing_key": "kQ-7<b>"})):
+            state.runs.begin(RunRecord(spider="feeds", begun=NOW + begun, settings=settings))
+    text = page_of(url, tmp_path / "sources.txt", since=NOW)
+    (runs,) = re.findall(r'<section id="runs".*?</section>', text, re.DOTALL)
+    assert re.findall("not recorded|each request over https, by <code>.*?</code>|>none<", runs) == [
+        "each request over https, by <code>kQ-7&lt;b&gt;</code>",
+        ">none<",
+        "not recorded",
+    ]
+
+
+def test_texts_of_strangers_are_shown_and_not_obeyed(tmp_path):
+    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 240, 6)))
+    text = page_of(url, tmp_path / "sources.txt")
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert "\\u202egnippals" in text
+    assert "{{ 7 * 7 }}" in text
+    assert r"404 &lt;b&gt;Not Found&lt;/b&gt;" in text
+    assert "<i>refused" not in text
+    assert "javascript:" not in re.sub(r"<bdi>.*?</bdi>", "", text)
+    assert not {"\x00", "\x1b", "\u202e", "\u2028"}.intersection(text)
+    assert max(map(len, text.split("<"))) < 10_000  # no text is as long as the longest title
+    assert len(HOSTILE[4]) == 1_000_000
+
+
+def write_earlier(url, hold):
+    """Write a request to the first host, two days before the run, of no run."""
+    row = {"sent_at": BEGUN - 2 * DAY, "host": "blog0.example", "url": "http://blog0.example/"}
+    rest = {"gates": "", "seconds": 0.0, "pause": 0.0, "hold": hold}
+    with closing(State(url)) as state, state._database.write() as connection:
+        connection.execute(insert(requests), row | rest)
+
+
+def test_a_pause_that_was_too_short_is_told_wherever_it_counts(tmp_path):
+    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 30)))
+    with closing(State(url)) as state, state._database.write() as connection:
+        late = state.history.requests(0.0, None, None, 30)
+        (moment,) = [each.sent_at for number, each in enumerate(late) if number == 7]
+        moved = update(requests).where(requests.c.sent_at == moment)
+        connection.execute(moved.values(sent_at=moment - 9.253))
+    text = page_of(url, tmp_path / "sources.txt")
+    assert '<a href="#pauses">1 pause at 1 host was shorter than asked for</a>' in text
+    assert "smallest pause seen, at blog0.example</dt><dd>0.49 s</dd>" in text
+    assert '<td class="number short">0.49 s too short</td>' in text
+    assert "no pause was shorter" not in text
+
+
+def test_pauses_that_were_not_recorded_are_told_so(tmp_path):
+    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 30)))
+    with closing(State(url)) as state, state._database.write() as connection:
+        connection.execute(update(requests).values(pause=None, hold=None, rule=None))
+    text = page_of(url, tmp_path / "sources.txt")
+    assert text.count("not recorded</span>") == 2 + 29
+    assert "asked for: not recorded.</desc>" in text
+    assert "too short" not in text.partition('<section id="pauses"')[2].partition("</p>")[2]
+
+
+def test_a_request_has_its_rule_and_line(tmp_path):
+    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 30)))
+    text = page_of(url, tmp_path / "sources.txt")
+    rule = "robots.txt, line 3: <bdi>Allow: /&lt;b&gt;feed&lt;/b&gt;\\u202e</bdi>"
+    assert text.count(rule) == 29
+    assert text.count("(hold)") == 7
+
+
+def test_a_long_log_is_cut_and_the_page_says_so(tmp_path, monkeypatch):
+    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 30)))
+    write_earlier(url, hold=0.0)
+    text = page_of(url, tmp_path / "sources.txt")
+    assert "The log has more requests" not in text
+    assert '<td class="number">2 d</td>' in text
+    monkeypatch.setattr(report, "MOST_READ", 20)
+    text = page_of(url, tmp_path / "sources.txt")
+    assert "The log has more requests" in text
+    assert "<dd>20</dd>" in text
+    assert '<td class="number">2 d</td>' not in text, "what was cut off came between"
+
+
+def test_a_pause_since_an_earlier_run_is_compared_too(tmp_path):
+    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 1)))
+    write_earlier(url, hold=3 * DAY)
+    text = page_of(url, tmp_path / "sources.txt")
+    assert "1 pause at 1 host was shorter than asked for" in text
+    assert '<td class="number">3 d (hold)</td>' in text
+    assert "request to 1 host</dt><dd>1</dd>" in text
+
+
+def test_a_report_of_one_host_has_no_other(tmp_path):
+    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 240, 6)))
+    text = page_of(url, tmp_path / "sources.txt", host="blog2.example")
+    assert "blog2.example" in text
+    assert "blog1.example" not in text
+    gates = text.partition('<section id="gates"')[2].partition("</section>")[0]
+    denied = "<bdi>line 2 of robots.txt says &#39;Disallow: /private&lt;b&gt;&#39;</bdi>: 1<"
+    assert denied in re.sub(r"\s*\n\s*", "", gates)
+    assert "410" in text  # its source is gone
+
+
+def test_a_report_of_a_domain_has_the_denials_of_its_hosts(state):
+    hosts = ("www.a.co.uk", "a.co.uk", "www.b.co.uk")
+    for host in hosts:
+        why = DenialRecord(NOW, host, f"http://{host}/", "robots", "why", None, NO_EVIDENCE)
+        state.evidence.deny(why)
+    options = Options.from_settings(Settings({"WALSH_PACE_BY": "domain"}))
+    chosen = choose_period(state, NOW, MONTH, host="a.co.uk")
+    (gate,) = build_report(state, options, "none.txt", chosen, NOW).gates
+    assert (gate.name, gate.denied.total) == ("robots", 2)
+
+
+def test_a_sources_file_that_cannot_be_read_is_told_in_the_page(tmp_path):
+    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+    write_state(url, 1)
+    assert "The sources file was not read: " in page_of(url, tmp_path / "none.toml")
+
+
+def test_the_history_is_the_same_on_both_databases(url):
+    write_state(url, 240, 6)
+    with closing(State(url)) as state:
+        history = state.history
+        records = history.requests(BEGUN + 100.0, BEGUN + 500.0, "blog1.example", 100)
+        assert {record.host for record in records} == {"blog1.example"}
+        assert [record.sent_at - BEGUN for record in records] == [
+            130.0,
+            190,
+            250,
+            310,
+            370,
+            430,
+            490,
+        ]
+        assert history.requests(BEGUN, None, "blog1.example", 3)[-1].sent_at == BEGUN + 2350.0
+        before = history.last_before(BEGUN + 125.0, None)
+        assert [each.sent_at - BEGUN for each in before] == [70.0, 80, 90, 100, 110, 120]
+        assert history.last_before(BEGUN + 125.0, "blog1.example") == before[:1]
+        span = Span(since=BEGUN, run=1)
+        assert sum(map(len, history.moments(span).values())) == 24
+        assert history.moments(Span(since=BEGUN, run=2)) == {}
+        assert [(each.host, each.number) for each in history.denials(span)][:2] == [
+            ("blog0.example", 2),
+            ("blog1.example", 1),
+        ]
+        assert history.denials(Span(since=BEGUN, run=2)) == []
+        assert history.denials(Span(since=BEGUN + 30.0)) == []
+        assert (
+            history.moments(Span(since=BEGUN, until=BEGUN)).keys() <= history.moments(span).keys()
+        )
+        assert len(history.newest(span, 2, 100)) == 12
+        assert len(history.newest(span, 2, 5)) == 5
+        assert {seen.source for seen in history.newest(span, 9, 99, [URL])} == set()
+        (visit,) = history.visits(["http://blog1.example/feed", URL])
+        assert visit == Visit("http://blog1.example/feed", 1, BEGUN + 70.0)
+
+
+def test_addresses_and_credentials_are_in_no_report(tmp_path):
+    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+    source = "http://a.example/feed?token=s3cr3t&page=2"
+    (tmp_path / "sources.txt").write_text(source)
+    item = {"title": "by jo@a.example", "url": source, "source_title": "jo@a.example's"}
+    with closing(State(url)) as state:
+        entry = EntryRecord(
+            key="1", page_key="1", source=source, kind="feed", first_seen=NOW - 60,
+            item=json.dumps(item),
+        )  # fmt: skip
+        state.sources.commit(SourceRecord(url=source, kind="feed", fetched_at=NOW - 60), [entry])
+        state.sources.commit(SourceRecord(url=source, kind="feed", outcome="failed", failures=3))
+    text = page_of(url, tmp_path / "sources.txt", since=NOW - 3600)
+    assert "s3cr3t" not in text
+    assert "jo@" not in text
+    assert "token=…&amp;page=2" in text
+    assert "by …" in text

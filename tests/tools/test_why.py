@@ -1,0 +1,606 @@
+"""`scrapy why`: what the letter says of a day, on both databases (decision 33)."""
+
+import contextlib
+import json
+import re
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from scrapy.cmdline import ScrapyArgumentParser
+from scrapy.settings import Settings
+from sqlalchemy import insert
+
+from tests.helpers.sites import feed
+from walsh_scrapy.commands.why import Command
+from walsh_scrapy.options import Options
+from walsh_scrapy.policy.freshness import NEVER
+from walsh_scrapy.policy.robots.access import RobotsCopy
+from walsh_scrapy.policy.robots.quotation import MOST_LINES, quote
+from walsh_scrapy.policy.timestamps import rfc3339
+from walsh_scrapy.sources import Source
+from walsh_scrapy.state import State
+from walsh_scrapy.state.database import Database
+from walsh_scrapy.state.evidence import DenialRecord, Evidence, hash_of
+from walsh_scrapy.state.requests import RequestRecord, write_request
+from walsh_scrapy.state.runs import RunRecord
+from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.state.tables import requests
+from walsh_scrapy.testing.simulation import simulate
+from walsh_scrapy.testing.web import Reply, Site, redirect
+from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.tools.report.page import render
+from walsh_scrapy.tools.report.period import choose_period
+from walsh_scrapy.tools.report.report import build_report
+from walsh_scrapy.tools.why.account import give_account
+from walsh_scrapy.tools.why.letter import letter
+from walsh_scrapy.tools.why.record import record_of
+
+DAY = 86_400.0
+NOON = 20_000 * DAY + 43_200.0  # of 2024-10-04
+RULES = b"User-agent: *\nDisallow: /private\nAllow: /feed\nContent-Signal: ai-train=no\n"
+ALLOWED = Evidence("Allow: /feed", 3, hash_of(RULES), NOON, "list")
+FEED = "http://a.example/feed"
+SENT = RequestRecord(
+    sent_at=NOON + 4.0,
+    host="a.example",
+    url=FEED,
+    gates="robots: allowed",
+    status=200,
+    seconds=0.5,
+    run=1,
+    pause=2.0,
+    evidence=ALLOWED,
+)
+ROBOTS = replace(
+    SENT,
+    sent_at=NOON,
+    url="http://a.example/robots.txt",
+    seconds=1.0,
+    purpose="robots",
+    pause=0.0,
+    evidence=Evidence(),
+)
+DENIAL = DenialRecord(
+    at=NOON + 1.0,
+    host="a.example",
+    url="http://a.example/private",
+    gate="robots",
+    reason="line 2 of robots.txt says 'Disallow: /private'",
+    run=1,
+    evidence=Evidence("Disallow: /private", 2, hash_of(RULES), NOON, None),
+)
+OTHER_BOT = {
+    "user_agent": "Example-Bot/1.0 (+https://bot.example/about; bot@bot.example)",
+    "ua_token": "Example-Bot",
+    "blocklist_url": "",
+}
+
+
+#: Sites that share a robots.txt, or have none; two more lead to others, by their own redirects.
+SHARING = ("a.example", "b.example", "none.example", "no.example", "empty.example", "e.example")
+SITES = (
+    *(Site(host, RULES.decode(), {"/feed": feed(host=host)}) for host in SHARING[:2]),
+    *(Site(host, Reply(status=404), {"/feed": feed(host=host)}) for host in SHARING[2:4]),
+    *(Site(host, "", {"/feed": feed(host=host)}) for host in SHARING[4:]),
+    Site("led.example", redirect("http://a.example/robots.txt"), {"/feed": feed()}),
+    Site("ill.example", Reply(status=500), {"/feed": feed()}),
+    Site("nowhere.example", Reply(status=302), {"/feed": feed()}),
+    Site("old.example", "", {"/feed": redirect("http://new.example/feed")}),
+    Site("new.example", RULES.decode(), {"/feed": feed()}),
+    Site("inward.example", "", {"/feed": redirect("http://10.0.0.1/feed")}),
+)
+
+
+def options(**settings):
+    return Options.from_settings(Settings(settings))
+
+
+@pytest.fixture
+def state(url):
+    with contextlib.closing(State(url)) as opened:
+        opened.robots.keep("http://a.example:80", RobotsCopy(NOON, 200, RULES))
+        opened.evidence.deny(DENIAL)
+        yield opened
+
+
+@pytest.fixture
+def log(url, state):
+    """Write requests into the log."""
+
+    def write(*records):
+        with contextlib.closing(Database(url)) as database, database.write() as connection:
+            for record in records:
+                write_request(connection, record)
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def record_of_sites(tmp_path_factory, crawl_launcher, pytestconfig):
+    """The state after a crawl of sites that share what they have, and its sources."""
+    folder = tmp_path_factory.mktemp("sites")
+    sources = [f"http://{site.host}/feed" for site in SITES if site.host != "new.example"]
+    simulate(
+        *SITES,
+        sources=sources,
+        folder=folder,
+        settings={f"WALSH_{name.upper()}": value for name, value in OTHER_BOT.items()},
+        launcher=crawl_launcher,
+        project=pytestconfig.rootpath,
+    )
+    with contextlib.closing(State(f"sqlite:///{folder / 'walsh.sqlite3'}")) as opened:
+        yield opened, [Source(url) for url in sources]
+
+
+def told(state, subject="a.example", day=None, **settings):
+    return "\n".join(letter(give_account(state, options(**settings), subject, day)))
+
+
+def test_each_request_has_its_reason_and_its_pauses(state, log):
+    log(ROBOTS, SENT)
+    text = told(state)
+    assert "Requests of Walsh-Research to a.example\non 2024-10-04, all times in UTC" in text
+    for said in (
+        "12:00:00  http://a.example/robots.txt",
+        "12:00:04  http://a.example/feed",
+        "line 3 of robots.txt allows it, 'Allow: /feed'; its host was",
+        "pause: 3 s after the end of the request before it; 2 s had to pass",
+        "12:00:01  http://a.example/private",
+        "kept back by robots: line 2",
+        "2 | Disallow: /private",
+        "Lines about use (4)",
+        f"SHA-256 {hash_of(RULES)}",
+        "User-agent: Walsh-Research\n      Disallow: /\n",
+        "j@wal.sh",
+    ):
+        assert said in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("host", [*(site.host for site in SITES), "10.0.0.1"])
+def test_nothing_that_is_said_of_a_site_names_another_one(record_of_sites, host):
+    """It comes from the site's own exchanges; only its redirects name others."""
+    state, sources = record_of_sites
+    account = give_account(state, options(), host, None, sources)
+    now, record = account.outlook.at, record_of(account)
+    period = choose_period(state, now, 30 * 365 * DAY, host=host)
+    pages = {
+        "letter": "\n".join(letter(account)),
+        "json": json.dumps(record),
+        "report": render(build_report(state, options(), "none.toml", period, now)),
+    }
+    others = {site.host for site in SITES} - {host}
+    for name, page in pages.items():
+        assert not {other for other in others if re.search(rf"\b{other}\b", page)}, name
+        assert name == "json" or host in page
+    origins = [robots["origin"] for robots in record["robots"]]
+    assert origins == ([f"http://{host}:80"] if account.requests else [])
+    assert account.requests or "a redirect of another host led here" in pages["letter"]
+
+
+def test_the_robots_txt_of_a_letter_is_as_the_site_gave_it(record_of_sites):
+    state, _ = record_of_sites
+
+    def robots(host):
+        account = give_account(state, options(), host, None)
+        *_, own = (each.record for each in account.requests if each.record.purpose == "robots")
+        (found,) = record_of(account)["robots"]
+        (asked,) = found["asked"]
+        assert (asked["at"], asked["status"]) == (rfc3339(own.sent_at), own.status)
+        return asked["status"], found["hash"] == hash_of(RULES), "\n".join(letter(account))
+
+    status, is_shared, text = robots("b.example")
+    assert (status, is_shared) == (200, True)
+    assert "http://b.example:80/robots.txt\n" in text
+    assert "it answered 200\n" in text
+    status, _, text = robots("no.example")
+    assert status == 404
+    assert "its site has no robots.txt (404), so no rule forbids it" in text
+    assert "it answered 404, so there is none" in text
+    assert robots("empty.example")[0] == 200
+    status, _, text = robots("nowhere.example")
+    assert status == 302
+    assert "it answered 302, so no rule is in force" in " ".join(text.split())
+    status, is_shared, text = robots("led.example")
+    assert (status, is_shared) == (301, True)
+    assert "it answered 301, which led to 200\n" in text
+    status, _, text = robots("ill.example")
+    assert status == 500
+    assert "it answered 500, and no earlier file is known" in " ".join(text.split())
+
+
+def test_a_robots_txt_that_fails_later_leaves_the_last_one_in_force(state, log):
+    failing = replace(ROBOTS, sent_at=NOON + 100.0, status=503)
+    later = replace(ALLOWED, robots_at=NOON + 101.0, robots_status=503)
+    log(ROBOTS, SENT, failing, replace(SENT, sent_at=NOON + 110.0, evidence=later))
+    account = give_account(state, options(), "a.example", None)
+    (robots,) = record_of(account)["robots"]
+    assert [each["at"] for each in robots["asked"]] == [
+        "2024-10-04T12:00:00Z",
+        "2024-10-04T12:01:40Z",
+    ]
+    text = " ".join("\n".join(letter(account)).split())
+    assert "12:01:40 UTC: it answered 503, so the last file that it gave stays in force" in text
+
+
+def test_a_request_that_came_of_a_redirect_says_so(record_of_sites, state, log):
+    sites, _ = record_of_sites
+    new = record_of(give_account(sites, options(), "new.example", None))["requests"][-1]
+    assert new["why"].endswith("; a redirect of another host led here")
+    assert (new["is_redirected"], new["redirected_by"]) == (True, None)
+    copied = record_of(give_account(sites, options(), "a.example", None))["requests"]
+    assert [each["is_redirected"] for each in copied if each["purpose"] == "robots"] == [
+        False,
+        True,
+    ]
+    secure = "https://a.example/feed"
+    log(replace(SENT, url=secure, evidence=replace(ALLOWED, redirected_by=FEED)))
+    state.evidence.deny(
+        replace(DENIAL, evidence=replace(DENIAL.evidence, redirected_by="http://b.example/"))
+    )
+    told_of = give_account(state, options(), "a.example", None)
+    assert record_of(told_of)["requests"][-1]["redirected_by"] == FEED
+    text = " ".join("\n".join(letter(told_of)).split())
+    assert f"; a redirect of {FEED} led here" in text
+    assert "'Disallow: /private'; a redirect of another host led here" in text
+
+
+def test_only_a_request_that_was_signed_says_so(state, log):
+    state.runs.begin(RunRecord(spider="feeds", begun=NOON, settings={"signing_key": "the-key"}))
+    secure = replace(SENT, url="https://a.example/feed", sent_at=NOON + 9.0)
+    unsent = replace(secure, status=None, error="refused", sent_at=NOON + 20.0)
+    log(SENT, secure, unsent, replace(secure, run=2, sent_at=NOON + 30.0))
+    requests = record_of(give_account(state, options(), "a.example", None))["requests"]
+    assert [each["signed_by"] for each in requests] == [None, "the-key", None, None]
+    assert told(state).count("signed by: the-key (Web Bot Auth)") == 1
+
+
+@pytest.fixture
+def noon(url):
+    """A state whose clock says noon, and a function that commits a record of a source."""
+    with contextlib.closing(State(url, lambda: NOON)) as opened:
+
+        def visited(source, **record):
+            known = {"due_at": NOON} | record
+            opened.sources.commit(SourceRecord(url=source, kind="feed", **known))
+
+        yield opened, visited
+
+
+def outlook(state, subject="a.example", sources=(), **settings):
+    account = give_account(state, options(**settings), subject, None, tuple(sources))
+    return account, " ".join("\n".join(letter(account)).partition("When we ask again")[2].split())
+
+
+def test_a_host_on_hold_says_until_when_and_which_answer_began_it(noon, log):
+    state, _ = noon
+    ended = NOON - 60.0
+    refused = replace(SENT, sent_at=ended - 0.5, status=503, hold=3600.0)
+    log(
+        refused,
+        replace(refused, sent_at=NOON - 30.5, status=200, purpose="blocklist", hold=3570.0),
+        replace(refused, sent_at=NOON - DAY, status=429, hold=60.0),
+    )
+    state.ledger.hold("a.example", 3540.0)
+    account, text = outlook(state, sources=[Source(FEED)])
+    assert "on hold until 2024-10-04 12:59:00 UTC: it answered 503 to our request of" in text
+    assert f"{FEED} due, and deferred until its host may be asked" in text
+    told = record_of(account)["outlook"]
+    assert told["hold_until"] == told["not_before"] == "2024-10-04T12:59:00Z"
+    assert told["hold_why"] == "it answered 503 to our request of 2024-10-04 11:58:59 UTC"
+    state.ledger.hold("b.example", 9000.0, "visit-time")
+    account, text = outlook(state, "b.example")
+    assert (account.day, account.requests) == ("2024-10-04", ())
+    assert "Nothing: no byte was sent." in "\n".join(letter(account))
+    assert "on hold until 2024-10-04 14:30:00 UTC: its robots.txt asks for that" in text
+
+
+def test_by_domain_the_hold_of_a_host_is_its_own(noon, log):
+    state, _ = noon
+    bot = {f"WALSH_{name.upper()}": value for name, value in OTHER_BOT.items()}
+    refused = replace(SENT, host="a.com", sent_at=NOON - 0.5, status=None, hold=60.0)
+    log(*(replace(refused, url=f"http://{name}.a.com/") for name in ("one", "two")))
+    state.ledger.hold("two.a.com.", 60.0)
+    _, text = outlook(state, "two.a.com", WALSH_PACE_BY="domain", **bot)
+    assert "UTC: there was no answer to our request of 2024-10-04 11:59:59 UTC" in text
+    assert "on hold" not in outlook(state, "one.a.com", WALSH_PACE_BY="domain", **bot)[1]
+
+
+def test_each_source_of_a_host_says_when_it_is_due_or_why_it_is_not_asked_for(noon):
+    state, visited = noon
+    named = dict.fromkeys(("new", "young", "old", "failing", "gone", "moved", "private", "once"))
+    urls = {name: f"http://a.example/{name}" for name in named}
+    for name, record in {
+        "young": {"fetched_at": NOON - 3600.0, "outcome": "fetched"},
+        "old": {"fetched_at": NOON - 2 * DAY, "outcome": "fetched"},
+        "failing": {"fetched_at": NOON, "outcome": "failed", "failures": 1, "status": 500},
+        "gone": {"fetched_at": NOON, "outcome": "gone", "due_at": NEVER},
+        "moved": {"fetched_at": NOON, "moved_to": "http://b.example/", "move_settled": True},
+        "private": {"fetched_at": NOON, "outcome": "denied by robots", "detail": "d.example"},
+        "once": {"fetched_at": NOON, "outcome": "fetched"},
+    }.items():
+        visited(urls[name], **record)
+    state.evidence.deny(replace(DENIAL, at=NOON - 1.0, url=urls["private"]))
+    declared = [Source(url) for name, url in urls.items() if name != "once"]
+    account, text = outlook(state, "a.example", declared)
+    assert [(target.url.rpartition("/")[2]) for target in account.outlook.targets] == list(named)
+    tomorrow = "not due before 2024-10-05 12:00:00 UTC"
+    for name, said in {
+        "new": "due, so the next run looks at it",
+        "young": "not due before 2024-10-05 11:00:00 UTC (every 1 d)",
+        "old": "due, so the next run looks at it",
+        "failing": f"{tomorrow} (failing, again after 1 d)",
+        "gone": "gone for good (410), so it is not asked for",
+        "moved": "moved for good, so it is asked for where it moved to",
+        "private": f"denied by robots: {DENIAL.reason}; {tomorrow} (every 1 d)",
+        "once": "no source of ours any more, so it is not asked for",
+    }.items():
+        assert f"{urls[name]} {said}" in text
+    assert "b.example" not in text
+    assert "d.example" not in text
+    (target,) = record_of(outlook(state, urls["young"], declared)[0])["outlook"]["targets"]
+    assert (target["due"], target["due_at"]) == (False, "2024-10-05T11:00:00Z")
+    _, text = outlook(state, "b.example", declared)
+    assert "http://b.example/ not due before" in text, "it moved here"
+    assert "a.example" not in text
+
+
+def test_a_page_about_a_host_names_no_source_that_moved_there(noon, tmp_path):
+    state, visited = noon
+    visited(FEED, fetched_at=NOON, failures=1, moved_to="http://b.example/", move_settled=True)
+    sources = tmp_path / "sources.txt"
+    sources.write_text(FEED)
+    for host, listed in (("a.example", [FEED]), ("b.example", [])):
+        period = choose_period(state, NOON, 30 * DAY, host=host)
+        report = build_report(state, options(), str(sources), period, NOON)
+        assert [trouble.row.record.url for trouble in report.troubles] == listed
+        assert listed or "a.example" not in render(report)
+
+
+def test_what_was_never_declared_says_so(noon, log):
+    state, _ = noon
+    log(SENT)
+    assert "no source of ours is declared here" in outlook(state)[1]
+    elsewhere = [Source("http://a.example/other")]
+    assert "no source of ours is declared with this URL" in outlook(state, FEED, elsewhere)[1]
+    assert "declared" not in outlook(state, sources=elsewhere)[1]
+    with pytest.raises(CommandError, match="no source is declared there, and the record goes back"):
+        outlook(state, "c.example")
+    unread = give_account(state, options(), "a.example", None).outlook
+    assert (unread.is_declared, unread.targets) == (None, ())
+
+
+def test_what_the_operator_did_stands_with_its_reason(noon, log):
+    state, _ = noon
+    log(SENT)
+    state.ledger.hold("a.example", 7200.0)
+    state.ledger.lift("a.example", "mail of 3 May: go on")
+    state.ledger.pause("a.example", 60.0, "its owner asks for it")
+    state.ledger.pause("b.example", 60.0, "another host")
+    account, text = outlook(state, sources=[Source(FEED, pause=timedelta(seconds=90))])
+    whole = " ".join("\n".join(letter(account)).split())
+    assert "2024-10-04 12:00:00 UTC lifted a hold that had 2 h left: mail of 3 May: go on" in whole
+    assert "1 min at least between two requests from now on: its owner asks for it" in whole
+    assert "another host" not in whole
+    assert "1 min 30 s at least between two requests, by our own choice" in text
+    first, second = record_of(account)["acts"]
+    assert (first["act"], first["seconds"], first["at"]) == (
+        *("release", 7200.0),
+        "2024-10-04T12:00:00Z",
+    )
+    assert second["reason"] == "its owner asks for it"
+    state.ledger.pause("a.example", 0.0, "")
+    account, _ = outlook(state)
+    assert "ended our own pause: no reason given" in "\n".join(letter(account))
+
+
+def test_the_last_request_of_another_day_counts_for_the_pause(state, log):
+    log(replace(SENT, sent_at=NOON - DAY, seconds=3.0), SENT)
+    (sent,) = give_account(state, options(), FEED, None).requests
+    assert sent.waited == DAY + 1.0
+    account = give_account(state, options(), "a.example", 19_999)
+    assert (account.day, account.other_days) == ("2024-10-03", {"2024-10-04": 2})
+    (first,) = account.requests
+    assert first.waited is None
+
+
+def test_with_a_url_only_its_own_requests_and_robots_txt_are_told(state, log):
+    log(ROBOTS, SENT, replace(SENT, url="http://a.example/other", sent_at=NOON + 9.0))
+    account = give_account(state, options(), "http://A.example/feed/", None)
+    assert [sent.record.url for sent in account.requests] == [ROBOTS.url, FEED]
+    assert account.denials == ()
+    denied = give_account(state, options(), DENIAL.url, None)
+    assert denied.denials == (DENIAL,)
+    with pytest.raises(CommandError, match=r"scrapy why a\.example --on 2024-10-04"):
+        give_account(state, options(), "http://a.example/nothing", None)
+    assert give_account(state, options(), ROBOTS.url, None).requests[0].record.url == ROBOTS.url
+
+
+def test_another_bot_is_named_as_it_names_itself(state, log):
+    state.runs.begin(RunRecord(spider="feeds", begun=NOON, settings=OTHER_BOT))
+    log(SENT)
+    text = told(state)
+    for said in (
+        "Requests of Example-Bot",
+        "Policy:     https://bot.example/about\n",
+        "Or write to bot@bot.example.\n",
+    ):
+        assert said in f"{text}\n"
+    assert "wal.sh" not in text
+    assert "Walsh" not in text
+
+
+def test_what_earlier_versions_wrote_is_told_as_far_as_it_goes(state, url):
+    old = {"sent_at": NOON, "host": "old.example", "url": "http://old.example/x", "gates": ""}
+    with contextlib.closing(Database(url)) as database, database.write() as connection:
+        connection.execute(insert(requests), old | {"status": None, "seconds": 2.0, "error": "E"})
+    text = told(state, "old.example")
+    assert "an earlier version sent it, whose record names no rule" in text
+    assert "no answer: E, after 2 s" in text
+    assert record_of(give_account(state, options(), "old.example", None))["requests"][0] == {
+        "at": "2024-10-04T12:00:00Z",
+        "url": "http://old.example/x",
+        "purpose": None,
+        "why": "an earlier version sent it, whose record names no rule",
+        "pause": None,
+        "pause_asked": None,
+        "status": None,
+        "error": "E",
+        "seconds": 2.0,
+        "hold": None,
+        "gates": "",
+        "run": None,
+        "rule": None,
+        "line": None,
+        "robots": None,
+        "robots_at": None,
+        "blocklist": None,
+        "robots_status": None,
+        "is_redirected": False,
+        "redirected_by": None,
+        "signed_by": None,
+    }
+
+
+def test_other_reasons(state, log):
+    def reason(**changes):
+        url = f"http://b.example/{len(changes)}{sorted(changes.items(), key=str)}"
+        record = replace(SENT, host="b.example", url=url, **changes)
+        log(record)
+        account = give_account(state, options(), "b.example", None)
+        return record_of(account)["requests"][-1]["why"]
+
+    assert "is published there" in reason(purpose="blocklist", sent_at=NOON + 1)
+    unread = Evidence(robots_at=NOON, robots_status=503)
+    said = "no robots.txt could be read when it was asked for (2024-10-04 12:00:00 UTC, 503)"
+    assert said in reason(evidence=unread, sent_at=NOON + 2)
+    silent = replace(ALLOWED, rule=None, line=None)
+    assert "no rule of robots.txt is about it" in reason(evidence=silent, sent_at=NOON + 3)
+    assert "no gate for robots.txt" in reason(evidence=Evidence(), sent_at=NOON + 4)
+    lost = replace(ALLOWED, robots="gone")
+    reason(evidence=lost, sent_at=NOON + 5)
+    text = told(state, "b.example")
+    assert "SHA-256 gone\n  It is no longer kept.\n" in text
+    assert "none, the request before it had not ended" not in text
+    log(replace(SENT, host="b.example", url="http://b.example/9", sent_at=NOON + 5.2))
+    assert "none, the request before it had not ended" in told(state, "b.example")
+
+
+def test_by_domain_only_the_host_itself_is_told(state, log):
+    log(
+        replace(SENT, host="a.com", url="http://one.a.com/"),
+        replace(SENT, host="a.com", url="http://two.a.com/", sent_at=NOON + 20.0),
+    )
+    bot = {f"WALSH_{name.upper()}": value for name, value in OTHER_BOT.items()}
+    given = options(WALSH_PACE_BY="domain", **bot)
+    (sent,) = give_account(state, given, "two.a.com", None).requests
+    assert (sent.record.url, sent.waited) == ("http://two.a.com/", 15.5)
+
+
+def test_what_is_not_known_is_said_with_what_is(state, log):
+    log(SENT)
+    for subject, day, said in (
+        ("b.example", None, "nothing is known of b.example; the record goes back"),
+        ("example", None, "the record has a.example"),
+        ("a.example", 7, "on 1970-01-08; the record has it on 2024-10-04 (2 rows)"),
+        ("http://[", None, "no host and no URL"),
+        ("%_.example", None, "nothing is known of"),
+    ):
+        with pytest.raises(CommandError) as error:
+            give_account(state, options(), subject, day)
+        assert said in str(error.value)
+
+
+def called(url, arguments):
+    command = Command()
+    command.settings = Settings({"WALSH_STATE_URL": url, "WALSH_SOURCES": "none.toml"})
+    parser = ScrapyArgumentParser(conflict_handler="resolve")
+    command.add_options(parser)
+    opts, rest = parser.parse_known_args(arguments)
+    return command, rest, opts
+
+
+def test_a_letter_does_without_a_sources_file_that_cannot_be_read(url, state, tmp_path, capsys):
+    command, rest, opts = called(url, ["a.example"])
+    command.run(rest, opts)
+    out, err = capsys.readouterr()
+    assert "declared" not in out
+    assert "what is declared is left out: none.toml: there is no such file" in err
+    file = tmp_path / "sources.txt"
+    file.write_text(FEED)
+    command, rest, opts = called(url, ["a.example", "--sources", str(file), "--json"])
+    command.run(rest, opts)
+    out, err = capsys.readouterr()
+    assert [each["url"] for each in json.loads(out)["outlook"]["targets"]] == [FEED]
+    assert err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        ([], 2, "`why` takes one URL or host"),
+        (["a.example", "b.example"], 2, "`why` takes one URL or host"),
+        (["a.example", "--on", "Tuesday"], 2, "--on takes a day in UTC"),
+        (["a.example", "--on", "2026-02-31"], 2, "--on takes a day in UTC"),
+        (["a.example", "--nosuch"], 2, "there is no option --nosuch"),
+        (["a.example"], 1, "there is no state"),
+    ],
+)
+def test_a_wrong_call_and_no_state_are_one_line(tmp_path, capsys, arguments, status, said):
+    command, rest, opts = called(f"sqlite:///{tmp_path}/none.sqlite3", arguments)
+    with pytest.raises(SystemExit) as ended:
+        command.run(rest, opts)
+    code, err = ended.value.code, capsys.readouterr().err.strip()
+    told, code = (code, 1) if isinstance(code, str) else (err, code)  # Python prints a text: 1
+    assert (code, said in told, "\n" in told) == (status, True, False)
+    assert not (tmp_path / "none.sqlite3").exists()
+
+
+def test_ten_thousand_requests_are_told_in_order(state, url):
+    same = {"host": "a.example", "gates": "", "seconds": 0.5, "error": "", "purpose": "target"}
+    rows = [
+        same | {"sent_at": NOON + 2.0 * number, "url": f"http://a.example/{number}"}
+        for number in range(10_000)
+    ]
+    with contextlib.closing(Database(url)) as database, database.write() as connection:
+        connection.execute(insert(requests), rows)
+    account = give_account(state, options(), "a.example", None)
+    assert [sent.record.url for sent in account.requests] == [row["url"] for row in rows]
+    assert len(json.loads(json.dumps(record_of(account)))["requests"]) == 10_000
+    assert sum("why: " in line for line in letter(account)) == 10_000
+
+
+def test_strangers_text_is_escaped_and_neither_cut_nor_wrapped_within_a_url(state, log):
+    long = f"http://a.example/{'x' * 300}"
+    log(replace(SENT, url=long), replace(SENT, sent_at=NOON + 9.0, status=None, error="\x1b[2J"))
+    text = told(state)
+    assert long in text
+    assert "\x1b" not in text
+    assert "\\x1b[2J" in text
+
+
+def test_of_a_long_file_only_what_is_about_the_bot_is_quoted():
+    others = b"".join(b"User-agent: b%d\nDisallow: /%d\n" % (n, n) for n in range(100))
+    body = others + b"User-agent: Walsh\nDisallow: /x\nDisallow: /y\nCrawl-delay: 9\nai-usage: no\n"
+    quoted = quote(body, "Walsh-Research", [203])
+    assert [line.number for line in quoted] == [201, 203, 204, 205]
+    assert quoted[1].text == "Disallow: /y"
+    short = b"\n".join(b"a" * n for n in range(MOST_LINES))
+    assert len(quote(short, "x")) == MOST_LINES
+    assert quote(b"", "x") == ()
+
+
+def test_addresses_and_credentials_are_in_no_letter_but_the_sender_s(state, log):
+    url = "http://a.example/feed?token=hidden&page=2"
+    log(replace(SENT, url=url, error="no jo@a.example"), replace(ROBOTS, gates="by jo@a.example"))
+    state.evidence.deny(replace(DENIAL, url=f"{url}#x", reason="jo@a.example opted out"))
+    account = give_account(state, options(), "a.example", None)
+    text, record = "\n".join(letter(account)), json.dumps(record_of(account))
+    for said in (text, record):
+        assert "hidden" not in said
+        assert "jo@" not in said
+        assert "j@wal.sh" in said
+    assert "http://a.example/feed?token=…&page=2" in text
+    assert "… opted out" in text
+    assert "hidden" not in told(state, url)
