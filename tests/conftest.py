@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 
 from tests.helpers import LONGEST
-from walsh_scrapy.testing.forkserver import ForkServer
+from tests.helpers.forkserver import ForkServer
 from walsh_scrapy.testing.simulation import simulate
 
 pytest_plugins = ["walsh_scrapy.testing.plugin"]

@@ -228,13 +228,12 @@ def test_settings_in_a_block_are_accepted(language, text):
 def test_the_tests_of_another_project_pass_as_they_are_written(tmp_path):
     """The settings, the spider and every test of docs/reuse.md, in a project of its own."""
     settings, spider, *others = (text for _, text in blocks(ROOT / "docs" / "reuse.md", "python"))
-    (launcher,) = [text for text in others if "def crawl_launcher" in text]
     tests = [text for text in others if "def test_" in text]
     files = {
         "scrapy.cfg": "[settings]\ndefault = theirs\n",
         "theirs.py": f'{settings}SPIDER_MODULES = ["pages"]\n',
         "pages.py": spider,
-        "conftest.py": launcher + KEY,
+        "conftest.py": "import pytest\n" + KEY,
     } | {f"test_{number}.py": text for number, text in enumerate(tests)}
     for name, text in files.items():
         (tmp_path / name).write_text(text, "utf-8")

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from walsh_scrapy.testing.connections import ConnectionRecord
     from walsh_scrapy.testing.crawl import CrawlResult, run_crawl, start_crawl
     from walsh_scrapy.testing.directweb import DirectWeb
-    from walsh_scrapy.testing.forkserver import ForkServer
     from walsh_scrapy.testing.hit import Hit, load_log
     from walsh_scrapy.testing.names import Answer, silent
     from walsh_scrapy.testing.politeness import assert_polite, violations
@@ -33,7 +32,6 @@ __all__ = [
     "Down",
     "FakeClock",
     "Fault",
-    "ForkServer",
     "Hit",
     "LoopbackWeb",
     "Raw",
@@ -60,7 +58,6 @@ _HOMES = {
     "Down": "site",
     "FakeClock": "clock",
     "Fault": "reply",
-    "ForkServer": "forkserver",
     "Hit": "hit",
     "LoopbackWeb": "web",
     "Raw": "reply",

@@ -152,8 +152,7 @@ def start_crawl(
     `project` is the folder of scrapy.cfg (default: looked for from the current folder upward).
     Unless `settings` say otherwise the state is `folder`/walsh.sqlite3, it has an empty list as the
     published blocklist, and the stats are dumped into the log, where `CrawlResult.stats` comes
-    from. `launcher` starts the process: `subprocess.Popen`, or a `ForkServer`, which has Scrapy
-    imported already.
+    from. `launcher` starts the process: `subprocess.Popen`, or what is called like it.
     """
     root = find_project(project or Path.cwd())
     folder.mkdir(parents=True, exist_ok=True)

@@ -89,7 +89,7 @@ def direct_web() -> Iterator[Callable[..., DirectWeb]]:
 
 @pytest.fixture(scope="session")
 def crawl_launcher() -> Launcher:
-    """Return what starts the process of a crawl; override it to use a `ForkServer`."""
+    """Return what starts the process of a crawl; override it for another launcher."""
     return subprocess.Popen
 
 

@@ -1,4 +1,4 @@
-"""What starts a process for a test: `subprocess.Popen`, or a fork server with the same call."""
+"""What starts a process for a test: `subprocess.Popen`, or what is called like it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -29,11 +29,11 @@ from walsh_scrapy.testing.process import Process, Stream
 
 __all__ = ["ForkServer"]
 
-#: The folder of the package, which the server has to import; its children may not find it.
+#: The folder of the project, which the server has to import; its children may not find it.
 _HOME: Final = Path(__file__).resolve().parents[2]
 _SIZE: Final = struct.Struct("!I")
 _EXIT: Final = struct.Struct("!i")
-_MODULE: Final = "walsh_scrapy.testing.forked"
+_MODULE: Final = "tests.helpers.forked"
 #: Read by each interpreter as it starts, but settable in a child too.
 _SETTABLE: Final = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONIOENCODING"}
 
@@ -77,7 +77,7 @@ class ForkServer:
     ) -> Process:
         """Start a command and return at once."""
         if not self._can_fork(command, env):
-            return subprocess.Popen(  # noqa: S603 - what the caller starts
+            return subprocess.Popen(
                 command, cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr
             )
         request = {"arguments": list(command[2:]), "cwd": str(cwd), "environment": dict(env)}
@@ -108,7 +108,7 @@ class ForkServer:
         if self._control is None:
             self._control, theirs = socket.socketpair()
             with theirs:
-                self._server = subprocess.Popen(  # noqa: S603 - our own interpreter, no shell
+                self._server = subprocess.Popen(
                     [sys.executable, "-m", _MODULE, str(theirs.fileno())],
                     cwd=_HOME,
                     env=self._environment,

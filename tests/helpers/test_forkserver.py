@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from walsh_scrapy.testing.forkserver import ForkServer
+from tests.helpers.forkserver import ForkServer
 
 pytestmark = pytest.mark.crawl
 

@@ -1,6 +1,6 @@
-"""The process that `walsh_scrapy.testing.forkserver` starts: it imports, waits and forks.
+"""The process that `tests.helpers.forkserver` starts: it imports, waits and forks.
 
-    python -m walsh_scrapy.testing.forked DESCRIPTOR
+    python -m tests.helpers.forked DESCRIPTOR
 
 A request comes in at the descriptor: a size, four descriptors with it (the child's channel and its
 standard streams), then so many bytes of JSON. The server forks. It writes the child's process id to
@@ -202,8 +202,8 @@ def _end(status: int) -> NoReturn:
     An interpreter would also take apart all its modules. That costs a third of a short crawl here,
     since each page of memory of the server that changes is copied first.
     """
-    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
-    atexit._run_exitfuncs()  # noqa: SLF001
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
     gc.collect()  # what was never awaited or closed says so
     try:
         sys.stdout.flush()
