@@ -19,7 +19,8 @@ from pathlib import Path
 from sqlalchemy import Connection, create_engine, text
 
 from benchmarks.overhead import feed_of
-from walsh_scrapy.testing.crawl import Crawl, find_project, start_crawl
+from walsh_scrapy.testing.crawl import Crawl, start_crawl
+from walsh_scrapy.testing.project import find_project
 from walsh_scrapy.testing.web import LoopbackWeb, Reply, Site
 
 SERVER = "postgresql+psycopg://postgres@127.0.0.1:5432/test"

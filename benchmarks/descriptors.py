@@ -16,8 +16,9 @@ from typing import Any
 
 from benchmarks.overhead import POSTS, feed_of
 from benchmarks.peer import run_peer
-from walsh_scrapy.testing.crawl import find_project, start_crawl
+from walsh_scrapy.testing.crawl import start_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
+from walsh_scrapy.testing.project import find_project
 from walsh_scrapy.testing.web import Reply, Site
 
 LIMIT = 64

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from walsh_scrapy.testing.served import Web
+from walsh_scrapy.testing.web import Web
 
 SPIDER = """
 import io

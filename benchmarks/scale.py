@@ -18,8 +18,9 @@ from pathlib import Path
 
 from walsh_scrapy.policy.frontier import Frontier, start_order
 from walsh_scrapy.politeness.schedulerqueue import ENOUGH
-from walsh_scrapy.testing.crawl import find_project, start_crawl
+from walsh_scrapy.testing.crawl import start_crawl
 from walsh_scrapy.testing.feeds import rss
+from walsh_scrapy.testing.project import find_project
 from walsh_scrapy.testing.web import LoopbackWeb, Reply, Site
 
 WATCHED = 4000

@@ -31,11 +31,12 @@ from typing import TypeVar
 
 from benchmarks.overhead import feed_of
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.testing.crawl import Crawl, CrawlResult, find_project, start_crawl
+from walsh_scrapy.testing.crawl import Crawl, CrawlResult, start_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.names import RIGHT, silent
 from walsh_scrapy.testing.politeness import violations
+from walsh_scrapy.testing.project import find_project
 from walsh_scrapy.testing.reply import Fault, Page, Reply, redirect
 from walsh_scrapy.testing.site import Down, Site
 

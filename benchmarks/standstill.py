@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from scrapy import signals
 
-from walsh_scrapy.testing.crawl import find_project, run_crawl
+from walsh_scrapy.testing.crawl import run_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
+from walsh_scrapy.testing.project import find_project
 from walsh_scrapy.testing.reply import Reply
 from walsh_scrapy.testing.site import Site
 

@@ -10,9 +10,9 @@ import pytest
 
 from tests.helpers.sites import LIST_URL, blocklist, feed, paths, site
 from walsh_scrapy.sources import Source, load_sources
-from walsh_scrapy.testing.blocklist import keep_empty_blocklist
 from walsh_scrapy.testing.feeds import json_feed
 from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.project import keep_empty_blocklist
 from walsh_scrapy.testing.web import Reply, Site, redirect
 
 URL = "http://docs.example/"

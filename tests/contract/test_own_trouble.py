@@ -8,9 +8,9 @@ from contextlib import closing
 import pytest
 
 from tests.helpers.sites import feed, site
-from walsh_scrapy.testing.blocklist import keep_empty_blocklist
 from walsh_scrapy.testing.feeds import Post
 from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.project import keep_empty_blocklist
 
 TROUBLES = "tests.helpers.troubles"
 

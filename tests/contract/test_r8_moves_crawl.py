@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from tests.helpers.sites import feed, paths, site
-from walsh_scrapy.testing.certificates import Certificate
+from walsh_scrapy.testing.site import Certificate
 from walsh_scrapy.testing.web import Reply, Site, redirect
 
 TEXT = Reply("# S\n\n- [One](/one)\n", content_type="text/plain")

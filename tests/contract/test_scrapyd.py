@@ -15,10 +15,9 @@ from tests.helpers.scrapyd import Scrapyd, build_checkout
 from tests.helpers.sites import feed, paths, site
 from walsh_scrapy.sources import in_shard
 from walsh_scrapy.state import State
-from walsh_scrapy.testing.blocklist import keep_empty_blocklist
 from walsh_scrapy.testing.feeds import Post
 from walsh_scrapy.testing.politeness import assert_polite
-from walsh_scrapy.testing.sources import write_sources
+from walsh_scrapy.testing.project import keep_empty_blocklist, write_sources
 from walsh_scrapy.testing.web import LoopbackWeb
 
 #: A killed job's lease that runs out while a test waits.

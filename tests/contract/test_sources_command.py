@@ -8,8 +8,8 @@ import re
 import pytest
 
 from tests.helpers.sites import LIST_URL, feed, paths, site
-from walsh_scrapy.testing.blocklist import keep_empty_blocklist
 from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.project import keep_empty_blocklist
 from walsh_scrapy.testing.web import Reply, Site
 from walsh_scrapy.tools.discover.report import TRY
 

@@ -42,7 +42,7 @@ from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.testing import Certificate, Reply, Site
 from walsh_scrapy.testing.conformance.commandline import add_options
 from walsh_scrapy.testing.feeds import rss
-from walsh_scrapy.testing.sources import write_sources
+from walsh_scrapy.testing.project import write_sources
 from walsh_scrapy.tools.attest.attestation import attest
 
 #: Many of these lines are crawls and servers in processes of their own.

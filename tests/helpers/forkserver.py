@@ -25,7 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final, Self
 
-from walsh_scrapy.testing.process import Process, Stream
+from walsh_scrapy.testing.crawl import Process, Stream
 
 __all__ = ["ForkServer"]
 

@@ -5,10 +5,10 @@ import tomllib
 
 import pytest
 
-from walsh_scrapy.testing.crawl import find_project, run_crawl, start_crawl, write_sources
+from walsh_scrapy.testing.crawl import read_items, read_stats, run_crawl, start_crawl
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.politeness import violations
-from walsh_scrapy.testing.result import read_items, read_stats
+from walsh_scrapy.testing.project import find_project, write_sources
 from walsh_scrapy.testing.web import Reply, Site
 
 SPIDER = """

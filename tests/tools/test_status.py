@@ -15,7 +15,7 @@ from walsh_scrapy.state import State
 from walsh_scrapy.state.requests import RequestRecord
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
-from walsh_scrapy.testing.blocklist import keep_empty_blocklist
+from walsh_scrapy.testing.project import keep_empty_blocklist
 from walsh_scrapy.tools.status import facts as gathering
 from walsh_scrapy.tools.status.facts import Facts, HeldHost, OpenRun, RefusedSource, gather
 from walsh_scrapy.tools.status.findings import Finding, Limits, Status, Thresholds, find, worst

@@ -19,7 +19,7 @@ from twisted.web._newclient import ResponseNeverReceived
 
 from walsh_scrapy.exceptions import Unreachable
 from walsh_scrapy.testing.authority import Authority
-from walsh_scrapy.testing.certificates import EXPIRED_ON, Certificate
+from walsh_scrapy.testing.site import EXPIRED_ON, Certificate
 from walsh_scrapy.wire.tls import Tls
 from walsh_scrapy.wire.tlserrors import (
     BadCertificate,

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from walsh_scrapy.testing.crawl import CrawlResult
     from walsh_scrapy.testing.manners import Terms
-    from walsh_scrapy.testing.result import CrawlResult
-    from walsh_scrapy.testing.served import Web
+    from walsh_scrapy.testing.web import Web
 
 
 class Command(ScrapyCommand):

@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from walsh_scrapy.testing.certificates import Certificate
     from walsh_scrapy.testing.clock import FakeClock
     from walsh_scrapy.testing.connections import ConnectionRecord
     from walsh_scrapy.testing.crawl import CrawlResult, run_crawl, start_crawl
@@ -16,11 +15,11 @@ if TYPE_CHECKING:
     from walsh_scrapy.testing.hit import Hit, load_log
     from walsh_scrapy.testing.names import Answer, silent
     from walsh_scrapy.testing.politeness import assert_polite, violations
+    from walsh_scrapy.testing.project import write_sources
     from walsh_scrapy.testing.reply import Fault, Raw, Reply, redirect
     from walsh_scrapy.testing.signatures import verify_signature
     from walsh_scrapy.testing.simulation import simulate
-    from walsh_scrapy.testing.site import Down, Site
-    from walsh_scrapy.testing.sources import write_sources
+    from walsh_scrapy.testing.site import Certificate, Down, Site
     from walsh_scrapy.testing.web import LoopbackWeb
 
 __all__ = [
@@ -51,7 +50,7 @@ __all__ = [
 
 _HOMES = {
     "Answer": "names",
-    "Certificate": "certificates",
+    "Certificate": "site",
     "ConnectionRecord": "connections",
     "CrawlResult": "crawl",
     "DirectWeb": "directweb",
@@ -72,7 +71,7 @@ _HOMES = {
     "start_crawl": "crawl",
     "verify_signature": "signatures",
     "violations": "politeness",
-    "write_sources": "sources",
+    "write_sources": "project",
 }
 
 

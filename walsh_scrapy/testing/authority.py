@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from trustme import CA, LeafCert
 
-from walsh_scrapy.testing.certificates import EXPIRED_ON, OTHER_HOST, Certificate
+from walsh_scrapy.testing.site import EXPIRED_ON, OTHER_HOST, Certificate
 
 _VALID_FROM: Final = datetime(2020, 1, 1, tzinfo=UTC)  # fixed: messages about it are tested
 _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}

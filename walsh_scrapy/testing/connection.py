@@ -2,19 +2,18 @@
 
 import asyncio
 import contextlib
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from ssl import SSLContext
+from ssl import SSLContext, SSLObject
 from typing import Final, Protocol
 
-from walsh_scrapy.testing.connections import FAILED
-from walsh_scrapy.testing.hit import Hit
-from walsh_scrapy.testing.http1 import MalformedRequestError, hit_of, parse_request
-from walsh_scrapy.testing.log import Log
+from walsh_scrapy.testing.connections import FAILED, FULL, RESUMED
+from walsh_scrapy.testing.hit import Hit, Log
+from walsh_scrapy.testing.http1 import MalformedRequestError, ResponseWriter, hit_of, parse_request
 from walsh_scrapy.testing.reply import Page
-from walsh_scrapy.testing.responsewriter import ResponseWriter
-from walsh_scrapy.testing.streams import NoHandshakeError, handshake_of
 
 _BAD_REQUEST: Final = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 _ESTABLISHED: Final = b"HTTP/1.1 200 Connection established\r\n\r\n"
@@ -121,3 +120,37 @@ def _with_response(hit: Hit, response: ResponseWriter) -> Hit:
         answer=response.headers,
         size=response.size,
     )
+
+
+class NoHandshakeError(Exception):
+    """The client rejected the certificate, or left, before the TLS handshake was complete."""
+
+
+@asynccontextmanager
+async def streams(
+    accepted: socket.socket, context: SSLContext | None = None
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Give the streams of an accepted socket, and cut it at the end.
+
+    With a context they are in TLS. Raises NoHandshakeError if its handshake fails.
+    """
+    made: list[asyncio.StreamWriter] = []
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader, lambda _, writer: made.append(writer))
+    loop = asyncio.get_running_loop()
+    try:
+        await loop.connect_accepted_socket(lambda: protocol, accepted, ssl=context)
+    except OSError as error:
+        raise NoHandshakeError from error
+    try:
+        yield reader, made[0]
+    finally:
+        made[0].transport.abort()  # because closing waits for a client that does not read
+
+
+def handshake_of(writer: asyncio.StreamWriter) -> str:
+    """Return the kind of the TLS handshake of a connection, "" if there was none."""
+    tls: SSLObject | None = writer.get_extra_info("ssl_object")
+    if tls is None:
+        return ""
+    return RESUMED if tls.session_reused else FULL

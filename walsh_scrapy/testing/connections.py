@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
-from walsh_scrapy.testing.log import Log
+from walsh_scrapy.testing.hit import Log
 
 #: What `ConnectionRecord.handshake` is with TLS.
 FULL: Final = "full"

@@ -8,27 +8,117 @@ http and https, or the names and ports of a web without a proxy, so nothing it a
 machine.
 """
 
+import ast
+import json
 import math
-import os
 import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from configparser import ConfigParser
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import IO, Any, Final, Protocol, Self
 
-from walsh_scrapy.testing.blocklist import keep_empty_blocklist
+from walsh_scrapy.testing.connections import ConnectionRecord
 from walsh_scrapy.testing.hit import Hit
-from walsh_scrapy.testing.process import Launcher
-from walsh_scrapy.testing.result import CrawlResult, read_items, read_stats
-from walsh_scrapy.testing.served import Web
-from walsh_scrapy.testing.sources import SourceLike, write_sources
+from walsh_scrapy.testing.project import (
+    SourceLike,
+    environment_of,
+    find_project,
+    join_environments,
+    keep_empty_blocklist,
+    settings_of,
+)
+from walsh_scrapy.testing.web import Web
 
-__all__ = ["Crawl", "CrawlResult", "find_project", "run_crawl", "start_crawl", "write_sources"]
+#: What Popen takes for a stream that is not a pipe: a file, a descriptor, DEVNULL or None.
+Stream = IO[bytes] | int | None
+
+
+class Process(Protocol):
+    """A process that was started: what tests use of `subprocess.Popen`."""
+
+    pid: int
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit status, negative for a signal; None until `poll` or `wait` saw the end."""
+
+    def poll(self) -> int | None:
+        """Return the exit status, or None while the process runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end; raise subprocess.TimeoutExpired after `timeout` seconds."""
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+
+
+class Launcher(Protocol):
+    """Starts a process. `subprocess.Popen` is one."""
+
+    def __call__(
+        self,
+        command: Sequence[str],
+        /,
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        stdin: Stream = None,
+        stdout: Stream = None,
+        stderr: Stream = None,
+    ) -> Process:
+        """Start `command` in the folder `cwd`, with the environment `env` and these streams."""
+
+
+_STATS: Final = re.compile(r"Dumping Scrapy stats:\n(\{.*?\})\s*$", re.DOTALL | re.MULTILINE)
+_DATETIME: Final = re.compile(r"datetime\.datetime\(([^()]*)\)")
+
+#: An item or the stats: JSON and Scrapy's own dictionary, of any shape.
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlResult:
+    """A crawl that has ended, by itself or by a signal."""
+
+    exit_code: int  #: negative: the signal that ended it
+    stdout: str
+    stderr: str  #: Scrapy's log
+    items: list[Record] = field(default_factory=list)
+    stats: Record = field(default_factory=dict)  #: empty if none were dumped into the log
+    log: list[Hit] = field(default_factory=list)  #: the requests to the web since the crawl's start
+    connections: list[ConnectionRecord] = field(default_factory=list)  #: the same of connections
+    seconds: float = 0.0  #: from start to end of the process
+    folder: Path = Path()  #: of this run
+
+
+def read_items(path: Path) -> list[Record]:
+    """Read exported JSON lines; a last one that a kill cut short is left out."""
+    if not path.exists():
+        return []
+    # Not splitlines: a JSON string may hold U+2028, which is no end of a line here.
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
+    return [json.loads(line) for line in lines if line.strip()]
+
+
+def read_stats(stderr: str) -> Record:
+    """Read the stats that Scrapy dumps into its log; moments in time come as text."""
+    found = _STATS.findall(stderr)
+    if not found:
+        return {}
+    try:
+        stats: Record = ast.literal_eval(_DATETIME.sub(r"'\1'", found[-1]))
+    except (SyntaxError, ValueError):
+        return {}  # a stat of another type: the log has it, as text
+    return stats
+
 
 _POLL_SECONDS: Final = 0.02
 _TAIL: Final = 4000
@@ -164,7 +254,9 @@ def start_crawl(
         command += ["-a", f"{name}={value}"]
     if "WALSH_BLOCKLIST_URL" not in given:
         keep_empty_blocklist(str(given["WALSH_STATE_URL"]))
-    given_environment = _with(environment_of(root), web.environment) | dict(environment or {})
+    given_environment = join_environments(environment_of(root), web.environment) | dict(
+        environment or {}
+    )
     return Crawl(web, command, run, given_environment, launcher)
 
 
@@ -199,46 +291,6 @@ def run_crawl(
         launcher=launcher,
     ) as crawl:
         return crawl.kill_when(kill_when, timeout) if kill_when else crawl.wait(timeout)
-
-
-def find_project(start: Path) -> Path:
-    """Return the nearest folder with a scrapy.cfg, from `start` upward; FileNotFoundError."""
-    here = start.resolve()
-    for folder in (here, *here.parents):
-        if (folder / "scrapy.cfg").is_file():
-            return folder
-    raise FileNotFoundError(f"no scrapy.cfg in {here} or above: pass project=, the folder of one")
-
-
-def settings_of(run: Path, sources: Iterable[SourceLike] | Path | None) -> dict[str, object]:
-    """Return the settings of a run in this folder: its state beside it, and no published schema."""
-    state = run.parent / "walsh.sqlite3"
-    given: dict[str, object] = {
-        "WALSH_STATE_URL": f"sqlite:///{state}",
-        "WALSH_BLOCKLIST_SCHEMA_URL": "",
-        "STATS_DUMP": True,
-    }
-    if isinstance(sources, Path):
-        given["WALSH_SOURCES"] = sources.resolve()
-    elif sources is not None:
-        given["WALSH_SOURCES"] = write_sources(run / "sources.toml", sources)
-    return given
-
-
-def environment_of(project: Path) -> dict[str, str]:
-    """Return our environment as if started in `project`, whose scrapy.cfg names its settings."""
-    config = ConfigParser()
-    config.read(project / "scrapy.cfg", encoding="utf-8")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("SCRAPY_")}
-    path = os.pathsep.join(filter(None, (str(project), os.environ.get("PYTHONPATH"))))
-    named = {"PYTHONPATH": path, "SCRAPY_SETTINGS_MODULE": config.get("settings", "default")}
-    return kept | named | {"PYTHONUNBUFFERED": "1"}
-
-
-def _with(environment: dict[str, str], others: Mapping[str, str]) -> dict[str, str]:
-    """Return both environments as one, where PYTHONPATH has the folders of both."""
-    paths = filter(None, (each.get("PYTHONPATH") for each in (others, environment)))
-    return environment | dict(others) | {"PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _text(path: Path) -> str:

@@ -21,20 +21,27 @@ from walsh_scrapy.testing.addresses import (
     DEAD_ADDRESS,
     REFUSED_ADDRESS,
     Addresses,
+    bound,
     is_loopback,
     plain,
+    without_answer,
 )
-from walsh_scrapy.testing.connection import Connection
+from walsh_scrapy.testing.connection import Connection, NoHandshakeError, handshake_of, streams
 from walsh_scrapy.testing.connections import FULL, CountedSocket
-from walsh_scrapy.testing.hit import DEFAULT_PORTS
-from walsh_scrapy.testing.log import Log
-from walsh_scrapy.testing.names import DEAD, UNKNOWN, Answer, Dns, Lookup, answers_of
-from walsh_scrapy.testing.nameserver import NameServer, Place
-from walsh_scrapy.testing.served import Web
+from walsh_scrapy.testing.directory import VirtualHosts
+from walsh_scrapy.testing.hit import DEFAULT_PORTS, Log
+from walsh_scrapy.testing.names import (
+    DEAD,
+    UNKNOWN,
+    Answer,
+    Dns,
+    Lookup,
+    NameServer,
+    Place,
+    answers_of,
+)
 from walsh_scrapy.testing.site import Down, Site
-from walsh_scrapy.testing.sockets import bound, without_answer
-from walsh_scrapy.testing.streams import NoHandshakeError, handshake_of, streams
-from walsh_scrapy.testing.virtualhosts import VirtualHosts
+from walsh_scrapy.testing.web import Web
 
 __all__ = ["DirectWeb"]
 

@@ -1,10 +1,20 @@
-"""What the resolver of a `DirectWeb` answers to the lookup of a name."""
+"""The resolver of a `DirectWeb`, and what it answers to the lookup of a name.
 
+It answers the processes that `direct/sitecustomize.py` is in. A question is the port and the name.
+The answer is an error code of `getaddrinfo`, or 0, and then a line for each address: the address,
+and the port at which the web serves that port of it.
+"""
+
+import asyncio
 import math
 import socket
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
+
+from walsh_scrapy.testing.hit import Log
 
 #: In the place of an address: the site's own, of which every site has one.
 OWN: Final = "own"
@@ -57,3 +67,60 @@ class Lookup:
     ended: float = math.inf  #: when the answer was sent; infinite until then
     addresses: tuple[str, ...] = ()
     error: int = 0  #: a code of `getaddrinfo`, or 0
+
+
+#: The system's own buffer holds about 250 questions.
+_BUFFER_BYTES: Final = 1 << 22
+
+Place = tuple[str, int]
+
+
+class NameServer(asyncio.DatagramProtocol):
+    """Answers lookups one by one, each after its own delay, and logs them.
+
+    `dns_of` returns what is answered for a name. `places` turns a name,
+    the addresses of an answer and a port into addresses and ports.
+    """
+
+    def __init__(
+        self,
+        dns_of: Callable[[str], Dns],
+        places: Callable[[str, Sequence[str], int], list[Place]],
+        log: Log[Lookup],
+    ) -> None:
+        self._dns_of = dns_of
+        self._places = places
+        self._log = log
+        self._counts: Counter[str] = Counter()
+        self._transport: asyncio.DatagramTransport | None = None
+
+    def connection_made(self, transport: asyncio.DatagramTransport) -> None:  # type: ignore[override]
+        """Begin to answer."""
+        self._transport = transport
+        server: socket.socket = transport.get_extra_info("socket")
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+
+    def datagram_received(self, data: bytes, sender: Place) -> None:
+        """Answer a question, now or later."""
+        number, _, given = data.decode().partition(" ")
+        name = given.lower().removesuffix(".")
+        self._counts[name] += 1
+        answers = answers_of(self._dns_of(name))
+        answer = answers[min(self._counts[name], len(answers)) - 1]
+        key = self._log.open(Lookup(name, time.monotonic()))
+        asyncio.get_running_loop().call_later(
+            answer.delay, self._answer, key, name, int(number), answer, sender
+        )
+
+    def _answer(self, key: int, name: str, port: int, answer: Answer, sender: Place) -> None:
+        places = self._places(name, answer.addresses, port)
+        addresses = tuple(address for address, _ in places)
+        self._log.change(
+            key,
+            lambda lookup: replace(
+                lookup, ended=time.monotonic(), addresses=addresses, error=answer.error
+            ),
+        )
+        lines = [str(answer.error), *(f"{address} {listens}" for address, listens in places)]
+        if self._transport:
+            self._transport.sendto("\n".join(lines).encode(), sender)

@@ -22,11 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from walsh_scrapy.testing.clock import FakeClock
-    from walsh_scrapy.testing.crawl import Crawl, CrawlResult
+    from walsh_scrapy.testing.crawl import Crawl, CrawlResult, Launcher
     from walsh_scrapy.testing.directweb import DirectWeb
-    from walsh_scrapy.testing.process import Launcher
-    from walsh_scrapy.testing.served import Web
-    from walsh_scrapy.testing.web import LoopbackWeb, Site
+    from walsh_scrapy.testing.web import LoopbackWeb, Site, Web
 
 
 class CrawlFactory:

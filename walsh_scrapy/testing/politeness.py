@@ -8,14 +8,30 @@ and starts its last write before the crawler can have read the end. So a gap in 
 shorter than the pause that the crawler made. For several runs over one state, pass all their hits.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import Unpack
+from typing import Final, Unpack
 
-from walsh_scrapy.testing.contacts import without_requests
 from walsh_scrapy.testing.hit import Hit
-from walsh_scrapy.testing.manners import Manners, Terms
-from walsh_scrapy.testing.rules import RULES
+from walsh_scrapy.testing.manners import (
+    Manners,
+    Terms,
+    is_under,
+    plain_names,
+    redirect_target,
+    repeats,
+    robots_hits,
+    shown,
+)
+from walsh_scrapy.testing.timing import (
+    backed_off,
+    holds_kept,
+    one_at_a_time,
+    one_connection,
+    sessions_resumed,
+    spaced,
+    without_requests,
+)
 
 __all__ = ["Manners", "Terms", "assert_polite", "most_in_flight", "violations"]
 
@@ -44,3 +60,147 @@ def most_in_flight(log: Iterable[Hit]) -> int:
     # At the same moment, ends are counted first: (t, -1) sorts before (t, 1).
     edges = sorted(edge for hit in log for edge in ((hit.started, 1), (hit.ended, -1)))
     return max(accumulate(change for _, change in edges), default=0)
+
+
+Rule = Callable[[Sequence[Hit], Manners], Iterator[str]]
+
+_PRIVATE: Final = ("Cookie", "Referer", "Authorization", "Proxy-Authorization")
+_VALIDATORS: Final = (("ETag", "If-None-Match"), ("Last-Modified", "If-Modified-Since"))
+
+
+def exact_user_agent(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+    """R1: every request has exactly one User-Agent, and it is the expected one."""
+    for place, hit in enumerate(log):
+        sent = hit.header_values("User-Agent")
+        if hit.method != "CONNECT" and sent != [manners.user_agent]:
+            yield f"R1: {hit.host}: {shown(log, place)} has User-Agent {sent}"
+
+
+def nothing_private(log: Sequence[Hit], _: Manners) -> Iterator[str]:
+    """R1: no request has a Cookie, a Referer or credentials."""
+    for place, hit in enumerate(log):
+        for name in _PRIVATE:
+            if hit.header(name) is not None:
+                yield f"R1: {hit.host}: {shown(log, place)} carries {name}: {hit.header(name)}"
+
+
+def robots_first(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+    """R2: the first request to a scheme, host and port is for its robots.txt."""
+    robots, known = robots_hits(log), set[str]()
+    for place, hit in enumerate(log):
+        exempt = hit.method == "CONNECT" or hit.url in manners.robots_exempt
+        if not (exempt or place in robots or hit.origin in known) and manners.robots_first:
+            yield f"R2: {hit.host}: {shown(log, place)} came before any {hit.origin}/robots.txt"
+            known.add(hit.origin)
+        if hit.path == "/robots.txt":
+            known.add(hit.origin)
+
+
+def robots_cached(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+    """R2: a robots.txt that was answered, also with a 404, is not requested again too soon."""
+    for earlier, later in repeats(log):
+        first, gap = log[earlier], log[later].started - log[earlier].ended
+        answered = 200 <= first.status < 500 and first.status != 429
+        if first.path == "/robots.txt" and answered and gap < manners.robots_ttl:
+            yield (
+                f"R2: {first.host}: {shown(log, later)} came {gap:.3f} s after the answered "
+                f"{shown(log, earlier)}; it is good for {manners.robots_ttl:.3f} s"
+            )
+
+
+def documents_cached(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+    """R3: the blocklist and its schema, once answered, are not requested again too soon."""
+    for earlier, later in repeats(log):
+        first, gap = log[earlier], log[later].started - log[earlier].ended
+        answered = first.status in {200, 304} and first.url in manners.robots_exempt
+        if answered and gap < manners.documents_ttl:
+            yield (
+                f"R3: {first.host}: {shown(log, later)} came {gap:.3f} s after the answered "
+                f"{shown(log, earlier)}; it is good for {manners.documents_ttl:.3f} s"
+            )
+
+
+def robots_obeyed(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+    """R2: no URL is requested that a robots.txt denies."""
+    denied = tuple(manners.denied)
+    for place, hit in enumerate(log):
+        if hit.url.startswith(denied) and hit.path != "/robots.txt":
+            yield f"R2: {hit.host}: {shown(log, place)} is denied to us by robots.txt"
+
+
+def blocklist_kept(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+    """R3: no request goes to a blocked domain or its subdomains, not even for robots.txt."""
+    names = plain_names(manners.blocked)
+    for place, hit in enumerate(log):
+        if is_under(hit.host, names):
+            yield f"R3: {hit.host}: {shown(log, place)} reached a blocked domain"
+
+
+def read_only(log: Sequence[Hit], _: Manners) -> Iterator[str]:
+    """R6: the only methods are GET, HEAD, and CONNECT for https URLs through a proxy."""
+    for place, hit in enumerate(log):
+        if hit.method not in {"GET", "HEAD", "CONNECT"}:
+            yield f"R6: {hit.host}: {shown(log, place)} is neither GET nor HEAD"
+
+
+def in_scope(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+    """R6: only declared targets, the targets of their redirects, and robots.txt are requested."""
+    if manners.declared is None:
+        return
+    robots, targets = robots_hits(log), {url.partition("#")[0] for url in manners.declared}
+    targets.update(manners.robots_exempt)
+    for place, hit in enumerate(log):
+        if hit.url in targets:
+            targets |= {target} if (target := redirect_target(hit)) else set()
+        elif place not in robots and hit.method != "CONNECT":
+            yield f"R6: {hit.host}: {shown(log, place)} was never declared"
+
+
+def validators_echoed(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+    """R7: a repeated request has the validators of the last response, byte for byte, or none."""
+    served = dict[str, Hit]()
+    for place, hit in enumerate(log if manners.conditional else ()):
+        for field, condition in _VALIDATORS:
+            known = served[hit.url].answered(field) if hit.url in served else None
+            sent = hit.header(condition)
+            if sent != known and hit.path != "/robots.txt":
+                yield (
+                    f"R7: {hit.host}: {shown(log, place)} has {condition}: {sent}; "
+                    f"the latest {field} served was {known}"
+                )
+        if hit.status in {200, 304} and hit.complete:
+            served[hit.url] = hit
+
+
+def not_too_often(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+    """R8: a page that was answered is not requested again too soon."""
+    for earlier, later in repeats(log):
+        first, gap = log[earlier], log[later].started - log[earlier].ended
+        page = first.method != "CONNECT" and first.path != "/robots.txt"
+        answered = page and 200 <= first.status < 400
+        if answered and gap < manners.revisit:
+            yield (
+                f"R8: {first.host}: {shown(log, later)} came {gap:.3f} s after "
+                f"{shown(log, earlier)}; at least {manners.revisit:.3f} s are asked for"
+            )
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    exact_user_agent,
+    nothing_private,
+    robots_first,
+    robots_cached,
+    robots_obeyed,
+    blocklist_kept,
+    documents_cached,
+    one_at_a_time,
+    one_connection,
+    sessions_resumed,
+    spaced,
+    holds_kept,
+    backed_off,
+    read_only,
+    in_scope,
+    validators_echoed,
+    not_too_often,
+)

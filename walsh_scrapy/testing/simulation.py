@@ -18,11 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from walsh_scrapy.testing.crawl import environment_of, find_project, settings_of
-from walsh_scrapy.testing.process import Launcher
-from walsh_scrapy.testing.result import CrawlResult
+from walsh_scrapy.testing.crawl import CrawlResult, Launcher
+from walsh_scrapy.testing.project import SourceLike, environment_of, find_project, settings_of
 from walsh_scrapy.testing.site import Site
-from walsh_scrapy.testing.sources import SourceLike
 
 __all__ = ["DAY", "Plan", "simulate"]
 

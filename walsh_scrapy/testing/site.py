@@ -1,14 +1,32 @@
-"""One host of the loopback web: its robots.txt, its pages and what it asks of a crawler."""
+"""One host of the loopback web: its robots.txt, its pages, its certificate, what it asks for."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import Enum
 from typing import Final, Literal
 
-from walsh_scrapy.testing.certificates import Certificate
 from walsh_scrapy.testing.names import RIGHT, Dns
 from walsh_scrapy.testing.reply import Page, Reply
+
+#: The last moment at which an EXPIRED certificate was valid.
+EXPIRED_ON: Final = datetime(2025, 1, 1, tzinfo=UTC)
+#: The host that a WRONG_NAME certificate is for.
+OTHER_HOST: Final = "other.example"
+
+
+class Certificate(Enum):
+    """The certificate that an https site shows."""
+
+    GOOD = "good"  #: for the site's host, valid, signed by the CA of the web
+    EXPIRED = "expired"  #: like GOOD, but valid only until EXPIRED_ON
+    WRONG_NAME = "wrong name"  #: for OTHER_HOST
+    NAMELESS = "nameless"  #: for no host: it has no subjectAltName
+    UNKNOWN_CA = "unknown CA"  #: signed by a CA that nobody trusts
+    SELF_SIGNED = "self-signed"  #: signed by its own key
+    INCOMPLETE = "incomplete"  #: signed by an intermediate CA, whose certificate is not sent
+
 
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _RECORD: Final = re.compile(r"^\s*(user-agent|crawl-delay)\s*:\s*([^#\s]*)", re.IGNORECASE)

@@ -8,16 +8,218 @@ the site has `tls`, the web opens the tunnel and answers inside it with the cert
 Otherwise it refuses the tunnel.
 """
 
+import asyncio
+import errno
 import socket
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Self
 
-from walsh_scrapy.testing.certificates import Certificate
-from walsh_scrapy.testing.connection import Connection
-from walsh_scrapy.testing.connections import CountedSocket
-from walsh_scrapy.testing.hit import Hit, load_log, save_log
+from walsh_scrapy.testing.connection import Connection, streams
+from walsh_scrapy.testing.connections import (
+    ConnectionRecord,
+    Connections,
+    CountedSocket,
+    most_open,
+)
+from walsh_scrapy.testing.directory import Directory
+from walsh_scrapy.testing.hit import Hit, Log, load_log, save_log
 from walsh_scrapy.testing.reply import Fault, Page, Reply, redirect
-from walsh_scrapy.testing.served import Web
-from walsh_scrapy.testing.site import Site
-from walsh_scrapy.testing.streams import streams
+from walsh_scrapy.testing.site import Certificate, Site
+
+_START_SECONDS: Final = 60.0
+#: Iterations of the loop in which asyncio closes the socket of an aborted transport.
+_STEPS_TO_CLOSE: Final = 4
+_BACKLOG: Final = 1024
+_TOO_MANY_OPEN: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_ROOM_AGAIN_SECONDS: Final = 0.1
+
+
+class Web(ABC):
+    """Any number of sites, served in a thread from `start` to `close`."""
+
+    def __init__(self, *sites: Site) -> None:
+        self._directory = Directory()
+        self._log = Log[Hit]()
+        self._connections = Connections()
+        self._ready = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._listeners: list[socket.socket] = []
+        self._open: dict[asyncio.Task[None], CountedSocket] = {}
+        self._errors: list[Exception] = []
+        self.add(*sites)
+
+    def add(self, *sites: Site) -> None:
+        """Add sites, also while the web serves; one with the name of an earlier one replaces it."""
+        self._directory.add(*sites)
+
+    @property
+    def sites(self) -> list[Site]:
+        """Every site, in the order in which they were added."""
+        return self._directory.sites
+
+    @property
+    def log(self) -> list[Hit]:
+        """Every request so far, in the order of their start, unfinished ones included."""
+        return self._log.entries()
+
+    @property
+    def connections(self) -> list[ConnectionRecord]:
+        """Every TCP connection so far, in the order in which they were opened."""
+        return self._connections.records()
+
+    @property
+    def most_open_connections(self) -> int:
+        """The largest number of connections that were open at one moment, over all sites."""
+        return most_open(self.connections)
+
+    @property
+    def crawl_delays(self) -> dict[str, float]:
+        """Crawl-delay in seconds by host, for the hosts whose `Site.asked_delay` is known."""
+        delays: dict[str, float] = {}
+        for site in self.sites:
+            if site.asked_delay is not None:
+                delays[site.host] = max(site.asked_delay, delays.get(site.host, 0.0))
+        return delays
+
+    @property
+    @abstractmethod
+    def environment(self) -> dict[str, str]:
+        """Environment variables that make a process find this web."""
+
+    def clear(self) -> None:
+        """Remove every hit and every closed connection. The pages go on counting their hits."""
+        self._log.clear()
+        self._connections.clear()
+
+    def save(self, path: Path) -> None:
+        """Write the log as JSON lines, for `load_log`."""
+        save_log(self.log, path)
+
+    def wait_for(self, predicate: Callable[[Sequence[Hit]], bool], timeout: float = 300.0) -> bool:
+        """Block until the predicate is true for the log; return False after `timeout` seconds."""
+        return self._log.wait_for(predicate, timeout)
+
+    def wait_for_connections(
+        self, predicate: Callable[[Sequence[ConnectionRecord]], bool], timeout: float = 300.0
+    ) -> bool:
+        """Do the same for `connections`."""
+        return self._connections.wait_for(predicate, timeout)
+
+    def start(self) -> Self:
+        """Start to serve. Raises RuntimeError if that fails or takes more than a minute."""
+        self._thread = threading.Thread(target=self._run, name="loopback-web", daemon=True)
+        self._thread.start()
+        if not self._ready.wait(_START_SECONDS) or self._stop is None:
+            raise RuntimeError("the loopback web could not listen on 127.0.0.1")
+        return self
+
+    def close(self) -> None:
+        """Cut every connection and wait for the thread. Raises an error that a page raised."""
+        if self._loop and self._stop and self._thread and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join()
+        self._connections.close()
+        self._directory.close()
+        if self._errors:
+            raise self._errors.pop()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @abstractmethod
+    async def _open_listeners(self) -> None:
+        """Begin to listen; `_listen` accepts the connections of a socket."""
+
+    @abstractmethod
+    async def _serve(self, accepted: CountedSocket, scheme: str) -> None:
+        """Answer the requests of one connection."""
+
+    @abstractmethod
+    def _host_at(self, accepted: socket.socket) -> str | None:
+        """Return the host that a connection is for, "" if it is not known yet, None if refused."""
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve_until_closed())
+        finally:
+            self._ready.set()
+
+    async def _serve_until_closed(self) -> None:
+        self._loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            await self._open_listeners()
+            if self._connections.descriptor is not None:
+                self._loop.add_reader(self._connections.descriptor, self._connections.sweep)
+            self._stop = stop
+            self._ready.set()
+            await stop.wait()
+        finally:
+            await self._stop_serving()
+
+    async def _stop_serving(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._connections.descriptor is not None:
+            loop.remove_reader(self._connections.descriptor)
+        self._close_listeners()
+        tasks, sockets = list(self._open), list(self._open.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for _ in range(_STEPS_TO_CLOSE):
+            await asyncio.sleep(0)
+        for accepted in sockets:  # of a task that was cancelled before its first step
+            accepted.close()
+
+    def _close_listeners(self) -> None:
+        for listener in self._listeners:
+            asyncio.get_running_loop().remove_reader(listener.fileno())
+            listener.close()
+
+    def _listen(self, listener: socket.socket, scheme: str) -> None:
+        """Accept the connections of a bound socket, from now on."""
+        listener.setblocking(False)
+        listener.listen(_BACKLOG)
+        self._listeners.append(listener)
+        asyncio.get_running_loop().add_reader(listener.fileno(), self._accept, listener, scheme)
+
+    def _accept(self, listener: socket.socket, scheme: str) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            accepted, peer = listener.accept()
+        except OSError as error:
+            if error.errno in _TOO_MANY_OPEN:
+                loop.remove_reader(listener.fileno())
+                loop.call_later(_ROOM_AGAIN_SECONDS, self._accept_again, listener, scheme)
+            return
+        host = self._host_at(accepted)
+        if host is None:
+            accepted.close()
+            return
+        counted = self._connections.open(accepted, peer[1], host, scheme)
+        counted.setblocking(False)
+        task = loop.create_task(self._answer(counted, scheme))
+        self._open[task] = counted
+        task.add_done_callback(self._open.pop)
+
+    def _accept_again(self, listener: socket.socket, scheme: str) -> None:
+        if listener.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(listener.fileno(), self._accept, listener, scheme)
+
+    async def _answer(self, accepted: CountedSocket, scheme: str) -> None:
+        try:
+            await self._serve(accepted, scheme)
+        except Exception as error:  # noqa: BLE001 - of a page of the test: close() raises it
+            self._errors.append(error)
+            accepted.close()
+
 
 __all__ = [
     "Certificate",

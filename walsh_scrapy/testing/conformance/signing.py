@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.testing.certificates import Certificate
 from walsh_scrapy.testing.conformance.evidence import Seen, failed, not_applicable, passed
 from walsh_scrapy.testing.conformance.scenario import Level, Scenario, feed
 from walsh_scrapy.testing.conformance.signature import (
@@ -18,7 +17,7 @@ from walsh_scrapy.testing.conformance.signature import (
     key_id,
 )
 from walsh_scrapy.testing.reply import redirect
-from walsh_scrapy.testing.site import Site
+from walsh_scrapy.testing.site import Certificate, Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable

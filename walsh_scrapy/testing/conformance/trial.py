@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from walsh_scrapy.testing.certificates import Certificate
 from walsh_scrapy.testing.conformance.backoff import HELD
 from walsh_scrapy.testing.conformance.crawler import LONGEST, Given, call
 from walsh_scrapy.testing.conformance.evidence import Evidence, Finding, Run, Seen, Verdict
@@ -23,7 +22,7 @@ from walsh_scrapy.testing.conformance.scenarios import chosen
 from walsh_scrapy.testing.conformance.scorecard import CallOfRun, Result, Scorecard
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.manners import BUSY
-from walsh_scrapy.testing.site import Site
+from walsh_scrapy.testing.site import Certificate, Site
 from walsh_scrapy.testing.web import LoopbackWeb
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.testing.conformance.scenario import Scenario
     from walsh_scrapy.testing.hit import Hit
-    from walsh_scrapy.testing.served import Web
+    from walsh_scrapy.testing.web import Web
 
 _TAIL: Final = 4000
 #: What a crawler gets to note a response before it is killed.
