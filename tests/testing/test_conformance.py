@@ -30,10 +30,9 @@ from walsh_scrapy.testing.conformance import (
     crawler,
     run,
 )
-from walsh_scrapy.testing.conformance.evidence import Evidence, Seen
+from walsh_scrapy.testing.conformance.crawler import Places
 from walsh_scrapy.testing.conformance.optouts import BLOCKLIST_URL
-from walsh_scrapy.testing.conformance.places import Places
-from walsh_scrapy.testing.conformance.scenario import token_of
+from walsh_scrapy.testing.conformance.scenario import Evidence, Seen, token_of
 from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.reply import Reply, redirect, reply_of
 from walsh_scrapy.testing.site import Site

@@ -12,7 +12,7 @@ from http_message_signatures import HTTPMessageSigner, HTTPSignatureKeyResolver,
 from walsh_scrapy.policy.signing.keys import PrivateKey
 from walsh_scrapy.policy.signing.requests import RequestSigner
 from walsh_scrapy.testing.conformance import SCENARIOS, Run
-from walsh_scrapy.testing.conformance.evidence import Evidence, Seen
+from walsh_scrapy.testing.conformance.scenario import Evidence, Seen
 from walsh_scrapy.testing.hit import Hit
 
 Request = namedtuple("Request", "method url headers")

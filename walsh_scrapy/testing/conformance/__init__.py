@@ -6,11 +6,17 @@
 Nothing here knows the crawler of this package: the judge shares no code with what it judges.
 """
 
-from walsh_scrapy.testing.conformance.evidence import Evidence, Finding, Run, Seen, Verdict
-from walsh_scrapy.testing.conformance.scenario import Level, Scenario
-from walsh_scrapy.testing.conformance.scenarios import RULES, SCENARIOS
+from walsh_scrapy.testing.conformance.scenario import (
+    Evidence,
+    Finding,
+    Level,
+    Run,
+    Scenario,
+    Seen,
+    Verdict,
+)
 from walsh_scrapy.testing.conformance.scorecard import FORMAT, Result, Scorecard
-from walsh_scrapy.testing.conformance.trial import TrialError, run
+from walsh_scrapy.testing.conformance.trial import RULES, SCENARIOS, TrialError, run
 
 __all__ = [
     "FORMAT",

@@ -7,8 +7,15 @@ from itertools import pairwise
 from math import ceil
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.testing.conformance.evidence import SLACK, Run, failed, not_applicable, passed
-from walsh_scrapy.testing.conformance.scenario import Scenario, feed
+from walsh_scrapy.testing.conformance.scenario import (
+    SLACK,
+    Run,
+    Scenario,
+    failed,
+    feed,
+    not_applicable,
+    passed,
+)
 from walsh_scrapy.testing.manners import BUSY, retry_after
 from walsh_scrapy.testing.reply import Reply
 from walsh_scrapy.testing.site import Site
@@ -16,7 +23,7 @@ from walsh_scrapy.testing.site import Site
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from walsh_scrapy.testing.conformance.evidence import Evidence, Finding
+    from walsh_scrapy.testing.conformance.scenario import Evidence, Finding
     from walsh_scrapy.testing.hit import Hit
     from walsh_scrapy.testing.reply import Page
 

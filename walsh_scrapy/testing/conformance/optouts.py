@@ -9,15 +9,21 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.testing.conformance.evidence import Run, failed, not_applicable, passed
-from walsh_scrapy.testing.conformance.scenario import Scenario, feed
+from walsh_scrapy.testing.conformance.scenario import (
+    Run,
+    Scenario,
+    failed,
+    feed,
+    not_applicable,
+    passed,
+)
 from walsh_scrapy.testing.reply import Reply, redirect
 from walsh_scrapy.testing.site import Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from walsh_scrapy.testing.conformance.evidence import Evidence, Finding
+    from walsh_scrapy.testing.conformance.scenario import Evidence, Finding
 
 BLOCKLIST_URL: Final = "http://operator.example/blocklist.json"
 _LIST: Final = {

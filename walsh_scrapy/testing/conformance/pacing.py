@@ -8,22 +8,25 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.testing.conformance.evidence import (
+from walsh_scrapy.testing.conformance.scenario import (
     SLACK,
+    Level,
     Run,
+    Scenario,
     Seen,
     failed,
+    feed,
     not_applicable,
     passed,
+    robots,
 )
-from walsh_scrapy.testing.conformance.scenario import Level, Scenario, feed, robots
 from walsh_scrapy.testing.reply import Reply, redirect
 from walsh_scrapy.testing.site import Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from walsh_scrapy.testing.conformance.evidence import Evidence, Finding
+    from walsh_scrapy.testing.conformance.scenario import Evidence, Finding
 
 
 def _spaced(seconds: float, *runs: Run, at_least: int = 2) -> Callable[[Evidence], Finding]:

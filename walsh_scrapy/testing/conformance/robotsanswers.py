@@ -5,14 +5,23 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.testing.conformance.evidence import SLACK, Run, failed, not_applicable, passed
 from walsh_scrapy.testing.conformance.robotsrules import obeys
-from walsh_scrapy.testing.conformance.scenario import Level, Scenario, feed, robots
+from walsh_scrapy.testing.conformance.scenario import (
+    SLACK,
+    Level,
+    Run,
+    Scenario,
+    failed,
+    feed,
+    not_applicable,
+    passed,
+    robots,
+)
 from walsh_scrapy.testing.reply import Fault, Reply, redirect
 from walsh_scrapy.testing.site import Certificate, Site
 
 if TYPE_CHECKING:
-    from walsh_scrapy.testing.conformance.evidence import Evidence, Finding, Seen
+    from walsh_scrapy.testing.conformance.scenario import Evidence, Finding, Seen
     from walsh_scrapy.testing.hit import Hit
 
 _DENIES: Final = "User-agent: *\nDisallow: /no/\n"

@@ -11,14 +11,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from walsh_scrapy.testing.conformance.evidence import failed, not_applicable, passed
-from walsh_scrapy.testing.conformance.scenario import Level, Scenario, feed, robots
+from walsh_scrapy.testing.conformance.scenario import (
+    Level,
+    Scenario,
+    failed,
+    feed,
+    not_applicable,
+    passed,
+    robots,
+)
 from walsh_scrapy.testing.site import Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from walsh_scrapy.testing.conformance.evidence import Evidence, Finding
+    from walsh_scrapy.testing.conformance.scenario import Evidence, Finding
     from walsh_scrapy.testing.reply import Page
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.testing.conformance.evidence import Run, failed, not_applicable, passed
-from walsh_scrapy.testing.conformance.scenario import Scenario
+from walsh_scrapy.testing.conformance.scenario import Run, Scenario, failed, not_applicable, passed
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.reply import Reply
 from walsh_scrapy.testing.site import Site
@@ -13,7 +12,7 @@ from walsh_scrapy.testing.site import Site
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from walsh_scrapy.testing.conformance.evidence import Evidence, Finding
+    from walsh_scrapy.testing.conformance.scenario import Evidence, Finding
 
 _HTML: Final = (
     '<!DOCTYPE html><title>Page</title><link rel="stylesheet" href="/style.css">'

@@ -6,11 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.testing.conformance.evidence import Verdict
+from walsh_scrapy.testing.conformance.scenario import Verdict
 
 if TYPE_CHECKING:
-    from walsh_scrapy.testing.conformance.evidence import Finding
-    from walsh_scrapy.testing.conformance.scenario import Scenario
+    from walsh_scrapy.testing.conformance.scenario import Finding, Scenario
 
 #: The version of the JSON; `scorecard.schema.json` describes it.
 FORMAT: Final = "walsh-research-conformance/v1"

@@ -12,13 +12,21 @@ from typing import TYPE_CHECKING, Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from walsh_scrapy.testing.conformance import (
+    backoff,
+    documents,
+    identity,
+    optouts,
+    pacing,
+    robotsanswers,
+    robotsrules,
+    scope,
+)
 from walsh_scrapy.testing.conformance.backoff import HELD
-from walsh_scrapy.testing.conformance.crawler import LONGEST, Given, call
-from walsh_scrapy.testing.conformance.evidence import Evidence, Finding, Run, Seen, Verdict
+from walsh_scrapy.testing.conformance.crawler import LONGEST, Given, Places, call
 from walsh_scrapy.testing.conformance.optouts import BLOCKLIST_URL
 from walsh_scrapy.testing.conformance.pacing import RESTARTED
-from walsh_scrapy.testing.conformance.places import Places
-from walsh_scrapy.testing.conformance.scenarios import chosen
+from walsh_scrapy.testing.conformance.scenario import Evidence, Finding, Run, Seen, Verdict
 from walsh_scrapy.testing.conformance.scorecard import CallOfRun, Result, Scorecard
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.manners import BUSY
@@ -32,6 +40,12 @@ if TYPE_CHECKING:
     from walsh_scrapy.testing.hit import Hit
     from walsh_scrapy.testing.web import Web
 
+#: In the order of their rules.
+_ROOMS: Final = (
+    identity, robotsanswers, robotsrules, optouts, pacing, backoff, scope, documents,
+)  # fmt: skip
+SCENARIOS: Final[tuple[Scenario, ...]] = tuple(each for room in _ROOMS for each in room.SCENARIOS)
+RULES: Final = tuple(sorted({each.rule for each in SCENARIOS}))
 _TAIL: Final = 4000
 #: What a crawler gets to note a response before it is killed.
 _WRITING_SECONDS: Final = 0.5
@@ -67,6 +81,19 @@ def run(
             if any(each in scenario.runs for scenario in scenarios):
                 trial.call(each, told)
         return trial.scorecard(user_agent)
+
+
+def chosen(wanted: Collection[str] | None = None) -> tuple[Scenario, ...]:
+    """Return the scenarios of these rules ("R4"), or those of these names; all without any.
+
+    Raises ValueError for a word that is neither.
+    """
+    if wanted is None:
+        return SCENARIOS
+    names = {each.name for each in SCENARIOS}
+    if unknown := sorted(set(wanted) - names - set(RULES)):
+        raise ValueError(f"no such rule or scenario: {', '.join(unknown)}")
+    return tuple(each for each in SCENARIOS if {each.rule, each.name} & set(wanted))
 
 
 @dataclass

@@ -1,21 +1,30 @@
-"""R7 and R8: conditional requests, the same URL once, and how soon a source is asked again.
+"""R7 to R9: documents that are asked for again, and the form in which they are taken.
 
 R8 is judged by a run that comes at once, R7 by one that is told to ask although nothing is due.
+That a crawler scrapes no HTML (R9), no log of a server shows.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.testing.conformance.evidence import Run, failed, not_applicable, passed
-from walsh_scrapy.testing.conformance.scenario import Level, Scenario, feed
+from walsh_scrapy.testing.conformance.scenario import (
+    Level,
+    Run,
+    Scenario,
+    failed,
+    feed,
+    not_applicable,
+    passed,
+)
 from walsh_scrapy.testing.reply import Reply, redirect
 from walsh_scrapy.testing.site import Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from walsh_scrapy.testing.conformance.evidence import Evidence, Finding
+    from walsh_scrapy.testing.conformance.scenario import Evidence, Finding
+    from walsh_scrapy.testing.hit import Hit
 
 _ETAG: Final = 'W/"a,b"'
 _MODIFIED: Final = "Thu, 01 Jan 2026 12:00:00 GMT"
@@ -97,7 +106,7 @@ _OLD: Final = Site(
 )
 _NEW: Final = Site("new-home.example", "", {"/feed.xml": feed()})
 
-SCENARIOS: Final = (
+_REVISITS: Final = (
     _scenario(
         "etag",
         "The ETag is sent back as If-None-Match, byte for byte",
@@ -151,3 +160,47 @@ SCENARIOS: Final = (
         level=Level.SHOULD,
     ),
 )
+
+
+_MARKDOWN: Final = "# Docs\n\n- [One](http://docs.example/one.md): the first\n"
+
+
+def _negotiated(hit: Hit) -> Reply:
+    if "text/markdown" in (hit.header("Accept") or ""):
+        return Reply(_MARKDOWN, content_type="text/markdown; charset=utf-8")
+    return Reply("<!DOCTYPE html><title>Docs</title>", content_type="text/html")
+
+
+def _structured(evidence: Evidence) -> Finding:
+    asked = evidence.pages()
+    if not asked:
+        return not_applicable("it was given no feed-less page, or did not ask for it")
+    better = [
+        each
+        for each in asked
+        if each.hit.path == "/llms.txt" or "text/markdown" in (each.hit.header("Accept") or "")
+    ]
+    if not better:
+        return failed("it took HTML, and asked neither for markdown nor for /llms.txt", asked)
+    return passed("it asked for markdown or /llms.txt", better)
+
+
+_DOCS: Final = Site(
+    "docs.example",
+    "",
+    {"/": _negotiated, "/llms.txt": Reply(_MARKDOWN)},
+)
+
+_FORMATS: Final = (
+    Scenario(
+        "structured-form",
+        "R9",
+        "Of a site without a feed, markdown or /llms.txt is asked for",
+        _structured,
+        (_DOCS,),
+        pages=("http://docs.example/",),
+        level=Level.SHOULD,
+    ),
+)
+
+SCENARIOS: Final = (*_REVISITS, *_FORMATS)
