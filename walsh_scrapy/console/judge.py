@@ -47,9 +47,8 @@ def run(options: argparse.Namespace) -> int:
     Raises CommandError if nothing can be judged.
     """
     from walsh_scrapy.console.files import read
-    from walsh_scrapy.tools.judgelog.judge import Judge
-    from walsh_scrapy.tools.judgelog.lines import open_log
-    from walsh_scrapy.tools.judgelog.report import records, report, unreadable
+    from walsh_scrapy.testing.judgelog.judge import Judge, open_log
+    from walsh_scrapy.testing.judgelog.report import records, report, unreadable
     from walsh_scrapy.tools.printable import json_array
 
     judge, is_whole = Judge(read(options.robots), options.agent, options.format), True

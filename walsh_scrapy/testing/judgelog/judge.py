@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from typing import IO, TYPE_CHECKING, Final
+import bz2
+import gzip
+import lzma
+import sys
+import zlib
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final, cast
 
 from walsh_scrapy.policy.robots import RobotsTxt
 from walsh_scrapy.policy.useragent import product_token
-from walsh_scrapy.tools.judgelog import jsonlines
-from walsh_scrapy.tools.judgelog.agent import Agent
-from walsh_scrapy.tools.judgelog.layouts import NAMELESS, Layout
-from walsh_scrapy.tools.judgelog.lines import lines_of
-from walsh_scrapy.tools.judgelog.terms import Terms
+from walsh_scrapy.testing.judgelog import jsonlines
+from walsh_scrapy.testing.judgelog.agent import Agent, Terms
+from walsh_scrapy.testing.judgelog.layouts import NAMELESS, Layout
+from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.tools.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+#: Bytes that are read at once.
+_BLOCK: Final = 1 << 20
+#: Bytes of a line that are read; a longer one is cut.
+LONGEST_LINE: Final = 1 << 16
 #: User-Agents that are told apart; the requests of further ones are only counted.
 MOST_AGENTS: Final = 100_000
 #: Bytes of a User-Agent by which it is known.
@@ -95,3 +106,49 @@ class Judge:
         """Return the terms of a bot; those of one group are shared."""
         rules = self._robots.rules_for(token)
         return self._terms.setdefault(rules.group or "", Terms(rules))
+
+
+def lines_of(file: IO[bytes]) -> Iterator[list[bytes]]:
+    """Yield the lines of a file, some thousands at once, without their ends."""
+    rest = b""
+    # read1 returns what is there, also before a place where a packed file is damaged
+    while block := file.read1(_BLOCK):  # type: ignore[attr-defined]
+        lines = (rest + block).split(b"\n")
+        rest = lines.pop()[:LONGEST_LINE]
+        yield lines
+    if rest:
+        yield [rest]
+
+
+@contextmanager
+def open_log(name: str) -> Iterator[IO[bytes]]:
+    """Open a log, packed or not; `-` is standard input. Raises CommandError.
+
+    So does what is read in the block: a packed log may be cut or damaged.
+    """
+    try:
+        with _opened(name) as raw:
+            yield _unpacked(raw)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise CommandError(printable(f"{name} cannot be read: {why}")) from error
+
+
+def _unpacked(raw: IO[bytes]) -> IO[bytes]:
+    head = raw.peek(6)  # type: ignore[attr-defined]
+    if head.startswith(b"\x1f\x8b"):
+        return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
+    if head.startswith(b"BZh"):
+        return cast("IO[bytes]", bz2.BZ2File(raw))
+    if head.startswith(b"\xfd7zXZ\0"):
+        return cast("IO[bytes]", lzma.LZMAFile(raw))
+    return raw
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[IO[bytes]]:
+    if name == "-":
+        yield sys.stdin.buffer
+    else:
+        with Path(name).open("rb") as file:
+            yield file

@@ -12,15 +12,26 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import datetime
+from datetime import UTC, datetime, timedelta, timezone
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.judgelog.lines import LINE, QUOTED, STAMP, TARGET, second_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+#: What stands in quotes, the target of a request, and a time, as servers write them.
+QUOTED: Final = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'
+TARGET: Final = rb'[^"\\ ]*+(?:\\.[^"\\ ]*+)*+'
+STAMP: Final = rb"\d\d/[A-Z][a-z][a-z]/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}"
+#: Common Log Format, or with the User-Agent Combined Log Format.
+LINE: Final = re.compile(
+    rb"\[(?P<time>" + STAMP + rb")\] "
+    rb'"[A-Z]{1,20}+ (?P<target>' + TARGET + rb')(?: HTTP/[\d.]++)?" (?P<status>\d{3}) [\d-]++'
+    rb'(?: "' + QUOTED + rb'" "(?P<agent>' + QUOTED + rb')")?',
+    re.DOTALL,
+)
 #: The formats that are read without being told, by their names in Apache and nginx.
 KNOWN: Final = ("common", "combined", "vhost_combined")
 #: Seconds by which a request may have begun before its end, where a log has the end only. It is
@@ -132,6 +143,25 @@ class Layout:
             read = self._time.read
             self._last = (stamp, read(stamp) if read else float(stamp) * self._time.unit)
         return self._last[1]
+
+
+def second_of(stamp: bytes) -> int | None:
+    """Return the epoch seconds of a time such as `22/Nov/2026:10:00:01 +0000`; None if wrong."""
+    midnight = _midnight(stamp[:11], stamp[21:])
+    if midnight is None:
+        return None
+    return midnight + int(stamp[12:14]) * 3600 + int(stamp[15:17]) * 60 + int(stamp[18:20])
+
+
+@lru_cache(maxsize=256)
+def _midnight(date: bytes, zone: bytes) -> int | None:
+    try:
+        day = datetime.strptime(date.decode("ascii"), "%d/%b/%Y").replace(tzinfo=UTC)
+        offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[3:5]))
+        moved = timezone(-offset if zone[:1] == b"-" else offset)
+        return int(day.replace(tzinfo=moved).timestamp())
+    except (ValueError, OverflowError):  # 31 February, or 99 hours
+        return None
 
 
 def moment_of(written: bytes) -> float | None:

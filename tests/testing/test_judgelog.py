@@ -15,11 +15,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from walsh_scrapy.console.program import main
+from walsh_scrapy.testing.judgelog import judge as judging
+from walsh_scrapy.testing.judgelog.judge import LONGEST_LINE, Judge, lines_of
+from walsh_scrapy.testing.judgelog.layouts import LINE, second_of
+from walsh_scrapy.testing.judgelog.report import MOST_ROWS, report
 from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.judgelog import judge as judging
-from walsh_scrapy.tools.judgelog.judge import Judge
-from walsh_scrapy.tools.judgelog.lines import LINE, LONGEST_LINE, lines_of, second_of
-from walsh_scrapy.tools.judgelog.report import MOST_ROWS, report
 
 ROBOTS = b"""\
 User-agent: *
@@ -395,7 +395,7 @@ def test_memory_is_bounded(monkeypatch):
     names = [f"bot-{letter}" for letter in "abcde"]
     judge = judged(*(line(0, agent=name) for name in names))
     assert (len(list(judge.agents())), judge.others) == (3, 2)
-    monkeypatch.setattr("walsh_scrapy.tools.judgelog.terms._MOST_VERDICTS", 2)
+    monkeypatch.setattr("walsh_scrapy.testing.judgelog.agent._MOST_VERDICTS", 2)
     assert only(*(line(9 * n, f"/private/{n}") for n in range(9))).denied == 9
     longest = "bot-" + "x" * 2 * judging.LONGEST_AGENT
     ((name, agent),) = judged(line(0, agent=longest), line(9, agent=f"{longest}y")).agents()

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from walsh_scrapy.policy.wording import and_more, counted, format_seconds
-from walsh_scrapy.tools.judgelog.jsonlines import NEEDED
-from walsh_scrapy.tools.judgelog.layouts import LONGEST_REQUEST
+from walsh_scrapy.testing.judgelog.jsonlines import NEEDED
+from walsh_scrapy.testing.judgelog.layouts import LONGEST_REQUEST
 from walsh_scrapy.tools.printable import columns, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from walsh_scrapy.tools.judgelog.agent import Agent, Place
-    from walsh_scrapy.tools.judgelog.judge import Judge
+    from walsh_scrapy.testing.judgelog.agent import Agent, Place
+    from walsh_scrapy.testing.judgelog.judge import Judge
 
 #: User-Agents that the table lists, those with the most requests.
 MOST_ROWS: Final = 20

@@ -16,15 +16,16 @@ import math
 import re
 from typing import Any, Final
 
-from walsh_scrapy.tools.judgelog.layouts import (
+from walsh_scrapy.testing.judgelog.layouts import (
     FINE,
     LONGEST_REQUEST,
     NAMELESS,
+    STAMP,
     Line,
     moment_of,
+    second_of,
     whole,
 )
-from walsh_scrapy.tools.judgelog.lines import STAMP, second_of
 
 #: The fields that are needed, with their keys.
 NEEDED: Final = {
