@@ -1,11 +1,12 @@
 """The process that `tests.helpers.forkserver` starts: it imports, waits and forks.
 
-    python -m tests.helpers.forked DESCRIPTOR
+    python -m tests.helpers.forked DESCRIPTOR LISTENER
 
-A request comes in at the descriptor: a size, four descriptors with it (the child's channel and its
-standard streams), then so many bytes of JSON. The server forks. It writes the child's process id to
-the channel, and the exit status when the child has ended. In the child the loop returns. The child
-ends with the status of an interpreter: `atexit` functions run, and the streams are flushed.
+A request comes in at the descriptor, or at a connection that the listener accepts: a size, four
+descriptors with it (the child's channel and its standard streams), then so many bytes of JSON. The
+server forks. It writes the child's process id to the channel, and the exit status when the child
+has ended. In the child the loop returns. The child ends with the status of an interpreter: `atexit`
+functions run, and the streams are flushed.
 """
 
 import atexit
@@ -28,7 +29,7 @@ from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
 from pkgutil import walk_packages
-from typing import Final, NoReturn, TextIO, TypedDict
+from typing import Final, NoReturn, TextIO, TypedDict, cast
 
 #: What a crawl imports, except Twisted's reactor, which cannot be used after a fork, and the
 #: settings and spiders of a project, which each child imports itself.
@@ -61,29 +62,30 @@ class Request(TypedDict):
     environment: dict[str, str]
 
 
-def main(control: socket.socket) -> None:
+def main(control: socket.socket, listener: socket.socket) -> None:
     """Serve until the other end of `control` is closed; in a child, run its request."""
     path = _own_path()
     _import_what_a_crawl_imports()
     gc.collect()
     gc.freeze()  # so that the garbage collector of a child copies no memory of this process
-    if request := _Server(control).serve():
+    if request := _Server(control, listener).serve():
         _end(_status_of(lambda: _run(request, path)))
 
 
 class _Server:
     """The loop that forks children, and reaps them."""
 
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, listener: socket.socket) -> None:
         self._control = control
+        self._listener = listener
         self._channels: dict[int, socket.socket] = {}
         self._selector = selectors.DefaultSelector()
-        self._selector.register(control, selectors.EVENT_READ)
         self._woken, wakes = socket.socketpair()
         self._wakes = wakes
         for end in (self._woken, wakes):
             end.setblocking(False)
-        self._selector.register(self._woken, selectors.EVENT_READ)
+        for each in (control, listener, self._woken):
+            self._selector.register(each, selectors.EVENT_READ)
         signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
@@ -91,21 +93,20 @@ class _Server:
         """Fork for each request; return it in the child, and None in the server at its end."""
         while True:
             for key, _ in self._selector.select():
-                if key.fileobj is self._woken:
+                connection = cast("socket.socket", key.fileobj)
+                if connection is self._woken:
                     self._reap()
-                elif not (message := self._receive()):
+                elif connection is self._listener:
+                    self._selector.register(connection.accept()[0], selectors.EVENT_READ)
+                elif message := _receive(connection):
+                    if not self._fork(*message):
+                        return message[0]
+                elif connection is self._control:
                     self._end()
                     return None
-                elif not self._fork(*message):
-                    return message[0]
-
-    def _receive(self) -> tuple[Request, list[int]] | None:
-        size, descriptors, _, _ = socket.recv_fds(self._control, _SIZE.size, _DESCRIPTORS)
-        if not size:
-            return None
-        (length,) = _SIZE.unpack(size)
-        request: Request = json.loads(self._control.recv(length, socket.MSG_WAITALL))
-        return request, descriptors
+                else:
+                    self._selector.unregister(connection)
+                    connection.close()
 
     def _fork(self, _request: Request, descriptors: list[int]) -> int:
         """Fork; in the child, close everything of the server except the standard streams."""
@@ -119,8 +120,9 @@ class _Server:
             return process
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        ours = [cast("socket.socket", key.fileobj) for key in self._selector.get_map().values()]
         self._selector.close()
-        for each in (self._control, self._woken, self._wakes, channel, *self._channels.values()):
+        for each in (*ours, self._wakes, channel, *self._channels.values()):
             each.close()
         for standard, stream in enumerate(descriptors[1:]):
             os.dup2(stream, standard)
@@ -143,6 +145,16 @@ class _Server:
         for process in list(self._channels):
             os.kill(process, signal.SIGKILL)
             self._report(*os.waitpid(process, 0))
+
+
+def _receive(connection: socket.socket) -> tuple[Request, list[int]] | None:
+    """Return a request and its descriptors, or None at the end of the connection."""
+    size, descriptors, _, _ = socket.recv_fds(connection, _SIZE.size, _DESCRIPTORS)
+    if not size:
+        return None
+    (length,) = _SIZE.unpack(size)
+    request: Request = json.loads(connection.recv(length, socket.MSG_WAITALL))
+    return request, descriptors
 
 
 def _import_what_a_crawl_imports() -> None:
@@ -248,4 +260,4 @@ def _open_streams() -> None:
 
 
 if __name__ == "__main__":
-    main(socket.socket(fileno=int(sys.argv[1])))
+    main(*(socket.socket(fileno=int(each)) for each in sys.argv[1:]))

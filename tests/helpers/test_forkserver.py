@@ -173,6 +173,22 @@ def test_children_end_with_the_server(folder):
     assert process.wait() == -signal.SIGKILL
 
 
+def test_one_process_serves_others_until_its_own_server_ends(folder):
+    with ForkServer() as server:
+        server.start()
+        with ForkServer(server.address) as other:
+            processes = [started(each, folder) for each in (server, other)]
+            assert len({parent_of(each) for each in processes}) == 1
+        assert processes[1].poll() is None, "who leaves ends nothing"
+    assert {each.wait() for each in processes} == {-signal.SIGKILL}
+
+
+def parent_of(process):
+    return subprocess.run(
+        ["ps", "-o", "ppid=", "-p", str(process.pid)], capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
 def test_a_server_that_never_had_a_command_ends(folder):
     ForkServer().close()
 
