@@ -1,14 +1,12 @@
 """Requests of other projects' spiders: forms, download slots, deferral and cancellation."""
 
 import os
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 
 import pytest
 
-from tests.helpers.sites import LIST_URL, blocklist, paths
+from tests.helpers.sites import LIST_URL, blocklist, paths, rows_of
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site, redirect
 
@@ -159,10 +157,9 @@ def test_forms_download_slots_and_hosts_that_waited(direct_web, crawl, project):
     assert quick.started < slow.ended, "with its host taken, it waits in no slot"
     assert "deferred          1" in result.stderr, "the page, and not the robots.txt before it"
 
-    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state:
-        left = "SELECT status FROM requests WHERE url = 'http://left.example/'"
-        assert state.execute(left).fetchall() == [(200,)], "who gave up waiting did not stop it"
-        assert state.execute("SELECT max(lease_until) FROM hosts").fetchone() == (0.0,)
+    left = "SELECT status FROM requests WHERE url = 'http://left.example/'"
+    assert rows_of(crawl, left) == [(200,)], "who gave up waiting did not stop it"
+    assert rows_of(crawl, "SELECT max(lease_until) FROM hosts")[0] == (0.0,)
 
     started_again = crawl(web, "visitor", project=project, settings=settings)
     assert sorted(paths(started_again.log)) == ["left.example/", "rests.example/1"], (

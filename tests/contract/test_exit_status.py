@@ -4,17 +4,10 @@ The status is 1 if sources failed, and none was read.
 """
 
 import json
-import sqlite3
-from contextlib import closing
 
-from tests.helpers.sites import site
+from tests.helpers.sites import rows_of, site
 from walsh_scrapy.identity import SPEC_VERSION
 from walsh_scrapy.testing.web import Reply
-
-
-def rows(result, query):
-    with closing(sqlite3.connect(result.folder.parent / "walsh.sqlite3")) as state:
-        return state.execute(query).fetchall()
 
 
 def test_a_crawl_whose_every_source_failed_does_not_exit_with_0(direct_web, crawl):
@@ -43,10 +36,10 @@ def test_each_run_has_a_row_that_its_requests_and_entries_name(direct_web, crawl
     assert result.exit_code == 1
     assert "the summary /dev/full cannot be written: No space left on device" in result.stderr
     assert "\x1b" not in result.stderr
-    kept = rows(result, "SELECT id, spider, how, ended > begun, summary, versions FROM runs")
+    kept = rows_of(result, "SELECT id, spider, how, ended > begun, summary, versions FROM runs")
     assert [row[:4] for row in kept] == [(1, "feeds", "finished", 1), (2, "feeds", "finished", 1)]
     counts = [json.loads(row[4]) for row in kept]
     assert [(count["fetched"], count["not_due"]) for count in counts] == [(1, 0), (0, 1)]
     assert json.loads(kept[0][5])["contract"] == SPEC_VERSION
-    assert rows(result, "SELECT DISTINCT run FROM requests") == [(1,)]
-    assert rows(result, "SELECT DISTINCT run FROM entries") == [(1,)]
+    assert rows_of(result, "SELECT DISTINCT run FROM requests") == [(1,)]
+    assert rows_of(result, "SELECT DISTINCT run FROM entries") == [(1,)]

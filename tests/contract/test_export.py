@@ -3,13 +3,12 @@
 import csv
 import json
 import sqlite3
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.helpers.sites import feed, site
+from tests.helpers.sites import feed, rows_of, site
 from walsh_scrapy.sources import load_sources
 from walsh_scrapy.testing.feeds import Post, atom
 from walsh_scrapy.testing.web import Reply
@@ -89,8 +88,7 @@ def test_several_runs_are_one_record_in_the_order_they_saw_it(loopback_web, craw
     web = loopback_web(site("blog.example", feed=pages))
     sources = ["http://blog.example/feed"]
     crawl(web, sources=sources)
-    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state, state:
-        state.execute("UPDATE entries SET first_seen = first_seen - 20")
+    rows_of(crawl, "UPDATE entries SET first_seen = first_seen - 20")
     between = (datetime.now(UTC) - timedelta(seconds=10)).isoformat(timespec="milliseconds")
     again(web, sources=sources)
     titles = [json.loads(line)["title"] for line in export("-o", "-").stdout.splitlines()]

@@ -1,12 +1,10 @@
 """`scrapy hosts`: who rests, until when and why; and every command says the same of it."""
 
-import contextlib
 import json
-import sqlite3
 
 import pytest
 
-from tests.helpers.sites import feed, paths, site
+from tests.helpers.sites import feed, paths, rows_of, site
 from walsh_scrapy.testing.web import Reply
 
 BUSY = "http://busy.example/feed"
@@ -67,8 +65,7 @@ def test_a_hold_of_a_year_is_told_by_every_command_and_can_be_lifted(
     last = crawl(web, sources=sources)
     assert paths(last.log, "busy.example") == ["busy.example/feed"]
     assert len(last.items) == 2
-    with contextlib.closing(sqlite3.connect(tmp_path / "crawl" / "walsh.sqlite3")) as state:
-        kept = state.execute("SELECT host, act, reason FROM acts").fetchall()
+    kept = rows_of(tmp_path / "crawl", "SELECT host, act, reason FROM acts")
     assert kept == [("busy.example", "release", "they wrote: go on")]
 
 

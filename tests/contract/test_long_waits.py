@@ -1,13 +1,12 @@
 """R2, R4 and R5 over long waits: crawls in simulated time, judged as those on sockets are."""
 
-import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
 
-from tests.helpers.sites import feed, paths, site
+from tests.helpers.sites import feed, paths, rows_of, site
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.feeds import Post, rss
 from walsh_scrapy.testing.politeness import assert_polite
@@ -271,9 +270,10 @@ def test_a_host_in_trouble_is_asked_ever_less_often_over_runs_until_it_answers(s
     assert gaps(third.log, "ill.example") == pytest.approx([1.0])
     asked = [run.stats.get("walsh/sources/deferred") for run in (first, second, third)]
     assert asked == [None] * 3
-    with closing(sqlite3.connect(tmp_path / "simulation" / "walsh.sqlite3")) as state:
-        assert state.execute("SELECT server_errors, interval FROM hosts").fetchall() == [(0, 1.0)]
-        pauses = state.execute("SELECT pause FROM requests ORDER BY id").fetchall()
+    assert rows_of(tmp_path / "simulation", "SELECT server_errors, interval FROM hosts") == [
+        (0, 1.0)
+    ]
+    pauses = rows_of(tmp_path / "simulation", "SELECT pause FROM requests ORDER BY id")
     # What was asked for, as the record has it; a good robots.txt ended the row in the last run.
     assert pauses == [(each,) for each in (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 1.0)]
     assert_polite(first.log + second.log + third.log, robots_first=False)

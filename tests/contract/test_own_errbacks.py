@@ -1,12 +1,10 @@
 """A spider's own errback is called, whatever it is, and the visit still ends once in the record."""
 
 import shutil
-import sqlite3
-from contextlib import closing
 
 import pytest
 
-from tests.helpers.sites import feed
+from tests.helpers.sites import feed, rows_of
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site, redirect
 
@@ -122,8 +120,7 @@ def run(loopback_web, crawl, tmp_path, pytestconfig):
         ]
         result = crawl(web, "own", sources=sources, project=project)
         assert_polite(result.log)
-        with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state:
-            rows = state.execute("SELECT url, outcome, failures FROM sources").fetchall()
+        rows = rows_of(crawl, "SELECT url, outcome, failures FROM sources")
         record = {url.split("/")[2]: (outcome, failures) for url, outcome, failures in rows}
         called = {
             name.split("/")[3]: count

@@ -2,12 +2,10 @@
 
 import json
 import os
-import sqlite3
-from contextlib import closing
 
 import pytest
 
-from tests.helpers.sites import feed, site
+from tests.helpers.sites import feed, rows_of, site
 from walsh_scrapy.testing.feeds import Post
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.project import keep_empty_blocklist
@@ -17,11 +15,6 @@ TROUBLES = "tests.helpers.troubles"
 
 def extensions(name):
     return {"EXTENSIONS": json.dumps({f"{TROUBLES}.{name}": 0})}
-
-
-def rows(crawl, query):
-    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state:
-        return state.execute(query).fetchall()
 
 
 def only_critical_line(result):
@@ -43,9 +36,9 @@ def test_a_machine_that_cannot_connect_ends_the_run_and_fails_nobody(loopback_we
     assert "no connection can be made: Too many open files; the run ends" in line
     assert result.stats["finish_reason"] == "machine_trouble"
     assert not [hit for hit in result.log if "far" in hit.host]
-    assert rows(crawl, "SELECT url FROM sources WHERE url LIKE '%far%'") == []
-    assert rows(crawl, "SELECT host FROM requests WHERE host LIKE 'far%'") == []
-    assert rows(crawl, "SELECT origin FROM robots WHERE origin LIKE '%far%'") == []
+    assert rows_of(crawl, "SELECT url FROM sources WHERE url LIKE '%far%'") == []
+    assert rows_of(crawl, "SELECT host FROM requests WHERE host LIKE 'far%'") == []
+    assert rows_of(crawl, "SELECT origin FROM robots WHERE origin LIKE '%far%'") == []
     assert "Stored jsonlines feed" in result.stderr or result.items == []
     second = crawl(web, sources=urls)
     assert second.exit_code == 0
@@ -71,7 +64,7 @@ def test_an_export_on_a_full_disk_ends_the_run_with_one_line(
     assert f"Stored jsonl feed ({posts} items) in: {whole}" in result.stderr
     assert "items) in: /dev/full" not in result.stderr
     assert len(whole.read_text().splitlines()) == posts
-    assert rows(crawl, "SELECT count(*) FROM entries") == [(posts,)]
+    assert rows_of(crawl, "SELECT count(*) FROM entries") == [(posts,)]
     assert result.stats["walsh/sources/fetched"] == 1
 
 
@@ -87,10 +80,12 @@ def test_what_a_full_disk_keeps_from_being_visited_is_still_due(loopback_web, cr
     result = crawl(web, sources=urls, settings=full)
     assert result.exit_code == 1
     assert result.stats["finish_reason"] == "export_failed"
-    assert "failed" not in str(rows(crawl, "SELECT outcome FROM sources"))
+    assert "failed" not in str(rows_of(crawl, "SELECT outcome FROM sources"))
     second = crawl(web, sources=urls)
     assert second.exit_code == 0
-    assert rows(crawl, "SELECT DISTINCT source FROM entries ORDER BY 1") == [(url,) for url in urls]
+    assert rows_of(crawl, "SELECT DISTINCT source FROM entries ORDER BY 1") == [
+        (url,) for url in urls
+    ]
 
 
 def test_a_file_that_may_not_grow_is_as_a_full_disk(loopback_web, crawl):
@@ -109,7 +104,7 @@ def test_a_state_on_a_full_disk_ends_the_run_with_one_line(loopback_web, crawl):
     assert result.exit_code == 1
     assert "database or disk is full; check the free space" in only_critical_line(result)
     assert result.stats["finish_reason"] == "state_failed"
-    assert rows(crawl, "SELECT * FROM sources") == []
+    assert rows_of(crawl, "SELECT * FROM sources") == []
     second = crawl(web, sources=["http://blog.example/feed"])
     assert second.exit_code == 0
     assert len(second.items) == 1000, "no entry of the first run was committed"
@@ -125,7 +120,7 @@ def test_an_export_that_cannot_be_opened_ends_the_run_with_1(loopback_web, crawl
     )
     assert result.exit_code == 1
     assert "items.jsonl cannot be written: " in only_critical_line(result)
-    assert rows(crawl, "SELECT count(*) FROM entries") == [(posts,)]
+    assert rows_of(crawl, "SELECT count(*) FROM entries") == [(posts,)]
 
 
 def test_a_reader_that_closes_its_pipe_ends_the_run_with_1(run_scrapy, loopback_web, tmp_path):
@@ -156,9 +151,9 @@ def test_a_log_on_a_full_disk_ends_the_run_with_one_line(direct_web, crawl):
     told = result.stderr.partition(r"they say \x1b[2J" + "\n")[2]
     (line,) = told.splitlines()
     assert "walsh-scrapy: the log cannot be written: No space left on device; the run ends" in line
-    recorded = rows(crawl, "SELECT url, outcome FROM sources")
+    recorded = rows_of(crawl, "SELECT url, outcome FROM sources")
     assert {outcome for _, outcome in recorded} <= {"fetched"}
-    assert rows(crawl, "SELECT count(*) FROM entries") == [(len(result.items),)]
+    assert rows_of(crawl, "SELECT count(*) FROM entries") == [(len(result.items),)]
 
 
 def test_a_command_whose_output_is_on_a_full_disk_says_so_in_one_line(run_scrapy, tmp_path):

@@ -4,17 +4,15 @@ import fcntl
 import json
 import os
 import re
-import sqlite3
 import struct
 import termios
-from contextlib import closing
 from importlib.resources import files
 from threading import Thread
 
 import pytest
 from jsonschema import Draft202012Validator
 
-from tests.helpers.sites import LIST_URL, blocklist, site
+from tests.helpers.sites import LIST_URL, blocklist, rows_of, site
 from walsh_scrapy.runtime.quietlog import UNNEEDED
 from walsh_scrapy.testing.web import Reply, Site
 
@@ -107,8 +105,7 @@ def test_a_terminal_has_a_display_below_the_log_and_a_summary_at_the_end(
         assert f"INFO {beginning}" not in said
     written = json.loads((tmp_path / "new" / "summary.json").read_text("utf-8"))
     Draft202012Validator(SCHEMA).validate(written)
-    with closing(sqlite3.connect(result.folder.parent / "walsh.sqlite3")) as state:
-        (kept,) = state.execute("SELECT summary FROM runs").fetchone()
+    (kept,) = rows_of(result, "SELECT summary FROM runs")[0]
     assert json.loads(kept) == written
     assert written["failures"] == [
         {"reason": "answered 404", "sources": 1, "hosts": ["ill.example"], "more_hosts": 0}

@@ -8,7 +8,6 @@ import base64
 import contextlib
 import itertools
 import socket
-import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -16,7 +15,7 @@ from dataclasses import replace
 import pytest
 from scrapy import Request
 
-from tests.helpers.sites import feed, paths, site
+from tests.helpers.sites import feed, paths, rows_of, site
 from walsh_scrapy.runtime.messages import endpoint_of, message_of
 from walsh_scrapy.testing.names import REFUSED, UNKNOWN, Answer
 from walsh_scrapy.testing.politeness import assert_polite
@@ -31,11 +30,6 @@ def behind(port, name="proxy.example", **more):
     """The environment of a user whose proxy listens on a port, and wants his name."""
     url = f"http://me:secret@{name}:{port}"
     return {"http_proxy": url, "https_proxy": url, "no_proxy": "near.example"} | more
-
-
-def rows(result, query):
-    with closing(sqlite3.connect(result.folder.parent / "walsh.sqlite3")) as state:
-        return state.execute(query).fetchall()
 
 
 def without_credentials(hits):
@@ -94,7 +88,7 @@ def test_a_crawl_through_a_proxy(loopback_web, direct_web, crawl):
 
     ends = {
         url: (end, detail)
-        for url, end, detail in rows(result, "SELECT url, outcome, detail FROM sources")
+        for url, end, detail in rows_of(result, "SELECT url, outcome, detail FROM sources")
     }
     outcome, detail = ends["https://closed.example/feed"]
     refusal = f"the proxy proxy.example:{proxy.port} opens no tunnel to closed.example"
@@ -104,7 +98,7 @@ def test_a_crawl_through_a_proxy(loopback_web, direct_web, crawl):
     for url in ("http://plain.example/feed", "http://near.example/feed"):
         assert ends[url] == ("fetched", "")
     assert ends["https://secure.example/feed"] == ("fetched", "")
-    assert rows(result, "SELECT host FROM hosts WHERE silences") == []
+    assert rows_of(result, "SELECT host FROM hosts WHERE silences") == []
 
 
 @pytest.mark.parametrize("answer", [Answer((REFUSED,)), UNKNOWN], ids=["refused", "unknown"])
@@ -122,8 +116,8 @@ def test_a_proxy_that_is_not_there_counts_against_nobody(direct_web, crawl, answ
     assert "Traceback" not in result.stderr
     assert {lookup.name for lookup in web.lookups} == {"proxy.example"}
     for table in ("sources", "requests", "robots"):
-        assert rows(result, f"SELECT * FROM {table}") == []
-    assert rows(result, "SELECT host FROM hosts WHERE strikes OR silences OR hold_until") == []
+        assert rows_of(result, f"SELECT * FROM {table}") == []
+    assert rows_of(result, "SELECT host FROM hosts WHERE strikes OR silences OR hold_until") == []
 
 
 class Forwarder:
@@ -192,8 +186,8 @@ def test_a_proxy_that_dies_during_a_crawl_counts_against_nobody(loopback_web, cr
     (line,) = [line for line in result.stderr.splitlines() if " CRITICAL " in line]
     assert "the proxy 127.0.0.1: it closes each connection before it was asked" in line
     assert "Traceback" not in result.stderr
-    assert rows(result, "SELECT DISTINCT outcome FROM sources") == [("fetched",)]
-    assert rows(result, "SELECT host FROM hosts WHERE strikes OR silences OR hold_until") == []
+    assert rows_of(result, "SELECT DISTINCT outcome FROM sources") == [("fetched",)]
+    assert rows_of(result, "SELECT host FROM hosts WHERE strikes OR silences OR hold_until") == []
 
 
 def test_a_proxy_that_wants_other_credentials_is_nobodys_failure(loopback_web, crawl):
@@ -208,7 +202,7 @@ def test_a_proxy_that_wants_other_credentials_is_nobodys_failure(loopback_web, c
     assert result.exit_code == 1
     assert result.stats["finish_reason"] == "machine_trouble"
     assert "the proxy 127.0.0.1: it wants other credentials (407 Log in)" in result.stderr
-    assert rows(result, "SELECT * FROM sources") == []
+    assert rows_of(result, "SELECT * FROM sources") == []
 
 
 @pytest.mark.parametrize(
@@ -234,10 +228,10 @@ def test_a_proxy_through_which_nothing_comes_ends_the_run(
     (line,) = [line for line in result.stderr.splitlines() if " CRITICAL " in line]
     assert f"no host has answered through the proxy 127.0.0.1{why}" in line
     assert "Traceback" not in result.stderr
-    assert rows(result, "SELECT count(DISTINCT host) FROM requests") == [(asked,)]
+    assert rows_of(result, "SELECT count(DISTINCT host) FROM requests") == [(asked,)]
     for table in ("sources", "robots"):
-        assert rows(result, f"SELECT * FROM {table}") == []
-    assert rows(result, "SELECT host FROM hosts WHERE strikes OR silences OR hold_until") == []
+        assert rows_of(result, f"SELECT * FROM {table}") == []
+    assert rows_of(result, "SELECT host FROM hosts WHERE strikes OR silences OR hold_until") == []
 
 
 class Forbidding:

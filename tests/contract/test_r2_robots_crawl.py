@@ -1,12 +1,11 @@
 """R2 on the wire: robots.txt first, read as RFC 9309 says, once a day, by status (decision 12)."""
 
 import gzip
-import sqlite3
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.helpers.sites import feed, judge, paths, site
+from tests.helpers.sites import feed, judge, paths, rows_of, site
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
 
 BLOCKED_HERE = "User-agent: *\nDisallow: /\n"
@@ -197,15 +196,13 @@ def test_request_rate_is_a_spacing_like_any_other(direct_web, crawl):
 
 def a_day_later(crawl):
     """Move all that the state remembers a day into the past."""
-    with sqlite3.connect(crawl.folder / "walsh.sqlite3") as state:
-        for change in (
-            "UPDATE robots SET fetched_at = fetched_at - 86400",
-            "UPDATE robots SET failing_since = failing_since - 86400",
-            "UPDATE hosts SET ended = ended - 86400, hold_until = hold_until - 86400",
-            "UPDATE sources SET fetched_at = fetched_at - 86400, due_at = due_at - 86400",
-        ):
-            state.execute(change)
-    state.close()
+    for change in (
+        "UPDATE robots SET fetched_at = fetched_at - 86400",
+        "UPDATE robots SET failing_since = failing_since - 86400",
+        "UPDATE hosts SET ended = ended - 86400, hold_until = hold_until - 86400",
+        "UPDATE sources SET fetched_at = fetched_at - 86400, due_at = due_at - 86400",
+    ):
+        rows_of(crawl, change)
 
 
 def test_robots_txt_is_fetched_again_after_a_day_whatever_a_target_answers(direct_web, crawl):

@@ -1,10 +1,8 @@
 """R3 on the wire: the operator's blocklist first, before robots.txt, and never forgotten."""
 
-import sqlite3
-
 import pytest
 
-from tests.helpers.sites import LIST_URL, blocklist, feed, judge, paths, site
+from tests.helpers.sites import LIST_URL, blocklist, feed, judge, paths, rows_of, site
 from walsh_scrapy.politeness.listreading import SHORT
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
 
@@ -23,9 +21,7 @@ def operator(document, schema=None):
 
 
 def make_stale(crawl, seconds=86_400):
-    with sqlite3.connect(crawl.folder / "walsh.sqlite3") as state:
-        state.execute("UPDATE blocklist SET checked_at = checked_at - ?", [seconds])
-    state.close()
+    rows_of(crawl, "UPDATE blocklist SET checked_at = checked_at - ?", [seconds])
 
 
 def test_no_wait_of_its_host_keeps_the_list_from_being_fetched_once_a_day(direct_web, crawl, again):
@@ -45,10 +41,8 @@ def test_no_wait_of_its_host_keeps_the_list_from_being_fetched_once_a_day(direct
     too_soon = again(web, sources=sources, settings=WITH_LIST)
     assert paths(too_soon.log, "operator.example") == []
     assert "the blocklist could not be fetched: operator.example may not be" in too_soon.stderr
-    with sqlite3.connect(crawl.folder / "walsh.sqlite3") as state:
-        state.execute("UPDATE hosts SET hold_since = hold_since - 86400, ended = ended - 86400")
-        state.execute("UPDATE robots SET fetched_at = fetched_at - 86400")
-    state.close()
+    rows_of(crawl, "UPDATE hosts SET hold_since = hold_since - 86400, ended = ended - 86400")
+    rows_of(crawl, "UPDATE robots SET fetched_at = fetched_at - 86400")
     late = again(web, sources=sources, settings=WITH_LIST)
     assert paths(late.log)[:4] == [
         "operator.example/robots.txt",
@@ -174,15 +168,11 @@ def test_a_stored_list_that_cannot_be_read_any_more_stays_in_force(direct_web, c
         site("optedout.example"),
     )
     crawl(web, sources=SOURCES, settings=quick)
-    with sqlite3.connect(crawl.folder / "walsh.sqlite3") as state:
-        old = document.body.replace("walsh-research-blocklist/v1", "v0")
-        state.execute("UPDATE blocklist SET body = ?", [old.encode()])
-    state.close()
+    old = document.body.replace("walsh-research-blocklist/v1", "v0")
+    rows_of(crawl, "UPDATE blocklist SET body = ?", [old.encode()])
     failed = again(web, sources=SOURCES, settings=quick)
     assert "1 domain of it stay in force" in failed.stderr
-    with sqlite3.connect(crawl.folder / "walsh.sqlite3") as state:
-        state.execute("UPDATE hosts SET hold_until = 0")
-    state.close()
+    rows_of(crawl, "UPDATE hosts SET hold_until = 0")
     adopted = again(web, sources=SOURCES, settings=quick)
     for result, statuses in ((failed, [503, 503]), (adopted, [200])):
         asked = [hit for hit in result.log if hit.path == "/blocklist.json"]

@@ -3,7 +3,6 @@
 All is read from the servers' log, but for the lease that a dead process left in the state.
 """
 
-import sqlite3
 import subprocess
 import time
 from contextlib import closing
@@ -12,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from tests.helpers import LONGEST
-from tests.helpers.sites import feed, paths, site
+from tests.helpers.sites import feed, paths, rows_of, site
 from walsh_scrapy.policy.pacing import LEASE_MARGIN
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.politeness import assert_polite
@@ -33,8 +32,7 @@ def fetched(log):
 
 def in_state(crawl, statement):
     """Execute a statement on the state, and return the one value it asks for, if any."""
-    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state, state:
-        return (state.execute(statement).fetchone() or (None,))[0]
+    return (rows_of(crawl, statement) or [(None,)])[0][0]
 
 
 def lease_of(host, crawl):

@@ -2,17 +2,15 @@
 
 import gzip
 import json
-import sqlite3
 import sys
 import zlib
 from collections import Counter
-from contextlib import closing
 from random import Random, random
 
 import brotli
 import pytest
 
-from tests.helpers.sites import feed, judge, site
+from tests.helpers.sites import feed, judge, rows_of, site
 from walsh_scrapy.testing.feeds import Post, rss
 from walsh_scrapy.testing.web import Reply, redirect
 
@@ -254,9 +252,8 @@ def test_killed_at_any_moment_no_entry_is_lost_or_repeated(direct_web, crawl):
     last = crawl(web, **options)
     assert last.exit_code == 0
     judge(web)
-    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state:
-        assert state.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        assert state.execute("SELECT count(*) FROM entries").fetchall() == [(12,)]
+    assert rows_of(crawl, "PRAGMA integrity_check") == [("ok",)]
+    assert rows_of(crawl, "SELECT count(*) FROM entries") == [(12,)]
     forced = crawl(web, **options, arguments={"force": "1"})
     assert {hit.status for hit in feeds(forced)} == {304}
     exported = (crawl.folder / "all.jsonl").read_text().splitlines()

@@ -1,9 +1,6 @@
 """R8 on the wire: a source is asked for once a day or less (decision 20)."""
 
-import sqlite3
-from contextlib import closing
-
-from tests.helpers.sites import feed, paths, site
+from tests.helpers.sites import feed, paths, rows_of, site
 from walsh_scrapy.testing.web import Reply, redirect
 
 
@@ -31,8 +28,7 @@ def test_every_and_a_rare_history_make_the_operators_interval_longer(loopback_we
     crawl(web, sources=sources, settings=short)
     second = crawl(web, sources=sources, settings=short)
     assert paths(second.log) == ["blog.example/feed"]
-    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state, state:
-        state.execute("UPDATE entries SET first_seen = first_seen - 864000")
+    rows_of(crawl, "UPDATE entries SET first_seen = first_seen - 864000")
     adaptive = short | {"WALSH_ADAPTIVE": True}
     rested = crawl(web, sources=sources, settings=adaptive)
     assert (rested.log, "not due yet: 2 sources" in rested.stderr) == ([], True)
@@ -106,8 +102,7 @@ def test_a_source_that_is_spelled_otherwise_keeps_all_that_is_known(loopback_web
 
 def listed(crawl):
     lines = "SELECT substr(url, 21), failures, validator_url FROM sources ORDER BY url"
-    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state:
-        return state.execute(lines).fetchall()
+    return rows_of(crawl, lines)
 
 
 def test_a_source_that_is_another_kind_now_is_read_anew(loopback_web, crawl, again):
@@ -165,9 +160,8 @@ def test_a_clock_that_was_wrong_once_delays_no_source_for_years(loopback_web, cr
     sources = ["http://blog.example/feed", {"url": "http://blog.example/page", "kind": "llms"}]
     for spider in ("feeds", "llms"):
         crawl(web, spider, sources=sources)
-    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state, state:
-        state.execute("UPDATE sources SET fetched_at = fetched_at + 1e9, due_at = due_at + 1e9")
-        state.execute("UPDATE indexes SET asked_at = asked_at + 1e9, due_at = due_at + 1e9")
+    rows_of(crawl, "UPDATE sources SET fetched_at = fetched_at + 1e9, due_at = due_at + 1e9")
+    rows_of(crawl, "UPDATE indexes SET asked_at = asked_at + 1e9, due_at = due_at + 1e9")
     assert paths(crawl(web, sources=sources).log) == ["blog.example/feed"]
     asked = paths(crawl(web, "llms", sources=sources).log)
     assert asked == ["blog.example/page", "blog.example/llms.txt"]
@@ -185,8 +179,7 @@ def test_a_source_that_moved_to_the_url_of_another_is_not_fetched_twice(loopback
     sources = [f"http://{host}/feed" for host in hosts]
 
     def execute(statement):
-        with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state, state:
-            state.execute(statement)
+        rows_of(crawl, statement)
 
     crawl(web, sources=sources)
     execute("UPDATE sources SET move_settled = 1 WHERE moved_to IS NOT NULL")

@@ -1,9 +1,6 @@
 """R8 on the wire: freshness lifetimes and update hints delay the next visit."""
 
-import sqlite3
-from contextlib import closing
-
-from tests.helpers.sites import feed, paths, site
+from tests.helpers.sites import feed, paths, rows_of, site
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, redirect
 
@@ -20,11 +17,6 @@ def saying(extra):
         "</channel></rss>"
     )
     return Reply(document, content_type="application/rss+xml")
-
-
-def execute(crawl, statement):
-    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state, state:
-        return state.execute(statement).fetchall()
 
 
 def asked(result):
@@ -78,7 +70,7 @@ def test_a_304_may_have_a_lifetime_and_otherwise_the_last_one_is_kept(loopback_w
     )
     sources = [f"http://{host}.example/feed" for host in ("header", "feed", "silent")]
     crawl(web, sources=sources, settings=EAGER)
-    execute(crawl, "UPDATE sources SET due_at = 0")
+    rows_of(crawl, "UPDATE sources SET due_at = 0")
     second = crawl(web, sources=sources, settings=EAGER)
     assert asked(second) == {"header.example", "feed.example", "silent.example"}
     assert second.stats["walsh/sources/unchanged"] == 3
@@ -88,7 +80,7 @@ def test_a_304_may_have_a_lifetime_and_otherwise_the_last_one_is_kept(loopback_w
 def test_no_source_is_delayed_for_more_than_thirty_days(loopback_web, crawl):
     web = loopback_web(site("blog.example", feed=feed(headers={"Expires": FUTURE})))
     crawl(web, sources=["http://blog.example/feed"])
-    ((days,),) = execute(crawl, "SELECT (due_at - fetched_at) / 86400 FROM sources")
+    ((days,),) = rows_of(crawl, "SELECT (due_at - fetched_at) / 86400 FROM sources")
     assert days == 30.0
 
 
@@ -100,11 +92,14 @@ def test_hours_and_days_to_skip_hold_whenever_the_run_is(loopback_web, crawl):
     )
     sources = ["http://blog.example/feed", "http://other.example/feed"]
     crawl(web, sources=sources, settings=EAGER)
-    assert execute(crawl, "SELECT skip_days FROM sources ORDER BY url") == [("Monday",), ("",)]
+    assert rows_of(crawl, "SELECT skip_days FROM sources ORDER BY url") == [
+        ("Monday",),
+        ("",),
+    ]
     # Today and tomorrow, so that midnight makes no difference.
-    ((today,),) = execute(crawl, "SELECT CAST(strftime('%w', 'now') AS INTEGER)")
+    ((today,),) = rows_of(crawl, "SELECT CAST(strftime('%w', 'now') AS INTEGER)")
     skipped = ",".join((days[(today - 1) % 7], days[today]))
-    execute(
+    rows_of(
         crawl, f"UPDATE sources SET due_at = 0, skip_days = '{skipped}' WHERE url LIKE '%blog%'"
     )
     second = crawl(web, sources=sources, settings=EAGER)
@@ -135,7 +130,7 @@ def test_a_permanent_address_is_asked_for_once_it_lasts(loopback_web, crawl, aga
     crawl(web, sources=sources)
     for name, days in ages.items():
         past = f"UPDATE sources SET moved_since = moved_since - {days * 86400}"
-        execute(crawl, f"{past} WHERE url LIKE '%{name}-old%'")
+        rows_of(crawl, f"{past} WHERE url LIKE '%{name}-old%'")
     again(web, sources=sources)
     third = again(web, sources=sources)
     assert asked(third) == {"eight-new.example", "six-old.example", "six-new.example"}
@@ -152,9 +147,9 @@ def test_where_the_new_address_fails_for_a_week_the_declared_one_is_asked_again(
     )
     sources = ["http://old.example/feed"]
     crawl(web, sources=sources)
-    execute(crawl, "UPDATE sources SET move_settled = 1")
+    rows_of(crawl, "UPDATE sources SET move_settled = 1")
     second = again(web, sources=sources)
-    execute(crawl, "UPDATE sources SET move_failing_since = move_failing_since - 8 * 86400")
+    rows_of(crawl, "UPDATE sources SET move_failing_since = move_failing_since - 8 * 86400")
     third, fourth = again(web, sources=sources), again(web, sources=sources)
     assert [*map(asked, (second, third, fourth))] == [
         {"new.example"},
@@ -172,7 +167,7 @@ def test_failures_of_a_source_are_its_own_and_double_its_time(loopback_web, craw
     days = []
     for _ in range(4):
         again(web, sources=sources)
-        rows = execute(crawl, "SELECT (due_at - fetched_at) / 86400 FROM sources ORDER BY url")
+        rows = rows_of(crawl, "SELECT (due_at - fetched_at) / 86400 FROM sources ORDER BY url")
         days.append(tuple(round(row[0]) for row in rows))
     assert days == [(1, 1), (2, 1), (4, 1), (1, 1)]
 
@@ -193,7 +188,7 @@ def test_a_redirect_has_a_lifetime_unless_the_next_visit_does_not_request_it(loo
     names = ("moved", "denied", "broken", "silent", "settled")
     sources = [f"http://{name}.example/old" for name in names]
     crawl(web, sources=sources, settings=EAGER)
-    execute(crawl, "UPDATE sources SET moved_since = moved_since - 864000, due_at = 0")
+    rows_of(crawl, "UPDATE sources SET moved_since = moved_since - 864000, due_at = 0")
     second = crawl(web, sources=sources, settings=EAGER)
     assert "settled.example/feed" in paths(second.log)
     third = crawl(web, sources=sources, settings=EAGER)

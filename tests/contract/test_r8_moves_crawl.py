@@ -1,20 +1,12 @@
 """R8, R9 on the wire: redirects of a visit, and where the next visit begins (decision 21)."""
 
-import sqlite3
-from contextlib import closing
-
 import pytest
 
-from tests.helpers.sites import feed, paths, site
+from tests.helpers.sites import feed, paths, rows_of, site
 from walsh_scrapy.testing.site import Certificate
 from walsh_scrapy.testing.web import Reply, Site, redirect
 
 TEXT = Reply("# S\n\n- [One](/one)\n", content_type="text/plain")
-
-
-def execute(crawl, statement):
-    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state, state:
-        return state.execute(statement).fetchall()
 
 
 def pages(result):
@@ -31,14 +23,14 @@ def test_failures_keep_a_move_and_after_a_week_both_urls_are_tried(loopback_web,
     )
     sources = ["http://old.example/feed"]
     crawl(web, sources=sources)
-    execute(crawl, "UPDATE sources SET move_settled = 1")
+    rows_of(crawl, "UPDATE sources SET move_settled = 1")
     asked = []
     for _ in range(4):
         asked.append(sorted(set(pages(again(web, sources=sources)))))
-        execute(crawl, f"UPDATE sources SET move_failing_since = move_failing_since - {WEEK}")
+        rows_of(crawl, f"UPDATE sources SET move_failing_since = move_failing_since - {WEEK}")
     new, old = ["new.example/feed"], ["old.example/feed"]
     assert asked == [new, new, old, new]
-    ((outcome, settled),) = execute(crawl, "SELECT outcome, move_settled FROM sources")
+    ((outcome, settled),) = rows_of(crawl, "SELECT outcome, move_settled FROM sources")
     assert (outcome, settled) == ("fetched", 1)
 
 
@@ -75,14 +67,14 @@ def test_a_page_that_moved_is_remembered_although_its_llms_txt_is_read(loopback_
     )
     source = {"url": "http://old.example/p", "kind": "llms"}
     crawl(web, "llms", sources=[source])
-    ((target, settled),) = execute(crawl, "SELECT moved_to, move_settled FROM sources")
+    ((target, settled),) = rows_of(crawl, "SELECT moved_to, move_settled FROM sources")
     assert (target, settled) == ("http://new.example/p", 0)
-    execute(crawl, "UPDATE sources SET move_settled = 1")
+    rows_of(crawl, "UPDATE sources SET move_settled = 1")
     second = again(web, "llms", sources=[source])
     assert pages(second) == ["new.example/p", "new.example/llms.txt"]
     asked = []
     for _ in range(3):
-        execute(crawl, f"UPDATE sources SET move_failing_since = move_failing_since - {WEEK}")
+        rows_of(crawl, f"UPDATE sources SET move_failing_since = move_failing_since - {WEEK}")
         asked.append(pages(again(web, "llms", sources=[source]))[-1])
     new, old = "new.example/llms.txt", "old.example/llms.txt"
     assert asked == [new, old, old], "where it moved there is no llms.txt"
@@ -99,8 +91,8 @@ def test_a_page_that_is_where_it_was_has_not_moved(loopback_web, crawl, again):
     sources, moved = [{"url": "http://old.example/p", "kind": "llms"}], []
     for _ in range(3):
         again(web, "llms", sources=sources)
-        moved += execute(crawl, "SELECT moved_to, move_settled FROM sources")
-        execute(crawl, f"UPDATE sources SET moved_since = moved_since - {WEEK}")
+        moved += rows_of(crawl, "SELECT moved_to, move_settled FROM sources")
+        rows_of(crawl, f"UPDATE sources SET moved_since = moved_since - {WEEK}")
     assert moved == [("http://new.example/p", 0), (None, 0), ("http://new.example/p", 0)]
 
 
@@ -114,7 +106,7 @@ def test_a_page_that_moves_on_is_read_to_its_end_in_that_visit(loopback_web, cra
     )
     sources = [{"url": "http://old.example/p", "kind": "llms"}]
     again(web, "llms", sources=sources)
-    execute(
+    rows_of(
         crawl,
         "UPDATE sources SET move_settled = 1, onward_since = 1, "
         "onward_to = 'http://newer.example/p'",
@@ -134,7 +126,7 @@ def test_an_llms_txt_that_moved_is_asked_for_there_and_once(loopback_web, crawl,
     )
     sources = [{"url": "http://old.example/llms.txt", "kind": "llms"}]
     crawl(web, "llms", sources=sources)
-    execute(crawl, "UPDATE sources SET move_settled = 1")
+    rows_of(crawl, "UPDATE sources SET move_settled = 1")
     for status in (200, 304):
         result = again(web, "llms", sources=sources)
         assert pages(result) == ["new.example/index.md"]

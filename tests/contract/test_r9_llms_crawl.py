@@ -1,12 +1,10 @@
 """R9 on the wire: markdown by content negotiation, else llms.txt, and never scraped HTML."""
 
-import sqlite3
-from contextlib import closing
 from itertools import count
 
 import pytest
 
-from tests.helpers.sites import paths, site
+from tests.helpers.sites import paths, rows_of, site
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site, redirect
 
@@ -346,8 +344,7 @@ def host(loopback_web, crawl):
         sources = [{"url": f"http://docs.example{name}", "kind": "llms"} for name in names]
         given = {"WALSH_MIN_REVISIT": 0} | settings
         result = crawl(web, "llms", sources=sources, settings=given, arguments={"force": force})
-        with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state:
-            rows = state.execute("SELECT url, outcome FROM sources ORDER BY url").fetchall()
+        rows = rows_of(crawl, "SELECT url, outcome FROM sources ORDER BY url")
         return result, {url.removeprefix("http://docs.example"): outcome for url, outcome in rows}
 
     def serve(**pages):

@@ -1,9 +1,6 @@
 """The reason of each failure is a sentence: what went wrong, on which host, and the response."""
 
-import sqlite3
-from contextlib import closing
-
-from tests.helpers.sites import feed, judge, paths, site
+from tests.helpers.sites import feed, judge, paths, rows_of, site
 from walsh_scrapy.testing.names import REFUSED, Answer
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
 
@@ -80,9 +77,8 @@ def test_the_reason_of_each_failure_is_in_log_and_state(direct_web, crawl):
     )
     sources = {name: f"http://{name}.example/feed" for name in TOLD}
     result = crawl(web, sources=[*sources.values(), "http://forged.example/feed"], settings=QUICK)
-    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state:
-        rows = state.execute("SELECT url, status, detail FROM sources").fetchall()
-        sent = dict(state.execute("SELECT url, status FROM requests").fetchall())
+    rows = rows_of(crawl, "SELECT url, status, detail FROM sources")
+    sent = dict(rows_of(crawl, "SELECT url, status FROM requests"))
     found = {url: (status, detail) for url, status, detail in rows}
     begun = {name: sent[sources[name]] for name in ("large", "bomb", "cut", "stalled", "slow")}
     assert begun == {"large": 200, "bomb": 200, "cut": 200, "stalled": 200, "slow": None}

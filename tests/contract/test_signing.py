@@ -137,8 +137,11 @@ def assert_all_verify(log, key, monkeypatch):
         for late in (-9, 61):
             with pytest.raises(InvalidSignature, match=r"in the (past|future)"):
                 verify(hit, directory, monkeypatch, hit.wall + late)
-            with pytest.raises(AssertionError, match="the signature"):
+            with pytest.raises(AssertionError, match=r"a signature (was created|had expired) "):
                 verify_signature(hit, directory, now=hit.wall + late)
+    for other, why in ((PrivateKey.generate().public, "has no key"), (None, "is no JSON Web Key")):
+        with pytest.raises(AssertionError, match=f"the directory {why}"):
+            verify_signature(https[0], directory_body([other]) if other else "{}")
     plain = [hit for hit in log if hit.scheme == "http"]
     assert {hit.path for hit in plain} == {"/robots.txt", "/feed", "/other"}
     for hit in plain:

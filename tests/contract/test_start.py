@@ -1,13 +1,12 @@
 """Bad input stops the start: one line that says what, where and what to do, and no request."""
 
 import json
-import sqlite3
 
 import pytest
 from scrapy.cmdline import execute
 from scrapy.utils.project import get_project_settings
 
-from tests.helpers.sites import site
+from tests.helpers.sites import rows_of, site
 
 SOURCES = ["http://blog.example/feed"]
 
@@ -163,9 +162,7 @@ def test_a_damaged_state_is_never_overwritten(loopback_web, crawl):
 def test_a_state_of_another_version_is_refused(loopback_web, crawl):
     web = loopback_web(site("blog.example"))
     crawl(web, sources=SOURCES)
-    with sqlite3.connect(crawl.folder / "walsh.sqlite3") as state:
-        state.execute("UPDATE schema_version SET version = 99")
-    state.close()
+    rows_of(crawl, "UPDATE schema_version SET version = 99")
     web.clear()
     line = refused(crawl(web, sources=SOURCES, arguments={"force": "1"}))
     assert "99" in line

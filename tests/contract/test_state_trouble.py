@@ -1,21 +1,14 @@
 """A failure of the state counts against no source, and is logged once."""
 
 import json
-import sqlite3
-from contextlib import closing
 
 import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
-from tests.helpers.sites import feed, paths, site
+from tests.helpers.sites import feed, paths, rows_of, site
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site, redirect
-
-
-def execute(crawl, statement):
-    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state, state:
-        return state.execute(statement).fetchall()
 
 
 @pytest.mark.parametrize("table", ["hosts", "sources"])
@@ -23,7 +16,7 @@ def test_a_failing_state_ends_the_run_with_1_and_fails_no_source(loopback_web, c
     hosts = [f"h{number}.example" for number in range(4)]
 
     def trouble(_hit):
-        execute(crawl, f"ALTER TABLE {table} RENAME TO lost")
+        rows_of(crawl, f"ALTER TABLE {table} RENAME TO lost")
         return feed()
 
     web = loopback_web(site(hosts[0], feed=[trouble, feed(host=hosts[0])]), *map(site, hosts[1:]))
@@ -35,9 +28,9 @@ def test_a_failing_state_ends_the_run_with_1_and_fails_no_source(loopback_web, c
     assert f"no such table: {table}" in critical[0]
     assert "Traceback" not in first.stderr
     assert " failed:" not in first.stderr
-    execute(crawl, f"ALTER TABLE lost RENAME TO {table}")
-    assert {row[0] for row in execute(crawl, "SELECT failures FROM sources")} <= {0}
-    execute(crawl, "UPDATE hosts SET lease_since = 0, lease_until = 0")
+    rows_of(crawl, f"ALTER TABLE lost RENAME TO {table}")
+    assert {row[0] for row in rows_of(crawl, "SELECT failures FROM sources")} <= {0}
+    rows_of(crawl, "UPDATE hosts SET lease_since = 0, lease_until = 0")
 
     second = crawl(web, sources=urls)
     assert second.exit_code == 0
@@ -81,7 +74,7 @@ def test_a_state_that_fails_before_the_first_request_stops_the_start(loopback_we
     web = loopback_web(site("blog.example"))
     assert crawl(web, sources=["http://blog.example/feed"]).exit_code == 0
     web.clear()
-    execute(crawl, f"ALTER TABLE {table} RENAME TO lost")
+    rows_of(crawl, f"ALTER TABLE {table} RENAME TO lost")
     result = crawl(web, sources=["http://blog.example/feed"], arguments={"force": "1"})
     assert result.exit_code not in (0, -9)
     assert result.log == []
@@ -93,7 +86,7 @@ def test_a_state_that_fails_before_the_first_request_stops_the_start(loopback_we
 def test_a_state_that_fails_while_it_is_asked_what_is_due_ends_the_run(loopback_web, crawl):
     web = loopback_web(site("blog.example"))
     assert crawl(web, sources=["http://blog.example/feed"]).exit_code == 0
-    execute(crawl, "ALTER TABLE sources RENAME TO lost")
+    rows_of(crawl, "ALTER TABLE sources RENAME TO lost")
     result = crawl(web, sources=["http://blog.example/feed"], arguments={"force": "1"})
     assert result.exit_code == 1
     assert result.stats["finish_reason"] == "state_failed"
@@ -112,7 +105,7 @@ def test_a_state_that_fails_between_page_and_record_defers_the_source(
     loopback_web, crawl, spider, kind, content_type
 ):
     def trouble(_hit):
-        execute(crawl, "ALTER TABLE sources RENAME TO lost")
+        rows_of(crawl, "ALTER TABLE sources RENAME TO lost")
         return Reply("<p>", content_type=content_type)
 
     web = loopback_web(Site("blog.example", "", {"/page": trouble}))
@@ -131,12 +124,12 @@ def test_an_unreadable_row_ends_the_run_and_fails_no_source(loopback_web, crawl,
     web = loopback_web(*map(site, hosts))
     urls = [f"http://{host}/feed" for host in hosts]
     assert crawl(web, sources=urls).exit_code == 0
-    execute(crawl, "UPDATE hosts SET holder = CAST(x'ff' AS TEXT)")
+    rows_of(crawl, "UPDATE hosts SET holder = CAST(x'ff' AS TEXT)")
     result = again(web, sources=urls)
     assert result.exit_code == 1
     assert "holder" in result.stderr
     assert " failed:" not in result.stderr
-    assert {row[0] for row in execute(crawl, "SELECT failures FROM sources")} == {0}
+    assert {row[0] for row in rows_of(crawl, "SELECT failures FROM sources")} == {0}
 
 
 def test_a_run_goes_on_when_its_database_server_was_restarted(loopback_web, crawl, postgresql_url):
@@ -196,11 +189,11 @@ def test_crawls_that_are_killed_leave_no_more_than_the_last_90_days(direct_web, 
     first = crawl(web, sources=urls, kill_when=a_feed_was_asked_for)
     assert first.exit_code == -9
     for table, column in (("requests", "sent_at"), ("robots", "fetched_at"), ("hosts", "ended")):
-        execute(crawl, f"UPDATE {table} SET {column} = {column} - 91 * 86400")
-    execute(crawl, "UPDATE hosts SET lease_since = 0, lease_until = 0, holder = ''")
+        rows_of(crawl, f"UPDATE {table} SET {column} = {column} - 91 * 86400")
+    rows_of(crawl, "UPDATE hosts SET lease_since = 0, lease_until = 0, holder = ''")
     second = crawl(web, sources=urls[:1], kill_when=bool)
     assert second.exit_code == -9
-    assert execute(crawl, "SELECT count(*) FROM requests WHERE url LIKE '%h1.example%'") == [(0,)]
+    assert rows_of(crawl, "SELECT count(*) FROM requests WHERE url LIKE '%h1.example%'") == [(0,)]
     for table in ("robots", "hosts"):
-        found = execute(crawl, f"SELECT * FROM {table}")
+        found = rows_of(crawl, f"SELECT * FROM {table}")
         assert not [row for row in found if "h1.example" in row[0] or "h2.example" in row[0]]

@@ -4,13 +4,11 @@ import json
 import os
 import re
 import signal
-import sqlite3
-from contextlib import closing
 from threading import Event
 
 import pytest
 
-from tests.helpers.sites import feed, judge, site
+from tests.helpers.sites import feed, judge, rows_of, site
 
 HANG_UP_TWICE = (signal.SIGHUP, signal.SIGHUP)
 #: Under nohup a crawl has to survive it.
@@ -67,9 +65,8 @@ def test_a_signal_at_any_moment_ends_the_run_in_order(direct_web, crawl, sent, w
     assert summary["due"] == summary["deferred"] + summary["not_reached"] == 2
     assert (result.folder / "items.jsonl").exists()
     assert "Traceback" not in result.stderr
-    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state:
-        assert state.execute("SELECT * FROM hosts WHERE lease_until > 0").fetchall() == []
-        assert state.execute("SELECT * FROM sources").fetchall() == []
+    assert rows_of(crawl, "SELECT * FROM hosts WHERE lease_until > 0") == []
+    assert rows_of(crawl, "SELECT * FROM sources") == []
     if web.log:
         judge(web)
 
@@ -91,8 +88,7 @@ def test_a_signal_while_a_costly_document_is_read_ends_the_run_in_order(direct_w
     (reader,) = re.findall("^frozen: ([0-9]+)$", result.stderr, re.MULTILINE)
     with pytest.raises(ProcessLookupError):
         os.kill(int(reader), 0)
-    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state:
-        assert state.execute("SELECT * FROM hosts WHERE lease_until > 0").fetchall() == []
-        recorded = dict(state.execute("SELECT url, outcome FROM sources").fetchall())
+    assert rows_of(crawl, "SELECT * FROM hosts WHERE lease_until > 0") == []
+    recorded = dict(rows_of(crawl, "SELECT url, outcome FROM sources"))
     assert recorded in ({}, {"http://a.example/feed": "fetched"}), "the other one is still due"
     judge(web)

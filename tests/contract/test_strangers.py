@@ -1,11 +1,8 @@
 """A stranger's project: what it is told at the start, and what it keeps under its own identity."""
 
-import sqlite3
-from contextlib import closing
-
 import pytest
 
-from tests.helpers.sites import paths
+from tests.helpers.sites import paths, rows_of
 from walsh_scrapy.testing.web import Reply, Site
 
 ADDON = {"ADDONS": {"walsh_scrapy.addon.Addon": 500}}
@@ -152,6 +149,5 @@ def test_what_a_bot_keeps_under_its_own_identity(direct_web, run, crawl, run_scr
     second = run(web, urls=urls, **theirs)
     assert second.log == [], "a copy is no request"
     assert second.stats["httpcache/hit"] == 3
-    with closing(sqlite3.connect(crawl.folder / "walsh.sqlite3")) as state:
-        (rows,) = state.execute("SELECT count(*) FROM requests").fetchone()
+    (rows,) = rows_of(crawl, "SELECT count(*) FROM requests")[0]
     assert rows == len(first.log)

@@ -1,12 +1,10 @@
 """A host without a valid certificate gets no request (decision 22)."""
 
-import sqlite3
-from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
-from tests.helpers.sites import LIST_URL, blocklist, judge, site
+from tests.helpers.sites import LIST_URL, blocklist, judge, rows_of, site
 from walsh_scrapy.testing.names import REFUSED, Answer
 from walsh_scrapy.testing.site import Down
 from walsh_scrapy.testing.web import Certificate, Site, redirect
@@ -34,14 +32,9 @@ def feeds(*hosts):
     return [f"https://{host}/feed" for host in hosts]
 
 
-def rows(result, query):
-    with closing(sqlite3.connect(result.folder.parent / "walsh.sqlite3")) as state:
-        return state.execute(query).fetchall()
-
-
 def in_state(result):
     """Outcome and detail of every source, by its host."""
-    found = rows(result, "SELECT url, outcome, detail FROM sources")
+    found = rows_of(result, "SELECT url, outcome, detail FROM sources")
     return {url.split("/")[2]: (outcome, detail) for url, outcome, detail in found}
 
 
@@ -113,16 +106,16 @@ def test_a_host_without_tls_or_that_refuses_costs_one_attempt_a_run(direct_web, 
     assert first.stats["walsh/sources/deferred"] == 16
     contacted = [each.host for each in first.connections if each.host != "blog.example"]
     assert sorted(contacted) == sorted(NO_TLS.keys() - {"refused.example"})
-    asked = rows(first, "SELECT host, url, error FROM requests WHERE error != ''")
+    asked = rows_of(first, "SELECT host, url, error FROM requests WHERE error != ''")
     assert sorted(host for host, _, _ in asked) == sorted(NO_TLS)
     for host, url, error in asked:
         assert url == f"https://{host}/robots.txt"
         assert error.startswith(NO_TLS[host])
         assert first.stderr.count(f" failed: {error}\n") == 1
         assert f"INFO https://{host}/robots.txt" not in first.stderr
-    counted = dict(rows(first, "SELECT host, strikes + silences FROM hosts"))
+    counted = dict(rows_of(first, "SELECT host, strikes + silences FROM hosts"))
     assert counted == dict.fromkeys((*NO_TLS, "blog.example"), 0) | {"refused.example": 1}
-    assert rows(first, "SELECT host FROM hosts WHERE hold_until") == []
+    assert rows_of(first, "SELECT host FROM hosts WHERE hold_until") == []
 
     web.add(*(secure(host) for host in NO_TLS))
     second = again(web, sources=sources[::5], settings=settings)

@@ -4,14 +4,13 @@ Real crawls in simulated time. A page that raises stands for a connection that c
 """
 
 import asyncio
-import sqlite3
 from contextlib import closing
 
 import pytest
 from scrapy import Request, Spider
 from scrapy.exceptions import CannotResolveHostError, DownloadTimeoutError
 
-from tests.helpers.sites import feed, site
+from tests.helpers.sites import feed, rows_of, site
 from walsh_scrapy.exceptions import GivenUp, MachineTrouble, Unreachable
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.clock import EPOCH
@@ -80,8 +79,7 @@ def rows(tmp_path):
     """Return the rows of a query of the state that the simulated runs share."""
 
     def read(query):
-        with closing(sqlite3.connect(tmp_path / "simulation" / "walsh.sqlite3")) as state:
-            return state.execute(query).fetchall()
+        return rows_of(tmp_path / "simulation", query)
 
     return read
 

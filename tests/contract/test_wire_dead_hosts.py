@@ -1,17 +1,15 @@
 """Hosts that cannot be reached, a stopped crawl, and a machine in trouble (decisions 28, 29)."""
 
-import contextlib
 import json
 import os
 import resource
 import signal
-import sqlite3
 from dataclasses import replace
 
 import pytest
 from scrapy import signals
 
-from tests.helpers.sites import LIST_URL, blocklist, feed, site
+from tests.helpers.sites import LIST_URL, blocklist, feed, rows_of, site
 from walsh_scrapy.testing.names import DEAD, NO_RESOLVER, Answer, silent
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.site import Down
@@ -21,17 +19,12 @@ OPERATOR = Site("operator.example", "", {"/blocklist.json": blocklist()})
 SHORT = {"WALSH_CONNECT_TIMEOUT": 1.0, "WALSH_BLOCKLIST_URL": LIST_URL}
 
 
-def rows(result, query):
-    with contextlib.closing(sqlite3.connect(result.folder.parent / "walsh.sqlite3")) as state:
-        return state.execute(query).fetchall()
-
-
 def outcomes(result):
-    return dict(rows(result, "SELECT url, outcome FROM sources"))
+    return dict(rows_of(result, "SELECT url, outcome FROM sources"))
 
 
 def asked(result):
-    return rows(result, "SELECT url, status, error FROM requests ORDER BY id")
+    return rows_of(result, "SELECT url, status, error FROM requests ORDER BY id")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +80,7 @@ def test_a_machine_that_is_offline_marks_no_source_as_failed(direct_web, crawl, 
     assert result.stderr.count(" CRITICAL ") == 1
     assert asked(result) == []
     assert outcomes(result) == {}
-    assert rows(result, "SELECT * FROM hosts WHERE strikes OR silences OR hold_until") == []
+    assert rows_of(result, "SELECT * FROM hosts WHERE strikes OR silences OR hold_until") == []
     web.dns = None
     web.clear()
     back = crawl(web, sources=sources)
@@ -128,5 +121,5 @@ def test_without_descriptors_the_run_ends_and_nothing_is_lost(direct_web, crawl)
     assert len(fetched) == len(outcomes(result)) < 6
     assert fetched
     assert len(result.items) == 2 * len(fetched)
-    assert rows(result, "SELECT * FROM hosts WHERE strikes OR silences OR hold_until") == []
+    assert rows_of(result, "SELECT * FROM hosts WHERE strikes OR silences OR hold_until") == []
     assert [url for url, _, _ in asked(result)] == [hit.url for hit in result.log]

@@ -1,11 +1,8 @@
 """What servers do on the wire, against a real socket: what is read, what is refused and why."""
 
-import sqlite3
-from contextlib import closing
-
 import pytest
 
-from tests.helpers.sites import feed, paths, site
+from tests.helpers.sites import feed, paths, rows_of, site
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.reply import Raw
 from walsh_scrapy.testing.web import Fault, Reply
@@ -64,8 +61,7 @@ REFUSED = {
 
 
 def reasons(result):
-    with closing(sqlite3.connect(result.folder.parent / "walsh.sqlite3")) as state:
-        rows = state.execute("SELECT url, outcome, detail FROM sources").fetchall()
+    rows = rows_of(result, "SELECT url, outcome, detail FROM sources")
     return {url.split("/")[2].partition(".")[0]: (outcome, detail) for url, outcome, detail in rows}
 
 

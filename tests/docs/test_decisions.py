@@ -114,11 +114,6 @@ def test_a_decision_says_where_it_comes_from_and_where_it_is_kept(number):
     assert "`tests/" in body
 
 
-def test_no_text_names_what_is_not_in_the_repository():
-    writers = re.compile(r"DESIGN\.m[d]|\brul" + r"ings? \d")
-    assert without_a_place(lambda text: set(writers.findall(text)), set()) == {}
-
-
 # --- what the searches above find
 
 

@@ -9,7 +9,6 @@ import os
 import re
 import shlex
 import shutil
-import sqlite3
 import subprocess
 import sys
 from datetime import datetime, timedelta
@@ -19,7 +18,7 @@ import pytest
 
 from tests.docs.test_commands import DEPLOYING, check_call, command_lines
 from tests.helpers import ROOT
-from tests.helpers.sites import LIST_URL, blocklist, site
+from tests.helpers.sites import LIST_URL, blocklist, rows_of, site
 from walsh_scrapy.testing.web import Site
 
 FILES = ROOT / "docs" / "deployment"
@@ -246,7 +245,5 @@ def test_a_crawl_needs_to_write_its_state_only(loopback_web, tmp_path):
     lines = [json.loads(line) for line in told.splitlines()]
     assert any(line["message"].startswith("run finished; sources:") for line in lines)
     assert {line["level"] for line in lines} == {"INFO", "WARNING"}, told
-    with sqlite3.connect(folder / "walsh.sqlite3") as state:
-        assert state.execute("SELECT outcome FROM sources").fetchall() == [("fetched",)]
-    state.close()
+    assert rows_of(folder, "SELECT outcome FROM sources") == [("fetched",)]
     assert len((folder / "new.jsonl").read_text().splitlines()) == 2

@@ -1,6 +1,8 @@
 """Feeds on hosts, a blocklist, and a crawl judged by the log of its servers."""
 
 import json
+import sqlite3
+from contextlib import closing
 
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.politeness import assert_polite
@@ -40,3 +42,12 @@ def paths(log, host=None):
 def judge(served, **terms):
     """Judge requests and connections: of one crawl, or of a web and so of all its crawls."""
     assert_polite(served.log, connections=served.connections, **terms)
+
+
+def rows_of(crawl, statement, parameters=()):
+    """Execute a statement on the state of a crawl or of a folder, and return its rows."""
+    folder = getattr(crawl, "folder", crawl)
+    if not (folder / "walsh.sqlite3").exists():  # the folder of one run, beside the state
+        folder = folder.parent
+    with closing(sqlite3.connect(folder / "walsh.sqlite3")) as state, state:
+        return state.execute(statement, parameters).fetchall()

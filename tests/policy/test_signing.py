@@ -32,8 +32,8 @@ from walsh_scrapy.policy.signing.verification import (
     check_proof,
     verify_request,
 )
-from walsh_scrapy.testing.conformance.signature import Signature, SignatureError
 from walsh_scrapy.testing.hit import Hit
+from walsh_scrapy.testing.signatures import Signature, SignatureError
 
 #: RFC 9421 B.1.4, and its thumbprint by the drafts.
 D = "n4Ni-HpISpVObnQMW0wOhCKROaIKqKtW_2ZYb2p9KcU"

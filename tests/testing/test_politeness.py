@@ -192,6 +192,16 @@ class TestR4Pacing:
     def test_another_interval(self):
         assert rules(log(hit("a.example", "/", 1.5)), interval=2) == ["R4"]
 
+    @pytest.mark.parametrize("resolution", [0.0, 0.1, 1.0])
+    def test_in_doubt_the_crawler_is_right(self, resolution):
+        """All witnesses judge by these rules: the log, conformance and `walsh judge`."""
+        for pause, is_short in ((4 - resolution - 0.01, True), (4 - resolution + 0.01, False)):
+            hits = [hit("a.example", "/1", 0.0, took=0.0), hit("a.example", "/2", pause, took=0.0)]
+            terms = {"interval": 4.0, "robots_first": False, "resolution": resolution}
+            assert (rules(hits, **terms) == ["R4"]) == is_short
+            refused = [replace(hits[0], status=503, answer=(("Retry-After", "4"),)), hits[1]]
+            assert (rules(refused, **terms | {"interval": 0.0}) == ["R5"]) == is_short
+
     def test_crawl_delay_holds_from_robots_on(self):
         hits = log(hit("a.example", "/", 1.5), hit("b.example", "/", 2.5))
         assert rules(hits, crawl_delays={"a.example": 2, "b.example": 2}) == ["R4"]

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
+
+#: How a run ended that could not go on (decision 29), as Scrapy names it.
+EndReason = Literal[
+    "export_failed", "gate_failed", "log_failed", "machine_trouble", "state_failed",
+    "summary_failed",
+]  # fmt: skip
 
 logger = logging.getLogger(__name__)
 
@@ -17,12 +23,12 @@ logger = logging.getLogger(__name__)
 _ended: WeakKeyDictionary[Crawler, asyncio.Future[None] | None] = WeakKeyDictionary()
 
 
-def end_crawl(crawler: Crawler, reason: str, why: str = "") -> None:
+def end_crawl(crawler: Crawler, reason: EndReason, why: str = "") -> None:
     """End a crawl early; ``scrapy crawl`` then exits with 1.
 
-    ``reason`` is the word by which Scrapy names the end, ``why`` a sentence for the log (CRITICAL).
-    What the crawl has written is closed as usual, and what is due stays due. Only the first call
-    for a crawl counts, and only it is logged: what follows mostly has the same cause.
+    ``why`` is a sentence for the log (CRITICAL). What the crawl has written is closed as usual, and
+    what is due stays due. Only the first call for a crawl counts, and only it is logged: what
+    follows mostly has the same cause.
     """
     if crawler in _ended:
         return

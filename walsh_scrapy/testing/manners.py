@@ -43,6 +43,9 @@ class Terms(TypedDict, total=False):
     pace_by: Callable[[str], str]
     connections: Collection[ConnectionRecord]
     full_handshakes: int | None
+    resolution: float
+    from_start: bool
+    robots_delayed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,26 @@ class Manners:
     pace_by: Callable[[str], str] = str  #: host name -> the key that the interval is counted by
     connections: Collection[ConnectionRecord] = ()  #: of the same crawl, as the servers saw them
     full_handshakes: int | None = None  #: TLS handshakes of a host that resume no session
+    resolution: float = 0.0  #: seconds by which a request may have begun later than its hit says
+    from_start: bool = False  #: count pauses from the start of a request, not from its end
+    robots_delayed: bool = True  #: a known Crawl-delay counts before robots.txt as well
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """One violation: a sentence, and the places in the log of the requests that prove it."""
+
+    sentence: str
+    places: tuple[int, ...] = ()
+    seconds: float = 0.0  #: the pause that was made, or what was missing from a hold
+
+
+def certainly_before(started: float, moment: float, resolution: float = 0.0) -> bool:
+    """Return True if a request began before a moment, whatever its log leaves open.
+
+    It began at `started` or less than `resolution` seconds later. In doubt the crawler is right.
+    """
+    return started + resolution <= moment if resolution else started < moment
 
 
 def plain_names(domains: Iterable[str]) -> frozenset[str]:
@@ -134,6 +157,14 @@ def shown(log: Sequence[Hit], place: int) -> str:
     """Return a hit as text: its number from 1, method, URL and status."""
     hit = log[place]
     return f"#{place + 1} {hit.method} {hit.url} ({hit.status or 'no answer'})"
+
+
+def breach(
+    rule: str, log: Sequence[Hit], place: int, words: str, *earlier: int, seconds: float = 0.0
+) -> Breach:
+    """Return the violation of a rule by one request, after the `earlier` ones that prove it."""
+    sentence = f"{rule}: {log[place].host}: {shown(log, place)} {words}"
+    return Breach(sentence, (*earlier, place), seconds)
 
 
 def repeats(log: Sequence[Hit]) -> Iterator[tuple[int, int]]:

@@ -14,8 +14,10 @@ from typing import Final, Unpack
 
 from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.manners import (
+    Breach,
     Manners,
     Terms,
+    breach,
     is_under,
     plain_names,
     redirect_target,
@@ -42,7 +44,7 @@ def violations(log: Iterable[Hit], **terms: Unpack[Terms]) -> list[str]:
     seen = list(log)
     hits = [*seen, *without_requests(manners.connections, seen)]
     hits.sort(key=lambda hit: hit.started)
-    return [sentence for rule in RULES for sentence in rule(hits, manners)]
+    return [found.sentence for rule in RULES for found in rule(hits, manners)]
 
 
 def assert_polite(log: Iterable[Hit], **terms: Unpack[Terms]) -> None:
@@ -62,88 +64,83 @@ def most_in_flight(log: Iterable[Hit]) -> int:
     return max(accumulate(change for _, change in edges), default=0)
 
 
-Rule = Callable[[Sequence[Hit], Manners], Iterator[str]]
+Rule = Callable[[Sequence[Hit], Manners], Iterator[Breach]]
 
 _PRIVATE: Final = ("Cookie", "Referer", "Authorization", "Proxy-Authorization")
 _VALIDATORS: Final = (("ETag", "If-None-Match"), ("Last-Modified", "If-Modified-Since"))
 
 
-def exact_user_agent(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+def exact_user_agent(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     """R1: every request has exactly one User-Agent, and it is the expected one."""
     for place, hit in enumerate(log):
         sent = hit.header_values("User-Agent")
         if hit.method != "CONNECT" and sent != [manners.user_agent]:
-            yield f"R1: {hit.host}: {shown(log, place)} has User-Agent {sent}"
+            yield breach("R1", log, place, f"has User-Agent {sent}")
 
 
-def nothing_private(log: Sequence[Hit], _: Manners) -> Iterator[str]:
+def nothing_private(log: Sequence[Hit], _: Manners) -> Iterator[Breach]:
     """R1: no request has a Cookie, a Referer or credentials."""
     for place, hit in enumerate(log):
         for name in _PRIVATE:
             if hit.header(name) is not None:
-                yield f"R1: {hit.host}: {shown(log, place)} carries {name}: {hit.header(name)}"
+                yield breach("R1", log, place, f"carries {name}: {hit.header(name)}")
 
 
-def robots_first(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+def robots_first(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     """R2: the first request to a scheme, host and port is for its robots.txt."""
     robots, known = robots_hits(log), set[str]()
     for place, hit in enumerate(log):
         exempt = hit.method == "CONNECT" or hit.url in manners.robots_exempt
         if not (exempt or place in robots or hit.origin in known) and manners.robots_first:
-            yield f"R2: {hit.host}: {shown(log, place)} came before any {hit.origin}/robots.txt"
+            yield breach("R2", log, place, f"came before any {hit.origin}/robots.txt")
             known.add(hit.origin)
         if hit.path == "/robots.txt":
             known.add(hit.origin)
 
 
-def robots_cached(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+def robots_cached(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     """R2: a robots.txt that was answered, also with a 404, is not requested again too soon."""
-    for earlier, later in repeats(log):
-        first, gap = log[earlier], log[later].started - log[earlier].ended
-        answered = 200 <= first.status < 500 and first.status != 429
-        if first.path == "/robots.txt" and answered and gap < manners.robots_ttl:
-            yield (
-                f"R2: {first.host}: {shown(log, later)} came {gap:.3f} s after the answered "
-                f"{shown(log, earlier)}; it is good for {manners.robots_ttl:.3f} s"
-            )
+
+    def is_good(hit: Hit) -> bool:
+        answered = 200 <= hit.status < 500 and hit.status != 429
+        return hit.path == "/robots.txt" and answered
+
+    return _fetched_again("R2", log, manners.robots_ttl, is_good)
 
 
-def documents_cached(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+def documents_cached(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     """R3: the blocklist and its schema, once answered, are not requested again too soon."""
-    for earlier, later in repeats(log):
-        first, gap = log[earlier], log[later].started - log[earlier].ended
-        answered = first.status in {200, 304} and first.url in manners.robots_exempt
-        if answered and gap < manners.documents_ttl:
-            yield (
-                f"R3: {first.host}: {shown(log, later)} came {gap:.3f} s after the answered "
-                f"{shown(log, earlier)}; it is good for {manners.documents_ttl:.3f} s"
-            )
+
+    def is_good(hit: Hit) -> bool:
+        return hit.status in {200, 304} and hit.url in manners.robots_exempt
+
+    return _fetched_again("R3", log, manners.documents_ttl, is_good)
 
 
-def robots_obeyed(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+def robots_obeyed(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     """R2: no URL is requested that a robots.txt denies."""
     denied = tuple(manners.denied)
     for place, hit in enumerate(log):
         if hit.url.startswith(denied) and hit.path != "/robots.txt":
-            yield f"R2: {hit.host}: {shown(log, place)} is denied to us by robots.txt"
+            yield breach("R2", log, place, "is denied to us by robots.txt")
 
 
-def blocklist_kept(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+def blocklist_kept(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     """R3: no request goes to a blocked domain or its subdomains, not even for robots.txt."""
     names = plain_names(manners.blocked)
     for place, hit in enumerate(log):
         if is_under(hit.host, names):
-            yield f"R3: {hit.host}: {shown(log, place)} reached a blocked domain"
+            yield breach("R3", log, place, "reached a blocked domain")
 
 
-def read_only(log: Sequence[Hit], _: Manners) -> Iterator[str]:
+def read_only(log: Sequence[Hit], _: Manners) -> Iterator[Breach]:
     """R6: the only methods are GET, HEAD, and CONNECT for https URLs through a proxy."""
     for place, hit in enumerate(log):
         if hit.method not in {"GET", "HEAD", "CONNECT"}:
-            yield f"R6: {hit.host}: {shown(log, place)} is neither GET nor HEAD"
+            yield breach("R6", log, place, "is neither GET nor HEAD")
 
 
-def in_scope(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+def in_scope(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     """R6: only declared targets, the targets of their redirects, and robots.txt are requested."""
     if manners.declared is None:
         return
@@ -153,10 +150,10 @@ def in_scope(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
         if hit.url in targets:
             targets |= {target} if (target := redirect_target(hit)) else set()
         elif place not in robots and hit.method != "CONNECT":
-            yield f"R6: {hit.host}: {shown(log, place)} was never declared"
+            yield breach("R6", log, place, "was never declared")
 
 
-def validators_echoed(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+def validators_echoed(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     """R7: a repeated request has the validators of the last response, byte for byte, or none."""
     served = dict[str, Hit]()
     for place, hit in enumerate(log if manners.conditional else ()):
@@ -164,25 +161,35 @@ def validators_echoed(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
             known = served[hit.url].answered(field) if hit.url in served else None
             sent = hit.header(condition)
             if sent != known and hit.path != "/robots.txt":
-                yield (
-                    f"R7: {hit.host}: {shown(log, place)} has {condition}: {sent}; "
-                    f"the latest {field} served was {known}"
+                yield breach(
+                    "R7",
+                    log,
+                    place,
+                    f"has {condition}: {sent}; the latest {field} served was {known}",
                 )
         if hit.status in {200, 304} and hit.complete:
             served[hit.url] = hit
 
 
-def not_too_often(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+def not_too_often(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     """R8: a page that was answered is not requested again too soon."""
+
+    def is_good(hit: Hit) -> bool:
+        is_page = hit.method != "CONNECT" and hit.path != "/robots.txt"
+        return is_page and 200 <= hit.status < 400
+
+    return _fetched_again("R8", log, manners.revisit, is_good)
+
+
+def _fetched_again(
+    rule: str, log: Sequence[Hit], ttl: float, is_good: Callable[[Hit], bool]
+) -> Iterator[Breach]:
     for earlier, later in repeats(log):
-        first, gap = log[earlier], log[later].started - log[earlier].ended
-        page = first.method != "CONNECT" and first.path != "/robots.txt"
-        answered = page and 200 <= first.status < 400
-        if answered and gap < manners.revisit:
-            yield (
-                f"R8: {first.host}: {shown(log, later)} came {gap:.3f} s after "
-                f"{shown(log, earlier)}; at least {manners.revisit:.3f} s are asked for"
-            )
+        gap = log[later].started - log[earlier].ended
+        if gap < ttl and is_good(log[earlier]):
+            words = f"came {gap:.3f} s after the answered {shown(log, earlier)}; "
+            words += f"it is good for {ttl:.3f} s"
+            yield breach(rule, log, later, words, earlier)
 
 
 RULES: Final[tuple[Rule, ...]] = (

@@ -1,12 +1,144 @@
-"""Whether a request that a web received is signed, as a verifier of Web Bot Auth finds it."""
+"""The signature of a request, read and verified as by a site (Web Bot Auth, RFC 9421).
 
-from walsh_scrapy.policy.signing.verification import (
-    BadDirectory,
-    BadSignature,
-    KeySet,
-    verify_request,
-)
-from walsh_scrapy.testing.hit import Hit
+This is a verifier of its own: the code that signs is a part of the crawler, so the judge cannot
+use it.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+import http_sf
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from http_sf.types import ItemType, ParamsType
+
+    from walsh_scrapy.testing.hit import Hit
+
+_TAG: Final = "web-bot-auth"
+_FIELDS: Final = ("Signature", "Signature-Input")
+
+
+class SignatureError(Exception):
+    """A signature does not verify; the message is a sentence without a full stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The signature of a request for bots: what it covers, its parameters, its bytes."""
+
+    hit: Hit  #: as it was sent
+    label: str
+    covered: tuple[tuple[str, ParamsType], ...]
+    parameters: Mapping[str, Any]
+    value: bytes
+
+    @classmethod
+    def of(cls, hit: Hit) -> Signature:
+        """Read the signature of a request. Raises SignatureError if there is none for bots."""
+        values, inputs = (_dictionary(hit, name) for name in _FIELDS)
+        for label, (covered, parameters) in inputs.items():
+            if parameters.get("tag") != _TAG:
+                continue
+            value = values.get(label, (None, {}))[0]
+            if not isinstance(covered, list) or not isinstance(value, bytes):
+                raise SignatureError(f"the signature {label} is not whole")
+            if not all(isinstance(name, str) for name, _ in covered):
+                raise SignatureError(f"the signature {label} covers what is no name")
+            return cls(hit, label, tuple(covered), parameters, value)
+        raise SignatureError(f'no signature has the tag "{_TAG}"')
+
+    @property
+    def key_id(self) -> str:
+        """The key that the signature names."""
+        return str(self.parameters.get("keyid"))
+
+    def check(self) -> None:
+        """Check what needs no key: its times, and what it covers. Raises SignatureError."""
+        created, expires = (self.parameters.get(name) for name in ("created", "expires"))
+        if type(created) is not int or type(expires) is not int:
+            raise SignatureError("a signature does not say when it was created and expires")
+        if created > self.hit.wall:
+            early = created - self.hit.wall
+            raise SignatureError(f"a signature was created {early:.1f} s after the request came")
+        if expires <= self.hit.wall:
+            late = self.hit.wall - expires
+            raise SignatureError(f"a signature had expired {late:.1f} s before the request came")
+        names = {name for name, _ in self.covered}
+        if not self.hit.header("Signature-Agent"):
+            raise SignatureError("a signed request has no Signature-Agent")
+        if "signature-agent" not in names:
+            raise SignatureError("a signature does not cover Signature-Agent")
+        if names.isdisjoint(("@authority", "@target-uri")):
+            raise SignatureError("a signature covers neither @authority nor @target-uri")
+        self._check_unique()
+        self._check_agent()
+
+    def _check_unique(self) -> None:
+        """Check that no component is covered twice; the order of parameters does not count."""
+        seen = set[str]()
+        for name, of in self.covered:
+            if (written := http_sf.ser((name, dict(sorted(of.items()))))) in seen:
+                raise SignatureError(f"a signature covers {written} twice (RFC 9421 2)")
+            seen.add(written)
+
+    def _check_agent(self) -> None:
+        """Check that the member of Signature-Agent that is covered is of this signature.
+
+        A component that names no member covers a string, or a dictionary with this member only.
+        """
+        wanted = {of.get("key") for name, of in self.covered if name == "signature-agent"}
+        if not _is_string(self.hit, "Signature-Agent"):
+            members = set(_dictionary(self.hit, "Signature-Agent"))
+            if None in wanted and members != {self.label}:
+                raise SignatureError("a signature covers Signature-Agent, but not its own member")
+        if not wanted & {None, self.label}:
+            raise SignatureError(f"{self.label} does not cover its own member of Signature-Agent")
+
+    def verify(self, key: Ed25519PublicKey) -> None:
+        """Check that it is by this key, for this request. Raises SignatureError."""
+        if self.parameters.get("alg", "ed25519") != "ed25519":
+            raise SignatureError("a signature names another algorithm than that of its key")
+        lines = [f"{http_sf.ser(each)}: {self._value(*each)}" for each in self.covered]
+        covered: list[ItemType] = list(self.covered)
+        listed = http_sf.ser({"sig": (covered, dict(self.parameters))})
+        lines.append(f'"@signature-params": {listed.removeprefix("sig=")}')
+        try:
+            key.verify(self.value, "\n".join(lines).encode("latin-1"))
+        except (InvalidSignature, UnicodeEncodeError):
+            raise SignatureError("a signature does not verify for the request it is in") from None
+
+    def _value(self, name: str, of: ParamsType) -> str:
+        """Return what a component is in the request (RFC 9421 2)."""
+        hit = self.hit
+        authority = (hit.header("Host") or "").lower().removesuffix(":443")
+        path, mark, query = hit.path.partition("?")
+        derived = {
+            "@authority": authority,
+            "@method": hit.method,
+            "@path": path,
+            "@query": f"?{query}",
+            "@request-target": hit.path,
+            "@scheme": "https",
+            "@target-uri": f"https://{authority}{path}{mark}{query}",
+        }
+        if not of and name in derived:
+            return derived[name]
+        if not of and hit.header(name) is not None:
+            return ", ".join(value.strip() for value in hit.header_values(name))
+        if set(of) == {"key"}:
+            member = _dictionary(hit, name).get(str(of["key"]))
+            if member is not None and isinstance(member[0], str):
+                return http_sf.ser(member)
+        raise SignatureError(f"a signature covers {http_sf.ser((name, of))}, which is not there")
 
 
 def verify_signature(hit: Hit, directory: bytes | str, *, now: float | None = None) -> str:
@@ -19,20 +151,57 @@ def verify_signature(hit: Hit, directory: bytes | str, *, now: float | None = No
     """
     if hit.scheme != "https":
         raise AssertionError(f"{hit.url} was requested over http, where nothing is signed")
-    path, _, query = hit.path.partition("?")
-    derived = {
-        "@authority": hit.header("Host") or "",
-        "@method": hit.method,
-        "@path": path,
-        "@query": f"?{query}",
-        "@request-target": hit.path,
-        "@scheme": hit.scheme,
-        "@target-uri": hit.url,
-    }
-    fields = {name.lower(): ", ".join(hit.header_values(name)) for name, _ in hit.headers}
-    body = directory.encode() if isinstance(directory, str) else directory
     try:
-        keys = KeySet.from_body(body)
-        return verify_request(derived, fields, keys, hit.wall if now is None else now).thumbprint
-    except (BadDirectory, BadSignature) as error:
+        signature = Signature.of(hit if now is None else replace(hit, wall=now))
+        signature.check()
+        signature.verify(_key_of(directory, signature.key_id))
+    except SignatureError as error:
         raise AssertionError(f"{hit.url}: {error}") from None
+    return signature.key_id
+
+
+def _key_of(directory: bytes | str, wanted: str) -> Ed25519PublicKey:
+    """Return the key of a directory that has this thumbprint. Raises SignatureError."""
+    try:
+        written = [jwk["x"] for jwk in json.loads(directory)["keys"] if jwk.get("crv") == "Ed25519"]
+        found = [urlsafe_b64decode(x + "=" * (-len(x) % 4)) for x in written]
+        keys = {key_id(key): key for key in map(Ed25519PublicKey.from_public_bytes, found)}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise SignatureError("the directory is no JSON Web Key Set") from None
+    if wanted not in keys:
+        raise SignatureError(f"the directory has no key {wanted}")
+    return keys[wanted]
+
+
+def is_signed(hit: Hit) -> bool:
+    """Return True if a request has a signature, whatever it is worth."""
+    return any(hit.header(name) is not None for name in _FIELDS)
+
+
+def key_id(key: Ed25519PublicKey) -> str:
+    """Return the thumbprint of a key, by which signatures name it (RFC 7638, RFC 8037 A.3)."""
+    x = _base64url(key.public_bytes_raw())
+    jwk = json.dumps({"crv": "Ed25519", "kty": "OKP", "x": x}, separators=(",", ":"))
+    return _base64url(sha256(jwk.encode()).digest())
+
+
+def _base64url(data: bytes) -> str:
+    return urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _is_string(hit: Hit, name: str) -> bool:
+    """Return True if a field is one string of structured fields (RFC 9651 3.3.3)."""
+    try:
+        item = http_sf.parse(", ".join(hit.header_values(name)).encode("ascii"), tltype="item")
+    except ValueError:
+        return False
+    return isinstance(item, tuple) and isinstance(item[0], str)
+
+
+def _dictionary(hit: Hit, name: str) -> dict[str, Any]:
+    """Return the members of a field (RFC 9651 3.2). Raises SignatureError if it is none."""
+    text = ", ".join(hit.header_values(name))
+    try:
+        return dict(http_sf.parse(text.encode("ascii"), tltype="dictionary"))  # type: ignore[arg-type]
+    except ValueError:
+        raise SignatureError(f"{name} is no dictionary of structured fields") from None

@@ -1,6 +1,6 @@
 """R4 and R5 as the server's log shows them: spacing, one request at a time, Retry-After, backoff.
 
-Each function takes the hits in the order of their start and yields a sentence for each violation.
+Each function takes the hits in the order of their start and yields each violation.
 """
 
 from collections import Counter
@@ -8,24 +8,32 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from walsh_scrapy.testing.connections import FULL, ConnectionRecord
 from walsh_scrapy.testing.hit import DEFAULT_PORTS, Hit
-from walsh_scrapy.testing.manners import BUSY, Manners, repeats, retry_after, robots_hits, shown
+from walsh_scrapy.testing.manners import (
+    BUSY,
+    Breach,
+    Manners,
+    breach,
+    certainly_before,
+    repeats,
+    retry_after,
+    robots_hits,
+    shown,
+)
 
 
-def one_at_a_time(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+def one_at_a_time(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     """R4: no request starts before the last one has ended, with any host or with the same host."""
     all_hosts = {"": list(range(len(log)))} if log else {}
     for places in (all_hosts if manners.serial else _by_host(log, manners)).values():
         last = places[0]
         for place in places[1:]:
             if (shared := log[last].ended - log[place].started) > 0:
-                yield (
-                    f"R4: {log[place].host}: {shown(log, place)} began {shared:.3f} s before "
-                    f"{shown(log, last)} had ended"
-                )
+                words = f"began {shared:.3f} s before {shown(log, last)} had ended"
+                yield breach("R4", log, place, words, last)
             last = max(last, place, key=lambda n: log[n].ended)
 
 
-def spaced(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+def spaced(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     """R4: from the end of a response to the next request to a host, max(1 s, Crawl-delay) pass."""
     robots = robots_hits(log)
     for places in _by_host(log, manners).values():
@@ -34,38 +42,44 @@ def spaced(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
         for place in places[1:]:
             # Before a robots.txt was read, a crawler cannot know its Crawl-delay.
             known = any(log[n].host == log[place].host for n in read if n < place)
-            unread = place in robots and not known
-            asked = manners.crawl_delays.get(log[place].host, 0.0) if not unread else 0.0
-            yield from _too_soon(log, last, place, max(manners.interval, asked))
-            last = max(last, place, key=lambda n: log[n].ended)
+            is_exempt = place in robots and not (known and manners.robots_delayed)
+            asked = 0.0 if is_exempt else manners.crawl_delays.get(log[place].host, 0.0)
+            yield from _too_soon(log, last, place, max(manners.interval, asked), manners)
+            last = place if manners.from_start else max(last, place, key=lambda n: log[n].ended)
 
 
-def _too_soon(log: Sequence[Hit], last: int, place: int, asked: float) -> Iterator[str]:
-    gap = log[place].started - log[last].ended
-    if 0 <= gap < asked:  # `one_at_a_time` reports a negative gap
-        yield (
-            f"R4: {log[place].host}: {gap:.3f} s from the end of {shown(log, last)} to the start "
-            f"of {shown(log, place)}; at least {asked:.3f} s are asked for"
+def _too_soon(
+    log: Sequence[Hit], last: int, place: int, asked: float, manners: Manners
+) -> Iterator[Breach]:
+    edge, since = ("start", log[last].started) if manners.from_start else ("end", log[last].ended)
+    started = log[place].started
+    # `one_at_a_time` reports a request that began before the end of the last one.
+    if started >= since and certainly_before(started, since + asked, manners.resolution):
+        yield Breach(
+            f"R4: {log[place].host}: {started - since:.3f} s from the {edge} of {shown(log, last)} "
+            f"to the start of {shown(log, place)}; at least {asked:.3f} s are asked for",
+            (last, place),
+            started - since,
         )
 
 
-def holds_kept(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+def holds_kept(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     """R5: after a 429 or 503 with Retry-After, no request goes to that host until then."""
     for places in _by_host(log, manners).values():
         until, cause = 0.0, places[0]
         for place in places:
             hit = log[place]
-            if log[cause].ended <= hit.started < until:
-                yield (
-                    f"R5: {hit.host}: {shown(log, place)} came {until - hit.started:.3f} s before "
-                    f"the Retry-After: {log[cause].answered('Retry-After')} of "
-                    f"{shown(log, cause)} had passed"
-                )
+            came_after = log[cause].ended <= hit.started
+            if came_after and certainly_before(hit.started, until, manners.resolution):
+                early, asked = until - hit.started, log[cause].answered("Retry-After")
+                words = f"came {early:.3f} s before the Retry-After: {asked} of "
+                words += f"{shown(log, cause)} had passed"
+                yield breach("R5", log, place, words, cause, seconds=early)
             if (end := retry_after(hit)) is not None and end > until:
                 until, cause = end, place
 
 
-def backed_off(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
+def backed_off(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     """R5: without Retry-After each wait is at least twice the last; the retries are limited."""
     failures = dict[str, int]()
     for earlier, later in repeats(log):
@@ -74,16 +88,12 @@ def backed_off(log: Sequence[Hit], manners: Manners) -> Iterator[str]:
         wait = min(manners.backoff * 2 ** max(0, min(count, 60) - 1), manners.backoff_max)
         gap = retry.started - hit.ended
         if count and hit.answered("Retry-After") is None and gap < wait:
-            yield (
-                f"R5: {hit.host}: {shown(log, later)} came {gap:.3f} s after "
-                f"{shown(log, earlier)}, its {count}. failure in a row; "
-                f"at least {wait:.3f} s are asked for"
-            )
+            words = f"came {gap:.3f} s after {shown(log, earlier)}, its {count}. failure in a row; "
+            words += f"at least {wait:.3f} s are asked for"
+            yield breach("R5", log, later, words, earlier)
         if manners.max_retries is not None and count > manners.max_retries:
-            yield (
-                f"R5: {hit.host}: {shown(log, later)} is retry {count} in a row; "
-                f"{manners.max_retries} are allowed"
-            )
+            words = f"is retry {count} in a row; {manners.max_retries} are allowed"
+            yield breach("R5", log, later, words, earlier)
 
 
 def _by_host(log: Sequence[Hit], manners: Manners) -> dict[str, list[int]]:
@@ -95,7 +105,7 @@ def _by_host(log: Sequence[Hit], manners: Manners) -> dict[str, list[int]]:
     return places
 
 
-def one_connection(_: Sequence[Hit], manners: Manners) -> Iterator[str]:
+def one_connection(_: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     """R4: no connection is opened while another is open, to any host or to the same origin."""
     opened = sorted(manners.connections, key=lambda each: each.opened)
     last: dict[tuple[str, str], tuple[int, ConnectionRecord]] = {}
@@ -103,7 +113,7 @@ def one_connection(_: Sequence[Hit], manners: Manners) -> Iterator[str]:
         scope = ("", "") if manners.serial else (each.scheme, each.host)
         if scope in last and (shared := last[scope][1].closed - each.opened) > 0:
             before, other = last[scope]
-            yield (
+            yield Breach(
                 f"R4: {each.host}: connection {number} ({each.scheme}) was opened {shared:.3f} s "
                 f"before connection {before} to {other.scheme}://{other.host} was closed"
             )
@@ -111,12 +121,13 @@ def one_connection(_: Sequence[Hit], manners: Manners) -> Iterator[str]:
             last[scope] = number, each
 
 
-def sessions_resumed(_: Sequence[Hit], manners: Manners) -> Iterator[str]:
+def sessions_resumed(_: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     """R4: a host sees no more full handshakes of TLS than are allowed; others resume a session."""
     full = Counter(each.host for each in manners.connections if each.handshake == FULL)
     for host, count in full.items():
         if manners.full_handshakes is not None and count > manners.full_handshakes:
-            yield f"R4: {host}: {count} full TLS handshakes; {manners.full_handshakes} are allowed"
+            allowed = manners.full_handshakes
+            yield Breach(f"R4: {host}: {count} full TLS handshakes; {allowed} are allowed")
 
 
 def without_requests(connections: Iterable[ConnectionRecord], log: Iterable[Hit]) -> list[Hit]:

@@ -16,9 +16,10 @@ from walsh_scrapy.testing.conformance.scenario import (
     not_applicable,
     passed,
 )
-from walsh_scrapy.testing.manners import BUSY, retry_after
+from walsh_scrapy.testing.manners import BUSY, Manners, certainly_before, retry_after
 from walsh_scrapy.testing.reply import Reply
 from walsh_scrapy.testing.site import Site
+from walsh_scrapy.testing.timing import holds_kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,14 +43,10 @@ def _held(evidence: Evidence) -> Finding:
     refusals = [each for each in seen if each.hit.status in BUSY and retry_after(each.hit)]
     if not refusals:
         return not_applicable("it was never answered with Retry-After")
-    for refusal in refusals:
-        until = retry_after(refusal.hit) or 0.0
-        later = (each for each in seen if each.hit.started >= refusal.hit.ended)
-        early = [each for each in later if each.hit.started < until - SLACK and each != refusal]
-        if early:
-            short = until - early[0].hit.started
-            reason = f"it came {short:.3f} s before Retry-After had passed"
-            return failed(reason, [refusal, *early])
+    early = list(holds_kept([each.hit for each in seen], Manners(resolution=SLACK)))
+    if early:
+        lines = [seen[place] for breach in early for place in breach.places]
+        return failed(f"it came {early[0].seconds:.3f} s before Retry-After had passed", lines)
     if seen[-1] == refusals[-1]:
         return passed("it did not come back within the run", refusals)
     return passed("it came back after Retry-After", seen)
@@ -64,7 +61,7 @@ def _grows(evidence: Evidence) -> Finding:
     told = ", ".join(f"{pause:.1f} s" for pause in pauses)
     if len(tries) > _MOST_TRIES:
         return failed(f"{len(tries)} tries in one run", tries)
-    if pauses and min(pauses) < 1 - SLACK:
+    if any(certainly_before(pause, 1.0, SLACK) for pause in pauses):
         return failed(f"the pauses were {told}", tries)
     if len(pauses) > 1 and pauses[-1] <= pauses[0]:
         return failed(f"the pauses did not grow: {told}", tries)

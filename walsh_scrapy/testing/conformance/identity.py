@@ -20,13 +20,13 @@ from walsh_scrapy.testing.conformance.scenario import (
     passed,
     token_of,
 )
-from walsh_scrapy.testing.conformance.signature import (
+from walsh_scrapy.testing.reply import Reply, redirect
+from walsh_scrapy.testing.signatures import (
     Signature,
     SignatureError,
     is_signed,
     key_id,
 )
-from walsh_scrapy.testing.reply import Reply, redirect
 from walsh_scrapy.testing.site import Certificate, Site
 
 if TYPE_CHECKING:

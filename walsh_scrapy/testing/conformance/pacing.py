@@ -5,6 +5,7 @@ Pauses are measured from the start of one request to the start of the next, as t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -20,13 +21,19 @@ from walsh_scrapy.testing.conformance.scenario import (
     passed,
     robots,
 )
+from walsh_scrapy.testing.manners import Breach, Manners, certainly_before
 from walsh_scrapy.testing.reply import Reply, redirect
 from walsh_scrapy.testing.site import Site
+from walsh_scrapy.testing.timing import one_at_a_time, spaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from walsh_scrapy.testing.conformance.scenario import Evidence, Finding
+
+
+#: Of a crawler of which only the requests are known.
+_MANNERS: Final = Manners(resolution=SLACK, from_start=True, robots_delayed=False)
 
 
 def _spaced(seconds: float, *runs: Run, at_least: int = 2) -> Callable[[Evidence], Finding]:
@@ -39,32 +46,30 @@ def _spaced(seconds: float, *runs: Run, at_least: int = 2) -> Callable[[Evidence
         seen = evidence.seen(*runs)
         if len(seen) < at_least:
             return not_applicable(f"it made {len(seen)} of {at_least} requests that are needed")
-        pauses = [(a, b, b.hit.started - a.hit.started) for a, b in pairwise(seen)]
-        short = [
-            (a, b, pause)
-            for a, b, pause in pauses
-            if pause < (1.0 if b.is_robots else seconds) - SLACK
-        ]
-        if short:
-            least = min(pause for *_, pause in short)
-            lines = [each for a, b, _ in short for each in (a, b)]
-            return failed(f"only {least:.3f} s from one request to the next", lines)
+        hits = [each.hit for each in seen]
+        delays = dict.fromkeys(evidence.hosts, seconds)
+        if short := list(spaced(hits, replace(_MANNERS, crawl_delays=delays))):
+            least = min(breach.seconds for breach in short)
+            return failed(f"only {least:.3f} s from one request to the next", _of(short, seen))
+        least = min(b.started - a.started for a, b in pairwise(hits))
         if seconds > 1 and not any(each.is_robots for each in seen):
             return not_applicable("it never asked for robots.txt, and was slow by itself")
-        return passed(f"at least {min(p for *_, p in pauses):.3f} s between requests", seen)
+        return passed(f"at least {least:.3f} s between requests", seen)
 
     return judge
 
 
 def _overlapping(seen: Sequence[Seen]) -> list[Seen]:
-    """Return the requests that began before an earlier one had ended, with that one."""
-    found, last = list[Seen](), None
-    for each in seen:
-        if last is not None and each.hit.started < last.hit.ended and each.run == last.run:
-            found += [last, each]
-        if last is None or each.hit.ended > last.hit.ended or each.run != last.run:
-            last = each
+    """Return the requests that began before the end of an earlier one of their run, with that."""
+    found: list[Seen] = []
+    for run in Run:
+        of_run = [each for each in seen if each.run == run]
+        found += _of(one_at_a_time([each.hit for each in of_run], _MANNERS), of_run)
     return found
+
+
+def _of(breaches: Iterable[Breach], seen: Sequence[Seen]) -> list[Seen]:
+    return [seen[place] for breach in breaches for place in breach.places]
 
 
 def _one_at_a_time(evidence: Evidence) -> Finding:
@@ -107,7 +112,7 @@ def _kept_over_restart(seconds: float) -> Callable[[Evidence], Finding]:
             return not_applicable("it asked for no page both before and after it was killed")
         pause = after[0].hit.started - before[-1].hit.started
         lines = [before[-1], after[0]]
-        if pause < seconds - SLACK:
+        if certainly_before(after[0].hit.started, before[-1].hit.started + seconds, SLACK):
             return failed(f"{pause:.3f} s after the last request before it was killed", lines)
         return passed(f"{pause:.3f} s after the last request before it was killed", lines)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from walsh_scrapy.testing.manners import certainly_before
+
 if TYPE_CHECKING:
     from walsh_scrapy.policy.robots import Rules
     from walsh_scrapy.testing.judgelog.layouts import Line
@@ -154,7 +156,7 @@ class Agent:
             self.pause = pause
         soonest = self.earliest + asked
         self.earliest = line.moment - line.slack
-        if asked and soonest >= line.moment + line.blur:
+        if asked and certainly_before(line.moment, soonest, line.blur):
             self.short += 1
             self.short_at = self.short_at or Place._make(place)
         elif asked:
