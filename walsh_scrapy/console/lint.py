@@ -24,12 +24,12 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the findings; return 1 if one is an error. Raises CommandError."""
-    from walsh_scrapy.console.files import read
     from walsh_scrapy.policy.robots.lint import lint
+    from walsh_scrapy.tools.files import read_file
     from walsh_scrapy.tools.lint.report import count_errors, records, report
     from walsh_scrapy.tools.printable import json_array
 
-    found = [(name, lint(read(name))) for name in options.file]
+    found = [(name, lint(read_file(name))) for name in options.file]
     if options.json:
         lines = json_array(each for name, findings in found for each in records(name, findings))
     else:

@@ -43,7 +43,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the answers; return 0 if all are allowed, or else 1. Raises CommandError."""
-    from walsh_scrapy.console.files import read
+    from walsh_scrapy.tools.files import read_file
     from walsh_scrapy.tools.mayfetch.draft import draft_table
     from walsh_scrapy.tools.printable import printable
 
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError(_NO_FILE)
     _check(options.url)
     now = time.time()
-    answers = _answers(read(options.robots), options, now)
+    answers = _answers(read_file(options.robots), options, now)
     if options.json:
         lines = [json.dumps(answer.as_dict()) for answer in answers]
     elif options.user_agent is not None and len(options.user_agent) > 1:

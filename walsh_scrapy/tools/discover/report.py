@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from walsh_scrapy.policy.wording import counted
 from walsh_scrapy.sources import Source
-from walsh_scrapy.tools.discover.toml import comment, source_table, toml_string
+from walsh_scrapy.tools.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -134,3 +136,81 @@ def _outcome(candidate: Candidate) -> str:
 def _commented(why: str, source: Source) -> Iterator[str]:
     yield comment(why)
     yield from map(comment, source_table(source))
+
+
+def source_table(source: Source) -> Iterator[str]:
+    """Yield a source as a table of ``sources.toml``; kind "feed" is the default there."""
+    yield "[[source]]"
+    yield f"url = {toml_string(source.url)}"
+    if source.kind != "feed":
+        yield f"kind = {toml_string(source.kind)}"
+    if source.name:
+        yield f"name = {toml_string(source.name)}"
+
+
+def toml_string(text: str) -> str:
+    r"""Return a text as a TOML basic string that is safe for a terminal.
+
+    Control characters and direction marks are written as `\u009b`. A lone surrogate, which no TOML
+    file can hold, becomes a replacement character.
+    """
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return "".join(map(_escaped, json.dumps(whole, ensure_ascii=False)))
+
+
+def comment(line: str) -> str:
+    """Return a line as a TOML comment that is safe for a terminal."""
+    return f"# {printable(line)}".rstrip()
+
+
+def _escaped(character: str) -> str:
+    return character if printable(character) == character else f"\\u{ord(character):04x}"
+
+
+class Choice(NamedTuple):
+    """The source to declare for a URL; None with the lines that say why there is none."""
+
+    source: Source | None
+    lines: tuple[str, ...] = ()  #: for the operator
+
+
+def choose(offer: SiteOffer) -> Choice:
+    """Return the source that an offer stands for.
+
+    A feed is itself. Any other page stands for the one feed that it declares, feeds of comments
+    apart, or else for its markdown or its llms.txt. Where it declares several feeds, the operator
+    has to choose.
+    """
+    choices = offer.choices
+    if len(choices) > 1:
+        head = f"{offer.url} declares several feeds; give the URL of one to add it:"
+        return Choice(None, (head, *map(_shown, offer.feeds)))
+    unsure = any(each.unsure for each in offer.feeds) and not offer.has_feed
+    if choices and not unsure:
+        return Choice(_named(offer.source_of(choices[0])), tuple(_others(offer)))
+    unsure = unsure or offer.is_usable is None
+    head = (
+        "cannot say yet what is there" if unsure else f"nothing to declare was found there; {TRY}"
+    )
+    tried = (f"  {each.url}: {each.outcome}" for each in offer.candidates if each.requested)
+    return Choice(None, (f"{offer.url}: {head}", *tried))
+
+
+def _others(offer: SiteOffer) -> Iterator[str]:
+    """Yield the other feeds that a page declares, which were left out."""
+    others = [each for each in offer.feeds if each not in offer.choices]
+    if others:
+        yield f"{offer.url} declares these feeds too, which were not added:"
+        yield from map(_shown, others)
+
+
+def _shown(candidate: Candidate) -> str:
+    title = f" {candidate.title!r}" if candidate.title else ""
+    return f"  {candidate.url}{title} ({kind_of(candidate)})"
+
+
+def _named(source: Source) -> Source:
+    """Return the source with its title on one line, as every format can hold it."""
+    if source.name is None:
+        return source
+    return replace(source, name=" ".join(printable(source.name).split()) or None)

@@ -14,8 +14,8 @@ from walsh_scrapy.sources import Source, SourcesError, load_sources, target_url
 from walsh_scrapy.sources.editing import Edit, edited
 from walsh_scrapy.sources.loading import declarations, read_body
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
-from walsh_scrapy.tools.export.output import open_output
-from walsh_scrapy.tools.sources.lookup import find_sources
+from walsh_scrapy.tools.files import open_output
+from walsh_scrapy.tools.sources.changes import find_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
