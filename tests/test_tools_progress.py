@@ -11,8 +11,7 @@ from rich.console import Console
 
 from walsh_scrapy.policy.frontier import Turn
 from walsh_scrapy.politeness.retries import Retries, Retry
-from walsh_scrapy.tools.progress.display import Display, rendered
-from walsh_scrapy.tools.progress.snapshot import Rate, Snapshot, awaited, outcomes_of
+from walsh_scrapy.tools.progress import Display, Rate, Snapshot, awaited, outcomes_of, rendered
 
 HALF_DONE = Snapshot(
     due=206,

@@ -37,8 +37,7 @@ from walsh_scrapy.tools.report.report import build_report
 from walsh_scrapy.tools.report.responses import gates, kind_of, shares
 from walsh_scrapy.tools.report.spacing import Asked, Sent, host_lines
 from walsh_scrapy.tools.report.trouble import find_troubles
-from walsh_scrapy.tools.sources.nextvisit import next_visit
-from walsh_scrapy.tools.sources.overview import SourceRow
+from walsh_scrapy.tools.sources.overview import SourceRow, next_visit
 from walsh_scrapy.tools.status.findings import judge_clock
 
 OPTIONS = Options.from_settings(Settings({"WALSH_STATE_URL": "sqlite:///no.sqlite3"}))

@@ -21,10 +21,9 @@ from walsh_scrapy.state import State
 from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.tools.printable import json_array
-from walsh_scrapy.tools.sources import nextvisit
+from walsh_scrapy.tools.sources import overview
 from walsh_scrapy.tools.sources.changes import UnknownSource, find_sources
-from walsh_scrapy.tools.sources.nextvisit import next_visit
-from walsh_scrapy.tools.sources.overview import build_overview
+from walsh_scrapy.tools.sources.overview import build_overview, next_visit
 from walsh_scrapy.tools.sources.table import sources_screen, sources_text, totals
 
 DAY = 86_400.0
@@ -288,6 +287,6 @@ def test_the_fields_of_json_and_their_rules_are_those_of_the_docs():
     assert re.findall(r"^\| `(\w+)`", fields, re.MULTILINE) == list(row.as_dict())
     rows = re.search(r"\n((?:\|.+\n)+)\n", rules)[1]
     named = re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in rows.splitlines()))
-    source = (Path(nextvisit.__file__)).read_text("utf-8")
+    source = (Path(overview.__file__)).read_text("utf-8")
     assert [rule for rule in named if f'"{rule}"' not in source] == []
     assert len(set(named)) == len(named) == 12

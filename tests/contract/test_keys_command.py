@@ -22,8 +22,7 @@ from walsh_scrapy.policy.signing.requests import FIELDS
 from walsh_scrapy.testing import Certificate, Reply, Site, redirect, verify_signature
 from walsh_scrapy.testing.blocklist import keep_empty_blocklist
 from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.keys.check import Answer, directory_url, findings
-from walsh_scrapy.tools.keys.files import keys_of, new_key
+from walsh_scrapy.tools.keys import Answer, directory_url, findings, keys_of, new_key
 
 AGENT = "https://bot.example/"
 URL = AGENT.rstrip("/") + DIRECTORY_PATH

@@ -82,7 +82,7 @@ class Command(FileCommand):
 
 
 def _format(target: str, chosen: str | None) -> str:
-    from walsh_scrapy.tools.export.entries import FORMATS
+    from walsh_scrapy.tools.export.formats import FORMATS
     from walsh_scrapy.tools.printable import printable
 
     ending = Path(target).suffix.lower()

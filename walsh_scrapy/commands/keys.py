@@ -73,8 +73,7 @@ class Command(UrlCommand):
 
         from walsh_scrapy.runtime.messages import host_field
         from walsh_scrapy.runtime.signing import read_signer
-        from walsh_scrapy.tools.keys.check import directory_url, findings
-        from walsh_scrapy.tools.keys.spider import Asked, KeysSpider
+        from walsh_scrapy.tools.keys import Asked, KeysSpider, directory_url, findings
         from walsh_scrapy.tools.printable import printable
 
         given = urls or [self.options.signature_agent]
@@ -101,7 +100,7 @@ _CHECK: Final = f"Example: {Command.example}"
 
 
 def _new(files: Sequence[str]) -> None:
-    from walsh_scrapy.tools.keys.files import new_key
+    from walsh_scrapy.tools.keys import new_key
 
     if len(files) != 1:
         usage_error(f"`new` takes one file. {_NEW}")
@@ -114,7 +113,7 @@ def _directory(files: Sequence[str], options: Options, opts: argparse.Namespace)
 
     from walsh_scrapy.policy.signing.directory import directory_body, directory_fields
     from walsh_scrapy.runtime.messages import host_field
-    from walsh_scrapy.tools.keys.files import keys_of
+    from walsh_scrapy.tools.keys import keys_of
 
     names = files or [name for name in [options.signing_key] if name]
     if not names:

@@ -43,8 +43,8 @@ class Command(UrlCommand):
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:
         """Send the URLs through the gates, then answer from the state."""
         from walsh_scrapy.tools.files import read_file
+        from walsh_scrapy.tools.mayfetch.answer import is_web
         from walsh_scrapy.tools.mayfetch.explainer import Explainer
-        from walsh_scrapy.tools.mayfetch.robots import is_web
         from walsh_scrapy.tools.mayfetch.spider import MayfetchSpider
         from walsh_scrapy.tools.printable import print_lines, printable
 

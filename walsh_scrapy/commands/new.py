@@ -30,7 +30,7 @@ class Command(OperatorCommand):
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:  # noqa: ARG002
         """List what is new."""
-        from walsh_scrapy.tools.new.listing import default_since
+        from walsh_scrapy.tools.newentries import default_since
 
         is_run = opts.since is None
         with self.state_if_any() as state:
@@ -52,7 +52,7 @@ def _say_none(*, as_json: bool) -> None:
 
 
 def _print_json(state: State, since: float) -> None:
-    from walsh_scrapy.tools.new.listing import new_items
+    from walsh_scrapy.tools.newentries import new_items
     from walsh_scrapy.tools.printable import json_array, print_lines
 
     print_lines(json_array(new_items(state, since)))
@@ -61,7 +61,7 @@ def _print_json(state: State, since: float) -> None:
 def _show(state: State, since: float, *, is_run: bool) -> None:
     from rich.console import Console
 
-    from walsh_scrapy.tools.new.listing import NewEntry, new_items, new_lines, totals
+    from walsh_scrapy.tools.newentries import NewEntry, new_items, new_lines, totals
     from walsh_scrapy.tools.screen import show
 
     found = [NewEntry.of(item) for item in new_items(state, since)]

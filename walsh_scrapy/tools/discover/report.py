@@ -1,4 +1,4 @@
-"""What ``scrapy discover`` prints: sources as TOML tables, and the rest as TOML comments."""
+"""What an offer says: the sources to declare, as TOML tables and comments or as one choice."""
 
 from __future__ import annotations
 

@@ -12,9 +12,7 @@ from rich.progress import Progress
 from walsh_scrapy.policy.urls import canonical_url
 from walsh_scrapy.sources import load_sources
 from walsh_scrapy.state.entries import EntryFilter
-from walsh_scrapy.tools.export.entries import export_entries
-from walsh_scrapy.tools.export.opml import export_sources
-from walsh_scrapy.tools.export.sqlitefile import export_sqlite
+from walsh_scrapy.tools.export.formats import export_entries, export_sources, export_sqlite
 from walsh_scrapy.tools.sources.changes import UnknownSource, find_sources
 
 if TYPE_CHECKING:

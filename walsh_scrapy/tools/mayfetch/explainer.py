@@ -9,8 +9,7 @@ from walsh_scrapy.policy.robots.access import RobotsCopy, RobotsFile
 from walsh_scrapy.policy.urls import origin_of
 from walsh_scrapy.politeness.blocklist import BlocklistCache
 from walsh_scrapy.politeness.robots import RobotsCache
-from walsh_scrapy.tools.mayfetch.answer import Answer
-from walsh_scrapy.tools.mayfetch.robots import NO_URL, is_web, robots_answer, scheme_hint
+from walsh_scrapy.tools.mayfetch.answer import NO_URL, Answer, is_web, robots_answer, scheme_hint
 
 if TYPE_CHECKING:
     from walsh_scrapy.runtime.context import Context

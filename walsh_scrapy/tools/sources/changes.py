@@ -1,4 +1,4 @@
-"""``scrapy sources forget`` and ``resume``: what they change in the state, and what they print."""
+"""``scrapy sources forget`` and ``resume``: which sources they mean, and what they change."""
 
 from __future__ import annotations
 
