@@ -8,11 +8,15 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from walsh_scrapy.tools import own_package
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 #: The extra of this package that installs a module which is not there.
 _EXTRAS: Final = {
+    "cryptography": "testing",  # in the wheel of the program walsh; elsewhere no extra is needed
+    "http_sf": "testing",
     "jinja2": "report",
     "prometheus_client": "status",
     "pygal": "report",
@@ -29,8 +33,8 @@ class CommandError(Exception):
 def clean_exit() -> Iterator[None]:
     """Exit with status 1 and one line, not a traceback, if the output cannot be written.
 
-    The same for an extra of this package that is not installed. Exits with status 1 and no line if
-    the reader of the output has closed its pipe, and with status 130 on Ctrl-C.
+    Exits with status 2 and one line if an extra of this package is not installed, with status 1 and
+    no line if the reader of the output has closed its pipe, and with status 130 on Ctrl-C.
     """
     _escape_unprintable_characters()
     try:
@@ -45,7 +49,7 @@ def clean_exit() -> Iterator[None]:
         _discard_output()
         raise SystemExit(f"walsh-scrapy: the output cannot be written: {error.strerror}") from None
     except ModuleNotFoundError as error:
-        raise SystemExit(f"walsh-scrapy: {missing_extra(error)}") from None
+        usage_error(missing_extra(error))
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 
@@ -55,7 +59,7 @@ def missing_extra(error: ModuleNotFoundError) -> str:
     package = (error.name or "").partition(".")[0]
     if package not in _EXTRAS:
         raise error
-    return f"this needs {package}: pip install 'walsh-scrapy[{_EXTRAS[package]}]'"
+    return f"this needs {package}: pip install '{own_package()[0]}[{_EXTRAS[package]}]'"
 
 
 def usage_error(message: str, status: int = 2) -> NoReturn:
