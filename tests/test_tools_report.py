@@ -26,7 +26,7 @@ from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import requests
 from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.hosts.overview import HostRow
+from walsh_scrapy.tools.hosts import HostRow
 from walsh_scrapy.tools.report import report
 from walsh_scrapy.tools.report.charts import MOST_POINTS, thinned
 from walsh_scrapy.tools.report.needs import find_needs

@@ -92,8 +92,7 @@ def _seconds(text: str) -> float:
 
 def _list(options: Options, *, as_json: bool) -> None:
     from walsh_scrapy.state import State
-    from walsh_scrapy.tools.hosts.overview import build_overview
-    from walsh_scrapy.tools.hosts.table import hosts_text, totals
+    from walsh_scrapy.tools.hosts import build_overview, hosts_text, totals
     from walsh_scrapy.tools.printable import json_array, print_lines
 
     with State.existing(options.state_url) as state:
@@ -107,8 +106,7 @@ def _list(options: Options, *, as_json: bool) -> None:
 
 def _change(args: Sequence[str], seconds: float, reason: str, options: Options) -> str:
     from walsh_scrapy.state import State
-    from walsh_scrapy.tools.hosts.changes import pause, release, stranger
-    from walsh_scrapy.tools.hosts.names import held_name, paced_name, url_of
+    from walsh_scrapy.tools.hosts import held_name, paced_name, pause, release, stranger, url_of
 
     action, given = args[0], url_of(args[1])
     host = paced_name(given, options.pace_by)

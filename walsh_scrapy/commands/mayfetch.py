@@ -44,8 +44,7 @@ class Command(UrlCommand):
         """Send the URLs through the gates, then answer from the state."""
         from walsh_scrapy.tools.files import read_file
         from walsh_scrapy.tools.mayfetch.answer import is_web
-        from walsh_scrapy.tools.mayfetch.explainer import Explainer
-        from walsh_scrapy.tools.mayfetch.spider import MayfetchSpider
+        from walsh_scrapy.tools.mayfetch.explainer import Explainer, MayfetchSpider
         from walsh_scrapy.tools.printable import print_lines, printable
 
         self.check_urls(args)

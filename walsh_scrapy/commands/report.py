@@ -85,7 +85,7 @@ def _number(text: str | None) -> int | None:
 
 def _host(given: str | None, options: Options) -> str | None:
     """Return the name under which the ledger paces a host, or the host of a URL."""
-    from walsh_scrapy.tools.hosts.names import paced_name, url_of
+    from walsh_scrapy.tools.hosts import paced_name, url_of
 
     if given is None:
         return None

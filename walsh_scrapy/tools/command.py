@@ -10,7 +10,7 @@ import sys
 import time
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from scrapy.commands import ScrapyCommand
 from scrapy.settings import Settings
@@ -28,6 +28,13 @@ if TYPE_CHECKING:
     from walsh_scrapy.runtime.context import Context
     from walsh_scrapy.state import State
 
+#: Settings of a run that is no crawl: it leaves the project's exports, pipelines and job alone.
+NO_OUTPUT: Final[dict[str, Any]] = {
+    "FEEDS": {},
+    "ITEM_PIPELINES": {},
+    "JOBDIR": None,
+    "HTTPCACHE_ENABLED": False,  # the answer is about what a site says now
+}
 _WHEN: Final = "today, yesterday, 1d (a day ago), a date, an RFC 3339 time"
 
 

@@ -24,8 +24,8 @@ from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.signing import UnusableKey, read_key
 from walsh_scrapy.sources import Source
 from walsh_scrapy.spider import DeclaringSpider
+from walsh_scrapy.tools.command import NO_OUTPUT
 from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.mayfetch.spider import NO_OUTPUT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping

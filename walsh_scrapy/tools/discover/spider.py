@@ -26,8 +26,8 @@ from walsh_scrapy.runtime.negotiation import (
 from walsh_scrapy.runtime.requestmeta import Visit, request_of, set_visit, visit_of
 from walsh_scrapy.sources import Source, SourcesError, target_url
 from walsh_scrapy.spider import DeclaringSpider
+from walsh_scrapy.tools.command import NO_OUTPUT
 from walsh_scrapy.tools.discover.candidates import Candidate, Form, SiteOffer
-from walsh_scrapy.tools.mayfetch.spider import NO_OUTPUT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator

@@ -10,7 +10,7 @@ from walsh_scrapy.policy.robots.usage import usage_records
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.urls import origin_of
 from walsh_scrapy.policy.wording import and_more, format_seconds
-from walsh_scrapy.tools.hosts.table import on_hold
+from walsh_scrapy.tools.hosts import on_hold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

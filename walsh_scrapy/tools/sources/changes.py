@@ -11,8 +11,7 @@ from walsh_scrapy.policy.urls import canonical_url, host_of
 from walsh_scrapy.policy.wording import counted
 from walsh_scrapy.sources import Source, declared_urls, load_sources
 from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.hosts.names import held_name
-from walsh_scrapy.tools.hosts.table import on_hold
+from walsh_scrapy.tools.hosts import held_name, on_hold
 from walsh_scrapy.tools.printable import printable
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import counted, format_seconds
 from walsh_scrapy.sources import Kind, Source, host_pauses, with_pauses
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
-from walsh_scrapy.tools.hosts.names import held_name, paced_name
-from walsh_scrapy.tools.hosts.table import on_hold
+from walsh_scrapy.tools.hosts import held_name, on_hold, paced_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
