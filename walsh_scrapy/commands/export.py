@@ -67,14 +67,14 @@ class Command(FileCommand):
             kind=opts.kind,
             since=opts.since,
         )
-        with open_output(target, replace=opts.output is None) as file:
-            if is_opml:
-                with self.state_if_any() as known:
-                    count = export.write_sources(file, known)
-            else:
-                with self.state() as state:
-                    progress = _shows_progress(target)
-                    count = export.write_entries(file, format_name, state, progress=progress)
+        output = open_output(target, replace=opts.output is None)
+        if is_opml:
+            with output as file, self.state_if_any() as known:
+                count = export.write_sources(file, known)
+        else:
+            progress = _shows_progress(target)
+            with output as file, self.state() as state:
+                count = export.write_entries(file, format_name, state, progress=progress)
         nouns = ("source", "sources") if is_opml else ("entry", "entries")
         where = "standard output" if target == "-" else printable(target)
         print(f"{counted(count, *nouns)} written to {where}", file=sys.stderr)

@@ -133,7 +133,7 @@ class Command(OperatorCommand):
         from walsh_scrapy.tools.discover.report import choose
         from walsh_scrapy.tools.discover.spider import DiscoverSpider
         from walsh_scrapy.tools.printable import print_lines
-        from walsh_scrapy.tools.sources.declared import DeclaredSources
+        from walsh_scrapy.tools.sources.changes import DeclaredSources
 
         declared = DeclaredSources(file, None)
         offers = offers_for(urls)
@@ -205,7 +205,7 @@ def _show(rows: Sequence[SourceRow], found: Overview, opts: argparse.Namespace) 
 
 def _edit(action: str, urls: list[str], state: State | None, file: str, *, really: bool) -> None:
     from walsh_scrapy.tools.printable import print_lines
-    from walsh_scrapy.tools.sources.declared import DeclaredSources
+    from walsh_scrapy.tools.sources.changes import DeclaredSources
 
     declared = DeclaredSources(file, state)
     if action == "remove":
