@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from walsh_scrapy.tools.command import OperatorCommand
+from walsh_scrapy.tools.command import OperatorCommand, print_lines
 from walsh_scrapy.tools.exits import CommandError
 
 if TYPE_CHECKING:
@@ -55,7 +55,6 @@ class Command(OperatorCommand):
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:  # noqa: ARG002
         """Audit and print, or verify."""
         from walsh_scrapy.tools.attest.text import attestation_text
-        from walsh_scrapy.tools.printable import print_lines
 
         if opts.verify and (opts.json or opts.conformance or opts.tries):
             self.refuse("--verify goes with no other option")

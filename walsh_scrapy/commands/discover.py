@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.tools.command import UrlCommand, announce_requests, status_of
+from walsh_scrapy.tools.command import UrlCommand, announce_requests, print_lines, status_of
 
 if TYPE_CHECKING:
     import argparse
@@ -38,7 +38,6 @@ class Command(UrlCommand):
         from walsh_scrapy.sources import SourcesError
         from walsh_scrapy.tools.discover.candidates import offers_for
         from walsh_scrapy.tools.discover.spider import DiscoverSpider
-        from walsh_scrapy.tools.printable import print_lines
 
         self.check_urls(args)
         try:

@@ -7,7 +7,7 @@ import sys
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.tools.command import OperatorCommand
+from walsh_scrapy.tools.command import OperatorCommand, print_lines
 from walsh_scrapy.tools.exits import usage_error
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _seconds(text: str) -> float:
 def _list(options: Options, *, as_json: bool) -> None:
     from walsh_scrapy.state import State
     from walsh_scrapy.tools.hosts import build_overview, hosts_text, totals
-    from walsh_scrapy.tools.printable import json_array, print_lines
+    from walsh_scrapy.tools.printable import json_array
 
     with State.existing(options.state_url) as state:
         rows = build_overview(state)

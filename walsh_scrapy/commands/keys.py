@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.tools.command import UrlCommand
+from walsh_scrapy.tools.command import UrlCommand, print_lines
 from walsh_scrapy.tools.exits import usage_error
 
 if TYPE_CHECKING:
@@ -73,26 +73,25 @@ class Command(UrlCommand):
 
         from walsh_scrapy.runtime.messages import host_field
         from walsh_scrapy.runtime.signing import read_signer
-        from walsh_scrapy.tools.keys import Asked, KeysSpider, directory_url, findings
+        from walsh_scrapy.tools.keys import DirectoryRequest, KeysSpider, checks, directory_url
         from walsh_scrapy.tools.printable import printable
 
         given = urls or [self.options.signature_agent]
         if len(given) != 1 or not given[0].startswith("https://"):
             usage_error(f"`check` takes one https URL, or that of WALSH_SIGNATURE_AGENT. {_CHECK}")
-        asked = Asked(directory_url(given[0]))
+        directory = DirectoryRequest(directory_url(given[0]))
         context = self.open_crawl()
         signer = read_signer(context.options)
-        self.run_spider(KeysSpider, asked=asked)
-        print(printable(asked.url))
-        if asked.answer is None:
-            print(printable(f"  no answer: {asked.trouble}"))
+        self.run_spider(KeysSpider, directory=directory)
+        print(printable(directory.url))
+        if directory.response is None:
+            print(printable(f"  no answer: {directory.trouble}"))
             return 2
-        host = host_field(urlsplit(asked.answer.url).netloc)
+        host = host_field(urlsplit(directory.response.url).netloc)
         key_id = signer.key_id if signer else ""
-        found = list(findings(asked.answer, host, key_id, time.time()))
-        for finding in found:
-            print(printable(str(finding)))
-        return 0 if all(finding.is_sound for finding in found) else 1
+        found = list(checks(directory.response, host, key_id, time.time()))
+        print_lines(printable(str(check)) for check in found)
+        return 0 if all(check.is_sound for check in found) else 1
 
 
 _NEW: Final = "Example: scrapy keys new key.pem"

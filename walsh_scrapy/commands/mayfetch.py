@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.tools.command import UrlCommand, status_of
+from walsh_scrapy.tools.command import UrlCommand, print_lines, status_of
 from walsh_scrapy.tools.exits import CommandError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Command(UrlCommand):
         from walsh_scrapy.tools.files import read_file
         from walsh_scrapy.tools.mayfetch.answer import is_web
         from walsh_scrapy.tools.mayfetch.explainer import Explainer, MayfetchSpider
-        from walsh_scrapy.tools.printable import print_lines, printable
+        from walsh_scrapy.tools.printable import printable
 
         self.check_urls(args)
         try:

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.tools.command import OperatorCommand
+from walsh_scrapy.tools.command import OperatorCommand, print_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -53,7 +53,7 @@ def _say_none(*, as_json: bool) -> None:
 
 def _print_json(state: State, since: float) -> None:
     from walsh_scrapy.tools.newentries import new_items
-    from walsh_scrapy.tools.printable import json_array, print_lines
+    from walsh_scrapy.tools.printable import json_array
 
     print_lines(json_array(new_items(state, since)))
 

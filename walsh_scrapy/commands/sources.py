@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.policy.wording import counted, printable
-from walsh_scrapy.tools.command import OperatorCommand, announce_requests
+from walsh_scrapy.tools.command import OperatorCommand, announce_requests, print_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -132,7 +132,6 @@ class Command(OperatorCommand):
         from walsh_scrapy.tools.discover.candidates import offers_for
         from walsh_scrapy.tools.discover.report import choose
         from walsh_scrapy.tools.discover.spider import DiscoverSpider
-        from walsh_scrapy.tools.printable import print_lines
         from walsh_scrapy.tools.sources.changes import DeclaredSources
 
         declared = DeclaredSources(file, None)
@@ -157,7 +156,7 @@ class Command(OperatorCommand):
 
 def _list(state: State | None, options: Options, file: str, opts: argparse.Namespace) -> None:
     from walsh_scrapy.sources import load_sources
-    from walsh_scrapy.tools.printable import json_array, print_lines
+    from walsh_scrapy.tools.printable import json_array
     from walsh_scrapy.tools.sources.overview import build_overview
     from walsh_scrapy.tools.sources.table import hidden_line
 
@@ -165,7 +164,7 @@ def _list(state: State | None, options: Options, file: str, opts: argparse.Names
     found = build_overview(load_sources(file), state, options, now)
     intervals = state.ledger.intervals(above=options.min_interval) if state and opts.due else {}
     rows = found.due(intervals) if opts.due else found.by_urgency(undeclared=opts.all)
-    rows = _chosen(rows, opts, now)
+    rows = _choose(rows, opts, now)
     if opts.json:
         print_lines(json_array(row.as_dict() for row in rows))
     else:
@@ -175,7 +174,7 @@ def _list(state: State | None, options: Options, file: str, opts: argparse.Names
         print(hidden_line(hidden), file=sys.stderr if opts.json else sys.stdout)
 
 
-def _chosen(rows: list[SourceRow], opts: argparse.Namespace, now: float) -> list[SourceRow]:
+def _choose(rows: list[SourceRow], opts: argparse.Namespace, now: float) -> list[SourceRow]:
     """Return the rows that every option asks for."""
     return [
         row
@@ -189,7 +188,6 @@ def _chosen(rows: list[SourceRow], opts: argparse.Namespace, now: float) -> list
 def _show(rows: Sequence[SourceRow], found: Overview, opts: argparse.Namespace) -> None:
     from rich.console import Console
 
-    from walsh_scrapy.tools.printable import print_lines
     from walsh_scrapy.tools.screen import show
     from walsh_scrapy.tools.sources.table import sources_screen, sources_text, totals
 
@@ -204,7 +202,6 @@ def _show(rows: Sequence[SourceRow], found: Overview, opts: argparse.Namespace) 
 
 
 def _edit(action: str, urls: list[str], state: State | None, file: str, *, really: bool) -> None:
-    from walsh_scrapy.tools.printable import print_lines
     from walsh_scrapy.tools.sources.changes import DeclaredSources
 
     declared = DeclaredSources(file, state)
@@ -217,7 +214,6 @@ def _edit(action: str, urls: list[str], state: State | None, file: str, *, reall
 
 def _change(action: str, urls: list[str], state: State | None, file: str, options: Options) -> int:
     """Forget or resume each URL; return 1 if one of them is not a source, else 0."""
-    from walsh_scrapy.tools.printable import print_lines
     from walsh_scrapy.tools.sources.changes import Changes, UnknownSource
 
     status = 0

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.tools.command import OperatorCommand
+from walsh_scrapy.tools.command import OperatorCommand, print_lines
 from walsh_scrapy.tools.exits import missing_extra
 
 if TYPE_CHECKING:
@@ -63,14 +63,13 @@ class Command(OperatorCommand):
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:  # noqa: ARG002
         """Judge, print and write."""
-        from walsh_scrapy.tools.printable import print_lines
         from walsh_scrapy.tools.status.findings import worst
         from walsh_scrapy.tools.status.report import status_json, status_lines
 
         limits = self._thresholds(opts)
         if opts.quiet:  # the sources file may have warnings
             logging.getLogger("walsh_scrapy").setLevel(logging.ERROR)
-        facts, findings = self._judged(opts.sources, limits)
+        facts, findings = self._judge(opts.sources, limits)
         now = facts.now if facts else time.time()
         if worst(findings) or not opts.quiet:
             print_lines([status_json(findings, now)] if opts.json else status_lines(findings))
@@ -79,7 +78,7 @@ class Command(OperatorCommand):
             self._write(opts.prometheus, findings, facts, now)
         return int(worst(findings))
 
-    def _judged(self, file: str | None, limits: Thresholds) -> tuple[Facts | None, list[Finding]]:
+    def _judge(self, file: str | None, limits: Thresholds) -> tuple[Facts | None, list[Finding]]:
         """Return the facts and the findings; no facts, and why, if they cannot be read."""
         from walsh_scrapy.options import BadSetting
         from walsh_scrapy.state import StateError

@@ -230,6 +230,22 @@ def status_of(verdicts: Iterable[bool | None]) -> int:
     return 1 if False in given else 2 if None in given else 0
 
 
+def no_response_reason(error: BaseException | None, url: str) -> str:
+    """Return why there is no response to a request of a command."""
+    from walsh_scrapy.exceptions import Denied, RequestDeferred
+    from walsh_scrapy.runtime.failures import reason_of
+
+    if isinstance(error, Denied):
+        return f"denied by {error.gate}: {error.reason}"
+    return str(error) if isinstance(error, RequestDeferred) else reason_of(error, url)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines to standard output."""
+    for line in lines:
+        print(line)
+
+
 def announce_requests() -> None:
     """Say at a terminal why the answer takes a while."""
     if sys.stderr.isatty():

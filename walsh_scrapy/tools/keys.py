@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 from scrapy import Request
 
-from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.policy.signing.directory import DIRECTORY_PATH, DIRECTORY_TYPE
 from walsh_scrapy.policy.signing.keys import PrivateKey
 from walsh_scrapy.policy.signing.verification import (
@@ -20,11 +19,10 @@ from walsh_scrapy.policy.signing.verification import (
     check_proof,
 )
 from walsh_scrapy.policy.timestamps import format_moment
-from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.signing import UnusableKey, read_key
 from walsh_scrapy.sources import Source
 from walsh_scrapy.spider import DeclaringSpider
-from walsh_scrapy.tools.command import NO_OUTPUT
+from walsh_scrapy.tools.command import NO_OUTPUT, no_response_reason
 from walsh_scrapy.tools.exits import CommandError
 
 if TYPE_CHECKING:
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.signing.keys import PublicKey
 
 
-class Finding(NamedTuple):
+class Check(NamedTuple):
     """One thing that a verifier looks at."""
 
     is_sound: bool
@@ -47,7 +45,7 @@ class Finding(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DirectoryResponse:
     """The response to a request for a directory."""
 
     url: str
@@ -64,43 +62,43 @@ def directory_url(url: str) -> str:
     return url
 
 
-def findings(answer: Answer, host: str, key_id: str, now: float) -> Iterator[Finding]:
+def checks(response: DirectoryResponse, host: str, key_id: str, now: float) -> Iterator[Check]:
     """Yield what is sound and what is not.
 
     ``host`` is the Host field of the request, ``key_id`` the thumbprint of the key that signs our
     requests, "" if there is none; ``now`` is in epoch seconds.
     """
-    is_found = answer.status == 200
-    yield Finding(is_found, f"status {answer.status}" + ("" if is_found else "; has to be 200"))
+    is_found = response.status == 200
+    yield Check(is_found, f"status {response.status}" + ("" if is_found else "; has to be 200"))
     if not is_found:
         return
-    kind = answer.fields.get("content-type", "").partition(";")[0].strip().lower()
-    if urlsplit(answer.url).path == DIRECTORY_PATH:
+    kind = response.fields.get("content-type", "").partition(";")[0].strip().lower()
+    if urlsplit(response.url).path == DIRECTORY_PATH:
         is_right = kind == DIRECTORY_TYPE
         hint = "" if is_right else f"; has to be {DIRECTORY_TYPE}"
-        yield Finding(is_right, f"Content-Type {kind or '(none)'}{hint}")
+        yield Check(is_right, f"Content-Type {kind or '(none)'}{hint}")
     try:
-        known = KeySet.from_body(answer.body)
+        known = KeySet.from_body(response.body)
     except BadDirectory as error:
-        yield Finding(False, f"the directory {error}")
+        yield Check(False, f"the directory {error}")
         return
     if not known.keys:
-        yield Finding(False, "the directory has no Ed25519 key")
+        yield Check(False, "the directory has no Ed25519 key")
     for key in known.keys.values():
-        yield _proof(key, host, answer, now)
+        yield _proof(key, host, response, now)
     if key_id:
         is_there = key_id in known.keys
         said = "is" if is_there else "is not"
-        yield Finding(is_there, f"the key of WALSH_SIGNING_KEY, {key_id}, {said} published here")
+        yield Check(is_there, f"the key of WALSH_SIGNING_KEY, {key_id}, {said} published here")
 
 
-def _proof(key: PublicKey, host: str, answer: Answer, now: float) -> Finding:
+def _proof(key: PublicKey, host: str, response: DirectoryResponse, now: float) -> Check:
     try:
-        until = check_proof(key, host, answer.fields, answer.body, now)
+        until = check_proof(key, host, response.fields, response.body, now)
     except BadSignature as error:
-        return Finding(False, f"key {key.thumbprint}: {error}")
+        return Check(False, f"key {key.thumbprint}: {error}")
     moment = format_moment(until)
-    return Finding(True, f"key {key.thumbprint}: signed, until {moment}")
+    return Check(True, f"key {key.thumbprint}: signed, until {moment}")
 
 
 _MODE: Final = 0o600
@@ -120,13 +118,13 @@ def new_key(name: str) -> str:
             None
         )
     except (OSError, ValueError) as error:
-        raise CommandError(f"{name} cannot be written: {_said(error)}") from None
+        raise CommandError(f"{name} cannot be written: {_reason(error)}") from None
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
             file.write(key.pem)
     except OSError as error:
         path.unlink(missing_ok=True)
-        raise CommandError(f"{name} cannot be written: {_said(error)}") from None
+        raise CommandError(f"{name} cannot be written: {_reason(error)}") from None
     return key.public.thumbprint
 
 
@@ -139,7 +137,7 @@ def keys_of(names: Iterable[str]) -> list[PrivateKey]:
     return list({key.public.thumbprint: key for key in keys}.values())
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
@@ -147,12 +145,12 @@ def _said(error: Exception) -> str:
 _META: Final = {"handle_httpstatus_all": True}
 
 
-class Asked:
-    """A directory that is asked for: its answer, or why there is none."""
+class DirectoryRequest:
+    """A directory that is asked for: its response, or why there is none."""
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.answer: Answer | None = None
+        self.response: DirectoryResponse | None = None
         self.trouble = "no request was made; see the log"
 
 
@@ -162,15 +160,15 @@ class KeysSpider(DeclaringSpider):
     name = "keys"
     custom_settings = NO_OUTPUT
 
-    def __init__(self, asked: Asked, **arguments: Any) -> None:  # noqa: ANN401
+    def __init__(self, directory: DirectoryRequest, **arguments: Any) -> None:  # noqa: ANN401
         super().__init__(**arguments)
-        self.asked = asked
-        self.sources = (Source(asked.url),)
+        self.directory = directory
+        self.sources = (Source(directory.url),)
 
     async def start(self) -> AsyncIterator[Any]:
         """Request the directory, uncompressed: Content-Digest is of the bytes that are sent."""
         yield Request(
-            self.asked.url,
+            self.directory.url,
             errback=self.failed,
             headers={"Accept": DIRECTORY_TYPE, "Accept-Encoding": "identity"},
             meta=dict(_META),
@@ -178,19 +176,15 @@ class KeysSpider(DeclaringSpider):
         )
 
     def parse(self, response: Response) -> None:
-        """Keep the answer."""
+        """Keep the response."""
         fields = {
             name.decode("latin-1").lower(): b", ".join(values).decode("latin-1")
             for name, values in response.headers.items()
         }
-        self.asked.answer = Answer(response.url, response.status, fields, response.body)
+        self.directory.response = DirectoryResponse(
+            response.url, response.status, fields, response.body
+        )
 
     def failed(self, failure: Failure) -> None:
         """Keep the reason."""
-        error = failure.value
-        if isinstance(error, Denied):
-            self.asked.trouble = f"denied by {error.gate}: {error.reason}"
-        elif isinstance(error, RequestDeferred):
-            self.asked.trouble = str(error)
-        else:
-            self.asked.trouble = reason_of(error, self.asked.url)
+        self.directory.trouble = no_response_reason(failure.value, self.directory.url)

@@ -14,7 +14,7 @@ from walsh_scrapy.policy.wording import counted
 from walsh_scrapy.state.entries import EntryFilter
 from walsh_scrapy.tools.export.formats import item_of
 from walsh_scrapy.tools.printable import printable
-from walsh_scrapy.tools.screen import folded
+from walsh_scrapy.tools.screen import fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -102,7 +102,7 @@ def _entry_lines(entry: NewEntry, width: int | None) -> Iterator[Text]:
         yield Text(moment.rstrip(), "dim")
         moment = indent = "    "
     link = _link(entry.url) if entry.url else Style()
-    for number, line in enumerate(folded([title], (width or _NO_WIDTH) - len(indent))):
+    for number, line in enumerate(fold([title], (width or _NO_WIDTH) - len(indent))):
         yield Text.assemble((indent if number else moment, "dim"), (line, link))
     if url and url != title:
         yield Text(f"{indent}{url}", "dim")

@@ -12,7 +12,7 @@ from walsh_scrapy.policy.wording import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["columns", "json_array", "print_lines", "printable"]
+__all__ = ["columns", "json_array", "printable"]
 
 
 def columns(rows: Sequence[Sequence[str]], widest: int = 60) -> Iterator[str]:
@@ -37,9 +37,3 @@ def json_array(objects: Iterable[Mapping[str, object]]) -> Iterator[str]:
         yield before + json.dumps(each).replace("\x7f", "\\u007f")
         before = ","
     yield "]" if before == "," else "[]"
-
-
-def print_lines(lines: Iterable[str]) -> None:
-    """Print lines to standard output."""
-    for line in lines:
-        print(line)

@@ -174,7 +174,7 @@ class Display:
     def show(self, snapshot: Snapshot) -> None:
         """Replace what is shown; a terminal that was closed shows nothing."""
         try:
-            self._live.update(rendered(snapshot), refresh=True)
+            self._live.update(render(snapshot), refresh=True)
         except OSError:
             self.close()
 
@@ -204,7 +204,7 @@ class _AboveDisplay:
         """Do nothing: the console flushes."""
 
 
-def rendered(snapshot: Snapshot) -> RenderableType:
+def render(snapshot: Snapshot) -> RenderableType:
     """Return what a terminal shows of a snapshot: at most three lines, none of them wrapped."""
     from rich.console import Group
     from rich.progress_bar import ProgressBar

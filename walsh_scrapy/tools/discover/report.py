@@ -38,17 +38,17 @@ def report_lines(offers: Iterable[SiteOffer], explainer: Explainer, now: float) 
     for number, offer in enumerate(offers):
         if number:
             yield ""
-        yield from map(comment, _requested(offer, explainer, now))
+        yield from map(comment, _request_lines(offer, explainer, now))
         if offer.source is None:
             yield comment(_UNSURE if offer.is_usable is None else _NOTHING)
             if offer.is_usable is False:
                 yield comment(f"try this: {TRY}")
         elif (first := declared.setdefault(offer.choices[0].url, offer.url)) != offer.url:
-            yield from _commented(f"the same as {first}, so declare one of them:", offer.source)
+            yield from _comment_lines(f"the same as {first}, so declare one of them:", offer.source)
         else:
             yield from source_table(offer.source)
         for why, source in _alternatives(offer):
-            yield from _commented(why, source)
+            yield from _comment_lines(why, source)
 
 
 def as_dict(offer: SiteOffer, explainer: Explainer) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def as_dict(offer: SiteOffer, explainer: Explainer) -> dict[str, Any]:
     }
 
 
-def _requested(offer: SiteOffer, explainer: Explainer, now: float) -> Iterator[str]:
+def _request_lines(offer: SiteOffer, explainer: Explainer, now: float) -> Iterator[str]:
     """Yield what the gates say, and the outcome of each candidate."""
     page, *others = _answers(offer, explainer)
     yield from page.lines(now)
@@ -133,7 +133,7 @@ def _outcome(candidate: Candidate) -> str:
     return f"{mark}{candidate.url}: {', '.join(parts)}{where}"
 
 
-def _commented(why: str, source: Source) -> Iterator[str]:
+def _comment_lines(why: str, source: Source) -> Iterator[str]:
     yield comment(why)
     yield from map(comment, source_table(source))
 
@@ -155,7 +155,7 @@ def toml_string(text: str) -> str:
     file can hold, becomes a replacement character.
     """
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return "".join(map(_escaped, json.dumps(whole, ensure_ascii=False)))
+    return "".join(map(_escape, json.dumps(whole, ensure_ascii=False)))
 
 
 def comment(line: str) -> str:
@@ -163,7 +163,7 @@ def comment(line: str) -> str:
     return f"# {printable(line)}".rstrip()
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     return character if printable(character) == character else f"\\u{ord(character):04x}"
 
 
@@ -184,10 +184,10 @@ def choose(offer: SiteOffer) -> Choice:
     choices = offer.choices
     if len(choices) > 1:
         head = f"{offer.url} declares several feeds; give the URL of one to add it:"
-        return Choice(None, (head, *map(_shown, offer.feeds)))
+        return Choice(None, (head, *map(_candidate_line, offer.feeds)))
     unsure = any(each.unsure for each in offer.feeds) and not offer.has_feed
     if choices and not unsure:
-        return Choice(_named(offer.source_of(choices[0])), tuple(_others(offer)))
+        return Choice(_with_short_name(offer.source_of(choices[0])), tuple(_others(offer)))
     unsure = unsure or offer.is_usable is None
     head = (
         "cannot say yet what is there" if unsure else f"nothing to declare was found there; {TRY}"
@@ -201,15 +201,15 @@ def _others(offer: SiteOffer) -> Iterator[str]:
     others = [each for each in offer.feeds if each not in offer.choices]
     if others:
         yield f"{offer.url} declares these feeds too, which were not added:"
-        yield from map(_shown, others)
+        yield from map(_candidate_line, others)
 
 
-def _shown(candidate: Candidate) -> str:
+def _candidate_line(candidate: Candidate) -> str:
     title = f" {candidate.title!r}" if candidate.title else ""
     return f"  {candidate.url}{title} ({kind_of(candidate)})"
 
 
-def _named(source: Source) -> Source:
+def _with_short_name(source: Source) -> Source:
     """Return the source with its title on one line, as every format can hold it."""
     if source.name is None:
         return source

@@ -43,12 +43,12 @@ class Export:
         self, file: IO[bytes], format_name: str, state: State, *, progress: bool = False
     ) -> int:
         """Write the entries, and return how many there were."""
-        urls = self._chosen(state)
+        urls = self._choose_sources(state)
         choice = EntryFilter(since=self.since, kind=self.kind, sources=urls)
         with state.entries.snapshot() as entries:
             chosen = entries.matching(choice)
             if progress:
-                chosen = _tracked(chosen, entries.count(choice))
+                chosen = _track(chosen, entries.count(choice))
             if format_name == "sqlite":
                 return export_sqlite(chosen, self._records(state, urls), file)
             return export_entries(chosen, file, format_name, self.settings)
@@ -78,7 +78,7 @@ class Export:
             if (not urls or record.url in urls) and self.kind in (None, record.kind):
                 yield record, declared.get(canonical_url(record.url))
 
-    def _chosen(self, state: State) -> tuple[str, ...]:
+    def _choose_sources(self, state: State) -> tuple[str, ...]:
         """Return the sources that the URLs mean; a declared one may have no visit yet."""
         known = state.sources.urls()
         try:
@@ -88,7 +88,7 @@ class Export:
             return tuple(each for url in self.urls for each in find_sources(url, known))
 
 
-def _tracked(entries: Iterator[StoredEntry], total: int) -> Iterator[StoredEntry]:
+def _track(entries: Iterator[StoredEntry], total: int) -> Iterator[StoredEntry]:
     """Yield the entries, and show a progress bar on standard error."""
     with Progress(console=Console(stderr=True), transient=True) as progress:
         yield from progress.track(entries, total=total, description="exporting")

@@ -141,17 +141,23 @@ def export_sqlite(
 def _rows(entries: Iterable[StoredEntry]) -> Iterator[tuple[object, ...]]:
     for entry in entries:
         values = item_of(entry).exported()
-        yield (entry.key, *(_flat(values[name]) for name in _COLUMNS))
+        yield (entry.key, *(_flatten(values[name]) for name in _COLUMNS))
 
 
-def _flat(value: object) -> object:
+def _flatten(value: object) -> object:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
 
 
 def _source(record: SourceRecord, declared: Source | None) -> tuple[object, ...]:
     source = declared or Source(record.url)
     return (
-        *(record.url, None, source.name, _flat([*source.tags]), "/".join(source.folders) or None),
+        *(
+            record.url,
+            None,
+            source.name,
+            _flatten([*source.tags]),
+            "/".join(source.folders) or None,
+        ),
         *(record.kind, rfc3339(record.fetched_at), record.outcome),
         *(record.status, record.detail or None, record.failures, record.moved_to),
     )
@@ -183,9 +189,9 @@ def export_sources(
     for source in sources:
         title = source.name or _title_of(newest(source.url)) or source.url
         folders, outline = _outline(source, title)
-        file.writelines(f"{line}\n".encode() for line in (*_moved_to(folders, opened), outline))
+        file.writelines(f"{line}\n".encode() for line in (*_folder_tags(folders, opened), outline))
         count, opened = count + 1, folders
-    file.writelines(f"{line}\n".encode() for line in _moved_to((), opened))
+    file.writelines(f"{line}\n".encode() for line in _folder_tags((), opened))
     file.write(b"</body>\n</opml>\n")
     return count
 
@@ -206,19 +212,19 @@ def _outline(source: Source, title: str) -> tuple[tuple[str, ...], str]:
         "htmlUrl": source.page,
         "category": ",".join(tags) if listable else None,
     }
-    written = (f"{name}={_quoted(value)}" for name, value in attributes.items() if value)
+    written = (f"{name}={_quote(value)}" for name, value in attributes.items() if value)
     return folders, f"<outline {' '.join(written)}/>"
 
 
-def _moved_to(folders: tuple[str, ...], opened: tuple[str, ...]) -> Iterator[str]:
+def _folder_tags(folders: tuple[str, ...], opened: tuple[str, ...]) -> Iterator[str]:
     """Yield the tags that lead from the open folders to those of the next source."""
     pairs = enumerate(zip(folders, opened, strict=False))
     shared = next((at for at, (new, old) in pairs if new != old), min(len(folders), len(opened)))
     yield from ("</outline>" for _ in opened[shared:])
-    yield from (f"<outline text={_quoted(folder)}>" for folder in folders[shared:])
+    yield from (f"<outline text={_quote(folder)}>" for folder in folders[shared:])
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return quoteattr(_ILLEGAL.sub("", text))
 
 
