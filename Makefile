@@ -12,7 +12,7 @@ INSTALLED := $(VENV)/.installed
 
 # The demo and the tests measure pauses, so they never run beside each other, under -j neither.
 .NOTPARALLEL:
-.PHONY: help demo test fuzz browser check requirements audit sbom wheel clean
+.PHONY: help demo test fuzz browser check requirements audit sbom wheel walsh-wheel clean
 
 help:
 	@echo "make demo    crawl a web on this machine twice, and judge the crawl by its servers' log"
@@ -24,6 +24,7 @@ help:
 	@echo "make audit   ask for known vulnerabilities of all that requirements.txt names"
 	@echo "make sbom    write dist/sbom.json, what $(VENV) has (CycloneDX)"
 	@echo "make wheel   build the wheel into dist/"
+	@echo "make walsh-wheel   build a small wheel with the program walsh alone, for owners of sites"
 	@echo "make clean   remove $(VENV) and caches; the state in .scrapy stays"
 
 demo: $(INSTALLED)
@@ -69,7 +70,7 @@ COMPILE = UV_CUSTOM_COMPILE_COMMAND="$(HOW)" $(SUPPLY)/bin/uv pip compile --quie
   --no-config --universal --python-version 3.11 --generate-hashes $(UPGRADE)
 
 requirements: $(SUPPLY)/.installed
-	$(COMPILE) pyproject.toml --extra postgres --group test --group check \
+	$(COMPILE) pyproject.toml --all-extras --group test --group check \
 	  --output-file requirements.txt
 	$(COMPILE) --group supply \
 	  --output-file .ci/supply.txt
@@ -86,6 +87,11 @@ sbom: $(INSTALLED) $(SUPPLY)/.installed
 # The same source makes the same bytes, wherever and whenever it is built.
 wheel: $(INSTALLED)
 	$(VENV)/bin/python -m hatchling build --target wheel --directory dist
+
+# What owners of sites need: the program walsh, and few packages beside it.
+walsh-wheel: $(INSTALLED)
+	cd .ci/walsh && $(abspath $(VENV))/bin/python -m hatchling build --target wheel \
+	  --directory ../../dist
 
 $(SUPPLY)/.installed: .ci/supply.txt
 	@"$(PYTHON)" -m venv "$(SUPPLY)"

@@ -68,7 +68,7 @@ WARN_ON_GENERATOR_RETURN_VALUE = False
 
 FEED_EXPORT_ENCODING = "utf-8"
 # A crawl that is killed leaves the former file (-O) or whole lines (-o).
-FEED_STORAGES = dict.fromkeys(("", "file"), "walsh_scrapy.extensions.feedstorage.FileFeedStorage")
+FEED_STORAGES = dict.fromkeys(("", "file"), "walsh_scrapy.extensions.feedexport.FileFeedStorage")
 FEED_EXPORTERS = {
     # The same lines as Scrapy's, in less time.
     "jsonlines": "walsh_scrapy.items.JsonLinesExporter",

@@ -10,8 +10,8 @@ from importlib.util import find_spec
 
 import pytest
 
+from walsh_scrapy.console.mayfetch import Draft
 from walsh_scrapy.console.program import main
-from walsh_scrapy.tools.mayfetch.draft import Draft
 
 ROBOTS = """\
 User-agent: *

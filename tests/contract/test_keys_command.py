@@ -22,8 +22,7 @@ from walsh_scrapy.policy.signing.requests import FIELDS
 from walsh_scrapy.testing import Certificate, Reply, Site, redirect, verify_signature
 from walsh_scrapy.testing.project import keep_empty_blocklist
 from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.keys.check import Answer, directory_url, findings
-from walsh_scrapy.tools.keys.files import keys_of, new_key
+from walsh_scrapy.tools.keys import DirectoryResponse, checks, directory_url, keys_of, new_key
 
 AGENT = "https://bot.example/"
 URL = AGENT.rstrip("/") + DIRECTORY_PATH
@@ -167,8 +166,8 @@ FIELDS_THERE = {name.lower(): value for name, value in HEADERS.items()}
 
 def found(*, now=NOW, key_id="", url=URL, status=200, body=BODY, **fields):
     named = {name.replace("_", "-"): value for name, value in fields.items()}
-    answer = Answer(url, status, FIELDS_THERE | named, body)
-    return [str(each) for each in findings(answer, "bot.example", key_id, now)]
+    response = DirectoryResponse(url, status, FIELDS_THERE | named, body)
+    return [str(each) for each in checks(response, "bot.example", key_id, now)]
 
 
 def test_a_sound_directory():

@@ -94,7 +94,7 @@ def test_a_state_that_cannot_be_read_is_unknown_for_everybody(status, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["now"], "not now"),
+        (["now"], "status does not take now"),
         (["--nope"], "--nope"),
         (["--run-hours"], "--run-hours: expected one argument"),
         (["-a", "sources=x.toml"], "the sources file is --sources FILE here"),

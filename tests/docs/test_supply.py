@@ -15,10 +15,8 @@ from tests.helpers import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 GROUPS = PROJECT["dependency-groups"]
-RUN = [
-    *PROJECT["project"]["dependencies"],
-    *PROJECT["project"]["optional-dependencies"]["postgres"],
-]
+EXTRAS = PROJECT["project"]["optional-dependencies"]
+RUN = [*PROJECT["project"]["dependencies"], *(each for extra in EXTRAS.values() for each in extra)]
 ASKED = {
     "requirements.txt": [*RUN, *GROUPS["test"], *GROUPS["check"]],
     ".ci/supply.txt": GROUPS["supply"],

@@ -14,8 +14,8 @@ from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.state import State
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.tools.discover.spider import DiscoverSpider
-from walsh_scrapy.tools.keys.spider import KeysSpider
-from walsh_scrapy.tools.mayfetch.spider import MayfetchSpider
+from walsh_scrapy.tools.keys import KeysSpider
+from walsh_scrapy.tools.mayfetch.explainer import MayfetchSpider
 
 
 @pytest.fixture

@@ -527,7 +527,7 @@ def test_a_wrong_call_and_a_wrong_file_are_told_in_one_line(scrapy, tmp_path, re
         assert len(error.splitlines()) == 1
     assert read_attestation_of(tmp_path, attestation) == attestation
     code, _, error = scrapy(url=f"sqlite:///{tmp_path / 'none.sqlite3'}")
-    assert (code, "there is no state yet" in error) == (1, True)
+    assert (code, "there is no state at" in error) == (1, True)
     State(f"sqlite:///{tmp_path / 'new.sqlite3'}").close()
     code, _, error = scrapy(url=f"sqlite:///{tmp_path / 'new.sqlite3'}")
     assert (code, "the record is empty" in error) == (1, True)

@@ -12,10 +12,9 @@ from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.tools.discover.candidates import Candidate, offers_for
+from walsh_scrapy.tools.discover.report import choose
 from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.sources.adding import choose
-from walsh_scrapy.tools.sources.declared import DeclaredSources
-from walsh_scrapy.tools.sources.lookup import UnknownSource
+from walsh_scrapy.tools.sources.changes import DeclaredSources, UnknownSource
 
 A, B, C = (f"https://{name}.example/feed" for name in "abc")
 NEW = "https://new.example/feed"

@@ -15,9 +15,9 @@ from walsh_scrapy.state import State
 from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.export import sqlitefile
+from walsh_scrapy.tools.export import formats
 from walsh_scrapy.tools.export.export import Export
-from walsh_scrapy.tools.export.opml import export_sources
+from walsh_scrapy.tools.export.formats import export_sources
 
 URL = "http://a.example/feed"
 OTHER = "http://b.example/"
@@ -74,9 +74,12 @@ def entry(key, source, **fields):
     )  # fmt: skip
 
 
+EXPORT = Export(settings=Settings(), sources_file="none.toml")
+
+
 @pytest.fixture
-def export(url):
-    """An export of a state with two entries of one source, and none of another."""
+def state(url):
+    """A state with two entries of one source, and none of another."""
     found = [
         entry("1", URL, title="=1+1 'x' \U0001f600", authors=["Jo", "Ü"], source_title="The A"),
         entry("2", URL, url="http://a.example/2"),
@@ -84,14 +87,14 @@ def export(url):
     with contextlib.closing(State(url)) as state:
         state.sources.commit(SourceRecord(url=URL, kind="feed", fetched_at=1779516000.0), found)
         state.sources.commit(SourceRecord(url=OTHER, kind="llms", outcome="failed", failures=2))
-    return Export(settings=Settings(), state_url=url, sources_file="none.toml")
+        yield state
 
 
-def tables_of(export, folder):
+def tables_of(export, state, folder):
     """How many entries were written, and the rows of both tables as dictionaries."""
     file = folder / "made.sqlite"
     with file.open("wb") as opened:
-        count = export.write(opened, "sqlite")
+        count = export.write_entries(opened, "sqlite", state)
     with contextlib.closing(sqlite3.connect(file)) as database:
         database.row_factory = sqlite3.Row
         rows = [
@@ -102,10 +105,10 @@ def tables_of(export, folder):
     return count, *rows
 
 
-def test_a_database_has_flat_entries_and_their_sources(export, tmp_path):
-    count, entries, sources = tables_of(export, tmp_path)
+def test_a_database_has_flat_entries_and_their_sources(state, tmp_path):
+    count, entries, sources = tables_of(EXPORT, state, tmp_path)
     written = io.BytesIO()
-    assert export.write(written, "jsonl") == count == 2
+    assert EXPORT.write_entries(written, "jsonl", state) == count == 2
     for row, line in zip(entries, written.getvalue().splitlines(), strict=True):
         item = json.loads(line)
         lists = {name: json.loads(row[name]) for name in ("authors", "tags")}
@@ -118,25 +121,27 @@ def test_a_database_has_flat_entries_and_their_sources(export, tmp_path):
     assert (second["url"], second["title"], second["failures"]) == (OTHER, None, 2)
     assert (first["name"], first["tags"], first["folder"]) == (None, "[]", None)
     (tmp_path / "s.opml").write_text(OPML)
-    _, _, (first, _) = tables_of(replace(export, sources_file=str(tmp_path / "s.opml")), tmp_path)
+    _, _, (first, _) = tables_of(
+        replace(EXPORT, sources_file=str(tmp_path / "s.opml")), state, tmp_path
+    )
     assert (first["name"], json.loads(first["tags"]), first["folder"]) == (
         "A", ["News, all", "World", "x"], "News, all/World",
     )  # fmt: skip
     (tmp_path / "made.sqlite").unlink()
-    count, entries, sources = tables_of(replace(export, urls=(OTHER,)), tmp_path)
+    count, entries, sources = tables_of(replace(EXPORT, urls=(OTHER,)), state, tmp_path)
     assert (count, entries, [row["url"] for row in sources]) == (0, [], [OTHER])
-    count, entries, sources = tables_of(replace(export, since=2e9, kind="feed"), tmp_path)
+    count, entries, sources = tables_of(replace(EXPORT, since=2e9, kind="feed"), state, tmp_path)
     assert (count, [row["url"] for row in sources]) == (0, [URL])
 
 
-def test_a_database_that_cannot_be_made_is_one_sentence(export, monkeypatch):
+def test_a_database_that_cannot_be_made_is_one_sentence(state, monkeypatch):
     written = io.BytesIO()
     full = sqlite3.OperationalError("database or disk is full")
 
     def refuse(*_):
         raise full
 
-    monkeypatch.setattr(sqlitefile.sqlite3, "connect", refuse)
+    monkeypatch.setattr(formats.sqlite3, "connect", refuse)
     with pytest.raises(CommandError, match="disk is full"):
-        export.write(written, "sqlite")
+        EXPORT.write_entries(written, "sqlite", state)
     assert written.getvalue() == b""

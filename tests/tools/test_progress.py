@@ -11,8 +11,7 @@ from rich.console import Console
 
 from walsh_scrapy.policy.frontier import Turn
 from walsh_scrapy.politeness.retries import Retries, Retry
-from walsh_scrapy.tools.progress.display import Display, rendered
-from walsh_scrapy.tools.progress.snapshot import Rate, Snapshot, awaited, outcomes_of
+from walsh_scrapy.tools.progress import Display, Rate, Snapshot, awaited, outcomes_of, render
 
 HALF_DONE = Snapshot(
     due=206,
@@ -97,7 +96,7 @@ def test_the_display_is_at_most_three_lines_at_any_width(monkeypatch, width, due
     screen = io.StringIO()
     console = Console(file=screen, width=width, force_terminal=True)
     longest = "waiting for " + "very-" * 60 + "slow.example"
-    console.print(rendered(replace(HALF_DONE, due=due, awaited=longest)))
+    console.print(render(replace(HALF_DONE, due=due, awaited=longest)))
     lines = screen.getvalue().splitlines()
     assert len(lines) == 3
     assert all(len(line) <= width for line in lines)

@@ -26,7 +26,7 @@ from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import requests
 from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.hosts.overview import HostRow
+from walsh_scrapy.tools.hosts import HostRow
 from walsh_scrapy.tools.report import report
 from walsh_scrapy.tools.report.charts import MOST_POINTS, thinned
 from walsh_scrapy.tools.report.needs import find_needs
@@ -37,8 +37,7 @@ from walsh_scrapy.tools.report.report import build_report
 from walsh_scrapy.tools.report.responses import gates, kind_of, shares
 from walsh_scrapy.tools.report.spacing import Asked, Sent, host_lines
 from walsh_scrapy.tools.report.trouble import find_troubles
-from walsh_scrapy.tools.sources.nextvisit import next_visit
-from walsh_scrapy.tools.sources.overview import SourceRow
+from walsh_scrapy.tools.sources.overview import SourceRow, next_visit
 from walsh_scrapy.tools.status.findings import judge_clock
 
 OPTIONS = Options.from_settings(Settings({"WALSH_STATE_URL": "sqlite:///no.sqlite3"}))

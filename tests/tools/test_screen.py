@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from rich.text import Text
 
-from walsh_scrapy.tools.screen import folded, show
+from walsh_scrapy.tools.screen import fold, show
 
 URL = "http://a.example/" + "x" * 100
 #: Shows a number of long lines, as a command does.
@@ -62,8 +62,8 @@ def test_colours_and_links_are_for_terminals(capsys):
 
 
 def test_parts_are_folded_and_long_words_stay_whole():
-    assert list(folded(["ab", "cd", "ef"], 7)) == ["ab · cd", "ef"]
-    assert list(folded(["a b c d", "e"], 3)) == ["a b", "c d", "e"]
-    assert list(folded(["to http://a.example/x now"], 6)) == ["to", "http://a.example/x", "now"]
-    assert list(folded(["日本", "語"], 7)) == ["日本", "語"]
-    assert list(folded([], 5)) == []
+    assert list(fold(["ab", "cd", "ef"], 7)) == ["ab · cd", "ef"]
+    assert list(fold(["a b c d", "e"], 3)) == ["a b", "c d", "e"]
+    assert list(fold(["to http://a.example/x now"], 6)) == ["to", "http://a.example/x", "now"]
+    assert list(fold(["日本", "語"], 7)) == ["日本", "語"]
+    assert list(fold([], 5)) == []

@@ -21,9 +21,8 @@ from walsh_scrapy.state import State
 from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.tools.printable import json_array
-from walsh_scrapy.tools.sources.lookup import UnknownSource, find_sources
-from walsh_scrapy.tools.sources.nextvisit import next_visit
-from walsh_scrapy.tools.sources.overview import build_overview
+from walsh_scrapy.tools.sources.changes import UnknownSource, find_sources
+from walsh_scrapy.tools.sources.overview import build_overview, next_visit
 from walsh_scrapy.tools.sources.table import sources_screen, sources_text, totals
 
 DAY = 86_400.0

@@ -7,10 +7,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from scrapy.commands import ScrapyCommand
-from scrapy.settings import Settings
-
-from walsh_scrapy.tools.exits import CommandError, clean_exit, usage_error
+from walsh_scrapy.tools.command import OperatorCommand, print_lines
+from walsh_scrapy.tools.exits import CommandError
 
 if TYPE_CHECKING:
     import argparse
@@ -18,36 +16,24 @@ if TYPE_CHECKING:
     from walsh_scrapy.state import State
 
 
-class Command(ScrapyCommand):
-    """Audits the whole record. It may run beside a crawl, which does not wait for it."""
+class Command(OperatorCommand):
+    """Audits the whole record, or compares it with an attestation."""
 
-    requires_project = True
-    requires_crawler_process = False
-
-    def syntax(self) -> str:
-        """Return what follows the command's name."""
-        return "[options]"
-
-    def short_desc(self) -> str:
-        """Return the line that ``scrapy`` lists."""
-        return "Judge the whole record by the contract's checklist, with evidence"
-
-    def long_desc(self) -> str:
-        """Return the text of ``--help``."""
-        return (
-            "Judges every recorded request, denial and entry by each row of the contract's "
-            "checklist: whether it holds, and the evidence. Nothing leaves this machine. `--json` "
-            "prints an attestation that can be verified later with `--verify FILE`. Exit status: "
-            "0 if no MUST is broken (with --verify: the record has what was judged), 1 if one is, "
-            "or if it cannot be done, 2 for a wrong call. "
-            "Examples: scrapy attest. scrapy attest --json > attestation.json. "
-            "scrapy attest --verify attestation.json"
-        )
+    headline = "Judge the whole record by the contract's checklist, with evidence"
+    description = (
+        "Judges every recorded request, denial and entry by each row of the contract's "
+        "checklist: whether it holds, and the evidence. Nothing leaves this machine. `--json` "
+        "prints an attestation that can be verified later with `--verify FILE`. Exit status: "
+        "0 if no MUST is broken (with --verify: the record has what was judged), 1 if one is, "
+        "or if it cannot be done, 2 for a wrong call. "
+        "Examples: scrapy attest. scrapy attest --json > attestation.json. "
+        "scrapy attest --verify attestation.json"
+    )
+    json = "one JSON object"
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Add what this command takes."""
         super().add_options(parser)
-        parser.add_argument("--json", action="store_true", help="print one JSON object")
         parser.add_argument(
             "--conformance",
             metavar="FILE",
@@ -66,33 +52,22 @@ class Command(ScrapyCommand):
             help="say whether the record still has what an attestation judged",
         )
 
-    def run(self, args: list[str], opts: argparse.Namespace) -> None:
+    def execute(self, args: list[str], opts: argparse.Namespace) -> int:  # noqa: ARG002
         """Audit and print, or verify."""
-        from walsh_scrapy.options import Options
-        from walsh_scrapy.state import State
         from walsh_scrapy.tools.attest.text import attestation_text
 
-        if args:
-            usage_error(f"attest does not take {args[0]}; see scrapy attest --help")
         if opts.verify and (opts.json or opts.conformance or opts.tries):
-            usage_error("--verify goes with no other option")
+            self.refuse("--verify goes with no other option")
         if opts.tries and opts.conformance:
-            usage_error("--try makes a conformance run, and --conformance takes one; drop one")
-        with clean_exit():
-            options = Options.from_settings(self.settings or Settings())
-            scorecard = _scorecard(opts)
-            with State.existing(options.state_url) as state:
-                if state is None:
-                    raise CommandError("there is no state yet, so there is nothing to attest")
-                if opts.verify:
-                    is_good = _verify(state, opts.verify)
-                else:
-                    attestation = _attest(state, scorecard)
-                    is_good = attestation["holds"]
-                    text = [json.dumps(attestation, indent=1).replace("\x7f", "\\u007f")]
-                    for line in text if opts.json else attestation_text(attestation):
-                        print(line)
-        self.exitcode = 0 if is_good else 1
+            self.refuse("--try makes a conformance run, and --conformance takes one; drop one")
+        scorecard = _scorecard(opts)
+        with self.state() as state:
+            if opts.verify:
+                return 0 if _verify(state, opts.verify) else 1
+            attestation = _attest(state, scorecard)
+        text = [json.dumps(attestation, indent=1).replace("\x7f", "\\u007f")]
+        print_lines(text if opts.json else attestation_text(attestation))
+        return 0 if attestation["holds"] else 1
 
 
 def _scorecard(opts: argparse.Namespace) -> dict[str, Any] | None:

@@ -7,9 +7,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scrapy.commands import ScrapyCommand
-
 from walsh_scrapy.policy.wording import counted
+from walsh_scrapy.tools.command import OperatorCommand
 from walsh_scrapy.tools.summary import SourceCounts
 
 if TYPE_CHECKING:
@@ -23,29 +22,20 @@ if TYPE_CHECKING:
     from walsh_scrapy.testing.web import Web
 
 
-class Command(ScrapyCommand):
-    """Shows the crawler at work without a network.
+class Command(OperatorCommand):
+    """Shows the crawler at work without a network."""
 
-    Imports stand inside the methods, because ``scrapy`` imports every command at each start.
-    """
+    usage = ""
 
-    requires_project = True
-    requires_crawler_process = False
+    headline = "Crawl a web on this machine twice and judge the crawl by what its servers saw"
+    description = (
+        "Serves sixteen hosts at addresses of their own on this machine, runs the real `scrapy "
+        "crawl feeds` against them twice, and prints what each host asks for and which "
+        "requests its log shows. Takes less than a minute and needs no network. Exit "
+        "status: 0, or 1 if a rule was broken. Example: scrapy demo"
+    )
 
-    def short_desc(self) -> str:
-        """Return the line that ``scrapy`` lists."""
-        return "Crawl a web on this machine twice and judge the crawl by what its servers saw"
-
-    def long_desc(self) -> str:
-        """Return the text of ``--help``."""
-        return (
-            "Serves sixteen hosts at addresses of their own on this machine, runs the real `scrapy "
-            "crawl feeds` against them twice, and prints what each host asks for and which "
-            "requests its log shows. Takes less than a minute and needs no network. Exit "
-            "status: 0, or 1 if a rule was broken. Example: scrapy demo"
-        )
-
-    def run(self, args: list[str], opts: argparse.Namespace) -> None:  # noqa: ARG002
+    def execute(self, args: list[str], opts: argparse.Namespace) -> int:  # noqa: ARG002
         """Run both crawls, print what the log shows, and judge it."""
         from rich.console import Console
 
@@ -70,7 +60,7 @@ class Command(ScrapyCommand):
         for sentence in broken:
             console.print(f"[red]broken:[/] {sentence}")
         console.print(f"[bold]{'Rules were broken.' if broken else 'No rule was broken.'}[/]")
-        self.exitcode = 1 if broken else 0
+        return 1 if broken else 0
 
 
 def _crawl(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.tools.exits import clean_exit, usage_error
-from walsh_scrapy.tools.urlcommand import UrlCommand
+from walsh_scrapy.tools.command import UrlCommand, announce_requests, print_lines, status_of
 
 if TYPE_CHECKING:
     import argparse
@@ -21,47 +20,37 @@ class Command(UrlCommand):
 
     longest_wait = 60
     example = "scrapy discover https://docs.example/"
+    headline = "Find what a site offers a crawl, as lines for sources.toml"
+    description = (
+        "Requests from each site, through every gate: robots.txt; the page as markdown, and as "
+        "a feed if the server answers 406; the feeds that its headers or its HTML head declare "
+        "(link rel=alternate), at most three; and only if none is a feed, what its headers "
+        "announce as markdown, at most three documents, until one is markdown, and /llms.txt. "
+        "Nothing else of the page is read. Prints the sources to declare as TOML, and all else "
+        "as comments. Declares nothing. Exit status: 0 something found for every URL, 1 "
+        "nothing for at least one, 2 cannot say, or a wrong call. "
+        "Example: scrapy discover https://docs.example/ >> sources.toml"
+    )
+    json = "one JSON array"
 
-    def short_desc(self) -> str:
-        """Return the line that ``scrapy`` lists."""
-        return "Find what a site offers a crawl, as lines for sources.toml"
-
-    def long_desc(self) -> str:
-        """Return the text of ``--help``."""
-        return (
-            "Requests from each site, through every gate: robots.txt; the page as markdown, and as "
-            "a feed if the server answers 406; the feeds that its headers or its HTML head declare "
-            "(link rel=alternate), at most three; and only if none is a feed, what its headers "
-            "announce as markdown, at most three documents, until one is markdown, and /llms.txt. "
-            "Nothing else of the page is read. Prints the sources to declare as TOML, and all else "
-            "as comments. Declares nothing. Exit status: 0 something found for every URL, 1 "
-            "nothing for at least one, 2 cannot say, or a wrong call. "
-            "Example: scrapy discover https://docs.example/ >> sources.toml"
-        )
-
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Add what this command takes."""
-        super().add_options(parser)
-        parser.add_argument("--json", action="store_true", help="print one JSON array")
-
-    def run(self, args: list[str], opts: argparse.Namespace) -> None:
-        """Check the call, run the spider, and print what it found."""
+    def execute(self, args: list[str], opts: argparse.Namespace) -> int:
+        """Run the spider, and print what it found."""
         from walsh_scrapy.sources import SourcesError
         from walsh_scrapy.tools.discover.candidates import offers_for
         from walsh_scrapy.tools.discover.spider import DiscoverSpider
 
-        self.check_usage(args)
-        with clean_exit():
-            try:
-                offers = offers_for(args)
-            except SourcesError as error:
-                usage_error(str(error))
-            context = self.open_crawl()
-            if sys.stderr.isatty():
-                print("sending requests, with the pauses of each host ...", file=sys.stderr)
-            self.run_spider(DiscoverSpider, offers=offers)
-            _print(_lines(offers, context, as_json=opts.json))
-        self.set_exit_status(offer.is_usable for offer in offers)
+        self.check_urls(args)
+        try:
+            offers = offers_for(args)
+        except SourcesError as error:
+            self.refuse(str(error))
+        context = self.open_crawl()
+        announce_requests()
+        self.run_spider(DiscoverSpider, offers=offers)
+        if not sys.stdout.isatty():  # TOML is UTF-8, whatever the locale says
+            sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+        print_lines(_lines(offers, context, as_json=opts.json))
+        return status_of(offer.is_usable for offer in offers)
 
 
 def _lines(offers: Sequence[SiteOffer], context: Context, *, as_json: bool) -> Iterable[str]:
@@ -73,10 +62,3 @@ def _lines(offers: Sequence[SiteOffer], context: Context, *, as_json: bool) -> I
     if as_json:
         return json_array(as_dict(offer, explainer) for offer in offers)
     return report_lines(offers, explainer, context.clock.now())
-
-
-def _print(lines: Iterable[str]) -> None:
-    if not sys.stdout.isatty():  # TOML is UTF-8, whatever the locale says
-        sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-    for line in lines:
-        print(line)

@@ -3,68 +3,42 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scrapy.commands import ScrapyCommand
 from scrapy.settings import Settings
 
 from walsh_scrapy.policy.wording import counted
-from walsh_scrapy.tools.exits import clean_exit, sources_hint, usage_error
+from walsh_scrapy.tools.command import FileCommand
+from walsh_scrapy.tools.exits import usage_error
 
 if TYPE_CHECKING:
     import argparse
 
 
-class Command(ScrapyCommand):
+class Command(FileCommand):
     """Writes entries or sources, as they are at the moment of the call, into one file."""
 
-    requires_project = True
-    requires_crawler_process = False
-
-    def syntax(self) -> str:
-        """Return what follows the command's name."""
-        return "[options] -o FILE"
-
-    def short_desc(self) -> str:
-        """Return the line that ``scrapy`` lists."""
-        return "Export the entries that any run found, or the sources as OPML"
-
-    def long_desc(self) -> str:
-        """Return the text of ``--help``."""
-        return (
-            "Writes every entry in the state as the run that found it exported it, the first seen "
-            "first. The ending of FILE chooses the format: .jsonl (or .jl), .json, .csv, .xml or "
-            ".sqlite (or .db), a database with sources and entries as Datasette opens it; with "
-            ".opml the declared sources are written instead. The file is written whole or "
-            "not at all. Exit status: 0, 1 if it cannot be done, 2 for a wrong call. "
-            "Examples: scrapy export -o entries.jsonl. "
-            "scrapy export -O week.csv --since P7D. scrapy export -o - --kind llms | jq .url"
-        )
+    headline = "Export the entries that any run found, or the sources as OPML"
+    description = (
+        "Writes every entry in the state as the run that found it exported it, the first seen "
+        "first. The ending of FILE chooses the format: .jsonl (or .jl), .json, .csv, .xml or "
+        ".sqlite (or .db), a database with sources and entries as Datasette opens it; with "
+        ".opml the declared sources are written instead. The file is written whole or "
+        "not at all. Exit status: 0, 1 if it cannot be done, 2 for a wrong call. "
+        "Examples: scrapy export -o entries.jsonl. "
+        "scrapy export -O week.csv --since P7D. scrapy export -o - --kind llms | jq .url"
+    )
+    has_sources = True
+    since = "only entries first seen since then"
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Add what this command takes."""
         super().add_options(parser)
         parser.add_argument(
-            "-o", "--output", metavar="FILE", help="a new file, or - for standard output"
-        )
-        parser.add_argument(
-            "-O",
-            "--overwrite-output",
-            metavar="FILE",
-            help="the same, but an existing file is replaced",
-        )
-        parser.add_argument(
             "--format",
             choices=("jsonl", "json", "csv", "xml", "opml", "sqlite"),
             help="instead of the ending of FILE; jsonl for standard output unless given",
-        )
-        parser.add_argument(
-            "--since",
-            metavar="WHEN",
-            help="only entries first seen since then: today, yesterday, 1d (a day ago), a date, "
-            "an RFC 3339 time",
         )
         parser.add_argument(
             "--source",
@@ -74,51 +48,41 @@ class Command(ScrapyCommand):
             help="only entries of this source (may be repeated)",
         )
         parser.add_argument("--kind", choices=("feed", "llms"), help="only entries of such sources")
-        parser.add_argument(
-            "--sources", metavar="FILE", help="sources file to use instead of WALSH_SOURCES"
-        )
 
-    def run(self, args: list[str], opts: argparse.Namespace) -> None:
-        """Check the call, write, and print on standard error how much was written."""
-        from walsh_scrapy.options import Options
+    def execute(self, args: list[str], opts: argparse.Namespace) -> int:  # noqa: ARG002
+        """Write, and print on standard error how much was written."""
         from walsh_scrapy.tools.export.export import Export
-        from walsh_scrapy.tools.export.output import open_output
+        from walsh_scrapy.tools.files import open_output
         from walsh_scrapy.tools.printable import printable
 
-        if args:
-            hint = sources_hint(args)
-            usage_error(f"export does not take {args[0]}{hint}; see scrapy export --help")
-        target = _target(opts)
-        format_name, since = _format(target, opts.format), _since(opts.since)
-        if format_name == "opml" and since is not None:
-            usage_error("--since selects entries, but an OPML file lists sources; drop one")
-        with clean_exit():
-            settings = self.settings or Settings()
-            options = Options.from_settings(settings)
-            export = Export(
-                settings=settings,
-                state_url=options.state_url,
-                sources_file=opts.sources or options.sources,
-                urls=opts.source,
-                kind=opts.kind,
-                since=since,
-            )
-            with open_output(target, replace=opts.output is None) as file:
-                count = export.write(file, format_name, progress=_shows_progress(target))
-        nouns = ("source", "sources") if format_name == "opml" else ("entry", "entries")
+        target = self.target(opts)
+        format_name = _format(target, opts.format)
+        is_opml = format_name == "opml"
+        if is_opml and opts.since is not None:
+            self.refuse("--since selects entries, but an OPML file lists sources; drop one")
+        export = Export(
+            settings=self.settings or Settings(),
+            sources_file=opts.sources or self.options.sources,
+            urls=opts.source,
+            kind=opts.kind,
+            since=opts.since,
+        )
+        output = open_output(target, replace=opts.output is None)
+        if is_opml:
+            with output as file, self.state_if_any() as known:
+                count = export.write_sources(file, known)
+        else:
+            progress = _shows_progress(target)
+            with output as file, self.state() as state:
+                count = export.write_entries(file, format_name, state, progress=progress)
+        nouns = ("source", "sources") if is_opml else ("entry", "entries")
         where = "standard output" if target == "-" else printable(target)
         print(f"{counted(count, *nouns)} written to {where}", file=sys.stderr)
-
-
-def _target(opts: argparse.Namespace) -> str:
-    given = [name for name in (opts.output, opts.overwrite_output) if name]
-    if len(given) != 1:
-        usage_error("give one file: -o FILE, or -O FILE to replace it; `-o -` is standard output")
-    return str(given[0])
+        return 0
 
 
 def _format(target: str, chosen: str | None) -> str:
-    from walsh_scrapy.tools.export.entries import FORMATS
+    from walsh_scrapy.tools.export.formats import FORMATS
     from walsh_scrapy.tools.printable import printable
 
     ending = Path(target).suffix.lower()
@@ -130,15 +94,6 @@ def _format(target: str, chosen: str | None) -> str:
             "unless --format names the format"
         )
     return chosen
-
-
-def _since(text: str | None) -> float | None:
-    from walsh_scrapy.policy.timestamps import parse_since
-
-    try:
-        return None if text is None else parse_since(text, time.time())
-    except ValueError as error:
-        usage_error(f"--since: {error}")
 
 
 def _shows_progress(target: str) -> bool:

@@ -7,10 +7,8 @@ import sys
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
-from scrapy.commands import ScrapyCommand
-from scrapy.settings import Settings
-
-from walsh_scrapy.tools.exits import clean_exit, usage_error
+from walsh_scrapy.tools.command import OperatorCommand, print_lines
+from walsh_scrapy.tools.exits import usage_error
 
 if TYPE_CHECKING:
     import argparse
@@ -22,57 +20,41 @@ _RELEASE = 'Example: scrapy hosts release blog.example --because "mail of 3 May:
 _PAUSE = "Example: scrapy hosts pause blog.example 2h"
 
 
-class Command(ScrapyCommand):
-    """Lists hosts that rest. It may run beside a crawl, which does not wait for it."""
+class Command(OperatorCommand):
+    """Lists hosts that rest, lifts holds and sets pauses."""
 
-    requires_project = True
-    requires_crawler_process = False
-
-    def syntax(self) -> str:
-        """Return what follows the command's name."""
-        return "[options] [release HOST --because TEXT | pause HOST DURATION]"
-
-    def short_desc(self) -> str:
-        """Return the line that ``scrapy`` lists."""
-        return "List the hosts that rest: until when and why; release or pause one"
-
-    def long_desc(self) -> str:
-        """Return the text of ``--help``."""
-        return (
-            "Lists every host that may not be asked now, was not reachable when it was asked last, "
-            "or has a pause of yours. `release HOST --because TEXT` lifts the hold of a host, and "
-            "records when and why. `pause HOST DURATION` (seconds, or 90min, 2h, PT2H) leaves at "
-            "least so long between two requests to a host, in all runs; `pause HOST 0` ends that. "
-            "Exit status: 0, 1 if something cannot be done, 2 for a wrong call. "
-            'Examples: scrapy hosts --json. scrapy hosts release blog.example --because "they '
-            'wrote: go on". scrapy hosts pause blog.example 2h'
-        )
+    usage = "[options] [release HOST --because TEXT | pause HOST DURATION]"
+    headline = "List the hosts that rest: until when and why; release or pause one"
+    description = (
+        "Lists every host that may not be asked now, was not reachable when it was asked last, "
+        "or has a pause of yours. `release HOST --because TEXT` lifts the hold of a host, and "
+        "records when and why. `pause HOST DURATION` (seconds, or 90min, 2h, PT2H) leaves at "
+        "least so long between two requests to a host, in all runs; `pause HOST 0` ends that. "
+        "Exit status: 0, 1 if something cannot be done, 2 for a wrong call. "
+        'Examples: scrapy hosts --json. scrapy hosts release blog.example --because "they '
+        'wrote: go on". scrapy hosts pause blog.example 2h'
+    )
+    takes_words = True
+    json = "one JSON array"
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Add what this command takes."""
         super().add_options(parser)
-        parser.add_argument("--json", action="store_true", help="print one JSON array")
         parser.add_argument(
             "--because",
             metavar="TEXT",
             help="why, one line: recorded with the act (release needs it)",
         )
 
-    def run(self, args: list[str], opts: argparse.Namespace) -> None:
+    def execute(self, args: list[str], opts: argparse.Namespace) -> int:
         """List, release or pause."""
-        from walsh_scrapy.options import Options
-
         reason = _reason(opts.because)
-        for word in args:
-            if word.startswith("-"):
-                usage_error(f"there is no option {word}; see scrapy hosts --help")
         seconds = _check(args, reason)
-        with clean_exit():
-            options = Options.from_settings(self.settings or Settings())
-            if not args:
-                _list(options, as_json=opts.json)
-            else:
-                print(_change(args, seconds, reason, options))
+        if not args:
+            _list(self.options, as_json=opts.json)
+        else:
+            print(_change(args, seconds, reason, self.options))
+        return 0
 
 
 def _reason(given: str | None) -> str:
@@ -110,24 +92,21 @@ def _seconds(text: str) -> float:
 
 def _list(options: Options, *, as_json: bool) -> None:
     from walsh_scrapy.state import State
-    from walsh_scrapy.tools.hosts.overview import build_overview
-    from walsh_scrapy.tools.hosts.table import hosts_text, totals
+    from walsh_scrapy.tools.hosts import build_overview, hosts_text, totals
     from walsh_scrapy.tools.printable import json_array
 
     with State.existing(options.state_url) as state:
         rows = build_overview(state)
     lines = json_array(row.as_dict() for row in rows) if as_json else hosts_text(rows)
     if rows or as_json:
-        for line in lines:
-            print(line)
+        print_lines(lines)
     if not as_json:
         print(totals(rows))
 
 
 def _change(args: Sequence[str], seconds: float, reason: str, options: Options) -> str:
     from walsh_scrapy.state import State
-    from walsh_scrapy.tools.hosts.changes import pause, release, stranger
-    from walsh_scrapy.tools.hosts.names import held_name, paced_name, url_of
+    from walsh_scrapy.tools.hosts import held_name, paced_name, pause, release, stranger, url_of
 
     action, given = args[0], url_of(args[1])
     host = paced_name(given, options.pace_by)

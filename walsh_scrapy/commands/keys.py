@@ -6,10 +6,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
-from scrapy.settings import Settings
-
-from walsh_scrapy.tools.exits import clean_exit, usage_error
-from walsh_scrapy.tools.urlcommand import UrlCommand
+from walsh_scrapy.tools.command import UrlCommand, print_lines
+from walsh_scrapy.tools.exits import usage_error
 
 if TYPE_CHECKING:
     import argparse
@@ -26,27 +24,18 @@ class Command(UrlCommand):
 
     longest_wait = 60
     example = "scrapy keys check https://bot.example/"
-
-    def syntax(self) -> str:
-        """Return what follows the command's name."""
-        return "[options] new FILE | directory [FILE ...] | check [URL]"
-
-    def short_desc(self) -> str:
-        """Return the line that ``scrapy`` lists."""
-        return "Keys that sign requests: make one, publish them, check what is published"
-
-    def long_desc(self) -> str:
-        """Return the text of ``--help``."""
-        return (
-            "`new FILE` writes a new private key (Ed25519) to a new file, which only you can read, "
-            "and prints its id. `directory` prints the JSON Web Key Set to publish: the public "
-            "parts of the keys in the files, or of WALSH_SIGNING_KEY. `directory --headers` prints "
-            "the header fields to publish it with, signed by each key. `check URL` requests what "
-            "is published, through every gate, and says what a verifier finds. Exit status: 0, 1 "
-            "if something cannot be done or is not sound, 2 for a wrong call, or if nothing "
-            "answered. Examples: scrapy keys new key.pem. scrapy keys directory key.pem old.pem. "
-            "scrapy keys check https://bot.example/"
-        )
+    usage = "[options] new FILE | directory [FILE ...] | check [URL]"
+    headline = "Keys that sign requests: make one, publish them, check what is published"
+    description = (
+        "`new FILE` writes a new private key (Ed25519) to a new file, which only you can read, "
+        "and prints its id. `directory` prints the JSON Web Key Set to publish: the public "
+        "parts of the keys in the files, or of WALSH_SIGNING_KEY. `directory --headers` prints "
+        "the header fields to publish it with, signed by each key. `check URL` requests what "
+        "is published, through every gate, and says what a verifier finds. Exit status: 0, 1 "
+        "if something cannot be done or is not sound, 2 for a wrong call, or if nothing "
+        "answered. Examples: scrapy keys new key.pem. scrapy keys directory key.pem old.pem. "
+        "scrapy keys check https://bot.example/"
+    )
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Add what this command takes."""
@@ -61,59 +50,48 @@ class Command(UrlCommand):
             help="how long the signatures of the directory count (default: 30)",
         )
 
-    def run(self, args: list[str], opts: argparse.Namespace) -> None:
+    def execute(self, args: list[str], opts: argparse.Namespace) -> int:
         """Make, show or check keys."""
-        for word in args:
-            if word.startswith("-"):
-                usage_error(f"there is no option {word}; see scrapy keys --help")
         action, *rest = args or [""]
         if action not in ("new", "directory", "check"):
-            usage_error(f"`keys` takes `new FILE`, `directory` or `check URL`. {_NEW}")
+            self.refuse(f"`keys` takes `new FILE`, `directory` or `check URL`. {_NEW}")
         if opts.days is not None and (not opts.headers or not 1 <= opts.days <= _MOST_DAYS):
-            usage_error(f"--days goes with `directory --headers`: from 1 to {_MOST_DAYS}")
+            self.refuse(f"--days goes with `directory --headers`: from 1 to {_MOST_DAYS}")
         if opts.headers and action != "directory":
-            usage_error("--headers goes with `directory`")
-        with clean_exit():
-            if action == "new":
-                _new(rest)
-            elif action == "directory":
-                _directory(rest, self._options(), opts)
-            else:
-                self._check(rest)
+            self.refuse("--headers goes with `directory`")
+        if action == "check":
+            return self._check(rest)
+        if action == "new":
+            _new(rest)
+        else:
+            _directory(rest, self.options, opts)
+        return 0
 
-    def _options(self) -> Options:
-        from walsh_scrapy.options import Options
-
-        return Options.from_settings(self.settings or Settings())
-
-    def _check(self, urls: Sequence[str]) -> None:
-        """Print what a verifier finds at a URL; set the exit status."""
+    def _check(self, urls: Sequence[str]) -> int:
+        """Print what a verifier finds at a URL; return the exit status."""
         from urllib.parse import urlsplit
 
         from walsh_scrapy.runtime.messages import host_field
         from walsh_scrapy.runtime.signing import read_signer
-        from walsh_scrapy.tools.keys.check import directory_url, findings
-        from walsh_scrapy.tools.keys.spider import Asked, KeysSpider
+        from walsh_scrapy.tools.keys import DirectoryRequest, KeysSpider, checks, directory_url
         from walsh_scrapy.tools.printable import printable
 
-        given = urls or [self._options().signature_agent]
+        given = urls or [self.options.signature_agent]
         if len(given) != 1 or not given[0].startswith("https://"):
             usage_error(f"`check` takes one https URL, or that of WALSH_SIGNATURE_AGENT. {_CHECK}")
-        asked = Asked(directory_url(given[0]))
+        directory = DirectoryRequest(directory_url(given[0]))
         context = self.open_crawl()
         signer = read_signer(context.options)
-        self.run_spider(KeysSpider, asked=asked)
-        print(printable(asked.url))
-        if asked.answer is None:
-            print(printable(f"  no answer: {asked.trouble}"))
-            self.exitcode = 2
-            return
-        host = host_field(urlsplit(asked.answer.url).netloc)
+        self.run_spider(KeysSpider, directory=directory)
+        print(printable(directory.url))
+        if directory.response is None:
+            print(printable(f"  no answer: {directory.trouble}"))
+            return 2
+        host = host_field(urlsplit(directory.response.url).netloc)
         key_id = signer.key_id if signer else ""
-        found = list(findings(asked.answer, host, key_id, time.time()))
-        for finding in found:
-            print(printable(str(finding)))
-        self.exitcode = 0 if all(finding.is_sound for finding in found) else 1
+        found = list(checks(directory.response, host, key_id, time.time()))
+        print_lines(printable(str(check)) for check in found)
+        return 0 if all(check.is_sound for check in found) else 1
 
 
 _NEW: Final = "Example: scrapy keys new key.pem"
@@ -121,7 +99,7 @@ _CHECK: Final = f"Example: {Command.example}"
 
 
 def _new(files: Sequence[str]) -> None:
-    from walsh_scrapy.tools.keys.files import new_key
+    from walsh_scrapy.tools.keys import new_key
 
     if len(files) != 1:
         usage_error(f"`new` takes one file. {_NEW}")
@@ -134,7 +112,7 @@ def _directory(files: Sequence[str], options: Options, opts: argparse.Namespace)
 
     from walsh_scrapy.policy.signing.directory import directory_body, directory_fields
     from walsh_scrapy.runtime.messages import host_field
-    from walsh_scrapy.tools.keys.files import keys_of
+    from walsh_scrapy.tools.keys import keys_of
 
     names = files or [name for name in [options.signing_key] if name]
     if not names:

@@ -1,21 +1,9 @@
 """``scrapy parse``: Scrapy's own, where a bot asks for more than its declared sources (R6)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from scrapy.commands import parse
 
-if TYPE_CHECKING:
-    import argparse
+from walsh_scrapy.tools.command import HandCommand
 
 
-class Command(parse.Command):
+class Command(HandCommand, parse.Command):
     """Says what to call instead where only declared sources are asked for."""
-
-    def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
-        """Exit with status 2 and one line before a crawl is made."""
-        from walsh_scrapy.tools.urlcommand import check_scope
-
-        super().process_options(args, opts)
-        check_scope("parse", self.settings)

@@ -4,73 +4,62 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING
-
-from scrapy.commands import ScrapyCommand
-from scrapy.settings import Settings
+from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.policy.wording import counted, printable
-from walsh_scrapy.tools.exits import clean_exit
+from walsh_scrapy.tools.command import OperatorCommand, announce_requests, print_lines
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
+    from datetime import timedelta
 
     from walsh_scrapy.options import Options
+    from walsh_scrapy.state import State
     from walsh_scrapy.tools.sources.overview import Overview, SourceRow
 
+_WITH_URLS: Final = ("add", "remove", "forget", "resume")
+#: Options that say what is listed; `--moved` belongs to `rewrite` too.
+_LISTING: Final = ("json", "due", "failing", "stale", "all")
+_EXAMPLE: Final = "Example: scrapy sources resume https://blog.example/feed.xml"
 #: Seconds; a request of `add` that has to wait longer is deferred, and nothing is declared.
-_LONGEST_WAIT = 60
+_LONGEST_WAIT: Final = 60
 
 
-class Command(ScrapyCommand):
-    """Lists sources. It may run beside a crawl, which does not wait for it."""
+class Command(OperatorCommand):
+    """Lists sources, and edits the sources file."""
 
-    requires_project = True
-    requires_crawler_process = False  # `add` needs one
-
-    def syntax(self) -> str:
-        """Return what follows the command's name."""
-        return (
-            "[options] [add URL ... | remove URL ... | prune [--yes] | rewrite --moved | "
-            "forget URL ... | resume URL ...]"
-        )
-
-    def short_desc(self) -> str:
-        """Return the line that ``scrapy`` lists."""
-        return "List the sources: last visit, outcome, next due and why; edit the sources file"
-
-    def long_desc(self) -> str:
-        """Return the text of ``--help``."""
-        return (
-            "Lists every declared source with what the state knows of it: last visit, outcome, "
-            "failures in a row, next due and why, where it moved, entries. Sources in trouble come "
-            "first. Four actions edit the sources file: `add URL` asks what is there, as "
-            "`scrapy discover` does, and declares it; `remove URL`; `prune` removes what is gone "
-            "(410), and only names it without --yes; `rewrite --moved` declares sources where they "
-            "settled after a move. Two change the state: `forget URL` deletes what it knows of a "
-            "source, except its entries, so that its next visit is its first; `resume URL` makes a "
-            "source due that is gone (410) or failing. Exit status: 0, 1 if something cannot be "
-            "done, 2 for a wrong call. Examples: scrapy sources --due. scrapy sources --failing. "
-            "scrapy sources add https://news.example/feed.xml"
-        )
+    usage = (
+        "[options] [add URL ... | remove URL ... | prune [--yes] | rewrite --moved | "
+        "forget URL ... | resume URL ...]"
+    )
+    headline = "List the sources: last visit, outcome, next due and why; edit the sources file"
+    description = (
+        "Lists every declared source with what the state knows of it: last visit, outcome, "
+        "failures in a row, next due and why, where it moved, entries. Sources in trouble come "
+        "first. Four actions edit the sources file: `add URL` asks what is there, as "
+        "`scrapy discover` does, and declares it; `remove URL`; `prune` removes what is gone "
+        "(410), and only names it without --yes; `rewrite --moved` declares sources where they "
+        "settled after a move. Two change the state: `forget URL` deletes what it knows of a "
+        "source, except its entries, so that its next visit is its first; `resume URL` makes a "
+        "source due that is gone (410) or failing. Exit status: 0, 1 if something cannot be "
+        "done, 2 for a wrong call. Examples: scrapy sources --due. scrapy sources --failing. "
+        "scrapy sources add https://news.example/feed.xml"
+    )
+    takes_words = True
+    has_sources = True
+    json = "one JSON array"
 
     def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
         """Have Scrapy make what runs a crawl, for `add` alone."""
-        from walsh_scrapy.tools.urlcommand import prepare
-
         super().process_options(args, opts)
-        if args[:1] == ["add"] and self.settings is not None:
+        if args[:1] == ["add"]:
             self.requires_crawler_process = True
-            prepare(self.settings, opts, _LONGEST_WAIT)
+            self.prepare_crawl(opts, _LONGEST_WAIT)
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Add what this command takes."""
         super().add_options(parser)
-        parser.add_argument(
-            "--sources", metavar="FILE", help="sources file to use instead of WALSH_SOURCES"
-        )
-        parser.add_argument("--json", action="store_true", help="print one JSON array")
         parser.add_argument(
             "--due",
             action="store_true",
@@ -90,33 +79,60 @@ class Command(ScrapyCommand):
             "--all", action="store_true", help="also sources that are no longer declared"
         )
 
-    def run(self, args: list[str], opts: argparse.Namespace) -> None:
+    def execute(self, args: list[str], opts: argparse.Namespace) -> int:
         """List the sources, or do what the first argument says."""
-        from walsh_scrapy.options import Options
-        from walsh_scrapy.tools.sources.usage import check_usage, duration_of
-
-        check_usage(args, opts)
-        opts.stale = duration_of(opts.stale)
-        with clean_exit():
-            options = Options.from_settings(self.settings or Settings())
-            file = opts.sources or options.sources
-            if not args:
-                _list(options, file, opts)
-            elif args[0] == "add":
-                self.exitcode = self._add(args[1:], file)
-            elif args[0] in ("forget", "resume"):
-                self.exitcode = _change(args[0], args[1:], options, file)
+        self._check_usage(args, opts)
+        opts.stale = self._duration(opts.stale)
+        file = opts.sources or self.options.sources
+        action, urls = (args[0], args[1:]) if args else ("", [])
+        if action == "add":
+            return self._add(urls, file)
+        with self.state_if_any() as state:
+            if action in ("forget", "resume"):
+                return _change(action, urls, state, file, self.options)
+            if action:
+                _edit(action, urls, state, file, really=opts.yes)
             else:
-                _edit(args[0], args[1:], options, file, really=opts.yes)
+                _list(state, self.options, file, opts)
+        return 0
+
+    def _check_usage(self, args: list[str], opts: argparse.Namespace) -> None:
+        """Exit with status 2 and one line for a wrong call."""
+        action, urls = (args[0], args[1:]) if args else ("", [])
+        if action and action not in (*_WITH_URLS, "prune", "rewrite"):
+            self.refuse(
+                f"`sources` takes {', '.join(f'`{each} URL`' for each in _WITH_URLS)}, `prune`, "
+                f"`rewrite --moved` or nothing. {_EXAMPLE}"
+            )
+        if bool(urls) != (action in _WITH_URLS):
+            needs = "takes no URL" if urls else "takes a URL"
+            example = _EXAMPLE if urls else _EXAMPLE.replace("resume", action)
+            self.refuse(f"`{action}` {needs}: `{action}{'' if urls else ' URL'}`. {example}")
+        if action == "rewrite" and not opts.moved:
+            self.refuse("`rewrite` takes --moved: scrapy sources rewrite --moved")
+        given = [name for name in _LISTING if getattr(opts, name) not in (False, None)]
+        if action and given:
+            self.refuse(f"--{given[0]} belongs to the list, not to `{action}`")
+        if opts.yes and action != "prune":
+            self.refuse("--yes belongs to `prune`: scrapy sources prune --yes")
+
+    def _duration(self, text: str | None) -> timedelta | None:
+        """Return the value of --stale; exit with status 2 and one line for a wrong one."""
+        from walsh_scrapy.policy.durations import parse_typed_duration
+
+        try:
+            return None if text is None else parse_typed_duration(text.strip())
+        except ValueError:
+            written = repr((text or "")[:40])
+            self.refuse(f"--stale: {written} is not a duration; write for example 90d, 12w or P90D")
 
     def _add(self, urls: list[str], file: str) -> int:
         """Ask what is at each URL, and declare it; return 1 if one of them cannot be."""
         from walsh_scrapy.runtime.startup import check_gates
         from walsh_scrapy.tools.discover.candidates import offers_for
+        from walsh_scrapy.tools.discover.report import choose
         from walsh_scrapy.tools.discover.spider import DiscoverSpider
-        from walsh_scrapy.tools.sources.adding import choose
-        from walsh_scrapy.tools.sources.declared import DeclaredSources
-        from walsh_scrapy.tools.urlcommand import run_spider
+        from walsh_scrapy.tools.sources.changes import DeclaredSources
 
         declared = DeclaredSources(file, None)
         offers = offers_for(urls)
@@ -127,43 +143,38 @@ class Command(ScrapyCommand):
         if not offers or self.crawler_process is None:
             return 0
         check_gates(self.crawler_process.settings)
-        if sys.stderr.isatty():
-            print("sending requests, with the pauses of each host ...", file=sys.stderr)
-        run_spider(self.crawler_process, DiscoverSpider, name="sources add", offers=offers)
+        announce_requests()
+        self.run_spider(DiscoverSpider, name="sources add", offers=offers)
         choices = [choose(offer) for offer in offers]
         found = [each.source for each in choices if each.source]
         if found:
-            _print(map(printable, declared.add(found)))
+            print_lines(map(printable, declared.add(found)))
         for line in (line for each in choices for line in each.lines):
             print(f"walsh-scrapy: {printable(line)}", file=sys.stderr)
         return 0 if len(found) == len(offers) else 1
 
 
-def _list(options: Options, file: str, opts: argparse.Namespace) -> None:
+def _list(state: State | None, options: Options, file: str, opts: argparse.Namespace) -> None:
     from walsh_scrapy.sources import load_sources
-    from walsh_scrapy.state import State
+    from walsh_scrapy.tools.printable import json_array
     from walsh_scrapy.tools.sources.overview import build_overview
+    from walsh_scrapy.tools.sources.table import hidden_line
 
-    sources, now = load_sources(file), time.time()
-    with State.existing(options.state_url) as state:
-        found = build_overview(sources, state, options, now)
-        intervals = state.ledger.intervals(above=options.min_interval) if state and opts.due else {}
+    now = time.time()
+    found = build_overview(load_sources(file), state, options, now)
+    intervals = state.ledger.intervals(above=options.min_interval) if state and opts.due else {}
     rows = found.due(intervals) if opts.due else found.by_urgency(undeclared=opts.all)
-    rows = _chosen(rows, opts, now)
+    rows = _choose(rows, opts, now)
     if opts.json:
-        from walsh_scrapy.tools.printable import json_array
-
-        _print(json_array(row.as_dict() for row in rows))
+        print_lines(json_array(row.as_dict() for row in rows))
     else:
         _show(rows, found, opts)
     hidden = 0 if opts.all or opts.due else len(found.undeclared)
     if hidden:
-        from walsh_scrapy.tools.sources.table import hidden_line
-
         print(hidden_line(hidden), file=sys.stderr if opts.json else sys.stdout)
 
 
-def _chosen(rows: list[SourceRow], opts: argparse.Namespace, now: float) -> list[SourceRow]:
+def _choose(rows: list[SourceRow], opts: argparse.Namespace, now: float) -> list[SourceRow]:
     """Return the rows that every option asks for."""
     return [
         row
@@ -183,45 +194,35 @@ def _show(rows: Sequence[SourceRow], found: Overview, opts: argparse.Namespace) 
     if rows and sys.stdout.isatty():
         show(sources_screen(rows, Console().width))
     elif rows:
-        _print(sources_text(rows))
+        print_lines(sources_text(rows))
     if opts.due or opts.failing or opts.moved or opts.stale is not None:
         print(f"{len(rows)} listed of {totals(found.declared)}")
     else:
         print(totals(rows))
 
 
-def _edit(action: str, urls: list[str], options: Options, file: str, *, really: bool) -> None:
-    from walsh_scrapy.state import State
-    from walsh_scrapy.tools.sources.declared import DeclaredSources
+def _edit(action: str, urls: list[str], state: State | None, file: str, *, really: bool) -> None:
+    from walsh_scrapy.tools.sources.changes import DeclaredSources
 
-    with State.existing(options.state_url) as state:
-        declared = DeclaredSources(file, state)
-        if action == "remove":
-            lines = declared.remove(urls)
-        else:
-            lines = declared.prune(really=really) if action == "prune" else declared.rewrite_moved()
-        _print(map(printable, lines))
+    declared = DeclaredSources(file, state)
+    if action == "remove":
+        lines = declared.remove(urls)
+    else:
+        lines = declared.prune(really=really) if action == "prune" else declared.rewrite_moved()
+    print_lines(map(printable, lines))
 
 
-def _change(action: str, urls: list[str], options: Options, file: str) -> int:
+def _change(action: str, urls: list[str], state: State | None, file: str, options: Options) -> int:
     """Forget or resume each URL; return 1 if one of them is not a source, else 0."""
-    from walsh_scrapy.state import State
-    from walsh_scrapy.tools.sources.changes import Changes
-    from walsh_scrapy.tools.sources.lookup import UnknownSource
+    from walsh_scrapy.tools.sources.changes import Changes, UnknownSource
 
     status = 0
-    with State.existing(options.state_url) as state:
-        changes = Changes(state, file, options)
-        change = changes.forget if action == "forget" else changes.resume
-        for url in urls:
-            try:
-                _print(change(url))
-            except UnknownSource as error:
-                print(f"walsh-scrapy: {error}", file=sys.stderr)
-                status = 1
+    changes = Changes(state, file, options)
+    change = changes.forget if action == "forget" else changes.resume
+    for url in urls:
+        try:
+            print_lines(change(url))
+        except UnknownSource as error:
+            print(f"walsh-scrapy: {error}", file=sys.stderr)
+            status = 1
     return status
-
-
-def _print(lines: Iterable[str]) -> None:
-    for line in lines:
-        print(line)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from scrapy.commands import ScrapyCommand
-from scrapy.settings import Settings
-
-from walsh_scrapy.tools.exits import clean_exit, sources_hint
+from walsh_scrapy.tools.command import OperatorCommand, print_lines
+from walsh_scrapy.tools.exits import missing_extra
 
 if TYPE_CHECKING:
     import argparse
@@ -27,42 +25,28 @@ _LIMITS = {
 }
 
 
-class Command(ScrapyCommand):
-    """Judges the state. It may run beside a crawl, which does not wait for it."""
+class Command(OperatorCommand):
+    """Judges the state."""
 
-    requires_project = True
-    requires_crawler_process = False
-
-    def syntax(self) -> str:
-        """Return what follows the command's name."""
-        return "[options]"
-
-    def short_desc(self) -> str:
-        """Return the line that ``scrapy`` lists."""
-        return "Say whether all is well: runs, blocklist, sources, holds, disk, clock"
-
-    def long_desc(self) -> str:
-        """Return the text of ``--help``."""
-        return (
-            "Judges the last runs, the blocklist, the share of sources that fail, holds, the free "
-            "disk and the clock. The first line is the whole, then comes a line a check, the worst "
-            "first. Sends nothing. Exit status, as monitoring plugins have it: 0 OK, 1 WARNING, "
-            "2 CRITICAL, 3 UNKNOWN (the state or a setting cannot be read, or a wrong call). "
-            "Examples: scrapy status. scrapy status --json. "
-            "scrapy status --run-hours 3,6 --prometheus walsh.prom"
-        )
+    headline = "Say whether all is well: runs, blocklist, sources, holds, disk, clock"
+    description = (
+        "Judges the last runs, the blocklist, the share of sources that fail, holds, the free "
+        "disk and the clock. The first line is the whole, then comes a line a check, the worst "
+        "first. Sends nothing. Exit status, as monitoring plugins have it: 0 OK, 1 WARNING, "
+        "2 CRITICAL, 3 UNKNOWN (the state or a setting cannot be read, or a wrong call). "
+        "Examples: scrapy status. scrapy status --json. "
+        "scrapy status --run-hours 3,6 --prometheus walsh.prom"
+    )
+    has_sources = True
+    json = "one JSON object"
+    usage_status = 3  # else a monitor takes a wrong call for CRITICAL
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Add what this command takes."""
         from walsh_scrapy.tools.status.findings import Thresholds
 
         super().add_options(parser)
-        # Else argparse exits with 2, which a monitor takes for CRITICAL.
-        parser.error = _unknown  # type: ignore[method-assign]
-        parser.add_argument(
-            "--sources", metavar="FILE", help="sources file to use instead of WALSH_SOURCES"
-        )
-        parser.add_argument("--json", action="store_true", help="print one JSON object")
+        parser.error = self.refuse  # type: ignore[method-assign]
         parser.add_argument(
             "--quiet", action="store_true", help="print nothing if all is well (for cron)"
         )
@@ -77,86 +61,68 @@ class Command(ScrapyCommand):
                 help=f"WARNING and CRITICAL: {what} (default: {limits[0]:g},{limits[1]:g})",
             )
 
-    def run(self, args: list[str], opts: argparse.Namespace) -> None:
+    def execute(self, args: list[str], opts: argparse.Namespace) -> int:  # noqa: ARG002
         """Judge, print and write."""
         from walsh_scrapy.tools.status.findings import worst
         from walsh_scrapy.tools.status.report import status_json, status_lines
 
-        if args:
-            _unknown(
-                f"`status` takes options only, not {args[0]}{sources_hint(args)}; "
-                "see scrapy status --help"
-            )
-        limits = _thresholds(opts)
+        limits = self._thresholds(opts)
         if opts.quiet:  # the sources file may have warnings
             logging.getLogger("walsh_scrapy").setLevel(logging.ERROR)
-        with clean_exit():
-            facts, findings = _judged(self.settings or Settings(), opts.sources, limits)
-            now = facts.now if facts else time.time()
-            lines = [status_json(findings, now)] if opts.json else status_lines(findings)
-            if worst(findings) or not opts.quiet:
-                for line in lines:
-                    print(line)
-            sys.stdout.flush()
-            if opts.prometheus:
-                _write(opts.prometheus, findings, facts, now)
-        self.exitcode = int(worst(findings))
+        facts, findings = self._judge(opts.sources, limits)
+        now = facts.now if facts else time.time()
+        if worst(findings) or not opts.quiet:
+            print_lines([status_json(findings, now)] if opts.json else status_lines(findings))
+        sys.stdout.flush()
+        if opts.prometheus:
+            self._write(opts.prometheus, findings, facts, now)
+        return int(worst(findings))
 
+    def _judge(self, file: str | None, limits: Thresholds) -> tuple[Facts | None, list[Finding]]:
+        """Return the facts and the findings; no facts, and why, if they cannot be read."""
+        from walsh_scrapy.options import BadSetting
+        from walsh_scrapy.state import StateError
+        from walsh_scrapy.tools.status.facts import gather
+        from walsh_scrapy.tools.status.findings import Finding, Status, find
 
-def _judged(
-    settings: Settings, file: str | None, limits: Thresholds
-) -> tuple[Facts | None, list[Finding]]:
-    """Return the facts and the findings; no facts, and why, if they cannot be read."""
-    from walsh_scrapy.options import BadSetting, Options
-    from walsh_scrapy.state import State, StateError
-    from walsh_scrapy.tools.status.facts import gather
-    from walsh_scrapy.tools.status.findings import Finding, Status, find
-
-    try:
-        options = Options.from_settings(settings)
-        with State.existing(options.state_url) as state:
-            if state is not None:
-                facts = gather(state, options, file)
-                return facts, find(facts, limits)
-            why, advice = "there is none yet", "set WALSH_STATE_URL as the runs have it"
-    except BadSetting as error:
-        return None, [Finding(Status.UNKNOWN, "settings", str(error))]
-    except StateError as error:
-        why, advice = str(error), ""
-    return None, [Finding(Status.UNKNOWN, "state", why, advice)]
-
-
-def _thresholds(opts: argparse.Namespace) -> Thresholds:
-    from walsh_scrapy.tools.status.findings import Limits, Thresholds
-
-    given = {}
-    for name, (what, larger_is_worse) in _LIMITS.items():
-        text = getattr(opts, name)
-        if text is None:
-            continue
         try:
-            warning, critical = map(float, text.split(","))
-            is_ordered = warning <= critical if larger_is_worse else warning >= critical
-        except ValueError:
-            is_ordered = False
-        if not is_ordered:
-            order = "the second not smaller" if larger_is_worse else "the second not larger"
-            option = f"--{name.replace('_', '-')}"
-            _unknown(f"{option} {text} is not two numbers with a comma, {order}: {what}")
-        given[name] = Limits(warning, critical)
-    return Thresholds(**given)
+            with self.state_if_any() as state:
+                if state is not None:
+                    facts = gather(state, self.options, file)
+                    return facts, find(facts, limits)
+                why, advice = "there is none yet", "set WALSH_STATE_URL as the runs have it"
+        except BadSetting as error:
+            return None, [Finding(Status.UNKNOWN, "settings", str(error))]
+        except StateError as error:
+            why, advice = str(error), ""
+        return None, [Finding(Status.UNKNOWN, "state", why, advice)]
 
+    def _thresholds(self, opts: argparse.Namespace) -> Thresholds:
+        from walsh_scrapy.tools.status.findings import Limits, Thresholds
 
-def _write(path: str, findings: list[Finding], facts: Facts | None, now: float) -> None:
-    from walsh_scrapy.tools.status.metrics import write_metrics
+        given = {}
+        for name, (what, larger_is_worse) in _LIMITS.items():
+            text = getattr(opts, name)
+            if text is None:
+                continue
+            try:
+                warning, critical = map(float, text.split(","))
+                is_ordered = warning <= critical if larger_is_worse else warning >= critical
+            except ValueError:
+                is_ordered = False
+            if not is_ordered:
+                order = "the second not smaller" if larger_is_worse else "the second not larger"
+                option = f"--{name.replace('_', '-')}"
+                self.refuse(f"{option} {text} is not two numbers with a comma, {order}: {what}")
+            given[name] = Limits(warning, critical)
+        return Thresholds(**given)
 
-    try:
-        write_metrics(path, findings, facts, now)
-    except OSError as error:
-        _unknown(f"--prometheus {path}: {error.strerror}")
+    def _write(self, path: str, findings: list[Finding], facts: Facts | None, now: float) -> None:
+        try:
+            from walsh_scrapy.tools.status.metrics import write_metrics
 
-
-def _unknown(message: str) -> NoReturn:
-    """Exit as a monitoring plugin does that cannot do its work."""
-    print(f"walsh-scrapy: {message}", file=sys.stderr)
-    raise SystemExit(3)
+            write_metrics(path, findings, facts, now)
+        except ModuleNotFoundError as error:
+            self.refuse(missing_extra(error))
+        except OSError as error:
+            self.refuse(f"--prometheus {path}: {error.strerror}")

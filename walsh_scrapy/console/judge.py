@@ -46,12 +46,12 @@ def run(options: argparse.Namespace) -> int:
 
     Raises CommandError if nothing can be judged.
     """
-    from walsh_scrapy.console.files import read
     from walsh_scrapy.testing.judgelog.judge import Judge, open_log
     from walsh_scrapy.testing.judgelog.report import records, report, unreadable
+    from walsh_scrapy.tools.files import read_file
     from walsh_scrapy.tools.printable import json_array
 
-    judge, is_whole = Judge(read(options.robots), options.agent, options.format), True
+    judge, is_whole = Judge(read_file(options.robots), options.agent, options.format), True
     for name in options.log:
         before = judge.read
         try:

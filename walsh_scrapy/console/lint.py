@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from walsh_scrapy.policy.wording import counted
+from walsh_scrapy.tools.printable import printable
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator, Sequence
     from typing import Any
+
+    from walsh_scrapy.policy.robots.lint import Finding
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
@@ -24,12 +30,12 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the findings; return 1 if one is an error. Raises CommandError."""
-    from walsh_scrapy.console.files import read
+    from walsh_scrapy.console.lint import count_errors, records, report
     from walsh_scrapy.policy.robots.lint import lint
-    from walsh_scrapy.tools.lint.report import count_errors, records, report
+    from walsh_scrapy.tools.files import read_file
     from walsh_scrapy.tools.printable import json_array
 
-    found = [(name, lint(read(name))) for name in options.file]
+    found = [(name, lint(read_file(name))) for name in options.file]
     if options.json:
         lines = json_array(each for name, findings in found for each in records(name, findings))
     else:
@@ -37,3 +43,24 @@ def run(options: argparse.Namespace) -> int:
     for line in lines:
         print(line)
     return 1 if any(count_errors(findings) for _, findings in found) else 0
+
+
+def report(name: str, findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield a line for each finding in the file ``name``, and last how many there are."""
+    for finding in findings:
+        where = name if finding.line is None else f"{name}:{finding.line}"
+        yield printable(f"{where}: {finding.level}: {finding.text}")
+    errors = count_errors(findings)
+    notes = len(findings) - errors
+    yield printable(f"{name}: {counted(errors, 'error')}, {counted(notes, 'note')}")
+
+
+def records(name: str, findings: Sequence[Finding]) -> Iterator[dict[str, Any]]:
+    """Yield an object for each finding, for ``--json``."""
+    for finding in findings:
+        yield {"file": name, **finding._asdict()}
+
+
+def count_errors(findings: Sequence[Finding]) -> int:
+    """Return the number of findings that are errors."""
+    return sum(finding.level == "error" for finding in findings)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from walsh_scrapy.tools.exits import CommandError, clean_exit, usage_error
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _CONFORMANCE: Final = "conformance"
+_COMMANDS: Final = ("mayfetch", "lint", "judge")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -40,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == [_CONFORMANCE]:
         _hand_over(given[1:])
-    options = _parser().parse_args(given)
+    options = _parser(given).parse_args(given)
     with clean_exit():
         try:
             status = options.run(options)
@@ -49,14 +51,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     raise SystemExit(status)
 
 
-def _parser() -> argparse.ArgumentParser:
-    from walsh_scrapy.console import judge, lint, mayfetch
-
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """Return a parser of the command that is called, or else of all."""
     parser = _Parser(prog="walsh", description="For owners of sites: how crawlers read your rules.")
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (mayfetch, lint, judge):
-        command.add_to(commands)
+    for name in set(_COMMANDS).intersection(arguments[:1]) or _COMMANDS:
+        import_module(f"walsh_scrapy.console.{name}").add_to(commands)
     commands.add_parser(_CONFORMANCE, help="test how polite any crawler is")
     return parser
 
@@ -66,5 +67,6 @@ def _hand_over(arguments: Sequence[str]) -> NoReturn:
     import runpy
 
     sys.argv[1:] = arguments
-    runpy.run_module("walsh_scrapy.testing.conformance", run_name="__main__", alter_sys=True)
+    with clean_exit():
+        runpy.run_module("walsh_scrapy.testing.conformance", run_name="__main__", alter_sys=True)
     raise SystemExit(0)

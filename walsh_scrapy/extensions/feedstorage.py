@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from scrapy.extensions import feedexport
 
-from walsh_scrapy.tools.export.atomicfile import atomic_file
+from walsh_scrapy.tools.files import atomic_file
 
 if TYPE_CHECKING:
     from scrapy import Spider

@@ -13,8 +13,7 @@ from scrapy.utils.asyncio import create_looping_call
 from walsh_scrapy.politeness.hostqueue import HostQueues
 from walsh_scrapy.politeness.retries import Retries
 from walsh_scrapy.runtime.context import Context
-from walsh_scrapy.tools.progress.display import Display
-from walsh_scrapy.tools.progress.snapshot import Rate, Snapshot, awaited, outcomes_of
+from walsh_scrapy.tools.progress import Display, Rate, Snapshot, awaited, outcomes_of
 
 if TYPE_CHECKING:
     from typing import Self

@@ -60,6 +60,9 @@ def bare_engine(url: str) -> Engine:
         address = _address(url)
         engine = create_engine(address, **_arguments(address))
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:
+        if getattr(error, "name", None) == "psycopg":
+            need = "needs psycopg: pip install 'walsh-scrapy[postgres]'"
+            raise StateError(f"WALSH_STATE_URL is {_shown(url)!r}, which {need}") from error
         raise _no_state(url, error) from error
     if engine.dialect.name == "sqlite":
         return engine

@@ -6,10 +6,23 @@ import errno
 import os
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from walsh_scrapy.tools import own_package
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
+
+#: The extra of this package that installs a module which is not there.
+_EXTRAS: Final = {
+    "cryptography": "testing",  # in the wheel of the program walsh; elsewhere no extra is needed
+    "http_sf": "testing",
+    "jinja2": "report",
+    "prometheus_client": "status",
+    "pygal": "report",
+    "pytest": "testing",
+    "trustme": "testing",
+}
 
 
 class CommandError(Exception):
@@ -18,19 +31,11 @@ class CommandError(Exception):
 
 @contextmanager
 def clean_exit() -> Iterator[None]:
-    """Exit with status 1 and one line, not a traceback, if the block fails in a known way.
+    """Exit with status 1 and one line, not a traceback, if the output cannot be written.
 
-    That the disk is full under the output is such a way. Exits with status 1 and no line if the
-    reader of the output has closed its pipe, and with status 130 on Ctrl-C.
+    Exits with status 2 and one line if an extra of this package is not installed, with status 1 and
+    no line if the reader of the output has closed its pipe, and with status 130 on Ctrl-C.
     """
-    from sqlalchemy.exc import DBAPIError
-
-    from walsh_scrapy.exceptions import refuse_to_start
-    from walsh_scrapy.options import BadSetting
-    from walsh_scrapy.sources import SourcesError
-    from walsh_scrapy.state import StateError
-    from walsh_scrapy.tools.sources.lookup import UnknownSource
-
     _escape_unprintable_characters()
     try:
         yield
@@ -43,23 +48,24 @@ def clean_exit() -> Iterator[None]:
             raise
         _discard_output()
         raise SystemExit(f"walsh-scrapy: the output cannot be written: {error.strerror}") from None
-    except (BadSetting, CommandError, SourcesError, StateError, UnknownSource) as error:
-        refuse_to_start(error, log_file=None)
-    except DBAPIError as error:
-        refuse_to_start(StateError(f"the state failed: {error.orig}"), log_file=None)
+    except ModuleNotFoundError as error:
+        usage_error(missing_extra(error))
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 
 
-def usage_error(message: str) -> NoReturn:
-    """Exit with status 2 and one line: the command was called in a wrong way."""
+def missing_extra(error: ModuleNotFoundError) -> str:
+    """Return which extra has a module that is not installed; raise ``error`` if none has."""
+    package = (error.name or "").partition(".")[0]
+    if package not in _EXTRAS:
+        raise error
+    return f"this needs {package}: pip install '{own_package()[0]}[{_EXTRAS[package]}]'"
+
+
+def usage_error(message: str, status: int = 2) -> NoReturn:
+    """Exit with status 2, or another, and one line: the command was called in a wrong way."""
     print(f"walsh-scrapy: {message}", file=sys.stderr)
-    raise SystemExit(2)
-
-
-def sources_hint(args: Sequence[str]) -> str:
-    """Return what to add to the refusal of ``args`` that name the sources file as a crawl does."""
-    return " (the sources file is --sources FILE here)" if "-a" in args else ""
+    raise SystemExit(status)
 
 
 def _discard_output() -> None:

@@ -35,11 +35,11 @@ def show(lines: Iterable[Text]) -> None:
         for line in lines:
             rows += max(1, -(-line.cell_len // console.width))
             console.print(line)
-    if rows < console.height or not sys.stdin.isatty() or not _paged(captured.get()):
+    if rows < console.height or not sys.stdin.isatty() or not _page(captured.get()):
         sys.stdout.write(captured.get())
 
 
-def folded(parts: Iterable[str], width: int) -> Iterator[str]:
+def fold(parts: Iterable[str], width: int) -> Iterator[str]:
     """Yield lines of at most ``width`` cells with the parts, separated by a dot.
 
     A part that is longer than a line is broken between words. A longer word, such as a URL, is
@@ -53,13 +53,13 @@ def folded(parts: Iterable[str], width: int) -> Iterator[str]:
             continue
         if line:
             yield line
-        *whole, line = _broken(part, width)
+        *whole, line = _break(part, width)
         yield from whole
     if line:
         yield line
 
 
-def _broken(text: str, width: int) -> list[str]:
+def _break(text: str, width: int) -> list[str]:
     lines = [""]
     for word in text.split(" "):
         joined = f"{lines[-1]} {word}" if lines[-1] else word
@@ -70,7 +70,7 @@ def _broken(text: str, width: int) -> list[str]:
     return lines
 
 
-def _paged(text: str) -> bool:
+def _page(text: str) -> bool:
     """Show a text in the pager; return False if there is none."""
     command = shlex.split(os.environ.get("PAGER", "less"))
     if not command or command == ["cat"] or os.environ.get("TERM") == "dumb":

@@ -1,12 +1,14 @@
-"""What ``scrapy discover`` prints: sources as TOML tables, and the rest as TOML comments."""
+"""What an offer says: the sources to declare, as TOML tables and comments or as one choice."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from walsh_scrapy.policy.wording import counted
 from walsh_scrapy.sources import Source
-from walsh_scrapy.tools.discover.toml import comment, source_table, toml_string
+from walsh_scrapy.tools.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -36,17 +38,17 @@ def report_lines(offers: Iterable[SiteOffer], explainer: Explainer, now: float) 
     for number, offer in enumerate(offers):
         if number:
             yield ""
-        yield from map(comment, _requested(offer, explainer, now))
+        yield from map(comment, _request_lines(offer, explainer, now))
         if offer.source is None:
             yield comment(_UNSURE if offer.is_usable is None else _NOTHING)
             if offer.is_usable is False:
                 yield comment(f"try this: {TRY}")
         elif (first := declared.setdefault(offer.choices[0].url, offer.url)) != offer.url:
-            yield from _commented(f"the same as {first}, so declare one of them:", offer.source)
+            yield from _comment_lines(f"the same as {first}, so declare one of them:", offer.source)
         else:
             yield from source_table(offer.source)
         for why, source in _alternatives(offer):
-            yield from _commented(why, source)
+            yield from _comment_lines(why, source)
 
 
 def as_dict(offer: SiteOffer, explainer: Explainer) -> dict[str, Any]:
@@ -76,7 +78,7 @@ def as_dict(offer: SiteOffer, explainer: Explainer) -> dict[str, Any]:
     }
 
 
-def _requested(offer: SiteOffer, explainer: Explainer, now: float) -> Iterator[str]:
+def _request_lines(offer: SiteOffer, explainer: Explainer, now: float) -> Iterator[str]:
     """Yield what the gates say, and the outcome of each candidate."""
     page, *others = _answers(offer, explainer)
     yield from page.lines(now)
@@ -131,6 +133,84 @@ def _outcome(candidate: Candidate) -> str:
     return f"{mark}{candidate.url}: {', '.join(parts)}{where}"
 
 
-def _commented(why: str, source: Source) -> Iterator[str]:
+def _comment_lines(why: str, source: Source) -> Iterator[str]:
     yield comment(why)
     yield from map(comment, source_table(source))
+
+
+def source_table(source: Source) -> Iterator[str]:
+    """Yield a source as a table of ``sources.toml``; kind "feed" is the default there."""
+    yield "[[source]]"
+    yield f"url = {toml_string(source.url)}"
+    if source.kind != "feed":
+        yield f"kind = {toml_string(source.kind)}"
+    if source.name:
+        yield f"name = {toml_string(source.name)}"
+
+
+def toml_string(text: str) -> str:
+    r"""Return a text as a TOML basic string that is safe for a terminal.
+
+    Control characters and direction marks are written as `\u009b`. A lone surrogate, which no TOML
+    file can hold, becomes a replacement character.
+    """
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return "".join(map(_escape, json.dumps(whole, ensure_ascii=False)))
+
+
+def comment(line: str) -> str:
+    """Return a line as a TOML comment that is safe for a terminal."""
+    return f"# {printable(line)}".rstrip()
+
+
+def _escape(character: str) -> str:
+    return character if printable(character) == character else f"\\u{ord(character):04x}"
+
+
+class Choice(NamedTuple):
+    """The source to declare for a URL; None with the lines that say why there is none."""
+
+    source: Source | None
+    lines: tuple[str, ...] = ()  #: for the operator
+
+
+def choose(offer: SiteOffer) -> Choice:
+    """Return the source that an offer stands for.
+
+    A feed is itself. Any other page stands for the one feed that it declares, feeds of comments
+    apart, or else for its markdown or its llms.txt. Where it declares several feeds, the operator
+    has to choose.
+    """
+    choices = offer.choices
+    if len(choices) > 1:
+        head = f"{offer.url} declares several feeds; give the URL of one to add it:"
+        return Choice(None, (head, *map(_candidate_line, offer.feeds)))
+    unsure = any(each.unsure for each in offer.feeds) and not offer.has_feed
+    if choices and not unsure:
+        return Choice(_with_short_name(offer.source_of(choices[0])), tuple(_others(offer)))
+    unsure = unsure or offer.is_usable is None
+    head = (
+        "cannot say yet what is there" if unsure else f"nothing to declare was found there; {TRY}"
+    )
+    tried = (f"  {each.url}: {each.outcome}" for each in offer.candidates if each.requested)
+    return Choice(None, (f"{offer.url}: {head}", *tried))
+
+
+def _others(offer: SiteOffer) -> Iterator[str]:
+    """Yield the other feeds that a page declares, which were left out."""
+    others = [each for each in offer.feeds if each not in offer.choices]
+    if others:
+        yield f"{offer.url} declares these feeds too, which were not added:"
+        yield from map(_candidate_line, others)
+
+
+def _candidate_line(candidate: Candidate) -> str:
+    title = f" {candidate.title!r}" if candidate.title else ""
+    return f"  {candidate.url}{title} ({kind_of(candidate)})"
+
+
+def _with_short_name(source: Source) -> Source:
+    """Return the source with its title on one line, as every format can hold it."""
+    if source.name is None:
+        return source
+    return replace(source, name=" ".join(printable(source.name).split()) or None)

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scrapy import Request
 
-from walsh_scrapy.exceptions import Denied, RequestDeferred
+from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.metadata.feedlinks import FeedLink, declared_feeds, feeds_in_head
 from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
 from walsh_scrapy.metadata.linkheader import feed_alternates
 from walsh_scrapy.metadata.llms import parse_llms
 from walsh_scrapy.metadata.mediatypes import is_html, is_markdown, may_be_feed, may_be_llms
 from walsh_scrapy.policy.wording import counted
-from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.negotiation import (
     ABSENT,
     ACCEPT_LLMSTXT,
@@ -26,8 +25,8 @@ from walsh_scrapy.runtime.negotiation import (
 from walsh_scrapy.runtime.requestmeta import Visit, request_of, set_visit, visit_of
 from walsh_scrapy.sources import Source, SourcesError, target_url
 from walsh_scrapy.spider import DeclaringSpider
+from walsh_scrapy.tools.command import NO_OUTPUT, no_response_reason
 from walsh_scrapy.tools.discover.candidates import Candidate, Form, SiteOffer
-from walsh_scrapy.tools.mayfetch.spider import NO_OUTPUT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -111,12 +110,8 @@ class DiscoverSpider(DeclaringSpider):
         """Keep the reason; if robots.txt denies a document, request what would come next."""
         request, error = request_of(failure), failure.value
         offer, candidate = request.cb_kwargs["offer"], request.cb_kwargs["candidate"]
-        if not isinstance(error, Denied):
-            deferred = isinstance(error, RequestDeferred)
-            reason = str(error) if deferred else reason_of(error, request.url)
-            candidate.end(reason, unsure=True)
-        else:
-            candidate.end(f"denied by {error.gate}: {error.reason}")
+        reason = no_response_reason(error, request.url)
+        candidate.end(reason, unsure=not isinstance(error, Denied))
         if candidate.role == "feed":  # the next may be on another host
             return list(self._next_feed(offer))
         by_robots = isinstance(error, Denied) and error.gate == "robots"

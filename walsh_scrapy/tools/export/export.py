@@ -11,13 +11,9 @@ from rich.progress import Progress
 
 from walsh_scrapy.policy.urls import canonical_url
 from walsh_scrapy.sources import load_sources
-from walsh_scrapy.state import State, StateError
-from walsh_scrapy.state.engines import without_password
 from walsh_scrapy.state.entries import EntryFilter
-from walsh_scrapy.tools.export.entries import export_entries
-from walsh_scrapy.tools.export.opml import export_sources
-from walsh_scrapy.tools.export.sqlitefile import export_sqlite
-from walsh_scrapy.tools.sources.lookup import UnknownSource, find_sources
+from walsh_scrapy.tools.export.formats import export_entries, export_sources, export_sqlite
+from walsh_scrapy.tools.sources.changes import UnknownSource, find_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,6 +21,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from walsh_scrapy.sources import Source
+    from walsh_scrapy.state import State
     from walsh_scrapy.state.entries import StoredEntry
     from walsh_scrapy.state.sourcerecord import SourceRecord
 
@@ -33,56 +30,31 @@ if TYPE_CHECKING:
 class Export:
     """The options of a call of ``scrapy export``, and what it does with them.
 
-    ``write`` raises StateError, SourcesError, and UnknownSource for a URL that is not a source.
+    Both methods raise StateError, SourcesError, and UnknownSource for a URL that is not a source.
     """
 
     settings: BaseSettings
-    state_url: str
     sources_file: str
     urls: Sequence[str] = ()  #: only of these sources; empty: of all
     kind: str | None = None  #: only of sources of this kind; None: of all
     since: float | None = None  #: only entries first seen at this epoch second or later
 
-    def write(self, file: IO[bytes], format_name: str, *, progress: bool = False) -> int:
-        """Write the entries, or the sources for "opml", and return how many there were."""
-        with State.existing(self.state_url) as state:
-            if format_name == "opml":
-                return self._write_sources(file, state)
-            if state is None:
-                raise StateError(
-                    f"there is no state at {without_password(self.state_url)} yet: no crawl was "
-                    "run, or it had another WALSH_STATE_URL"
-                )
-            urls = self._chosen(state)
-            choice = EntryFilter(since=self.since, kind=self.kind, sources=urls)
-            with state.entries.snapshot() as entries:
-                chosen = entries.matching(choice)
-                if progress:
-                    chosen = _tracked(chosen, entries.count(choice))
-                if format_name == "sqlite":
-                    return export_sqlite(chosen, self._records(state, urls), file)
-                return export_entries(chosen, file, format_name, self.settings)
+    def write_entries(
+        self, file: IO[bytes], format_name: str, state: State, *, progress: bool = False
+    ) -> int:
+        """Write the entries, and return how many there were."""
+        urls = self._choose_sources(state)
+        choice = EntryFilter(since=self.since, kind=self.kind, sources=urls)
+        with state.entries.snapshot() as entries:
+            chosen = entries.matching(choice)
+            if progress:
+                chosen = _track(chosen, entries.count(choice))
+            if format_name == "sqlite":
+                return export_sqlite(chosen, self._records(state, urls), file)
+            return export_entries(chosen, file, format_name, self.settings)
 
-    def _records(
-        self, state: State, urls: Sequence[str]
-    ) -> Iterator[tuple[SourceRecord, Source | None]]:
-        """Yield what is known of the chosen sources, each with its declaration."""
-        sources = load_sources(self.sources_file) if Path(self.sources_file).exists() else ()
-        declared = {canonical_url(source.url): source for source in sources}
-        for record in state.sources.all():
-            if (not urls or record.url in urls) and self.kind in (None, record.kind):
-                yield record, declared.get(canonical_url(record.url))
-
-    def _chosen(self, state: State) -> tuple[str, ...]:
-        """Return the sources that the URLs mean; a declared one may have no visit yet."""
-        known = state.sources.urls()
-        try:
-            return tuple(each for url in self.urls for each in find_sources(url, known))
-        except UnknownSource:
-            known |= dict.fromkeys(source.url for source in load_sources(self.sources_file))
-            return tuple(each for url in self.urls for each in find_sources(url, known))
-
-    def _write_sources(self, file: IO[bytes], state: State | None) -> int:
+    def write_sources(self, file: IO[bytes], state: State | None) -> int:
+        """Write the declared sources as OPML, and return how many there were."""
         sources = load_sources(self.sources_file)
         known = dict.fromkeys(source.url for source in sources)
         wanted = {each for url in self.urls for each in find_sources(url, known)} or known.keys()
@@ -96,8 +68,27 @@ class Export:
         with state.entries.snapshot() as entries:
             return export_sources(chosen, file, entries.newest)
 
+    def _records(
+        self, state: State, urls: Sequence[str]
+    ) -> Iterator[tuple[SourceRecord, Source | None]]:
+        """Yield what is known of the chosen sources, each with its declaration."""
+        sources = load_sources(self.sources_file) if Path(self.sources_file).exists() else ()
+        declared = {canonical_url(source.url): source for source in sources}
+        for record in state.sources.all():
+            if (not urls or record.url in urls) and self.kind in (None, record.kind):
+                yield record, declared.get(canonical_url(record.url))
 
-def _tracked(entries: Iterator[StoredEntry], total: int) -> Iterator[StoredEntry]:
+    def _choose_sources(self, state: State) -> tuple[str, ...]:
+        """Return the sources that the URLs mean; a declared one may have no visit yet."""
+        known = state.sources.urls()
+        try:
+            return tuple(each for url in self.urls for each in find_sources(url, known))
+        except UnknownSource:
+            known |= dict.fromkeys(source.url for source in load_sources(self.sources_file))
+            return tuple(each for url in self.urls for each in find_sources(url, known))
+
+
+def _track(entries: Iterator[StoredEntry], total: int) -> Iterator[StoredEntry]:
     """Yield the entries, and show a progress bar on standard error."""
     with Progress(console=Console(stderr=True), transient=True) as progress:
         yield from progress.track(entries, total=total, description="exporting")

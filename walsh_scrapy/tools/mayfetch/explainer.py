@@ -1,18 +1,30 @@
-"""What each gate says of a URL, and why, according to the state."""
+"""What each gate says of a URL, and why: from the state, once a spider sent it through them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from scrapy import Request
+from scrapy.exceptions import IgnoreRequest
+
+from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import spacing
 from walsh_scrapy.policy.robots.access import RobotsCopy, RobotsFile
-from walsh_scrapy.policy.urls import origin_of
+from walsh_scrapy.policy.urls import origin_of, wire_url
 from walsh_scrapy.politeness.blocklist import BlocklistCache
 from walsh_scrapy.politeness.robots import RobotsCache
-from walsh_scrapy.tools.mayfetch.answer import Answer
-from walsh_scrapy.tools.mayfetch.robots import NO_URL, is_web, robots_answer, scheme_hint
+from walsh_scrapy.runtime.requestmeta import rank_of
+from walsh_scrapy.sources import Source
+from walsh_scrapy.spider import DeclaringSpider
+from walsh_scrapy.tools.command import NO_OUTPUT
+from walsh_scrapy.tools.mayfetch.answer import NO_URL, Answer, is_web, robots_answer, scheme_hint
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from scrapy.settings import BaseSettings
+    from twisted.python.failure import Failure
+
     from walsh_scrapy.runtime.context import Context
     from walsh_scrapy.tools.mayfetch.answer import RobotsAnswer
 
@@ -97,3 +109,40 @@ class Explainer:
         if self._needs_list:
             return "the copy of the list is out of date"
         return "not checked" if self._robots is not None else "not in the last copy of the list"
+
+
+class StopBeforeFetch:
+    """A downloader middleware, right after robots.txt (100), that stops every target."""
+
+    async def process_request(self, request: Request) -> None:
+        """Raise IgnoreRequest unless the request is one that a gate makes for itself."""
+        if rank_of(request) is Rank.TARGET:
+            raise IgnoreRequest("it has passed the gates, and is not fetched")
+
+
+class MayfetchSpider(DeclaringSpider):
+    """Sends each URL through blocklist and robots.txt, so that the state has what they need.
+
+    ``sources`` makes the scope gate take the URLs for declared targets.
+    """
+
+    name = "mayfetch"
+    custom_settings = NO_OUTPUT
+
+    @classmethod
+    def update_settings(cls, settings: BaseSettings) -> None:
+        """Add ``StopBeforeFetch`` to the middlewares of the project."""
+        super().update_settings(settings)
+        settings.set_in_component_priority_dict("DOWNLOADER_MIDDLEWARES", StopBeforeFetch, 110)
+
+    def __init__(self, urls: Iterable[str] = (), **arguments: Any) -> None:  # noqa: ANN401
+        super().__init__(**arguments)
+        self.sources = tuple(Source(Request(wire_url(url)).url) for url in urls)
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Request each URL."""
+        for source in self.sources:
+            yield Request(source.url, errback=self._stopped, dont_filter=True)
+
+    def _stopped(self, failure: Failure) -> None:
+        """Do nothing: the answers are read from the state when the spider has closed."""

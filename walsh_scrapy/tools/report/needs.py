@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from walsh_scrapy.state.runs import RunRecord
-    from walsh_scrapy.tools.hosts.overview import HostRow
+    from walsh_scrapy.tools.hosts import HostRow
     from walsh_scrapy.tools.report.spacing import HostLine
     from walsh_scrapy.tools.report.trouble import Trouble
     from walsh_scrapy.tools.status.findings import Finding

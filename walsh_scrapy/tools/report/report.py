@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.sources import SourcesError, load_sources
-from walsh_scrapy.tools.hosts import overview as hosts
-from walsh_scrapy.tools.hosts.names import held_name, paced_name, unit_of
+from walsh_scrapy.tools import hosts
+from walsh_scrapy.tools.hosts import held_name, paced_name, unit_of
 from walsh_scrapy.tools.report.needs import find_needs
 from walsh_scrapy.tools.report.news import MOST, OF_EACH, News, build_news
 from walsh_scrapy.tools.report.responses import Gate, Share, gates, shares
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state import State
     from walsh_scrapy.state.history import DenialCount, LoggedRequest, Visit
-    from walsh_scrapy.tools.hosts.overview import HostRow
+    from walsh_scrapy.tools.hosts import HostRow
     from walsh_scrapy.tools.report.needs import Need
     from walsh_scrapy.tools.report.period import Period
     from walsh_scrapy.tools.sources.overview import SourceRow

@@ -1,21 +1,27 @@
-"""``scrapy sources forget`` and ``resume``: what they change in the state, and what they print."""
+"""What ``scrapy sources`` changes: the state (forget, resume) and the sources file (all others)."""
 
 from __future__ import annotations
 
+import difflib
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
+from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.urls import canonical_url, host_of
 from walsh_scrapy.policy.wording import counted
-from walsh_scrapy.sources import Source, declared_urls, load_sources
-from walsh_scrapy.tools.hosts.names import held_name
-from walsh_scrapy.tools.hosts.table import on_hold
+from walsh_scrapy.sources import Source, SourcesError, declared_urls, load_sources, target_url
+from walsh_scrapy.sources.editing import Edit, edited
+from walsh_scrapy.sources.loading import declarations, read_body
+from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
+from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.tools.files import open_output
+from walsh_scrapy.tools.hosts import held_name, on_hold
 from walsh_scrapy.tools.printable import printable
-from walsh_scrapy.tools.sources.lookup import UnknownSource, find_sources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.state import State
@@ -106,3 +112,167 @@ class Changes:
     @cached_property
     def _declared(self) -> dict[str, Source]:
         return {canonical_url(source.url): source for source in load_sources(self._file)}
+
+
+_ANYWHERE: Final = "a source, declared or in the state"
+
+
+class UnknownSource(CommandError):
+    """A URL is not that of any source; the message is one line and suggests the nearest."""
+
+
+def find_sources(url: str, known: Collection[str], where: str = _ANYWHERE) -> list[str]:
+    """Return the known URLs that ``url`` means: itself, or all with the same canonical URL.
+
+    Raises UnknownSource if there is none; ``where`` is what it then is not.
+    """
+    if url in known:
+        return [url]
+    canonical = canonical_url(url)
+    if same := [each for each in known if canonical_url(each) == canonical]:
+        return same
+    near = nearest(url, known)
+    hint = f"; did you mean {near}?" if near else "; `scrapy sources --all` lists all sources"
+    raise UnknownSource(printable(f"{url} is not {where}{hint}"))
+
+
+def nearest(url: str, known: Collection[str]) -> str | None:
+    """Return the known URL most similar to ``url``, by host first; None if no host is similar."""
+    hosts: dict[str, list[str]] = {}
+    for each in known:
+        hosts.setdefault(host_of(each), []).append(each)
+    for near in difflib.get_close_matches(host_of(url), hosts, n=1):
+        return difflib.get_close_matches(url, hosts[near], n=1, cutoff=0.0)[0]
+    return None
+
+
+class DeclaredSources:
+    """The sources file, and what the state knows of its sources.
+
+    Each method yields lines for the operator. It replaces the file whole or not at all, and raises
+    SourcesError for one that cannot be read or edited, CommandError for one that cannot be written.
+    """
+
+    def __init__(self, file: str, state: State | None) -> None:
+        self._file = Path(file)
+        self._state = state
+
+    def undeclared(self, urls: Iterable[str]) -> list[str]:
+        """Return the URLs that the file does not declare in any spelling, each once.
+
+        A file that is not there declares none.
+        """
+        declared = declarations(self._file, self._body_or_none)
+        known = {canonical_url(each.source.url) for each in declared}
+        new: dict[str, str] = {}
+        for url in urls:
+            if canonical_url(url) not in known:
+                new.setdefault(canonical_url(url), url)
+        return list(new.values())
+
+    def add(self, sources: Sequence[Source]) -> Iterator[str]:
+        """Declare sources, at the end of the file; it is made if there is none.
+
+        What is declared already stays as it is.
+        """
+        by_url = {source.url: source for source in sources}
+        new = [by_url[url] for url in self.undeclared(by_url)]
+        if new:
+            self._write(self._body_or_none, Edit(added=new))
+        for source in by_url.values():
+            kind = f" (kind {source.kind!r})" if source.kind != "feed" else ""
+            how = "is declared" if source in new else "was declared before"
+            yield f"{source.url}{kind} {how} in {self._file}"
+
+    def remove(self, urls: Sequence[str]) -> Iterator[str]:
+        """Remove declarations; what the state knows stays. Raises UnknownSource, and removes none.
+
+        A URL may be spelled in any way.
+        """
+        declared = dict.fromkeys(source.url for source in self._sources)
+        where = f"declared in {self._file}"
+        chosen = dict.fromkeys(each for url in urls for each in find_sources(url, declared, where))
+        self._write(read_body(self._file), Edit(removed=chosen))
+        for url in chosen:
+            yield f"{url} is removed from {self._file}; its entries stay known"
+
+    def prune(self, *, really: bool) -> Iterator[str]:
+        """Name the sources that are gone (410); remove them if ``really``."""
+        gone = [record for record in self._records.values() if record.due_at == NEVER]
+        for record in gone:
+            seen = format_moment(record.fetched_at or 0.0)
+            yield f"{record.url}: {record.detail or 'gone (410)'}, last asked {seen}"
+        if not gone:
+            yield "no source is gone (410)"
+        elif really:
+            yield from self.remove([record.url for record in gone])
+        else:
+            count = counted(len(gone), "source")
+            yield f"{count} to remove from {self._file}; `scrapy sources prune --yes` does it"
+
+    def rewrite_moved(self) -> Iterator[str]:
+        """Declare sources where they settled after a move; each keeps all that is known of it."""
+        taken = set(map(canonical_url, self._records))
+        rewritten: dict[str, str] = {}
+        for url, record in self._records.items():
+            move = record.move
+            if move is None:
+                continue
+            try:
+                to = target_url(move.to)
+            except SourcesError as error:
+                yield f"{url} stays: {error}"
+                continue
+            is_other = canonical_url(to) != canonical_url(url)
+            if not move.is_settled:
+                yield f"{url} stays: its move to {to} is not settled yet"
+            elif move.failing_since is not None:
+                since = format_moment(move.failing_since)
+                yield f"{url} stays: visits to {to} fail since {since}"
+            elif is_other and canonical_url(to) in taken:
+                yield f"{url} stays: {to} is declared too, so remove one of them"
+            else:
+                taken.add(canonical_url(to))
+                rewritten[url] = to
+        if rewritten:
+            self._write(read_body(self._file), Edit(rewritten=rewritten))
+        for url, to in rewritten.items():
+            yield f"{url} is now {to} in {self._file}"
+        if not rewritten:
+            yield "no source has a move to settle in the file"
+
+    @cached_property
+    def _sources(self) -> tuple[Source, ...]:
+        return load_sources(self._file)
+
+    @cached_property
+    def _known(self) -> KnownSources:
+        return KnownSources(self._state.sources.all() if self._state else ())
+
+    @cached_property
+    def _records(self) -> dict[str, SourceRecord]:
+        """What is known of each declared source, by its declared URL."""
+        found = ((source, self._known.find(source.url)) for source in self._sources)
+        return {
+            source.url: record.with_url(source.url)
+            if record
+            else SourceRecord(url=source.url, kind=source.kind)
+            for source, record in found
+        }
+
+    @property
+    def _body_or_none(self) -> bytes:
+        return read_body(self._file) if self._file.exists() else b""
+
+    def _write(self, body: bytes, edit: Edit) -> None:
+        """Replace the file; the records of sources with a new URL follow before that.
+
+        So the file is left as it is if the state fails.
+        """
+        new = edited(self._file, body, edit)
+        with open_output(str(self._file), replace=True) as file:
+            file.write(new)
+            found = ((self._known.find(url), to) for url, to in edit.rewritten.items())
+            spellings = {record.url: to for record, to in found if record}
+            if self._state and spellings:
+                self._state.sources.rename(spellings)

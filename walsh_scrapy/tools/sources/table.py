@@ -11,7 +11,7 @@ from rich.text import Text
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.wording import counted
 from walsh_scrapy.tools.printable import columns, printable
-from walsh_scrapy.tools.screen import folded
+from walsh_scrapy.tools.screen import fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,7 +41,7 @@ def sources_screen(rows: Iterable[SourceRow], width: int) -> Iterator[Text]:
         link = Style(link=url) if url == row.record.url else Style()
         yield Text(url, Style(bold=True) + Style.parse(_style(row)) + link)
         for facts in (_visits(row), _marks(row)):
-            for line in folded(map(printable, facts), width - len(_INDENT)):
+            for line in fold(map(printable, facts), width - len(_INDENT)):
                 yield Text(_INDENT + line, _style(row))
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.runtime.context import Context
-from walsh_scrapy.tools.export.atomicfile import atomic_file
+from walsh_scrapy.tools.files import atomic_file
 from walsh_scrapy.tools.summary.counts import RequestCounts, SourceCounts, is_by_source
 from walsh_scrapy.tools.summary.text import next_steps
 from walsh_scrapy.visits.troubles import Troubles

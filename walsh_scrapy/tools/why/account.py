@@ -13,7 +13,7 @@ from walsh_scrapy.policy.urls import canonical_url, host_of, origin_of, robots_u
 from walsh_scrapy.policy.wording import counted
 from walsh_scrapy.state.hosthistory import DAY
 from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.hosts.names import held_name, paced_name, url_of
+from walsh_scrapy.tools.hosts import held_name, paced_name, url_of
 from walsh_scrapy.tools.printable import printable
 from walsh_scrapy.tools.why.outlook import look_ahead
 from walsh_scrapy.tools.why.sender import Sender

@@ -10,9 +10,8 @@ from walsh_scrapy.policy.urls import canonical_url, host_of
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.sources import host_pauses
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
-from walsh_scrapy.tools.hosts.names import held_name, paced_name
-from walsh_scrapy.tools.hosts.table import hold_why
-from walsh_scrapy.tools.sources.nextvisit import next_visit
+from walsh_scrapy.tools.hosts import held_name, hold_why, paced_name
+from walsh_scrapy.tools.sources.overview import next_visit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.state import State
     from walsh_scrapy.state.evidence import DenialRecord
     from walsh_scrapy.state.requests import RequestRecord
-    from walsh_scrapy.tools.sources.nextvisit import NextVisit
+    from walsh_scrapy.tools.sources.overview import NextVisit
 
 
 @dataclass(frozen=True, slots=True)

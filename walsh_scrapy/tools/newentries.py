@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -12,16 +11,15 @@ from rich.text import Text
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.wording import counted
-from walsh_scrapy.state import StateError
 from walsh_scrapy.state.entries import EntryFilter
+from walsh_scrapy.tools.export.formats import item_of
 from walsh_scrapy.tools.printable import printable
-from walsh_scrapy.tools.screen import folded
+from walsh_scrapy.tools.screen import fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from walsh_scrapy.state import State
-    from walsh_scrapy.state.entries import StoredEntry
 
 _INDENT: Final = " " * len("  2026-05-23 06:00  ")
 #: Terminals that are narrower than this have the title below the time.
@@ -56,7 +54,8 @@ class NewEntry:
 def new_items(state: State, since: float) -> Iterator[dict[str, Any]]:
     """Yield the items first seen at ``since`` (epoch seconds) or later, the first seen first."""
     with state.entries.snapshot() as entries:
-        yield from map(_item, entries.matching(EntryFilter(since=since)))
+        for entry in entries.matching(EntryFilter(since=since)):
+            yield item_of(entry).exported()
 
 
 def default_since(state: State, now: float) -> float | None:
@@ -103,7 +102,7 @@ def _entry_lines(entry: NewEntry, width: int | None) -> Iterator[Text]:
         yield Text(moment.rstrip(), "dim")
         moment = indent = "    "
     link = _link(entry.url) if entry.url else Style()
-    for number, line in enumerate(folded([title], (width or _NO_WIDTH) - len(indent))):
+    for number, line in enumerate(fold([title], (width or _NO_WIDTH) - len(indent))):
         yield Text.assemble((indent if number else moment, "dim"), (line, link))
     if url and url != title:
         yield Text(f"{indent}{url}", "dim")
@@ -122,15 +121,3 @@ def _by_source(found: Sequence[NewEntry]) -> Iterable[Sequence[NewEntry]]:
 def _link(url: str) -> Style:
     """Return a link for a terminal; what has to be escaped is no address."""
     return Style(link=url) if printable(url) == url else Style()
-
-
-def _item(entry: StoredEntry) -> dict[str, Any]:
-    try:
-        item: dict[str, Any] = json.loads(entry.item)
-        item["source"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise StateError(
-            f"the entry {entry.key} in the state cannot be read ({error}); put a backup in the "
-            "state's place, or remove this entry"
-        ) from error
-    return item

@@ -1,1 +1,0 @@
-"""``scrapy hosts``: which hosts rest, and how an operator changes that (decision 31)."""

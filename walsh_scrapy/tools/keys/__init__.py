@@ -1,1 +1,0 @@
-"""What ``scrapy keys`` writes, prints and finds."""

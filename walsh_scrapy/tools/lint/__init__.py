@@ -1,1 +1,0 @@
-"""``walsh lint``: what in a robots.txt means nothing, or not what it seems."""

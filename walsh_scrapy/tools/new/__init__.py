@@ -1,1 +1,0 @@
-"""``scrapy new``: what is new, as a list to read."""

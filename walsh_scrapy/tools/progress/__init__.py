@@ -1,1 +1,0 @@
-"""How far a run is: as a line of the log, and as a display at a terminal."""
