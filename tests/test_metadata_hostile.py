@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from walsh_scrapy.metadata.document import Document
 from walsh_scrapy.metadata.feeds import NotAFeed, elements, parse_feed
-from walsh_scrapy.metadata.links import web_url
 from walsh_scrapy.metadata.llms import parse_llms
-from walsh_scrapy.metadata.text import from_html, one_line
+from walsh_scrapy.metadata.text import from_html, one_line, web_url
 from walsh_scrapy.sources.opml import OpmlError, read_opml
 
 URL = "https://blog.example/feed"

@@ -28,7 +28,7 @@ class InvalidItem(ValueError):
 class _Keyed:
     """The keys of an entry, for the state. They are no dataclass fields, so no export has them."""
 
-    key: str = ""  #: of its page and its id; see `metadata.keys`
+    key: str = ""  #: of its page and its id; see `metadata.entries.with_keys`
     page_key: str = ""
     title_key: str | None = None  #: of its page and its title
 

@@ -6,8 +6,13 @@ from datetime import timedelta
 from tests.fuzz.documents import AT, URL
 from tests.fuzz.target import assert_sentence
 from tests.test_wire_http1 import REFUSALS, read
-from walsh_scrapy.metadata.feedlinks import MOST_FEEDS, declared_feeds, feeds_in_head
-from walsh_scrapy.metadata.linkheader import feed_alternates, markdown_alternates
+from walsh_scrapy.metadata.alternates import (
+    MOST_FEEDS,
+    declared_feeds,
+    feed_alternates,
+    feeds_in_head,
+    markdown_alternates,
+)
 from walsh_scrapy.metadata.text import one_line
 from walsh_scrapy.policy.backoff import LONGEST_SECONDS, parse_retry_after
 from walsh_scrapy.policy.durations import parse_duration

@@ -15,7 +15,7 @@ from defusedxml.common import DefusedXmlException  # type: ignore[import-untyped
 from defusedxml.ElementTree import DefusedXMLParser  # type: ignore[import-untyped]
 from lxml.etree import HTMLParser, LxmlError  # type: ignore[import-untyped]
 
-from walsh_scrapy.metadata.encoding import to_utf8
+from walsh_scrapy.metadata.contenttype import to_utf8
 from walsh_scrapy.policy.wording import without_references
 
 #: Folders nested deeper than this are not taken as tags.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import bindparam, func, or_, select
 
-from walsh_scrapy.metadata.keys import KnownEntries
+from walsh_scrapy.metadata.entries import KnownEntries
 from walsh_scrapy.state._statements import Statement
 from walsh_scrapy.state.tables import entries
 from walsh_scrapy.state.upsert import insert_new, row_of
@@ -32,7 +32,7 @@ KEYS_AT_ONCE: Final = 512
 class EntryRecord:
     """One entry to be written; ``item`` is the exported item as JSON."""
 
-    key: str  #: of its page and its id; see ``metadata.keys``
+    key: str  #: of its page and its id; see `metadata.entries.with_keys`
     page_key: str
     title_key: str | None = None  #: of its page and its title
     source: str  #: URL of the source, as declared

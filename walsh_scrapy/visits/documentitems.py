@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.items import InvalidItem, check
-from walsh_scrapy.metadata.keys import KnownEntries
+from walsh_scrapy.metadata.entries import KnownEntries
 from walsh_scrapy.policy.wording import and_more
 from walsh_scrapy.state.entries import EntryRecord
 

@@ -10,12 +10,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
-from walsh_scrapy.metadata.budgets import MOST_VALUES, newest
-from walsh_scrapy.metadata.encoding import to_utf8
+from walsh_scrapy.metadata.contenttype import to_utf8
+from walsh_scrapy.metadata.document import MOST_VALUES, newest
 from walsh_scrapy.metadata.entries import Entry, Feed
 from walsh_scrapy.metadata.feeds.dates import date_in_utc
 from walsh_scrapy.metadata.feeds.formats import not_a_feed
-from walsh_scrapy.metadata.links import web_url
 from walsh_scrapy.metadata.text import (
     distinct_names,
     distinct_tags,
@@ -23,6 +22,7 @@ from walsh_scrapy.metadata.text import (
     one_line,
     person_name,
     title_of,
+    web_url,
 )
 
 _Object: TypeAlias = Mapping[str, object]

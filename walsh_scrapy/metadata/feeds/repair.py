@@ -13,7 +13,7 @@ from typing import Final
 
 from feedparser.mixin import _FeedParserMixin
 
-from walsh_scrapy.metadata.budgets import MOST_ATTRIBUTES_IN_ALL, MOST_ELEMENTS, OverBudget
+from walsh_scrapy.metadata.document import MOST_ATTRIBUTES_IN_ALL, MOST_ELEMENTS, OverBudget
 
 # No tag contains a `<`, so an attempt ends at the next one and the time is linear. A comment or
 # CDATA section without its end mark extends to the end of the document. A piece of text has at most
