@@ -23,8 +23,13 @@ from walsh_scrapy.policy.signing.directory import (
     directory_fields,
 )
 from walsh_scrapy.policy.signing.keys import BadKey, PrivateKey, PublicKey
-from walsh_scrapy.policy.signing.messages import input_field, signature_base, signature_field
-from walsh_scrapy.policy.signing.requests import RequestSigner, signed_authority
+from walsh_scrapy.policy.signing.requests import (
+    RequestSigner,
+    input_field,
+    signature_base,
+    signature_field,
+    signed_authority,
+)
 from walsh_scrapy.policy.signing.verification import (
     BadDirectory,
     BadSignature,

@@ -9,5 +9,5 @@
 | R6   | `networks`, `references`                                    |
 | R7   | `urls`, `authority`                                         |
 | R8   | `freshness`, `moves`                                        |
-| all  | `durations`, `timestamps`, `httpdates`                      |
+| all  | `durations`, `timestamps`                                   |
 """

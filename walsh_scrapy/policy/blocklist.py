@@ -2,18 +2,23 @@
 
 A document is adopted whole or not at all. If one is refused, the caller keeps the last good one.
 Only of a stored list that a later version of this code refuses is a part kept: what can be read.
+
+An entry that covers a public suffix (publicsuffix.org) is obeyed, and named in a warning. The list
+of suffixes is the one bundled with tldextract, its private part included. Nothing is fetched.
 """
 
 import json
 import re
 from codecs import BOM_UTF8
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.util import find_spec
 from ipaddress import IPv6Address
-from typing import Any, ClassVar, Final
+from pathlib import Path
+from typing import Any, ClassVar, Final, NamedTuple
 
 from walsh_scrapy.policy.blocklist_schema import schema_error, sound_schema, strict_json
 from walsh_scrapy.policy.durations import parse_duration
@@ -230,3 +235,40 @@ def _mapped_ipv4(host: str) -> str:
     """Return the IPv4 address of an IPv4-mapped IPv6 address; "" for any other host."""
     mapped = IPv6Address(host).ipv4_mapped if ":" in host else None
     return format_ip(mapped) if mapped else ""
+
+
+_SUFFIX_FILE: Final = ".tld_set_snapshot"
+
+
+class _Suffixes(NamedTuple):
+    names: frozenset[str]
+    wild: frozenset[str]  #: each name directly below is one as well
+    exceptions: frozenset[str]
+
+
+def public_suffixes(domains: Collection[str]) -> list[str]:
+    """Return those domains that are public suffixes, or have one below them, sorted.
+
+    >>> public_suffixes({"co.uk", "example.co.uk", "com"})
+    ['co.uk', 'com']
+    """
+    known = _suffixes()
+    found = {name for name in (known.names | known.wild) if name in domains}
+    found |= {name for name in domains if name.partition(".")[2] in known.wild}
+    return sorted(found - known.exceptions)
+
+
+@cache
+def _suffixes() -> _Suffixes:
+    # Importing tldextract takes as long as importing Scrapy, because it imports an HTTP client.
+    package = find_spec("tldextract")
+    folder = Path(package.origin).parent if package and package.origin else Path()
+    names, wild, exceptions = set[str](), set[str](), set[str]()
+    for line in (folder / _SUFFIX_FILE).read_text("utf-8").splitlines():
+        rule = line.strip()
+        if not rule or rule.startswith("//"):
+            continue
+        kind = wild if rule.startswith("*.") else exceptions if rule.startswith("!") else names
+        name = rule.lstrip("*.!")
+        kind.add(name if name.isascii() else host_of(f"http://{name}/"))
+    return _Suffixes(*map(frozenset, (names, wild, exceptions)))

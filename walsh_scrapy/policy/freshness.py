@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy.backoff import LONGEST_SECONDS, parse_retry_after
-from walsh_scrapy.policy.httpdates import parse_http_date
+from walsh_scrapy.policy.timestamps import parse_http_date
 
 if TYPE_CHECKING:
     from walsh_scrapy.metadata.entries import Feed

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 from walsh_scrapy.policy.robots.otherrecords import is_malformed
+from walsh_scrapy.policy.robots.quotation import usage_records
 from walsh_scrapy.policy.robots.records import (
     BLANKS,
     MAX_OCTETS,
@@ -29,7 +30,6 @@ from walsh_scrapy.policy.robots.records import (
     rules_in,
     user_agent_lines,
 )
-from walsh_scrapy.policy.robots.usage import usage_records
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import and_more, cut
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from walsh_scrapy.policy.robots.matching import UNDECIDED, matches
-from walsh_scrapy.policy.robots.percentencoding import (
+from walsh_scrapy.policy.robots.matching import (
     IN_QUERY,
+    UNDECIDED,
     Target,
     encoded,
+    matches,
     patterns_of,
     unescaped,
 )

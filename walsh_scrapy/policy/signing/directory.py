@@ -11,14 +11,19 @@ from base64 import b64encode
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.policy.signing.messages import input_field, signature_base, signature_field
-from walsh_scrapy.policy.signing.requests import BACKDATED, signed_authority
+from walsh_scrapy.policy.signing.requests import (
+    BACKDATED,
+    input_field,
+    signature_base,
+    signature_field,
+    signed_authority,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from walsh_scrapy.policy.signing.keys import PrivateKey, PublicKey
-    from walsh_scrapy.policy.signing.messages import Component, Parameters
+    from walsh_scrapy.policy.signing.requests import Component, Parameters
 
 DIRECTORY_PATH: Final = "/.well-known/http-message-signatures-directory"
 DIRECTORY_TYPE: Final = "application/http-message-signatures-directory+json"

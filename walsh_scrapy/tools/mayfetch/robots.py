@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.policy.robots.usage import usage_records
+from walsh_scrapy.policy.robots.quotation import usage_records
 from walsh_scrapy.policy.urls import origin_of
 from walsh_scrapy.tools.mayfetch.answer import RobotsAnswer
 
