@@ -16,7 +16,7 @@ from walsh_scrapy.policy.wording import and_more, counted
 from walsh_scrapy.politeness.listreading import read_list, suffixes_in
 from walsh_scrapy.politeness.schemacheck import published_error
 from walsh_scrapy.runtime.requestmeta import Validators
-from walsh_scrapy.state.blocklist import BlocklistCopy
+from walsh_scrapy.state.copies import BlocklistCopy
 from walsh_scrapy.state.evidence import hash_of
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from typing import Any, Final, NamedTuple, cast
 
 from walsh_scrapy.policy.durations import parse_duration
 from walsh_scrapy.policy.urls import canonical_url
-from walsh_scrapy.sources.opml import OpmlError
-from walsh_scrapy.sources.readers import Contents, RawSource, UnreadableSources, reader_for
-from walsh_scrapy.sources.source import Kind, Source, SourcesError, target_url
+from walsh_scrapy.sources.readers import Contents, RawSource, reader_for
+from walsh_scrapy.sources.source import Kind, Source, SourcesError, UnreadableSources, target_url
 
 _KINDS: Final = ("feed", "llms")
 _KEYS: Final = ("url", "kind", "name", "tags", "every", "pause")
@@ -77,7 +76,7 @@ def _read(file: Path, body: bytes, wrong: list[str]) -> tuple[list[Declaration],
     try:
         contents = read(body)
         return list(_checked(contents, wrong)), contents.warning
-    except (SourcesError, UnreadableSources, OpmlError) as error:
+    except (SourcesError, UnreadableSources) as error:
         raise SourcesError(f"{file}: {error}") from None
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from sqlalchemy import func, insert, select
 
+from walsh_scrapy.state.rows import row_of
 from walsh_scrapy.state.tables import acts
-from walsh_scrapy.state.upsert import row_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection

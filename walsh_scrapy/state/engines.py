@@ -11,8 +11,13 @@ from sqlalchemy import create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import NullPool, StaticPool
 
-from walsh_scrapy.state.sqliteconnection import BUSY_SECONDS, SQLiteConnection
-from walsh_scrapy.state.waiting import CONNECT_SECONDS, LOCKED_SECONDS, RECONNECT_SECONDS
+from walsh_scrapy.state.waiting import (
+    BUSY_SECONDS,
+    CONNECT_SECONDS,
+    LOCKED_SECONDS,
+    RECONNECT_SECONDS,
+    SQLiteConnection,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,8 @@ from sqlalchemy import bindparam, func, or_, select
 
 from walsh_scrapy.metadata.entries import KnownEntries
 from walsh_scrapy.state._statements import Statement
+from walsh_scrapy.state.rows import insert_new, row_of
 from walsh_scrapy.state.tables import entries
-from walsh_scrapy.state.upsert import insert_new, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

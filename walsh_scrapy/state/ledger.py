@@ -28,10 +28,9 @@ from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.state._statements import Statement
 from walsh_scrapy.state.acts import Act, write_act
 from walsh_scrapy.state.engines import StateError
-from walsh_scrapy.state.pruning import delete_old
 from walsh_scrapy.state.requests import RequestRecord, write_request
+from walsh_scrapy.state.rows import delete_old, insert_if_new, row_of, upsert
 from walsh_scrapy.state.tables import choices, hosts
-from walsh_scrapy.state.upsert import insert_if_new, row_of, upsert
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,8 +1,11 @@
-"""The records of sources, written together with the entries of their documents (decision 17)."""
+"""The records of sources, written together with the entries of their documents (decision 17).
+
+The llms.txt of a host is requested once for all sources that need it (R9), and has a record too.
+"""
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sqlalchemy import bindparam, case, delete, distinct, func, or_, select, update
@@ -10,9 +13,9 @@ from sqlalchemy import bindparam, case, delete, distinct, func, or_, select, upd
 from walsh_scrapy.policy.freshness import HISTORY_SECONDS, NEVER, History
 from walsh_scrapy.state._statements import Statement
 from walsh_scrapy.state.entries import insert_unseen
+from walsh_scrapy.state.rows import insert_if_new, row_of, upsert
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import entries, indexes, sources
-from walsh_scrapy.state.upsert import insert_if_new, row_of, upsert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +24,45 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.state.database import Database
     from walsh_scrapy.state.entries import EntryRecord
-    from walsh_scrapy.state.llmstxt import LlmsTxtRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmsTxtRecord:
+    """What is known of one llms.txt: a row of the table ``indexes``. Times are epoch seconds."""
+
+    url: str
+    asked_at: float = 0.0
+    due_at: float = 0.0
+    trouble: str = ""  #: why it could not be used, as a sentence; empty if it was read
+    validator_url: str | None = None  #: the one URL that the validators may be sent to
+    etag: bytes | None = None
+    last_modified: bytes | None = None
+
+
+_LLMSTXT_COLUMNS: Final = tuple(indexes.c[field.name] for field in fields(LlmsTxtRecord))
+_FIND_LLMSTXT: Final = select(*_LLMSTXT_COLUMNS).where(indexes.c.url == bindparam("key"))
+
+
+class LlmsTxtStore:
+    """Finds and forgets records; ``SourceStore.commit`` writes them, with the source of the visit.
+
+    Methods raise what ``State(failed=...)`` returns if the database fails: a StateError by
+    default, ``RequestDeferred`` in a crawl.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def find(self, url: str) -> LlmsTxtRecord | None:
+        """Return what is known of an llms.txt, or None if it was never requested."""
+        with self._database.read() as connection:
+            row = connection.execute(_FIND_LLMSTXT, {"key": url}).one_or_none()
+        return None if row is None else LlmsTxtRecord(**row._asdict())
+
+    def forget(self, url: str) -> None:
+        """Delete what is known of an llms.txt, so that the next visit requests it again."""
+        with self._database.write() as connection:
+            connection.execute(delete(indexes).where(indexes.c.url == url))
 
 
 _COLUMNS: Final = tuple(sources.c[field.name] for field in fields(SourceRecord))

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.moves import Move
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state.entries import EntryRecord
-    from walsh_scrapy.state.llmstxt import LlmsTxtRecord
+    from walsh_scrapy.state.sources import LlmsTxtRecord
 
 logger = logging.getLogger(__name__)
 
