@@ -1,7 +1,7 @@
 """Other forms of a page: the feeds in its head, and its `Link` headers (R9, RFC 8288).
 
 A crawl reads only the headers, for the page as markdown. Only commands that an operator calls for
-one page read its feeds (decision 16).
+one page read its feeds (decision 38).
 """
 
 import re

@@ -81,7 +81,7 @@ runs = Table(
     metadata,
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     Column("spider", String(255), nullable=False),
-    # The command that asked for a URL by hand; empty for a crawl (decision 35).
+    # The command that asked for a URL by hand; empty for a crawl (decision 39).
     Column("command", String(32), nullable=False, server_default=""),
     Column("begun", Double, nullable=False),
     Column("ended", Double),
@@ -133,7 +133,7 @@ blocklist = Table(
 
 # Each robots.txt and each blocklist that was in force, once, by the SHA-256 of its bytes. It stays
 # as long as a row of `requests` or `denials` may name it (decision 33). It names no site: many
-# sites share a body, and what is said of one comes from its own requests (decision 33).
+# sites share a body, and what is said of one comes from its own requests (decision 36).
 copies = Table(
     "copies",
     metadata,
