@@ -412,7 +412,7 @@ def entry_of(source):
         source=source,
         kind="feed",
         first_seen=1.0,
-        item=json.dumps(item.exported()),
+        item=json.dumps(item.to_dict()),
     )
 
 

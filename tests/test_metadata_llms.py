@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from walsh_scrapy.items import EntryItem, check
 from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.metadata.llms import markdown, parse_llms
-from walsh_scrapy.metadata.text import shortened
+from walsh_scrapy.metadata.text import shorten
 
 URL = "https://docs.example/guide/llms.txt"
 A = "https://a.example/a"
@@ -559,7 +559,7 @@ def test_the_end_of_a_bare_url_is_found_in_linear_time():
 
     text = "http://a.example/" + "~)" * 2000
     assert urls(text) == urls(f"{text}\n" * 50) == ["http://a.example/"]
-    assert markdown._trimmed(Counted(text)) == "http://a.example/"
+    assert markdown._trim(Counted(text)) == "http://a.example/"
     assert len(text) <= sum(read) <= 10 * len(text), "characters"
 
 
@@ -711,7 +711,7 @@ def test_any_link(href):
 
 @given(st.text(max_size=700), st.integers(2, 600))
 def test_any_text_is_cut_to_the_limit(text, most):
-    short = shortened(text, most)
+    short = shorten(text, most)
     assert short is None or (0 < len(short) <= most and short == " ".join(short.split()))
 
 

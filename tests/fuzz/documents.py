@@ -128,7 +128,7 @@ def _assert_metadata(found, kind, body):
         for text in (entry.title, entry.section, entry.note, *entry.authors, *entry.tags):
             assert text is None or (text and text == " ".join(text.split()))
         item = EntryItem.of_feed(entry, feed=found, source=URL, kind=kind)
-        json.dumps(item.exported(), ensure_ascii=False).encode()
+        json.dumps(item.to_dict(), ensure_ascii=False).encode()
         with suppress(InvalidItem):
             check(item)
     assert_bounded(found, body, 300)

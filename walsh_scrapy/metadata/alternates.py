@@ -49,7 +49,7 @@ def feeds_in_head(page: bytes, content_type: str, url: str) -> tuple[FeedLink, .
     base = url
     for tag, attributes in _elements_of_head(to_utf8(page[:HEAD_BYTES], content_type)):
         if tag == "base" and base == url and (href := attributes.get("href")):
-            base = _joined(url, href)
+            base = _join(url, href)
         elif tag == "link" and "alternate" in attributes.get("rel", "").lower().split():
             found += feed_link(
                 base,
@@ -88,7 +88,7 @@ def _names_feed(path: str) -> bool:
     return "feed" in path and "/wp-json/" not in path
 
 
-def _joined(url: str, href: str) -> str:
+def _join(url: str, href: str) -> str:
     try:
         return urljoin(url, href.strip())
     except ValueError:

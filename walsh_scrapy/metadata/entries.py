@@ -17,7 +17,7 @@ class NotAFeed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FeedEntry:
     """An entry of a feed, or a link of an llms.txt: metadata as plain text (R6, decision 23)."""
 
     url: str | None  #: absolute, http or https, with its fragment, as published
@@ -41,7 +41,7 @@ class Feed:
 
     title: str | None
     language: str | None  #: a BCP 47 tag
-    entries: tuple[Entry, ...]  #: in document order
+    entries: tuple[FeedEntry, ...]  #: in document order
     ttl: float | None = None  #: `ttl` of RSS 2.0: minutes that a copy may be kept, above 0
     update_period: str | None = None  #: "hourly", "daily", "weekly", "monthly" or "yearly"
     update_frequency: int | None = None  #: updates in one `update_period`, 1 or more
@@ -87,7 +87,7 @@ class KnownEntries:
         return True
 
 
-def with_keys(entries: Sequence[Entry], source: str) -> tuple[Entry, ...]:
+def with_keys(entries: Sequence[FeedEntry], source: str) -> tuple[FeedEntry, ...]:
     """Return the entries of one document with their keys; `source` is its declared URL.
 
     `page_key` is of the canonical URL of the page, `key` of the page and the id. Without an id they
@@ -95,10 +95,10 @@ def with_keys(entries: Sequence[Entry], source: str) -> tuple[Entry, ...]:
     id alone, which may be the URL that was its link in an earlier document.
     """
     origin = canonical_url(source)
-    return tuple(_keyed(entry, origin) for entry in entries)
+    return tuple(_with_keys_of(entry, origin) for entry in entries)
 
 
-def _keyed(entry: Entry, source: str) -> Entry:
+def _with_keys_of(entry: FeedEntry, source: str) -> FeedEntry:
     page = canonical_url(entry.url) if entry.url else _page_without_link(entry, source)
     page_key = _sha256(page)
     return replace(
@@ -115,7 +115,7 @@ def _opaque_id(id_: str, page: str) -> str:
     return page if is_page else id_
 
 
-def _page_without_link(entry: Entry, source: str) -> str:
+def _page_without_link(entry: FeedEntry, source: str) -> str:
     """Return what stands for the page of an entry without a link: its id; else title and date.
 
     Only an id that is a URI is unique by itself: `17` is another entry in another feed.

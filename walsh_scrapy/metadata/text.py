@@ -67,7 +67,7 @@ def from_html(markup: object) -> str | None:
     return one_line(without_references(markup) if "&" in markup else markup)
 
 
-def shortened(text: object, most: int) -> str | None:
+def shorten(text: object, most: int) -> str | None:
     """Return the text on one line, cut after a word if it has more than `most` characters."""
     line = one_line(text)
     if line is None or len(line) <= most:
@@ -80,10 +80,10 @@ def shortened(text: object, most: int) -> str | None:
 
 def title_of(text: object) -> str | None:
     """Return a title, or a section, on one line and of at most `LONGEST_TITLE` characters."""
-    return shortened(text, LONGEST_TITLE)
+    return shorten(text, LONGEST_TITLE)
 
 
-def kept_title(title: str | None) -> str | None:
+def title_to_keep(title: str | None) -> str | None:
     """Return a title without e-mail addresses and credentials; None if nothing else is left (R6).
 
     The key of an entry is made of the title as published, so that no two become one by this.

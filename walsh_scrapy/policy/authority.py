@@ -34,7 +34,7 @@ class Authority(NamedTuple):
     @property
     def host_and_port(self) -> str:
         """The host, and the port in effect if there is one."""
-        return _bracketed(self.host) + ("" if self.port is None else f":{self.port}")
+        return _with_brackets(self.host) + ("" if self.port is None else f":{self.port}")
 
 
 def authority_of(scheme: str, text: str) -> Authority | None:
@@ -53,7 +53,7 @@ def _read(scheme: str, text: str) -> Authority | None:
     is_valid = ":" in host or (host.isascii() and not _FORBIDDEN.search(host))
     if not (scheme and is_valid and len(host) <= _LONGEST_HOST and port != _BAD_PORT):
         return Authority(host, "", None)
-    netloc = _bracketed(host) + ("" if port == default else f":{port}")
+    netloc = _with_brackets(host) + ("" if port == default else f":{port}")
     return Authority(host, netloc, port)
 
 
@@ -75,7 +75,7 @@ def _port(text: str, default: int | None) -> int | None:
     return min(int(digits[1]), _BAD_PORT) if digits else _BAD_PORT
 
 
-def _bracketed(host: str) -> str:
+def _with_brackets(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 

@@ -194,7 +194,7 @@ def _with_refresh(document: Any) -> tuple[Any, timedelta, str]:  # noqa: ANN401 
 def entry_of(item: dict[str, Any]) -> Entry | None:
     """Return the entry of an item whose domain is a text; None if that is not a host name."""
     domain: str = item["domain"]
-    added, reason = _shown(item.get("added")), _shown(item.get("reason"))
+    added, reason = _display(item.get("added")), _display(item.get("reason"))
     if _PLAIN_DOMAIN.fullmatch(domain) and len(domain) <= 253:
         return Entry(domain, added, reason)
     netloc = f"[{domain.strip('[]')}]" if ":" in domain else domain
@@ -204,13 +204,13 @@ def entry_of(item: dict[str, Any]) -> Entry | None:
     return Entry(_mapped_ipv4(host) or host, added, reason)
 
 
-def _shown(text: object) -> str:
+def _display(text: object) -> str:
     """Return what an entry says, as it is shown to operators."""
-    return _shown_once(str(text)) if text else ""
+    return _cached_display(str(text)) if text else ""
 
 
 @lru_cache(maxsize=64)  # most entries of a list have the same reason, and share one text
-def _shown_once(text: str) -> str:
+def _cached_display(text: str) -> str:
     return cut(for_others(printable(storable(text))), LONGEST_REASON)
 
 

@@ -137,7 +137,7 @@ def _number(digits: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class EntryHistory:
     """When a source gave entries that were never seen before, up to its last visit."""
 
     since: float  #: epoch seconds: the first time
@@ -148,7 +148,7 @@ class History:
         return min(max(until - self.since, 0.0), HISTORY_SECONDS)
 
 
-def rare_interval(history: History, until: float) -> float:
+def rare_interval(history: EntryHistory, until: float) -> float:
     """Return the seconds between two visits that the history of a source suggests.
 
     That is half the mean time between two finds, at most 30 days: a source is asked about twice as
@@ -167,7 +167,7 @@ class LastVisit:
     hints: UpdateHints = UpdateHints()
     is_gone: bool = False  #: 410
     is_resumed: bool = False  #: the operator wants a visit now
-    history: History | None = None  #: None if it does not count (WALSH_ADAPTIVE)
+    history: EntryHistory | None = None  #: None if it does not count (WALSH_ADAPTIVE)
 
 
 class Due(NamedTuple):

@@ -17,7 +17,7 @@ _REMARK: Final = re.compile(r" \([^()]*\)(?=\.?$)")
 _TIMED_OUT: Final = re.compile(r"^(timed out): .*")
 
 
-class Group(NamedTuple):
+class ReasonGroup(NamedTuple):
     """Sources that failed for one reason."""
 
     reason: str  #: without the names of the hosts: `answered 404`
@@ -26,7 +26,7 @@ class Group(NamedTuple):
 
     def line(self, most: int = 2) -> str:
         """Return the group as a phrase that names ``most`` hosts."""
-        return f"{self.sources} {self.reason}: {shortened(self.hosts, most)}"
+        return f"{self.sources} {self.reason}: {shorten(self.hosts, most)}"
 
 
 class ReasonGroups:
@@ -39,10 +39,10 @@ class ReasonGroups:
         """Count a source of ``host`` that failed for ``reason``, a sentence."""
         self._kinds.setdefault(kind_of(reason, host), Counter())[host] += 1
 
-    def largest_first(self) -> list[Group]:
+    def largest_first(self) -> list[ReasonGroup]:
         """Return the groups, that of the most sources first."""
         groups = [
-            Group(kind, hosts.total(), tuple(host for host, _ in hosts.most_common()))
+            ReasonGroup(kind, hosts.total(), tuple(host for host, _ in hosts.most_common()))
             for kind, hosts in self._kinds.items()
         ]
         return sorted(groups, key=lambda group: -group.sources)
@@ -60,10 +60,10 @@ def kind_of(reason: str, host: str) -> str:
     return _REMARK.sub("", text).rstrip(".")
 
 
-def shortened(names: tuple[str, ...], most: int) -> str:
+def shorten(names: tuple[str, ...], most: int) -> str:
     """Return the first names of a list, and how many hosts are left out.
 
-    >>> shortened(("a", "b", "c", "d"), 2)
+    >>> shorten(("a", "b", "c", "d"), 2)
     'a, b and 2 more hosts'
     """
     shown, left = ", ".join(names[:most]), len(names) - most

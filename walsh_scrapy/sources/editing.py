@@ -71,7 +71,7 @@ def write_toml(body: bytes, changes: Changes) -> bytes:
             written = f"{written.rstrip()}\n\n{table}" if written.strip() else table
     except TOMLKitError as error:
         raise UnreadableSources(str(error)) from error
-    return _encoded(_with_line_ends_of(text, written), body)
+    return _encode(_with_line_ends_of(text, written), body)
 
 
 def write_json(body: bytes, changes: Changes) -> bytes:
@@ -86,7 +86,7 @@ def write_json(body: bytes, changes: Changes) -> bytes:
     indent = _INDENTED.search(text)
     written = json.dumps(document, ensure_ascii=False, indent=indent[1] if indent else None)
     end = "\n" if text.endswith("\n") else ""
-    return _encoded(_with_line_ends_of(text, written + end), body)
+    return _encode(_with_line_ends_of(text, written + end), body)
 
 
 def write_list(body: bytes, changes: Changes) -> bytes:
@@ -100,7 +100,7 @@ def write_list(body: bytes, changes: Changes) -> bytes:
     if kept and changes.added and not kept[-1].endswith(("\n", "\r")):
         kept[-1] += "\n"
     kept += (f"{source.url}\n" for source in changes.added)
-    return _encoded(_with_line_ends_of(text, "".join(kept)), body)
+    return _encode(_with_line_ends_of(text, "".join(kept)), body)
 
 
 def _rewrite(listed: Any, changes: Changes) -> None:  # noqa: ANN401 - tomlkit's or a list
@@ -142,7 +142,7 @@ def _with_line_ends_of(text: str, written: str) -> str:
     return written.replace("\r\n", "\n").replace("\n", "\r\n")
 
 
-def _encoded(text: str, body: bytes) -> bytes:
+def _encode(text: str, body: bytes) -> bytes:
     """Return a text as UTF-8, with the byte order mark that ``body`` has."""
     return (_MARK if body.startswith(_MARK) else b"") + text.encode()
 
@@ -165,7 +165,7 @@ class Edit:
     rewritten: Mapping[str, str] = field(default_factory=dict)  #: the new URL by the old one
 
 
-def edited(file: Path, body: bytes, edit: Edit) -> bytes:
+def edit_sources(file: Path, body: bytes, edit: Edit) -> bytes:
     """Return what ``file`` contains after the edit, if it contains ``body`` now.
 
     A source that is declared several times is removed, or rewritten, everywhere. A list of URLs
@@ -175,7 +175,7 @@ def edited(file: Path, body: bytes, edit: Edit) -> bytes:
     removed = set(map(canonical_url, edit.removed))
     rewritten = {canonical_url(old): target_url(new) for old, new in edit.rewritten.items()}
     wanted: list[Source] = []
-    changes = Changes(added=[_held(file, source) for source in edit.added])
+    changes = Changes(added=[_storable(file, source) for source in edit.added])
     for number, _place, source in declarations(file, body):
         canonical = canonical_url(source.url)
         if canonical in removed:
@@ -201,7 +201,7 @@ def edited(file: Path, body: bytes, edit: Edit) -> bytes:
     return new
 
 
-def _held(file: Path, source: Source) -> Source:
+def _storable(file: Path, source: Source) -> Source:
     """Return what of a source the format of ``file`` can hold. Raises SourcesError."""
     ending = file.suffix.lower()
     if ending == ".txt" and source.kind != "feed":

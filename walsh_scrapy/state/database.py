@@ -74,7 +74,7 @@ class Database:
                 self._reader.execution_options(isolation_level="AUTOCOMMIT")
             self._prepare()
             if self._file is not None:
-                self._file.opened()
+                self._file.remember()
             self._waiting.is_open = True
         except DBAPIError as error:
             self.close()

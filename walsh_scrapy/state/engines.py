@@ -107,7 +107,7 @@ def _remedy(engine: Engine, error: DBAPIError) -> str:
     return "if the file is damaged, restore a backup, or move it away to start an empty state"
 
 
-def _shown(url: str) -> str:
+def _mask(url: str) -> str:
     """Return a URL that may be malformed without its password."""
     return re.sub(r"(://[^/:@]*):.*@", r"\1:***@", url)
 
@@ -136,7 +136,7 @@ def _address(url: str) -> URL:
 
 def _no_state(url: str, reason: object) -> StateError:
     return StateError(
-        f"WALSH_STATE_URL is {_shown(url)!r}, which does not open a database ({reason}); write "
+        f"WALSH_STATE_URL is {_mask(url)!r}, which does not open a database ({reason}); write "
         "sqlite:////absolute/path.sqlite3 or postgresql+psycopg://user@host/database"
     )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sqlalchemy import bindparam, case, delete, distinct, func, or_, select, update
 
-from walsh_scrapy.policy.freshness import HISTORY_SECONDS, NEVER, History
+from walsh_scrapy.policy.freshness import HISTORY_SECONDS, NEVER, EntryHistory
 from walsh_scrapy.state._statements import Statement
 from walsh_scrapy.state.entries import insert_unseen
 from walsh_scrapy.state.rows import insert_if_new, row_of, upsert
@@ -121,7 +121,7 @@ class SourceStore:
         with self._database.read() as connection:
             return dict(connection.execute(counted).all())
 
-    def histories(self, url: str | None = None) -> dict[str, History]:
+    def histories(self, url: str | None = None) -> dict[str, EntryHistory]:
         """Return when sources gave new entries, by URL, for those that gave any.
 
         With ``url`` only of that source.
@@ -129,7 +129,7 @@ class SourceStore:
         wanted = _HISTORIES if url is None else _HISTORIES.where(entries.c.source == url)
         with self._database.read() as connection:
             rows = connection.execute(wanted).all()
-        return {source: History(since, finds) for source, since, finds in rows}
+        return {source: EntryHistory(since, finds) for source, since, finds in rows}
 
     def newest_entries(self) -> dict[str, float]:
         """Return when the last new entry was seen, by source URL, for sources that gave any."""
@@ -165,7 +165,7 @@ class SourceStore:
         database does not accept, such as an entry of a source without a record.
         """
         with self._database.write() as connection:
-            record = change(_locked(connection, url))
+            record = change(_lock(connection, url))
             upsert(connection, sources, row_of(record))
             if llmstxt is not None:
                 upsert(connection, indexes, row_of(llmstxt))
@@ -218,7 +218,7 @@ def _record(row: Sequence[object]) -> SourceRecord:
     return SourceRecord(**dict(zip(names, row, strict=True)))  # type: ignore[arg-type]
 
 
-def _locked(connection: Connection, url: str) -> SourceRecord | None:
+def _lock(connection: Connection, url: str) -> SourceRecord | None:
     """Return the record of a source, which nobody else changes until the transaction ends.
 
     Where rows are locked one by one, a row that does not exist cannot be locked. So an empty one is

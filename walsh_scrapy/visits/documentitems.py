@@ -85,6 +85,6 @@ def _record(item: EntryItem, source_url: str, now: float, run: int | None) -> En
         source=source_url,
         kind=item.kind,
         first_seen=now,
-        item=_as_json(item.exported()),
+        item=_as_json(item.to_dict()),
         run=run,
     )

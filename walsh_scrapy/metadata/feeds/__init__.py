@@ -10,12 +10,12 @@ clock, use the network or open a file, but for that of a time zone of the tz dat
 
 from dataclasses import replace
 
-from walsh_scrapy.metadata.entries import Entry, Feed, NotAFeed, with_keys
+from walsh_scrapy.metadata.entries import Feed, FeedEntry, NotAFeed, with_keys
 from walsh_scrapy.metadata.feeds.formats import format_of
 from walsh_scrapy.metadata.feeds.jsonfeed import read_json
 from walsh_scrapy.metadata.feeds.xmlfeed import read_xml
 
-__all__ = ["Entry", "Feed", "NotAFeed", "parse_feed"]
+__all__ = ["Feed", "FeedEntry", "NotAFeed", "parse_feed"]
 
 
 def parse_feed(body: bytes, *, url: str, content_type: str | None, source: str) -> Feed:

@@ -75,7 +75,7 @@ def _read(body: bytes, base: str) -> tuple[str, FeedParser, WellFormed | None]:
     The third is None if the body is well-formed as it stands.
     """
     first = _first_entry(body)
-    version, data, entities = replace_doctype(_folded(body))
+    version, data, entities = replace_doctype(_fold(body))
     repaired = None
     for _ in range(2):
         try:
@@ -91,7 +91,7 @@ def _read(body: bytes, base: str) -> tuple[str, FeedParser, WellFormed | None]:
     return "", FeedParser(base, None, "utf-8"), repaired
 
 
-def _folded(body: bytes) -> bytes:
+def _fold(body: bytes) -> bytes:
     """Return the body with single blanks before its root: feedparser is quadratic in them."""
     root = _START.search(body)
     at = root.start() if root else len(body)

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from walsh_scrapy.metadata.contenttype import to_utf8
 from walsh_scrapy.metadata.document import MOST_VALUES, newest
-from walsh_scrapy.metadata.entries import Entry, Feed
+from walsh_scrapy.metadata.entries import Feed, FeedEntry
 from walsh_scrapy.metadata.feeds.dates import date_in_utc
 from walsh_scrapy.metadata.feeds.formats import not_a_feed
 from walsh_scrapy.metadata.text import (
@@ -84,8 +84,8 @@ def _other_json(value: object) -> str:
     return "JSON of another kind"
 
 
-def _entry(item: _Object, base: str, inherited: tuple[str, ...]) -> Entry:
-    return Entry(
+def _entry(item: _Object, base: str, inherited: tuple[str, ...]) -> FeedEntry:
+    return FeedEntry(
         url=web_url(item.get("url"), base),
         title=title_of(item.get("title")),
         id=_id(item),

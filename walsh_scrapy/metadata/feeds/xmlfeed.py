@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Final
 
-from walsh_scrapy.metadata.entries import Entry, Feed
+from walsh_scrapy.metadata.entries import Feed, FeedEntry
 from walsh_scrapy.metadata.feeds.dates import date_in_utc
 from walsh_scrapy.metadata.feeds.elements import Element, FeedElements, parse_elements
 from walsh_scrapy.metadata.text import (
@@ -47,7 +47,7 @@ def read_xml(body: bytes, *, url: str, content_type: str | None) -> Feed:
     )
 
 
-def _entries(elements: FeedElements, base: str) -> tuple[Entry, ...]:
+def _entries(elements: FeedElements, base: str) -> tuple[FeedEntry, ...]:
     read = _atom_entry if elements.is_atom else _rss_entry
     inherited = distinct_names(_people(elements.channel)) if elements.is_atom else ()
     entries = tuple(read(element, base, inherited) for element in elements.entries)
@@ -56,7 +56,7 @@ def _entries(elements: FeedElements, base: str) -> tuple[Entry, ...]:
     return entries
 
 
-def _atom_entry(element: Element, base: str, inherited: tuple[str, ...]) -> Entry:
+def _atom_entry(element: Element, base: str, inherited: tuple[str, ...]) -> FeedEntry:
     """Return an Atom entry (RFC 4287). Its id is a name and never used as a link.
 
     `inherited` are the authors of the feed. They count for an entry that has no authors, neither
@@ -66,7 +66,7 @@ def _atom_entry(element: Element, base: str, inherited: tuple[str, ...]) -> Entr
     own = distinct_names(_people(element)) or (
         distinct_names(_people(source)) if isinstance(source, dict) else ()
     )
-    return Entry(
+    return FeedEntry(
         url=_link(element, base),
         title=_title(element),
         id=one_line(element.get("id")),
@@ -77,14 +77,14 @@ def _atom_entry(element: Element, base: str, inherited: tuple[str, ...]) -> Entr
     )
 
 
-def _rss_entry(element: Element, base: str, _inherited: tuple[str, ...]) -> Entry:
+def _rss_entry(element: Element, base: str, _inherited: tuple[str, ...]) -> FeedEntry:
     """Return an item of RSS or RDF; its names and tags may be escaped twice.
 
     `dc:date` is the only date of most RDF items. feedparser reads it as the date of the update; it
     counts as the date of publication as well.
     """
     updated = _date(element, "updated")
-    return Entry(
+    return FeedEntry(
         url=_link(element, base) or _permalink(element),
         title=_title(element),
         id=one_line(element.get("id")),

@@ -21,12 +21,12 @@ from dataclasses import replace
 from typing import Final
 
 from walsh_scrapy.metadata.contenttype import to_utf8
-from walsh_scrapy.metadata.entries import Entry, Feed, NotAFeed, with_keys
+from walsh_scrapy.metadata.entries import Feed, FeedEntry, NotAFeed, with_keys
 from walsh_scrapy.metadata.llms.markdown import HEADINGS, LimitExceeded, Paragraph, Span, paragraphs
 from walsh_scrapy.metadata.text import (
     is_web_url,
     one_line,
-    shortened,
+    shorten,
     title_of,
     web_url,
     without_addresses,
@@ -74,7 +74,7 @@ def _title(page: Sequence[Paragraph]) -> str | None:
     return next(filter(None, (_heading(each) for each in page if each.within[0] == "h1")), None)
 
 
-def _entries(page: Sequence[Paragraph], base: str) -> Iterator[Entry]:
+def _entries(page: Sequence[Paragraph], base: str) -> Iterator[FeedEntry]:
     has_title = False
     section: str | None = None
     for paragraph in page:
@@ -90,8 +90,8 @@ def _entries(page: Sequence[Paragraph], base: str) -> Iterator[Entry]:
                 yield _entry(url, link, section, note if link is link_with_note else None)
 
 
-def _entry(url: str, link: Span, section: str | None, note: str | None) -> Entry:
-    return Entry(
+def _entry(url: str, link: Span, section: str | None, note: str | None) -> FeedEntry:
+    return FeedEntry(
         url=url,
         title=_name(link.text) or _name(link.hint),
         id=None,
@@ -104,9 +104,9 @@ def _entry(url: str, link: Span, section: str | None, note: str | None) -> Entry
     )
 
 
-def _one_per_page(entries: Iterator[Entry]) -> tuple[Entry, ...]:
+def _one_per_page(entries: Iterator[FeedEntry]) -> tuple[FeedEntry, ...]:
     """Return one entry per page, with its first section, and its first title and note."""
-    by_page: dict[str, Entry] = {}
+    by_page: dict[str, FeedEntry] = {}
     for entry in entries:
         page = canonical_url(entry.url or "")
         first = by_page.setdefault(page, entry)
@@ -137,7 +137,7 @@ def _note(paragraph: Paragraph) -> tuple[Span | None, str | None]:
         alone = len(spans) == 3 and not _WORD.search(spans[0].text)
         if _WORD.search(after) and (alone or _SEPARATOR.match(after)):
             text = "".join(span.text for span in spans[at + 1 :])
-            note = shortened(_LEADING.sub("", text, count=1), _LONGEST_NOTE)
+            note = shorten(_LEADING.sub("", text, count=1), _LONGEST_NOTE)
             return spans[at], without_addresses(note)
     return None, None
 

@@ -110,7 +110,7 @@ def _bare_url(state: StateInline, silent: bool) -> bool:
     rest = _BARE_REST.match(state.src, state.pos, state.posMax) if start else None
     if not (start and rest):
         return False
-    url = _trimmed(rest[0])
+    url = _trim(rest[0])
     state.pending = state.pending[: -len(start[1])]
     state.push("link_open", "a", 1).attrs = {"href": unescapeAll(start[1] + url)}
     state.push("text", "", 0).content = unescapeAll(start[1] + url)
@@ -119,7 +119,7 @@ def _bare_url(state: StateInline, silent: bool) -> bool:
     return True
 
 
-def _trimmed(url: str) -> str:
+def _trim(url: str) -> str:
     """Return the URL without punctuation and brackets at its end that belong to the sentence."""
     end, spare = len(url), url.count(")") - url.count("(")
     while end and (url[end - 1] in _PUNCTUATION or (url[end - 1] == ")" and spare > 0)):

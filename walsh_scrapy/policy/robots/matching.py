@@ -47,7 +47,7 @@ _FEW: Final = 8
 Pattern = tuple[str, int]
 
 
-def unescaped(text: str) -> str:
+def unescape(text: str) -> str:
     """Decode the escapes of unreserved characters, and write the other escapes in upper case."""
     if "%" not in text:
         return text
@@ -56,7 +56,7 @@ def unescaped(text: str) -> str:
     return "".join(pieces)
 
 
-def encoded(text: str, kept: frozenset[str]) -> str:
+def percent_encode(text: str, kept: frozenset[str]) -> str:
     """Percent-encode every octet of `text` that is not in `kept`."""
     octets = set(text) - kept
     if len(octets) > _FEW:
@@ -88,8 +88,8 @@ def target_of(url: str) -> Target:
     if not text.isascii():
         text = text.encode("utf-8", "surrogatepass").decode("latin-1")
     path, mark, query = text.partition("?")
-    path = encoded(unescaped(path), _IN_PATH) + mark
-    written = encoded(unescaped(query), IN_QUERY)
+    path = percent_encode(unescape(path), _IN_PATH) + mark
+    written = percent_encode(unescape(query), IN_QUERY)
     escaped = written.replace("/", "%2F").replace("?", "%3F")
     return Target(path + _plain_delimiters(written), path + written, path + escaped)
 
@@ -106,9 +106,9 @@ def patterns_of(rules: Sequence[tuple[str, str]]) -> list[Pattern]:
     """
     if not rules:
         return []
-    joined = unescaped("\n".join([path.rstrip(" \t\v\f") for _, path in rules]))
+    joined = unescape("\n".join([path.rstrip(" \t\v\f") for _, path in rules]))
     if not joined.isascii():
-        joined = encoded(joined, _ASCII)
+        joined = percent_encode(joined, _ASCII)
     compared = _comparable(joined)
     texts = compared.split("\n")
     if _HALF_ESCAPE.search(compared):
@@ -123,7 +123,7 @@ def patterns_of(rules: Sequence[tuple[str, str]]) -> list[Pattern]:
 
 def _comparable(paths: str) -> str:
     """Encode lines of paths; "$" stays only at the end of a line, "*" only before its end."""
-    paths = encoded(paths, _IN_RULES) + "\n"
+    paths = percent_encode(paths, _IN_RULES) + "\n"
     if "$" in paths:
         # NUL marks them: it cannot be in the text, where it was encoded.
         paths = paths.replace("$\n", "\0\n").replace("$", "%24").replace("\0\n", "$\n")

@@ -45,10 +45,10 @@ def quote(body: bytes, token: str, deciding: Iterable[int] = ()) -> tuple[Quoted
         used = (record.line for record in usage_records(body))
         own = {*rules.lines[:MOST_LINES], *rules.other_lines[:MOST_LINES], *used, *deciding}
         wanted = sorted(own.intersection(wanted))
-    return tuple(QuotedLine(number, _shown(lines[number - 1])) for number in wanted)
+    return tuple(QuotedLine(number, _printable(lines[number - 1])) for number in wanted)
 
 
-def _shown(line: str) -> str:
+def _printable(line: str) -> str:
     return cut(printable(readable(line)), LONGEST_RECORD)
 
 

@@ -36,7 +36,7 @@ from walsh_scrapy.policy.robots.otherrecords import (
     parse_crawl_delay,
     parse_request_rate,
     parse_visit_time,
-    shown_comments,
+    printable_comments,
     slowest,
 )
 from walsh_scrapy.policy.robots.records import (
@@ -63,14 +63,14 @@ MOST_WARNINGS: Final = 5
 _Value = TypeVar("_Value")
 
 
-class Record(NamedTuple):
+class DecidingRecord(NamedTuple):
     """A record as the site wrote it, but cut if it is long, and its line from 1."""
 
     text: str | None
     line: int | None
 
 
-_NO_RECORD: Final = Record(None, None)
+_NO_RECORD: Final = DecidingRecord(None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Verdict:
     allowed: bool
     #: True if the URL is denied because its verdict would cost too much time.
     undecided: bool = False
-    _find_record: Callable[[], Record] = field(
+    _find_record: Callable[[], DecidingRecord] = field(
         default=lambda: _NO_RECORD, repr=False, compare=False
     )
 
@@ -126,7 +126,7 @@ class Rules:
         return cls(
             group=user_agents[0].name if user_agents else None,
             crawl_delay=max(_read(parse_crawl_delay, values.get("crawldelay", ())), default=None),
-            comments=shown_comments(values.get("comment", ())),
+            comments=printable_comments(values.get("comment", ())),
             _rates=_read(parse_request_rate, values.get("requestrate", ())),
             _visit_times=_read(parse_visit_time, values.get("visittime", ())),
             # A group with too many rules to read in order denies everything without them.
@@ -195,7 +195,7 @@ class Rules:
             warnings[-1] = line, f"{sentence} {and_more(left)}"
         return tuple(warnings)
 
-    def _deciding_record(self, target: Target, rank: int, index: int | None) -> Record:
+    def _deciding_record(self, target: Target, rank: int, index: int | None) -> DecidingRecord:
         """Return the record with this rank, or with this index among the ordered rules."""
         if UNDECIDED in (rank, index) or (not rank and index is None):
             return _NO_RECORD
@@ -205,7 +205,9 @@ class Rules:
         else:
             spans = self._ordered_spans
         offset = next(islice(rule_offsets(self._text, spans), index, None))
-        return Record(record_at(self._text, offset), next(line_numbers(self._text, [offset])))
+        return DecidingRecord(
+            record_at(self._text, offset), next(line_numbers(self._text, [offset]))
+        )
 
 
 def _version_2_spans(text: str, user_agents: Iterable[UserAgentLine]) -> tuple[Span, ...]:

@@ -11,7 +11,7 @@ from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.tools.hosts.table import on_hold
 
 if TYPE_CHECKING:
-    from walsh_scrapy.policy.freshness import History
+    from walsh_scrapy.policy.freshness import EntryHistory
     from walsh_scrapy.sources import Source
 
 
@@ -40,7 +40,7 @@ def next_visit(
     source: Source | None,
     min_revisit: float,
     now: float,
-    history: History | None = None,
+    history: EntryHistory | None = None,
 ) -> NextVisit:
     """Return the next visit of a source as of ``now`` (epoch seconds).
 
@@ -58,7 +58,7 @@ def next_visit(
     return NextVisit(moment, rule, _why(rule, record, at, history), is_due=at <= now)
 
 
-def _why(rule: str, record: SourceRecord, at: float, history: History | None) -> str:
+def _why(rule: str, record: SourceRecord, at: float, history: EntryHistory | None) -> str:
     pause = format_seconds(at - (record.fetched_at or 0.0)) if 0.0 < at < NEVER else ""
     return {
         "new": f"refused ({record.status})" if record.is_refused else "not visited yet",
@@ -75,7 +75,7 @@ def _why(rule: str, record: SourceRecord, at: float, history: History | None) ->
     }[rule]
 
 
-def _finds(record: SourceRecord, history: History | None) -> str:
+def _finds(record: SourceRecord, history: EntryHistory | None) -> str:
     if history is None:
         return ""
     length = format_seconds(history.seconds(record.fetched_at or 0.0))
