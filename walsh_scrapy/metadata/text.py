@@ -112,8 +112,8 @@ def _distinct(texts: Iterable[str | None], longest: int) -> tuple[str, ...]:
 def without_addresses(text: str | None) -> str | None:
     """Return one line of text with "…" for each e-mail address; None if nothing else is left (R6).
 
-    Only what cannot be anything else counts: `name@host.tld`, `name [at] host [dot] tld`. For text
-    of a bounded length.
+    Only what cannot be anything else counts: `name@host.tld`, `name [at] host [dot] tld`. The text
+    must have a bounded length.
     """
     if text is None or not MAY_HAVE_ADDRESS.search(text):
         return text

@@ -171,7 +171,7 @@ class LastVisit:
 
 
 class Due(NamedTuple):
-    """From when on a source may be visited, and why: what decided, in one word."""
+    """When a source may be visited again, and the rule that decided, in one word."""
 
     at: float  #: 0 for at once, NEVER if it is gone
     rule: str  #: new clock gone resumed skip failing feed server adaptive operator

@@ -15,9 +15,8 @@ from walsh_scrapy.state.evidence import EvidenceStore
 from walsh_scrapy.state.history import History
 from walsh_scrapy.state.hosthistory import HostHistory
 from walsh_scrapy.state.ledger import Ledger
-from walsh_scrapy.state.moments import MomentStore
 from walsh_scrapy.state.requests import RequestStore
-from walsh_scrapy.state.runs import RunStore
+from walsh_scrapy.state.runs import MomentStore, RunStore
 from walsh_scrapy.state.sources import LlmsTxtStore, SourceStore
 
 if TYPE_CHECKING:

@@ -217,7 +217,7 @@ entries = Table(
     Index("entries_by_time", "first_seen"),
     Index("entries_by_source", "source"),
 )
-# Of few entries. No two of one page have the same title, also if two processes insert them at once.
+# Few entries have a row. No two of one page have one title, even if two processes insert them.
 Index(
     "entries_by_page",
     entries.c.page_key,
@@ -236,7 +236,7 @@ def _evidence() -> tuple[Column[Any], ...]:
         Column("robots", String(64)),
         Column("robots_at", Double),
         Column("blocklist", String(64)),
-        # Of the answer when the robots.txt in force was last asked for (`robots_at`).
+        # The status of the last answer to a request for the robots.txt in force (`robots_at`).
         Column("robots_status", Integer),
         # The URL whose answer redirected here.
         Column("redirected_by", Text),

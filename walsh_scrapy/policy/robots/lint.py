@@ -76,7 +76,7 @@ class Remark(NamedTuple):
 def lint(body: bytes) -> tuple[Remark, ...]:
     """Return what means nothing or not what it seems, by line. Never raises.
 
-    Of what is not text nothing but that is said.
+    A file that is not text gets one remark, which says that.
     """
     if body.startswith(_UTF16):
         return (Remark(None, "error", "the file is UTF-16; crawlers read UTF-8 and find nothing"),)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.testing.conformance.evidence import Finding
     from walsh_scrapy.testing.conformance.scenario import Scenario
 
-#: The version of the JSON; `scorecard.schema.json` describes it.
+#: The version of the JSON; `conformance.schema.json` describes it.
 FORMAT: Final = "walsh-research-conformance/v1"
 
 
@@ -63,7 +63,7 @@ class Scorecard:
         return counts
 
     def as_dict(self) -> dict[str, object]:
-        """Return the scorecard as `scorecard.schema.json` describes it."""
+        """Return the scorecard as `conformance.schema.json` describes it."""
         return {
             "format": FORMAT,
             "command": list(self.command),
