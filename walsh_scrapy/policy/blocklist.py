@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from walsh_scrapy.policy.blocklist_schema import schema_error, sound_schema, strict_json
 from walsh_scrapy.policy.durations import parse_duration
-from walsh_scrapy.policy.networks import format_ip
+from walsh_scrapy.policy.hosts import format_ip
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import cut, for_others, printable, storable
 

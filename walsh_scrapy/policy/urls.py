@@ -10,8 +10,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from walsh_scrapy.policy.authority import DEFAULT_PORTS, Authority, authority_of
-from walsh_scrapy.policy.networks import parse_ip
+from walsh_scrapy.policy.hosts import DEFAULT_PORTS, Authority, authority_of, parse_ip
 
 if TYPE_CHECKING:
     from tldextract import TLDExtract

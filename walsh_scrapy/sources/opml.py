@@ -25,7 +25,7 @@ from lxml.etree import (  # type: ignore[import-untyped]
     tostring,
 )
 
-from walsh_scrapy.metadata.contenttype import to_utf8
+from walsh_scrapy.metadata.document import to_utf8
 from walsh_scrapy.policy.wording import without_references
 from walsh_scrapy.sources.source import UnreadableSources
 

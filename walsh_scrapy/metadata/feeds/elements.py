@@ -11,8 +11,7 @@ from xml.sax.xmlreader import InputSource
 
 from feedparser.sanitizer import replace_doctype
 
-from walsh_scrapy.metadata.contenttype import to_utf8
-from walsh_scrapy.metadata.document import MOST_ENTRIES, OverBudget
+from walsh_scrapy.metadata.document import MOST_ENTRIES, OverBudget, to_utf8
 from walsh_scrapy.metadata.feeds.dates import date_in_utc
 from walsh_scrapy.metadata.feeds.formats import format_of, not_a_feed
 from walsh_scrapy.metadata.feeds.parsers import FeedParser

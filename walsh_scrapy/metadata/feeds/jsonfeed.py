@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
-from walsh_scrapy.metadata.contenttype import to_utf8
-from walsh_scrapy.metadata.document import MOST_VALUES, newest
+from walsh_scrapy.metadata.document import MOST_VALUES, newest, to_utf8
 from walsh_scrapy.metadata.entries import Feed, FeedEntry
 from walsh_scrapy.metadata.feeds.dates import date_in_utc
 from walsh_scrapy.metadata.feeds.formats import not_a_feed

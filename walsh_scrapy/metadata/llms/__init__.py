@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from walsh_scrapy.metadata.contenttype import to_utf8
+from walsh_scrapy.metadata.document import to_utf8
 from walsh_scrapy.metadata.entries import Feed, FeedEntry, NotAFeed, with_keys
 from walsh_scrapy.metadata.llms.markdown import HEADINGS, LimitExceeded, Paragraph, Span, paragraphs
 from walsh_scrapy.metadata.text import (

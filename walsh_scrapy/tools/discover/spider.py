@@ -14,7 +14,7 @@ from walsh_scrapy.metadata.alternates import (
     feed_alternates,
     feeds_in_head,
 )
-from walsh_scrapy.metadata.contenttype import is_html, is_markdown, may_be_feed, may_be_llms
+from walsh_scrapy.metadata.document import is_html, is_markdown, may_be_feed, may_be_llms
 from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
 from walsh_scrapy.metadata.llms import parse_llms
 from walsh_scrapy.policy.wording import counted
