@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sqlalchemy import bindparam, delete, not_, select, update
 
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state._statements import Statement
+from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.evidence import keep_copy
 from walsh_scrapy.state.rows import delete_old, insert_if_new, row_of, upsert
 from walsh_scrapy.state.tables import blocklist, robots, robots_waits
-
-if TYPE_CHECKING:
-    from walsh_scrapy.state.database import Database
 
 #: How long a copy is kept after the last request for it. The host of a source that is visited once
 #: in 30 days is still known then: its Crawl-delay, and its last good copy if it does not answer.
@@ -44,15 +42,8 @@ _SET_UNUSED: Final = Statement(
 )
 
 
-class RobotsStore:
-    """Keeps the last copy of each file, so that all runs of a day request it once.
-
-    Methods raise what ``State(failed=...)`` returns if the database fails: a StateError by
-    default, ``RequestDeferred`` in a crawl.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
+class RobotsStore(Store):
+    """Keeps the last copy of each file, so that all runs of a day request it once."""
 
     def find(self, origin: str) -> RobotsCopy | None:
         """Return the copy kept for an origin, however old."""
@@ -124,15 +115,8 @@ _FIND_BLOCKLIST: Final = select(*_BLOCKLIST_COLUMNS).where(blocklist.c.url == bi
 _FIND_BLOCKLIST_NAME: Final = select(blocklist.c.copy).where(blocklist.c.url == bindparam("key"))
 
 
-class BlocklistStore:
-    """Keeps the last good copy of each URL, however old, until a better one is adopted.
-
-    Methods raise what ``State(failed=...)`` returns if the database fails: a StateError by
-    default, ``RequestDeferred`` in a crawl.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
+class BlocklistStore(Store):
+    """Keeps the last good copy of each URL, however old, until a better one is adopted."""
 
     def find(self, url: str) -> BlocklistCopy | None:
         """Return the copy of ``url``, or None if there never was one."""

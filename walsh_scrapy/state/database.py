@@ -209,6 +209,17 @@ class Database:
             create_or_migrate(self._writer, str(self))
 
 
+class Store:
+    """A kind of record in the database.
+
+    Methods raise what ``State(failed=...)`` returns if the database fails: a StateError by
+    default, ``RequestDeferred`` in a crawl.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+
 def exists(url: str) -> bool:
     """Return True if a state was ever created at ``url``; create none.
 

@@ -12,6 +12,7 @@ from sqlalchemy import bindparam, func, or_, select
 
 from walsh_scrapy.metadata.entries import KnownEntries
 from walsh_scrapy.state._statements import Statement
+from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.rows import insert_new, row_of
 from walsh_scrapy.state.tables import entries
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection
 
-    from walsh_scrapy.state.database import Database
 
 #: Rows that a reader has in memory at once.
 ROWS_AT_ONCE: Final = 1000
@@ -58,11 +58,8 @@ class StoredEntry(NamedTuple):
     item: str
 
 
-class EntryStore:
+class EntryStore(Store):
     """Reads the entries of all runs, also while a run writes more."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:

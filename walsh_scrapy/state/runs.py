@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import func, insert, select, update
 
 from walsh_scrapy.policy.wording import storable
+from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.tables import blocklist, entries, hosts, requests, robots, runs, sources
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import RowMapping
 
-    from walsh_scrapy.state.database import Database
 
 _LONGEST_NAME: Final = 255  #: characters, of a spider and of how a run ended
 _NEWEST_FIRST: Final = (runs.c.begun.desc(), runs.c.id.desc())
@@ -45,15 +45,8 @@ class RunRecord:
         return self.ended is not None
 
 
-class RunStore:
-    """Writes the begin and the end of runs, and reads them.
-
-    Methods raise what ``State(failed=...)`` returns if the database fails: a StateError by
-    default, ``RequestDeferred`` in a crawl.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
+class RunStore(Store):
+    """Writes the begin and the end of runs, and reads them."""
 
     def begin(self, run: RunRecord) -> int:
         """Record the begin of a run, and return its number."""
@@ -138,11 +131,8 @@ _TIMES: Final = (
 )
 
 
-class MomentStore:
-    """Reads times. Raises StateError if the database fails."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
+class MomentStore(Store):
+    """Reads times."""
 
     def now(self) -> float:
         """Return epoch seconds by the clock that all processes on the state share."""

@@ -12,6 +12,7 @@ from sqlalchemy import bindparam, case, delete, distinct, func, or_, select, upd
 
 from walsh_scrapy.policy.freshness import HISTORY_SECONDS, NEVER, EntryHistory
 from walsh_scrapy.state._statements import Statement
+from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.entries import insert_unseen
 from walsh_scrapy.state.rows import insert_if_new, row_of, upsert
 from walsh_scrapy.state.sourcerecord import SourceRecord
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from walsh_scrapy.state.database import Database
     from walsh_scrapy.state.entries import EntryRecord
 
 
@@ -43,15 +43,8 @@ _LLMSTXT_COLUMNS: Final = tuple(indexes.c[field.name] for field in fields(LlmsTx
 _FIND_LLMSTXT: Final = select(*_LLMSTXT_COLUMNS).where(indexes.c.url == bindparam("key"))
 
 
-class LlmsTxtStore:
-    """Finds and forgets records; ``SourceStore.commit`` writes them, with the source of the visit.
-
-    Methods raise what ``State(failed=...)`` returns if the database fails: a StateError by
-    default, ``RequestDeferred`` in a crawl.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
+class LlmsTxtStore(Store):
+    """Finds and forgets records; ``SourceStore.commit`` writes them, with the visit's source."""
 
     def find(self, url: str) -> LlmsTxtRecord | None:
         """Return what is known of an llms.txt, or None if it was never requested."""
@@ -89,15 +82,8 @@ class Committed(NamedTuple):
     new: frozenset[str]  #: the keys of the entries that were never seen before
 
 
-class SourceStore:
-    """Finds and changes the records of sources; a visit's outcome is committed as a whole.
-
-    Methods raise what ``State(failed=...)`` returns if the database fails: a StateError by
-    default, ``RequestDeferred`` in a crawl.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
+class SourceStore(Store):
+    """Finds and changes the records of sources; a visit's outcome is committed as a whole."""
 
     def find(self, url: str) -> SourceRecord | None:
         """Return the record of a source, or None if it was never visited."""
