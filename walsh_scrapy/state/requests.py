@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import func, insert, select
 
 from walsh_scrapy.state._statements import Statement
-from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.evidence import NO_EVIDENCE, Evidence
 from walsh_scrapy.state.rows import delete_old, row_of
 from walsh_scrapy.state.tables import requests
@@ -19,6 +18,7 @@ from walsh_scrapy.state.tables import requests
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from walsh_scrapy.state.database import Database
 
 _INSERT: Final = Statement(insert(requests))
 
@@ -49,8 +49,15 @@ def write_request(connection: Connection, record: RequestRecord) -> None:
     _INSERT.run(connection, row | row_of(row.pop("evidence")))
 
 
-class RequestStore(Store):
-    """Reads the log, and deletes its old rows; the ledger writes new ones."""
+class RequestStore:
+    """Reads the log, and deletes its old rows; the ledger writes new ones.
+
+    Methods raise what ``State(failed=...)`` returns if the database fails: a StateError by
+    default, ``RequestDeferred`` in a crawl.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def last_of(self, run: int, begun: float, until: float) -> float | None:
         """Return when a run sent its last request until a moment; None if it sent none.
