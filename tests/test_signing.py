@@ -112,7 +112,7 @@ VECTORS = {
 @pytest.mark.parametrize("form", VECTORS)
 def test_the_vectors_of_both_forms(form):
     label, expires, nonce, agent, signature = VECTORS[form]
-    fields = signer(form).signed("example.com", CREATED, expires, nonce, label)
+    fields = signer(form).sign("example.com", CREATED, expires, nonce, label)
     assert fields["Signature-Agent"] == agent
     assert fields["Signature"] == f"{label}=:{signature}:"
     component = {"dictionary": f'"signature-agent";key="{label}"', "string": '"signature-agent"'}

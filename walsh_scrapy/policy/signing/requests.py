@@ -73,12 +73,12 @@ class RequestSigner:
         ``host`` is its Host field. The request has to be one over https.
         """
         created = int(now) - BACKDATED
-        return self.signed(host, created, created + self.lifetime, nonce)
+        return self.sign(host, created, created + self.lifetime, nonce)
 
-    def signed(
+    def sign(
         self, host: str, created: int, expires: int, nonce: str, label: str = _LABEL
     ) -> dict[str, str]:
-        """Return the fields with given times, in epoch seconds."""
+        """Return the fields of a request that is signed with these times, in epoch seconds."""
         parameters: Parameters = {
             "created": created,
             "keyid": self.key.public.thumbprint,
