@@ -14,15 +14,17 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from walsh_scrapy.policy.signing.directory import (
+from walsh_scrapy.policy.signing.keys import (
     AUTHORITY,
     DIGEST,
     DIRECTORY_TAG,
+    BadKey,
+    PrivateKey,
+    PublicKey,
     content_digest,
     directory_body,
     directory_fields,
 )
-from walsh_scrapy.policy.signing.keys import BadKey, PrivateKey, PublicKey
 from walsh_scrapy.policy.signing.requests import (
     RequestSigner,
     input_field,

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import http_sf
 
-from walsh_scrapy.policy.signing.directory import AUTHORITY, DIGEST, DIRECTORY_TAG
-from walsh_scrapy.policy.signing.keys import BadKey, PublicKey
+from walsh_scrapy.policy.signing.keys import AUTHORITY, DIGEST, DIRECTORY_TAG, BadKey, PublicKey
 from walsh_scrapy.policy.signing.requests import (
     REQUEST_TAG,
     identifier_of,

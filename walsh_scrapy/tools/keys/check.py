@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from walsh_scrapy.policy.signing.directory import DIRECTORY_PATH, DIRECTORY_TYPE
+from walsh_scrapy.policy.signing.keys import DIRECTORY_PATH, DIRECTORY_TYPE
 from walsh_scrapy.policy.signing.verification import (
     BadDirectory,
     BadSignature,

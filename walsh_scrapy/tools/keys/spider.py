@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from scrapy import Request
 
 from walsh_scrapy.exceptions import Denied, RequestDeferred
-from walsh_scrapy.policy.signing.directory import DIRECTORY_TYPE
+from walsh_scrapy.policy.signing.keys import DIRECTORY_TYPE
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.sources import Source
 from walsh_scrapy.spider import DeclaringSpider
