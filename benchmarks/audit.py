@@ -233,7 +233,7 @@ def _entry(number: int) -> dict[str, Any]:
         "source": "http://h0.example/0",
         "kind": "feed",
         "first_seen": BEGIN + number,
-        "item": json.dumps(item.exported()),
+        "item": json.dumps(item.to_dict()),
         "run": 1,
     }
 

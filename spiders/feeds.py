@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from walsh_scrapy.items import EntryItem
-from walsh_scrapy.metadata.document import Document
+from walsh_scrapy.metadata.document import Document, may_be_feed
 from walsh_scrapy.metadata.feeds import Feed, NotAFeed, parse_feed
-from walsh_scrapy.metadata.mediatypes import may_be_feed
 from walsh_scrapy.runtime.negotiation import content_type_of
 from walsh_scrapy.runtime.reading import read
 from walsh_scrapy.spider import SourcesSpider

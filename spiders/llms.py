@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urljoin
 
 from walsh_scrapy.items import EntryItem
-from walsh_scrapy.metadata.document import Document
+from walsh_scrapy.metadata.document import Document, is_markdown, may_be_llms
 from walsh_scrapy.metadata.entries import NotAFeed
-from walsh_scrapy.metadata.mediatypes import is_markdown, may_be_llms
 from walsh_scrapy.runtime.negotiation import (
     ABSENT,
     ACCEPT_LLMSTXT,

@@ -25,7 +25,7 @@ from walsh_scrapy.items import (
     XmlExporter,
     check,
 )
-from walsh_scrapy.metadata.entries import Entry, Feed
+from walsh_scrapy.metadata.entries import Feed, FeedEntry
 
 COLUMNS = [
     *("kind", "source", "source_title", "url", "title", "id", "published", "updated"),
@@ -227,7 +227,7 @@ def test_the_schema_has_only_keywords_that_the_compiler_knows():
 
 
 def test_an_item_of_a_feed_carries_its_keys_beside_its_columns():
-    entry = Entry("https://a.example/1", "A", "1", None, None, ("Jo",), ("t",), *KEYS)
+    entry = FeedEntry("https://a.example/1", "A", "1", None, None, ("Jo",), ("t",), *KEYS)
     item = EntryItem.of_feed(entry, feed=Feed("Blog", "en", (entry,)), source="https://a.example/")
     assert (item.key, item.page_key, item.title_key) == KEYS
     assert list(ItemAdapter(item).asdict()) == COLUMNS

@@ -14,8 +14,8 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 from scrapy.exporters import CsvItemExporter, JsonLinesItemExporter, XmlItemExporter
 
-from walsh_scrapy.metadata.entries import Entry, Feed
-from walsh_scrapy.metadata.text import kept_title
+from walsh_scrapy.metadata.entries import Feed, FeedEntry
+from walsh_scrapy.metadata.text import title_to_keep
 
 #: What a spreadsheet takes for the beginning of a formula, also as a full-width character.
 _FORMULA_STARTS: Final = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
@@ -28,7 +28,7 @@ class InvalidItem(ValueError):
 class _Keyed:
     """The keys of an entry, for the state. They are no dataclass fields, so no export has them."""
 
-    key: str = ""  #: of its page and its id; see `metadata.keys`
+    key: str = ""  #: of its page and its id; see `metadata.entries.with_keys`
     page_key: str = ""
     title_key: str | None = None  #: of its page and its title
 
@@ -52,12 +52,12 @@ class EntryItem(_Keyed):
     language: str | None = None  #: a BCP 47 tag
     first_seen: str | None = None  #: RFC 3339, UTC; None until the state has recorded the entry
 
-    def exported(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return the columns with their values, in the order of every export."""
         return dict(zip(_NAMES, _values(self), strict=True))
 
     @classmethod
-    def of_feed(cls, entry: Entry, *, feed: Feed, source: str, kind: str = "feed") -> Self:
+    def of_feed(cls, entry: FeedEntry, *, feed: Feed, source: str, kind: str = "feed") -> Self:
         """Return the item of one entry of `feed`.
 
         `source` is the declared URL, `kind` is "feed" or "llms". `first_seen` is left None.
@@ -65,9 +65,9 @@ class EntryItem(_Keyed):
         item = cls(
             kind=kind,
             source=source,
-            source_title=kept_title(feed.title),
+            source_title=title_to_keep(feed.title),
             url=entry.url,
-            title=kept_title(entry.title),
+            title=title_to_keep(entry.title),
             id=entry.id,
             published=entry.published,
             updated=entry.updated,
@@ -92,7 +92,7 @@ class JsonLinesExporter(JsonLinesItemExporter):
     ) -> Iterable[tuple[str, Any]]:
         """Return the names and values to write."""
         if type(item) is EntryItem and self.fields_to_export is None:
-            return item.exported().items()
+            return item.to_dict().items()
         return super().get_serialized_fields(item, default_value, include_empty)
 
 
@@ -135,7 +135,7 @@ def check(item: object) -> None:
 
 def _columns(item: object) -> Mapping[str, object]:
     if type(item) is EntryItem:
-        return item.exported()
+        return item.to_dict()
     if ItemAdapter.is_item(item):
         return dict(ItemAdapter(item).asdict())
     raise InvalidItem(f"A spider returned {type(item).__name__}, which is no item.")

@@ -11,13 +11,13 @@ from http_message_signatures import HTTPMessageVerifier, algorithms
 
 from tests.contract.test_signing import Keys
 from tests.helpers.sites import paths
-from walsh_scrapy.policy.signing.directory import (
+from walsh_scrapy.policy.signing.keys import (
     DIRECTORY_PATH,
     DIRECTORY_TYPE,
+    PrivateKey,
     directory_body,
     directory_fields,
 )
-from walsh_scrapy.policy.signing.keys import PrivateKey
 from walsh_scrapy.policy.signing.requests import FIELDS
 from walsh_scrapy.testing import Certificate, Reply, Site, redirect, verify_signature
 from walsh_scrapy.testing.project import keep_empty_blocklist

@@ -19,8 +19,7 @@ from http_message_signatures import (
 )
 
 from tests.helpers.sites import blocklist, feed, judge, site
-from walsh_scrapy.policy.signing.directory import directory_body
-from walsh_scrapy.policy.signing.keys import PrivateKey
+from walsh_scrapy.policy.signing.keys import PrivateKey, directory_body
 from walsh_scrapy.policy.signing.requests import FIELDS
 from walsh_scrapy.testing import Certificate, Reply, Site, redirect, verify_signature
 

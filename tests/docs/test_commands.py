@@ -30,8 +30,12 @@ from walsh_scrapy.console.program import main
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.robots.access import RobotsCopy
-from walsh_scrapy.policy.signing.directory import DIRECTORY_PATH, directory_body, directory_fields
-from walsh_scrapy.policy.signing.keys import PrivateKey
+from walsh_scrapy.policy.signing.keys import (
+    DIRECTORY_PATH,
+    PrivateKey,
+    directory_body,
+    directory_fields,
+)
 from walsh_scrapy.sources import parse_shard
 from walsh_scrapy.state import State
 from walsh_scrapy.state.database import Database
@@ -413,7 +417,7 @@ def entry_of(source):
         source=source,
         kind="feed",
         first_seen=1.0,
-        item=json.dumps(item.exported()),
+        item=json.dumps(item.to_dict()),
     )
 
 

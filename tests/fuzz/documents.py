@@ -16,7 +16,8 @@ from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist, sound_sch
 from walsh_scrapy.policy.freshness import UpdateHints
 from walsh_scrapy.policy.robots import RobotsTxt
 from walsh_scrapy.sources import SourcesError, load_sources
-from walsh_scrapy.sources.opml import OpmlError, read_opml
+from walsh_scrapy.sources.opml import read_opml
+from walsh_scrapy.sources.source import UnreadableSources
 
 URL = "https://blog.example/a/feed"
 TOKEN = "Walsh-Research"
@@ -93,7 +94,7 @@ def llms(body: bytes) -> None:
 
 def opml(body: bytes) -> None:
     """Subscriptions are read, or the file refused."""
-    with suppress(OpmlError):
+    with suppress(UnreadableSources):
         assert_bounded([outline.tags for outline in read_opml(body).outlines], body, 300)
 
 
@@ -127,7 +128,7 @@ def _assert_metadata(found, kind, body):
         for text in (entry.title, entry.section, entry.note, *entry.authors, *entry.tags):
             assert text is None or (text and text == " ".join(text.split()))
         item = EntryItem.of_feed(entry, feed=found, source=URL, kind=kind)
-        json.dumps(item.exported(), ensure_ascii=False).encode()
+        json.dumps(item.to_dict(), ensure_ascii=False).encode()
         with suppress(InvalidItem):
             check(item)
     assert_bounded(found, body, 300)

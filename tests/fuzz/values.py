@@ -6,13 +6,18 @@ from datetime import timedelta
 from tests.fuzz.documents import AT, URL
 from tests.fuzz.target import assert_sentence
 from tests.wire.test_http1 import REFUSALS, read
-from walsh_scrapy.metadata.feedlinks import MOST_FEEDS, declared_feeds, feeds_in_head
-from walsh_scrapy.metadata.linkheader import feed_alternates, markdown_alternates
+from walsh_scrapy.metadata.alternates import (
+    MOST_FEEDS,
+    declared_feeds,
+    feed_alternates,
+    feeds_in_head,
+    markdown_alternates,
+)
 from walsh_scrapy.metadata.text import one_line
 from walsh_scrapy.policy.backoff import LONGEST_SECONDS, parse_retry_after
 from walsh_scrapy.policy.durations import parse_duration
 from walsh_scrapy.policy.freshness import Freshness
-from walsh_scrapy.policy.networks import is_private_host
+from walsh_scrapy.policy.hosts import is_private_host
 from walsh_scrapy.policy.references import resolve_reference
 from walsh_scrapy.policy.urls import (
     LONGEST_FOLLOWED,

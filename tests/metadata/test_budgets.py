@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from walsh_scrapy.metadata import budgets
+from walsh_scrapy.metadata import document
 from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed, parsers
 from walsh_scrapy.metadata.feeds import elements as xml_elements
 
@@ -25,7 +25,7 @@ ISO = [f"2026-05-{day:02}T00:00:00Z" for day in range(1, 7)]
 @pytest.fixture
 def three(monkeypatch):
     """A budget of three entries."""
-    for module in (budgets, parsers, xml_elements):
+    for module in (document, parsers, xml_elements):
         monkeypatch.setattr(module, "MOST_ENTRIES", 3)
 
 

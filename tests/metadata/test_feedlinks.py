@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walsh_scrapy.metadata.feedlinks import (
+from walsh_scrapy.metadata.alternates import (
     HEAD_BYTES,
     MOST_FEEDS,
     FeedLink,

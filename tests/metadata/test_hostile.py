@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from walsh_scrapy.metadata.document import Document
 from walsh_scrapy.metadata.feeds import NotAFeed, elements, parse_feed
-from walsh_scrapy.metadata.links import web_url
 from walsh_scrapy.metadata.llms import parse_llms
-from walsh_scrapy.metadata.text import from_html, one_line
-from walsh_scrapy.sources.opml import OpmlError, read_opml
+from walsh_scrapy.metadata.text import from_html, one_line, web_url
+from walsh_scrapy.sources.opml import read_opml
+from walsh_scrapy.sources.source import UnreadableSources
 
 URL = "https://blog.example/feed"
 SIZE = 300_000  # bytes; quadratic code, as in feedparser, needs many minutes for so many
@@ -157,7 +157,7 @@ def test_a_reference_of_thousands_of_digits_is_no_character():
     feed = read(body % (b"9" * 5000) + b"</channel></rss>")
     assert len(feed.entries) == 1
     assert read(b"<rss version='2.0'><channel><item><title>" + endless).entries == ()
-    with suppress(OpmlError):
+    with suppress(UnreadableSources):
         read_opml(endless)
 
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walsh_scrapy.metadata.entries import Entry
-from walsh_scrapy.metadata.keys import KnownEntries, with_keys
+from walsh_scrapy.metadata.entries import FeedEntry, KnownEntries, with_keys
 from walsh_scrapy.testing.feeds import Post, atom, rss
 from walsh_scrapy.testing.reply import Reply
 from walsh_scrapy.testing.simulation import DAY
@@ -21,7 +20,7 @@ PAGE = "https://blog.example/page"
 
 
 def entry(url=None, id_=None, title=None, published=None):
-    return Entry(url, title, id_, published, None, (), ())
+    return FeedEntry(url, title, id_, published, None, (), ())
 
 
 def keyed(*entries, source=SOURCE):

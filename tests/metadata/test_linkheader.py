@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walsh_scrapy.metadata.feedlinks import FeedLink
-from walsh_scrapy.metadata.linkheader import feed_alternates, markdown_alternates
+from walsh_scrapy.metadata.alternates import FeedLink, feed_alternates, markdown_alternates
 
 PAGE = "https://docs.example/guide/"
 TYPE = "rel=alternate; type=text/markdown"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from walsh_scrapy.items import EntryItem, check
 from walsh_scrapy.metadata.entries import NotAFeed
-from walsh_scrapy.metadata.llms import paragraphs, parse_llms, parser
-from walsh_scrapy.metadata.text import shortened
+from walsh_scrapy.metadata.llms import markdown, parse_llms
+from walsh_scrapy.metadata.text import shorten
 
 URL = "https://docs.example/guide/llms.txt"
 A = "https://a.example/a"
@@ -467,7 +467,7 @@ def test_the_sentence_stays_one_line():
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("[t](a)" + " " * paragraphs.MOST_CHARACTERS, "1000000 characters"),
+        ("[t](a)" + " " * markdown.MOST_CHARACTERS, "1000000 characters"),
         ("[t](a)" + "\n" * 25_001, "25000 lines"),
         ("[t](a)" + "\r\n" * 25_001, "25000 lines"),
         ("[t](a)" * 15_001, "15000 links"),
@@ -494,7 +494,7 @@ def test_a_link_below_the_deepest_quote_is_a_link():
 
 
 def test_a_body_that_is_too_long_is_not_parsed(monkeypatch):
-    monkeypatch.setattr(paragraphs, "PARSER", None)
+    monkeypatch.setattr(markdown, "PARSER", None)
     assert "characters" in sentence(b"- [t](a)\n" * 1_700_000)
 
 
@@ -509,7 +509,7 @@ def test_a_long_paragraph_loses_no_link():
 
 def test_the_inline_parser_never_gets_more_than_a_piece(monkeypatch):
     sizes = []
-    inline = paragraphs.PARSER.inline
+    inline = markdown.PARSER.inline
     parsed = inline.parse
 
     def measured(text, *rest):
@@ -524,20 +524,20 @@ def test_the_inline_parser_never_gets_more_than_a_piece(monkeypatch):
 
 
 def test_prose_without_links_is_not_parsed_inline(monkeypatch):
-    monkeypatch.setattr(paragraphs.PARSER.inline, "parse", None)
+    monkeypatch.setattr(markdown.PARSER.inline, "parse", None)
     assert sentence(b"*Many* words.\n\n" * 5000).startswith("Not a page of links")
 
 
 def test_a_url_of_an_image_that_is_none_is_read_once(monkeypatch):
     starts = []
-    once = paragraphs.PARSER.helpers.parseLinkDestination
+    once = markdown.PARSER.helpers.parseLinkDestination
 
     def read_anew(text, start, end):
         starts.append(start)
         return once.__wrapped__(text, start, end)
 
     cached = lru_cache(maxsize=4)(read_anew)
-    monkeypatch.setattr(paragraphs.PARSER.helpers, "parseLinkDestination", cached)
+    monkeypatch.setattr(markdown.PARSER.helpers, "parseLinkDestination", cached)
     assert urls("[t](/a)\n" + "![a](x" * 50) == ["https://docs.example/a"]
     assert len(starts) == len(set(starts)) >= 50
 
@@ -559,13 +559,13 @@ def test_the_end_of_a_bare_url_is_found_in_linear_time():
 
     text = "http://a.example/" + "~)" * 2000
     assert urls(text) == urls(f"{text}\n" * 50) == ["http://a.example/"]
-    assert parser._trimmed(Counted(text)) == "http://a.example/"
+    assert markdown._trim(Counted(text)) == "http://a.example/"
     assert len(text) <= sum(read) <= 10 * len(text), "characters"
 
 
 def test_images_inside_images_are_parsed_once(monkeypatch):
     texts = []
-    inline = paragraphs.PARSER.inline
+    inline = markdown.PARSER.inline
     parsed = inline.parse
 
     def measured(text, *rest):
@@ -582,9 +582,9 @@ def repeated_up_to_the_limits(unit):
     links = max(map(unit.count, ("[", "]", "://")))
     counts = [40_000 // len(unit)]
     for count, most in (
-        (unit.count("\n"), paragraphs.MOST_LINES),
-        (unit.count("<"), paragraphs.MOST_TAGS),
-        (links, paragraphs.MOST_LINKS),
+        (unit.count("\n"), markdown.MOST_LINES),
+        (unit.count("<"), markdown.MOST_TAGS),
+        (links, markdown.MOST_LINKS),
     ):
         counts += [(most - 10) // count] if count else []
     return unit * min(counts)
@@ -711,7 +711,7 @@ def test_any_link(href):
 
 @given(st.text(max_size=700), st.integers(2, 600))
 def test_any_text_is_cut_to_the_limit(text, most):
-    short = shortened(text, most)
+    short = shorten(text, most)
     assert short is None or (0 < len(short) <= most and short == " ".join(short.split()))
 
 

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walsh_scrapy.items import EntryItem
-from walsh_scrapy.metadata.links import web_url
 from walsh_scrapy.metadata.llms import parse_llms
 from walsh_scrapy.metadata.text import (
     distinct_tags,
     one_line,
     person_name,
     title_of,
+    web_url,
     without_addresses,
 )
 

@@ -13,8 +13,13 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from walsh_scrapy.policy import blocklist_schema
-from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist, sound_schema
-from walsh_scrapy.policy.suffixes import public_suffixes
+from walsh_scrapy.policy.blocklist import (
+    Blocklist,
+    Entry,
+    InvalidBlocklist,
+    public_suffixes,
+    sound_schema,
+)
 from walsh_scrapy.policy.urls import host_of
 
 CONTRACT = {

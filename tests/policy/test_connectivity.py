@@ -2,7 +2,7 @@
 
 import pytest
 
-from walsh_scrapy.policy.connectivity import Connectivity
+from walsh_scrapy.policy.reasons import Connectivity
 
 WORKED = None
 

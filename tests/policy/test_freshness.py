@@ -14,8 +14,8 @@ from walsh_scrapy.policy.freshness import (
     LONGEST_REVISIT,
     NEVER,
     Due,
+    EntryHistory,
     Freshness,
-    History,
     LastVisit,
     UpdateHints,
     due,
@@ -175,7 +175,7 @@ SKIPPING = UpdateHints(2 * DAY, frozenset({12}))
 
 
 #: Something new three times in 90 days.
-RARE = History(NOW - 400 * DAY, 3)
+RARE = EntryHistory(NOW - 400 * DAY, 3)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ RARE = History(NOW - 400 * DAY, 3)
         (LastVisit(NOW, server_interval=20 * DAY, history=RARE), Due(NOW + 20 * DAY, "server")),
         (LastVisit(NOW, failures=1, history=RARE), Due(NOW + DAY, "failing")),
         (LastVisit(NOW, is_resumed=True, history=RARE), Due(0.0, "resumed")),
-        (LastVisit(NOW, history=History(NOW - 60 * DAY, 30)), Due(NOW + DAY, "operator")),
+        (LastVisit(NOW, history=EntryHistory(NOW - 60 * DAY, 30)), Due(NOW + DAY, "operator")),
         # Written by a clock that is a little ahead, or by one that was wrong.
         (LastVisit(NOW + 60.0), Due(NOW + 60.0 + DAY, "operator")),
         (LastVisit(NOW + 2 * HOUR, server_interval=DAY), Due(0.0, "clock")),
@@ -253,7 +253,7 @@ def test_a_source_is_never_due_too_early_nor_after_the_latest_time(last, operato
     assert due(last, operator_interval, then).at <= then, "it is due at the time that was returned"
 
 
-HISTORIES = st.builds(History, st.floats(-1e10, 1e13), st.integers(0, 10_000))
+HISTORIES = st.builds(EntryHistory, st.floats(-1e10, 1e13), st.integers(0, 10_000))
 
 
 @given(VISITS, HISTORIES, SECONDS, st.floats(0.0, 500 * DAY))
@@ -278,4 +278,4 @@ def test_more_finds_never_make_visits_rarer(history, more, until):
     [(0, 1, 0), (2, 1, 1), (20, 1, 10), (90, 1, 30), (900, 0, 30), (900, 3, 15), (900, 90, 0.5)],
 )
 def test_a_source_is_asked_twice_as_often_as_it_has_something_new(days, finds, interval):
-    assert rare_interval(History(NOW - days * DAY, finds), NOW) == interval * DAY
+    assert rare_interval(EntryHistory(NOW - days * DAY, finds), NOW) == interval * DAY

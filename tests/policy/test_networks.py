@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walsh_scrapy.policy.networks import (
+from walsh_scrapy.policy.hosts import (
     format_ip,
     is_private_host,
     is_public,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from walsh_scrapy.policy.reasons import ReasonGroups, kind_of, shortened
+from walsh_scrapy.policy.reasons import ReasonGroups, kind_of, shorten
 
 
 @pytest.mark.parametrize(
@@ -46,5 +46,5 @@ def test_hosts_of_one_reason_are_one_line():
 
 
 def test_a_list_of_one_more_than_is_shown():
-    assert shortened(("a", "b", "c"), 2) == "a, b and 1 more host"
-    assert shortened((), 2) == ""
+    assert shorten(("a", "b", "c"), 2) == "a, b and 1 more host"
+    assert shorten((), 2) == ""

@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 
 from walsh_scrapy.policy.robots import RobotsTxt
 from walsh_scrapy.policy.robots.lint import lint
-from walsh_scrapy.policy.robots.quotation import quote
+from walsh_scrapy.policy.robots.quotation import MOST_RECORDS, quote, usage_records
 from walsh_scrapy.policy.robots.records import MAX_OCTETS
-from walsh_scrapy.policy.robots.usage import MOST_RECORDS, usage_records
 
 #: Lines of a group, and what is said of the third line; "" for nothing.
 LINES = [

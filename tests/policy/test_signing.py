@@ -14,17 +14,24 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from walsh_scrapy.policy.signing.directory import (
+from walsh_scrapy.policy.signing.keys import (
     AUTHORITY,
     DIGEST,
     DIRECTORY_TAG,
+    BadKey,
+    PrivateKey,
+    PublicKey,
     content_digest,
     directory_body,
     directory_fields,
 )
-from walsh_scrapy.policy.signing.keys import BadKey, PrivateKey, PublicKey
-from walsh_scrapy.policy.signing.messages import input_field, signature_base, signature_field
-from walsh_scrapy.policy.signing.requests import RequestSigner, signed_authority
+from walsh_scrapy.policy.signing.requests import (
+    RequestSigner,
+    input_field,
+    signature_base,
+    signature_field,
+    signed_authority,
+)
 from walsh_scrapy.policy.signing.verification import (
     BadDirectory,
     BadSignature,
@@ -107,7 +114,7 @@ VECTORS = {
 @pytest.mark.parametrize("form", VECTORS)
 def test_the_vectors_of_both_forms(form):
     label, expires, nonce, agent, signature = VECTORS[form]
-    fields = signer(form).signed("example.com", CREATED, expires, nonce, label)
+    fields = signer(form).sign("example.com", CREATED, expires, nonce, label)
     assert fields["Signature-Agent"] == agent
     assert fields["Signature"] == f"{label}=:{signature}:"
     component = {"dictionary": f'"signature-agent";key="{label}"', "string": '"signature-agent"'}

@@ -8,7 +8,7 @@ import pytest
 from scrapy import Request
 from scrapy.utils.request import request_from_dict
 
-from walsh_scrapy.metadata.mediatypes import may_be_feed
+from walsh_scrapy.metadata.document import may_be_feed
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.runtime.provenance import end_facts, repeats
 from walsh_scrapy.runtime.requestmeta import (

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walsh_scrapy.sources import Source, SourcesError, load_sources
-from walsh_scrapy.sources.editing import Edit, edited
+from walsh_scrapy.sources.editing import Edit, edit_sources
 
 A, B, C, NEW = (f"https://{name}.example/feed" for name in ("a", "b", "c", "new"))
 TOML = f"""# Ours.
@@ -56,7 +56,7 @@ def change(request, tmp_path):
     file.write_text(FILES[request.param])
 
     def run(**edit):
-        new = edited(file, file.read_bytes(), Edit(**edit))
+        new = edit_sources(file, file.read_bytes(), Edit(**edit))
         file.write_bytes(new)
         return load_sources(file), new.decode()
 
@@ -129,18 +129,18 @@ def test_the_last_source_is_not_removed(change):
 )
 def test_what_cannot_be_edited_is_refused(tmp_path, name, body, words):
     with pytest.raises(SourcesError, match=words):
-        edited(tmp_path / name, body.encode(), Edit(added=[Source(NEW)]))
+        edit_sources(tmp_path / name, body.encode(), Edit(added=[Source(NEW)]))
 
 
 def test_an_edit_that_would_change_more_is_refused(tmp_path):
     """What looks like a comment is the end of a text."""
     body = f'[[source]]\nurl = "{A}"\n[[source]]\nurl = "{B}"\n'
     added = Source(NEW, name="x\ny", tags=("tag",))
-    new = edited(tmp_path / "s.toml", body.encode(), Edit(added=[added]))
+    new = edit_sources(tmp_path / "s.toml", body.encode(), Edit(added=[added]))
     assert b"tag" not in new, "only the URL, the kind and the name are written"
     opml = f'<opml><body><outline text="x" xmlUrl="{A}"/></body></opml>'
     with pytest.raises(SourcesError, match="edit it by hand"):
-        edited(tmp_path / "s.opml", opml.encode(), Edit(added=[added]))
+        edit_sources(tmp_path / "s.opml", opml.encode(), Edit(added=[added]))
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_an_edit_that_would_change_more_is_refused(tmp_path):
 def test_a_list_in_toml_is_edited_too(tmp_path, body):
     file = tmp_path / "s.toml"
     edit = Edit(added=[Source(NEW, name="N")], removed=[A], rewritten={B: f"{B}/2", C: f"{C}/2"})
-    file.write_bytes(edited(file, body.encode(), edit))
+    file.write_bytes(edit_sources(file, body.encode(), edit))
     declared = load_sources(file)
     assert [source.url for source in declared] == [f"{B}/2", f"{C}/2", NEW]
     assert declared[0].every is not None
@@ -164,7 +164,7 @@ def test_a_list_in_toml_is_edited_too(tmp_path, body):
 def test_opml_in_another_encoding_stays_in_it(tmp_path, encoding):
     file = tmp_path / "s.opml"
     text = OPML.replace("utf-8", encoding).replace("Folder", "Größe")
-    file.write_bytes(edited(file, text.encode(encoding), Edit(removed=[A])))
+    file.write_bytes(edit_sources(file, text.encode(encoding), Edit(removed=[A])))
     assert {tag for source in load_sources(file) for tag in source.tags} == {"Größe"}
     assert "Größe" in file.read_bytes().decode(encoding)
 
@@ -172,13 +172,13 @@ def test_opml_in_another_encoding_stays_in_it(tmp_path, encoding):
 def test_an_empty_file_gets_its_first_source(tmp_path):
     for name in ("s.toml", "s.txt"):
         file = tmp_path / name
-        file.write_bytes(edited(file, b"", Edit(added=[Source(NEW)])))
+        file.write_bytes(edit_sources(file, b"", Edit(added=[Source(NEW)])))
         assert load_sources(file) == (Source(NEW),)
 
 
 def test_line_ends_and_the_mark_of_an_editor_stay(change):
     body = b"\xef\xbb\xbf" + FILES[change.file.suffix[1:]].replace("\n", "\r\n").encode()
-    new = edited(change.file, body, Edit(added=[Source(NEW)], removed=[B]))
+    new = edit_sources(change.file, body, Edit(added=[Source(NEW)], removed=[B]))
     assert new.startswith(b"\xef\xbb\xbf")
     assert new.count(b"\n") == new.count(b"\r\n")
 
@@ -190,4 +190,4 @@ def test_what_is_declared_twice_is_removed_twice(tmp_path_factory, urls, gone):
     left = [url for url in urls if url.rstrip("/") != gone]
     if not left:
         return
-    assert edited(file, body, Edit(removed=[gone])).decode().split() == left
+    assert edit_sources(file, body, Edit(removed=[gone])).decode().split() == left

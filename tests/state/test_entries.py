@@ -15,15 +15,15 @@ from sqlalchemy import text
 
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.backoff import Backoff
-from walsh_scrapy.policy.freshness import History
+from walsh_scrapy.policy.freshness import EntryHistory
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state import entries as state_entries
 from walsh_scrapy.state.database import Database, exists
 from walsh_scrapy.state.entries import ROWS_AT_ONCE, EntryFilter, EntryRecord, insert_unseen
-from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 from walsh_scrapy.state.requests import RequestRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.state.sources import LlmsTxtRecord
 from walsh_scrapy.state.views import drop_views
 from walsh_scrapy.tools.sources.changes import Changes
 
@@ -170,8 +170,8 @@ def test_the_history_of_a_source_is_that_of_its_last_90_days(state):
     found = [entry(name, first_seen=moment) for name, moment in seen.items()]
     state.sources.commit(source(fetched_at=120.0 * day), found)
     state.sources.commit(source(OTHER, fetched_at=50.0 * day), [entry("g", OTHER, 5.0)])
-    assert state.sources.histories() == {FEED: History(1.0, 2), OTHER: History(5.0, 1)}
-    assert state.sources.histories(OTHER) == {OTHER: History(5.0, 1)}
+    assert state.sources.histories() == {FEED: EntryHistory(1.0, 2), OTHER: EntryHistory(5.0, 1)}
+    assert state.sources.histories(OTHER) == {OTHER: EntryHistory(5.0, 1)}
 
 
 def test_a_forgotten_source_starts_again_and_its_entries_stay_known(state):

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import func, select
 
 from walsh_scrapy.policy.robots.access import RobotsCopy
-from walsh_scrapy.state import State, pruning
-from walsh_scrapy.state.blocklist import BlocklistCopy
+from walsh_scrapy.state import State
+from walsh_scrapy.state.copies import BlocklistCopy
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.evidence import MARGIN, DenialRecord, Evidence, hash_of
 from walsh_scrapy.state.tables import copies, denials
@@ -86,7 +86,7 @@ def test_the_copy_of_a_file_that_fails_stays(state):
 
 
 def test_copies_stay_while_old_records_are_left_for_a_later_call(state, monkeypatch):
-    monkeypatch.setattr(pruning, "MOST_ROWS", 1)
+    monkeypatch.setattr("walsh_scrapy.state.rows.MOST_ROWS", 1)
     for body, at in ((OLD, 0.0), (NEW, DAY)):
         state.robots.keep(ORIGIN, robots(at, body))
     for at in (DAY, DAY + 1.0):

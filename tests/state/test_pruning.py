@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import insert, select, update
 
 from walsh_scrapy.policy.robots.access import RobotsCopy
-from walsh_scrapy.state import State, pruning
+from walsh_scrapy.state import State
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.pruning import delete_old
+from walsh_scrapy.state.rows import delete_old
 from walsh_scrapy.state.tables import hosts, requests, robots
 
 DAY = 86_400.0
@@ -96,7 +96,7 @@ def test_rows_go_in_small_transactions(state, database, monkeypatch):
 
 
 def test_a_neglected_state_is_not_pruned_at_once(state, database, monkeypatch):
-    monkeypatch.setattr(pruning, "MOST_ROWS", 10)
+    monkeypatch.setattr("walsh_scrapy.state.rows.MOST_ROWS", 10)
     fill(database, requests, [sent(NOW - 31 * DAY) for _ in range(25)])
     for remaining in (15, 5, 0):
         state.prune(NOW, 30 * DAY)

@@ -15,12 +15,12 @@ from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import Exchange, HostTimes
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state import State, StateError, schema
-from walsh_scrapy.state.blocklist import BlocklistCopy
+from walsh_scrapy.state.copies import BlocklistCopy
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.entries import EntryFilter, EntryRecord
-from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 from walsh_scrapy.state.requests import RequestRecord
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
+from walsh_scrapy.state.sources import LlmsTxtRecord
 from walsh_scrapy.state.tables import requests, schema_version
 
 RECORD = RequestRecord(100.0, "a.example", "http://a.example/", "robots: allowed", 200, 0.1)

@@ -70,7 +70,7 @@ def entry(key, source, **fields):
     item = EntryItem(kind="feed", source=source, first_seen="2026-05-23T06:00:00Z", **fields)
     return EntryRecord(
         key=key, page_key=key, source=source, kind="feed", first_seen=1779516000.0,
-        item=json.dumps(item.exported()),
+        item=json.dumps(item.to_dict()),
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from scrapy.settings import Settings
 
 from tests.helpers import ROOT
 from walsh_scrapy.options import Options
-from walsh_scrapy.policy.freshness import History
+from walsh_scrapy.policy.freshness import EntryHistory
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
@@ -90,7 +90,7 @@ def test_every_and_the_server_decide_when_a_source_is_due():
 
 
 def test_a_rare_source_says_by_what_history():
-    visited, history = record(fetched_at=NOW - DAY), History(NOW - 41 * DAY, 2)
+    visited, history = record(fetched_at=NOW - DAY), EntryHistory(NOW - 41 * DAY, 2)
     rare = next_visit(visited, Source(URL), DAY, NOW, history)
     assert (rare.rule, rare.at) == ("adaptive", NOW + 9 * DAY)
     assert rare.why == "every 10 d, because it had something new 2 times in 40 d"

@@ -244,8 +244,8 @@ def test_the_facts_of_a_state(url, tmp_path):
         for name, failures in (("a", 0), ("b", 1), ("undeclared", 1)):
             seen = {"kind": "feed", "fetched_at": now + 2 * DAY, "failures": failures}
             state.sources.commit(SourceRecord(url=f"http://{name}.example/", **seen))
-        busy = SourceRecord(url="http://busy.example/", kind="feed").refused(503, now - 2 * DAY)
-        state.sources.commit(busy)
+        busy = SourceRecord(url="http://busy.example/", kind="feed")
+        state.sources.commit(busy.after_refusal(503, now - 2 * DAY))
         missing = gather(state, options, None)
         file.write_text("http://a.example/\nhttp://b.example\nhttp://busy.example/\n")
         found = gather(state, options, None)

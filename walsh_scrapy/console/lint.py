@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from walsh_scrapy.policy.robots.lint import Finding
+    from walsh_scrapy.policy.robots.lint import Remark
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     return 1 if any(count_errors(findings) for _, findings in found) else 0
 
 
-def report(name: str, findings: Sequence[Finding]) -> Iterator[str]:
+def report(name: str, findings: Sequence[Remark]) -> Iterator[str]:
     """Yield a line for each finding in the file ``name``, and last how many there are."""
     for finding in findings:
         where = name if finding.line is None else f"{name}:{finding.line}"
@@ -55,12 +55,12 @@ def report(name: str, findings: Sequence[Finding]) -> Iterator[str]:
     yield printable(f"{name}: {counted(errors, 'error')}, {counted(notes, 'note')}")
 
 
-def records(name: str, findings: Sequence[Finding]) -> Iterator[dict[str, Any]]:
+def records(name: str, findings: Sequence[Remark]) -> Iterator[dict[str, Any]]:
     """Yield an object for each finding, for ``--json``."""
     for finding in findings:
         yield {"file": name, **finding._asdict()}
 
 
-def count_errors(findings: Sequence[Finding]) -> int:
+def count_errors(findings: Sequence[Remark]) -> int:
     """Return the number of findings that are errors."""
     return sum(finding.level == "error" for finding in findings)

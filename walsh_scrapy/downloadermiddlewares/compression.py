@@ -14,7 +14,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.utils._compression import _check_max_size
 
 from walsh_scrapy.exceptions import BadAnswer
-from walsh_scrapy.metadata.mediatypes import may_be_llms
+from walsh_scrapy.metadata.document import may_be_llms
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import cut, format_bytes, printable
 from walsh_scrapy.runtime.negotiation import content_type_of, counted_bytes

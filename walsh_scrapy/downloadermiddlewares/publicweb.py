@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 
-from walsh_scrapy.policy.networks import is_private_host, is_public
+from walsh_scrapy.policy.hosts import is_private_host, is_public
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.runtime.denials import denied
 from walsh_scrapy.runtime.gates import Gate

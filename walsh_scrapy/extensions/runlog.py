@@ -74,7 +74,7 @@ class RunLog:
 
 
 def command_of(crawler: Crawler, spider: Spider) -> str:
-    """Return the command that asks for a URL by hand, or "" for a crawl (decision 35).
+    """Return the command that asks for a URL by hand, or "" for a crawl (decision 39).
 
     `fetch`, `parse` and `check` give the spider a ``start`` of their own, `shell` only opens the
     engine, and our own commands have spiders that are named after them.

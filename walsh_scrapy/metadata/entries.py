@@ -1,6 +1,15 @@
-"""The metadata of a document and of its entries: all that a run keeps of it (R6)."""
+"""The metadata of a document and of its entries: all that a run keeps of it (R6, R7).
 
-from dataclasses import dataclass
+`with_keys` gives each entry its keys, by which the same entry is known again (decision 19).
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Final
+
+from walsh_scrapy.policy.urls import canonical_url
 
 
 class NotAFeed(Exception):
@@ -8,7 +17,7 @@ class NotAFeed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FeedEntry:
     """An entry of a feed, or a link of an llms.txt: metadata as plain text (R6, decision 23)."""
 
     url: str | None  #: absolute, http or https, with its fragment, as published
@@ -18,7 +27,7 @@ class Entry:
     updated: str | None  #: RFC 3339, UTC, whole seconds
     authors: tuple[str, ...]  #: names, never e-mail addresses
     tags: tuple[str, ...]
-    #: SHA-256 in hex, as explained in `metadata.keys`; empty until `with_keys` has set them.
+    #: SHA-256 in hex, empty until `with_keys` has set them.
     key: str = ""  #: of its page and its id
     page_key: str = ""
     title_key: str | None = None  #: of its page and its title
@@ -32,7 +41,7 @@ class Feed:
 
     title: str | None
     language: str | None  #: a BCP 47 tag
-    entries: tuple[Entry, ...]  #: in document order
+    entries: tuple[FeedEntry, ...]  #: in document order
     ttl: float | None = None  #: `ttl` of RSS 2.0: minutes that a copy may be kept, above 0
     update_period: str | None = None  #: "hourly", "daily", "weekly", "monthly" or "yearly"
     update_frequency: int | None = None  #: updates in one `update_period`, 1 or more
@@ -41,3 +50,82 @@ class Feed:
     is_whole: bool = True  #: False if the document was cut off in transit
     left_out: int = 0  #: entries beyond the budget of a document (decision 34)
     expired: bool = False  #: JSON Feed: True if the feed says that it will never be updated again
+
+
+_URI: Final = re.compile(r"[a-z][a-z0-9+.-]*:\S", re.IGNORECASE | re.ASCII)
+_WEB: Final = re.compile(r"https?://", re.IGNORECASE)
+
+
+class KnownEntries:
+    """Entries that are known, by their keys.
+
+    Entries of one page are two if both their ids and their titles differ: a comment is not its
+    post, though its link is the post's with a fragment. An article stays one if only its title or
+    only its id changes. An entry without an id differs from no other of its page.
+    """
+
+    def __init__(self) -> None:
+        self._pages: dict[str, set[str | None]] = {}  # keys and title keys, by page key
+
+    def has_page(self, page_key: str) -> bool:
+        """Return True if an entry of this page is known."""
+        return page_key in self._pages
+
+    def add(self, page_key: str, key: str, title_key: str | None) -> None:
+        """Make an entry known."""
+        self._pages.setdefault(page_key, set()).update((key, title_key))
+
+    def adds(self, page_key: str, key: str, title_key: str | None) -> bool:
+        """Make an entry known, and return True, if it is none of those that are known."""
+        known = self._pages.get(page_key)
+        if known:
+            has_no_id = key == page_key
+            has_same_title = title_key is not None and title_key in known
+            if has_no_id or has_same_title or not known.isdisjoint((key, page_key)):
+                return False
+        self.add(page_key, key, title_key)
+        return True
+
+
+def with_keys(entries: Sequence[FeedEntry], source: str) -> tuple[FeedEntry, ...]:
+    """Return the entries of one document with their keys; `source` is its declared URL.
+
+    `page_key` is of the canonical URL of the page, `key` of the page and the id. Without an id they
+    are the same. `title_key` is of the page and the title. An entry without a link is known by its
+    id alone, which may be the URL that was its link in an earlier document.
+    """
+    origin = canonical_url(source)
+    return tuple(_with_keys_of(entry, origin) for entry in entries)
+
+
+def _with_keys_of(entry: FeedEntry, source: str) -> FeedEntry:
+    page = canonical_url(entry.url) if entry.url else _page_without_link(entry, source)
+    page_key = _sha256(page)
+    return replace(
+        entry,
+        key=_sha256(f"{page}\0{_opaque_id(entry.id, page)}") if entry.id else page_key,
+        page_key=page_key,
+        title_key=_sha256(f"{page}\0\0{entry.title}") if entry.url and entry.title else None,
+    )
+
+
+def _opaque_id(id_: str, page: str) -> str:
+    """Return an id as it is; that of the page's own URL without its spelling (`/a`, `/a/`)."""
+    is_page = "#" not in id_ and _WEB.match(id_) and canonical_url(id_) == page
+    return page if is_page else id_
+
+
+def _page_without_link(entry: FeedEntry, source: str) -> str:
+    """Return what stands for the page of an entry without a link: its id; else title and date.
+
+    Only an id that is a URI is unique by itself: `17` is another entry in another feed.
+    """
+    if not entry.id:
+        return "\0".join((source, entry.title or "", entry.published or entry.updated or ""))
+    if _WEB.match(entry.id):
+        return canonical_url(entry.id)
+    return entry.id if _URI.match(entry.id) else f"{source}\0{entry.id}"
+
+
+def _sha256(text: str) -> str:
+    return sha256(text.encode()).hexdigest()

@@ -1,8 +1,9 @@
-"""Text of a document as plain text on one line, which every export can write."""
+"""Texts and links of entries, as they are kept (R6, decision 23)."""
 
 import re
 from collections.abc import Iterable
 from typing import Final
+from urllib.parse import quote, urljoin, urlsplit
 
 from walsh_scrapy.policy.wording import (
     ADDRESS,
@@ -66,7 +67,7 @@ def from_html(markup: object) -> str | None:
     return one_line(without_references(markup) if "&" in markup else markup)
 
 
-def shortened(text: object, most: int) -> str | None:
+def shorten(text: object, most: int) -> str | None:
     """Return the text on one line, cut after a word if it has more than `most` characters."""
     line = one_line(text)
     if line is None or len(line) <= most:
@@ -79,10 +80,10 @@ def shortened(text: object, most: int) -> str | None:
 
 def title_of(text: object) -> str | None:
     """Return a title, or a section, on one line and of at most `LONGEST_TITLE` characters."""
-    return shortened(text, LONGEST_TITLE)
+    return shorten(text, LONGEST_TITLE)
 
 
-def kept_title(title: str | None) -> str | None:
+def title_to_keep(title: str | None) -> str | None:
     """Return a title without e-mail addresses and credentials; None if nothing else is left (R6).
 
     The key of an entry is made of the title as published, so that no two become one by this.
@@ -111,8 +112,8 @@ def _distinct(texts: Iterable[str | None], longest: int) -> tuple[str, ...]:
 def without_addresses(text: str | None) -> str | None:
     """Return one line of text with "…" for each e-mail address; None if nothing else is left (R6).
 
-    Only what cannot be anything else counts: `name@host.tld`, `name [at] host [dot] tld`. For text
-    of a bounded length.
+    Only what cannot be anything else counts: `name@host.tld`, `name [at] host [dot] tld`. The text
+    must have a bounded length.
     """
     if text is None or not MAY_HAVE_ADDRESS.search(text):
         return text
@@ -144,3 +145,41 @@ def language_tag(text: object) -> str | None:
     """Return a language as a BCP 47 tag, with `en_US` as `en-US`; None if it is no such tag."""
     tag = text.strip().replace("_", "-") if isinstance(text, str) else ""
     return tag if _LANGUAGE.fullmatch(tag) else None
+
+
+# Most links: nothing in them has to be resolved, encoded or removed.
+_PLAIN: Final = re.compile(r"https?://[a-z0-9.-]*[a-z0-9](?::[0-9]+)?(?:[/?#][!-~]*)?", re.ASCII)
+_WEB: Final = re.compile(r"https?://", re.IGNORECASE)
+_USER_INFO: Final = re.compile(r"\A//[^/?#\\]*@")  # a user name and a password are not kept
+# Spaces, and marks that show a URL in another order than it has.
+_ENCODED: Final = re.compile(rf"[\s{DIRECTION_MARKS}]")
+_NOT_IN_URLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+
+
+def is_web_url(link: object) -> bool:
+    """Return True if the value is text that begins as an absolute http or https URL does."""
+    return isinstance(link, str) and _WEB.match(link.strip()) is not None
+
+
+def web_url(link: object, base: str) -> str | None:
+    """Return the link resolved against `base`; None if that is no http or https URL with a host.
+
+    As browsers do, it encodes spaces and marks of direction, removes control characters and writes
+    the scheme in lower case. It also removes user name and password. The rest stays as published.
+    """
+    if not isinstance(link, str):
+        return None
+    if _PLAIN.fullmatch(link):
+        return link
+    link = _NOT_IN_URLS.sub("", link).strip()
+    if not link:
+        return None
+    try:
+        url = link if _WEB.match(link) else urljoin(base, link)
+        host = urlsplit(url).hostname if _WEB.match(url) else None
+    except ValueError:
+        return None
+    if not host:
+        return None
+    scheme, _, rest = _ENCODED.sub(lambda found: quote(found[0]), url).partition(":")
+    return f"{scheme.lower()}:{_USER_INFO.sub('//', rest, count=1)}"

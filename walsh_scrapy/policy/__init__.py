@@ -6,8 +6,8 @@
 | R3   | `blocklist`, `blocklist_schema`                             |
 | R4   | `pacing`, `frontier`, `hostrequests`, `readyhosts`, `slack` |
 | R5   | `backoff`                                                   |
-| R6   | `networks`, `references`                                    |
-| R7   | `urls`, `authority`                                         |
+| R6   | `hosts`, `references`                                       |
+| R7   | `urls`                                                      |
 | R8   | `freshness`, `moves`                                        |
-| all  | `durations`, `timestamps`, `httpdates`                      |
+| all  | `durations`, `timestamps`                                   |
 """

@@ -2,22 +2,27 @@
 
 A document is adopted whole or not at all. If one is refused, the caller keeps the last good one.
 Only of a stored list that a later version of this code refuses is a part kept: what can be read.
+
+An entry that covers a public suffix (publicsuffix.org) is obeyed, and named in a warning. The list
+of suffixes is the one bundled with tldextract, its private part included. Nothing is fetched.
 """
 
 import json
 import re
 from codecs import BOM_UTF8
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.util import find_spec
 from ipaddress import IPv6Address
-from typing import Any, ClassVar, Final
+from pathlib import Path
+from typing import Any, ClassVar, Final, NamedTuple
 
 from walsh_scrapy.policy.blocklist_schema import schema_error, sound_schema, strict_json
 from walsh_scrapy.policy.durations import parse_duration
-from walsh_scrapy.policy.networks import format_ip
+from walsh_scrapy.policy.hosts import format_ip
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import cut, for_others, printable, storable
 
@@ -189,7 +194,7 @@ def _with_refresh(document: Any) -> tuple[Any, timedelta, str]:  # noqa: ANN401 
 def entry_of(item: dict[str, Any]) -> Entry | None:
     """Return the entry of an item whose domain is a text; None if that is not a host name."""
     domain: str = item["domain"]
-    added, reason = _shown(item.get("added")), _shown(item.get("reason"))
+    added, reason = _display(item.get("added")), _display(item.get("reason"))
     if _PLAIN_DOMAIN.fullmatch(domain) and len(domain) <= 253:
         return Entry(domain, added, reason)
     netloc = f"[{domain.strip('[]')}]" if ":" in domain else domain
@@ -199,13 +204,13 @@ def entry_of(item: dict[str, Any]) -> Entry | None:
     return Entry(_mapped_ipv4(host) or host, added, reason)
 
 
-def _shown(text: object) -> str:
+def _display(text: object) -> str:
     """Return what an entry says, as it is shown to operators."""
-    return _shown_once(str(text)) if text else ""
+    return _cached_display(str(text)) if text else ""
 
 
 @lru_cache(maxsize=64)  # most entries of a list have the same reason, and share one text
-def _shown_once(text: str) -> str:
+def _cached_display(text: str) -> str:
     return cut(for_others(printable(storable(text))), LONGEST_REASON)
 
 
@@ -230,3 +235,40 @@ def _mapped_ipv4(host: str) -> str:
     """Return the IPv4 address of an IPv4-mapped IPv6 address; "" for any other host."""
     mapped = IPv6Address(host).ipv4_mapped if ":" in host else None
     return format_ip(mapped) if mapped else ""
+
+
+_SUFFIX_FILE: Final = ".tld_set_snapshot"
+
+
+class _Suffixes(NamedTuple):
+    names: frozenset[str]
+    wild: frozenset[str]  #: each name directly below is one as well
+    exceptions: frozenset[str]
+
+
+def public_suffixes(domains: Collection[str]) -> list[str]:
+    """Return those domains that are public suffixes, or have one below them, sorted.
+
+    >>> public_suffixes({"co.uk", "example.co.uk", "com"})
+    ['co.uk', 'com']
+    """
+    known = _suffixes()
+    found = {name for name in (known.names | known.wild) if name in domains}
+    found |= {name for name in domains if name.partition(".")[2] in known.wild}
+    return sorted(found - known.exceptions)
+
+
+@cache
+def _suffixes() -> _Suffixes:
+    # Importing tldextract takes as long as importing Scrapy, because it imports an HTTP client.
+    package = find_spec("tldextract")
+    folder = Path(package.origin).parent if package and package.origin else Path()
+    names, wild, exceptions = set[str](), set[str](), set[str]()
+    for line in (folder / _SUFFIX_FILE).read_text("utf-8").splitlines():
+        rule = line.strip()
+        if not rule or rule.startswith("//"):
+            continue
+        kind = wild if rule.startswith("*.") else exceptions if rule.startswith("!") else names
+        name = rule.lstrip("*.!")
+        kind.add(name if name.isascii() else host_of(f"http://{name}/"))
+    return _Suffixes(*map(frozenset, (names, wild, exceptions)))

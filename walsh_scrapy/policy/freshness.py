@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy.backoff import LONGEST_SECONDS, parse_retry_after
-from walsh_scrapy.policy.httpdates import parse_http_date
+from walsh_scrapy.policy.timestamps import parse_http_date
 
 if TYPE_CHECKING:
     from walsh_scrapy.metadata.entries import Feed
@@ -137,7 +137,7 @@ def _number(digits: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class EntryHistory:
     """When a source gave entries that were never seen before, up to its last visit."""
 
     since: float  #: epoch seconds: the first time
@@ -148,7 +148,7 @@ class History:
         return min(max(until - self.since, 0.0), HISTORY_SECONDS)
 
 
-def rare_interval(history: History, until: float) -> float:
+def rare_interval(history: EntryHistory, until: float) -> float:
     """Return the seconds between two visits that the history of a source suggests.
 
     That is half the mean time between two finds, at most 30 days: a source is asked about twice as
@@ -167,11 +167,11 @@ class LastVisit:
     hints: UpdateHints = UpdateHints()
     is_gone: bool = False  #: 410
     is_resumed: bool = False  #: the operator wants a visit now
-    history: History | None = None  #: None if it does not count (WALSH_ADAPTIVE)
+    history: EntryHistory | None = None  #: None if it does not count (WALSH_ADAPTIVE)
 
 
 class Due(NamedTuple):
-    """From when on a source may be visited, and why: what decided, in one word."""
+    """When a source may be visited again, and the rule that decided, in one word."""
 
     at: float  #: 0 for at once, NEVER if it is gone
     rule: str  #: new clock gone resumed skip failing feed server adaptive operator

@@ -48,7 +48,7 @@ def _of_json(body: bytes, name: str) -> list[LocalEntry]:
     Blocklist.parse(body)  # so each entry below has a domain that can be read
     items = enumerate(strict_json(body)["blocked"])
     found = ((index, entry_of(item)) for index, item in items)
-    return [_placed(entry, f"$.blocked[{index}] of {name}") for index, entry in found if entry]
+    return [_with_place(entry, f"$.blocked[{index}] of {name}") for index, entry in found if entry]
 
 
 def _of_text(body: bytes, name: str) -> list[LocalEntry]:
@@ -69,9 +69,9 @@ def _of_text(body: bytes, name: str) -> list[LocalEntry]:
                 f"line {number}: {domain[:80]!r} is not a host name (write one a line, without "
                 "scheme, port, path and wildcard)"
             )
-        entries.append(_placed(entry, f"line {number} of {name}"))
+        entries.append(_with_place(entry, f"line {number} of {name}"))
     return entries
 
 
-def _placed(entry: Entry, place: str) -> LocalEntry:
+def _with_place(entry: Entry, place: str) -> LocalEntry:
     return LocalEntry(entry.domain, entry.added, entry.reason, place)

@@ -80,10 +80,10 @@ def move_after_document(
         if known and known.to == here.to:  # an earlier visit may have seen the onward move
             here = replace(here, onward=known.onward)
     if here is None:
-        return _observed(known, targets[-1], now)
+        return _observation(known, targets[-1], now)
     if not targets:
         return replace(here, onward=None, failing_since=None)
-    onward = _observed(here.onward, targets[-1], now)
+    onward = _observation(here.onward, targets[-1], now)
     return onward if onward.is_settled else replace(here, onward=onward, failing_since=None)
 
 
@@ -114,7 +114,7 @@ def move_after_failure(
     return known
 
 
-def _observed(known: Move | None, target: str, now: float) -> Move:
+def _observation(known: Move | None, target: str, now: float) -> Move:
     """Return a move to ``target``, which is settled if it was first seen long enough ago."""
     since = known.since if known and known.to == target else now
     return Move(target, since, is_settled=now - since >= SETTLED_AFTER)

@@ -1,10 +1,11 @@
-"""Reasons of failures, grouped: the same trouble at many hosts is one line for the operator."""
+"""Failures: whose failure it is if no connection is possible (decision 29), and their reasons.
 
-from __future__ import annotations
+The same reason at many hosts is one line for the operator.
+"""
 
 import re
 from collections import Counter
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from walsh_scrapy.policy.wording import counted
 
@@ -16,7 +17,7 @@ _REMARK: Final = re.compile(r" \([^()]*\)(?=\.?$)")
 _TIMED_OUT: Final = re.compile(r"^(timed out): .*")
 
 
-class Group(NamedTuple):
+class ReasonGroup(NamedTuple):
     """Sources that failed for one reason."""
 
     reason: str  #: without the names of the hosts: `answered 404`
@@ -25,7 +26,7 @@ class Group(NamedTuple):
 
     def line(self, most: int = 2) -> str:
         """Return the group as a phrase that names ``most`` hosts."""
-        return f"{self.sources} {self.reason}: {shortened(self.hosts, most)}"
+        return f"{self.sources} {self.reason}: {shorten(self.hosts, most)}"
 
 
 class ReasonGroups:
@@ -38,10 +39,10 @@ class ReasonGroups:
         """Count a source of ``host`` that failed for ``reason``, a sentence."""
         self._kinds.setdefault(kind_of(reason, host), Counter())[host] += 1
 
-    def largest_first(self) -> list[Group]:
+    def largest_first(self) -> list[ReasonGroup]:
         """Return the groups, that of the most sources first."""
         groups = [
-            Group(kind, hosts.total(), tuple(host for host, _ in hosts.most_common()))
+            ReasonGroup(kind, hosts.total(), tuple(host for host, _ in hosts.most_common()))
             for kind, hosts in self._kinds.items()
         ]
         return sorted(groups, key=lambda group: -group.sources)
@@ -59,11 +60,49 @@ def kind_of(reason: str, host: str) -> str:
     return _REMARK.sub("", text).rstrip(".")
 
 
-def shortened(names: tuple[str, ...], most: int) -> str:
+def shorten(names: tuple[str, ...], most: int) -> str:
     """Return the first names of a list, and how many hosts are left out.
 
-    >>> shortened(("a", "b", "c", "d"), 2)
+    >>> shorten(("a", "b", "c", "d"), 2)
     'a, b and 2 more hosts'
     """
     shown, left = ", ".join(names[:most]), len(names) - most
     return f"{shown} and {counted(left, 'more host')}" if left > 0 else shown
+
+
+Fault = Literal["host", "unknown", "machine"]
+
+#: So many hosts in a row, and nothing that worked before: it is this machine.
+ENOUGH_HOSTS: Final = 5
+
+
+class Connectivity:
+    """The evidence of one process.
+
+    It is asked about failures that may be either: a name server that gives no answer, a network
+    that is unreachable or down, an address that cannot be assigned.
+    """
+
+    def __init__(self) -> None:
+        self._is_proven = False
+        self._failed: set[str] = set()
+
+    def succeeded(self) -> None:
+        """Record that a connection was made, or that the network resolved a name."""
+        self._is_proven = True
+
+    def failed(self, host: str) -> Fault:
+        """Return whose failure this is.
+
+        Once anything has worked it is the host's. Before that it is unknown for the first four
+        hosts; with the fifth it is this machine's.
+        """
+        if self._is_proven:
+            return "host"
+        self._failed.add(host)
+        return "machine" if len(self._failed) >= ENOUGH_HOSTS else "unknown"
+
+    @property
+    def offline(self) -> bool:
+        """Whether nothing has worked, and something failed that may be this machine's failure."""
+        return bool(self._failed) and not self._is_proven

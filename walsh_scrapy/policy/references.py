@@ -29,7 +29,7 @@ def resolve_reference(base: str, reference: bytes) -> str | None:
     """
     text = _BEYOND_ASCII.sub(lambda byte: b"%%%02X" % byte[0][0], reference).decode("ascii")
     try:
-        absolute = _joined(base, replace_backslashes(strip_controls(text)))
+        absolute = _join(base, replace_backslashes(strip_controls(text)))
         target = safe_url_string(wire_url(absolute))
     except ValueError:
         return None
@@ -39,7 +39,7 @@ def resolve_reference(base: str, reference: bytes) -> str | None:
     return target if is_web and len(target) <= LONGEST_FOLLOWED else None
 
 
-def _joined(base: str, reference: str) -> str:
+def _join(base: str, reference: str) -> str:
     """Return an absolute URL.
 
     `urljoin` reads some references as paths that browsers read as hosts (WHATWG URL 4.4): in them

@@ -10,8 +10,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from walsh_scrapy.policy.authority import DEFAULT_PORTS, Authority, authority_of
-from walsh_scrapy.policy.networks import parse_ip
+from walsh_scrapy.policy.hosts import DEFAULT_PORTS, Authority, authority_of, parse_ip
 
 if TYPE_CHECKING:
     from tldextract import TLDExtract
@@ -61,7 +60,7 @@ def host_of(url: str) -> str:
     """
     if simple := _SIMPLE.match(url):
         return simple[1]
-    parsed = _parsed(url)
+    parsed = _parse(url)
     return parsed.authority.host if parsed else ""
 
 
@@ -188,16 +187,16 @@ def _suffixes() -> TLDExtract:
 
 
 def _requestable(url: str) -> _Url | None:
-    parsed = _parsed(url)
+    parsed = _parse(url)
     return parsed if parsed and parsed.authority.netloc else None
 
 
-def _parsed(url: str) -> _Url | None:
-    # Longer texts, such as ids of strangers' entries, are read as well, but not kept in memory.
-    return _cached(url) if len(url) <= LONGEST_FOLLOWED else _parse(url)
-
-
 def _parse(url: str) -> _Url | None:
+    # Longer texts, such as ids of strangers' entries, are read as well, but not kept in memory.
+    return _cached(url) if len(url) <= LONGEST_FOLLOWED else _read(url)
+
+
+def _read(url: str) -> _Url | None:
     text = strip_controls(url)
     start = _SCHEME.match(text)
     if start is None:
@@ -211,10 +210,10 @@ def _parse(url: str) -> _Url | None:
         return None
     end = found.start() if (found := _AFTER_AUTHORITY.search(rest)) else len(rest)
     authority = authority_of(scheme, rest[:end].rpartition("@")[2])
-    return _Url(scheme, authority, _resolved(rest[end:])) if authority else None
+    return _Url(scheme, authority, _resolve(rest[end:])) if authority else None
 
 
-_cached: Final = lru_cache(maxsize=1024)(_parse)
+_cached: Final = lru_cache(maxsize=1024)(_read)
 
 
 def _without_end(path: str) -> str:
@@ -236,7 +235,7 @@ def _without_end(path: str) -> str:
     return ""
 
 
-def _resolved(tail: str) -> str:
+def _resolve(tail: str) -> str:
     """Return path, query and fragment without the dot segments of the path."""
     end = found.start() if (found := _AFTER_PATH.search(tail)) else len(tail)
     path = tail[:end]

@@ -135,10 +135,10 @@ def printable(text: str) -> str:
 
     Control characters, line separators, lone surrogates and direction marks are escaped.
     """
-    return text if text.isprintable() else "".join(map(_escaped, text))
+    return text if text.isprintable() else "".join(map(_escape, text))
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     if unicodedata.category(character) in _UNSAFE_CATEGORIES or character in DIRECTION_MARKS:
         return character.encode("unicode_escape").decode("ascii")
     return character

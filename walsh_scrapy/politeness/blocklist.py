@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 from scrapy import Request
 
 from walsh_scrapy.options import PREFIX, BadSetting
-from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist
+from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist, public_suffixes
 from walsh_scrapy.policy.blocklist_schema import is_bundled
 from walsh_scrapy.policy.localblocklist import parse_local
-from walsh_scrapy.policy.suffixes import public_suffixes
 from walsh_scrapy.policy.wording import and_more, counted
 from walsh_scrapy.politeness.listreading import read_list, suffixes_in
 from walsh_scrapy.politeness.schemacheck import published_error
 from walsh_scrapy.runtime.requestmeta import Validators
-from walsh_scrapy.state.blocklist import BlocklistCopy
+from walsh_scrapy.state.copies import BlocklistCopy
 from walsh_scrapy.state.evidence import hash_of
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
-from walsh_scrapy.policy.suffixes import public_suffixes
+from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist, public_suffixes
 from walsh_scrapy.politeness import limitedprocess
 from walsh_scrapy.politeness.limitedprocess import Limits
 

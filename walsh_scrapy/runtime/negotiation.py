@@ -6,9 +6,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
-from walsh_scrapy.metadata.feedlinks import HEAD_BYTES
-from walsh_scrapy.metadata.linkheader import markdown_alternates
-from walsh_scrapy.metadata.mediatypes import is_html
+from walsh_scrapy.metadata.alternates import HEAD_BYTES, markdown_alternates
+from walsh_scrapy.metadata.document import is_html
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.robots.records import MAX_OCTETS
 from walsh_scrapy.policy.urls import strip_controls

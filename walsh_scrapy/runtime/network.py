@@ -11,8 +11,8 @@ from scrapy.exceptions import DownloadFailedError
 
 from walsh_scrapy.exceptions import GivenUp, MachineTrouble, refuse_to_start
 from walsh_scrapy.options import bad_setting
-from walsh_scrapy.policy.connectivity import Connectivity
-from walsh_scrapy.policy.networks import is_public
+from walsh_scrapy.policy.hosts import is_public
+from walsh_scrapy.policy.reasons import Connectivity
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.eventloops import PerLoop

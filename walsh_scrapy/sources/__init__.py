@@ -1,13 +1,14 @@
 """Declared sources (R6): what a source is, and the files that declare them."""
 
 from walsh_scrapy.sources.loading import load_sources
-from walsh_scrapy.sources.shards import in_shard, parse_shard
 from walsh_scrapy.sources.source import (
     Kind,
     Source,
     SourcesError,
     declared_urls,
     host_pauses,
+    in_shard,
+    parse_shard,
     target_url,
     with_pauses,
 )

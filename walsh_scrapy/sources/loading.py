@@ -14,9 +14,8 @@ from typing import Any, Final, NamedTuple, cast
 
 from walsh_scrapy.policy.durations import parse_duration
 from walsh_scrapy.policy.urls import canonical_url
-from walsh_scrapy.sources.opml import OpmlError
-from walsh_scrapy.sources.readers import Contents, RawSource, UnreadableSources, reader_for
-from walsh_scrapy.sources.source import Kind, Source, SourcesError, target_url
+from walsh_scrapy.sources.readers import Contents, RawSource, reader_for
+from walsh_scrapy.sources.source import Kind, Source, SourcesError, UnreadableSources, target_url
 
 _KINDS: Final = ("feed", "llms")
 _KEYS: Final = ("url", "kind", "name", "tags", "every", "pause")
@@ -45,7 +44,7 @@ def load_sources(path: str | Path) -> tuple[Source, ...]:
     file = Path(path)
     wrong: list[str] = []
     declared, warning = _read(file, read_body(file), wrong)
-    kept, repeated = _merged(declared)
+    kept, repeated = _merge_all(declared)
     if not kept:
         raise SourcesError(f"{file}: {_why_empty(wrong)}")
     if warning:
@@ -76,8 +75,8 @@ def _read(file: Path, body: bytes, wrong: list[str]) -> tuple[list[Declaration],
         )
     try:
         contents = read(body)
-        return list(_checked(contents, wrong)), contents.warning
-    except (SourcesError, UnreadableSources, OpmlError) as error:
+        return list(_check(contents, wrong)), contents.warning
+    except (SourcesError, UnreadableSources) as error:
         raise SourcesError(f"{file}: {error}") from None
 
 
@@ -97,7 +96,7 @@ def read_body(file: Path) -> bytes:
     raise SourcesError(f"{file}: {why}")
 
 
-def _checked(contents: Contents, wrong: list[str]) -> Iterator[Declaration]:
+def _check(contents: Contents, wrong: list[str]) -> Iterator[Declaration]:
     """Yield each declaration.
 
     Wrong sources of an exported file are left out, and the reasons appended to ``wrong``. In any
@@ -112,7 +111,7 @@ def _checked(contents: Contents, wrong: list[str]) -> Iterator[Declaration]:
             wrong.append(str(error))
 
 
-def _merged(found: Iterable[Declaration]) -> tuple[tuple[Source, ...], list[str]]:
+def _merge_all(found: Iterable[Declaration]) -> tuple[tuple[Source, ...], list[str]]:
     """Return each target once, and the places of its further declarations."""
     kept: dict[str, Source] = {}
     repeated: list[str] = []

@@ -10,13 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from walsh_scrapy.sources.opml import Outline, read_opml
+from walsh_scrapy.sources.source import UnreadableSources
 
 _COMMENT: Final = re.compile(r"(?:^|\s+)#.*")
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
-
-
-class UnreadableSources(ValueError):
-    """A file that does not have the format its ending names; the message is the reason."""
 
 
 class RawSource(NamedTuple):
@@ -51,7 +48,7 @@ Reader = Callable[[bytes], Contents]
 def reader_for(ending: str) -> Reader | None:
     """Return the reader of files with this ending (`.toml`), or None.
 
-    Readers raise UnreadableSources, and that of OPML raises OpmlError.
+    Readers raise UnreadableSources.
     """
     return _READERS.get(ending.lower())
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy.state.acts import ActStore
 from walsh_scrapy.state.audit import AuditStore
-from walsh_scrapy.state.blocklist import BlocklistStore
+from walsh_scrapy.state.copies import BlocklistStore, RobotsStore
 from walsh_scrapy.state.database import Database, exists
 from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.entries import EntryStore
@@ -15,12 +15,9 @@ from walsh_scrapy.state.evidence import EvidenceStore
 from walsh_scrapy.state.history import History
 from walsh_scrapy.state.hosthistory import HostHistory
 from walsh_scrapy.state.ledger import Ledger
-from walsh_scrapy.state.llmstxt import LlmsTxtStore
-from walsh_scrapy.state.moments import MomentStore
 from walsh_scrapy.state.requests import RequestStore
-from walsh_scrapy.state.robots import RobotsStore
-from walsh_scrapy.state.runs import RunStore
-from walsh_scrapy.state.sources import SourceStore
+from walsh_scrapy.state.runs import MomentStore, RunStore
+from walsh_scrapy.state.sources import LlmsTxtStore, SourceStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from sqlalchemy import func, insert, select
 
+from walsh_scrapy.state.database import Store
+from walsh_scrapy.state.rows import row_of
 from walsh_scrapy.state.tables import acts
-from walsh_scrapy.state.upsert import row_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from sqlalchemy import Connection
 
-    from walsh_scrapy.state.database import Database
 
 _COLUMNS: Final = (acts.c.at, acts.c.host, acts.c.act, acts.c.seconds, acts.c.reason)
 ActName: TypeAlias = Literal["release", "pause"]
@@ -37,11 +37,8 @@ def write_act(connection: Connection, act: Act) -> None:
     connection.execute(insert(acts), row_of(act))
 
 
-class ActStore:
-    """Reads acts; the ledger writes them. Raises StateError if the database fails."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
+class ActStore(Store):
+    """Reads acts; the ledger writes them."""
 
     def of(self, names: Collection[str]) -> list[Act]:
         """Return all acts on the hosts with these names in the ledger, the first one first."""

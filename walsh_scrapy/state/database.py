@@ -74,7 +74,7 @@ class Database:
                 self._reader.execution_options(isolation_level="AUTOCOMMIT")
             self._prepare()
             if self._file is not None:
-                self._file.opened()
+                self._file.remember()
             self._waiting.is_open = True
         except DBAPIError as error:
             self.close()
@@ -207,6 +207,17 @@ class Database:
                 return
         with self._writer.begin(), self._waiting.migrating():
             create_or_migrate(self._writer, str(self))
+
+
+class Store:
+    """A kind of record in the database.
+
+    Methods raise what ``State(failed=...)`` returns if the database fails: a StateError by
+    default, ``RequestDeferred`` in a crawl.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
 
 def exists(url: str) -> bool:

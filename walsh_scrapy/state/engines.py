@@ -11,8 +11,13 @@ from sqlalchemy import create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import NullPool, StaticPool
 
-from walsh_scrapy.state.sqliteconnection import BUSY_SECONDS, SQLiteConnection
-from walsh_scrapy.state.waiting import CONNECT_SECONDS, LOCKED_SECONDS, RECONNECT_SECONDS
+from walsh_scrapy.state.waiting import (
+    BUSY_SECONDS,
+    CONNECT_SECONDS,
+    LOCKED_SECONDS,
+    RECONNECT_SECONDS,
+    SQLiteConnection,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +67,7 @@ def bare_engine(url: str) -> Engine:
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:
         if getattr(error, "name", None) == "psycopg":
             need = "needs psycopg: pip install 'walsh-scrapy[postgres]'"
-            raise StateError(f"WALSH_STATE_URL is {_shown(url)!r}, which {need}") from error
+            raise StateError(f"WALSH_STATE_URL is {_mask(url)!r}, which {need}") from error
         raise _no_state(url, error) from error
     if engine.dialect.name == "sqlite":
         return engine
@@ -105,7 +110,7 @@ def _remedy(engine: Engine, error: DBAPIError) -> str:
     return "if the file is damaged, restore a backup, or move it away to start an empty state"
 
 
-def _shown(url: str) -> str:
+def _mask(url: str) -> str:
     """Return a URL that may be malformed without its password."""
     return re.sub(r"(://[^/:@]*):.*@", r"\1:***@", url)
 
@@ -134,7 +139,7 @@ def _address(url: str) -> URL:
 
 def _no_state(url: str, reason: object) -> StateError:
     return StateError(
-        f"WALSH_STATE_URL is {_shown(url)!r}, which does not open a database ({reason}); write "
+        f"WALSH_STATE_URL is {_mask(url)!r}, which does not open a database ({reason}); write "
         "sqlite:////absolute/path.sqlite3 or postgresql+psycopg://user@host/database"
     )
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import bindparam, func, or_, select
 
-from walsh_scrapy.metadata.keys import KnownEntries
+from walsh_scrapy.metadata.entries import KnownEntries
 from walsh_scrapy.state._statements import Statement
+from walsh_scrapy.state.database import Store
+from walsh_scrapy.state.rows import insert_new, row_of
 from walsh_scrapy.state.tables import entries
-from walsh_scrapy.state.upsert import insert_new, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from sqlalchemy import ColumnElement, Connection
 
-    from walsh_scrapy.state.database import Database
 
 #: Rows that a reader has in memory at once.
 ROWS_AT_ONCE: Final = 1000
@@ -32,7 +32,7 @@ KEYS_AT_ONCE: Final = 512
 class EntryRecord:
     """One entry to be written; ``item`` is the exported item as JSON."""
 
-    key: str  #: of its page and its id; see ``metadata.keys``
+    key: str  #: of its page and its id; see `metadata.entries.with_keys`
     page_key: str
     title_key: str | None = None  #: of its page and its title
     source: str  #: URL of the source, as declared
@@ -58,11 +58,8 @@ class StoredEntry(NamedTuple):
     item: str
 
 
-class EntryStore:
+class EntryStore(Store):
     """Reads the entries of all runs, also while a run writes more."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import bindparam, func, insert, or_, select, update
 
 from walsh_scrapy.state._statements import Statement
-from walsh_scrapy.state.pruning import delete_old
+from walsh_scrapy.state.rows import delete_old, row_of, upsert
 from walsh_scrapy.state.tables import blocklist, copies, denials, requests, robots
-from walsh_scrapy.state.upsert import row_of, upsert
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -71,7 +71,7 @@ class StateFile:
                     "there; restore a backup, or move that file away to go on without them"
                 )
 
-    def opened(self) -> None:
+    def remember(self) -> None:
         """Remember which file was opened: the name may lead to another one later."""
         self._opened = _identity(self._path.stat())
 

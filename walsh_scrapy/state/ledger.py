@@ -28,10 +28,9 @@ from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.state._statements import Statement
 from walsh_scrapy.state.acts import Act, write_act
 from walsh_scrapy.state.engines import StateError
-from walsh_scrapy.state.pruning import delete_old
 from walsh_scrapy.state.requests import RequestRecord, write_request
+from walsh_scrapy.state.rows import delete_old, insert_if_new, row_of, upsert
 from walsh_scrapy.state.tables import choices, hosts
-from walsh_scrapy.state.upsert import insert_if_new, row_of, upsert
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,7 +105,7 @@ class HostSnapshot(NamedTuple):
         return "lease" if self.times.lease_until > self.now else "spacing"
 
 
-class Turn(NamedTuple):
+class LeaseResult(NamedTuple):
     """What the ledger answers to a process that asks to lease a host."""
 
     wait: float  #: seconds after which to ask again; 0 if the lease is ours now
@@ -178,7 +177,9 @@ class Ledger:
             now = self._now(connection)
         return HostSnapshot(times.rebased(now), now)
 
-    def take(self, host: str, spacing: float, timeout: float, *, most: float = math.inf) -> Turn:
+    def take(
+        self, host: str, spacing: float, timeout: float, *, most: float = math.inf
+    ) -> LeaseResult:
         """Lease a host for one request of at most ``timeout`` seconds, if it is ready.
 
         Spacing and hold count for at most ``most`` seconds.
@@ -186,8 +187,8 @@ class Ledger:
         before, snapshot = self._change(host, Lease(spacing, timeout, self._holder, most))
         times, spacing = before.bounded(most), min(spacing, most)
         if times.ready_at(spacing) > snapshot.now:
-            return Turn(times.recheck_at(snapshot.now, spacing) - snapshot.now)
-        return Turn(0.0, 0.0 if times.ended is None else times.room(spacing))
+            return LeaseResult(times.recheck_at(snapshot.now, spacing) - snapshot.now)
+        return LeaseResult(0.0, 0.0 if times.ended is None else times.room(spacing))
 
     def release(
         self, host: str, exchange: Exchange, backoff: Backoff, record: RequestRecord
@@ -253,7 +254,7 @@ class Ledger:
                 written = wanted != row.times and _replace(connection, host, wanted, row.revision)
                 if written:
                     if record is not None:
-                        write_request(connection, _completed(record, wanted, now))
+                        write_request(connection, _complete(record, wanted, now))
                     if act is not None:
                         name, reason = act
                         left = max(0.0, before.hold_until - now)
@@ -325,7 +326,7 @@ def _last_moment() -> ColumnElement[float]:
     return last
 
 
-def _completed(record: RequestRecord, after: HostTimes, now: float) -> RequestRecord:
+def _complete(record: RequestRecord, after: HostTimes, now: float) -> RequestRecord:
     """Return the record with the hold after it."""
     return replace(record, hold=max(record.hold, after.hold_until - now, 0.0))
 

@@ -25,9 +25,9 @@ class PostgreSQLConnection(psycopg.Connection[Any]):
 
     def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - psycopg's
         """Run an exchange with the server. Raises OperationalError if it is silent."""
-        return super().wait(self._bounded(gen), *arguments, **options)
+        return super().wait(self._bound(gen), *arguments, **options)
 
-    def _bounded(self, exchange: Any) -> Generator[Any, Any, Any]:  # noqa: ANN401 - psycopg's own
+    def _bound(self, exchange: Any) -> Generator[Any, Any, Any]:  # noqa: ANN401 - psycopg's own
         """Pass an exchange's requests on; psycopg resumes it ten times a second."""
         began = time.monotonic()
         try:

@@ -12,9 +12,8 @@ from sqlalchemy import func, insert, select
 
 from walsh_scrapy.state._statements import Statement
 from walsh_scrapy.state.evidence import NO_EVIDENCE, Evidence
-from walsh_scrapy.state.pruning import delete_old
+from walsh_scrapy.state.rows import delete_old, row_of
 from walsh_scrapy.state.tables import requests
-from walsh_scrapy.state.upsert import row_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

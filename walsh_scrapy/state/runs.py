@@ -1,4 +1,7 @@
-"""Runs: when each began and how it ended, its versions, settings and summary."""
+"""Runs: one row for each crawl, and for each command that asked for a URL by hand (decision 39).
+
+A time that lies in the future was written by a wrong clock, so the latest times are read here too.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import func, insert, select, update
 
 from walsh_scrapy.policy.wording import storable
-from walsh_scrapy.state.tables import runs
+from walsh_scrapy.state.database import Store
+from walsh_scrapy.state.tables import blocklist, entries, hosts, requests, robots, runs, sources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sqlalchemy import RowMapping
 
-    from walsh_scrapy.state.database import Database
 
 _LONGEST_NAME: Final = 255  #: characters, of a spider and of how a run ended
 _NEWEST_FIRST: Final = (runs.c.begun.desc(), runs.c.id.desc())
@@ -42,15 +45,8 @@ class RunRecord:
         return self.ended is not None
 
 
-class RunStore:
-    """Writes the begin and the end of runs, and reads them.
-
-    Methods raise what ``State(failed=...)`` returns if the database fails: a StateError by
-    default, ``RequestDeferred`` in a crawl.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
+class RunStore(Store):
+    """Writes the begin and the end of runs, and reads them."""
 
     def begin(self, run: RunRecord) -> int:
         """Record the begin of a run, and return its number."""
@@ -120,3 +116,35 @@ def _record(row: RowMapping) -> RunRecord:
     for name in ("versions", "settings", "summary"):
         values[name] = json.loads(values[name])
     return RunRecord(**values)
+
+
+_TIMES: Final = (
+    runs.c.begun,
+    runs.c.ended,
+    requests.c.sent_at,
+    entries.c.first_seen,
+    sources.c.fetched_at,
+    hosts.c.ended,
+    hosts.c.hold_since,
+    robots.c.fetched_at,
+    blocklist.c.checked_at,
+)
+
+
+class MomentStore(Store):
+    """Reads times."""
+
+    def now(self) -> float:
+        """Return epoch seconds by the clock that all processes on the state share."""
+        with self._database.read() as connection:
+            return self._database.now(connection)
+
+    def latest(self) -> dict[str, float]:
+        """Return the latest time of each table that has one, in epoch seconds."""
+        latest: dict[str, float] = {}
+        with self._database.read() as connection:
+            for column in _TIMES:
+                name, moment = column.table.name, connection.scalar(select(func.max(column)))
+                if moment:
+                    latest[name] = max(moment, latest.get(name, moment))
+        return latest

@@ -10,7 +10,7 @@ from walsh_scrapy.policy.freshness import (
     CLOCK_SKEW,
     NEVER,
     Due,
-    History,
+    EntryHistory,
     LastVisit,
     UpdateHints,
     due,
@@ -75,7 +75,7 @@ class SourceRecord:
         days = frozenset(filter(None, self.skip_days.split(",")))
         return UpdateHints(self.wished_interval, hours, days)
 
-    def due(self, revisit_interval: float, now: float, history: History | None = None) -> Due:
+    def due(self, revisit_interval: float, now: float, history: EntryHistory | None = None) -> Due:
         """Return when the source is due, and which rule decided it (R8, decision 20).
 
         ``revisit_interval`` is the operator's least time between two visits, in seconds.
@@ -112,7 +112,7 @@ class SourceRecord:
             return False
         return now < self.due(revisit_interval, now).at + revisit_interval < NEVER
 
-    def refused(self, status: int, now: float) -> SourceRecord:
+    def after_refusal(self, status: int, now: float) -> SourceRecord:
         """Return the record after a refusal (429, 503) at ``now``; a row of them has one begin."""
         since = self.refused_since
         if since is None or since > now + CLOCK_SKEW:

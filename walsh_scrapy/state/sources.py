@@ -1,27 +1,61 @@
-"""The records of sources, written together with the entries of their documents (decision 17)."""
+"""The records of sources, written together with the entries of their documents (decision 17).
+
+The llms.txt of a host is requested once for all sources that need it (R9), and has a record too.
+"""
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sqlalchemy import bindparam, case, delete, distinct, func, or_, select, update
 
-from walsh_scrapy.policy.freshness import HISTORY_SECONDS, NEVER, History
+from walsh_scrapy.policy.freshness import HISTORY_SECONDS, NEVER, EntryHistory
 from walsh_scrapy.state._statements import Statement
+from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.entries import insert_unseen
+from walsh_scrapy.state.rows import insert_if_new, row_of, upsert
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import entries, indexes, sources
-from walsh_scrapy.state.upsert import insert_if_new, row_of, upsert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
-    from walsh_scrapy.state.database import Database
     from walsh_scrapy.state.entries import EntryRecord
-    from walsh_scrapy.state.llmstxt import LlmsTxtRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmsTxtRecord:
+    """What is known of one llms.txt: a row of the table ``indexes``. Times are epoch seconds."""
+
+    url: str
+    asked_at: float = 0.0
+    due_at: float = 0.0
+    trouble: str = ""  #: why it could not be used, as a sentence; empty if it was read
+    validator_url: str | None = None  #: the one URL that the validators may be sent to
+    etag: bytes | None = None
+    last_modified: bytes | None = None
+
+
+_LLMSTXT_COLUMNS: Final = tuple(indexes.c[field.name] for field in fields(LlmsTxtRecord))
+_FIND_LLMSTXT: Final = select(*_LLMSTXT_COLUMNS).where(indexes.c.url == bindparam("key"))
+
+
+class LlmsTxtStore(Store):
+    """Finds and forgets records; ``SourceStore.commit`` writes them, with the visit's source."""
+
+    def find(self, url: str) -> LlmsTxtRecord | None:
+        """Return what is known of an llms.txt, or None if it was never requested."""
+        with self._database.read() as connection:
+            row = connection.execute(_FIND_LLMSTXT, {"key": url}).one_or_none()
+        return None if row is None else LlmsTxtRecord(**row._asdict())
+
+    def forget(self, url: str) -> None:
+        """Delete what is known of an llms.txt, so that the next visit requests it again."""
+        with self._database.write() as connection:
+            connection.execute(delete(indexes).where(indexes.c.url == url))
 
 
 _COLUMNS: Final = tuple(sources.c[field.name] for field in fields(SourceRecord))
@@ -48,15 +82,8 @@ class Committed(NamedTuple):
     new: frozenset[str]  #: the keys of the entries that were never seen before
 
 
-class SourceStore:
-    """Finds and changes the records of sources; a visit's outcome is committed as a whole.
-
-    Methods raise what ``State(failed=...)`` returns if the database fails: a StateError by
-    default, ``RequestDeferred`` in a crawl.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
+class SourceStore(Store):
+    """Finds and changes the records of sources; a visit's outcome is committed as a whole."""
 
     def find(self, url: str) -> SourceRecord | None:
         """Return the record of a source, or None if it was never visited."""
@@ -80,7 +107,7 @@ class SourceStore:
         with self._database.read() as connection:
             return dict(connection.execute(counted).all())
 
-    def histories(self, url: str | None = None) -> dict[str, History]:
+    def histories(self, url: str | None = None) -> dict[str, EntryHistory]:
         """Return when sources gave new entries, by URL, for those that gave any.
 
         With ``url`` only of that source.
@@ -88,7 +115,7 @@ class SourceStore:
         wanted = _HISTORIES if url is None else _HISTORIES.where(entries.c.source == url)
         with self._database.read() as connection:
             rows = connection.execute(wanted).all()
-        return {source: History(since, finds) for source, since, finds in rows}
+        return {source: EntryHistory(since, finds) for source, since, finds in rows}
 
     def newest_entries(self) -> dict[str, float]:
         """Return when the last new entry was seen, by source URL, for sources that gave any."""
@@ -124,7 +151,7 @@ class SourceStore:
         database does not accept, such as an entry of a source without a record.
         """
         with self._database.write() as connection:
-            record = change(_locked(connection, url))
+            record = change(_lock(connection, url))
             upsert(connection, sources, row_of(record))
             if llmstxt is not None:
                 upsert(connection, indexes, row_of(llmstxt))
@@ -177,7 +204,7 @@ def _record(row: Sequence[object]) -> SourceRecord:
     return SourceRecord(**dict(zip(names, row, strict=True)))  # type: ignore[arg-type]
 
 
-def _locked(connection: Connection, url: str) -> SourceRecord | None:
+def _lock(connection: Connection, url: str) -> SourceRecord | None:
     """Return the record of a source, which nobody else changes until the transaction ends.
 
     Where rows are locked one by one, a row that does not exist cannot be locked. So an empty one is

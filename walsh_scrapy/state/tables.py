@@ -81,7 +81,7 @@ runs = Table(
     metadata,
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     Column("spider", String(255), nullable=False),
-    # The command that asked for a URL by hand; empty for a crawl (decision 35).
+    # The command that asked for a URL by hand; empty for a crawl (decision 39).
     Column("command", String(32), nullable=False, server_default=""),
     Column("begun", Double, nullable=False),
     Column("ended", Double),
@@ -133,7 +133,7 @@ blocklist = Table(
 
 # Each robots.txt and each blocklist that was in force, once, by the SHA-256 of its bytes. It stays
 # as long as a row of `requests` or `denials` may name it (decision 33). It names no site: many
-# sites share a body, and what is said of one comes from its own requests (decision 33).
+# sites share a body, and what is said of one comes from its own requests (decision 36).
 copies = Table(
     "copies",
     metadata,
@@ -217,7 +217,7 @@ entries = Table(
     Index("entries_by_time", "first_seen"),
     Index("entries_by_source", "source"),
 )
-# Of few entries. No two of one page have the same title, also if two processes insert them at once.
+# Few entries have a row. No two of one page have one title, even if two processes insert them.
 Index(
     "entries_by_page",
     entries.c.page_key,
@@ -236,7 +236,7 @@ def _evidence() -> tuple[Column[Any], ...]:
         Column("robots", String(64)),
         Column("robots_at", Double),
         Column("blocklist", String(64)),
-        # Of the answer when the robots.txt in force was last asked for (`robots_at`).
+        # The status of the last answer to a request for the robots.txt in force (`robots_at`).
         Column("robots_status", Integer),
         # The URL whose answer redirected here.
         Column("redirected_by", Text),

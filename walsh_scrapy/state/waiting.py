@@ -1,13 +1,19 @@
-"""How long the state's connections wait: for a lock, for an answer, for a new connection."""
+"""How long the state's connections wait: for a lock, for an answer, for a new connection.
+
+SQLite's own wait for a lock hears no signal, so `SQLiteConnection` repeats what found one.
+"""
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import Self
+
 
 #: How long to wait for another process's transaction before that is an error.
 LOCKED_SECONDS: Final = 10.0
@@ -56,3 +62,37 @@ class Waiting:
         limit = seconds if self.goes_on() else ENDING_SECONDS
         self.is_over = self.is_over or time.monotonic() - began > limit
         return not self.is_over
+
+
+#: How long SQLite itself waits. It does so in C, where Python handles no signal.
+BUSY_SECONDS: Final = 0.1
+#: SQLite does not wait at all while another process switches the file to WAL mode.
+_REPEAT_SECONDS: Final = 0.02
+_PRIMARY_CODE: Final = 0xFF  # an extended code has more in its higher bits
+
+
+class SQLiteConnection(sqlite3.Connection):
+    """A connection that repeats what found a lock, as long as its ``waiting`` allows."""
+
+    waiting: Waiting
+
+    def cursor(self, factory: Any = None) -> Any:  # noqa: ANN401 - as in typeshed
+        """Return a cursor that waits."""
+        return super().cursor(factory or _Cursor)
+
+
+class _Cursor(sqlite3.Cursor):
+    def execute(self, sql: str, parameters: Any = (), /) -> Self:  # noqa: ANN401 - as in typeshed
+        connection: Any = self.connection
+        began = time.monotonic()
+        while True:
+            try:
+                return super().execute(sql, parameters)
+            except sqlite3.OperationalError as error:
+                is_locked = error.sqlite_errorcode & _PRIMARY_CODE == sqlite3.SQLITE_BUSY
+                # Within a transaction a statement that is repeated could wait for itself.
+                if not is_locked or connection.in_transaction:
+                    raise
+                if not connection.waiting.for_lock(began):
+                    raise
+            time.sleep(_REPEAT_SECONDS)

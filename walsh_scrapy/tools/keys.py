@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 
 from scrapy import Request
 
-from walsh_scrapy.policy.signing.directory import DIRECTORY_PATH, DIRECTORY_TYPE
-from walsh_scrapy.policy.signing.keys import PrivateKey
+from walsh_scrapy.policy.signing.keys import DIRECTORY_PATH, DIRECTORY_TYPE, PrivateKey
 from walsh_scrapy.policy.signing.verification import (
     BadDirectory,
     BadSignature,

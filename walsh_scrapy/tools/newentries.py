@@ -55,7 +55,7 @@ def new_items(state: State, since: float) -> Iterator[dict[str, Any]]:
     """Yield the items first seen at ``since`` (epoch seconds) or later, the first seen first."""
     with state.entries.snapshot() as entries:
         for entry in entries.matching(EntryFilter(since=since)):
-            yield item_of(entry).exported()
+            yield item_of(entry).to_dict()
 
 
 def default_since(state: State, now: float) -> float | None:

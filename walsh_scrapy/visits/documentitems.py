@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.items import InvalidItem, check
-from walsh_scrapy.metadata.keys import KnownEntries
+from walsh_scrapy.metadata.entries import KnownEntries
 from walsh_scrapy.policy.wording import and_more
 from walsh_scrapy.state.entries import EntryRecord
 
@@ -85,6 +85,6 @@ def _record(item: EntryItem, source_url: str, now: float, run: int | None) -> En
         source=source_url,
         kind=item.kind,
         first_seen=now,
-        item=_as_json(item.exported()),
+        item=_as_json(item.to_dict()),
         run=run,
     )

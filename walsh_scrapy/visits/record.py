@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.moves import Move
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state.entries import EntryRecord
-    from walsh_scrapy.state.llmstxt import LlmsTxtRecord
+    from walsh_scrapy.state.sources import LlmsTxtRecord
 
 logger = logging.getLogger(__name__)
 
@@ -196,7 +196,7 @@ class VisitRecorder:
 
         def change(stored: SourceRecord | None) -> SourceRecord:
             known = stored or SourceRecord(url=source.url, kind=source.kind)
-            return replace(known.refused(status, now), detail=f"its site answers {status}")
+            return replace(known.after_refusal(status, now), detail=f"its site answers {status}")
 
         self._context.state.sources.change(source.url, change)
         self._stats.inc_value("walsh/sources/refused")
@@ -228,7 +228,7 @@ class VisitRecorder:
                 return replace(record, outcome="gone")
             logger.warning("%s failed: %s", known.url, reason)
             if answer is not None and answer.status in RETRIED_STATUSES:
-                record = record.refused(answer.status, self._context.clock.now())
+                record = record.after_refusal(answer.status, self._context.clock.now())
             return self._failed_move(record, request)
 
         self._end(request, change, answer, llmstxt=llmstxt)

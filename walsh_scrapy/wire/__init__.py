@@ -1,1 +1,1 @@
-"""TLS connections: how certificates are verified, and what a TLS error means."""
+"""The wire: names, connections, TLS, and one bounded HTTP/1.1 exchange at a time."""

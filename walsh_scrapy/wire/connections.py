@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from scrapy.exceptions import DownloadFailedError
 
 from walsh_scrapy.exceptions import Denied
-from walsh_scrapy.policy.networks import is_public
+from walsh_scrapy.policy.hosts import is_public
 from walsh_scrapy.wire.proxy import open_tunnel
 from walsh_scrapy.wire.stream import TcpStream
 from walsh_scrapy.wire.unreachable import (

@@ -11,8 +11,7 @@ from xml.sax.xmlreader import InputSource
 
 from feedparser.sanitizer import replace_doctype
 
-from walsh_scrapy.metadata.budgets import MOST_ENTRIES, OverBudget
-from walsh_scrapy.metadata.encoding import to_utf8
+from walsh_scrapy.metadata.document import MOST_ENTRIES, OverBudget, to_utf8
 from walsh_scrapy.metadata.feeds.dates import date_in_utc
 from walsh_scrapy.metadata.feeds.formats import format_of, not_a_feed
 from walsh_scrapy.metadata.feeds.parsers import FeedParser
@@ -75,7 +74,7 @@ def _read(body: bytes, base: str) -> tuple[str, FeedParser, WellFormed | None]:
     The third is None if the body is well-formed as it stands.
     """
     first = _first_entry(body)
-    version, data, entities = replace_doctype(_folded(body))
+    version, data, entities = replace_doctype(_fold(body))
     repaired = None
     for _ in range(2):
         try:
@@ -91,7 +90,7 @@ def _read(body: bytes, base: str) -> tuple[str, FeedParser, WellFormed | None]:
     return "", FeedParser(base, None, "utf-8"), repaired
 
 
-def _folded(body: bytes) -> bytes:
+def _fold(body: bytes) -> bytes:
     """Return the body with single blanks before its root: feedparser is quadratic in them."""
     root = _START.search(body)
     at = root.start() if root else len(body)

@@ -10,12 +10,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
-from walsh_scrapy.metadata.budgets import MOST_VALUES, newest
-from walsh_scrapy.metadata.encoding import to_utf8
-from walsh_scrapy.metadata.entries import Entry, Feed
+from walsh_scrapy.metadata.document import MOST_VALUES, newest, to_utf8
+from walsh_scrapy.metadata.entries import Feed, FeedEntry
 from walsh_scrapy.metadata.feeds.dates import date_in_utc
 from walsh_scrapy.metadata.feeds.formats import not_a_feed
-from walsh_scrapy.metadata.links import web_url
 from walsh_scrapy.metadata.text import (
     distinct_names,
     distinct_tags,
@@ -23,6 +21,7 @@ from walsh_scrapy.metadata.text import (
     one_line,
     person_name,
     title_of,
+    web_url,
 )
 
 _Object: TypeAlias = Mapping[str, object]
@@ -84,8 +83,8 @@ def _other_json(value: object) -> str:
     return "JSON of another kind"
 
 
-def _entry(item: _Object, base: str, inherited: tuple[str, ...]) -> Entry:
-    return Entry(
+def _entry(item: _Object, base: str, inherited: tuple[str, ...]) -> FeedEntry:
+    return FeedEntry(
         url=web_url(item.get("url"), base),
         title=title_of(item.get("title")),
         id=_id(item),

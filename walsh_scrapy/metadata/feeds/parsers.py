@@ -10,7 +10,7 @@ from typing import Final
 
 from feedparser.api import StrictFeedParser
 
-from walsh_scrapy.metadata.budgets import (
+from walsh_scrapy.metadata.document import (
     MOST_ATTRIBUTES,
     MOST_ATTRIBUTES_IN_ALL,
     MOST_BASE_CHARACTERS,

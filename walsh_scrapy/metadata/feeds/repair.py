@@ -13,7 +13,7 @@ from typing import Final
 
 from feedparser.mixin import _FeedParserMixin
 
-from walsh_scrapy.metadata.budgets import MOST_ATTRIBUTES_IN_ALL, MOST_ELEMENTS, OverBudget
+from walsh_scrapy.metadata.document import MOST_ATTRIBUTES_IN_ALL, MOST_ELEMENTS, OverBudget
 
 # No tag contains a `<`, so an attempt ends at the next one and the time is linear. A comment or
 # CDATA section without its end mark extends to the end of the document. A piece of text has at most
@@ -84,7 +84,7 @@ def well_formed(body: bytes, entities: dict[str, str]) -> WellFormed:
             repair.pieces.append(repair.text(token[0]))
         elif token.lastgroup == "quoted" and repair.stack:
             repair.pieces.append(_without_markup(token["quoted"].replace(b"&", b"&amp;")))
-    return repair.finished()
+    return repair.finish()
 
 
 class _Repair:
@@ -120,7 +120,7 @@ class _Repair:
             raw = _NAMED.sub(self._reference, raw)
         return _without_markup(raw)
 
-    def finished(self) -> WellFormed:
+    def finish(self) -> WellFormed:
         """Return the document."""
         if not self.stack:
             return WellFormed(b"", is_cut_in_entry=False, is_whole=False)

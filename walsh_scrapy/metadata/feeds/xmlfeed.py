@@ -1,21 +1,26 @@
-"""RSS 0.9x to 2.0, RSS 1.0 (RDF), Atom 0.3 and 1.0: from elements to entries."""
+"""RSS 0.9x to 2.0, RSS 1.0 (RDF), Atom 0.3 and 1.0: from elements to entries and update hints (R8).
 
-from collections.abc import Iterator
+The hints are only read here: `policy.freshness` decides when the feed is due (decision 20).
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from math import isfinite
 from typing import Final
 
-from walsh_scrapy.metadata.entries import Entry, Feed
-from walsh_scrapy.metadata.feeds import hints
+from walsh_scrapy.metadata.entries import Feed, FeedEntry
 from walsh_scrapy.metadata.feeds.dates import date_in_utc
 from walsh_scrapy.metadata.feeds.elements import Element, FeedElements, parse_elements
-from walsh_scrapy.metadata.links import is_web_url, web_url
 from walsh_scrapy.metadata.text import (
     distinct_names,
     distinct_tags,
     from_html,
+    is_web_url,
     language_tag,
     one_line,
     person_name,
     title_of,
+    web_url,
 )
 
 _RELATIONS: Final = "http://www.iana.org/assignments/relation/"
@@ -32,17 +37,17 @@ def read_xml(body: bytes, *, url: str, content_type: str | None) -> Feed:
         title=_title(channel),
         language=language_tag(channel.get("language")),
         entries=_entries(elements, url),
-        ttl=hints.ttl(channel),
-        update_period=hints.update_period(channel),
-        update_frequency=hints.update_frequency(channel),
-        skip_hours=hints.skip_hours(channel),
-        skip_days=hints.skip_days(channel),
+        ttl=_ttl(channel),
+        update_period=_update_period(channel),
+        update_frequency=_update_frequency(channel),
+        skip_hours=_skip_hours(channel),
+        skip_days=_skip_days(channel),
         is_whole=elements.is_whole,
         left_out=elements.left_out,
     )
 
 
-def _entries(elements: FeedElements, base: str) -> tuple[Entry, ...]:
+def _entries(elements: FeedElements, base: str) -> tuple[FeedEntry, ...]:
     read = _atom_entry if elements.is_atom else _rss_entry
     inherited = distinct_names(_people(elements.channel)) if elements.is_atom else ()
     entries = tuple(read(element, base, inherited) for element in elements.entries)
@@ -51,7 +56,7 @@ def _entries(elements: FeedElements, base: str) -> tuple[Entry, ...]:
     return entries
 
 
-def _atom_entry(element: Element, base: str, inherited: tuple[str, ...]) -> Entry:
+def _atom_entry(element: Element, base: str, inherited: tuple[str, ...]) -> FeedEntry:
     """Return an Atom entry (RFC 4287). Its id is a name and never used as a link.
 
     `inherited` are the authors of the feed. They count for an entry that has no authors, neither
@@ -61,7 +66,7 @@ def _atom_entry(element: Element, base: str, inherited: tuple[str, ...]) -> Entr
     own = distinct_names(_people(element)) or (
         distinct_names(_people(source)) if isinstance(source, dict) else ()
     )
-    return Entry(
+    return FeedEntry(
         url=_link(element, base),
         title=_title(element),
         id=one_line(element.get("id")),
@@ -72,14 +77,14 @@ def _atom_entry(element: Element, base: str, inherited: tuple[str, ...]) -> Entr
     )
 
 
-def _rss_entry(element: Element, base: str, _inherited: tuple[str, ...]) -> Entry:
+def _rss_entry(element: Element, base: str, _inherited: tuple[str, ...]) -> FeedEntry:
     """Return an item of RSS or RDF; its names and tags may be escaped twice.
 
     `dc:date` is the only date of most RDF items. feedparser reads it as the date of the update; it
     counts as the date of publication as well.
     """
     updated = _date(element, "updated")
-    return Entry(
+    return FeedEntry(
         url=_link(element, base) or _permalink(element),
         title=_title(element),
         id=one_line(element.get("id")),
@@ -133,3 +138,49 @@ def _terms(element: Element) -> Iterator[object]:
 def _dicts(value: object) -> Iterator[Element]:
     if isinstance(value, list):
         yield from (each for each in value if isinstance(each, dict))
+
+
+_NUMBER: Final = re.compile(r"\d{1,9}(?:\.\d{1,9})?", re.ASCII)
+_PERIODS: Final = frozenset({"hourly", "daily", "weekly", "monthly", "yearly"})
+_DAYS: Final = frozenset(
+    {"Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"}
+)
+
+
+def _ttl(channel: Mapping[str, object]) -> float | None:
+    """Return the minutes that a copy may be kept (RSS 2.0 `ttl`); None if absent or not above 0."""
+    minutes = _number(channel.get("ttl"))
+    return minutes if minutes and isfinite(minutes) else None
+
+
+def _update_period(channel: Mapping[str, object]) -> str | None:
+    """Return `sy:updatePeriod`: hourly, daily, weekly, monthly or yearly; None if none of these."""
+    period = str(channel.get("sy_updateperiod", "")).strip().lower()
+    return period if period in _PERIODS else None
+
+
+def _update_frequency(channel: Mapping[str, object]) -> int | None:
+    """Return `sy:updateFrequency`, the updates in one period; None if absent or below 1."""
+    frequency = _number(channel.get("sy_updatefrequency"))
+    return int(frequency) if frequency and frequency >= 1 else None
+
+
+def _skip_hours(channel: Mapping[str, object]) -> frozenset[int]:
+    """Return the hours without updates, 0 to 23, UTC; RSS 0.91 writes midnight as 24."""
+    hours = (_number(hour) for hour in _list(channel.get("hours")))
+    return frozenset(int(hour) % 24 for hour in hours if hour is not None and hour <= 24)
+
+
+def _skip_days(channel: Mapping[str, object]) -> frozenset[str]:
+    """Return the days of the week without updates, UTC, as English names."""
+    days = (str(day).strip().capitalize() for day in _list(channel.get("days")))
+    return frozenset(days) & _DAYS
+
+
+def _number(text: object) -> float | None:
+    number = text.strip() if isinstance(text, str) else ""
+    return float(number) if _NUMBER.fullmatch(number) else None
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []

@@ -15,7 +15,7 @@ from walsh_scrapy.policy.robots.robotstxt import RobotsTxt
 from walsh_scrapy.policy.timestamps import format_moment
 
 if TYPE_CHECKING:
-    from walsh_scrapy.policy.robots.rules import Rules, Verdict
+    from walsh_scrapy.policy.robots.robotstxt import Rules, Verdict
 
 #: How many redirects are followed (RFC 9309 2.3.1.2); after more the file is "unavailable".
 MAX_HOPS = 5

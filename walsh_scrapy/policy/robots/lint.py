@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 from walsh_scrapy.policy.robots.otherrecords import is_malformed
+from walsh_scrapy.policy.robots.quotation import usage_records
 from walsh_scrapy.policy.robots.records import (
     BLANKS,
     MAX_OCTETS,
@@ -29,7 +30,6 @@ from walsh_scrapy.policy.robots.records import (
     rules_in,
     user_agent_lines,
 )
-from walsh_scrapy.policy.robots.usage import usage_records
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import and_more, cut
 
@@ -65,7 +65,7 @@ _SHOWN: Final = 60
 _MOST_NAMES: Final = 5
 
 
-class Finding(NamedTuple):
+class Remark(NamedTuple):
     """One thing that the author of a robots.txt should know."""
 
     line: int | None  #: from 1; None for the whole file
@@ -73,30 +73,30 @@ class Finding(NamedTuple):
     text: str  #: a sentence, printable
 
 
-def lint(body: bytes) -> tuple[Finding, ...]:
+def lint(body: bytes) -> tuple[Remark, ...]:
     """Return what means nothing or not what it seems, by line. Never raises.
 
-    Of what is not text nothing but that is said.
+    A file that is not text gets one remark, which says that.
     """
     if body.startswith(_UTF16):
-        return (Finding(None, "error", "the file is UTF-16; crawlers read UTF-8 and find nothing"),)
+        return (Remark(None, "error", "the file is UTF-16; crawlers read UTF-8 and find nothing"),)
     if _HTML.match(body.removeprefix(_UTF8_BOM)):
-        return (Finding(None, "error", "this is a page of HTML or XML, no robots.txt"),)
+        return (Remark(None, "error", "this is a page of HTML or XML, no robots.txt"),)
     text = decode(body)
     found = [*_of_file(body, text), *_of_lines(text), *_of_groups(text)]
     found += [
-        Finding(line, "note", f"{record!r} is about use; a crawl notes it, and fetches as before")
+        Remark(line, "note", f"{record!r} is about use; a crawl notes it, and fetches as before")
         for line, record in usage_records(body)
     ]
     return tuple(sorted(found, key=lambda finding: finding.line or 0))
 
 
-def _of_file(body: bytes, text: str) -> Iterator[Finding]:
+def _of_file(body: bytes, text: str) -> Iterator[Remark]:
     if not text.strip(f"{BLANKS}\n"):
-        yield Finding(None, "note", "the file is empty: everything is allowed")
+        yield Remark(None, "note", "the file is empty: everything is allowed")
     if len(body) > MAX_OCTETS:
         last = text.count("\n")
-        yield Finding(
+        yield Remark(
             None,
             "error",
             f"of {len(body):,} bytes only 500 KiB are read, which end with line {last}",
@@ -105,10 +105,10 @@ def _of_file(body: bytes, text: str) -> Iterator[Finding]:
         text.encode("latin-1").decode("utf-8")
     except UnicodeDecodeError as error:
         line = next(line_numbers(text, [error.start]))
-        yield Finding(line, "error", "this is not UTF-8, so a path with it matches other URLs")
+        yield Remark(line, "error", "this is not UTF-8, so a path with it matches other URLs")
 
 
-def _of_lines(text: str) -> Iterator[Finding]:
+def _of_lines(text: str) -> Iterator[Remark]:
     in_group = False
     for number, line in enumerate(text[1:].split("\n"), 1):
         content = line.partition("#")[0].strip(BLANKS)
@@ -125,28 +125,28 @@ def _of_lines(text: str) -> Iterator[Finding]:
         else:
             sentences = _of_unknown(content)
         for sentence in sentences:
-            yield Finding(number, "error", sentence)
+            yield Remark(number, "error", sentence)
 
 
 def _of_user_agent(name: str, content: str, start: int) -> Iterator[str]:
     yield from _of_key(content[:start], "user-agent")
     value = content[start:].strip(BLANKS)
     if not name:
-        yield f"{_shown(value)} names no bot; a name has letters, '-' and '_', or is '*' alone"
+        yield f"{_quote(value)} names no bot; a name has letters, '-' and '_', or is '*' alone"
     elif name != value and value[len(name)] != "/":  # a version says nothing else
-        yield f"{_shown(value)} is read as {_shown(name)}: a name has letters, '-' and '_' only"
+        yield f"{_quote(value)} is read as {_quote(name)}: a name has letters, '-' and '_' only"
 
 
 def _of_rule(path: str, content: str, start: int, *, in_group: bool) -> Iterator[str]:
     key = _key(content[:start])
     yield from _of_key(content[:start], "allow" if key.startswith("a") else "disallow")
     if not in_group:
-        yield f"{_shown(content)} stands before any User-agent line, so it counts for nobody"
+        yield f"{_quote(content)} stands before any User-agent line, so it counts for nobody"
     path = path.strip(BLANKS)
     if host_of(path) and "://" in path:
-        yield f"{_shown(path)} is a URL; a rule takes a path, which begins with '/'"
+        yield f"{_quote(path)} is a URL; a rule takes a path, which begins with '/'"
     elif path and path[0] not in "/*":
-        yield f"{_shown(path)} does not begin with '/' or '*', so it matches nothing"
+        yield f"{_quote(path)} does not begin with '/' or '*', so it matches nothing"
 
 
 def _of_other(key: str, value: str, content: str, *, in_group: bool) -> Iterator[str]:
@@ -154,11 +154,11 @@ def _of_other(key: str, value: str, content: str, *, in_group: bool) -> Iterator
     name = next((each for each in _KEYS if each.replace("-", "") == name.replace("-", "")), name)
     value = value.strip(BLANKS)
     if not in_group:
-        yield f"{_shown(content)} stands before any User-agent line, so it counts for nobody"
+        yield f"{_quote(content)} stands before any User-agent line, so it counts for nobody"
     if is_malformed(name.replace("-", ""), value):
-        yield f"the value {_shown(value)} is ignored; {name} takes {_SOUND_VALUES[name]}"
+        yield f"the value {_quote(value)} is ignored; {name} takes {_SOUND_VALUES[name]}"
     if name == "robot-version" and not _ROBOT_VERSION.fullmatch(value):
-        yield f"the value {_shown(value)} is ignored; there are Robot-version 1.0 and 2.0"
+        yield f"the value {_quote(value)} is ignored; there are Robot-version 1.0 and 2.0"
 
 
 def _of_unknown(content: str) -> Iterator[str]:
@@ -166,14 +166,14 @@ def _of_unknown(content: str) -> Iterator[str]:
     name = key.strip(BLANKS).lower()
     value = value.strip(BLANKS)
     if not colon:
-        yield f"{_shown(content)} has no colon, so it is no record{_hint(_BLANK.split(name)[0])}"
+        yield f"{_quote(content)} has no colon, so it is no record{_hint(_BLANK.split(name)[0])}"
     elif name in _SITEMAPS:
         if not (value.lower().startswith(("http://", "https://")) and host_of(value)):
-            yield f"{_shown(value)} is no full URL, which a sitemap needs"
+            yield f"{_quote(value)} is no full URL, which a sitemap needs"
     elif name in _FOREIGN:
-        yield f"{_shown(key)} is not of RFC 9309: {_FOREIGN[name]}"
+        yield f"{_quote(key)} is not of RFC 9309: {_FOREIGN[name]}"
     elif name not in _KEYS:
-        yield f"{_shown(key)} means nothing to a crawler{_hint(name)}"
+        yield f"{_quote(key)} means nothing to a crawler{_hint(name)}"
 
 
 @lru_cache(maxsize=256)
@@ -186,16 +186,16 @@ def _of_key(written: str, meant: str) -> Iterator[str]:
     """Yield what is wrong with the part of a line before its value."""
     key = _key(written)
     if key != meant:
-        yield f"{_shown(key)} is read as {meant!r} by us and by Google; other bots ignore it"
+        yield f"{_quote(key)} is read as {meant!r} by us and by Google; other bots ignore it"
     if ":" not in written:
-        yield f"the colon after {_shown(key)} is missing; we and Google read it, other bots may not"
+        yield f"the colon after {_quote(key)} is missing; we and Google read it, other bots may not"
 
 
 def _key(written: str) -> str:
     return written.rstrip(f"{BLANKS}:").lower()
 
 
-def _of_groups(text: str) -> Iterator[Finding]:
+def _of_groups(text: str) -> Iterator[Remark]:
     agents = user_agent_lines(text)
     numbers = list(line_numbers(text, [agent.offset for agent in agents]))
     lines: dict[str, list[int]] = {}
@@ -208,28 +208,28 @@ def _of_groups(text: str) -> Iterator[Finding]:
             lines.setdefault(agent.name, []).append(number)
         # a group of all that says nothing is how many a generator writes "everything is allowed"
         if agent.name != "*" and not agent.rules[1] and not agent.others[1]:
-            yield Finding(
-                number, "error", f"no rule follows, so {_shown(agent.name)} may fetch everything"
+            yield Remark(
+                number, "error", f"no rule follows, so {_quote(agent.name)} may fetch everything"
             )
     for name, (first, *further) in lines.items():
         if further:
-            yield Finding(further[0], "error", _repeated(name, first, further))
+            yield Remark(further[0], "error", _repetition(name, first, further))
     yield from _of_shadows(text, agents, numbers)
     for span in distinct([agent.rules for agent in agents]):
         yield from _of_contradictions(text, span)
 
 
-def _repeated(name: str, first: int, further: list[int]) -> str:
+def _repetition(name: str, first: int, further: list[int]) -> str:
     more = "" if len(further) == 1 else f", and {len(further) - 1} more follow"
     return (
-        f"{_shown(name)} has a group on line {first} already{more}; all count together, but some "
+        f"{_quote(name)} has a group on line {first} already{more}; all count together, but some "
         "bots read one of them only"
     )
 
 
 def _of_shadows(
     text: str, agents: tuple[UserAgentLine, ...], numbers: list[int]
-) -> Iterator[Finding]:
+) -> Iterator[Remark]:
     """Yield one note if bots with a group of their own get less than all others are told."""
     common = distinct([agent.rules for agent in agents if agent.name == "*"])
     denied = {path.strip(BLANKS) for key, path in rules_in(text, common) if not key} - {""}
@@ -241,9 +241,9 @@ def _of_shadows(
             lines.setdefault(agent.name, number)
     names = [name for name in spans if _leaves_out(text, spans[name], denied)]
     if names:
-        listed = ", ".join(map(_shown, names[:_MOST_NAMES]))
+        listed = ", ".join(map(_quote, names[:_MOST_NAMES]))
         more = f" {and_more(left)}" if (left := len(names) - _MOST_NAMES) > 0 else ""
-        yield Finding(
+        yield Remark(
             lines[names[0]],
             "note",
             f"the group of '*' does not count for {listed}{more}; their own do not repeat all "
@@ -256,7 +256,7 @@ def _leaves_out(text: str, spans: set[Span], denied: set[str]) -> bool:
     return "/" not in own and not denied <= own
 
 
-def _of_contradictions(text: str, span: Span) -> Iterator[Finding]:
+def _of_contradictions(text: str, span: Span) -> Iterator[Remark]:
     """Yield an error for each Disallow of a path that its group allows as well."""
     records = rules_in(text, [span])
     allowed = {path.strip(BLANKS) for key, path in records if key} - {""}
@@ -267,9 +267,9 @@ def _of_contradictions(text: str, span: Span) -> Iterator[Finding]:
     ]
     for number, offset in zip(line_numbers(text, offsets), offsets, strict=True):
         record = record_at(text, offset)
-        yield Finding(number, "error", f"{record!r} has no effect: its path is allowed as well")
+        yield Remark(number, "error", f"{record!r} has no effect: its path is allowed as well")
 
 
-def _shown(text: str) -> str:
+def _quote(text: str) -> str:
     """Return a part of a line as its author wrote it; a control character is escaped."""
     return repr(cut(text.strip(BLANKS).encode("latin-1").decode("utf-8", "replace"), _SHOWN))

@@ -107,7 +107,7 @@ def is_malformed(key: str, value: str) -> bool:
     return parse is not None and parse(value) is None
 
 
-def shown_comments(values: Sequence[str]) -> tuple[str, ...]:
+def printable_comments(values: Sequence[str]) -> tuple[str, ...]:
     """Return the Comment values as they are shown, and last how many more there are, if any."""
     texts = (for_others(printable(readable(value))) for value in values[:MOST_COMMENTS])
     shown = [cut(text, LONGEST_COMMENT) for text in texts]

@@ -123,7 +123,7 @@ def line_numbers(text: str, offsets: Iterable[int]) -> Iterator[int]:
 def record_at(text: str, offset: int) -> str:
     """Return the record at an offset as the site wrote it, without its comment, to be shown.
 
-    Of a long one `LONGEST_RECORD` characters are left.
+    A long record is cut to `LONGEST_RECORD` characters.
     """
     end = text.find("\n", offset + 1)
     line = text[offset + 1 : end if end >= 0 else len(text)]

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from walsh_scrapy.policy.robots.matching import UNDECIDED, matches
-from walsh_scrapy.policy.robots.percentencoding import (
+from walsh_scrapy.policy.robots.matching import (
     IN_QUERY,
+    UNDECIDED,
     Target,
-    encoded,
+    matches,
     patterns_of,
-    unescaped,
+    percent_encode,
+    unescape,
 )
 
 # What one verdict may cost, in characters compared: about 2 ms.
@@ -148,7 +149,7 @@ def _first_match(rules: Iterable[GlobRule], target: Target, work: _Work) -> Glob
 def _glob_matches(glob: str, path: str, work: _Work) -> bool:
     """Match a shell pattern. After a mismatch only the last "*" has to take one more octet."""
     work.spend(len(glob))
-    tokens = [_octets(token) for token in _TOKEN.findall(_encoded(glob))]
+    tokens = [_octets(token) for token in _TOKEN.findall(_encode_glob(glob))]
     octets = _OCTET.findall(path)
     at = octet = star_end = 0
     star = -1
@@ -167,8 +168,8 @@ def _glob_matches(glob: str, path: str, work: _Work) -> bool:
     return not any(tokens[at:])
 
 
-def _encoded(glob: str) -> str:
-    return encoded(unescaped(glob), frozenset(map(chr, range(128))))
+def _encode_glob(glob: str) -> str:
+    return percent_encode(unescape(glob), frozenset(map(chr, range(128))))
 
 
 @lru_cache(maxsize=1024)
@@ -180,7 +181,7 @@ def _octets(piece: str) -> frozenset[str]:
         return _forms(range(256))
     if len(piece) > 1 and piece.startswith("["):
         return _forms(_bracket(piece[1:-1]))
-    return frozenset({piece if len(piece) > 1 else encoded(piece, IN_QUERY)})
+    return frozenset({piece if len(piece) > 1 else percent_encode(piece, IN_QUERY)})
 
 
 def _bracket(text: str) -> Iterable[int]:
@@ -196,5 +197,5 @@ def _bracket(text: str) -> Iterable[int]:
 
 def _forms(octets: Iterable[int]) -> frozenset[str]:
     return frozenset(
-        form for octet in octets for form in (f"%{octet:02X}", encoded(chr(octet), IN_QUERY))
+        form for octet in octets for form in (f"%{octet:02X}", percent_encode(chr(octet), IN_QUERY))
     )

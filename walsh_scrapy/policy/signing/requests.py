@@ -1,17 +1,51 @@
-"""Signing requests: draft-ietf-webbotauth-httpsig-protocol, "Generating HTTP Message Signature"."""
+"""Signed requests: what is signed of a message, and the fields that a request gets for it.
+
+RFC 9421 2 to 4; draft-ietf-webbotauth-httpsig-protocol, "Generating HTTP Message Signature".
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import http_sf
-
-from walsh_scrapy.policy.signing.messages import input_field, signature_base, signature_field
+from http_sf.types import ItemType, ParamsType
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from walsh_scrapy.policy.signing.keys import PrivateKey
-    from walsh_scrapy.policy.signing.messages import Component, Parameters
+
+Parameters: TypeAlias = ParamsType
+#: A part of a message: its name, and what selects it, such as ``{"key": "sig1"}``.
+Component: TypeAlias = tuple[str, ParamsType]
+
+
+def identifier_of(component: Component) -> str:
+    """Return the identifier of a component (RFC 9421 2): its name in quotes, and parameters."""
+    return http_sf.ser(component)
+
+
+def input_field(label: str, components: Sequence[Component], parameters: Parameters) -> str:
+    """Return a Signature-Input field with one member (RFC 9421 4.1)."""
+    covered: list[ItemType] = list(components)
+    return http_sf.ser({label: (covered, parameters)})
+
+
+def signature_base(values: Sequence[tuple[Component, str]], parameters: Parameters) -> str:
+    """Return the text that is signed (RFC 9421 2.5): components with their values, parameters.
+
+    ``parameters`` are signed in their order.
+    """
+    lines = [f"{identifier_of(component)}: {value}" for component, value in values]
+    covered = input_field("sig", [component for component, _ in values], parameters)
+    return "\n".join([*lines, f'"@signature-params": {covered.removeprefix("sig=")}'])
+
+
+def signature_field(label: str, signature: bytes) -> str:
+    """Return a Signature field with one member (RFC 9421 4.2)."""
+    return http_sf.ser({label: signature})
+
 
 #: The fields of a signed request.
 FIELDS: Final = ("Signature-Agent", "Signature-Input", "Signature")
@@ -39,12 +73,12 @@ class RequestSigner:
         ``host`` is its Host field. The request has to be one over https.
         """
         created = int(now) - BACKDATED
-        return self.signed(host, created, created + self.lifetime, nonce)
+        return self.sign(host, created, created + self.lifetime, nonce)
 
-    def signed(
+    def sign(
         self, host: str, created: int, expires: int, nonce: str, label: str = _LABEL
     ) -> dict[str, str]:
-        """Return the fields with given times, in epoch seconds."""
+        """Return the fields of a request that is signed with these times, in epoch seconds."""
         parameters: Parameters = {
             "created": created,
             "keyid": self.key.public.thumbprint,

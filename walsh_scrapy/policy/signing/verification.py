@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import http_sf
 
-from walsh_scrapy.policy.signing.directory import AUTHORITY, DIGEST, DIRECTORY_TAG
-from walsh_scrapy.policy.signing.keys import BadKey, PublicKey
-from walsh_scrapy.policy.signing.messages import identifier_of, signature_base
-from walsh_scrapy.policy.signing.requests import REQUEST_TAG, signed_authority
+from walsh_scrapy.policy.signing.keys import AUTHORITY, DIGEST, DIRECTORY_TAG, BadKey, PublicKey
+from walsh_scrapy.policy.signing.requests import (
+    REQUEST_TAG,
+    identifier_of,
+    signature_base,
+    signed_authority,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from walsh_scrapy.policy.signing.messages import Component, Parameters
+    from walsh_scrapy.policy.signing.requests import Component, Parameters
 
 #: Most keys of a directory; a verifier need not read more (the draft's "Key count").
 MOST_KEYS: Final = 100

@@ -11,7 +11,7 @@ from walsh_scrapy.testing.conformance.scenario import Verdict
 if TYPE_CHECKING:
     from walsh_scrapy.testing.conformance.scenario import Finding, Scenario
 
-#: The version of the JSON; `scorecard.schema.json` describes it.
+#: The version of the JSON; `conformance.schema.json` describes it.
 FORMAT: Final = "walsh-research-conformance/v1"
 
 
@@ -62,7 +62,7 @@ class Scorecard:
         return counts
 
     def as_dict(self) -> dict[str, object]:
-        """Return the scorecard as `scorecard.schema.json` describes it."""
+        """Return the scorecard as `conformance.schema.json` describes it."""
         return {
             "format": FORMAT,
             "command": list(self.command),

@@ -12,8 +12,8 @@ from walsh_scrapy.sources import Source, declared_urls, target_url
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from walsh_scrapy.metadata.alternates import FeedLink
     from walsh_scrapy.metadata.entries import Feed
-    from walsh_scrapy.metadata.feedlinks import FeedLink
 
 Role = Literal["page", "feed", "announced", "llms.txt"]
 Form = Literal["feed", "markdown"]

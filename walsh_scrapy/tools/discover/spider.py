@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 from scrapy import Request
 
 from walsh_scrapy.exceptions import Denied
-from walsh_scrapy.metadata.feedlinks import FeedLink, declared_feeds, feeds_in_head
+from walsh_scrapy.metadata.alternates import (
+    FeedLink,
+    declared_feeds,
+    feed_alternates,
+    feeds_in_head,
+)
+from walsh_scrapy.metadata.document import is_html, is_markdown, may_be_feed, may_be_llms
 from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
-from walsh_scrapy.metadata.linkheader import feed_alternates
 from walsh_scrapy.metadata.llms import parse_llms
-from walsh_scrapy.metadata.mediatypes import is_html, is_markdown, may_be_feed, may_be_llms
 from walsh_scrapy.policy.wording import counted
 from walsh_scrapy.runtime.negotiation import (
     ABSENT,

@@ -140,7 +140,7 @@ def export_sqlite(
 
 def _rows(entries: Iterable[StoredEntry]) -> Iterator[tuple[object, ...]]:
     for entry in entries:
-        values = item_of(entry).exported()
+        values = item_of(entry).to_dict()
         yield (entry.key, *(_flatten(values[name]) for name in _COLUMNS))
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from walsh_scrapy.policy.robots.usage import usage_records
+from walsh_scrapy.policy.robots.quotation import usage_records
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.urls import origin_of
 from walsh_scrapy.policy.wording import and_more, format_seconds

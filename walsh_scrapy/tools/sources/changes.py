@@ -12,7 +12,7 @@ from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.urls import canonical_url, host_of
 from walsh_scrapy.policy.wording import counted
 from walsh_scrapy.sources import Source, SourcesError, declared_urls, load_sources, target_url
-from walsh_scrapy.sources.editing import Edit, edited
+from walsh_scrapy.sources.editing import Edit, edit_sources
 from walsh_scrapy.sources.loading import declarations, read_body
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 from walsh_scrapy.tools.exits import CommandError
@@ -269,7 +269,7 @@ class DeclaredSources:
 
         So the file is left as it is if the state fails.
         """
-        new = edited(self._file, body, edit)
+        new = edit_sources(self._file, body, edit)
         with open_output(str(self._file), replace=True) as file:
             file.write(new)
             found = ((self._known.find(url), to) for url, to in edit.rewritten.items())

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from walsh_scrapy.options import Options
-    from walsh_scrapy.policy.freshness import History
+    from walsh_scrapy.policy.freshness import EntryHistory
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state import State
     from walsh_scrapy.state.ledger import HostSnapshot
@@ -221,7 +221,7 @@ def next_visit(
     source: Source | None,
     min_revisit: float,
     now: float,
-    history: History | None = None,
+    history: EntryHistory | None = None,
 ) -> NextVisit:
     """Return the next visit of a source as of ``now`` (epoch seconds).
 
@@ -239,7 +239,7 @@ def next_visit(
     return NextVisit(moment, rule, _why(rule, record, at, history), is_due=at <= now)
 
 
-def _why(rule: str, record: SourceRecord, at: float, history: History | None) -> str:
+def _why(rule: str, record: SourceRecord, at: float, history: EntryHistory | None) -> str:
     pause = format_seconds(at - (record.fetched_at or 0.0)) if 0.0 < at < NEVER else ""
     return {
         "new": f"refused ({record.status})" if record.is_refused else "not visited yet",
@@ -256,7 +256,7 @@ def _why(rule: str, record: SourceRecord, at: float, history: History | None) ->
     }[rule]
 
 
-def _finds(record: SourceRecord, history: History | None) -> str:
+def _finds(record: SourceRecord, history: EntryHistory | None) -> str:
     if history is None:
         return ""
     length = format_seconds(history.seconds(record.fetched_at or 0.0))

@@ -233,7 +233,7 @@ def clock_ahead(facts: Facts) -> float:
 
 
 def ahead(latest: Mapping[str, float], now: float) -> dict[str, float]:
-    """Return the latest time of each table in which one lies in the future (decision 35)."""
+    """Return the latest time of each table in which one lies in the future (decision 39)."""
     return {name: at for name, at in sorted(latest.items()) if at > now + CLOCK_SKEW}
 
 

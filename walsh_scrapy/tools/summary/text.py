@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from walsh_scrapy.policy.reasons import shortened
+from walsh_scrapy.policy.reasons import shorten
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.wording import and_more, counted
 from walsh_scrapy.tools.summary.counts import RequestCounts, SourceCounts, is_by_source
@@ -92,7 +92,7 @@ def _failed(failed: int, troubles: Troubles) -> list[_Row]:
         sources = sum(group.sources for group in rest)
         hosts = tuple(dict.fromkeys(host for group in rest for host in group.hosts))
         reasons = counted(len(rest), "more reason")
-        remarks.append(f"{sources} for {reasons}: {shortened(hosts, MOST_HOSTS)}")
+        remarks.append(f"{sources} for {reasons}: {shorten(hosts, MOST_HOSTS)}")
     names = ("failed", *[""] * len(remarks))
     return [(name, failed, remark) for name, remark in zip(names, remarks or [""], strict=False)]
 
@@ -102,7 +102,7 @@ def _deferred(until_by_host: Mapping[str, float]) -> str:
         return ""
     hosts = sorted(until_by_host, key=until_by_host.__getitem__)
     first = format_moment(until_by_host[hosts[0]])
-    return f"the first until {first}: {shortened(tuple(hosts), MOST_HOSTS)}"
+    return f"the first until {first}: {shorten(tuple(hosts), MOST_HOSTS)}"
 
 
 def _said(comments: Mapping[str, tuple[str, ...]]) -> list[str]:

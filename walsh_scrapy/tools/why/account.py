@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from walsh_scrapy.policy.robots.quotation import QuotedLine, quote
-from walsh_scrapy.policy.robots.usage import UsageRecord, usage_records
+from walsh_scrapy.policy.robots.quotation import QuotedLine, UsageRecord, quote, usage_records
 from walsh_scrapy.policy.urls import canonical_url, host_of, origin_of, robots_url
 from walsh_scrapy.policy.wording import counted
 from walsh_scrapy.state.hosthistory import DAY

@@ -1,29 +1,31 @@
-"""Copies of robots.txt, one for each origin: scheme, host and port (R2, decision 5)."""
+"""The copies that a crawl works by: robots.txt, the blocklist and its schema (R2, R3, decision 14).
+
+A robots.txt has one for each origin: scheme, host and port (decision 5).
+"""
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sqlalchemy import bindparam, delete, not_, select, update
 
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state._statements import Statement
+from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.evidence import keep_copy
-from walsh_scrapy.state.pruning import delete_old
-from walsh_scrapy.state.tables import robots, robots_waits
-from walsh_scrapy.state.upsert import insert_if_new, row_of, upsert
-
-if TYPE_CHECKING:
-    from walsh_scrapy.state.database import Database
+from walsh_scrapy.state.rows import delete_old, insert_if_new, row_of, upsert
+from walsh_scrapy.state.tables import blocklist, robots, robots_waits
 
 #: How long a copy is kept after the last request for it. The host of a source that is visited once
 #: in 30 days is still known then: its Crawl-delay, and its last good copy if it does not answer.
 KEEP_SECONDS: Final = 90 * 86_400.0
-_COLUMNS: Final = tuple(robots.c[field.name] for field in fields(RobotsCopy))
-_FIND: Final = Statement(select(*_COLUMNS).where(robots.c.origin == bindparam("key")))
-_FIND_NAME: Final = Statement(select(robots.c.copy).where(robots.c.origin == bindparam("key")))
+_ROBOTS_COLUMNS: Final = tuple(robots.c[field.name] for field in fields(RobotsCopy))
+_FIND_ROBOTS: Final = Statement(select(*_ROBOTS_COLUMNS).where(robots.c.origin == bindparam("key")))
+_FIND_ROBOTS_NAME: Final = Statement(
+    select(robots.c.copy).where(robots.c.origin == bindparam("key"))
+)
 _LOCK: Final = Statement(
     select(robots.c.origin)
     .where(robots.c.origin == bindparam("key"))
@@ -40,20 +42,13 @@ _SET_UNUSED: Final = Statement(
 )
 
 
-class RobotsStore:
-    """Keeps the last copy of each file, so that all runs of a day request it once.
-
-    Methods raise what ``State(failed=...)`` returns if the database fails: a StateError by
-    default, ``RequestDeferred`` in a crawl.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
+class RobotsStore(Store):
+    """Keeps the last copy of each file, so that all runs of a day request it once."""
 
     def find(self, origin: str) -> RobotsCopy | None:
         """Return the copy kept for an origin, however old."""
         with self._database.read() as connection:
-            row = _FIND.first(connection, {"key": origin})
+            row = _FIND_ROBOTS.first(connection, {"key": origin})
         return None if row is None else RobotsCopy(*row)
 
     def keep(self, origin: str, copy: RobotsCopy) -> None:
@@ -61,7 +56,7 @@ class RobotsStore:
         with self._database.write() as connection:
             name, body, now = None, copy.body, copy.fetched_at
             if body is not None:
-                (last,) = _FIND_NAME.first(connection, {"key": origin}) or (None,)
+                (last,) = _FIND_ROBOTS_NAME.first(connection, {"key": origin}) or (None,)
                 name = keep_copy(connection, "robots", body, now=now, last=last)
             upsert(connection, robots, {"origin": origin, **row_of(copy), "copy": name})
             _END_ALL.run(connection, {"key": origin})
@@ -100,3 +95,42 @@ class RobotsStore:
 
 def _wait(origin: str, url: str) -> dict[str, str]:
     return {"key": origin, "url": sha256(url.encode()).hexdigest()}
+
+
+@dataclass(frozen=True, slots=True)
+class BlocklistCopy:
+    """The blocklist or its schema, with the validators of the response it came in (R7).
+
+    Validators are the header's bytes as the server sent them.
+    """
+
+    body: bytes | None
+    etag: bytes | None
+    last_modified: bytes | None
+    checked_at: float  #: epoch seconds of the last time the server was asked
+
+
+_BLOCKLIST_COLUMNS: Final = tuple(blocklist.c[field.name] for field in fields(BlocklistCopy))
+_FIND_BLOCKLIST: Final = select(*_BLOCKLIST_COLUMNS).where(blocklist.c.url == bindparam("key"))
+_FIND_BLOCKLIST_NAME: Final = select(blocklist.c.copy).where(blocklist.c.url == bindparam("key"))
+
+
+class BlocklistStore(Store):
+    """Keeps the last good copy of each URL, however old, until a better one is adopted."""
+
+    def find(self, url: str) -> BlocklistCopy | None:
+        """Return the copy of ``url``, or None if there never was one."""
+        with self._database.read() as connection:
+            row = connection.execute(_FIND_BLOCKLIST, {"key": url}).one_or_none()
+        return None if row is None else BlocklistCopy(*row)
+
+    def keep(self, url: str, copy: BlocklistCopy) -> None:
+        """Replace the copy of ``url``."""
+        with self._database.write() as connection:
+            name, body, now = None, copy.body, copy.checked_at
+            if body is not None:
+                (last,) = connection.execute(_FIND_BLOCKLIST_NAME, {"key": url}).one_or_none() or (
+                    None,
+                )
+                name = keep_copy(connection, "blocklist", body, now=now, last=last)
+            upsert(connection, blocklist, {"url": url, **row_of(copy), "copy": name})

@@ -1,7 +1,7 @@
-"""The feeds that a page declares in its HTML head: `<link rel="alternate">` (HTML 4.6.7).
+"""Other forms of a page: the feeds in its head, and its `Link` headers (R9, RFC 8288).
 
-Only `scrapy discover` and `scrapy sources add` read them, for a URL that the operator named. A
-crawl never does (R9, decision 16).
+A crawl reads only the headers, for the page as markdown. Only commands that an operator calls for
+one page read its feeds (decision 38).
 """
 
 import re
@@ -11,11 +11,10 @@ from urllib.parse import urljoin, urlsplit
 
 from lxml.etree import HTMLPullParser, LxmlError  # type: ignore[import-untyped]
 
-from walsh_scrapy.metadata.encoding import to_utf8
-from walsh_scrapy.metadata.mediatypes import is_feed, is_json
+from walsh_scrapy.metadata.document import is_feed, is_json, is_markdown, to_utf8
 from walsh_scrapy.metadata.text import LONGEST_TITLE, one_line
 from walsh_scrapy.policy.references import resolve_reference
-from walsh_scrapy.policy.urls import canonical_url
+from walsh_scrapy.policy.urls import canonical_url, wire_url
 from walsh_scrapy.policy.wording import cut
 
 #: Bytes of a page in which its head is looked for.
@@ -50,7 +49,7 @@ def feeds_in_head(page: bytes, content_type: str, url: str) -> tuple[FeedLink, .
     base = url
     for tag, attributes in _elements_of_head(to_utf8(page[:HEAD_BYTES], content_type)):
         if tag == "base" and base == url and (href := attributes.get("href")):
-            base = _joined(url, href)
+            base = _join(url, href)
         elif tag == "link" and "alternate" in attributes.get("rel", "").lower().split():
             found += feed_link(
                 base,
@@ -89,7 +88,7 @@ def _names_feed(path: str) -> bool:
     return "feed" in path and "/wp-json/" not in path
 
 
-def _joined(url: str, href: str) -> str:
+def _join(url: str, href: str) -> str:
     try:
         return urljoin(url, href.strip())
     except ValueError:
@@ -109,3 +108,79 @@ def _elements_of_head(page: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
                 yield element.tag, element.attrib
     except LxmlError:  # what comes before it counts
         return
+
+
+#: Characters of one header that are read, because Scrapy does not limit headers.
+_LONGEST: Final = 16_384
+_PARAMETER_VALUE: Final = r'"(?:[^"\\]|\\.)*+"|[^\s";,]*+'
+_PARAMETER: Final = re.compile(rf"\s*;\s*([\w*-]++)\s*(?:=\s*({_PARAMETER_VALUE}))?", re.ASCII)
+_QUOTED_PAIR: Final = re.compile(r"\\(.)")
+_TARGET: Final = re.compile(r"<([^<>]*)>")
+
+
+def markdown_alternates(values: Iterable[str], url: str, language: str = "") -> tuple[str, ...]:
+    """Return the URLs at which the page `url` is available as markdown, from its `Link` headers.
+
+    An example of a header: `</page.md>; rel="alternate"; type="text/markdown"`. Returned are only
+    URLs on the page's own host and port; the standard ports of http and https count as one. Other
+    servers were not declared (R6), and another port is another server. The order is that of the
+    headers, but URLs in another language (`hreflang`) than `language`, the page's own
+    `Content-Language`, come last.
+    """
+    found: dict[str, bool] = {}
+    own_server = _server(wire_url(url))
+    for target, parameters in _alternates(values):
+        if is_markdown(parameters.get("type", "")):
+            address = resolve_reference(url, target.encode("latin-1", "replace"))
+            if address and _server(address) == own_server:
+                is_foreign = _is_foreign(parameters.get("hreflang", ""), language)
+                found[address] = found.get(address, True) and is_foreign
+    return tuple(sorted(found, key=found.__getitem__))
+
+
+def feed_alternates(values: Iterable[str], url: str) -> tuple[FeedLink, ...]:
+    """Return the feeds that the `Link` headers of `url` announce, on whatever server."""
+    return tuple(
+        link
+        for target, parameters in _alternates(values)
+        for link in feed_link(
+            url,
+            target.encode("latin-1", "replace"),
+            parameters.get("title"),
+            parameters.get("type", ""),
+        )
+    )
+
+
+def _alternates(values: Iterable[str]) -> Iterable[tuple[str, dict[str, str]]]:
+    for value in values:
+        for target, parameters in _links(value[:_LONGEST]):
+            if "alternate" in parameters.get("rel", "").lower().split():
+                yield target, parameters
+
+
+def _server(url: str) -> str:
+    """Return the host, and the port if it is not a standard one, of a URL as it is sent."""
+    return urlsplit(url).netloc
+
+
+def _is_foreign(language: str, own: str) -> bool:
+    """Return True if a BCP 47 tag names another language than `own`, and both are known."""
+    first, of_page = (tag.strip().lower().partition("-")[0] for tag in (language, own))
+    return first not in ("", "x", of_page)
+
+
+def _links(value: str) -> Iterable[tuple[str, dict[str, str]]]:
+    """Yield each target with its parameters; a `<` in a quoted parameter begins no target."""
+    end = 0
+    while target := _TARGET.search(value, end):
+        parameters: dict[str, str] = {}
+        end = target.end()
+        while parameter := _PARAMETER.match(value, end):
+            end = parameter.end()
+            text = parameter[2] or ""
+            if text.startswith('"'):
+                text = _QUOTED_PAIR.sub(r"\1", text[1:-1])
+            parameters.setdefault(parameter[1].lower(), text)  # the first one counts (RFC 8288 3.3)
+        if "anchor" not in parameters:  # it makes it a link of another page (RFC 8288 3.2)
+            yield target[1].strip(), parameters
