@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import Progress
-
 from walsh_scrapy.policy.urls import canonical_url
 from walsh_scrapy.sources import load_sources
 from walsh_scrapy.state.entries import EntryFilter
@@ -22,7 +19,6 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state import State
-    from walsh_scrapy.state.entries import StoredEntry
     from walsh_scrapy.state.sourcerecord import SourceRecord
 
 
@@ -39,16 +35,12 @@ class Export:
     kind: str | None = None  #: only of sources of this kind; None: of all
     since: float | None = None  #: only entries first seen at this epoch second or later
 
-    def write_entries(
-        self, file: IO[bytes], format_name: str, state: State, *, progress: bool = False
-    ) -> int:
+    def write_entries(self, file: IO[bytes], format_name: str, state: State) -> int:
         """Write the entries, and return how many there were."""
         urls = self._choose_sources(state)
         choice = EntryFilter(since=self.since, kind=self.kind, sources=urls)
         with state.entries.snapshot() as entries:
             chosen = entries.matching(choice)
-            if progress:
-                chosen = _track(chosen, entries.count(choice))
             if format_name == "sqlite":
                 return export_sqlite(chosen, self._records(state, urls), file)
             return export_entries(chosen, file, format_name, self.settings)
@@ -86,9 +78,3 @@ class Export:
         except UnknownSource:
             known |= dict.fromkeys(source.url for source in load_sources(self.sources_file))
             return tuple(each for url in self.urls for each in find_sources(url, known))
-
-
-def _track(entries: Iterator[StoredEntry], total: int) -> Iterator[StoredEntry]:
-    """Yield the entries, and show a progress bar on standard error."""
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        yield from progress.track(entries, total=total, description="exporting")
