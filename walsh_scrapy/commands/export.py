@@ -51,7 +51,7 @@ class Command(FileCommand):
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:  # noqa: ARG002
         """Write, and print on standard error how much was written."""
-        from walsh_scrapy.tools.export.export import Export
+        from walsh_scrapy.tools.export import Export
         from walsh_scrapy.tools.files import open_output
         from walsh_scrapy.tools.printable import printable
 
@@ -81,7 +81,7 @@ class Command(FileCommand):
 
 
 def _format(target: str, chosen: str | None) -> str:
-    from walsh_scrapy.tools.export.formats import FORMATS
+    from walsh_scrapy.tools.export import FORMATS
     from walsh_scrapy.tools.printable import printable
 
     ending = Path(target).suffix.lower()
