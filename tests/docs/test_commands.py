@@ -270,21 +270,26 @@ def test_a_command_within_a_sentence_is_one_that_works(line):
 
 
 def test_other_commands_within_a_sentence_are_known():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["name"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    name, extras = project["name"], ",".join(project["optional-dependencies"])
     for page in PAGES:
         text = page.read_text("utf-8")
         for line in OTHER_PROGRAMS.findall(text):
             module = re.match(
                 r"python -m (benchmarks|tests|walsh_scrapy\.testing|walsh_scrapy)\.(\w+)", line
             )
-            target = re.match(r"make (\w+)", line)
+            target = re.match(r"make ([\w-]+)", line)
             if module:
                 place = ROOT / module[1].replace(".", "/") / module[2]
                 assert place.is_dir() or place.with_suffix(".py").exists(), line
             elif target:
                 assert f"\n{target[1]}:" in MAKEFILE, line
             else:
-                known = (f"pip install {project}", "systemctl --failed")
+                known = (
+                    f"pip install {name}",
+                    f"pip install '{name}[{extras}]'",
+                    "systemctl --failed",
+                )
                 assert line in known, f"{page}: {line}"
 
 

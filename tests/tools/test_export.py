@@ -14,10 +14,9 @@ from walsh_scrapy.sources import Source, load_sources
 from walsh_scrapy.state import State
 from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.tools import export
 from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.export import formats
-from walsh_scrapy.tools.export.export import Export
-from walsh_scrapy.tools.export.formats import export_sources
+from walsh_scrapy.tools.export import Export, export_sources
 
 URL = "http://a.example/feed"
 OTHER = "http://b.example/"
@@ -141,7 +140,7 @@ def test_a_database_that_cannot_be_made_is_one_sentence(state, monkeypatch):
     def refuse(*_):
         raise full
 
-    monkeypatch.setattr(formats.sqlite3, "connect", refuse)
+    monkeypatch.setattr(export.sqlite3, "connect", refuse)
     with pytest.raises(CommandError, match="disk is full"):
         EXPORT.write_entries(written, "sqlite", state)
     assert written.getvalue() == b""

@@ -51,7 +51,7 @@ class Command(FileCommand):
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:  # noqa: ARG002
         """Write, and print on standard error how much was written."""
-        from walsh_scrapy.tools.export.export import Export
+        from walsh_scrapy.tools.export import Export
         from walsh_scrapy.tools.files import open_output
         from walsh_scrapy.tools.printable import printable
 
@@ -72,9 +72,8 @@ class Command(FileCommand):
             with output as file, self.state_if_any() as known:
                 count = export.write_sources(file, known)
         else:
-            progress = _shows_progress(target)
             with output as file, self.state() as state:
-                count = export.write_entries(file, format_name, state, progress=progress)
+                count = export.write_entries(file, format_name, state)
         nouns = ("source", "sources") if is_opml else ("entry", "entries")
         where = "standard output" if target == "-" else printable(target)
         print(f"{counted(count, *nouns)} written to {where}", file=sys.stderr)
@@ -82,7 +81,7 @@ class Command(FileCommand):
 
 
 def _format(target: str, chosen: str | None) -> str:
-    from walsh_scrapy.tools.export.formats import FORMATS
+    from walsh_scrapy.tools.export import FORMATS
     from walsh_scrapy.tools.printable import printable
 
     ending = Path(target).suffix.lower()
@@ -94,8 +93,3 @@ def _format(target: str, chosen: str | None) -> str:
             "unless --format names the format"
         )
     return chosen
-
-
-def _shows_progress(target: str) -> bool:
-    """Return True if standard error is a terminal, and the export does not go there too."""
-    return sys.stderr.isatty() and not (target == "-" and sys.stdout.isatty())

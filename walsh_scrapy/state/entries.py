@@ -8,7 +8,7 @@ from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import bindparam, func, or_, select
+from sqlalchemy import bindparam, or_, select
 
 from walsh_scrapy.metadata.entries import KnownEntries
 from walsh_scrapy.state._statements import Statement
@@ -96,11 +96,6 @@ class Snapshot:
     def __init__(self, connection: Connection, opened: ExitStack) -> None:
         self._connection = connection
         self._open = opened
-
-    def count(self, wanted: EntryFilter) -> int:
-        """Return the number of entries that pass a filter."""
-        counted = select(func.count()).select_from(entries).where(*_conditions(wanted))
-        return self._connection.scalar(counted) or 0
 
     def matching(self, wanted: EntryFilter) -> Iterator[StoredEntry]:
         """Yield the entries that pass a filter, those first seen earliest first.

@@ -12,7 +12,7 @@ from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.wording import counted
 from walsh_scrapy.state.entries import EntryFilter
-from walsh_scrapy.tools.export.formats import item_of
+from walsh_scrapy.tools.export import item_of
 from walsh_scrapy.tools.printable import printable
 from walsh_scrapy.tools.screen import fold
 

@@ -1,1 +1,0 @@
-"""``scrapy export``: entries and sources, written from the state into a file."""
