@@ -11,6 +11,18 @@ from walsh_scrapy.testing.web import Reply, Site
 LIST_URL = "http://operator.example/blocklist.json"
 
 
+#: The document of the contract, without an entry.
+BLOCKLIST = {
+    "contract": "walsh-research-blocklist/v1",
+    "updated": "2026-05-23T00:00:00Z",
+    "operator": "Jason Walsh",
+    "contact": "j@wal.sh",
+    "policy": "https://wal.sh/bot/",
+    "refresh": "PT6H",
+    "blocked": [],
+}
+
+
 def feed(title="Feed", posts=("One", "Two"), *, host="blog.example", **reply):
     return Reply(rss(title, posts, f"http://{host}/"), content_type="application/rss+xml", **reply)
 
@@ -22,16 +34,9 @@ def site(host, robots="", **pages):
 
 
 def blocklist(*domains, **fields):
-    document = {
-        "contract": "walsh-research-blocklist/v1",
-        "updated": "2026-05-23T00:00:00Z",
-        "operator": "Jason Walsh",
-        "contact": "j@wal.sh",
-        "policy": "https://wal.sh/bot/",
-        "refresh": "PT6H",
-        "blocked": [{"domain": name, "added": "2026-05-23", "reason": "email"} for name in domains],
-    }
-    return Reply(json.dumps(document | fields), content_type="application/json")
+    blocked = [{"domain": name, "added": "2026-05-23", "reason": "email"} for name in domains]
+    document = BLOCKLIST | {"blocked": blocked} | fields
+    return Reply(json.dumps(document), content_type="application/json")
 
 
 def paths(log, host=None):
