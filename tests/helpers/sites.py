@@ -56,3 +56,12 @@ def rows_of(crawl, statement, parameters=()):
         folder = folder.parent
     with closing(sqlite3.connect(folder / "walsh.sqlite3")) as state, state:
         return state.execute(statement, parameters).fetchall()
+
+
+def write_project(folder, settings, **modules):
+    """Write a Scrapy project with a package `theirs` of these modules; return its folder."""
+    (folder / "theirs").mkdir(parents=True, exist_ok=True)
+    (folder / "scrapy.cfg").write_text("[settings]\ndefault = theirs.settings\n")
+    for name, text in (modules | {"__init__": "", "settings": settings}).items():
+        (folder / "theirs" / f"{name}.py").write_text(text)
+    return folder
