@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.helpers.sites import LIST_URL, blocklist, paths, rows_of
+from tests.helpers.sites import LIST_URL, blocklist, paths, rows_of, write_project
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site, redirect
 
@@ -109,13 +109,7 @@ def page(**reply):
 
 @pytest.fixture
 def project(tmp_path, installed):
-    folder = tmp_path / "project"
-    (folder / "theirs").mkdir(parents=True)
-    (folder / "scrapy.cfg").write_text("[settings]\ndefault = theirs.settings\n")
-    (folder / "theirs" / "__init__.py").touch()
-    (folder / "theirs" / "settings.py").write_text(SETTINGS)
-    (folder / "theirs" / "spiders.py").write_text(SPIDERS)
-    return folder
+    return write_project(tmp_path / "project", SETTINGS, spiders=SPIDERS)
 
 
 def polite(served, **terms):

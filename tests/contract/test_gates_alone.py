@@ -8,7 +8,7 @@ import gzip
 
 import pytest
 
-from tests.helpers.sites import LIST_URL, blocklist, paths
+from tests.helpers.sites import LIST_URL, blocklist, paths, write_project
 from walsh_scrapy.testing.politeness import assert_polite, most_in_flight
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
 
@@ -104,11 +104,6 @@ def run(crawl, tmp_path, installed):
     """Run a spider of another bot's project with some of our gates, and nothing else of ours."""
 
     def run_spider(web, *gates, urls, spider="follower", **settings):
-        project = tmp_path / "project"
-        (project / "theirs").mkdir(parents=True, exist_ok=True)
-        (project / "scrapy.cfg").write_text("[settings]\ndefault = theirs.settings\n")
-        (project / "theirs" / "__init__.py").touch()
-        (project / "theirs" / "spiders.py").write_text(SPIDER)
         chain = dict(GATES[gate] if isinstance(gate, str) else gate for gate in gates)
         given = {
             "SPIDER_MODULES": ["theirs.spiders"],
@@ -121,7 +116,7 @@ def run(crawl, tmp_path, installed):
             "DOWNLOADER_MIDDLEWARES": chain,
         } | settings
         text = "".join(f"{name} = {value!r}\n" for name, value in given.items())
-        (project / "theirs" / "settings.py").write_text(text)
+        project = write_project(tmp_path / "project", text, spiders=SPIDER)
         wins = {name: settings[name] for name in settings if name.startswith("WALSH_BLOCKLIST")}
         return crawl(
             web, spider, project=project, arguments={"urls": " ".join(urls)}, settings=wins

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.helpers.sites import paths, rows_of
+from tests.helpers.sites import paths, rows_of, write_project
 from walsh_scrapy.testing.web import Reply, Site
 
 ADDON = {"ADDONS": {"walsh_scrapy.addon.Addon": 500}}
@@ -38,14 +38,9 @@ def run(crawl, tmp_path, installed):
     """Run the spider of a project that has these settings, and nothing else."""
 
     def run_spider(web, *lines, urls="", **settings):
-        project = tmp_path / "project"
-        (project / "theirs").mkdir(parents=True, exist_ok=True)
-        (project / "scrapy.cfg").write_text("[settings]\ndefault = theirs.settings\n")
-        (project / "theirs" / "__init__.py").touch()
-        (project / "theirs" / "spiders.py").write_text(SPIDER)
         given = {"BOT_NAME": "theirs", "SPIDER_MODULES": ["theirs.spiders"]} | settings
         text = [f"{name} = {value!r}" for name, value in given.items()]
-        (project / "theirs" / "settings.py").write_text("\n".join([*text, *lines]))
+        project = write_project(tmp_path / "project", "\n".join([*text, *lines]), spiders=SPIDER)
         arguments = {"urls": urls} if urls else {}
         return crawl(web, "pages", project=project, arguments=arguments)
 

@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from tests.helpers.sites import feed, judge, paths, site
+from tests.helpers.sites import feed, judge, paths, site, write_project
 from walsh_scrapy import identity
 from walsh_scrapy.testing.project import write_sources
 from walsh_scrapy.testing.web import Reply, Site, redirect
@@ -147,14 +147,8 @@ class LateAddon:
 
 @pytest.fixture
 def project(tmp_path, installed):
-    folder = tmp_path / "project"
-    (folder / "theirs").mkdir(parents=True)
-    (folder / "scrapy.cfg").write_text("[settings]\ndefault = theirs.settings\n")
-    (folder / "theirs" / "__init__.py").touch()
-    files = {"settings": SETTINGS, "claims": CLAIMS, "spiders": SPIDERS, "again": AGAIN}
-    for name, text in files.items():
-        (folder / "theirs" / f"{name}.py").write_text(text)
-    return folder
+    modules = {"claims": CLAIMS, "spiders": SPIDERS, "again": AGAIN}
+    return write_project(tmp_path / "project", SETTINGS, **modules)
 
 
 def test_claims_of_spiders_and_middlewares_open_no_gate(direct_web, crawl, project):

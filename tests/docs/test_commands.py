@@ -26,6 +26,8 @@ from sqlalchemy import make_url
 
 from tests.docs.test_pages import MAKEFILE, PAGES, blocks, page_of
 from tests.helpers import ROOT
+from tests.helpers.records import entry_of
+from tests.helpers.sites import BLOCKLIST
 from walsh_scrapy.console.program import main
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.options import Options
@@ -39,7 +41,6 @@ from walsh_scrapy.policy.signing.keys import (
 from walsh_scrapy.sources import parse_shard
 from walsh_scrapy.state import State
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.evidence import Evidence, hash_of
 from walsh_scrapy.state.requests import RequestRecord, write_request
 from walsh_scrapy.state.sourcerecord import SourceRecord
@@ -122,15 +123,6 @@ LOG_LINE = (
     '"Mozilla/5.0 (compatible; Walsh-Research/1.0; +https://wal.sh/bot/)"\n'
 )
 
-BLOCKLIST = {
-    "contract": "walsh-research-blocklist/v1",
-    "updated": "2026-05-23T00:00:00Z",
-    "operator": "Jason Walsh",
-    "contact": "j@wal.sh",
-    "policy": "https://wal.sh/bot/",
-    "refresh": "PT6H",
-    "blocked": [],
-}
 #: What the commands ask for.
 WEB = [
     *(
@@ -414,16 +406,9 @@ def server():
         thread.join()
 
 
-def entry_of(source):
+def shown_entry(source):
     item = EntryItem(kind="feed", source=source, url=f"{source}/1", first_seen=SEEN_AT)
-    return EntryRecord(
-        key=source,
-        page_key=source,
-        source=source,
-        kind="feed",
-        first_seen=1.0,
-        item=json.dumps(item.to_dict()),
-    )
+    return entry_of(source, source, item=json.dumps(item.to_dict()))
 
 
 class Project:
@@ -444,7 +429,7 @@ class Project:
                 record = SourceRecord(
                     url=source, kind="feed", fetched_at=1.0, outcome="failed", failures=3
                 )
-                state.sources.commit(record, [entry_of(source)])
+                state.sources.commit(record, [shown_entry(source)])
             state.robots.keep("https://blog.example:443", RobotsCopy(1_794_909_590.0, 200, b""))
         with contextlib.closing(Database(url)) as database, database.write() as connection:
             write_request(connection, SENT)

@@ -11,6 +11,18 @@ from walsh_scrapy.testing.web import Reply, Site
 LIST_URL = "http://operator.example/blocklist.json"
 
 
+#: The document of the contract, without an entry.
+BLOCKLIST = {
+    "contract": "walsh-research-blocklist/v1",
+    "updated": "2026-05-23T00:00:00Z",
+    "operator": "Jason Walsh",
+    "contact": "j@wal.sh",
+    "policy": "https://wal.sh/bot/",
+    "refresh": "PT6H",
+    "blocked": [],
+}
+
+
 def feed(title="Feed", posts=("One", "Two"), *, host="blog.example", **reply):
     return Reply(rss(title, posts, f"http://{host}/"), content_type="application/rss+xml", **reply)
 
@@ -22,16 +34,9 @@ def site(host, robots="", **pages):
 
 
 def blocklist(*domains, **fields):
-    document = {
-        "contract": "walsh-research-blocklist/v1",
-        "updated": "2026-05-23T00:00:00Z",
-        "operator": "Jason Walsh",
-        "contact": "j@wal.sh",
-        "policy": "https://wal.sh/bot/",
-        "refresh": "PT6H",
-        "blocked": [{"domain": name, "added": "2026-05-23", "reason": "email"} for name in domains],
-    }
-    return Reply(json.dumps(document | fields), content_type="application/json")
+    blocked = [{"domain": name, "added": "2026-05-23", "reason": "email"} for name in domains]
+    document = BLOCKLIST | {"blocked": blocked} | fields
+    return Reply(json.dumps(document), content_type="application/json")
 
 
 def paths(log, host=None):
@@ -51,3 +56,12 @@ def rows_of(crawl, statement, parameters=()):
         folder = folder.parent
     with closing(sqlite3.connect(folder / "walsh.sqlite3")) as state, state:
         return state.execute(statement, parameters).fetchall()
+
+
+def write_project(folder, settings, **modules):
+    """Write a Scrapy project with a package `theirs` of these modules; return its folder."""
+    (folder / "theirs").mkdir(parents=True, exist_ok=True)
+    (folder / "scrapy.cfg").write_text("[settings]\ndefault = theirs.settings\n")
+    for name, text in (modules | {"__init__": "", "settings": settings}).items():
+        (folder / "theirs" / f"{name}.py").write_text(text)
+    return folder

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from tests.helpers.sites import BLOCKLIST
 from walsh_scrapy.policy import blocklist_schema
 from walsh_scrapy.policy.blocklist import (
     Blocklist,
@@ -22,14 +23,8 @@ from walsh_scrapy.policy.blocklist import (
 )
 from walsh_scrapy.policy.urls import host_of
 
-CONTRACT = {
-    "contract": "walsh-research-blocklist/v1",
-    "updated": "2026-05-23T00:00:00Z",
-    "operator": "Jason Walsh",
-    "contact": "j@wal.sh",
-    "policy": "https://wal.sh/bot/",
-    "refresh": "PT6H",
-    "blocked": [{"domain": "example.com", "added": "2026-05-23", "reason": "email opt-out"}],
+CONTRACT = BLOCKLIST | {
+    "blocked": [{"domain": "example.com", "added": "2026-05-23", "reason": "email opt-out"}]
 }
 BUNDLED = blocklist_schema.bundled_schema()
 JSON = st.recursive(

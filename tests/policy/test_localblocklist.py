@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.helpers.sites import BLOCKLIST
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
 from walsh_scrapy.policy.localblocklist import parse_local
@@ -21,16 +22,7 @@ shop.example # again
 
 
 def document(*blocked, **fields):
-    whole = {
-        "contract": "walsh-research-blocklist/v1",
-        "updated": "2026-05-23T00:00:00Z",
-        "operator": "x",
-        "contact": "x@y.example",
-        "policy": "https://wal.sh/bot/",
-        "refresh": "PT6H",
-        "blocked": list(blocked),
-    }
-    return json.dumps(whole | fields).encode()
+    return json.dumps(BLOCKLIST | {"blocked": blocked} | fields).encode()
 
 
 @pytest.mark.parametrize(

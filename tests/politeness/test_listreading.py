@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from tests.helpers.sites import BLOCKLIST
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
 from walsh_scrapy.politeness import limitedprocess, listreading
 from walsh_scrapy.politeness.limitedprocess import Limits
@@ -19,13 +20,7 @@ def document(*domains, refresh="PT6H"):
     """A list that is read in another process only because it ends with blanks."""
     blocked = [{"domain": f"f{n}.example", "reason": text} for n, text in enumerate(FORGED)]
     blocked += [{"domain": domain, "added": "2026-05-23"} for domain in domains]
-    whole = {
-        "contract": "walsh-research-blocklist/v1",
-        "updated": "2026-05-23T00:00:00Z",
-        "operator": "Jason Walsh",
-        "refresh": refresh,
-        "blocked": blocked,
-    }
+    whole = BLOCKLIST | {"refresh": refresh, "blocked": blocked}
     return json.dumps(whole).encode() + b" " * SHORT
 
 

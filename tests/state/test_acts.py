@@ -1,13 +1,12 @@
 """What an operator may do to a host: lift its hold, and give it a pause (decision 31)."""
 
-import contextlib
 from random import Random
 
 import pytest
 
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import Exchange
-from walsh_scrapy.state import State, StateError
+from walsh_scrapy.state import StateError
 from walsh_scrapy.state.acts import Act
 from walsh_scrapy.state.requests import RequestRecord
 
@@ -15,29 +14,6 @@ HOST = "a.example"
 YEAR = 31_536_000.0
 RECORD = RequestRecord(100.0, HOST, "http://a.example/", "robots: allowed", 200, 0.1)
 BACKOFF = Backoff(2.0, 300.0, Random(1))
-
-
-class Clock:
-    at = 100.0
-
-    def __call__(self):
-        return self.at
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def opened(url, clock):
-    """Open the same database as often as wanted, as several processes would."""
-    with contextlib.ExitStack() as stack:
-
-        def once():
-            return stack.enter_context(contextlib.closing(State(url, clock)))
-
-        yield once
 
 
 def exchange(ledger, **answer):

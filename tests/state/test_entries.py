@@ -13,6 +13,7 @@ import pytest
 from scrapy.settings import Settings
 from sqlalchemy import text
 
+from tests.helpers.records import entry_of
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.freshness import EntryHistory
@@ -20,7 +21,7 @@ from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state import entries as state_entries
 from walsh_scrapy.state.database import Database, exists
-from walsh_scrapy.state.entries import ROWS_AT_ONCE, EntryFilter, EntryRecord, insert_unseen
+from walsh_scrapy.state.entries import ROWS_AT_ONCE, EntryFilter, insert_unseen
 from walsh_scrapy.state.requests import RequestRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.sources import LlmsTxtRecord
@@ -38,14 +39,7 @@ def state(url):
 
 
 def entry(key, source=FEED, first_seen=100.0, kind="feed"):
-    return EntryRecord(
-        key=key,
-        page_key=key,
-        source=source,
-        kind=kind,
-        first_seen=first_seen,
-        item=f'{{"title": "{key}"}}',
-    )
+    return entry_of(source, key, at=first_seen, kind=kind, item=f'{{"title": "{key}"}}')
 
 
 def source(url=FEED, **fields):

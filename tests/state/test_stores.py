@@ -11,13 +11,14 @@ from sqlalchemy import create_engine, delete, insert, inspect, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import NullPool
 
+from tests.helpers.records import entry_of
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import Exchange, HostTimes
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state import State, StateError, schema
 from walsh_scrapy.state.copies import BlocklistCopy
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.entries import EntryFilter, EntryRecord
+from walsh_scrapy.state.entries import EntryFilter
 from walsh_scrapy.state.requests import RequestRecord
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 from walsh_scrapy.state.sources import LlmsTxtRecord
@@ -26,36 +27,6 @@ from walsh_scrapy.state.tables import requests, schema_version
 RECORD = RequestRecord(100.0, "a.example", "http://a.example/", "robots: allowed", 200, 0.1)
 URL = "http://a.example/feed"
 BACKOFF = Backoff(2.0, 300.0, Random(1))
-
-
-class Clock:
-    """A clock that shows what it is set to, and can be set back."""
-
-    at = 100.0
-
-    def __call__(self):
-        return self.at
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def opened(url, clock):
-    """Open the same database as often as wanted, as several processes would."""
-    with contextlib.ExitStack() as stack:
-
-        def once():
-            return stack.enter_context(contextlib.closing(State(url, clock)))
-
-        yield once
-
-
-@pytest.fixture
-def state(opened):
-    return opened()
 
 
 def release(ledger, interval=1.0, host="a.example", record=RECORD, **answer):
@@ -308,11 +279,7 @@ def test_no_text_of_a_stranger_breaks_a_database(state):
     release(state.ledger, record=replace(RECORD, url=NASTY, gates=NASTY, error=NASTY, status=None))
     source = SourceRecord(url="http://a.example/", kind="feed", outcome="failed", detail=NASTY)
     index = LlmsTxtRecord(url="http://a.example/llms.txt", asked_at=1.0, due_at=2.0, trouble=NASTY)
-    entry = EntryRecord(
-        key="key", page_key="key", source=source.url, kind="feed",
-        first_seen=1.0, item=NASTY,
-    )  # fmt: skip
-    state.sources.commit(source, [entry], index)
+    state.sources.commit(source, [entry_of(source.url, item=NASTY)], index)
     assert state.sources.find(source.url).detail == KEPT
     assert state.llmstxt.find(index.url).trouble == KEPT
     with state.entries.snapshot() as snapshot:
@@ -329,15 +296,8 @@ def count_entries(state):
 
 def entry(page, id_=None, title=None, source="http://a.example/feed"):
     """An entry of a page; without an id it has the key of its page."""
-    return EntryRecord(
-        key=f"{page} {id_}" if id_ else page,
-        page_key=page,
-        title_key=f"{page}: {title}" if title else None,
-        source=source,
-        kind="feed",
-        first_seen=100.0,
-        item='{"title": "…"}',
-    )
+    keys = {"page_key": page, "title_key": f"{page}: {title}" if title else None}
+    return entry_of(source, f"{page} {id_}" if id_ else page, item='{"title": "…"}', **keys)
 
 
 def test_an_entry_is_new_once_and_a_comment_is_not_its_post(state):

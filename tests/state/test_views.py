@@ -8,9 +8,9 @@ import time
 import pytest
 from sqlalchemy import text
 
+from tests.helpers.records import entry_of
 from walsh_scrapy.state import State
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 
@@ -24,10 +24,7 @@ GONE = "http://gone.example/feed"
 def rows(url):
     """The rows of a view of a state with a few records."""
     item = {"title": "Ünï %s :x", "authors": ["Jo", "Al"], "url": None}
-    entry = EntryRecord(
-        key="k", page_key="k", source=URL, kind="feed", first_seen=AT,
-        item=json.dumps(item), run=1,
-    )  # fmt: skip
+    entry = entry_of(URL, at=AT, item=json.dumps(item), run=1)
     with contextlib.closing(State(url)) as state:
         number = state.runs.begin(RunRecord(spider="feeds", begun=AT))
         state.runs.end(number, AT + 60.0, "finished", {})

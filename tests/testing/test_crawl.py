@@ -5,6 +5,7 @@ import tomllib
 
 import pytest
 
+from tests.helpers.sites import write_project
 from walsh_scrapy.testing.crawl import read_items, read_stats, run_crawl, start_crawl
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.politeness import violations
@@ -42,14 +43,8 @@ DUMPED = """\
 @pytest.fixture
 def project(tmp_path):
     """A Scrapy project with one spider, without any of our gates."""
-    root = tmp_path / "project"
-    (root / "theirs").mkdir(parents=True)
-    (root / "scrapy.cfg").write_text("[settings]\ndefault = theirs.settings\n")
-    (root / "theirs" / "__init__.py").touch()
     settings = 'SPIDER_MODULES = ["theirs.feeds"]\nROBOTSTXT_OBEY = False\nDOWNLOAD_DELAY = 0\n'
-    (root / "theirs" / "settings.py").write_text(settings)
-    (root / "theirs" / "feeds.py").write_text(SPIDER)
-    return root
+    return write_project(tmp_path / "project", settings, feeds=SPIDER)
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ import contextlib
 import math
 
 import pytest
+from walsh_scrapy.policy.redirects import Move
 
+from tests.helpers.records import entry_of
 from walsh_scrapy.metadata.alternates import FeedLink
-from walsh_scrapy.policy.moves import Move
 from walsh_scrapy.sources import Source, SourcesError, load_sources
 from walsh_scrapy.state import State, StateError
-from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.tools.discover.candidates import Candidate, offers_for
 from walsh_scrapy.tools.discover.report import choose
@@ -40,10 +40,7 @@ def moved(url, to, *, is_settled=True, failing_since=None):
 
 
 def test_a_moved_source_is_declared_where_it_is_and_keeps_its_record(state, file):
-    entry = EntryRecord(
-        key="k", page_key="k", source=f"{A}/", kind="feed", first_seen=1.0, item="{}"
-    )
-    state.sources.commit(moved(f"{A}/", NEW), [entry])
+    state.sources.commit(moved(f"{A}/", NEW), [entry_of(f"{A}/")])
     state.sources.commit(moved(B, "https://unsettled.example/", is_settled=False))
     state.sources.commit(moved(C, "https://ill.example/", failing_since=9.0))
     told = list(DeclaredSources(str(file), state).rewrite_moved())

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 from scrapy.settings import Settings
 
+from tests.helpers.records import entry_of
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.sources import Source, load_sources
 from walsh_scrapy.state import State
-from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.tools import export
 from walsh_scrapy.tools.exits import CommandError
@@ -67,10 +67,7 @@ def test_folders_are_exported_as_folders_and_each_is_opened_once(tmp_path):
 
 def entry(key, source, **fields):
     item = EntryItem(kind="feed", source=source, first_seen="2026-05-23T06:00:00Z", **fields)
-    return EntryRecord(
-        key=key, page_key=key, source=source, kind="feed", first_seen=1779516000.0,
-        item=json.dumps(item.to_dict()),
-    )  # fmt: skip
+    return entry_of(source, key, at=1779516000.0, item=json.dumps(item.to_dict()))
 
 
 EXPORT = Export(settings=Settings(), sources_file="none.toml")

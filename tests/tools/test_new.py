@@ -8,6 +8,7 @@ from rich.cells import cell_len
 from scrapy.cmdline import execute
 from scrapy.utils.project import get_project_settings
 
+from tests.helpers.records import entry_of
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.runs import RunRecord
@@ -21,10 +22,7 @@ HOSTILE = "\x1b]8;;http://evil.example/\x07[bold]x[/] \u202emoc"
 
 def entry(key, source=A, *, at=AT, run=1, **fields):
     item = {"kind": "feed", "source": source, "first_seen": "2026-05-23T06:00:00Z"} | fields
-    return EntryRecord(
-        key=key, page_key=key, source=source, kind="feed", first_seen=at,
-        item=json.dumps(item), run=run,
-    )  # fmt: skip
+    return entry_of(source, key, at=at, item=json.dumps(item), run=run)
 
 
 @pytest.fixture

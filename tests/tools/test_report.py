@@ -12,13 +12,13 @@ import pytest
 from scrapy.settings import Settings
 from sqlalchemy import insert, update
 
+from tests.helpers.records import entry_of
 from tests.helpers.reportstate import BEGUN, DAY, HOSTILE, MONTH, NOW, write_state
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
-from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.evidence import NO_EVIDENCE, DenialRecord
 from walsh_scrapy.state.history import DenialCount, LoggedRequest, SeenEntry, Span, Visit
 from walsh_scrapy.state.ledger import HostSnapshot
@@ -545,10 +545,7 @@ def test_addresses_and_credentials_are_in_no_report(tmp_path):
     (tmp_path / "sources.txt").write_text(source)
     item = {"title": "by jo@a.example", "url": source, "source_title": "jo@a.example's"}
     with closing(State(url)) as state:
-        entry = EntryRecord(
-            key="1", page_key="1", source=source, kind="feed", first_seen=NOW - 60,
-            item=json.dumps(item),
-        )  # fmt: skip
+        entry = entry_of(source, "1", at=NOW - 60, item=json.dumps(item))
         state.sources.commit(SourceRecord(url=source, kind="feed", fetched_at=NOW - 60), [entry])
         state.sources.commit(SourceRecord(url=source, kind="feed", outcome="failed", failures=3))
     text = page_of(url, tmp_path / "sources.txt", since=NOW - 3600)

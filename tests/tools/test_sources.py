@@ -13,12 +13,12 @@ from rich.console import Console
 from scrapy.settings import Settings
 
 from tests.helpers import ROOT
+from tests.helpers.records import entry_of
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.freshness import EntryHistory
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
-from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.tools.printable import json_array
 from walsh_scrapy.tools.sources.changes import UnknownSource, find_sources
@@ -249,12 +249,8 @@ def test_at_a_terminal_facts_fit_the_width_and_no_url_is_cut(width):
 
 
 def test_what_is_stale_failing_or_moved():
-    entry = EntryRecord(
-        key="k", page_key="k", source=URL, kind="feed", first_seen=NOW - 9 * DAY,
-        item="{}",
-    )  # fmt: skip
     state = State("sqlite://")
-    state.sources.commit(record(), [entry])
+    state.sources.commit(record(), [entry_of(URL, at=NOW - 9 * DAY)])
     never = record("http://never.example/", outcome="denied by robots")
     state.sources.commit(replace(never, visited_since=NOW - 5 * DAY))
     declared = [Source(url) for url in (URL, "http://never.example/", "http://new.example/")]

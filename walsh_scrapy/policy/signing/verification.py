@@ -1,4 +1,4 @@
-"""What a verifier does: it reads the directory, and checks a signature by one of its keys.
+"""What a verifier does with a directory: it reads the keys, and checks that each has signed it.
 
 As strict as the strictest verifier that is known: ``created`` may not be in its future.
 """
@@ -14,7 +14,6 @@ import http_sf
 
 from walsh_scrapy.policy.signing.keys import AUTHORITY, DIGEST, DIRECTORY_TAG, BadKey, PublicKey
 from walsh_scrapy.policy.signing.requests import (
-    REQUEST_TAG,
     identifier_of,
     signature_base,
     signed_authority,
@@ -74,47 +73,6 @@ def _read(jwk: Mapping[str, Any]) -> tuple[str, PublicKey] | None:
     if jwk.get("kid", key.thumbprint) != key.thumbprint:
         raise BadDirectory(f"has a key whose kid is not its thumbprint, {key.thumbprint}")
     return key.thumbprint, key
-
-
-def verify_request(
-    derived: Mapping[str, str], fields: Mapping[str, str], keys: KeySet, now: float
-) -> PublicKey:
-    """Return the key that signed a request over https; ``now`` is in epoch seconds.
-
-    ``derived`` are the derived components of the request that are known, by name; ``@authority``
-    is its Host field. ``fields`` are its header fields by their names in lower case. Raises
-    BadSignature.
-    """
-    known = {**derived, "@authority": signed_authority(derived["@authority"])}
-    request = _Message({http_sf.ser(name): value for name, value in known.items()}, fields)
-    signature = next(request.signatures(REQUEST_TAG), None)
-    if signature is None:
-        raise BadSignature(f'there is no signature with the tag "{REQUEST_TAG}"')
-    names = {name for name, _ in signature.components}
-    if names.isdisjoint(("@authority", "@target-uri")):
-        raise BadSignature("the signature covers neither @authority nor @target-uri")
-    _check_agent(signature, fields.get("signature-agent", ""))
-    key = keys.keys.get(signature.keyid)
-    if key is None:
-        raise BadSignature(f"the directory has no key {signature.keyid}")
-    signature.check(request, key, now)
-    return key
-
-
-def _check_agent(signature: _Signature, field: str) -> None:
-    """Check that a signature covers Signature-Agent (the draft's "Signature-Agent").
-
-    In a dictionary the member keyed by the label of the signature counts. A component without
-    ``key`` is the whole field: a string, as in earlier drafts, or a dictionary of that one member.
-    """
-    keys = [of.get("key") for name, of in signature.components if name == "signature-agent"]
-    if not keys:
-        raise BadSignature("the signature does not cover Signature-Agent")
-    members = [signature.label] if _is_string(field) else [*_dictionary(field, "Signature-Agent")]
-    if None in keys and len(members) > 1:
-        raise BadSignature(f"the signature covers all {len(members)} members of Signature-Agent")
-    if signature.label not in (members if None in keys else keys):
-        raise BadSignature(f"the signature {signature.label} covers another one's Signature-Agent")
 
 
 def check_proof(
@@ -219,15 +177,6 @@ def _dictionary(field: str, name: str) -> dict[str, Any]:
         return dict(http_sf.parse(field.encode("ascii"), tltype="dictionary"))  # type: ignore[arg-type]
     except (UnicodeEncodeError, ValueError) as error:
         raise BadSignature(f"{name} is no dictionary: {error}") from None
-
-
-def _is_string(field: str) -> bool:
-    """Return True if a field is one string (RFC 9651 3.3.3)."""
-    try:
-        item = http_sf.parse(field.encode("ascii"), tltype="item")
-    except (UnicodeEncodeError, ValueError):
-        return False
-    return isinstance(item, tuple) and isinstance(item[0], str)
 
 
 def _member(member: tuple[Any, Mapping[str, object]] | None) -> str | None:

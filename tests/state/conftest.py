@@ -1,0 +1,37 @@
+"""A state on each database, opened as often as wanted, with a clock that a test sets."""
+
+import contextlib
+
+import pytest
+
+from walsh_scrapy.state import State
+
+
+class Clock:
+    """A clock that shows what it is set to, and can be set back."""
+
+    at = 100.0
+
+    def __call__(self):
+        return self.at
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def opened(url, clock):
+    """Open the same database as often as wanted, as several processes would."""
+    with contextlib.ExitStack() as stack:
+
+        def once():
+            return stack.enter_context(contextlib.closing(State(url, clock)))
+
+        yield once
+
+
+@pytest.fixture
+def state(opened):
+    return opened()
