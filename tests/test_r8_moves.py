@@ -2,7 +2,7 @@
 
 import pytest
 
-from walsh_scrapy.policy.moves import (
+from walsh_scrapy.policy.redirects import (
     SETTLED_AFTER,
     Move,
     are_permanent,

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from walsh_scrapy.metadata.alternates import FeedLink
-from walsh_scrapy.policy.moves import Move
+from walsh_scrapy.policy.redirects import Move
 from walsh_scrapy.sources import Source, SourcesError, load_sources
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.entries import EntryRecord

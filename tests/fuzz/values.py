@@ -18,7 +18,7 @@ from walsh_scrapy.policy.backoff import LONGEST_SECONDS, parse_retry_after
 from walsh_scrapy.policy.durations import parse_duration
 from walsh_scrapy.policy.freshness import Freshness
 from walsh_scrapy.policy.hosts import is_private_host
-from walsh_scrapy.policy.references import resolve_reference
+from walsh_scrapy.policy.redirects import resolve_reference
 from walsh_scrapy.policy.urls import (
     LONGEST_FOLLOWED,
     canonical_url,

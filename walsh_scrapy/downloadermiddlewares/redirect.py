@@ -10,7 +10,7 @@ from scrapy.exceptions import IgnoreRequest
 
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.options import BadSetting
-from walsh_scrapy.policy.references import resolve_reference
+from walsh_scrapy.policy.redirects import resolve_reference
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.gates import Gate
 from walsh_scrapy.runtime.provenance import carry_facts

@@ -13,7 +13,7 @@ from lxml.etree import HTMLPullParser, LxmlError  # type: ignore[import-untyped]
 
 from walsh_scrapy.metadata.document import is_feed, is_json, is_markdown, to_utf8
 from walsh_scrapy.metadata.text import LONGEST_TITLE, one_line
-from walsh_scrapy.policy.references import resolve_reference
+from walsh_scrapy.policy.redirects import resolve_reference
 from walsh_scrapy.policy.urls import canonical_url, wire_url
 from walsh_scrapy.policy.wording import cut
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from twisted.python.failure import Failure
 
-    from walsh_scrapy.policy.moves import Move
+    from walsh_scrapy.policy.redirects import Move
     from walsh_scrapy.sources import Source
 
 

@@ -15,7 +15,7 @@ from walsh_scrapy.policy.freshness import (
     UpdateHints,
     due,
 )
-from walsh_scrapy.policy.moves import Move
+from walsh_scrapy.policy.redirects import Move
 from walsh_scrapy.policy.urls import canonical_url
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.policy.moves import (
+from walsh_scrapy.policy.redirects import (
     are_permanent,
     move_after_document,
     move_after_failure,
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request
 
-    from walsh_scrapy.policy.moves import Move
+    from walsh_scrapy.policy.redirects import Move
     from walsh_scrapy.state.sourcerecord import SourceRecord
 
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.exceptions import AlreadyRead, Denied
     from walsh_scrapy.metadata.entries import Feed
-    from walsh_scrapy.policy.moves import Move
+    from walsh_scrapy.policy.redirects import Move
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state.entries import EntryRecord
     from walsh_scrapy.state.sources import LlmsTxtRecord
