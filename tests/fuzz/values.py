@@ -3,8 +3,6 @@
 from contextlib import suppress
 from datetime import timedelta
 
-from walsh_scrapy.policy.redirects import resolve_reference
-
 from tests.fuzz.documents import AT, URL
 from tests.fuzz.target import assert_sentence
 from tests.wire.test_http1 import REFUSALS, read
@@ -20,6 +18,7 @@ from walsh_scrapy.policy.backoff import LONGEST_SECONDS, parse_retry_after
 from walsh_scrapy.policy.durations import parse_duration
 from walsh_scrapy.policy.freshness import Freshness
 from walsh_scrapy.policy.hosts import is_private_host
+from walsh_scrapy.policy.redirects import resolve_reference
 from walsh_scrapy.policy.urls import (
     LONGEST_FOLLOWED,
     canonical_url,

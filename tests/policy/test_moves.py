@@ -1,6 +1,7 @@
 """Permanent redirects of a source are remembered once they last (R8, decision 21)."""
 
 import pytest
+
 from walsh_scrapy.policy.redirects import (
     SETTLED_AFTER,
     Move,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scrapy import Request
-from walsh_scrapy.policy.redirects import resolve_reference
 
+from walsh_scrapy.policy.redirects import resolve_reference
 from walsh_scrapy.policy.urls import host_of, wire_url
 from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.manners import redirect_target

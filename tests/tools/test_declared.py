@@ -4,10 +4,10 @@ import contextlib
 import math
 
 import pytest
-from walsh_scrapy.policy.redirects import Move
 
 from tests.helpers.records import entry_of
 from walsh_scrapy.metadata.alternates import FeedLink
+from walsh_scrapy.policy.redirects import Move
 from walsh_scrapy.sources import Source, SourcesError, load_sources
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.sourcerecord import SourceRecord

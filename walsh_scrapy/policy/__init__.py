@@ -6,8 +6,8 @@
 | R3   | `blocklist`, `blocklist_schema`                             |
 | R4   | `pacing`, `frontier`, `hostrequests`, `readyhosts`, `slack` |
 | R5   | `backoff`                                                   |
-| R6   | `hosts`, `references`                                       |
+| R6   | `hosts`, `redirects`                                        |
 | R7   | `urls`                                                      |
-| R8   | `freshness`, `moves`                                        |
+| R8   | `freshness`, `redirects`                                    |
 | all  | `durations`, `timestamps`                                   |
 """

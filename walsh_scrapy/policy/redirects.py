@@ -1,22 +1,71 @@
-"""Where a source moved to: which permanent redirects are remembered (decision 21).
+"""Redirects: where a Location leads, and which permanent redirects of a source are remembered.
 
-A move is settled once two visits at least seven days apart saw the same redirect. From then on the
-source is requested at its new address. A redirect from there is observed in the same way: it is
-the onward move. If all visits to the new address fail for seven days, the move is doubted: then
-visits go to the declared address and to the new one alternately, until one brings a document.
-Failures never remove a move. It is removed when a visit ends at the declared address, and replaced
-when the declared address redirects elsewhere.
+References in headers (Location, Link) are resolved as browsers do (decision 16; RFC 3986 5.2).
+
+A move is settled once two visits at least seven days apart saw the same permanent redirect
+(decision 21). From then on the source is requested at its new address. A redirect from there is
+observed in the same way: it is the onward move. If all visits to the new address fail for seven
+days, the move is doubted: visits then go to the declared address and to the new one alternately,
+until one brings a document. Failures never remove a move. It is removed when a visit ends at the
+declared address, and replaced when the declared address redirects elsewhere.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urljoin
 
-from walsh_scrapy.policy.urls import LONGEST_DECLARED
+from w3lib.url import safe_url_string
+
+from walsh_scrapy.policy.urls import (
+    LONGEST_DECLARED,
+    LONGEST_FOLLOWED,
+    origin_of,
+    replace_backslashes,
+    strip_controls,
+    wire_url,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+_BEYOND_ASCII: Final = re.compile(rb"[\x80-\xff]")
+
+
+def resolve_reference(base: str, reference: bytes) -> str | None:
+    r"""Return the http or https URL to request for a reference in a header of the page `base`.
+
+    Bytes beyond ASCII are percent-encoded as they are, whatever their encoding: `/caf\xe9` becomes
+    `/caf%E9`. None if no request can go there, or if the URL is longer than `LONGEST_FOLLOWED`
+    characters. Never raises.
+
+    >>> resolve_reference("http://a.example/dir/page", b"//b.example/x y")
+    'http://b.example/x%20y'
+    """
+    text = _BEYOND_ASCII.sub(lambda byte: b"%%%02X" % byte[0][0], reference).decode("ascii")
+    try:
+        absolute = _join(base, replace_backslashes(strip_controls(text)))
+        target = safe_url_string(wire_url(absolute))
+    except ValueError:
+        return None
+    origin = origin_of(absolute)
+    # Without its last `?` or `:` a text that no request can go to may become one with a host.
+    is_web = origin.startswith(("http://", "https://")) and origin == origin_of(target)
+    return target if is_web and len(target) <= LONGEST_FOLLOWED else None
+
+
+def _join(base: str, reference: str) -> str:
+    """Return an absolute URL.
+
+    `urljoin` reads some references as paths that browsers read as hosts (WHATWG URL 4.4): in them
+    the base's own scheme in front changes nothing, and two slashes or more are followed by a host.
+    """
+    scheme = f"{base.partition(':')[0]}:"
+    rest = reference[len(scheme) :] if reference.lower().startswith(scheme) else reference
+    return scheme + rest if rest.startswith("//") else urljoin(base, reference)
+
 
 #: The statuses of permanent redirects (RFC 9110 15.4.2, 15.4.9).
 PERMANENT: Final = frozenset({301, 308})
