@@ -115,8 +115,8 @@ def _scorecard(opts: argparse.Namespace) -> dict[str, Any] | None:
 def _attest(state: State, scorecard: dict[str, Any] | None) -> dict[str, Any]:
     from walsh_scrapy.tools.attest.attestation import attest
 
-    with state.audit.snapshot() as snapshot:
-        attestation = attest(snapshot, time.time(), scorecard)
+    with state.log() as log:
+        attestation = attest(log, time.time(), scorecard)
     if not any(attestation["record"]["digests"].values()) and scorecard is None:
         raise CommandError("the record is empty, so there is nothing to attest")
     return attestation
@@ -127,8 +127,8 @@ def _verify(state: State, name: str) -> bool:
     from walsh_scrapy.tools.printable import printable
 
     attestation = read_attestation(name)
-    with state.audit.snapshot() as snapshot:
-        comparison = compare(snapshot, attestation["record"], time.time())
+    with state.log() as log:
+        comparison = compare(log, attestation["record"], time.time())
     for line in comparison.lines():
         print(printable(line))
     print("the record has changed" if comparison.changed else "the record is as it was judged")

@@ -105,8 +105,7 @@ def _page(
     from walsh_scrapy.state import State
     from walsh_scrapy.state.engines import StateError, without_password
     from walsh_scrapy.tools.report.page import render
-    from walsh_scrapy.tools.report.period import choose_period
-    from walsh_scrapy.tools.report.report import build_report
+    from walsh_scrapy.tools.report.report import build_report, choose_period
 
     with State.existing(options.state_url) as state:
         if state is None:

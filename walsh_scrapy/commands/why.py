@@ -78,7 +78,8 @@ class Command(ScrapyCommand):
                 if state is None:
                     raise CommandError("nothing is known: there is no state, so no crawl was run")
                 sources = _sources(opts.sources or options.sources)
-                account = give_account(state, options, args[0], day, sources)
+                with state.log() as log:
+                    account = give_account(state, log, options, args[0], day, sources)
             lines = [json.dumps(record_of(account))] if opts.json else letter(account)
             for line in lines:
                 print(printable(line))

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.identity import SPEC_VERSION
-from walsh_scrapy.policy.audit.verdicts import verdicts
+from walsh_scrapy.policy.audit.checklist import verdicts
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.wording import for_others
 from walsh_scrapy.tools import own_version
@@ -17,10 +17,8 @@ from walsh_scrapy.tools.attest.trials import trials_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from walsh_scrapy.policy.audit.checklist import Kind
-    from walsh_scrapy.policy.audit.findings import Finding
-    from walsh_scrapy.policy.audit.verdicts import RowVerdict, Trial
-    from walsh_scrapy.state.audit import AuditSnapshot, Bounds, RunRow
+    from walsh_scrapy.policy.audit.checklist import Finding, Kind, RowVerdict, Trial
+    from walsh_scrapy.state.log import Bounds, Log, RunRow
     from walsh_scrapy.tools.attest.audit import Audited
 
 #: The version of the JSON.
@@ -47,17 +45,15 @@ _SETTINGS: Final = (
 )
 
 
-def attest(
-    snapshot: AuditSnapshot, now: float, scorecard: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+def attest(log: Log, now: float, scorecard: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Judge the record, and return the attestation; ``now`` is in epoch seconds.
 
     ``scorecard`` is that of a conformance run of this installation, if there was one.
     """
     trials = {} if scorecard is None else trials_of(scorecard)
-    audited = audit(snapshot, now)
+    audited = audit(log, now)
     rows = verdicts(audited.findings, trials)
-    runs = list(_runs(snapshot, audited.bounds))
+    runs = list(_runs(log, audited.bounds))
     attestation = {
         "format": FORMAT,
         "contract": SPEC_VERSION,
@@ -82,10 +78,8 @@ def _conformance(scorecard: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _runs(
-    snapshot: AuditSnapshot, bounds: Bounds
-) -> Iterator[tuple[int, dict[str, Any], dict[str, Any]]]:
-    for row in snapshot.run_rows(bounds):
+def _runs(log: Log, bounds: Bounds) -> Iterator[tuple[int, dict[str, Any], dict[str, Any]]]:
+    for row in log.run_rows(bounds):
         yield row.id, json.loads(row.versions), _settings(row)
 
 

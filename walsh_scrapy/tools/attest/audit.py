@@ -7,22 +7,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.identity import USER_AGENT
 from walsh_scrapy.items import EntryItem, InvalidItem, check
-from walsh_scrapy.policy.audit.blocklist import BlocklistAudit
-from walsh_scrapy.policy.audit.entries import EntryAudit
-from walsh_scrapy.policy.audit.findings import Findings
-from walsh_scrapy.policy.audit.frequency import FrequencyAudit
-from walsh_scrapy.policy.audit.identity import IdentityAudit
-from walsh_scrapy.policy.audit.pacing import HostAudit, SerialAudit
-from walsh_scrapy.policy.audit.robots import RobotsAudit
-from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.audit.checklist import Findings
+from walsh_scrapy.policy.audit.gates import BlocklistAudit, IdentityAudit, RobotsAudit
+from walsh_scrapy.policy.audit.pauses import HostAudit, SerialAudit
+from walsh_scrapy.policy.audit.visits import EntryAudit, FrequencyAudit
 from walsh_scrapy.tools.attest.digests import by_day, by_month, with_small_tables
-from walsh_scrapy.tools.attest.documents import KeptDocuments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from walsh_scrapy.policy.audit.facts import Run
-    from walsh_scrapy.state.audit import AuditSnapshot, Bounds
+    from walsh_scrapy.policy.audit.record import Basis
+    from walsh_scrapy.state.log import Bounds, Log
     from walsh_scrapy.tools.attest.digests import Digests
 
 _COLUMNS: Final = frozenset(column.name for column in fields(EntryItem))
@@ -37,69 +32,47 @@ class Audited:
     digests: Digests
 
 
-def audit(snapshot: AuditSnapshot, now: float) -> Audited:
+def audit(log: Log, now: float) -> Audited:
     """Judge the whole record at ``now``, in epoch seconds.
 
     A few rows, the copies that were used last, and one small object for each run are in memory.
     """
-    bounds = snapshot.bounds(now)
-    findings, runs = Findings(), snapshot.runs(bounds)
-    documents = KeptDocuments(snapshot.copy)
-    _audit_hosts(snapshot, bounds, findings, runs, documents)
-    digests = _audit_times(snapshot, bounds, findings, runs, documents)
-    return Audited(bounds, findings, digests)
+    bounds, findings = log.bounds(now), Findings()
+    basis = log.basis(bounds)
+    _audit_hosts(log, bounds, findings, basis)
+    return Audited(bounds, findings, _audit_times(log, bounds, findings, basis))
 
 
-def _audit_hosts(
-    snapshot: AuditSnapshot,
-    bounds: Bounds,
-    findings: Findings,
-    runs: Mapping[int, Run],
-    documents: KeptDocuments,
-) -> None:
-    hosts = HostAudit(findings, snapshot.acts(bounds), _list_hosts(snapshot, bounds, runs))
-    robots, frequency = RobotsAudit(findings, documents), FrequencyAudit(findings)
-    for sent in snapshot.requests_by_host(bounds):
-        run = None if sent.run is None else runs.get(sent.run)
-        hosts.see(sent, robots.see(sent, run))
-        frequency.see(sent)
-    for denial in snapshot.denials_by_host(bounds):
-        robots.see_denial(denial, None if denial.run is None else runs.get(denial.run))
+def _audit_hosts(log: Log, bounds: Bounds, findings: Findings, basis: Basis) -> None:
+    hosts, frequency = HostAudit(findings, basis), FrequencyAudit(findings)
+    robots = RobotsAudit(findings, basis)
+    for sent in log.requests_by_host(bounds):
+        for each in (robots, hosts, frequency):
+            each.see(sent)
+    for denial in log.denials_by_host(bounds):
+        robots.see_denial(denial)
     for each in (hosts, robots, frequency):
         each.end()
 
 
-def _audit_times(
-    snapshot: AuditSnapshot,
-    bounds: Bounds,
-    findings: Findings,
-    runs: Mapping[int, Run],
-    documents: KeptDocuments,
-) -> Digests:
+def _audit_times(log: Log, bounds: Bounds, findings: Findings, basis: Basis) -> Digests:
     requests, denials, entries = by_day(), by_day(), by_month()
-    identity, serial = IdentityAudit(findings, USER_AGENT), SerialAudit(findings)
-    listed, kept = BlocklistAudit(findings, documents), EntryAudit(findings, _problem)
-    for sent in requests.passed(snapshot.requests_by_time(bounds), moment=1):
-        run = None if sent.run is None else runs.get(sent.run)
-        identity.see(sent, run)
+    identity, serial = IdentityAudit(findings, basis, USER_AGENT), SerialAudit(findings)
+    listed, kept = BlocklistAudit(findings, basis), EntryAudit(findings, _problem)
+    for sent in requests.passed(log.requests_by_time(bounds), moment=1):
+        identity.see(sent)
         serial.see(sent)
-        listed.see(sent, run)
+        listed.see(sent)
         kept.see_request(sent)
-    for denial in denials.passed(snapshot.denials_by_time(bounds), moment=1):
+    for denial in denials.passed(log.denials_by_time(bounds), moment=1):
         listed.see_denial(denial)
-    for entry in entries.passed(snapshot.entries(bounds), moment=6):
+    for entry in entries.passed(log.entries(bounds), moment=6):
         kept.see(entry)
-    for key in snapshot.duplicates(bounds):
+    for key in log.duplicates(bounds):
         kept.see_duplicate(key)
     for each in (listed, kept):
         each.end()
-    return with_small_tables(snapshot, bounds, requests, denials, entries)
-
-
-def _list_hosts(snapshot: AuditSnapshot, bounds: Bounds, runs: Mapping[int, Run]) -> frozenset[str]:
-    facts = {run.facts for run in runs.values()}
-    urls = {url for each in facts for url in (each.blocklist_url, each.blocklist_schema_url)}
-    return snapshot.list_hosts(bounds) | {host_of(url) for url in urls if url}
+    return with_small_tables(log, bounds, requests, denials, entries)
 
 
 def _problem(item: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from walsh_scrapy.state.audit import AuditSnapshot, Bounds
+    from walsh_scrapy.state.log import Bounds, Log
 
 _Row = TypeVar("_Row", bound="Sequence[Any]")
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
@@ -91,20 +91,20 @@ def begin_of(day: str) -> float:
     return datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()
 
 
-def digests_of(snapshot: AuditSnapshot, bounds: Bounds) -> Digests:
+def digests_of(log: Log, bounds: Bounds) -> Digests:
     """Read the judged record once more, and return its digests."""
     requests, denials, entries = by_day(), by_day(), by_month()
-    for _ in requests.passed(snapshot.requests_by_time(bounds), moment=1):
+    for _ in requests.passed(log.requests_by_time(bounds), moment=1):
         pass
-    for _ in denials.passed(snapshot.denials_by_time(bounds), moment=1):
+    for _ in denials.passed(log.denials_by_time(bounds), moment=1):
         pass
-    for _ in entries.passed(snapshot.entries(bounds), moment=6):
+    for _ in entries.passed(log.entries(bounds), moment=6):
         pass
-    return with_small_tables(snapshot, bounds, requests, denials, entries)
+    return with_small_tables(log, bounds, requests, denials, entries)
 
 
 def with_small_tables(
-    snapshot: AuditSnapshot,
+    log: Log,
     bounds: Bounds,
     requests: Digester,
     denials: Digester,
@@ -112,9 +112,9 @@ def with_small_tables(
 ) -> Digests:
     """Return the digests of rows that have passed, and those of runs and acts."""
     runs, acts = whole(), whole()
-    for _ in runs.passed(snapshot.run_rows(bounds)):
+    for _ in runs.passed(log.run_rows(bounds)):
         pass
-    for _ in acts.passed(snapshot.act_rows(bounds)):
+    for _ in acts.passed(log.acts(bounds)):
         pass
     named = {
         "requests": requests,

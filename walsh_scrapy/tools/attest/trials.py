@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from walsh_scrapy.policy.audit.checklist import CHECKLIST
-from walsh_scrapy.policy.audit.verdicts import Trial
+from walsh_scrapy.policy.audit.checklist import CHECKLIST, Trial
 from walsh_scrapy.tools.exits import CommandError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.policy.wording import counted, cut
-from walsh_scrapy.state.audit import Bounds
+from walsh_scrapy.state.log import Bounds
 from walsh_scrapy.tools.attest.attestation import FORMAT
 from walsh_scrapy.tools.attest.digests import Digest, begin_of, digests_of, seal
 from walsh_scrapy.tools.exits import CommandError
@@ -17,7 +17,7 @@ from walsh_scrapy.tools.exits import CommandError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from walsh_scrapy.state.audit import AuditSnapshot
+    from walsh_scrapy.state.log import Log
 
 _LOG: Final = ("requests", "denials")
 #: Changed periods that are named; others are counted.
@@ -65,15 +65,15 @@ def read_attestation(name: str) -> dict[str, Any]:
     return dict(attestation)
 
 
-def compare(snapshot: AuditSnapshot, record: Mapping[str, Any], now: float) -> Comparison:
+def compare(log: Log, record: Mapping[str, Any], now: float) -> Comparison:
     """Compare the record with an attestation's ``record``; ``now`` is in epoch seconds.
 
     A day of the log that a run may have deleted since, because it is older than `WALSH_LOG_DAYS`,
     counts as deleted if it has fewer rows than were judged.
     """
     bounds = Bounds(**record["bounds"])
-    found = digests_of(snapshot, bounds)
-    pruned_until = snapshot.pruned_until(bounds.until, now)
+    found = digests_of(log, bounds)
+    pruned_until = log.pruned_until(bounds.until, now)
     comparison = Comparison()
     for table, periods in record["digests"].items():
         for period in sorted(periods.keys() | found[table].keys()):

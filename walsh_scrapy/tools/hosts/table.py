@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from walsh_scrapy.policy.pacing import HostTimes
-    from walsh_scrapy.state.requests import RequestRecord
     from walsh_scrapy.tools.hosts.overview import HostRow
 
 _HEADINGS: Final = ("waits", "until", "host", "why", "last act")
@@ -35,12 +34,9 @@ def on_hold(host: str, until: float) -> str:
     return printable(f"{host} is on hold until {format_moment(until)}")
 
 
-def hold_why(times: HostTimes, request: RequestRecord | None = None) -> str:
-    """Return what began a hold, as a clause about the host; ``request`` is that which did."""
-    status = times.hold_status or (request.status if request else None)
-    answer = f"it answered {status}" if status else "there was no answer"
-    if request is not None:
-        answer += f" to our request of {format_moment(request.sent_at)}"
+def hold_why(times: HostTimes) -> str:
+    """Return what began a hold, as a clause about the host."""
+    answer = f"it answered {times.hold_status}" if times.hold_status else "there was no answer"
     match times.hold_by:
         case "retry-after":
             asked = format_seconds(times.hold_until - times.hold_since)
@@ -50,7 +46,7 @@ def hold_why(times: HostTimes, request: RequestRecord | None = None) -> str:
         case "silence":
             return silent(times.silences)
         case "":
-            return answer if request else "what began it is not recorded"
+            return "what began it is not recorded"
         case "backoff":
             count = f", {counted(times.strikes, 'time')} in a row" if times.strikes > 1 else ""
             return f"{answer}{count}: our own pause (backoff, R5)"
