@@ -18,9 +18,17 @@ from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.testing.blocklist import keep_empty_blocklist
 from walsh_scrapy.tools.status import facts as gathering
 from walsh_scrapy.tools.status.facts import Facts, HeldHost, OpenRun, RefusedSource, gather
-from walsh_scrapy.tools.status.findings import Finding, Limits, Status, Thresholds, find, worst
+from walsh_scrapy.tools.status.findings import (
+    Finding,
+    Limits,
+    Status,
+    Thresholds,
+    find,
+    status_json,
+    status_lines,
+    worst,
+)
 from walsh_scrapy.tools.status.metrics import write_metrics
-from walsh_scrapy.tools.status.report import status_json, status_lines
 
 OK, WARNING, CRITICAL = Status.OK, Status.WARNING, Status.CRITICAL
 HOUR, DAY = 3600.0, 86_400.0

@@ -254,7 +254,9 @@ def test_a_request_that_came_of_a_redirect_says_so(record_of_sites, state, log):
 
 
 def test_only_a_request_that_was_signed_says_so(state, log):
-    state.runs.begin(RunRecord(spider="feeds", begun=NOON, settings={"signing_key": "the-key"}))
+    state.runs.begin(
+        RunRecord(spider="feeds", begun=NOON, settings=OTHER_BOT | {"signing_key": "the-key"})
+    )
     secure = replace(SENT, url="https://a.example/feed", sent_at=NOON + 9.0)
     unsent = replace(secure, status=None, error="refused", sent_at=NOON + 20.0)
     log(SENT, secure, unsent, replace(secure, run=2, sent_at=NOON + 30.0))

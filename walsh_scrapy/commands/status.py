@@ -79,8 +79,7 @@ class Command(ScrapyCommand):
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Judge, print and write."""
-        from walsh_scrapy.tools.status.findings import worst
-        from walsh_scrapy.tools.status.report import status_json, status_lines
+        from walsh_scrapy.tools.status.findings import status_json, status_lines, worst
 
         if args:
             _unknown(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -54,10 +54,7 @@ class Sender:
     @classmethod
     def of(cls, runs: Iterable[RunRecord], options: Options) -> Self:
         """Return the sender of the runs, the newest first; without any, that of the options."""
-        known: list[dict[str, Any]] = [dict(run.settings) for run in runs]
-        names = {"user_agent", "ua_token", "blocklist_url"}
-        given = [settings for settings in known if names <= settings.keys()]
-        given = given or [{name: getattr(options, name) for name in names}]
+        given: list[Mapping[str, Any]] = [run.settings for run in runs] or [asdict(options)]
         agents = tuple(dict.fromkeys(str(settings["user_agent"]) for settings in given))
         is_ours = agents[0] == identity.USER_AGENT
         page, mail = _PAGE.search(agents[0]), _MAIL.search(agents[0])
