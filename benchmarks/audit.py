@@ -30,7 +30,7 @@ from walsh_scrapy.state import State
 from walsh_scrapy.state.evidence import hash_of
 from walsh_scrapy.state.tables import copies, denials, entries, requests, runs, sources
 from walsh_scrapy.tools.attest.attestation import attest
-from walsh_scrapy.tools.attest.verify import compare
+from walsh_scrapy.tools.attest.digests import compare
 
 BEGIN = 1_767_225_600.0
 DAY = 86_400.0

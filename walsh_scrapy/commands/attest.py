@@ -98,7 +98,7 @@ class Command(ScrapyCommand):
 def _scorecard(opts: argparse.Namespace) -> dict[str, Any] | None:
     """Return the scorecard of a conformance run, made or read; None if none is asked for."""
     if opts.conformance:
-        from walsh_scrapy.tools.attest.trials import read_scorecard
+        from walsh_scrapy.tools.attest.attestation import read_scorecard
 
         return read_scorecard(opts.conformance)
     if not opts.tries:
@@ -123,7 +123,7 @@ def _attest(state: State, scorecard: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _verify(state: State, name: str) -> bool:
-    from walsh_scrapy.tools.attest.verify import compare, read_attestation
+    from walsh_scrapy.tools.attest.digests import compare, read_attestation
     from walsh_scrapy.tools.printable import printable
 
     attestation = read_attestation(name)
