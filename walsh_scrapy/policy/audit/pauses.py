@@ -91,11 +91,11 @@ class PauseJudge:
         if sent.host != self._host:
             self._host, self._ended = sent.host, -math.inf
             self._held.clear()
-        name = host_of(sent.url)
-        pause = Pause(None, self._spacing(sent))
+        name, spacing = host_of(sent.url), self._spacing(sent)
+        pause = Pause(None, spacing)
         if self._ended > -math.inf:
             hold = self._held_until(sent, name) - self._ended
-            pause = pause._replace(kept=sent.sent_at - self._ended, hold=hold)
+            pause = Pause(sent.sent_at - self._ended, spacing, hold)
         self._ended = max(self._ended, sent.ended)
         if sent.hold:
             self._hold(sent, name)
