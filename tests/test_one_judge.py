@@ -38,15 +38,9 @@ def sent(after, **columns):
     return row | {"purpose": "target", "pause": 2.0, "hold": 0.0} | columns
 
 
-def act(name, after, seconds=60.0, host="a.example"):
-    return {
-        "id": 1,
-        "at": LATE + after,
-        "host": host,
-        "act": name,
-        "seconds": seconds,
-        "reason": "",
-    }
+def act(name, after, host="a.example"):
+    at = LATE + after
+    return {"id": 1, "at": at, "host": host, "act": name, "seconds": 60.0, "reason": ""}
 
 
 FIRST = sent(0.0)

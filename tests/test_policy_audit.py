@@ -32,14 +32,6 @@ def kinds(*requests, acts=(), list_hosts=frozenset()):
     return {kind.label: found.count for kind, found in findings.found.items()}
 
 
-def test_a_hold_binds_until_its_end_and_no_longer():
-    refused = sent(0.0, status=429, hold=100.0)
-    assert kinds(refused, sent(100.9)) == {"too-early": 1}
-    assert kinds(refused, sent(101.0)) == {}
-    assert kinds(refused, sent(50.0, hold=50.0), sent(60.0)) == {"too-early": 2}
-    assert kinds(refused, sent(101.0), sent(105.0)) == {}
-
-
 def test_a_hold_counts_for_the_list_for_a_day_from_its_begin():
     """Also for the second request after that day, whose record says what is left of the hold."""
     refused = sent(0.0, status=429, hold=YEAR)

@@ -124,7 +124,7 @@ class PauseJudge:
     def _hold(self, sent: LoggedRequest, name: str) -> None:
         """Keep the hold of which so many seconds were left when the exchange had ended."""
         since, until = self._held.get(name, (0.0, -math.inf))
-        is_the_same = sent.ended + sent.hold <= until + 1.0
+        is_the_same = sent.ended + sent.hold <= until + TOLERANCE
         if not is_the_same or self._acts_between("release", name, since, sent.sent_at):
             since = sent.ended
         self._held[name] = since, sent.ended + sent.hold
