@@ -30,7 +30,7 @@ from walsh_scrapy.state import State
 from walsh_scrapy.state.evidence import hash_of
 from walsh_scrapy.state.tables import copies, denials, entries, requests, runs, sources
 from walsh_scrapy.tools.attest.attestation import attest
-from walsh_scrapy.tools.attest.verify import compare
+from walsh_scrapy.tools.attest.digests import compare
 
 BEGIN = 1_767_225_600.0
 DAY = 86_400.0
@@ -103,7 +103,7 @@ class _Measured(NamedTuple):
 
 def _audit(url: str) -> _Measured:
     now = BEGIN + (DAYS + 1) * DAY
-    with closing(State(url)) as state, state.audit.snapshot() as snapshot:
+    with closing(State(url)) as state, state.log() as snapshot:
         started, cpu = time.perf_counter(), time.process_time()
         attestation = attest(snapshot, now)
         audited, cpu = time.perf_counter(), time.process_time() - cpu

@@ -15,8 +15,7 @@ from tests.helpers.reportstate import MONTH, NOW, write_state
 from walsh_scrapy.options import Options
 from walsh_scrapy.state import State
 from walsh_scrapy.tools.report.page import render
-from walsh_scrapy.tools.report.period import choose_period
-from walsh_scrapy.tools.report.report import build_report
+from walsh_scrapy.tools.report.report import build_report, choose_period
 
 pytestmark = pytest.mark.browser
 

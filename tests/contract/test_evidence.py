@@ -6,10 +6,11 @@ import sqlite3
 from contextlib import closing
 
 from tests.helpers.sites import LIST_URL, blocklist, site
-from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.audit.pauses import PauseJudge
 from walsh_scrapy.state import State
+from walsh_scrapy.state.log import Span
 from walsh_scrapy.testing.web import Reply, redirect
-from walsh_scrapy.tools.report.spacing import host_lines
+from walsh_scrapy.tools.report.requests import host_lines
 
 RULES = "User-agent: Walsh-Research\nDisallow: /private\nAllow: /feed\nCrawl-delay: 2\n"
 
@@ -71,10 +72,11 @@ def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl
     ]
     assert (bodies[rules], bodies[published]) == (RULES.encode(), listed.body.encode())
     assert purposes[LIST_URL] == "blocklist"
-    with closing(State(f"sqlite:///{result.folder.parent / 'walsh.sqlite3'}")) as state:
-        records = state.history.requests(0.0, None, "a.example", 10)
-    (line,) = host_lines(records, host_of, {}, lambda _record: True)
-    assert [each.asked and each.asked.by for each in line.sent] == [None, "spacing", "hold"]
+    url = f"sqlite:///{result.folder.parent / 'walsh.sqlite3'}"
+    with closing(State(url)) as state, state.log() as log:
+        judge = PauseJudge(log.basis(log.bounds(2e9)))
+        (line,) = host_lines(log.requests(Span(), "a.example"), judge, lambda _record: True)
+    assert [each.pause.hold > each.pause.spacing for each in line.sent] == [False, False, True]
     assert line.short == 0, "the pauses that the report sees were kept"
 
     url = f"WALSH_STATE_URL=sqlite:///{result.folder.parent / 'walsh.sqlite3'}"

@@ -440,7 +440,7 @@ class Project:
             with contextlib.closing(State(self._url)) as state:
                 state.ledger.hold("blog.example", 3600.0)
         if "attest --verify" in line:
-            with contextlib.closing(State(self._url)) as state, state.audit.snapshot() as record:
+            with contextlib.closing(State(self._url)) as state, state.log() as record:
                 attestation = json.dumps(attest(record, 2.0))
             (self.folder / "attestation.json").write_text(attestation, "utf-8")
         command, _, filters = self._here(line).partition(" | ")

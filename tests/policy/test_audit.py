@@ -2,36 +2,34 @@
 
 import pytest
 
-from walsh_scrapy.policy.audit.facts import DAY, Act, Sent
-from walsh_scrapy.policy.audit.findings import Findings
-from walsh_scrapy.policy.audit.frequency import FrequencyAudit
-from walsh_scrapy.policy.audit.pacing import HostAudit
+from walsh_scrapy.policy.audit.checklist import Findings
+from walsh_scrapy.policy.audit.pauses import HostAudit
+from walsh_scrapy.policy.audit.record import DAY, Basis, Documents, LoggedAct, LoggedRequest
+from walsh_scrapy.policy.audit.visits import FrequencyAudit
 
 YEAR = 365 * DAY
 
 
 def sent(at, url="http://a.example/feed", host="a.example", **columns):
     """A request that took a second."""
-    empty = dict.fromkeys(Sent._fields)
+    empty = dict.fromkeys(LoggedRequest._fields)
     given = {"id": at, "sent_at": at, "host": host, "url": url, "seconds": 1.0, "status": 200}
-    return Sent(**empty | given | {"purpose": "target", "pause": 0.0, "hold": 0.0} | columns)
+    return LoggedRequest(
+        **empty | given | {"purpose": "target", "pause": 0.0, "hold": 0.0} | columns
+    )
+
+
+def released(at, host="a.example"):
+    return LoggedAct(1, at, host, "release", 0.0, "")
 
 
 def kinds(*requests, acts=(), list_hosts=frozenset()):
     findings = Findings()
-    audit = HostAudit(findings, acts, list_hosts)
+    audit = HostAudit(findings, Basis({}, acts, list_hosts, Documents({}.get)))
     for each in requests:
-        audit.see(each, 0.0)
+        audit.see(each)
     audit.end()
     return {kind.label: found.count for kind, found in findings.found.items()}
-
-
-def test_a_hold_binds_until_its_end_and_no_longer():
-    refused = sent(0.0, status=429, hold=100.0)
-    assert kinds(refused, sent(100.9)) == {"too-early": 1}
-    assert kinds(refused, sent(101.0)) == {}
-    assert kinds(refused, sent(50.0, hold=50.0), sent(60.0)) == {"too-early": 2}
-    assert kinds(refused, sent(101.0), sent(105.0)) == {}
 
 
 def test_a_hold_counts_for_the_list_for_a_day_from_its_begin():
@@ -47,11 +45,11 @@ def test_a_hold_counts_for_the_list_for_a_day_from_its_begin():
 
 
 def test_a_release_ends_the_hold_before_it_and_no_later_one():
-    refused, released = sent(0.0, status=429, hold=YEAR), Act(10.0, "a.example", "release")
+    refused, acts = sent(0.0, status=429, hold=YEAR), [released(10.0)]
     again = sent(12.0, status=429, hold=100.0)
-    assert kinds(refused, sent(9.0), sent(12.0), acts=[released]) == {"too-early": 1}
-    assert kinds(refused, again, sent(20.0), acts=[released]) == {"too-early": 1}
-    assert kinds(refused, again, sent(113.0), acts=[released]) == {}
+    assert kinds(refused, sent(9.0), sent(12.0), acts=acts) == {"too-early": 1}
+    assert kinds(refused, again, sent(20.0), acts=acts) == {"too-early": 1}
+    assert kinds(refused, again, sent(113.0), acts=acts) == {}
 
 
 @pytest.mark.parametrize(
@@ -62,7 +60,7 @@ def test_by_domain_a_pause_is_that_of_the_domain_and_a_hold_that_of_a_host(act, 
     a, b = ("http://a.example.com/", "example.com"), ("http://b.example.com/", "example.com")
     refused = sent(0.0, *a, status=429, hold=100.0)
     assert kinds(refused, sent(1.5, *b)) == {"short-pause": 1}
-    acts = [Act(1.0, act, "release")]
+    acts = [released(1.0, act)]
     assert kinds(refused, sent(2.0, *b), sent(5.0, *a), acts=acts) == found
 
 

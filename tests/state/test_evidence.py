@@ -43,6 +43,11 @@ def rows(url, state):
     return read
 
 
+def copy(state, body):
+    with state.log() as log:
+        return log.copy(hash_of(body))
+
+
 def robots(at, body=NEW):
     return RobotsCopy(at, 200, body)
 
@@ -58,10 +63,9 @@ def test_each_document_is_kept_once(state, rows):
         state.robots.keep(origin, robots(at))
     state.blocklist.keep(LIST, BlocklistCopy(b"{}", None, None, 4.0))
     assert rows(select(func.count()).select_from(copies)) == [(2,)]
-    kept = state.evidence.copy(hash_of(NEW))
-    assert (kept.kind, kept.body, kept.first_seen) == ("robots", NEW, 1.0)
-    assert state.evidence.copy(hash_of(b"{}")).kind == "blocklist"
-    assert state.evidence.copy(hash_of(OLD)) is None
+    kept = rows(select(copies.c.hash, copies.c.kind, copies.c.first_seen))
+    assert set(kept) == {(hash_of(NEW), "robots", 1.0), (hash_of(b"{}"), "blocklist", 4.0)}
+    assert (copy(state, NEW), copy(state, OLD)) == (NEW, None)
 
 
 def test_a_copy_goes_after_the_last_record_that_can_name_it(state):
@@ -70,11 +74,11 @@ def test_a_copy_goes_after_the_last_record_that_can_name_it(state):
     state.robots.keep(ORIGIN, robots(9 * DAY, NEW))
     last = 9 * DAY + 30 * DAY + MARGIN
     state.evidence.prune(last, 30 * DAY)
-    assert state.evidence.copy(hash_of(OLD)) is not None, "it was in force until day 9"
+    assert copy(state, OLD) is not None, "it was in force until day 9"
     state.evidence.prune(last + 1.0, 30 * DAY)
-    assert state.evidence.copy(hash_of(OLD)) is None
+    assert copy(state, OLD) is None
     state.evidence.prune(1000 * DAY, 30 * DAY)
-    assert state.evidence.copy(hash_of(NEW)) is not None, "it is in force"
+    assert copy(state, NEW) is not None, "it is in force"
 
 
 def test_the_copy_of_a_file_that_fails_stays(state):
@@ -82,7 +86,7 @@ def test_the_copy_of_a_file_that_fails_stays(state):
     failing = replace(state.robots.find(ORIGIN), fetched_at=900 * DAY, failing_since=900 * DAY)
     state.robots.keep(ORIGIN, failing)
     state.evidence.prune(1000 * DAY, 30 * DAY)
-    assert state.evidence.copy(hash_of(NEW)).body == NEW
+    assert copy(state, NEW) == NEW
 
 
 def test_copies_stay_while_old_records_are_left_for_a_later_call(state, monkeypatch):
@@ -93,10 +97,10 @@ def test_copies_stay_while_old_records_are_left_for_a_later_call(state, monkeypa
         state.evidence.deny(replace(DENIAL, at=at))
     late = 300 * DAY
     state.evidence.prune(late, 30 * DAY)
-    assert state.evidence.copy(hash_of(OLD)) is not None, "the second denial names it"
+    assert copy(state, OLD) is not None, "the second denial names it"
     for _ in range(2):
         state.evidence.prune(late, 30 * DAY)
-    assert state.evidence.copy(hash_of(OLD)) is None
+    assert copy(state, OLD) is None
 
 
 def test_a_denial_has_no_evidence_of_other_gates():

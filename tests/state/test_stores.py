@@ -477,7 +477,7 @@ def test_the_log_of_requests_is_kept_for_thirty_days(url):
     with contextlib.closing(State(url)) as state:
         for sent_at in (100.0, 200.0):
             release(state.ledger, record=replace(RECORD, sent_at=sent_at))
-        state.requests.prune(150.0 + 400.0, log_seconds=400.0)
+        state.evidence.prune(150.0 + 400.0, log_seconds=400.0)
     with contextlib.closing(Database(url)) as database, database.read() as connection:
         assert connection.scalars(select(requests.c.sent_at)).all() == [200.0]
 
@@ -492,6 +492,7 @@ def test_what_is_committed_survives_the_process(url):
 def test_a_transaction_that_fails_leaves_nothing(url):
     def fail(database):
         row = {"sent_at": 1.0, "host": "a", "url": "a", "gates": "", "seconds": 0}
+        row |= {"purpose": "target", "pause": 1.0, "hold": 0.0}
         with database.write() as connection:
             connection.execute(insert(requests), row)
             raise RuntimeError

@@ -15,8 +15,7 @@ from sqlalchemy import create_engine, insert, select
 
 from tests.helpers.sites import LIST_URL, blocklist, feed
 from walsh_scrapy.identity import USER_AGENT
-from walsh_scrapy.policy.audit.checklist import CHECKLIST, Kind
-from walsh_scrapy.policy.audit.findings import Case, Finding
+from walsh_scrapy.policy.audit.checklist import CHECKLIST, Case, Finding, Kind
 from walsh_scrapy.state import State
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.tables import metadata
@@ -24,8 +23,8 @@ from walsh_scrapy.testing.simulation import DAY, simulate
 from walsh_scrapy.testing.site import Site
 from walsh_scrapy.testing.web import Reply
 from walsh_scrapy.tools.attest.attestation import _finding, attest
+from walsh_scrapy.tools.attest.digests import compare, read_attestation
 from walsh_scrapy.tools.attest.text import attestation_text
-from walsh_scrapy.tools.attest.verify import compare, read_attestation
 from walsh_scrapy.tools.exits import CommandError
 
 #: When the simulated runs begin: 2026-01-01.
@@ -91,12 +90,12 @@ def record(clean, tmp_path):
 
 
 def judged(url, now=NOW, **options):
-    with contextlib.closing(State(url)) as state, state.audit.snapshot() as snapshot:
+    with contextlib.closing(State(url)) as state, state.log() as snapshot:
         return attest(snapshot, now, **options)
 
 
 def compared(url, attestation, now=NOW):
-    with contextlib.closing(State(url)) as state, state.audit.snapshot() as snapshot:
+    with contextlib.closing(State(url)) as state, state.log() as snapshot:
         return compare(snapshot, attestation["record"], now)
 
 
@@ -234,32 +233,6 @@ def test_the_worst_case_is_named_with_its_record(record):
         "any.example had a pause of 1.000 s, and 7.000 s were asked for"
     )
     assert finding["worst"]["table"] == "requests"
-
-
-def test_rows_of_an_earlier_version_are_not_shown(record):
-    url, change = record
-    nothing = [
-        "run",
-        "purpose",
-        "pause",
-        "hold",
-        "rule",
-        "line",
-        "robots",
-        "robots_at",
-        "blocklist",
-        "robots_status",
-        "redirected_by",
-    ]
-    change(
-        f"UPDATE requests SET {', '.join(f'{name} = NULL' for name in nothing)}",
-        "UPDATE requests SET sent_at = sent_at - id, seconds = 9",
-        "UPDATE entries SET run = NULL, item = '{}', kind = 'html'",
-    )
-    attestation = judged(url)
-    assert findings(attestation) == {}
-    assert {row["verdict"] for row in attestation["checklist"]} == {"not shown"}
-    assert sum(rows(attestation)["4"]["not_shown"].values()) > 10
 
 
 def test_a_lifted_hold_and_a_new_pause_of_the_operator_are_no_breach(record):

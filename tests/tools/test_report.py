@@ -6,7 +6,6 @@ import sys
 from contextlib import closing
 from datetime import date
 from html.parser import HTMLParser
-from types import MappingProxyType
 
 import pytest
 from scrapy.settings import Settings
@@ -15,13 +14,14 @@ from sqlalchemy import insert, update
 from tests.helpers.records import entry_of
 from tests.helpers.reportstate import BEGUN, DAY, HOSTILE, MONTH, NOW, write_state
 from walsh_scrapy.options import Options
+from walsh_scrapy.policy.audit.pauses import JudgedRequest, Pause, PauseJudge
+from walsh_scrapy.policy.audit.record import Basis, Documents, LoggedRequest
 from walsh_scrapy.policy.pacing import HostTimes
-from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
 from walsh_scrapy.state.evidence import NO_EVIDENCE, DenialRecord
-from walsh_scrapy.state.history import DenialCount, LoggedRequest, SeenEntry, Span, Visit
 from walsh_scrapy.state.ledger import HostSnapshot
+from walsh_scrapy.state.log import DenialCount, SeenEntry, Span, Visit
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import requests
@@ -29,14 +29,11 @@ from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.hosts import HostRow
 from walsh_scrapy.tools.report import report
 from walsh_scrapy.tools.report.charts import MOST_POINTS, thinned
-from walsh_scrapy.tools.report.needs import find_needs
+from walsh_scrapy.tools.report.needs import find_needs, find_troubles
 from walsh_scrapy.tools.report.news import build_news
 from walsh_scrapy.tools.report.page import render
-from walsh_scrapy.tools.report.period import choose_period
-from walsh_scrapy.tools.report.report import build_report
-from walsh_scrapy.tools.report.responses import gates, kind_of, shares
-from walsh_scrapy.tools.report.spacing import Asked, Sent, host_lines
-from walsh_scrapy.tools.report.trouble import find_troubles
+from walsh_scrapy.tools.report.report import build_report, choose_period
+from walsh_scrapy.tools.report.requests import gates, host_lines, kind_of, shares
 from walsh_scrapy.tools.sources.overview import SourceRow, next_visit
 from walsh_scrapy.tools.status.findings import judge_clock
 
@@ -46,30 +43,32 @@ URL = "http://a.example/feed"
 
 def sent(at, seconds=0.5, host="a.example", **fields):
     given = {"url": f"http://{host}/feed", "gates": "", "status": 200, "error": "", "run": 1}
-    recorded = {"pause": 1.0, "hold": 0.0, "rule": None, "line": None}
-    return LoggedRequest(sent_at=at, host=host, seconds=seconds, **given | recorded | fields)
+    recorded = {"sent_at": at, "host": host, "seconds": seconds, "pause": 1.0, "hold": 0.0}
+    empty = dict.fromkeys(LoggedRequest._fields)
+    return LoggedRequest(**empty | given | recorded | {"purpose": "target"} | fields)
 
 
-def lines_of(records, held_name=host_of, releases=MappingProxyType({})):
-    return host_lines(records, held_name, releases, lambda record: record.run == 1)
+def lines_of(records):
+    judge = PauseJudge(Basis({}, (), frozenset(), Documents({}.get)))
+    return host_lines(records, judge, lambda record: record.run == 1)
 
 
 def test_a_pause_begins_at_the_end_of_the_exchange_before_it():
     (line,) = lines_of([sent(100.0, 2.0), sent(103.5), sent(110.0)])
-    assert [each.kept for each in line.sent] == [None, 1.5, 6.0]
-    assert (line.smallest.kept, line.asked, line.short) == (1.5, Asked(1.0, "spacing"), 0)
+    assert [each.pause.kept for each in line.sent] == [None, 1.5, 6.0]
+    assert (line.smallest.kept, line.asked.asked, line.short) == (1.5, 1.0, 0)
 
 
 def test_a_pause_counts_from_the_request_of_another_run():
     (line,) = lines_of([sent(100.0, run=1), sent(101.0, run=2), sent(102.0, run=1)])
-    assert [each.kept for each in line.sent] == [None, 0.5]
+    assert [each.pause.kept for each in line.sent] == [None, 0.5]
     assert line.short == 1
 
 
 def test_hosts_with_short_pauses_come_first_then_those_with_most_requests():
     many = [sent(number * 10.0, host="many.example") for number in range(5)]
     few = [sent(1.0, host="few.example"), sent(2.4, host="few.example")]
-    lines = lines_of(sorted([*many, *few, sent(7.0)], key=lambda each: each.sent_at))
+    lines = lines_of([*many, *few, sent(7.0)])
     assert [line.host for line in lines] == ["few.example", "many.example", "a.example"]
 
 
@@ -80,56 +79,19 @@ def test_the_last_requests_are_listed_and_those_that_came_too_soon():
     assert line.listed(9) == line.sent
 
 
-def asked_of(records, **given):
-    (line,) = lines_of(records, **given)
-    return line.sent[-1].asked
-
-
 def test_what_is_asked_for_is_the_spacing_or_a_longer_hold():
     before = sent(100.0, 0.5, hold=8.0)
-    assert asked_of([before, sent(120.0, pause=2.0)]) == Asked(8.0, "hold")
-    assert asked_of([before, sent(120.0, pause=9.0)]) == Asked(9.0, "spacing")
+    for spacing, asked in ((2.0, 8.0), (9.0, 9.0)):
+        (line,) = lines_of([before, sent(120.0, pause=spacing)])
+        assert line.sent[-1].pause.asked == asked
     (line,) = lines_of([before, sent(108.0)])
-    assert (line.short, line.asked) == (1, Asked(8.0, "hold"))
-
-
-def test_a_hold_that_was_lifted_counts_until_then():
-    both = [sent(100.0, 0.5, hold=60.0), sent(110.0)]
-    assert asked_of(both, releases={"a.example": [99.0, 105.5]}) == Asked(5.0, "hold")
-    assert asked_of(both, releases={"a.example": [99.0, 110.5]}) == Asked(60.0, "hold")
-    assert asked_of(both, releases={"b.example": [105.5]}) == Asked(60.0, "hold")
-
-
-def test_what_an_earlier_version_did_not_record_is_not_guessed():
-    old = {"pause": None, "hold": None}
-    (line,) = lines_of([sent(100.0, **old), sent(100.5, **old), sent(101.5), sent(103.0)])
-    assert [each.asked for each in line.sent] == [None, None, None, Asked(1.0, "spacing")]
-    assert (line.short, line.smallest.kept) == (0, 0.0)
-
-
-def test_by_domain_a_hold_counts_for_its_host_name_and_a_spacing_for_all():
-    def named(at, name, **fields):
-        return sent(at, host="a.example", url=f"http://{name}.a.example/", **fields)
-
-    def asked(*records):
-        return asked_of(records, held_name=lambda url: f"{host_of(url)}.")
-
-    held = named(100.0, "www", hold=60.0)
-    assert asked(held, named(102.0, "blog")) == Asked(1.0, "spacing")
-    assert asked(held, named(102.0, "blog"), named(104.0, "www")) == Asked(58.0, "hold")
+    assert (line.short, line.asked.asked) == (1, 8.0)
 
 
 @pytest.fixture
 def state(tmp_path):
     with closing(State(f"sqlite:///{tmp_path / 'state.sqlite3'}")) as state:
         yield state
-
-
-def test_only_holds_that_were_lifted_are_releases(state):
-    state.ledger.pause("a.example", 40.0, "")
-    state.ledger.hold("b.example", 60.0)
-    state.ledger.lift("b.example", "")
-    assert {host: len(at) for host, at in state.history.releases().items()} == {"b.example": 1}
 
 
 def test_the_period_is_the_last_crawl_unless_another_is_asked_for(state):
@@ -306,9 +268,8 @@ def test_the_chart_library_leaves_the_imports_of_the_process_as_they_were():
 
 
 def test_a_thinned_time_line_keeps_the_pause_with_the_least_to_spare():
-    asked = Asked(1.0, "spacing")
-    line = [Sent(sent(number), 5.0, asked) for number in range(1000)]
-    line[617] = Sent(sent(617.0), 0.2, asked)
+    line = [JudgedRequest(sent(number), Pause(5.0, 1.0)) for number in range(1000)]
+    line[617] = JudgedRequest(sent(617.0), Pause(0.2, 1.0))
     thin = thinned(line)
     assert len(thin) == MOST_POINTS
     assert line[617] in thin
@@ -379,14 +340,13 @@ def test_the_page_is_whole_and_loads_nothing(tmp_path, requests, hosts):
 def test_each_run_says_whether_it_signed_and_by_which_key(tmp_path):
     url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
     with closing(State(url)) as state:
-        for begun, settings in enumerate(({}, {"signing_key": ""}, {"signing_key": "kQ-7<b>"})):
+        for begun, settings in enumerate(({"signing_key": ""}, {"signing_key": "kQ-7<b>"})):
             state.runs.begin(RunRecord(spider="feeds", begun=NOW + begun, settings=settings))
     text = page_of(url, tmp_path / "sources.txt", since=NOW)
     (runs,) = re.findall(r'<section id="runs".*?</section>', text, re.DOTALL)
-    assert re.findall("not recorded|each request over https, by <code>.*?</code>|>none<", runs) == [
+    assert re.findall("each request over https, by <code>.*?</code>|>none<", runs) == [
         "each request over https, by <code>kQ-7&lt;b&gt;</code>",
         ">none<",
-        "not recorded",
     ]
 
 
@@ -408,7 +368,7 @@ def test_texts_of_strangers_are_shown_and_not_obeyed(tmp_path):
 def write_earlier(url, hold):
     """Write a request to the first host, two days before the run, of no run."""
     row = {"sent_at": BEGUN - 2 * DAY, "host": "blog0.example", "url": "http://blog0.example/"}
-    rest = {"gates": "", "seconds": 0.0, "pause": 0.0, "hold": hold}
+    rest = {"gates": "", "seconds": 0.0, "purpose": "target", "pause": 0.0, "hold": hold}
     with closing(State(url)) as state, state._database.write() as connection:
         connection.execute(insert(requests), row | rest)
 
@@ -417,8 +377,7 @@ def test_a_pause_that_was_too_short_is_told_wherever_it_counts(tmp_path):
     url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
     (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 30)))
     with closing(State(url)) as state, state._database.write() as connection:
-        late = state.history.requests(0.0, None, None, 30)
-        (moment,) = [each.sent_at for number, each in enumerate(late) if number == 7]
+        moment = BEGUN + 70.0
         moved = update(requests).where(requests.c.sent_at == moment)
         connection.execute(moved.values(sent_at=moment - 9.253))
     text = page_of(url, tmp_path / "sources.txt")
@@ -426,17 +385,6 @@ def test_a_pause_that_was_too_short_is_told_wherever_it_counts(tmp_path):
     assert "smallest pause seen, at blog0.example</dt><dd>0.49 s</dd>" in text
     assert '<td class="number short">0.49 s too short</td>' in text
     assert "no pause was shorter" not in text
-
-
-def test_pauses_that_were_not_recorded_are_told_so(tmp_path):
-    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
-    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 30)))
-    with closing(State(url)) as state, state._database.write() as connection:
-        connection.execute(update(requests).values(pause=None, hold=None, rule=None))
-    text = page_of(url, tmp_path / "sources.txt")
-    assert text.count("not recorded</span>") == 2 + 29
-    assert "asked for: not recorded.</desc>" in text
-    assert "too short" not in text.partition('<section id="pauses"')[2].partition("</p>")[2]
 
 
 def test_a_request_has_its_rule_and_line(tmp_path):
@@ -503,9 +451,8 @@ def test_a_sources_file_that_cannot_be_read_is_told_in_the_page(tmp_path):
 
 def test_the_history_is_the_same_on_both_databases(url):
     write_state(url, 240, 6)
-    with closing(State(url)) as state:
-        history = state.history
-        records = history.requests(BEGUN + 100.0, BEGUN + 500.0, "blog1.example", 100)
+    with closing(State(url)) as state, state.log() as log:
+        records = log.requests(Span(since=BEGUN + 100.0, until=BEGUN + 500.0), "blog1.example")
         assert {record.host for record in records} == {"blog1.example"}
         assert [record.sent_at - BEGUN for record in records] == [
             130.0,
@@ -516,26 +463,24 @@ def test_the_history_is_the_same_on_both_databases(url):
             430,
             490,
         ]
-        assert history.requests(BEGUN, None, "blog1.example", 3)[-1].sent_at == BEGUN + 2350.0
-        before = history.last_before(BEGUN + 125.0, None)
-        assert [each.sent_at - BEGUN for each in before] == [70.0, 80, 90, 100, 110, 120]
-        assert history.last_before(BEGUN + 125.0, "blog1.example") == before[:1]
+        assert log.requests(Span(since=BEGUN), "blog1.example", 3)[-1].sent_at == BEGUN + 2350.0
+        before = log.requests_before(BEGUN + 125.0, None)
+        assert [each.sent_at - BEGUN for each in before] == [120.0, 70, 80, 90, 100, 110]
+        assert log.requests_before(BEGUN + 125.0, "blog1.example") == before[1:2]
         span = Span(since=BEGUN, run=1)
-        assert sum(map(len, history.moments(span).values())) == 24
-        assert history.moments(Span(since=BEGUN, run=2)) == {}
-        assert [(each.host, each.number) for each in history.denials(span)][:2] == [
+        assert sum(map(len, log.first_seen(span).values())) == 24
+        assert log.first_seen(Span(since=BEGUN, run=2)) == {}
+        assert [(each.host, each.number) for each in log.denial_counts(span)][:2] == [
             ("blog0.example", 2),
             ("blog1.example", 1),
         ]
-        assert history.denials(Span(since=BEGUN, run=2)) == []
-        assert history.denials(Span(since=BEGUN + 30.0)) == []
-        assert (
-            history.moments(Span(since=BEGUN, until=BEGUN)).keys() <= history.moments(span).keys()
-        )
-        assert len(history.newest(span, 2, 100)) == 12
-        assert len(history.newest(span, 2, 5)) == 5
-        assert {seen.source for seen in history.newest(span, 9, 99, [URL])} == set()
-        (visit,) = history.visits(["http://blog1.example/feed", URL])
+        assert log.denial_counts(Span(since=BEGUN, run=2)) == []
+        assert log.denial_counts(Span(since=BEGUN + 30.0)) == []
+        assert log.first_seen(Span(since=BEGUN, until=BEGUN)).keys() <= log.first_seen(span).keys()
+        assert len(log.newest(span, 2, 100)) == 12
+        assert len(log.newest(span, 2, 5)) == 5
+        assert {seen.source for seen in log.newest(span, 9, 99, [URL])} == set()
+        (visit,) = log.visits(["http://blog1.example/feed", URL])
         assert visit == Visit("http://blog1.example/feed", 1, BEGUN + 70.0)
 
 

@@ -15,9 +15,17 @@ from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.testing.project import keep_empty_blocklist
 from walsh_scrapy.tools.status.facts import Facts, HeldHost, OpenRun, RefusedSource, gather
-from walsh_scrapy.tools.status.findings import Finding, Limits, Status, Thresholds, find, worst
+from walsh_scrapy.tools.status.findings import (
+    Finding,
+    Limits,
+    Status,
+    Thresholds,
+    find,
+    status_json,
+    status_lines,
+    worst,
+)
 from walsh_scrapy.tools.status.metrics import write_metrics
-from walsh_scrapy.tools.status.report import status_json, status_lines
 
 OK, WARNING, CRITICAL = Status.OK, Status.WARNING, Status.CRITICAL
 HOUR, DAY = 3600.0, 86_400.0

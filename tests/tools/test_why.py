@@ -5,6 +5,7 @@ import json
 import re
 from dataclasses import replace
 from datetime import timedelta
+from random import Random
 
 import pytest
 from scrapy.cmdline import ScrapyArgumentParser
@@ -14,7 +15,9 @@ from sqlalchemy import insert
 from tests.helpers.sites import feed
 from walsh_scrapy.commands.why import Command
 from walsh_scrapy.options import Options
+from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.freshness import NEVER
+from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.policy.robots.quotation import MOST_LINES, quote
 from walsh_scrapy.policy.timestamps import rfc3339
@@ -30,9 +33,8 @@ from walsh_scrapy.testing.simulation import simulate
 from walsh_scrapy.testing.web import Reply, Site, redirect
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.report.page import render
-from walsh_scrapy.tools.report.period import choose_period
-from walsh_scrapy.tools.report.report import build_report
-from walsh_scrapy.tools.why.account import give_account
+from walsh_scrapy.tools.report.report import build_report, choose_period
+from walsh_scrapy.tools.why import account as accounts
 from walsh_scrapy.tools.why.letter import letter
 from walsh_scrapy.tools.why.record import record_of
 
@@ -131,6 +133,11 @@ def record_of_sites(tmp_path_factory, crawl_launcher, pytestconfig):
     )
     with contextlib.closing(State(f"sqlite:///{folder / 'walsh.sqlite3'}")) as opened:
         yield opened, [Source(url) for url in sources]
+
+
+def give_account(state, *given):
+    with state.log() as read:
+        return accounts.give_account(state, read, *given)
 
 
 def told(state, subject="a.example", day=None, **settings):
@@ -247,7 +254,9 @@ def test_a_request_that_came_of_a_redirect_says_so(record_of_sites, state, log):
 
 
 def test_only_a_request_that_was_signed_says_so(state, log):
-    state.runs.begin(RunRecord(spider="feeds", begun=NOON, settings={"signing_key": "the-key"}))
+    state.runs.begin(
+        RunRecord(spider="feeds", begun=NOON, settings=OTHER_BOT | {"signing_key": "the-key"})
+    )
     secure = replace(SENT, url="https://a.example/feed", sent_at=NOON + 9.0)
     unsent = replace(secure, status=None, error="refused", sent_at=NOON + 20.0)
     log(SENT, secure, unsent, replace(secure, run=2, sent_at=NOON + 30.0))
@@ -275,20 +284,18 @@ def outlook(state, subject="a.example", sources=(), **settings):
 
 def test_a_host_on_hold_says_until_when_and_which_answer_began_it(noon, log):
     state, _ = noon
-    ended = NOON - 60.0
-    refused = replace(SENT, sent_at=ended - 0.5, status=503, hold=3600.0)
-    log(
-        refused,
-        replace(refused, sent_at=NOON - 30.5, status=200, purpose="blocklist", hold=3570.0),
-        replace(refused, sent_at=NOON - DAY, status=429, hold=60.0),
-    )
-    state.ledger.hold("a.example", 3540.0)
+    log(replace(SENT, sent_at=NOON - 0.5, status=503, hold=3540.0))
+    refused = Exchange(interval=1.0, status=503, retry_after="3540")
+    state.ledger.answered("a.example", refused, Backoff(2.0, 300.0, Random(1)))
     account, text = outlook(state, sources=[Source(FEED)])
-    assert "on hold until 2024-10-04 12:59:00 UTC: it answered 503 to our request of" in text
+    assert "on hold until 2024-10-04 12:59:00 UTC: it answered 503 and asked for" in text
     assert f"{FEED} due, and deferred until its host may be asked" in text
     told = record_of(account)["outlook"]
     assert told["hold_until"] == told["not_before"] == "2024-10-04T12:59:00Z"
-    assert told["hold_why"] == "it answered 503 to our request of 2024-10-04 11:58:59 UTC"
+    assert told["hold_why"] == (
+        "it answered 503 and asked for a pause of 59 min (Retry-After); it began at 2024-10-04"
+        " 12:00:00 UTC"
+    )
     state.ledger.hold("b.example", 9000.0, "visit-time")
     account, text = outlook(state, "b.example")
     assert (account.day, account.requests) == ("2024-10-04", ())
@@ -301,9 +308,9 @@ def test_by_domain_the_hold_of_a_host_is_its_own(noon, log):
     bot = {f"WALSH_{name.upper()}": value for name, value in OTHER_BOT.items()}
     refused = replace(SENT, host="a.com", sent_at=NOON - 0.5, status=None, hold=60.0)
     log(*(replace(refused, url=f"http://{name}.a.com/") for name in ("one", "two")))
-    state.ledger.hold("two.a.com.", 60.0)
+    state.ledger.hold("two.a.com.", 60.0, "backoff")
     _, text = outlook(state, "two.a.com", WALSH_PACE_BY="domain", **bot)
-    assert "UTC: there was no answer to our request of 2024-10-04 11:59:59 UTC" in text
+    assert "UTC: there was no answer: our own pause (backoff, R5)" in text
     assert "on hold" not in outlook(state, "one.a.com", WALSH_PACE_BY="domain", **bot)[1]
 
 
@@ -398,11 +405,11 @@ def test_what_the_operator_did_stands_with_its_reason(noon, log):
 def test_the_last_request_of_another_day_counts_for_the_pause(state, log):
     log(replace(SENT, sent_at=NOON - DAY, seconds=3.0), SENT)
     (sent,) = give_account(state, options(), FEED, None).requests
-    assert sent.waited == DAY + 1.0
+    assert sent.pause.kept == DAY + 1.0
     account = give_account(state, options(), "a.example", 19_999)
     assert (account.day, account.other_days) == ("2024-10-03", {"2024-10-04": 2})
     (first,) = account.requests
-    assert first.waited is None
+    assert first.pause.kept is None
 
 
 def test_with_a_url_only_its_own_requests_and_robots_txt_are_told(state, log):
@@ -411,7 +418,7 @@ def test_with_a_url_only_its_own_requests_and_robots_txt_are_told(state, log):
     assert [sent.record.url for sent in account.requests] == [ROBOTS.url, FEED]
     assert account.denials == ()
     denied = give_account(state, options(), DENIAL.url, None)
-    assert denied.denials == (DENIAL,)
+    assert [each.url for each in denied.denials] == [DENIAL.url]
     with pytest.raises(CommandError, match=r"scrapy why a\.example --on 2024-10-04"):
         give_account(state, options(), "http://a.example/nothing", None)
     assert give_account(state, options(), ROBOTS.url, None).requests[0].record.url == ROBOTS.url
@@ -429,38 +436,6 @@ def test_another_bot_is_named_as_it_names_itself(state, log):
         assert said in f"{text}\n"
     assert "wal.sh" not in text
     assert "Walsh" not in text
-
-
-def test_what_earlier_versions_wrote_is_told_as_far_as_it_goes(state, url):
-    old = {"sent_at": NOON, "host": "old.example", "url": "http://old.example/x", "gates": ""}
-    with contextlib.closing(Database(url)) as database, database.write() as connection:
-        connection.execute(insert(requests), old | {"status": None, "seconds": 2.0, "error": "E"})
-    text = told(state, "old.example")
-    assert "an earlier version sent it, whose record names no rule" in text
-    assert "no answer: E, after 2 s" in text
-    assert record_of(give_account(state, options(), "old.example", None))["requests"][0] == {
-        "at": "2024-10-04T12:00:00Z",
-        "url": "http://old.example/x",
-        "purpose": None,
-        "why": "an earlier version sent it, whose record names no rule",
-        "pause": None,
-        "pause_asked": None,
-        "status": None,
-        "error": "E",
-        "seconds": 2.0,
-        "hold": None,
-        "gates": "",
-        "run": None,
-        "rule": None,
-        "line": None,
-        "robots": None,
-        "robots_at": None,
-        "blocklist": None,
-        "robots_status": None,
-        "is_redirected": False,
-        "redirected_by": None,
-        "signed_by": None,
-    }
 
 
 def test_other_reasons(state, log):
@@ -495,7 +470,7 @@ def test_by_domain_only_the_host_itself_is_told(state, log):
     bot = {f"WALSH_{name.upper()}": value for name, value in OTHER_BOT.items()}
     given = options(WALSH_PACE_BY="domain", **bot)
     (sent,) = give_account(state, given, "two.a.com", None).requests
-    assert (sent.record.url, sent.waited) == ("http://two.a.com/", 15.5)
+    assert (sent.record.url, sent.pause.kept) == ("http://two.a.com/", 15.5)
 
 
 def test_what_is_not_known_is_said_with_what_is(state, log):
@@ -559,6 +534,7 @@ def test_a_wrong_call_and_no_state_are_one_line(tmp_path, capsys, arguments, sta
 
 def test_ten_thousand_requests_are_told_in_order(state, url):
     same = {"host": "a.example", "gates": "", "seconds": 0.5, "error": "", "purpose": "target"}
+    same |= {"pause": 1.0, "hold": 0.0}
     rows = [
         same | {"sent_at": NOON + 2.0 * number, "url": f"http://a.example/{number}"}
         for number in range(10_000)

@@ -73,7 +73,7 @@ class Command(OperatorCommand):
 def _scorecard(opts: argparse.Namespace) -> dict[str, Any] | None:
     """Return the scorecard of a conformance run, made or read; None if none is asked for."""
     if opts.conformance:
-        from walsh_scrapy.tools.attest.trials import read_scorecard
+        from walsh_scrapy.tools.attest.attestation import read_scorecard
 
         return read_scorecard(opts.conformance)
     if not opts.tries:
@@ -90,20 +90,20 @@ def _scorecard(opts: argparse.Namespace) -> dict[str, Any] | None:
 def _attest(state: State, scorecard: dict[str, Any] | None) -> dict[str, Any]:
     from walsh_scrapy.tools.attest.attestation import attest
 
-    with state.audit.snapshot() as snapshot:
-        attestation = attest(snapshot, time.time(), scorecard)
+    with state.log() as log:
+        attestation = attest(log, time.time(), scorecard)
     if not any(attestation["record"]["digests"].values()) and scorecard is None:
         raise CommandError("the record is empty, so there is nothing to attest")
     return attestation
 
 
 def _verify(state: State, name: str) -> bool:
-    from walsh_scrapy.tools.attest.verify import compare, read_attestation
+    from walsh_scrapy.tools.attest.digests import compare, read_attestation
     from walsh_scrapy.tools.printable import printable
 
     attestation = read_attestation(name)
-    with state.audit.snapshot() as snapshot:
-        comparison = compare(snapshot, attestation["record"], time.time())
+    with state.log() as log:
+        comparison = compare(log, attestation["record"], time.time())
     for line in comparison.lines():
         print(printable(line))
     print("the record has changed" if comparison.changed else "the record is as it was judged")

@@ -64,8 +64,7 @@ class Command(FileCommand):
     ) -> tuple[bytes, str]:
         """Return the page, and what it is about."""
         from walsh_scrapy.tools.report.page import render
-        from walsh_scrapy.tools.report.period import choose_period
-        from walsh_scrapy.tools.report.report import build_report
+        from walsh_scrapy.tools.report.report import build_report, choose_period
 
         options, now = self.options, time.time()
         with self.state() as state:

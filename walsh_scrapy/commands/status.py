@@ -63,8 +63,7 @@ class Command(OperatorCommand):
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:  # noqa: ARG002
         """Judge, print and write."""
-        from walsh_scrapy.tools.status.findings import worst
-        from walsh_scrapy.tools.status.report import status_json, status_lines
+        from walsh_scrapy.tools.status.findings import status_json, status_lines, worst
 
         limits = self._thresholds(opts)
         if opts.quiet:  # the sources file may have warnings

@@ -53,9 +53,9 @@ class Command(OperatorCommand):
         if len(args) != 1:
             self.refuse(f"`why` takes one URL or host. {_EXAMPLE}")
         day = None if opts.on is None else _day(opts.on)
-        with self.state() as state:
+        with self.state() as state, state.log() as log:
             sources = _sources(opts.sources or self.options.sources)
-            account = give_account(state, self.options, args[0], day, sources)
+            account = give_account(state, log, self.options, args[0], day, sources)
         lines = [json.dumps(record_of(account))] if opts.json else letter(account)
         print_lines(map(printable, lines))
         return 0

@@ -11,7 +11,6 @@ from scrapy import Request
 
 from walsh_scrapy.exceptions import Denied, StateUnavailable
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.urls import without_dot_segments
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.denials import denied, record_denial
 from walsh_scrapy.runtime.negotiation import announced_by, is_dump
@@ -116,9 +115,7 @@ class ScopeMiddleware:
         record = self._context.state.sources.find(source.url) if source else None
         if source is None or record is None or source.url not in self._declared:
             return False
-        # An older version may have remembered a URL with dot segments.
-        moved = replace(source, url=without_dot_segments(record.address))
-        return url in declared_urls(moved)
+        return url in declared_urls(replace(source, url=record.address))
 
     def _lets_pass(self, request: Request) -> bool:
         if self._is_declared(request):

@@ -6,16 +6,13 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.state.acts import ActStore
-from walsh_scrapy.state.audit import AuditStore
 from walsh_scrapy.state.copies import BlocklistStore, RobotsStore
 from walsh_scrapy.state.database import Database, exists
 from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.entries import EntryStore
 from walsh_scrapy.state.evidence import EvidenceStore
-from walsh_scrapy.state.history import History
-from walsh_scrapy.state.hosthistory import HostHistory
 from walsh_scrapy.state.ledger import Ledger
-from walsh_scrapy.state.requests import RequestStore
+from walsh_scrapy.state.log import Log
 from walsh_scrapy.state.runs import MomentStore, RunStore
 from walsh_scrapy.state.sources import LlmsTxtStore, SourceStore
 
@@ -50,14 +47,19 @@ class State:
         self.sources = SourceStore(self._database)
         self.llmstxt = LlmsTxtStore(self._database)
         self.entries = EntryStore(self._database)
-        self.requests = RequestStore(self._database)
         self.evidence = EvidenceStore(self._database)
-        self.host_history = HostHistory(self._database)
         self.runs = RunStore(self._database)
         self.moments = MomentStore(self._database)
         self.acts = ActStore(self._database)
-        self.history = History(self._database)
-        self.audit = AuditStore(self._database)
+
+    @contextmanager
+    def log(self) -> Iterator[Log]:
+        """Give the log as it is now; what is written during the block is not seen.
+
+        No crawl has to wait for it. Raises StateError if the database fails meanwhile.
+        """
+        with self._database.snapshot() as connection:
+            yield Log(connection)
 
     def prune(self, now: float, log_seconds: float) -> None:
         """Delete what is too old to be needed, in small steps; ``now`` is in epoch seconds.
@@ -65,7 +67,6 @@ class State:
         These are requests and denials after ``log_seconds``, and hosts and what is known of a
         robots.txt after 90 days. Sources and entries are the record, and stay.
         """
-        self.requests.prune(now, log_seconds)
         self.evidence.prune(now, log_seconds)
         self.robots.prune(now)
         self.ledger.prune()

@@ -68,15 +68,6 @@ class DenialRecord:
     evidence: Evidence
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """One robots.txt or blocklist as it was once in force."""
-
-    kind: str  #: "robots" or "blocklist"
-    body: bytes
-    first_seen: float  #: epoch seconds
-
-
 def hash_of(body: bytes) -> str:
     """Return the name of a copy: the SHA-256 of its bytes, in hexadecimal."""
     return sha256(body).hexdigest()
@@ -102,7 +93,7 @@ def keep_copy(
 
 
 class EvidenceStore:
-    """Records denials, and reads the documents that decided.
+    """Records denials, and deletes what is too old of the log and its documents.
 
     Methods raise what ``State(failed=...)`` returns if the database fails: a StateError by
     default, ``RequestDeferred`` in a crawl.
@@ -116,19 +107,13 @@ class EvidenceStore:
         with self._database.write() as connection:
             connection.execute(insert(denials), _row(record))
 
-    def copy(self, name: str) -> Copy | None:
-        """Return a document by its name, or None if it is no longer kept."""
-        wanted = select(copies.c.kind, copies.c.body, copies.c.first_seen)
-        with self._database.read() as connection:
-            row = connection.execute(wanted.where(copies.c.hash == name)).one_or_none()
-        return None if row is None else Copy(*row)
-
     def prune(self, now: float, log_seconds: float) -> None:
-        """Delete denials that are older than ``log_seconds``, and copies that no record can name.
+        """Delete requests and denials that are older, and copies that no record can name.
 
-        A copy that is in force stays, however old; ``now`` is in epoch seconds. Old records that
-        are left for a later call count as well.
+        The log is kept for ``log_seconds``; ``now`` is in epoch seconds. A copy that is in force
+        stays, however old. Old records that are left for a later call count as well.
         """
+        delete_old(self._database, requests, requests.c.sent_at < now - log_seconds)
         delete_old(self._database, denials, denials.c.at < now - log_seconds)
         moments = (func.min(requests.c.sent_at), func.min(denials.c.at))
         with self._database.read() as connection:

@@ -256,10 +256,10 @@ requests = Table(
     Column("error", Text, nullable=False, default=""),
     Column("run", BigInteger),
     # `target`, `robots` or `blocklist`.
-    Column("purpose", String(16)),
+    Column("purpose", String(16), nullable=False),
     # Seconds: the pause asked for before it, and the hold that its answer began.
-    Column("pause", Double),
-    Column("hold", Double),
+    Column("pause", Double, nullable=False),
+    Column("hold", Double, nullable=False),
     *_evidence(),
     Index("requests_by_time", "sent_at"),
     Index("requests_by_host", "host", "sent_at"),

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from walsh_scrapy.state import State
     from walsh_scrapy.state.acts import Act
     from walsh_scrapy.state.ledger import HostSnapshot
-    from walsh_scrapy.state.requests import RequestRecord
 
 _DAY: Final = 86_400.0
 
@@ -122,12 +121,9 @@ def on_hold(host: str, until: float) -> str:
     return printable(f"{host} is on hold until {format_moment(until)}")
 
 
-def hold_why(times: HostTimes, request: RequestRecord | None = None) -> str:
-    """Return what began a hold, as a clause about the host; ``request`` is that which did."""
-    status = times.hold_status or (request.status if request else None)
-    answer = f"it answered {status}" if status else "there was no answer"
-    if request is not None:
-        answer += f" to our request of {format_moment(request.sent_at)}"
+def hold_why(times: HostTimes) -> str:
+    """Return what began a hold, as a clause about the host."""
+    answer = f"it answered {times.hold_status}" if times.hold_status else "there was no answer"
     match times.hold_by:
         case "retry-after":
             asked = format_seconds(times.hold_until - times.hold_since)
@@ -137,7 +133,7 @@ def hold_why(times: HostTimes, request: RequestRecord | None = None) -> str:
         case "silence":
             return silent(times.silences)
         case "":
-            return answer if request else "what began it is not recorded"
+            return "what began it is not recorded"
         case "backoff":
             count = f", {counted(times.strikes, 'time')} in a row" if times.strikes > 1 else ""
             return f"{answer}{count}: our own pause (backoff, R5)"

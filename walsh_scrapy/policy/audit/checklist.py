@@ -1,9 +1,16 @@
-"""The contract's checklist (section 8), and each kind of breach that a record can show."""
+"""The contract's checklist (section 8): its rows, what breaks them, and what an audit found."""
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import Final, Literal, NamedTuple, TypeAlias
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from walsh_scrapy.policy.audit.record import LoggedRequest
 
 Level: TypeAlias = Literal["MUST", "SHOULD"]
 
@@ -66,3 +73,116 @@ class Kind(Enum):
         self.row = row
         self.level = level
         self.sentence = sentence
+
+
+class Case(NamedTuple):
+    """One breach: the record that shows it, and what it shows."""
+
+    table: str
+    id: int | str
+    at: float | None  #: epoch seconds
+    what: str  #: one sentence
+
+    @classmethod
+    def of(cls, sent: LoggedRequest, what: str) -> Case:
+        """Return the case of a request."""
+        return cls("requests", sent.id, sent.sent_at, what)
+
+
+@dataclass(slots=True)
+class Finding:
+    """All breaches of one kind."""
+
+    worst: Case
+    badness: float  #: of the worst case; what it counts depends on the kind
+    count: int = 0
+
+
+@dataclass(slots=True)
+class Findings:
+    """What an audit found. Rows are named by their numbers in the checklist."""
+
+    found: dict[Kind, Finding] = field(default_factory=dict)
+    judged: Counter[str] = field(default_factory=Counter)  #: how many records, by row
+    #: How many records show nothing, by row and reason.
+    unshown: Counter[tuple[str, str]] = field(default_factory=Counter)
+    #: Figures of the evidence, by row and name.
+    numbers: dict[str, dict[str, float | None]] = field(default_factory=dict)
+
+    def add(self, kind: Kind, case: Case, badness: float = 0.0) -> None:
+        """Count a breach; the worst of a kind is kept, the first one among equals."""
+        finding = self.found.get(kind)
+        if finding is None:
+            finding = self.found[kind] = Finding(case, badness)
+        elif badness > finding.badness:
+            finding.worst, finding.badness = case, badness
+        finding.count += 1
+
+    def note(self, row: str, **numbers: float | None) -> None:
+        """Set figures of the evidence of a row."""
+        self.numbers.setdefault(row, {}).update(numbers)
+
+
+class Verdict(StrEnum):
+    """What the evidence says of one requirement."""
+
+    HOLDS = "holds"
+    BROKEN = "does not hold"
+    NOT_SHOWN = "not shown"  #: no record and no scenario is about it
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a conformance run says of one row."""
+
+    passed: int
+    failed: tuple[str, ...]  #: the scenarios of a MUST or MUST NOT
+    failed_should: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RowVerdict:
+    """One row with its evidence."""
+
+    row: Row
+    verdict: Verdict
+    judged: int
+    unshown: Mapping[str, int]  #: by reason
+    numbers: Mapping[str, float | None]
+    findings: Mapping[Kind, Finding]
+    trial: Trial | None
+
+    @property
+    def breaks_a_must(self) -> bool:
+        """Whether something is shown that the contract forbids; a SHOULD is only reported."""
+        is_failed = self.trial is not None and bool(self.trial.failed)
+        return is_failed or any(kind.level == "MUST" for kind in self.findings)
+
+
+def verdicts(findings: Findings, trials: Mapping[str, Trial]) -> tuple[RowVerdict, ...]:
+    """Return each row of the checklist with its verdict; ``trials`` are by row."""
+    return tuple(_verdict(row, findings, trials.get(row.number)) for row in CHECKLIST)
+
+
+def _verdict(row: Row, findings: Findings, trial: Trial | None) -> RowVerdict:
+    own = {kind: found for kind, found in findings.found.items() if kind.row == row.number}
+    judged = findings.judged[row.number]
+    failed = bool(trial and (trial.failed or trial.failed_should))
+    verdict = Verdict.NOT_SHOWN
+    if own or failed:
+        verdict = Verdict.BROKEN
+    elif judged or (trial and trial.passed):
+        verdict = Verdict.HOLDS
+    return RowVerdict(
+        row=row,
+        verdict=verdict,
+        judged=judged,
+        unshown={
+            reason: count
+            for (number, reason), count in findings.unshown.items()
+            if number == row.number
+        },
+        numbers=findings.numbers.get(row.number, {}),
+        findings=own,
+        trial=trial,
+    )

@@ -16,13 +16,13 @@ import pygal
 from markupsafe import Markup
 
 from walsh_scrapy.policy.wording import format_seconds, printable
-from walsh_scrapy.tools.report.responses import KINDS
+from walsh_scrapy.tools.report.requests import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from walsh_scrapy.tools.report.responses import Share
-    from walsh_scrapy.tools.report.spacing import HostLine, Sent
+    from walsh_scrapy.policy.audit.pauses import JudgedRequest
+    from walsh_scrapy.tools.report.requests import HostLine, Share
 
 # pygal adds a finder for its plugins (maps), which we do not have. Its protocol is that of Python
 # before 3.12, so each later import of this process that fails would warn of it.
@@ -97,14 +97,12 @@ def share_bar(shares: Sequence[Share], name: str, title: str) -> Markup:
 
 def time_line(line: HostLine, name: str, title: str) -> Markup:
     """Return the pauses before the requests to a host, and what was asked for, over time."""
-    sent = thinned([each for each in line.sent if each.kept is not None])
+    sent = thinned([each for each in line.sent if each.pause.kept is not None])
     first, last = sent[0].record.sent_at, sent[-1].record.sent_at
-    kept = [max(each.kept or 0.0, _LEAST) for each in sent]
-    # What was asked for before requests of earlier versions is not recorded.
+    kept = [max(each.pause.kept or 0.0, _LEAST) for each in sent]
     asked = [
-        (at, max(each.asked.seconds, _LEAST))
+        (at, max(each.pause.asked, _LEAST))
         for before, each in zip([sent[0], *sent], sent, strict=False)
-        if each.asked
         for at in (before.record.sent_at, each.record.sent_at)
     ]
     values = kept + [seconds for _, seconds in asked]
@@ -125,21 +123,19 @@ def time_line(line: HostLine, name: str, title: str) -> Markup:
     chart.y_labels = [step for step in ladder if low <= step <= high]
     chart.x_labels = [first + (last - first) * part / 3 for part in range(4)]
     points = [(each.record.sent_at, value) for each, value in zip(sent, kept, strict=True)]
-    short = [point for each, point in zip(sent, points, strict=True) if each.is_short]
-    enough = [point for each, point in zip(sent, points, strict=True) if not each.is_short]
+    short = [point for each, point in zip(sent, points, strict=True) if each.pause.is_breach]
+    enough = [point for each, point in zip(sent, points, strict=True) if not each.pause.is_breach]
     chart.add("", asked, show_dots=False)
     chart.add("", enough, stroke=False)
     chart.add("", short, stroke=False)
-    most = (
-        f"at most {format_seconds(max(seconds for _, seconds in asked))}"
-        if asked
-        else "not recorded"
+    most = format_seconds(max(seconds for _, seconds in asked))
+    told = (
+        f"{len(sent)} pauses, the smallest {format_seconds(min(kept))}; asked for: at most {most}."
     )
-    told = f"{len(sent)} pauses, the smallest {format_seconds(min(kept))}; asked for: {most}."
     return _svg(chart, name, title, told)
 
 
-def thinned(sent: Sequence[Sent], most: int = MOST_POINTS) -> list[Sent]:
+def thinned(sent: Sequence[JudgedRequest], most: int = MOST_POINTS) -> list[JudgedRequest]:
     """Return at most so many requests: of each part of the time, the one with least to spare."""
     if len(sent) <= most:
         return list(sent)
@@ -148,8 +144,8 @@ def thinned(sent: Sequence[Sent], most: int = MOST_POINTS) -> list[Sent]:
     return [min(part, key=_spare) for part in parts]
 
 
-def _spare(each: Sent) -> float:
-    return (each.kept or 0.0) - (each.asked.seconds if each.asked else 0.0)
+def _spare(each: JudgedRequest) -> float:
+    return (each.pause.kept or 0.0) - each.pause.asked
 
 
 def _clock(span: float) -> Callable[[float], str]:

@@ -14,7 +14,7 @@ from walsh_scrapy.policy.wording import cut
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from walsh_scrapy.state.history import SeenEntry
+    from walsh_scrapy.state.log import SeenEntry
 
 #: Headlines of one source, and of all sources together.
 OF_EACH: Final = 8

@@ -13,10 +13,9 @@ from markupsafe import Markup
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.wording import cut, for_others, format_seconds, printable
 from walsh_scrapy.tools.report.charts import bars, share_bar, time_line
+from walsh_scrapy.tools.report.needs import MOST_TROUBLES, by_advice, counted
 from walsh_scrapy.tools.report.news import MOST_SOURCES
-from walsh_scrapy.tools.report.responses import KINDS
-from walsh_scrapy.tools.report.trouble import MOST_TROUBLES, by_advice
-from walsh_scrapy.tools.report.words import counted
+from walsh_scrapy.tools.report.requests import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.tools.report.news import News
     from walsh_scrapy.tools.report.report import Report
-    from walsh_scrapy.tools.report.spacing import HostLine
+    from walsh_scrapy.tools.report.requests import HostLine
 
 #: Rows of the longer parts of the page; it says how many more there are.
 MOST_HOSTS: Final = 300

@@ -5,31 +5,100 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from walsh_scrapy.policy.audit.pauses import PauseJudge
+from walsh_scrapy.policy.freshness import CLOCK_SKEW
+from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.sources import SourcesError, load_sources
+from walsh_scrapy.state.log import Span
 from walsh_scrapy.tools import hosts
-from walsh_scrapy.tools.hosts import held_name, paced_name, unit_of
-from walsh_scrapy.tools.report.needs import find_needs
+from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.tools.hosts import paced_name, unit_of
+from walsh_scrapy.tools.report.needs import (
+    MOST_TROUBLES,
+    Trouble,
+    find_needs,
+    find_troubles,
+    in_trouble,
+)
 from walsh_scrapy.tools.report.news import MOST, OF_EACH, News, build_news
-from walsh_scrapy.tools.report.responses import Gate, Share, gates, shares
-from walsh_scrapy.tools.report.spacing import HostLine, host_lines
-from walsh_scrapy.tools.report.trouble import MOST_TROUBLES, Trouble, find_troubles, in_trouble
+from walsh_scrapy.tools.report.requests import Gate, HostLine, Share, gates, host_lines, shares
 from walsh_scrapy.tools.sources import overview
 from walsh_scrapy.tools.status.findings import judge_clock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from walsh_scrapy.options import Options
+    from walsh_scrapy.policy.audit.record import LoggedRequest
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state import State
-    from walsh_scrapy.state.history import DenialCount, LoggedRequest, Visit
+    from walsh_scrapy.state.log import DenialCount, Log, Visit
+    from walsh_scrapy.state.runs import RunRecord
     from walsh_scrapy.tools.hosts import HostRow
     from walsh_scrapy.tools.report.needs import Need
-    from walsh_scrapy.tools.report.period import Period
     from walsh_scrapy.tools.sources.overview import SourceRow
 
 #: Requests that are read: as many as fit into 500 MB of memory.
 MOST_READ: Final = 300_000
+#: Runs that a report knows of.
+MOST_RUNS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """The part of the record that a report is about."""
+
+    span: Span
+    runs: Sequence[RunRecord]  #: the newest first
+    words: str  #: the same for the page's heading
+    host: str | None = None  #: the name under which the ledger paces it
+
+    def includes(self, record: LoggedRequest) -> bool:
+        """Return True if a request is a part of the report."""
+        run, until = self.span.run, self.span.until
+        is_in_time = record.sent_at >= self.span.since and (
+            until is None or record.sent_at <= until
+        )
+        return record.run == run if run is not None else is_in_time
+
+
+def choose_period(
+    state: State,
+    now: float,
+    log_seconds: float,
+    *,
+    run: int | None = None,
+    since: float | None = None,
+    host: str | None = None,
+) -> Period:
+    """Return the period that the options of a call mean; times are in epoch seconds.
+
+    Without a run or a moment that is the last crawl, or, for one host, all that the log has, which
+    is ``log_seconds``. Raises CommandError for a run that the state does not have.
+    """
+    until = now + CLOCK_SKEW  # what is later was written by a wrong clock
+    if run is None and since is None and host is not None:
+        since = now - log_seconds
+    if since is not None:
+        runs = state.runs.latest(MOST_RUNS, since, until)
+        return Period(
+            span=Span(since=since), runs=runs, words=f"Since {format_moment(since)}", host=host
+        )
+    last = state.runs.latest(1, until=until, only_crawls=True)
+    chosen = state.runs.find(run) if run is not None else next(iter(last), None)
+    if chosen is None and run is not None:
+        raise CommandError(f"there is no run {run} in the state; {_known(state)}")
+    if chosen is None:
+        return Period(span=Span(since=now), runs=(), words="No crawl is recorded", host=host)
+    span = Span(since=chosen.begun, until=chosen.ended, run=chosen.id)
+    command = f" by `scrapy {chosen.command}`" if chosen.command else ""
+    words = f"Run {chosen.id} of {chosen.spider}{command}, {format_moment(chosen.begun)}"
+    return Period(span=span, runs=(chosen,), words=words, host=host)
+
+
+def _known(state: State) -> str:
+    last = next(iter(state.runs.latest(1)), None)
+    return f"the last one is run {last.id}" if last else "it has no run yet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,18 +143,10 @@ def build_report(
         included.append(record)
         return True
 
-    span = period.span
-    sent = state.history.requests(span.since, span.until, period.host, MOST_READ)
-    is_cut = len(sent) == MOST_READ
-    # The pause before the first request of a period counts too, unless that request is cut off.
-    before = [] if is_cut else state.history.last_before(span.since, period.host)
-    lines = host_lines(
-        [*before, *sent],
-        lambda url: held_name(url, options.pace_by),
-        state.history.releases(),
-        is_included,
-    )
-    troubles = _troubles(state, rows)
+    with state.log() as log:
+        lines, is_cut = _lines(log, period, now, is_included)
+        troubles, news = _troubles(log, rows), _news(log, period, options, sources)
+        denied = _denials(log, period, options)
     resting = [row for row in hosts.build_overview(state) if period.host in (None, row.host)]
     return Report(
         made_at=now,
@@ -93,17 +154,30 @@ def build_report(
         needs=find_needs(
             period.runs, lines, troubles, resting, unread, judge_clock(state.moments.latest(), now)
         ),
-        news=_news(state, period, options, sources),
+        news=news,
         declared=len(rows),
         troubles=troubles,
         resting=resting,
         requests=len(included),
         is_cut=is_cut,
         shares=shares(included),
-        gates=gates(included, _denials(state, period, options)),
+        gates=gates(included, denied),
         lines=lines,
         log_days=options.log_days,
     )
+
+
+def _lines(
+    log: Log, period: Period, now: float, is_included: Callable[[LoggedRequest], bool]
+) -> tuple[list[HostLine], bool]:
+    """Return the line of each host, and whether the log has more than was read."""
+    sent = log.requests(period.span, period.host, MOST_READ)
+    is_cut = len(sent) == MOST_READ
+    # The pause before the first request of a period counts too, unless that request is cut off.
+    before = [] if is_cut else log.requests_before(period.span.since, period.host)
+    records = sorted([*before, *sent], key=lambda each: (each.host, each.sent_at, each.id))
+    judge = PauseJudge(log.basis(log.bounds(now)))
+    return host_lines(records, judge, is_included), is_cut
 
 
 def _sources(file: str) -> tuple[Sequence[Source], str]:
@@ -113,32 +187,32 @@ def _sources(file: str) -> tuple[Sequence[Source], str]:
         return (), str(error)
 
 
-def _troubles(state: State, rows: Sequence[SourceRow]) -> list[Trouble]:
+def _troubles(log: Log, rows: Sequence[SourceRow]) -> list[Trouble]:
     wrong = [row for row in rows if in_trouble(row)]
     listed = {url for row in wrong[:MOST_TROUBLES] for url in (row.record.url, row.record.address)}
     visits: dict[str, list[Visit]] = {}
-    for visit in state.history.visits(listed):
+    for visit in log.visits(listed):
         visits.setdefault(visit.url, []).append(visit)
     return find_troubles(wrong, visits)
 
 
-def _denials(state: State, period: Period, options: Options) -> list[DenialCount]:
+def _denials(log: Log, period: Period, options: Options) -> list[DenialCount]:
     """Return what gates denied. Denials name the host; a period may name its domain."""
     return [
         denial
-        for denial in state.history.denials(period.span)
+        for denial in log.denial_counts(period.span)
         if period.host in (None, unit_of(denial.host, options.pace_by))
     ]
 
 
-def _news(state: State, period: Period, options: Options, sources: Sequence[Source]) -> News:
+def _news(log: Log, period: Period, options: Options, sources: Sequence[Source]) -> News:
     def is_included(url: str) -> bool:
         return period.host in (None, paced_name(url, options.pace_by))
 
-    moments = state.history.moments(period.span)
+    moments = log.first_seen(period.span)
     if period.host is not None:
         moments = {url: seen for url, seen in moments.items() if is_included(url)}
     only = None if period.host is None else tuple(moments)
-    newest = state.history.newest(period.span, OF_EACH, MOST, only)
+    newest = log.newest(period.span, OF_EACH, MOST, only)
     names = {source.url: source.name for source in sources if source.name}
     return build_news(moments, newest, names)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.state import State
+    from walsh_scrapy.state.log import Log
     from walsh_scrapy.state.runs import RunRecord
 
 #: Crawls that are looked at, the newest first, and their greatest age in seconds.
@@ -99,12 +100,14 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
     sources, records, error = _sources(state, options.sources, file)
     held = tuple(_held(state))
     folder = _folder(options.state_url)
+    with state.log() as log:
+        open_runs = tuple(_open_runs(log, runs, until))
     return Facts(
         now=now,
         first_run=runs[-1].begun if runs else None,
         good_run=good,
         bad_run=_how(ended[0]) if ended and not _is_good(ended[0]) else "",
-        open_runs=tuple(_open_runs(state, runs, until)),
+        open_runs=open_runs,
         list_error=_local_list_error(options),
         has_blocklist=bool(options.blocklist_url),
         list_checked=checked,
@@ -135,10 +138,10 @@ def _how(run: RunRecord) -> str:
     return f"{run.spider}: {why}"
 
 
-def _open_runs(state: State, runs: Iterable[RunRecord], until: float) -> Iterable[OpenRun]:
+def _open_runs(log: Log, runs: Iterable[RunRecord], until: float) -> Iterable[OpenRun]:
     for run in runs:
         if not run.is_over:
-            sent = state.requests.last_of(run.id, run.begun, until)
+            sent = log.last_of(run.id, run.begun, until)
             wait = float(run.settings.get("max_wait", 0.0))
             yield OpenRun(run.spider, run.begun, max(run.begun, sent or 0.0), wait)
 

@@ -1,16 +1,18 @@
-"""What the facts mean: one finding a check, by thresholds that the operator may set. Pure."""
+"""What the facts mean: one finding a check, by the operator's thresholds, in words and as JSON."""
 
 from __future__ import annotations
 
+import json
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
-from walsh_scrapy.policy.timestamps import format_moment
+from walsh_scrapy.policy.timestamps import format_moment, rfc3339
 from walsh_scrapy.policy.wording import and_more, counted, format_seconds
+from walsh_scrapy.tools.printable import columns, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from walsh_scrapy.tools.status.facts import Facts, OpenRun, RefusedSource
 
@@ -245,3 +247,32 @@ def judge_clock(latest: Mapping[str, float], now: float) -> Finding:
     tables = ", ".join(f"{name} until {format_moment(at)}" for name, at in found.items())
     what = f"times of {tables} lie in the future and do not count"
     return Finding(Status.WARNING, "clock", what, _CLOCK)
+
+
+def status_lines(findings: list[Finding]) -> Iterator[str]:
+    """Yield the status of the whole, which a monitor shows, and then a line a finding."""
+    status = worst(findings)
+    trouble = ", ".join(each.check for each in findings if each.status)
+    yield f"{status.name}: {trouble or 'all is well'}"
+    yield from columns([_cells(each) for each in findings])
+
+
+def status_json(findings: list[Finding], now: float) -> str:
+    """Return the same as one JSON object on one line."""
+    status = worst(findings)
+    found = [
+        {
+            "status": each.status.name,
+            "check": each.check,
+            "what": printable(each.what),
+            "advice": each.advice or None,
+        }
+        for each in findings
+    ]
+    whole = {"status": status.name, "exit": int(status), "at": rfc3339(now), "findings": found}
+    return json.dumps(whole)
+
+
+def _cells(finding: Finding) -> tuple[str, ...]:
+    advice = f" ({finding.advice})" if finding.advice else ""
+    return finding.status.name, finding.check, printable(finding.what) + advice

@@ -2,35 +2,73 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+import re
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from walsh_scrapy import identity
+from walsh_scrapy.policy.audit.pauses import JudgedRequest, PauseJudge
+from walsh_scrapy.policy.audit.record import DAY
 from walsh_scrapy.policy.robots.quotation import QuotedLine, UsageRecord, quote, usage_records
 from walsh_scrapy.policy.urls import canonical_url, host_of, origin_of, robots_url
 from walsh_scrapy.policy.wording import counted
-from walsh_scrapy.state.hosthistory import DAY
+from walsh_scrapy.state.log import Span
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.hosts import held_name, paced_name, url_of
 from walsh_scrapy.tools.printable import printable
 from walsh_scrapy.tools.why.outlook import look_ahead
-from walsh_scrapy.tools.why.sender import Sender
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any, Self
 
     from walsh_scrapy.options import Options
+    from walsh_scrapy.policy.audit.record import LoggedDenial, LoggedRequest
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state import State
     from walsh_scrapy.state.acts import Act
-    from walsh_scrapy.state.evidence import DenialRecord, Evidence
-    from walsh_scrapy.state.hosthistory import SentRequest
-    from walsh_scrapy.state.requests import RequestRecord
+    from walsh_scrapy.state.log import Log
+    from walsh_scrapy.state.runs import RunRecord
     from walsh_scrapy.tools.why.outlook import Outlook
 
 #: Other days that a message names.
-_MOST_DAYS = 10
+_MOST_DAYS: Final = 10
+_PAGE: Final = re.compile(r"https?://[^\s;,)]+")
+_MAIL: Final = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """A bot as it names itself. ``contact`` and ``policy`` are None if its User-Agent has none."""
+
+    user_agents: tuple[str, ...]  #: of all runs that the letter is about, the newest first
+    token: str  #: its name in robots.txt
+    policy: str | None  #: a page
+    contact: str | None  #: an address of mail
+    blocklist: str  #: the URL of its blocklist; "" for none
+
+    @classmethod
+    def of(cls, runs: Iterable[RunRecord], options: Options) -> Self:
+        """Return the sender of the runs, the newest first; without any, that of the options."""
+        given: list[Mapping[str, Any]] = [run.settings for run in runs] or [asdict(options)]
+        agents = tuple(dict.fromkeys(str(settings["user_agent"]) for settings in given))
+        is_ours = agents[0] == identity.USER_AGENT
+        page, mail = _PAGE.search(agents[0]), _MAIL.search(agents[0])
+        return cls(
+            user_agents=agents,
+            token=str(given[0]["ua_token"]),
+            policy=identity.POLICY_URL if is_ours else page and page[0],
+            contact=identity.CONTACT if is_ours else mail and mail[0],
+            blocklist=str(given[0]["blocklist_url"]),
+        )
+
+    @property
+    def opt_out(self) -> tuple[str, str]:
+        """The two lines of robots.txt that keep the bot out."""
+        return f"User-agent: {self.token}", "Disallow: /"
 
 
 class Asked(NamedTuple):
@@ -61,15 +99,15 @@ class Account:
     url: str | None  #: the one URL that was asked about
     day: str
     sender: Sender
-    requests: tuple[SentRequest, ...]
-    denials: tuple[DenialRecord, ...]
+    requests: tuple[JudgedRequest, ...]
+    denials: tuple[LoggedDenial, ...]
     robots: tuple[RobotsOfDay, ...]
     keys: Mapping[int, str]  #: the id of the key that signed over https, by run
     acts: tuple[Act, ...]  #: what the operator did to the host, on any day
     outlook: Outlook  #: as of now
     other_days: Mapping[str, int]  #: how much the record has of the host on each other day
 
-    def signed_by(self, record: RequestRecord) -> str | None:
+    def signed_by(self, record: LoggedRequest) -> str | None:
         """Return the id of the key that signed a request; None for one that was not signed.
 
         Over plain http nothing is signed, and without an answer it may not have been sent.
@@ -78,14 +116,15 @@ class Account:
             return None
         return self.keys.get(record.run)
 
-    def redirected_by(self, evidence: Evidence) -> str | None:
+    def redirected_by(self, record: LoggedRequest | LoggedDenial) -> str | None:
         """Return the URL that redirected, if this site itself is there (decision 33)."""
-        by = evidence.redirected_by
+        by = record.redirected_by
         return by if by is not None and host_of(by) == self.host else None
 
 
 def give_account(
     state: State,
+    log: Log,
     options: Options,
     subject: str,
     day: int | None,
@@ -99,26 +138,22 @@ def give_account(
     url, host = url_of(subject), host_of(url_of(subject))
     paced = paced_name(url, options.pace_by)
     wanted = canonical_url(url) if "://" in subject else None
-    days = state.host_history.days(host, paced)
-    outlook = look_ahead(state, options, url, sources, wanted=wanted)
+    days = log.days(host, paced)
+    outlook = look_ahead(state, log, options, url, sources, wanted=wanted)
     acts = state.acts.of({paced, held_name(url, options.pace_by)})
     is_known = bool(outlook.targets or outlook.hold_until or acts)
     if (day is not None and day not in days) or not (days or is_known):
-        raise CommandError(printable(_nothing(state, host, day, days, sources)))
+        raise CommandError(printable(_nothing(log, host, day, days, sources)))
     if day is None:
         day = max(days, default=int(outlook.at // DAY))
-    since = day * DAY
+    span = Span(since=day * DAY, until=math.nextafter((day + 1) * DAY, 0.0))
     sent = [
         each
-        for each in state.host_history.sent(paced, since, since + DAY)
-        if _is_about(each.record.url, host, wanted, each.record.purpose)
+        for each in _judged(log, paced, span, outlook.at)
+        if _is_about(each.record, host, wanted)
     ]
-    kept_back = [
-        each
-        for each in state.host_history.denied(host, since, since + DAY)
-        if wanted is None or _is(each.url, wanted)
-    ]
-    is_told = kept_back or any(_is(each.record.url, wanted) for each in sent if wanted)
+    denied = [each for each in log.denials(span, host) if wanted in (None, canonical_url(each.url))]
+    is_told = denied or any(canonical_url(each.record.url) == wanted for each in sent)
     if wanted and not is_told and not outlook.targets:
         raise CommandError(
             printable(
@@ -126,20 +161,18 @@ def give_account(
                 f"{_date(day)}` says what is known of its host"
             )
         )
-    numbers = {each.record.run for each in sent} | {each.run for each in kept_back}
+    numbers = {each.record.run for each in sent} | {each.run for each in denied}
     found = map(state.runs.find, sorted(filter(None, numbers), reverse=True))
     runs = [run for run in found if run is not None]
     sender = Sender.of(runs, options)
-    evidence = [(each.record.url, each.record.evidence) for each in sent]
-    evidence += [(each.url, each.evidence) for each in kept_back]
     return Account(
         host=host,
         url=wanted,
         day=_date(day),
         sender=sender,
         requests=tuple(sent),
-        denials=tuple(kept_back),
-        robots=tuple(_robots(state, paced, evidence, sender.token)),
+        denials=tuple(denied),
+        robots=tuple(_robots(log, paced, [*(each.record for each in sent), *denied], sender.token)),
         keys={run.id: key for run in runs if (key := run.settings.get("signing_key"))},
         acts=tuple(acts),
         outlook=outlook,
@@ -147,49 +180,53 @@ def give_account(
     )
 
 
-def _is_about(url: str, host: str, wanted: str | None, purpose: str) -> bool:
+def _judged(log: Log, paced: str, span: Span, now: float) -> list[JudgedRequest]:
+    """Return the requests of a span, each with the pause before it."""
+    judge = PauseJudge(log.basis(log.bounds(now)))
+    for each in log.requests_before(span.since, paced):
+        judge.judge(each)
+    return [JudgedRequest(each, judge.judge(each)) for each in log.requests(span, paced)]
+
+
+def _is_about(sent: LoggedRequest, host: str, wanted: str | None) -> bool:
     """Return True for requests to the host; with one wanted URL, for those and robots.txt."""
-    if host_of(url) != host:
+    if host_of(sent.url) != host:
         return False
-    return wanted is None or purpose == "robots" or _is(url, wanted)
-
-
-def _is(url: str, wanted: str) -> bool:
-    return canonical_url(url) == wanted
+    return sent.purpose == "robots" or wanted in (None, canonical_url(sent.url))
 
 
 def _robots(
-    state: State, paced: str, evidence: Iterable[tuple[str, Evidence]], token: str
+    log: Log, paced: str, rows: Iterable[LoggedRequest | LoggedDenial], token: str
 ) -> Iterable[RobotsOfDay]:
     """Yield what was in force; where it came from is what the site's own requests say."""
-    decided: dict[tuple[str, str | None], list[Evidence]] = {}
-    for url, each in evidence:
-        if each.robots_at is not None:
-            decided.setdefault((robots_url(url), each.robots), []).append(each)
+    decided: dict[tuple[str, str | None], list[LoggedRequest | LoggedDenial]] = {}
+    for row in rows:
+        if row.robots_at is not None:
+            decided.setdefault((robots_url(row.url), row.robots), []).append(row)
     for (url, name), cases in decided.items():
-        copy = None if name is None else state.evidence.copy(name)
+        body = None if name is None else log.copy(name)
         lines = {case.line for case in cases if case.line is not None}
         ends = {(case.robots_at or 0.0, case.robots_status) for case in cases}
         yield RobotsOfDay(
             origin=origin_of(url),
             hash=name,
-            asked=tuple(_asked(state, url, paced, *end) for end in sorted(ends, key=itemgetter(0))),
-            is_kept=copy is not None,
-            quoted=quote(copy.body, token, lines) if copy else (),
-            usage=usage_records(copy.body) if copy else (),
+            asked=tuple(_asked(log, url, paced, *end) for end in sorted(ends, key=itemgetter(0))),
+            is_kept=body is not None,
+            quoted=() if body is None else quote(body, token, lines),
+            usage=() if body is None else usage_records(body),
         )
 
 
-def _asked(state: State, url: str, paced: str, at: float, status: int | None) -> Asked:
+def _asked(log: Log, url: str, paced: str, at: float, status: int | None) -> Asked:
     """Return the request for a robots.txt that ended at a moment, after all its redirects."""
-    own = state.host_history.asked_for_robots(url, paced, at)
+    own = log.asked_for_robots(url, paced, at)
     if own is None:  # it is no longer in the log
         return Asked(at, status, status)
     return Asked(own.sent_at, own.status, status)
 
 
 def _nothing(
-    state: State,
+    log: Log,
     host: str,
     day: int | None,
     days: Mapping[int, int],
@@ -202,7 +239,7 @@ def _nothing(
     if days:
         last = list(days)[-_MOST_DAYS:]
         return f"{known}; the record has it on {_listed(days, last)} (all days in UTC)"
-    if below := state.host_history.subdomains(host):
+    if below := log.subdomains(host):
         return f"{known}; the record has {', '.join(below)}"
     declared = "no source is declared there, and " if sources is not None else ""
     return (

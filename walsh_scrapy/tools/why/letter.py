@@ -12,9 +12,9 @@ from walsh_scrapy.tools.printable import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from walsh_scrapy.policy.audit.pauses import JudgedRequest, Pause
+    from walsh_scrapy.policy.audit.record import LoggedDenial, LoggedRequest
     from walsh_scrapy.state.acts import Act
-    from walsh_scrapy.state.evidence import Evidence
-    from walsh_scrapy.state.hosthistory import SentRequest
     from walsh_scrapy.tools.why.account import Account, RobotsOfDay
     from walsh_scrapy.tools.why.outlook import Outlook
 
@@ -57,7 +57,7 @@ def _told(account: Account) -> Iterator[str]:
         yield "What we wanted, and did not ask for"
     for denial in account.denials:
         yield f"  {_time(denial.at)}{denial.url}"
-        came = _came(denial.evidence, account)
+        came = _came(denial, account)
         yield from _wrapped(f"kept back by {denial.gate}: {denial.reason}{came}")
     for robots in account.robots:
         yield ""
@@ -68,11 +68,11 @@ def _told(account: Account) -> Iterator[str]:
     yield ""
 
 
-def _sent(sent: SentRequest, account: Account) -> Iterator[str]:
+def _sent(sent: JudgedRequest, account: Account) -> Iterator[str]:
     record = sent.record
     yield f"  {_time(record.sent_at)}{record.url}"
-    yield from _wrapped(f"why: {why(sent, account)}")
-    yield from _wrapped(f"pause: {_pause(sent)}")
+    yield from _wrapped(f"why: {why(record, account)}")
+    yield from _wrapped(f"pause: {_pause(sent.pause)}")
     answer = "no answer" if record.status is None else str(record.status)
     answer = f"{answer}: {record.error}" if record.error else answer
     after = f"; then no request for {format_seconds(record.hold)}" if record.hold else ""
@@ -81,50 +81,47 @@ def _sent(sent: SentRequest, account: Account) -> Iterator[str]:
         yield from _wrapped(f"signed by: {key} (Web Bot Auth)")
 
 
-def why(sent: SentRequest, account: Account) -> str:
+def why(record: LoggedRequest, account: Account) -> str:
     """Return the reason for which a request was sent, in one sentence."""
-    return _reason(sent) + _came(sent.record.evidence, account)
+    return _reason(record) + _came(record, account)
 
 
-def _came(evidence: Evidence, account: Account) -> str:
+def _came(record: LoggedRequest | LoggedDenial, account: Account) -> str:
     """Say that a redirect led to a request. Another site that redirected here is not named."""
-    if evidence.redirected_by is None:
+    if record.redirected_by is None:
         return ""
-    by = account.redirected_by(evidence)
+    by = account.redirected_by(record)
     return f"; a redirect {f'of {by}' if by else 'of another host'} led here"
 
 
-def _reason(sent: SentRequest) -> str:
-    evidence, purpose = sent.record.evidence, sent.record.purpose
-    if not sent.has_evidence:
-        return "an earlier version sent it, whose record names no rule"
-    if purpose == "robots":
+def _reason(record: LoggedRequest) -> str:
+    if record.purpose == "robots":
         return "robots.txt is asked for before anything else, and no rule can forbid it"
-    listed = "" if evidence.blocklist is None else "; its host was not on our blocklist"
-    if purpose == "blocklist":
+    listed = "" if record.blocklist is None else "; its host was not on our blocklist"
+    if record.purpose == "blocklist":
         return "our blocklist, or its schema, is published there"
-    if evidence.rule is not None:
-        return f"line {evidence.line} of robots.txt allows it, {evidence.rule!r}{listed}"
-    status = evidence.robots_status
-    if evidence.robots is not None and _is_absent(status):
+    if record.rule is not None:
+        return f"line {record.line} of robots.txt allows it, {record.rule!r}{listed}"
+    status = record.robots_status
+    if record.robots is not None and _is_absent(status):
         return f"its site has no robots.txt ({status}), so no rule forbids it{listed}"
-    if evidence.robots is not None:
+    if record.robots is not None:
         return f"no rule of robots.txt is about it{listed}"
-    if evidence.robots_at is not None:
-        asked = format_moment(evidence.robots_at)
+    if record.robots_at is not None:
+        asked = format_moment(record.robots_at)
         answer = "no answer" if status is None else status
         return f"no robots.txt could be read when it was asked for ({asked}, {answer}){listed}"
     return f"no gate for robots.txt was in force{listed}"
 
 
-def _pause(sent: SentRequest) -> str:
-    asked = format_seconds(sent.record.pause)
-    wanted = f"; {asked} had to pass" if sent.has_evidence and sent.record.pause else ""
-    if sent.waited is None:
+def _pause(pause: Pause) -> str:
+    if pause.kept is None:
         return "our record has no request before it"
-    if sent.waited < 0:
-        return f"none, the request before it had not ended{wanted}"
-    return f"{format_seconds(sent.waited)} after the end of the request before it{wanted}"
+    kept = "none, the request before it had not ended"
+    if not pause.is_overlap:
+        kept = f"{format_seconds(max(0.0, pause.kept))} after the end of the request before it"
+    too_short = ", so it was too short" if pause.is_breach else ""
+    return f"{kept}; {format_seconds(pause.asked)} had to pass{too_short}"
 
 
 def _robots(robots: RobotsOfDay) -> Iterator[str]:

@@ -9,6 +9,7 @@ from walsh_scrapy.policy.timestamps import format_moment, rfc3339
 from walsh_scrapy.policy.urls import canonical_url, host_of
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.sources import host_pauses
+from walsh_scrapy.state.log import Span
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 from walsh_scrapy.tools.hosts import held_name, hold_why, paced_name
 from walsh_scrapy.tools.sources.overview import next_visit
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from walsh_scrapy.options import Options
+    from walsh_scrapy.policy.audit.record import LoggedDenial
     from walsh_scrapy.policy.pacing import HostTimes
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state import State
-    from walsh_scrapy.state.evidence import DenialRecord
-    from walsh_scrapy.state.requests import RequestRecord
+    from walsh_scrapy.state.log import Log
     from walsh_scrapy.tools.sources.overview import NextVisit
 
 
@@ -32,7 +33,7 @@ class Target:
     url: str  #: at this host, also if the source is declared elsewhere and moved here
     record: SourceRecord
     due: NextVisit
-    denial: DenialRecord | None  #: why it was kept back, if that is its outcome
+    denial: LoggedDenial | None  #: why it was kept back, if that is its outcome
 
     def words(self, *, is_deferred: bool) -> str:
         """Return when it is asked for next, or why not."""
@@ -60,7 +61,6 @@ class Outlook:
     at: float  #: the moment of which this is true
     held: HostTimes  #: of the name that has the hold
     hold_until: float | None  #: None if the host is not on hold
-    holder: RequestRecord | None  #: the request whose answer began the hold
     ready_at: float | None  #: when hold, spacing and lease are over; None if they are
     pause: float  #: seconds between two requests that the operator asks for, 0 for none
     targets: tuple[Target, ...]
@@ -85,7 +85,7 @@ class Outlook:
         """What began the hold; None if the host is not on hold."""
         if self.hold_until is None:
             return None
-        return hold_why(self.held, self.holder)
+        return f"{hold_why(self.held)}; it began at {format_moment(self.held.hold_since)}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the outlook for ``--json``: times as RFC 3339 in UTC, durations in seconds."""
@@ -112,7 +112,12 @@ class Outlook:
 
 
 def look_ahead(
-    state: State, options: Options, url: str, sources: Sequence[Source] | None, wanted: str | None
+    state: State,
+    log: Log,
+    options: Options,
+    url: str,
+    sources: Sequence[Source] | None,
+    wanted: str | None,
 ) -> Outlook:
     """Return what stands between us and the next request to the host of a URL.
 
@@ -124,14 +129,13 @@ def look_ahead(
     held = state.ledger.find(held_name(url, options.pace_by))
     ready_at = max(each.times.ready_at(0.0) for each in (spaced, held))
     until = held.times.hold_until if held.hold else None
-    found = () if sources is None else _targets(state, options, host, sources, spaced.now)
+    found = () if sources is None else _targets(state, log, options, host, sources, spaced.now)
     targets = tuple(each for each in found if wanted in (None, canonical_url(each.url)))
     pauses = host_pauses(sources or (), lambda each: paced_name(each, options.pace_by))
     return Outlook(
         at=spaced.now,
         held=held.times,
         hold_until=until,
-        holder=None if until is None else state.host_history.holder(host, paced, until),
         ready_at=ready_at if ready_at > spaced.now else None,
         pause=max(spaced.times.pause, pauses.get(paced, 0.0)),
         targets=targets,
@@ -143,11 +147,11 @@ def look_ahead(
 
 
 def _targets(
-    state: State, options: Options, host: str, sources: Sequence[Source], now: float
+    state: State, log: Log, options: Options, host: str, sources: Sequence[Source], now: float
 ) -> Iterator[Target]:
     """Yield the documents at a host: those of declared sources, then those of earlier ones."""
     known = KnownSources(state.sources.all())
-    denials = {canonical_url(each.url): each for each in state.host_history.denied(host, 0.0, now)}
+    denials = {canonical_url(each.url): each for each in log.denials(Span(until=now), host)}
     found: list[tuple[Source | None, SourceRecord]] = []
     for each in sources:
         record = known.find(each.url) or SourceRecord(url=each.url, kind=each.kind)

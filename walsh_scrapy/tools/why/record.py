@@ -10,8 +10,8 @@ from walsh_scrapy.policy.wording import for_others
 from walsh_scrapy.tools.why.letter import why
 
 if TYPE_CHECKING:
-    from walsh_scrapy.state.evidence import DenialRecord, Evidence
-    from walsh_scrapy.state.hosthistory import SentRequest
+    from walsh_scrapy.policy.audit.pauses import JudgedRequest
+    from walsh_scrapy.policy.audit.record import LoggedDenial, LoggedRequest
     from walsh_scrapy.tools.why.account import Account, RobotsOfDay
 
 
@@ -44,43 +44,48 @@ def _for_others(value: Any) -> Any:  # noqa: ANN401 - of JSON
     return for_others(value) if isinstance(value, str) else value
 
 
-def _request(sent: SentRequest, account: Account) -> dict[str, Any]:
-    record, known = sent.record, sent.has_evidence
+def _request(sent: JudgedRequest, account: Account) -> dict[str, Any]:
+    record = sent.record
     return {
         "at": rfc3339(record.sent_at),
         "url": record.url,
-        "purpose": record.purpose or None,
-        "why": why(sent, account),
-        "pause": sent.waited,
-        "pause_asked": record.pause if known else None,
+        "purpose": record.purpose,
+        "why": why(record, account),
+        "pause": sent.pause.kept,
+        "pause_asked": sent.pause.asked,
         "status": record.status,
         "error": record.error or None,
         "seconds": record.seconds,
-        "hold": record.hold if known else None,
+        "hold": record.hold,
         "gates": record.gates,
         "run": record.run,
         "signed_by": account.signed_by(record),
-        **_evidence(record.evidence, account),
+        **_evidence(record, account),
     }
 
 
-def _denial(denial: DenialRecord, account: Account) -> dict[str, Any]:
+def _denial(denial: LoggedDenial, account: Account) -> dict[str, Any]:
     return {
         "at": rfc3339(denial.at),
         "url": denial.url,
         "gate": denial.gate,
         "why": denial.reason,
         "run": denial.run,
-        **_evidence(denial.evidence, account),
+        **_evidence(denial, account),
     }
 
 
-def _evidence(evidence: Evidence, account: Account) -> dict[str, Any]:
+def _evidence(record: LoggedRequest | LoggedDenial, account: Account) -> dict[str, Any]:
     """Return the columns; another site that redirected here is not named (decision 33)."""
-    return asdict(evidence) | {
-        "robots_at": rfc3339(evidence.robots_at),
-        "is_redirected": evidence.redirected_by is not None,
-        "redirected_by": account.redirected_by(evidence),
+    return {
+        "rule": record.rule,
+        "line": record.line,
+        "robots": record.robots,
+        "robots_at": rfc3339(record.robots_at),
+        "blocklist": record.blocklist,
+        "robots_status": record.robots_status,
+        "is_redirected": record.redirected_by is not None,
+        "redirected_by": account.redirected_by(record),
     }
 
 

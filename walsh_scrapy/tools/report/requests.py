@@ -1,17 +1,20 @@
-"""What came of the requests: by kind of response, and by gate."""
+"""The requests of a period: the pauses before them (R4, R5), what came of them, and the gates."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from walsh_scrapy.policy.audit.pauses import JudgedRequest
 from walsh_scrapy.policy.wording import cut
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from walsh_scrapy.state.history import DenialCount, LoggedRequest
+    from walsh_scrapy.policy.audit.pauses import Pause, PauseJudge
+    from walsh_scrapy.policy.audit.record import LoggedRequest
+    from walsh_scrapy.state.log import DenialCount
 
 #: The kinds of responses, in the order of the page.
 KINDS: Final = {
@@ -27,6 +30,59 @@ KINDS: Final = {
 _GATES: Final = ("blocklist", "scope", "publicweb", "robots")
 _MOST_ANSWERS: Final = 8
 _LONGEST_ANSWER: Final = 120
+
+
+@dataclass(frozen=True, slots=True)
+class HostLine:
+    """The requests to one host, the first one first."""
+
+    host: str
+    sent: list[JudgedRequest] = field(default_factory=list)
+
+    @property
+    def smallest(self) -> Pause | None:
+        """The smallest pause; None if no pause is known."""
+        return min(self._pauses(), key=lambda each: each.kept or 0.0, default=None)
+
+    @property
+    def asked(self) -> Pause | None:
+        """The pause before which most was asked for; None if no pause is known."""
+        return max(self._pauses(), key=lambda each: each.asked, default=None)
+
+    @property
+    def short(self) -> int:
+        """How many pauses were shorter than asked for."""
+        return sum(each.pause.is_breach for each in self.sent)
+
+    def listed(self, most: int) -> list[JudgedRequest]:
+        """Return the last requests, and before them the last ones that came too soon.
+
+        Each of the two are ``most`` at most.
+        """
+        start = max(0, len(self.sent) - most)
+        early = [each for each in self.sent[:start] if each.pause.is_breach]
+        return [*early[-most:], *self.sent[start:]]
+
+    def _pauses(self) -> Iterable[Pause]:
+        return (each.pause for each in self.sent if each.pause.kept is not None)
+
+
+def host_lines(
+    records: Iterable[LoggedRequest],
+    judge: PauseJudge,
+    is_included: Callable[[LoggedRequest], bool],
+) -> list[HostLine]:
+    """Return the line of each host, those with short pauses first, then the longest.
+
+    ``records`` come in the order of the judge, and may include others before those that are
+    included: a pause counts from the last request of any run.
+    """
+    lines: dict[str, HostLine] = {}
+    for record in records:
+        judged = JudgedRequest(record, judge.judge(record))
+        if is_included(record):
+            lines.setdefault(record.host, HostLine(record.host)).sent.append(judged)
+    return sorted(lines.values(), key=lambda line: (-line.short, -len(line.sent), line.host))
 
 
 class Share(NamedTuple):

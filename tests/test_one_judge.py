@@ -1,0 +1,147 @@
+"""`attest`, `report` and `why` are of one mind about doubtful records (decision 33)."""
+
+from contextlib import closing
+from dataclasses import asdict
+
+import pytest
+from scrapy.settings import Settings
+from sqlalchemy import insert
+
+from walsh_scrapy.options import Options
+from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.state import State
+from walsh_scrapy.state.evidence import hash_of
+from walsh_scrapy.state.runs import RunRecord
+from walsh_scrapy.state.tables import acts, copies, requests
+from walsh_scrapy.tools.attest.attestation import attest
+from walsh_scrapy.tools.report.report import build_report, choose_period
+from walsh_scrapy.tools.why.account import give_account
+from walsh_scrapy.tools.why.letter import letter
+
+DAY = 86_400.0
+LATE = 20_001 * DAY - 0.5  # of 2024-10-04
+MONTH = 30 * DAY
+TOO_SHORT = "so it was too short"
+OPTIONS = {
+    "a.example": Options.from_settings(Settings()),
+    "example.com": Options.from_settings(Settings({"WALSH_PACE_BY": "domain"})),
+}
+SLOW = b"User-agent: *\nCrawl-delay: 5\n"
+#: Breaches that are about the time of a request.
+TIMES = {"short-pause", "host-at-once", "too-early"}
+
+
+def sent(after, **columns):
+    """A request so many seconds after the first one that took half a second; 2 s were asked for."""
+    row = {"sent_at": LATE + after, "host": "a.example", "url": "http://a.example/feed"}
+    row |= {"gates": "", "status": 200, "seconds": 0.5, "error": "", "run": 1}
+    return row | {"purpose": "target", "pause": 2.0, "hold": 0.0} | columns
+
+
+def act(name, after, host="a.example"):
+    at = LATE + after
+    return {"id": 1, "at": at, "host": host, "act": name, "seconds": 60.0, "reason": ""}
+
+
+FIRST = sent(0.0)
+REFUSED = sent(0.0, status=503, hold=100.0)
+LONG = sent(0.0, status=503, hold=30 * DAY)
+DOMAIN = {"host": "example.com", "url": "http://a.example.com/"}
+SHORT, TWICE, EARLY = {"short-pause"}, {"host-at-once"}, {"too-early"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "done", "found"),
+    [
+        pytest.param([FIRST, sent(2.5)], [], set(), id="as-asked"),
+        pytest.param([FIRST, sent(2.499)], [], set(), id="1-ms-short"),
+        pytest.param([FIRST, sent(2.47)], [], set(), id="30-ms-short"),
+        pytest.param([FIRST, sent(2.44)], [], SHORT, id="60-ms-short"),
+        pytest.param([FIRST, sent(0.6)], [], SHORT, id="short"),
+        pytest.param([FIRST, sent(1.5, pause=0.0)], [], set(), id="a-second"),
+        pytest.param([FIRST, sent(1.0, pause=0.0)], [], SHORT, id="less-than-a-second"),
+        pytest.param([FIRST, sent(0.47)], [], SHORT, id="30-ms-over"),
+        pytest.param([FIRST, sent(0.44)], [], TWICE, id="60-ms-over"),
+        pytest.param([sent(0.0, seconds=9.0), sent(1.0), sent(8.0)], [], TWICE, id="long-one"),
+        pytest.param([REFUSED, sent(100.47)], [], set(), id="hold-30-ms-short"),
+        pytest.param([REFUSED, sent(100.44)], [], EARLY, id="hold-60-ms-short"),
+        pytest.param([REFUSED, sent(1.0)], [], EARLY | SHORT, id="hold-and-pause"),
+        pytest.param([REFUSED, sent(0.1)], [], EARLY | TWICE, id="hold-and-overlap"),
+        pytest.param([REFUSED, sent(50.0, hold=50.0), sent(60.0)], [], EARLY, id="hold-ignored"),
+        pytest.param([REFUSED, sent(50.0), sent(60.0)], [], EARLY, id="hold-forgotten"),
+        pytest.param([REFUSED, sent(9.0)], [act("release", 8.0)], set(), id="released"),
+        pytest.param([REFUSED, sent(9.0)], [act("release", 10.0)], EARLY, id="released-later"),
+        pytest.param(
+            [REFUSED, sent(9.0)], [act("release", 8.0, host="b.example")], EARLY, id="other-release"
+        ),
+        pytest.param([FIRST, sent(3.0, pause=60.0)], [act("pause", 3.2)], set(), id="paused-then"),
+        pytest.param([FIRST, sent(3.0, pause=60.0)], [act("pause", 1.0)], SHORT, id="paused-first"),
+        pytest.param([LONG, sent(DAY + 1.0, purpose="blocklist")], [], set(), id="list-next-day"),
+        pytest.param([LONG, sent(DAY - 1.0, purpose="blocklist")], [], EARLY, id="list-same-day"),
+        pytest.param([LONG, sent(DAY + 1.0)], [], EARLY, id="target-after-a-day"),
+        pytest.param(
+            [FIRST, sent(3.0, robots=hash_of(SLOW))], [], SHORT, id="crawl-delay"
+        ),
+        pytest.param([FIRST, sent(3.0, robots="0" * 64)], [], set(), id="copy-not-kept"),
+        pytest.param([FIRST, sent(2.0, run=None)], [], SHORT, id="no-run"),
+        pytest.param(
+            [sent(0.0, status=None, error="given up", seconds=0.0), sent(1.0)], [], SHORT,
+            id="end-not-known",
+        ),
+        pytest.param([sent(3600.0), sent(3.0)], [], set(), id="clock-back"),
+        pytest.param([sent(0.3), FIRST], [], TWICE, id="clock-back-a-little"),
+        pytest.param([FIRST, sent(7200.0)], [], set(), id="clock-ahead"),
+        pytest.param(
+            [sent(0.0, status=503, hold=60.0, **DOMAIN), sent(
+                9.0, host="example.com", url="http://b.example.com/")], [], set(),
+            id="hold-of-another-name",
+        ),
+        pytest.param(
+            [sent(0.0, status=503, hold=60.0, **DOMAIN), sent(9.0, host="example.com",
+             url="http://b.example.com/"), sent(20.0, **DOMAIN)], [], EARLY, id="hold-of-the-name",
+        ),
+    ],
+)  # fmt: skip
+def test_attest_report_and_why_find_the_same(tmp_path, rows, done, found):
+    """The first request is sent just before midnight, and the letter is about the next day."""
+    now, hosts = LATE + 60 * DAY, {host_of(row["url"]) for row in rows}
+    options = OPTIONS[rows[0]["host"]]
+    with closing(State(f"sqlite:///{tmp_path / 'state.sqlite3'}")) as state:
+        run = RunRecord(spider="feeds", begun=LATE, settings=asdict(options))
+        state.runs.end(state.runs.begin(run), now, "finished", {})
+        copy = {"hash": hash_of(SLOW), "kind": "robots", "body": SLOW}
+        with state._database.write() as connection:
+            connection.execute(insert(copies), copy | {"first_seen": 0.0, "kept_at": now})
+            for row in rows:
+                connection.execute(insert(requests), row)
+            if done:
+                connection.execute(insert(acts), done)
+        with state.log() as log:
+            attestation = attest(log, now)
+            days = sorted({day for host in hosts for day in log.days(host, rows[0]["host"])})
+            accounts = [
+                give_account(state, log, options, host, day)
+                for host in hosts
+                for day in days
+                if day in log.days(host, rows[0]["host"])
+            ]
+        reports = {
+            day: build_report(
+                state, options, "none", choose_period(state, now, MONTH, since=day * DAY), now
+            )
+            for day in days
+        }
+    kinds = {each["kind"] for row in attestation["checklist"] for each in row["findings"]}
+    assert kinds & TIMES == found
+    told = {day: too_soon(line.sent for line in report.lines) for day, report in reports.items()}
+    assert bool(told[days[0]]) == bool(found)
+    assert too_soon(account.requests for account in accounts) == told[days[0]]
+    since = days[-1] * DAY
+    assert told[days[-1]] == {at for at in told[days[0]] if at >= since}, "it knows what was before"
+    for account in accounts:
+        count = sum(each.pause.is_breach for each in account.requests)
+        assert "\n".join(letter(account)).replace("\n            ", " ").count(TOO_SHORT) == count
+
+
+def too_soon(lines):
+    return {each.record.sent_at for line in lines for each in line if each.pause.is_breach}

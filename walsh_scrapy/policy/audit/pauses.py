@@ -1,0 +1,206 @@
+"""Rows 4 and 5: pauses, holds, and two requests at once (R4, R5; decisions 2, 3, 5 and 31).
+
+`PauseJudge` decides for every command whether a host was asked too soon. `scrapy attest` counts
+what it finds, `scrapy report` and `scrapy why` show it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from walsh_scrapy.policy.audit.checklist import Case, Kind
+from walsh_scrapy.policy.backoff import is_refusal
+from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST
+from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.wording import format_seconds
+
+if TYPE_CHECKING:
+    from walsh_scrapy.policy.audit.checklist import Findings
+    from walsh_scrapy.policy.audit.record import Basis, LoggedRequest
+
+#: Seconds by which two times of the record may differ from what the ledger measured (decision 33).
+TOLERANCE: Final = 0.05
+#: R4: one request a second.
+_LEAST: Final = 1.0
+
+
+class Pause(NamedTuple):
+    """What lies between the end of an exchange with a host and the next request to it.
+
+    All are seconds from that end. ``kept`` is None for the first request that is known.
+    """
+
+    kept: float | None  #: negative if the exchange was not over
+    spacing: float  #: that was asked for; at least one second
+    hold: float = -math.inf  #: what was left of the hold of the host name, if it had one
+
+    @property
+    def asked(self) -> float:
+        """What had to pass: the spacing, or the hold if that is longer."""
+        return max(self.spacing, self.hold)
+
+    @property
+    def is_overlap(self) -> bool:
+        """Whether the exchange before was not over."""
+        return self.kept is not None and self.kept < -TOLERANCE
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the host was asked after the exchange, and sooner than its spacing allows."""
+        return self._is_before(self.spacing) and not self.is_overlap
+
+    @property
+    def is_in_hold(self) -> bool:
+        """Whether the host was asked before its hold was over."""
+        return self._is_before(self.hold)
+
+    @property
+    def is_breach(self) -> bool:
+        """Whether the host was asked too soon, for any of these reasons."""
+        return self._is_before(self.asked)
+
+    def _is_before(self, end: float) -> bool:
+        return self.kept is not None and self.kept < end - TOLERANCE
+
+
+class JudgedRequest(NamedTuple):
+    """One request, and the pause before it."""
+
+    record: LoggedRequest
+    pause: Pause
+
+
+class PauseJudge:
+    """Finds the pause before each request.
+
+    Requests come host by host, of all runs, and for each host in the order of their times.
+    """
+
+    def __init__(self, basis: Basis) -> None:
+        self._basis = basis
+        self._acts: dict[tuple[str, str], list[float]] = {}
+        for act in basis.acts:  # by domain the name of a hold ends in a dot
+            self._acts.setdefault((act.act, act.host.rstrip(".")), []).append(act.at)
+        self._host: str | None = None
+        self._ended = -math.inf
+        self._held: dict[str, tuple[float, float]] = {}  # by host name: begin and end of its hold
+
+    def judge(self, sent: LoggedRequest) -> Pause:
+        """Return the pause before a request."""
+        if sent.host != self._host:
+            self._host, self._ended = sent.host, -math.inf
+            self._held.clear()
+        name, spacing = host_of(sent.url), self._spacing(sent)
+        pause = Pause(None, spacing)
+        if self._ended > -math.inf:
+            hold = self._held_until(sent, name) - self._ended
+            pause = Pause(sent.sent_at - self._ended, spacing, hold)
+        self._ended = max(self._ended, sent.ended)
+        if sent.hold:
+            self._hold(sent, name)
+        return pause
+
+    def _spacing(self, sent: LoggedRequest) -> float:
+        recorded = sent.pause
+        # The record has the pause as it was at the end of the exchange. One that the operator asked
+        # for meanwhile did not count yet.
+        if self._acts_between("pause", sent.host, sent.sent_at, sent.ended):
+            recorded = 0.0
+        rules = None if sent.purpose == "robots" else self._basis.rules(sent)
+        crawl_delay = rules.crawl_delay if rules else None
+        spacing = max(_LEAST, recorded, crawl_delay or 0.0)
+        return min(spacing, LONGEST_FOR_BLOCKLIST) if self._is_for_list(sent) else spacing
+
+    def _held_until(self, sent: LoggedRequest, name: str) -> float:
+        """Return the end of the hold at which a request was sent; a release ends it."""
+        if name not in self._held:
+            return -math.inf
+        since, until = self._held[name]
+        if self._is_for_list(sent):
+            until = min(until, since + LONGEST_FOR_BLOCKLIST)
+        return min([until, *self._acts_between("release", name, since, sent.sent_at)])
+
+    def _hold(self, sent: LoggedRequest, name: str) -> None:
+        """Keep the hold of which so many seconds were left when the exchange had ended."""
+        since, until = self._held.get(name, (0.0, -math.inf))
+        is_the_same = sent.ended + sent.hold <= until + TOLERANCE
+        if not is_the_same or self._acts_between("release", name, since, sent.sent_at):
+            since = sent.ended
+        self._held[name] = since, sent.ended + sent.hold
+
+    def _is_for_list(self, sent: LoggedRequest) -> bool:
+        is_robots = sent.purpose == "robots" and host_of(sent.url) in self._basis.list_hosts
+        return is_robots or sent.purpose == "blocklist"
+
+    def _acts_between(self, act: str, host: str, since: float, until: float) -> list[float]:
+        times = self._acts.get((act, host), ())
+        return [at for at in times if since - TOLERANCE <= at <= until + TOLERANCE]
+
+
+class HostAudit:
+    """Counts pauses, holds and overlaps of hosts; requests come as `PauseJudge` takes them."""
+
+    def __init__(self, findings: Findings, basis: Basis) -> None:
+        self._findings = findings
+        self._judge = PauseJudge(basis)
+        self._host: str | None = None
+        self._hosts = self._pauses = 0
+        self._least = math.inf
+
+    def see(self, sent: LoggedRequest) -> None:
+        """Judge one request."""
+        self._hosts += sent.host != self._host
+        self._host = sent.host
+        self._findings.judged["4"] += 1
+        name, pause = host_of(sent.url), self._judge.judge(sent)
+        if name != sent.host and not name.endswith(f".{sent.host}"):
+            what = f"{sent.url} is recorded under {sent.host}"
+            self._findings.add(Kind.OTHER_HOST, Case.of(sent, what))
+        if pause.kept is not None:
+            self._count(sent, pause, pause.kept)
+        if pause.is_in_hold:
+            early = pause.hold - (pause.kept or 0.0)
+            what = f"{name} was on hold for {format_seconds(early)} more"
+            self._findings.add(Kind.TOO_EARLY, Case.of(sent, what), early)
+        if sent.status is None or not is_refusal(sent.status, for_robots=sent.purpose == "robots"):
+            return
+        self._findings.judged["5"] += 1
+        if not sent.hold:
+            self._findings.add(Kind.NO_HOLD, Case.of(sent, f"{name} answered {sent.status}"))
+
+    def end(self) -> None:
+        """Note the figures."""
+        least = None if math.isinf(self._least) else round(self._least, 3)
+        self._findings.note("4", hosts=self._hosts, pauses=self._pauses, least_beyond_asked=least)
+
+    def _count(self, sent: LoggedRequest, pause: Pause, kept: float) -> None:
+        if pause.is_overlap:
+            what = f"{sent.host} was asked {-kept:.3f} s before its last exchange was over"
+            self._findings.add(Kind.HOST_TWICE, Case.of(sent, what), -kept)
+            return
+        self._pauses += 1
+        self._least = min(self._least, kept - pause.spacing)
+        if pause.is_short:
+            asked = f"{pause.spacing:.3f} s were asked for"
+            what = f"{sent.host} had a pause of {kept:.3f} s, and {asked}"
+            self._findings.add(Kind.SHORT_PAUSE, Case.of(sent, what), pause.spacing - kept)
+
+
+class SerialAudit:
+    """Finds requests of one run that were out at once; they come in the order of their times."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._ended: dict[int, float] = {}  # by run
+
+    def see(self, sent: LoggedRequest) -> None:
+        """Judge one request."""
+        if sent.run is None:
+            return
+        ended = self._ended.get(sent.run, -math.inf)
+        if Pause(sent.sent_at - ended, 0.0).is_overlap:
+            early = ended - sent.sent_at
+            what = f"run {sent.run} asked {sent.host} {early:.3f} s before its last one had ended"
+            self._findings.add(Kind.RUN_TWICE, Case.of(sent, what), early)
+        self._ended[sent.run] = max(ended, sent.ended)

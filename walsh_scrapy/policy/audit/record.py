@@ -1,0 +1,171 @@
+"""What an audit reads of the record: its rows, and the documents that decided.
+
+Times are epoch seconds. Each row has its columns in their order.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
+from walsh_scrapy.policy.robots import RobotsTxt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from walsh_scrapy.policy.robots import Rules
+
+DAY: Final = 86_400.0
+#: Copies of robots.txt and of the blocklist in memory: a list of a million domains takes 300 MiB.
+_MOST_RULES: Final = 256
+_MOST_LISTS: Final = 2
+
+
+class LoggedRequest(NamedTuple):
+    """A row of `requests`."""
+
+    id: int
+    sent_at: float
+    host: str  #: the name under which the ledger paces it
+    url: str
+    gates: str
+    status: int | None
+    seconds: float
+    error: str
+    run: int | None
+    purpose: str  #: "target", "robots" or "blocklist"
+    pause: float  #: seconds: the spacing asked for before it
+    hold: float  #: seconds for which its answer put its host on hold; 0 for none
+    rule: str | None
+    line: int | None
+    robots: str | None
+    robots_at: float | None
+    blocklist: str | None
+    robots_status: int | None
+    redirected_by: str | None
+
+    @property
+    def ended(self) -> float:
+        """When its exchange was over."""
+        return self.sent_at + self.seconds
+
+
+class LoggedDenial(NamedTuple):
+    """A row of `denials`."""
+
+    id: int
+    at: float
+    host: str
+    url: str
+    gate: str
+    reason: str
+    run: int | None
+    rule: str | None
+    line: int | None
+    robots: str | None
+    robots_at: float | None
+    blocklist: str | None
+    robots_status: int | None
+    redirected_by: str | None
+
+
+class StoredEntry(NamedTuple):
+    """A row of `entries`."""
+
+    key: str
+    page_key: str | None
+    own_key: str
+    title_key: str | None
+    source: str
+    kind: str
+    first_seen: float
+    item: str  #: JSON
+    run: int | None
+
+
+class LoggedAct(NamedTuple):
+    """A row of `acts`: what the operator did to a host (decision 31)."""
+
+    id: int
+    at: float
+    host: str
+    act: str
+    seconds: float
+    reason: str
+
+
+class RunFacts(NamedTuple):
+    """The settings of a run that an audit needs."""
+
+    user_agent: str
+    ua_token: str
+    blocklist_url: str
+    blocklist_schema_url: str
+
+    @property
+    def list_urls(self) -> set[str]:
+        """Where the blocklist and its schema are published."""
+        return {url for url in (self.blocklist_url, self.blocklist_schema_url) if url}
+
+
+class Run(NamedTuple):
+    """One run: when it began, and its settings."""
+
+    begun: float
+    facts: RunFacts
+
+
+class Documents:
+    """The copies that decided, by their names; those used last stay in memory.
+
+    ``copy`` returns the bytes of one, None if it is no longer kept.
+    """
+
+    def __init__(self, copy: Callable[[str], bytes | None]) -> None:
+        self._copy = copy
+        self.rules = lru_cache(_MOST_RULES)(self._rules)
+        self._read_list = lru_cache(_MOST_LISTS)(self._list)
+
+    def blocklist(self, name: str) -> Blocklist | None:
+        """Return a list that was in force; of an invalid one what can be read."""
+        return self._read_list(name)[0]
+
+    def blocklist_error(self, name: str) -> str:
+        """Return why a list is invalid by the bundled schema; "" if it is valid."""
+        return self._read_list(name)[1]
+
+    def _rules(self, name: str, token: str) -> Rules | None:
+        body = self._copy(name)
+        return None if body is None else RobotsTxt.parse(body).rules_for(token)
+
+    def _list(self, name: str) -> tuple[Blocklist | None, str]:
+        body = self._copy(name)
+        if body is None:
+            return None, ""
+        try:
+            return Blocklist.parse(body), ""
+        except InvalidBlocklist as error:
+            return Blocklist.salvage(body), str(error)
+
+
+class Basis(NamedTuple):
+    """What the requests of a record are judged by."""
+
+    runs: Mapping[int, Run]  #: by their numbers
+    acts: Sequence[LoggedAct]
+    #: Hosts of the blocklist: for it, and for the robots.txt that it needs, pauses and holds count
+    #: for a day at most (decision 14).
+    list_hosts: frozenset[str]
+    documents: Documents
+
+    def run(self, row: LoggedRequest | LoggedDenial) -> Run | None:
+        """Return the run of a row; None if it names none that is recorded."""
+        return None if row.run is None else self.runs.get(row.run)
+
+    def rules(self, row: LoggedRequest | LoggedDenial) -> Rules | None:
+        """Return the rules that decided, for the product token of the run; None if not known."""
+        run = self.run(row)
+        if run is None or row.robots is None:
+            return None
+        return self.documents.rules(row.robots, run.facts.ua_token)

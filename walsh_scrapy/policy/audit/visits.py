@@ -1,0 +1,123 @@
+"""Rows 6 to 9: what was asked for, how often, and what was kept of it (R6 to R9)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from walsh_scrapy.policy.audit.checklist import Case, Kind
+from walsh_scrapy.policy.audit.pauses import TOLERANCE
+from walsh_scrapy.policy.audit.record import DAY
+from walsh_scrapy.policy.backoff import RETRIED_STATUSES
+from walsh_scrapy.policy.wording import format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from walsh_scrapy.policy.audit.checklist import Findings
+    from walsh_scrapy.policy.audit.record import LoggedRequest, StoredEntry
+
+_KINDS: Final = ("feed", "llms")
+_DUMP: Final = "llms-full.txt"
+#: URLs of one host in memory before those are forgotten that were asked for a day ago or earlier.
+_MOST: Final = 10_000
+
+
+class _Visit(NamedTuple):
+    at: float
+    run: int
+
+
+class FrequencyAudit:
+    """Finds URLs that two runs asked for within a day.
+
+    Requests come host by host, and for each host in the order of their times. A request that was
+    refused, or got no answer, leaves its source due, so the next one is no second visit. Redirect
+    hops and retries of one run are one visit. `-a force=1` shows as a finding.
+    """
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._host: str | None = None
+        self._visits: dict[str, _Visit] = {}
+        self._most = _MOST
+        self._again = self._unchanged = 0
+
+    def see(self, sent: LoggedRequest) -> None:
+        """Judge one request."""
+        if sent.purpose != "target" or sent.run is None:
+            return
+        if sent.host != self._host:
+            self._host = sent.host
+            self._visits.clear()
+        self._findings.judged["8"] += 1
+        last = self._visits.get(sent.url)
+        if last is not None and last.run != sent.run:
+            self._findings.judged["7"] += 1
+            self._again += 1
+            self._unchanged += sent.status == 304
+            since = sent.sent_at - last.at
+            if since < DAY - TOLERANCE:
+                what = f"{sent.url} was asked for after {format_seconds(since)}"
+                self._findings.add(Kind.TOO_OFTEN, Case.of(sent, what), -since)
+        is_whole = sent.status is not None and not sent.error  # else it may have been given up
+        is_answered = is_whole and sent.status not in RETRIED_STATUSES
+        if is_answered and (last is None or last.run != sent.run):
+            self._keep(sent, sent.run)
+
+    def end(self) -> None:
+        """Note the figures."""
+        self._findings.note("7", asked_again=self._again, unchanged=self._unchanged)
+
+    def _keep(self, sent: LoggedRequest, run: int) -> None:
+        if len(self._visits) >= self._most:
+            recent = sent.sent_at - DAY
+            self._visits = {url: last for url, last in self._visits.items() if last.at > recent}
+            self._most = max(_MOST, 2 * len(self._visits))
+        self._visits[sent.url] = _Visit(sent.sent_at, run)
+
+
+class EntryAudit:
+    """Judges what the record keeps of other people's pages, and asks for.
+
+    ``problem`` returns why an item may not be kept, "" if it may.
+    """
+
+    def __init__(self, findings: Findings, problem: Callable[[Mapping[str, object]], str]) -> None:
+        self._findings = findings
+        self._problem = problem
+        self._entries = 0
+
+    def see(self, entry: StoredEntry) -> None:
+        """Judge one entry."""
+        self._entries += 1
+        for row in "679":
+            self._findings.judged[row] += 1
+        key, kind, first_seen = entry.key, entry.kind, entry.first_seen
+        try:
+            values = json.loads(entry.item)
+            problem = self._problem(values) if isinstance(values, dict) else "it is no item"
+        except ValueError:
+            problem = "its item is no JSON"
+        if problem:
+            self._findings.add(Kind.CONTENT, Case("entries", key, first_seen, problem))
+        if kind not in _KINDS:
+            what = f"its kind is {kind!r}"
+            self._findings.add(Kind.SCRAPED, Case("entries", key, first_seen, what))
+
+    def see_duplicate(self, key: str) -> None:
+        """Count an entry whose page and id, or page and title, another entry has too."""
+        what = "another entry of its page has the same id or title"
+        self._findings.add(Kind.DUPLICATE, Case("entries", key, None, what))
+
+    def see_request(self, sent: LoggedRequest) -> None:
+        """Judge what was asked for."""
+        if sent.purpose != "target":
+            return
+        self._findings.judged["6"] += 1
+        if _DUMP in sent.url.lower():
+            self._findings.add(Kind.DUMP, Case.of(sent, sent.url))
+
+    def end(self) -> None:
+        """Note the figures."""
+        self._findings.note("6", entries=self._entries)
