@@ -22,7 +22,7 @@ def test_a_hop_has_no_referer_and_no_slot_of_the_host_before_but_its_marks():
     )
     mark(request, attempt=1, released=True)
     response = Response(URL, 302, headers={"Location": "http://b.example/x"}, request=request)
-    gate = RedirectMiddleware(Settings())
+    gate = RedirectMiddleware(Settings(), crawl=None)
     gate.crawler = SimpleNamespace(spider=None)
     hop = gate.process_response(request, response)
     assert isinstance(hop, Request)

@@ -13,14 +13,13 @@ from types import SimpleNamespace
 
 import pytest
 from scrapy.http import Response
-from scrapy.signalmanager import SignalManager
 
 from tests.conftest import LONGEST
 from walsh_scrapy.exceptions import GivenUp
 from walsh_scrapy.metadata.document import Document
 from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
 from walsh_scrapy.runtime import reading, readingworker
-from walsh_scrapy.runtime.context import Context, SystemClock
+from walsh_scrapy.runtime.context import SystemClock
 from walsh_scrapy.runtime.reading import Readings, Worker, read
 
 URL = "http://blog.example/feed"
@@ -32,26 +31,23 @@ def document(body, reader=parse_feed, url=URL):
 
 
 @pytest.fixture
-def readings(monkeypatch):
+def readings():
     """The readings of a crawl, with a function that reads one document ahead and then for good."""
-    slot = SimpleNamespace(closing=None)
-    crawler = SimpleNamespace(signals=SignalManager(), engine=SimpleNamespace(_slot=slot))
-    context = SimpleNamespace(clock=SystemClock())
-    monkeypatch.setattr(Context, "of", lambda _: context)
+    engine = SimpleNamespace(is_closing=False)
 
     class Ours:
         def __init__(self):
             self.started = 0
 
         def read(self, *documents, worker=Worker, closing=None):
-            slot.closing = closing
+            engine.is_closing = closing is not None
 
             def start():
                 self.started += 1
                 return worker()
 
             async def run():
-                readings = Readings(crawler, start)
+                readings = Readings(engine, SystemClock(), start)
                 try:
                     for each in documents:
                         response = Response(URL, body=each.body)

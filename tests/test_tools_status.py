@@ -2,9 +2,7 @@
 
 import contextlib
 import json
-import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from scrapy.settings import Settings
@@ -16,7 +14,6 @@ from walsh_scrapy.state.requests import RequestRecord
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.testing.blocklist import keep_empty_blocklist
-from walsh_scrapy.tools.status import facts as gathering
 from walsh_scrapy.tools.status.facts import Facts, HeldHost, OpenRun, RefusedSource, gather
 from walsh_scrapy.tools.status.findings import Finding, Limits, Status, Thresholds, find, worst
 from walsh_scrapy.tools.status.metrics import write_metrics
@@ -267,12 +264,3 @@ def test_the_facts_of_a_state(url, tmp_path):
     assert found.latest["sources"] == now + 2 * DAY
     assert set(found.latest) == {"runs", "requests", "sources", "hosts", "blocklist"}
     assert bool(found.disk) == (found.disk_free > 0) == url.startswith("sqlite")
-
-
-def test_each_way_to_end_a_run_early_is_known():
-    calls = re.compile(r'end_crawl\([^")]*"(\w+)"|close_spider_async\(reason="(\w+)"')
-    package = Path(gathering.__file__).parents[2]
-    texts = (file.read_text("utf-8") for file in package.rglob("*.py"))
-    ways = {first or second for text in texts for first, second in calls.findall(text)}
-    assert len(ways) >= 4
-    assert ways <= gathering.ENDED_EARLY

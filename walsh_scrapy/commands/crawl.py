@@ -39,7 +39,7 @@ class Command(crawl.Command):
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Run a spider by name."""
-        from walsh_scrapy.runtime.engine import has_ended_early
+        from walsh_scrapy.crawl import Crawl
         from walsh_scrapy.tools.exits import usage_error
         from walsh_scrapy.tools.summary import SourceCounts
 
@@ -51,7 +51,7 @@ class Command(crawl.Command):
         super().run(args, opts)
         stats = self._created.stats if self._created else None
         none_was_read = stats and SourceCounts.of(stats.get_stats()).none_was_read
-        if none_was_read or (self._created and has_ended_early(self._created)):
+        if none_was_read or (self._created and Crawl.ended_early(self._created)):
             self.exitcode = 1
 
     def _create_crawler(self, spidercls: type[Spider] | str) -> Crawler:

@@ -8,10 +8,10 @@ from scrapy.downloadermiddlewares.cookies import CookiesMiddleware
 from scrapy.downloadermiddlewares.httpauth import HttpAuthMiddleware
 from scrapy.downloadermiddlewares.useragent import UserAgentMiddleware
 
-from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.runtime.gates import Gate
 from walsh_scrapy.runtime.lastheaders import NEVER_SENT
-from walsh_scrapy.runtime.startup import check_start, require_order
+from walsh_scrapy.runtime.startup import require_order
 
 if TYPE_CHECKING:
     from typing import Self
@@ -36,8 +36,7 @@ class IdentityMiddleware:
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate with the identity of the crawl."""
-        check_start(crawler)
-        return cls(Context.of(crawler).options.user_agent)
+        return cls(Crawl.of(crawler).context.options.user_agent)
 
     @staticmethod
     def problems(settings: BaseSettings) -> Problems:

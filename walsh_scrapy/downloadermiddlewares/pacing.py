@@ -14,22 +14,19 @@ from scrapy.core.downloader import Downloader
 from scrapy.downloadermiddlewares.redirect import BaseRedirectMiddleware
 from scrapy.downloadermiddlewares.retry import RetryMiddleware
 
+from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import Denied, GivenUp, MachineTrouble, Unreachable
 from walsh_scrapy.options import bad_setting, number_of
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST, spacing
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.politeness.hostqueue import HostQueues, Wait
+from walsh_scrapy.politeness.hostqueue import Wait
 from walsh_scrapy.politeness.inflight import InFlight, exchange_of
-from walsh_scrapy.politeness.putoff import PutOffHosts
 from walsh_scrapy.runtime.components import component_problems
-from walsh_scrapy.runtime.context import Context
-from walsh_scrapy.runtime.engine import is_active
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.pauses import Pauses
 from walsh_scrapy.runtime.requestmeta import evidence_of, mark, marks_of, rank_of
-from walsh_scrapy.runtime.startup import check_start, require_order
+from walsh_scrapy.runtime.startup import require_order
 from walsh_scrapy.state.requests import RequestRecord
 
 if TYPE_CHECKING:
@@ -54,21 +51,20 @@ class PacingMiddleware:
     did not come from the scheduler.
     """
 
-    def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
-        self._context = Context.of(crawler)
-        self._queues = HostQueues.of(crawler)
-        self._put_off = PutOffHosts.of(self._context)
-        self._pauses = Pauses.of(crawler)
+    def __init__(self, crawl: Crawl) -> None:
+        self._context = crawl.context
+        self._engine = crawl.engine
+        self._queues = crawl.queues
+        self._put_off = crawl.put_off
+        self._pauses = crawl.pauses
         serial = self._context.options.serial
-        self._in_flight = InFlight(crawler.settings, self._context.clock, serial=serial)
+        self._in_flight = InFlight(crawl.settings, self._context.clock, serial=serial)
         self._quiet = self._in_flight.quiet_process if serial else nullcontext
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
-        check_start(crawler)
-        gate = cls(crawler)
+        gate = cls(Crawl.of(crawler))
         crawler.signals.connect(gate.response_downloaded, signal=signals.response_downloaded)
         crawler.signals.connect(gate.left_downloader, signal=signals.request_left_downloader)
         return gate
@@ -112,12 +108,12 @@ class PacingMiddleware:
 
         A request made by ``engine.download_async`` may be cancelled; its exchange continues.
         """
-        if not is_active(self._crawler, request):
+        if not self._engine.is_active(request):
             self._release(request, response)
 
     def left_downloader(self, request: Request) -> None:
         """Release the host after a cancelled request whose exchange failed."""
-        if not is_active(self._crawler, request):
+        if not self._engine.is_active(request):
             self._release(request, None)
 
     def _lease(self, request: Request, wait: Wait) -> float:
@@ -203,7 +199,7 @@ class PacingMiddleware:
             self._put_off.add(name, str(error), until)
         if isinstance(error, Unreachable | GivenUp):
             wait = 0.0  # requests that are put off wait for nothing: they end when handed out
-        self._queues.delay(host, wait, snapshot.times.interval, latency)
+        self._queues.scheduler.delay(host, wait, snapshot.times.interval, latency)
 
     def _record(
         self,

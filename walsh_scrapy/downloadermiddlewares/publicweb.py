@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 
+from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.policy.networks import is_private_host, is_public
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.runtime.denials import denied
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.network import Network
 from walsh_scrapy.runtime.requestmeta import hops_of, mark, visit_of
-from walsh_scrapy.runtime.startup import check_start, in_force, require_order
+from walsh_scrapy.runtime.startup import in_force, require_order
 from walsh_scrapy.wire.unreachable import NotConnected
 
 if TYPE_CHECKING:
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
+    from walsh_scrapy.runtime.denials import Denials
+    from walsh_scrapy.runtime.network import Network
     from walsh_scrapy.runtime.startup import Problems
 
 
@@ -36,17 +37,17 @@ class PublicWebMiddleware:
     proxy is used, it looks up the names, so only names are judged here.
     """
 
-    def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
-        self._network = Network.of(crawler)
+    def __init__(self, settings: BaseSettings, denials: Denials, network: Network) -> None:
+        self._denials = denials
+        self._network = network
         # It states no facts, but writes the hops into `meta`.
-        self._has_scrapys_redirects = not in_force(crawler.settings, Gate.REDIRECT)
+        self._has_scrapys_redirects = not in_force(settings, Gate.REDIRECT)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
-        check_start(crawler)
-        return cls(crawler)
+        crawl = Crawl.of(crawler)
+        return cls(crawler.settings, crawl.denials, crawl.network)
 
     @staticmethod
     def problems(settings: BaseSettings) -> Problems:
@@ -70,7 +71,7 @@ class PublicWebMiddleware:
             return
         if is_private_host(host) or not await self._is_public(request.url):
             reason = f"a public host leads to {host}, which is not public"
-            raise denied(self._crawler, request, "publicweb", reason)
+            raise self._denials.deny(request, "publicweb", reason)
 
     async def _is_public(self, url: str) -> bool:
         if self._network.has_proxy_for(url):

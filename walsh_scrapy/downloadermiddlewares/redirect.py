@@ -8,14 +8,14 @@ from scrapy import Request
 from scrapy.downloadermiddlewares.redirect import RedirectMiddleware as ScrapyRedirectMiddleware
 from scrapy.exceptions import IgnoreRequest
 
+from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.references import resolve_reference
-from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.gates import Gate
 from walsh_scrapy.runtime.provenance import carry_facts
 from walsh_scrapy.runtime.requestmeta import Hop, hops_of, mark, set_visit, visit_of
-from walsh_scrapy.runtime.startup import check_start, in_force
+from walsh_scrapy.runtime.startup import in_force
 from walsh_scrapy.visits.freshness import lifetime_of
 
 if TYPE_CHECKING:
@@ -34,11 +34,14 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
     A hop goes through the scheduler and every gate again, as any request does (decision 16).
     """
 
+    def __init__(self, settings: BaseSettings, crawl: Crawl) -> None:
+        super().__init__(settings)
+        self._crawl = crawl  # a redirect that is part of no visit needs no state
+
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the middleware without Scrapy's search for one that would set the Referer."""
-        check_start(crawler)
-        middleware = cls(crawler.settings)
+        middleware = cls(crawler.settings, Crawl.of(crawler))
         middleware.crawler = crawler
         return middleware
 
@@ -78,7 +81,7 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
             mark(answer, hops=(*hops, Hop(request.url, response.status)), released=False)
             visit = visit_of(request)
             if visit and visit.source:
-                now = Context.of(self.crawler).clock.now()
+                now = self._crawl.context.clock.now()
                 set_visit(answer, visit.passed(lifetime_of(response, now), response.status))
         return answer
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy import signals
-
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.politeness.hostqueue import HostQueues, Wait
-from walsh_scrapy.politeness.inflight import InFlight, exchange_of
-from walsh_scrapy.politeness.putoff import PutOffHosts
-from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.politeness.hostqueue import Wait
+from walsh_scrapy.politeness.inflight import exchange_of
 from walsh_scrapy.runtime.requestmeta import mark, rank_of
 
 if TYPE_CHECKING:
     from scrapy import Request
-    from scrapy.crawler import Crawler
     from scrapy.http import Response
+
+    from walsh_scrapy.politeness.hostqueue import HostQueues
+    from walsh_scrapy.politeness.inflight import InFlight
+    from walsh_scrapy.politeness.putoff import PutOffHosts
+    from walsh_scrapy.runtime.context import Context
 
 
 class Holds:
@@ -26,14 +26,13 @@ class Holds:
     hold is not checked again.
     """
 
-    def __init__(self, crawler: Crawler) -> None:
-        self._context = Context.of(crawler)
-        self._queues = HostQueues.of(crawler)
-        self._put_off = PutOffHosts.of(self._context)
-        self._in_flight = InFlight(crawler.settings, self._context.clock)
-        # Middlewares nearer to the wire retry or redirect some responses, which never get here.
-        crawler.signals.connect(self.response_downloaded, signal=signals.response_downloaded)
-        crawler.signals.connect(self.over, signal=signals.request_left_downloader)
+    def __init__(
+        self, context: Context, queues: HostQueues, put_off: PutOffHosts, in_flight: InFlight
+    ) -> None:
+        self._context = context
+        self._queues = queues
+        self._put_off = put_off
+        self._in_flight = in_flight
 
     async def wait(self, request: Request) -> Request | None:
         """Return None when a request may be sent, or what to send back; see ``HostQueue.wait``."""

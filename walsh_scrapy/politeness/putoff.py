@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from walsh_scrapy.exceptions import PutOff, Unreachable
 from walsh_scrapy.policy.frontier import Rank
-
-if TYPE_CHECKING:
-    from walsh_scrapy.runtime.context import Context
 
 logger = logging.getLogger(__name__)
 
@@ -35,11 +31,6 @@ class PutOffHosts:
 
     def __init__(self) -> None:
         self._hosts: dict[str, _PutOff] = {}
-
-    @classmethod
-    def of(cls, context: Context) -> PutOffHosts:
-        """Return the one of a crawl."""
-        return context.part(cls, cls)
 
     def add(self, host: str, reason: str, until: float, refused: int | None = None) -> None:
         """Put off all further requests to a host: its request has failed, or nothing has.

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from walsh_scrapy.policy.wording import format_seconds
-
-if TYPE_CHECKING:
-    from walsh_scrapy.runtime.context import Context
 
 
 class Retry(NamedTuple):
@@ -29,11 +26,6 @@ class Retries:
 
     def __init__(self) -> None:
         self._by_host: dict[str, Retry] = {}
-
-    @classmethod
-    def of(cls, context: Context) -> Retries:
-        """Return the one of a crawl."""
-        return context.part(cls, cls)
 
     def note(self, host: str, retry: Retry) -> None:
         """Keep the next try of a host."""

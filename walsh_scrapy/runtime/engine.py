@@ -4,64 +4,88 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
 
 logger = logging.getLogger(__name__)
 
-#: The crawls that were ended early, each with the task that ends it.
-_ended: WeakKeyDictionary[Crawler, asyncio.Future[None] | None] = WeakKeyDictionary()
+#: The words by which Scrapy names the end of a run that could not go on (decision 29).
+EarlyEnd: TypeAlias = Literal[
+    "export_failed",
+    "gate_failed",
+    "log_failed",
+    "machine_trouble",
+    "state_failed",
+    "summary_failed",
+]
 
 
-def end_crawl(crawler: Crawler, reason: str, why: str = "") -> None:
-    """End a crawl early; ``scrapy crawl`` then exits with 1.
+class Engine:
+    """The engine of one crawl. Before it exists, only ``has_begun`` may be asked."""
 
-    ``reason`` is the word by which Scrapy names the end, ``why`` a sentence for the log (CRITICAL).
-    What the crawl has written is closed as usual, and what is due stays due. Only the first call
-    for a crawl counts, and only it is logged: what follows mostly has the same cause.
-    """
-    if crawler in _ended:
-        return
-    if why:
-        logger.critical("%s", why)
-    is_closed = _slot_of(crawler) is None  # then only the exit status is left to be changed
-    end = None if is_closed else crawler.engine.close_spider_async(reason=reason)
-    _ended[crawler] = asyncio.ensure_future(end) if end else None
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._end: asyncio.Future[None] | None = None
+        self.ended_early = False
 
+    def end(self, reason: EarlyEnd, why: str = "") -> None:
+        """End the crawl early; ``scrapy crawl`` then exits with 1.
 
-def has_ended_early(crawler: Crawler) -> bool:
-    """Return True if a crawl was ended early; other crawls of the process do not count."""
-    return crawler in _ended
+        ``why`` is a sentence for the log (CRITICAL). What the crawl has written is closed as usual,
+        and what is due stays due. Only the first call counts, and only it is logged: what follows
+        mostly has the same cause.
+        """
+        if self.ended_early:
+            return
+        self.ended_early = True
+        if why:
+            logger.critical("%s", why)
+        if self._slot is not None:  # else only the exit status is left to be changed
+            end = self._crawler.engine.close_spider_async(reason=reason)
+            self._end = asyncio.ensure_future(end)
 
+    def machine_failed(self, what: str) -> None:
+        """End the crawl because this machine cannot make connections (decision 29).
 
-def has_begun(crawler: Crawler) -> bool:
-    """Return True if a crawl has its engine, so that it can be ended; False while it starts."""
-    try:
-        return crawler.engine is not None
-    except RuntimeError:  # Scrapy's answer before the engine is there
-        return False
+        ``what`` is a clause for the log, for example "too many files are open". The request at hand
+        ends with ``MachineTrouble``.
+        """
+        self.end("machine_trouble", f"{what}; the run ends, and what is due stays due")
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the crawl has its engine, so that it can be ended; False while it starts."""
+        try:
+            return self._crawler.engine is not None
+        except RuntimeError:  # Scrapy's answer before the engine is there
+            return False
 
-def is_closing(crawler: Crawler) -> bool:
-    """Return True if the spider is closing: it sends no more requests, and waits for the last."""
-    slot = _slot_of(crawler)
-    return slot is None or slot.closing is not None
+    @property
+    def is_closing(self) -> bool:
+        """Whether the spider is closing: it sends no more requests, and waits for the last."""
+        return self._slot is None or self._slot.closing is not None
 
+    def crawl(self, request: Request) -> None:
+        """Put a request into the scheduler, and let the engine ask for it."""
+        self._crawler.engine.crawl(request)
 
-def ask_for_requests(crawler: Crawler) -> None:
-    """Let the engine ask its scheduler now; by itself it does so every five seconds."""
-    if slot := _slot_of(crawler):
-        slot.nextcall.schedule()
+    async def download(self, request: Request) -> Response:
+        """Return the response to a request, past the scheduler. Raises what its gates raise."""
+        return await self._crawler.engine.download_async(request)
 
+    def ask_for_requests(self) -> None:
+        """Let the engine ask its scheduler now; by itself it does so every five seconds."""
+        if self._slot:
+            self._slot.nextcall.schedule()
 
-def is_active(crawler: Crawler, request: Request) -> bool:
-    """Return True while a request is in the downloader or one of its middlewares."""
-    return request in crawler.engine.downloader.active
+    def is_active(self, request: Request) -> bool:
+        """Return True while a request is in the downloader or one of its middlewares."""
+        return request in self._crawler.engine.downloader.active
 
-
-def _slot_of(crawler: Crawler) -> Any:  # noqa: ANN401 - Scrapy's own, with no public type
-    return crawler.engine._slot  # noqa: SLF001 - the one private name that we need
+    @property
+    def _slot(self) -> Any:  # noqa: ANN401 - Scrapy's own, with no public type
+        return self._crawler.engine._slot  # noqa: SLF001 - the one private name that we need

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.gates import Gate
 from walsh_scrapy.runtime.requestmeta import marks_of
 from walsh_scrapy.runtime.startup import in_force
@@ -13,7 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scrapy import Request
-    from scrapy.crawler import Crawler
+    from scrapy.settings import BaseSettings
+
+    from walsh_scrapy.runtime.context import Context
 
 #: Headers that would link visits to each other, or carry credentials (R1, decision 16).
 NEVER_SENT: Final = ("Cookie", "Cookie2", "Referer", "Authorization")
@@ -39,14 +40,14 @@ class LastHeaders:
     it is sent. So a retry and a hop have their own, and no request is changed by it.
     """
 
-    def __init__(self, crawler: Crawler) -> None:
-        self._context = Context.of(crawler)
+    def __init__(self, settings: BaseSettings, context: Context) -> None:
+        self._context = context
         self._identity: dict[bytes, bytes | None] = {}
-        if in_force(crawler.settings, Gate.IDENTITY):
-            user_agent = self._context.options.user_agent
+        if in_force(settings, Gate.IDENTITY):
+            user_agent = context.options.user_agent
             self._identity = {name.encode("ascii"): None for name in NEVER_SENT}
             self._identity[b"User-Agent"] = user_agent.encode("ascii")
-        self._is_conditional = bool(in_force(crawler.settings, Gate.CONDITIONAL))
+        self._is_conditional = bool(in_force(settings, Gate.CONDITIONAL))
 
     def of(self, request: Request) -> Mapping[bytes, bytes | None]:
         """Return the header fields of a request by name; None for one that is not sent."""

@@ -17,22 +17,20 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 from weakref import WeakKeyDictionary
 
-from scrapy import signals
-
 from walsh_scrapy.exceptions import GivenUp, MachineTrouble, RequestDeferred
 from walsh_scrapy.metadata.entries import NotAFeed
-from walsh_scrapy.runtime.context import Context, SystemClock
-from walsh_scrapy.runtime.engine import is_closing
+from walsh_scrapy.runtime.context import SystemClock
 from walsh_scrapy.runtime.readingworker import CPU_SECONDS, receive, send
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scrapy.crawler import Crawler
     from scrapy.http import Response
 
     from walsh_scrapy.metadata.document import Document
     from walsh_scrapy.metadata.entries import Feed
+    from walsh_scrapy.runtime.context import Clock
+    from walsh_scrapy.runtime.engine import Engine
 
 #: Seconds for one document where processor time cannot be limited, or the machine is busy.
 WALL_SECONDS: Final = 6.0 * CPU_SECONDS
@@ -58,13 +56,14 @@ def read(response: Response, document: Document) -> Feed:
 class Readings:
     """Reads the costly documents of one crawl ahead, one at a time."""
 
-    def __init__(self, crawler: Crawler, worker: Callable[[], Worker] | None = None) -> None:
-        self._crawler = crawler
-        self._clock = Context.of(crawler).clock
+    def __init__(
+        self, engine: Engine, clock: Clock, worker: Callable[[], Worker] | None = None
+    ) -> None:
+        self._engine = engine
+        self._clock = clock
         self._start = worker or Worker
         self._worker: Worker | None = None
         self._turn = asyncio.Lock()
-        crawler.signals.connect(self.close, signal=signals.engine_stopped)
 
     async def ahead(self, response: Response, document: Document) -> None:
         """Read a document that is costly; `read` then returns the result, or raises it."""
@@ -87,7 +86,7 @@ class Readings:
         left, gave_up = WALL_SECONDS, False
         # Scrapy has no signal for the moment at which a spider begins to close.
         while not (await asyncio.wait({running}, timeout=LOOK_SECONDS))[0]:
-            if is_closing(self._crawler) and not gave_up:
+            if self._engine.is_closing and not gave_up:
                 left, gave_up = min(left, GRACE_SECONDS), True
             left -= LOOK_SECONDS
             if left <= 0:

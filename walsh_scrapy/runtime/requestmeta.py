@@ -47,7 +47,10 @@ class Step(Protocol):
     """A fetch of robots.txt or the blocklist, as seen from a request that is a step of it."""
 
     idle: asyncio.Event  #: set while the request waits in our scheduler
-    is_over: bool
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the document is known, or will not be."""
 
 
 class Hop(NamedTuple):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
-from weakref import WeakSet
 
 from scrapy.utils.conf import build_component_list
 from scrapy.utils.misc import load_object
@@ -22,14 +21,10 @@ from walsh_scrapy.runtime.gates import Gate
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
 ADDON = "walsh_scrapy.addon.Addon"
 HANDLER = "walsh_scrapy.downloadhandler.DownloadHandler"
-
-
-_checked: WeakSet[Crawler] = WeakSet()
 
 Problems: TypeAlias = "Iterator[BadSetting]"
 
@@ -42,19 +37,16 @@ class Checked(Protocol):
         """Yield an error for each setting that has to be changed."""
 
 
-def check_start(crawler: Crawler) -> None:
-    """End the process if a gate of the crawl lacks a setting, before anything is sent.
+def check_start(settings: BaseSettings) -> None:
+    """End the process if a gate of a crawl lacks a setting, before anything is sent.
 
-    The first gate of a crawl checks for all of them, so an operator reads all errors at once.
+    All gates are checked together, so an operator reads all errors at once.
     """
-    if crawler in _checked:
-        return
-    _checked.add(crawler)
-    errors = list(dict.fromkeys(map(str, _problems(crawler.settings))))
+    errors = list(dict.fromkeys(map(str, _problems(settings))))
     if errors:
         lines = [f"{len(errors)} settings have to be changed first:", *errors]
         told = errors[0] if len(errors) == 1 else "\n  - ".join(lines)
-        refuse_to_start(BadSetting(told), log_file=crawler.settings["LOG_FILE"])
+        refuse_to_start(BadSetting(told), log_file=settings["LOG_FILE"])
 
 
 def _problems(settings: BaseSettings) -> Problems:

@@ -18,19 +18,20 @@ from walsh_scrapy.exceptions import (
     RequestDeferred,
     StateUnavailable,
 )
-from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.requestmeta import set_visit, source_of, visit_of
 from walsh_scrapy.visits.freshness import lifetime_of
-from walsh_scrapy.visits.record import VisitRecorder
-from walsh_scrapy.visits.troubles import Troubles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scrapy import Request
-    from scrapy.crawler import Crawler
     from scrapy.http import Response
+    from scrapy.statscollectors import StatsCollector
+
+    from walsh_scrapy.runtime.context import Context
+    from walsh_scrapy.visits.record import VisitRecorder
+    from walsh_scrapy.visits.troubles import Troubles
 
 logger = logging.getLogger(__name__)
 
@@ -38,12 +39,14 @@ logger = logging.getLogger(__name__)
 class VisitOutcome:
     """Records visits, and leaves a source due whose request is deferred, or if the state fails."""
 
-    def __init__(self, crawler: Crawler) -> None:
-        self._stats = crawler.stats
-        self._context = Context.of(crawler)
-        self._clock = self._context.clock
-        self._troubles = Troubles.of(self._context)
-        self.recorder = VisitRecorder(crawler)
+    def __init__(
+        self, context: Context, stats: StatsCollector, troubles: Troubles, recorder: VisitRecorder
+    ) -> None:
+        self._stats = stats
+        self._context = context
+        self._clock = context.clock
+        self._troubles = troubles
+        self.recorder = recorder
 
     def ended(self, request: Request, error: BaseException | None) -> None:
         """Record the outcome of a visit whose request ended in an exception."""

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from walsh_scrapy.policy.reasons import ReasonGroups
 from walsh_scrapy.policy.urls import host_of
-
-if TYPE_CHECKING:
-    from walsh_scrapy.runtime.context import Context
 
 
 class Troubles:
@@ -17,11 +12,6 @@ class Troubles:
     def __init__(self) -> None:
         self.failures = ReasonGroups()
         self.deferred: dict[str, float] = {}  #: by host: the earliest time, in epoch seconds
-
-    @classmethod
-    def of(cls, context: Context) -> Troubles:
-        """Return the one of a crawl."""
-        return context.part(cls, cls)
 
     def failed(self, url: str, reason: str) -> None:
         """Count a source that failed; ``reason`` is one sentence."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, get_args
 
 from sqlalchemy import make_url
 
@@ -14,6 +14,7 @@ from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.politeness.blocklist import load_local_list
+from walsh_scrapy.runtime.engine import EarlyEnd
 from walsh_scrapy.sources import SourcesError, load_sources
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 
@@ -28,16 +29,7 @@ if TYPE_CHECKING:
 MOST_RUNS: Final = 1000
 LONGEST: Final = 30 * 86_400.0
 #: How a run ended that could not go on (decision 29).
-ENDED_EARLY: Final = frozenset(
-    {
-        "export_failed",
-        "gate_failed",
-        "log_failed",
-        "machine_trouble",
-        "state_failed",
-        "summary_failed",
-    }
-)
+ENDED_EARLY: Final[frozenset[str]] = frozenset(get_args(EarlyEnd))
 
 
 @dataclass(frozen=True, slots=True)
