@@ -18,8 +18,8 @@ from sqlalchemy import make_url
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.downloadhandler import DownloadHandler
 from walsh_scrapy.exceptions import MachineTrouble
-from walsh_scrapy.runtime import reading
-from walsh_scrapy.runtime.reading import Worker
+from walsh_scrapy.runtime import isolated
+from walsh_scrapy.runtime.isolated import IsolatedProcess
 from walsh_scrapy.state import waiting
 from walsh_scrapy.state.waiting import Waiting
 
@@ -137,15 +137,16 @@ class FrozenReading:
 
     @classmethod
     def from_crawler(cls, _crawler):
-        reading.WALL_SECONDS = math.inf
-        start = Worker.__init__
+        isolated.PATIENCE = math.inf
+        start = IsolatedProcess._start
 
-        def start_frozen(worker):
-            start(worker)
-            os.kill(worker._process.pid, signal.SIGSTOP)
-            print(f"frozen: {worker._process.pid}", file=sys.stderr, flush=True)
+        def start_frozen(isolated_process):
+            process = start(isolated_process)
+            os.kill(process.pid, signal.SIGSTOP)
+            print(f"frozen: {process.pid}", file=sys.stderr, flush=True)
+            return process
 
-        Worker.__init__ = start_frozen
+        IsolatedProcess._start = start_frozen
         return cls()
 
 
