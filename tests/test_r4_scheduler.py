@@ -12,7 +12,7 @@ from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.politeness import schedulerqueue
 from walsh_scrapy.runtime.context import Context
-from walsh_scrapy.runtime.requestmeta import Hop, Marks, Visit, mark, marks_of, set_visit
+from walsh_scrapy.runtime.requests import Hop, Marks, Visit, mark, marks_of, set_visit
 from walsh_scrapy.scheduler import Scheduler
 from walsh_scrapy.sources import Source
 from walsh_scrapy.visits.due import due_sources

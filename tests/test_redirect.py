@@ -8,7 +8,7 @@ from scrapy.http import Response
 from scrapy.settings import Settings
 
 from walsh_scrapy.downloadermiddlewares.redirect import RedirectMiddleware
-from walsh_scrapy.runtime.requestmeta import Hop, mark, marks_of
+from walsh_scrapy.runtime.requests import Hop, mark, marks_of
 
 URL = "http://a.example/"
 

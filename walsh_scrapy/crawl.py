@@ -18,23 +18,19 @@ from walsh_scrapy.exceptions import StateUnavailable, refuse_to_start
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.politeness.hostqueue import GateQueue, HostQueues
 from walsh_scrapy.politeness.prerequisites import Prerequisites
-from walsh_scrapy.politeness.putoff import PutOffHosts
-from walsh_scrapy.politeness.retries import Retries
+from walsh_scrapy.politeness.putoff import PutOffHosts, Retries
 from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
-from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.runtime.context import Context, Pauses
 from walsh_scrapy.runtime.denials import Denials
-from walsh_scrapy.runtime.engine import Engine
+from walsh_scrapy.runtime.engine import Engine, is_stopping
 from walsh_scrapy.runtime.eventloops import AnotherLoop, enter, leave
-from walsh_scrapy.runtime.jsonlog import log_handler
+from walsh_scrapy.runtime.log import log_handler, protect_log
 from walsh_scrapy.runtime.network import Network
-from walsh_scrapy.runtime.pauses import Pauses
-from walsh_scrapy.runtime.provenance import end_facts
-from walsh_scrapy.runtime.safelog import protect_log
+from walsh_scrapy.runtime.requests import end_facts
 from walsh_scrapy.runtime.signing import read_signer
 from walsh_scrapy.runtime.startup import check_start
-from walsh_scrapy.runtime.stopsignals import is_stopping
 from walsh_scrapy.state import State, StateError
-from walsh_scrapy.visits.troubles import Troubles
+from walsh_scrapy.visits.outcome import Troubles
 
 if TYPE_CHECKING:
     from typing import Self

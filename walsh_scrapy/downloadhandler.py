@@ -14,9 +14,8 @@ from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import Denied, GivenUp
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.lastheaders import LastHeaders
-from walsh_scrapy.runtime.messages import BodyReader, endpoint_of, message_of
-from walsh_scrapy.runtime.requestmeta import marks_of, rank_of
+from walsh_scrapy.runtime.messages import BodyReader, LastHeaders, endpoint_of, message_of
+from walsh_scrapy.runtime.requests import marks_of, rank_of
 from walsh_scrapy.runtime.startup import in_force
 from walsh_scrapy.wire.http1 import Exchange
 

@@ -16,7 +16,7 @@ from scrapy.utils.misc import build_from_crawler, load_object
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.runtime.components import check_components
-from walsh_scrapy.runtime.requestmeta import first_url, hops_of, rank_of, request_of, visit_of
+from walsh_scrapy.runtime.requests import first_url, hops_of, rank_of, request_of, visit_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

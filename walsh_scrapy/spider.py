@@ -10,9 +10,9 @@ from scrapy import Request, Spider
 
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import StateUnavailable, refuse_to_start
-from walsh_scrapy.options import BadSetting
+from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.runtime.requestmeta import Visit, set_visit, visit_of
+from walsh_scrapy.runtime.requests import Visit, set_visit, visit_of
 from walsh_scrapy.runtime.startup import check_gates
 from walsh_scrapy.sources import Kind, Source, SourcesError, in_shard, load_sources, parse_shard
 from walsh_scrapy.visits.due import due_sources
@@ -70,11 +70,11 @@ class SourcesSpider(DeclaringSpider):
     def from_crawler(cls, crawler: Crawler, *args: str, **arguments: str) -> Self:
         """Read the sources; a wrong file or argument ends the process with one line."""
         spider = super().from_crawler(crawler, *args, **arguments)
-        file = arguments.get("sources") or crawler.settings.get("WALSH_SOURCES", "sources.toml")
         only = arguments.get("only", "")
         try:
             cls._check_arguments(arguments)
             check_gates(crawler.settings)
+            file = arguments.get("sources") or Options.from_settings(crawler.settings).sources
             spider.declared = declared = load_sources(file)
             spider.sources = _chosen(
                 declared,

@@ -13,7 +13,7 @@ from tests.contract.conftest import feed, judge, paths, site
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.downloadermiddlewares.publicweb import PublicWebMiddleware
 from walsh_scrapy.exceptions import Denied, StateUnavailable
-from walsh_scrapy.runtime.requestmeta import marks_of
+from walsh_scrapy.runtime.requests import marks_of
 from walsh_scrapy.spidermiddlewares.scope import ScopeMiddleware
 from walsh_scrapy.testing.feeds import Post, rss
 from walsh_scrapy.testing.web import Reply, Site, redirect

@@ -26,7 +26,7 @@ class Command(crawl.Command):
 
     def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
         """Read the options; Scrapy sets up its log afterwards."""
-        from walsh_scrapy.runtime.quietlog import quiet_scrapy
+        from walsh_scrapy.runtime.log import quiet_scrapy
         from walsh_scrapy.tools.exits import usage_error
 
         for word in args:
@@ -58,7 +58,7 @@ class Command(crawl.Command):
         """Remember the crawl of this command, which Scrapy forgets at its end."""
         self._created = super()._create_crawler(spidercls)
         if sys.platform != "win32":  # it has no SIGHUP, and holds no signal back
-            from walsh_scrapy.runtime import stopsignals
+            from walsh_scrapy.runtime.engine import listen_for_signals
 
-            stopsignals.listen(self._created)
+            listen_for_signals(self._created)
         return self._created

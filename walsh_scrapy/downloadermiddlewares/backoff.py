@@ -17,12 +17,11 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.streaks import Streaks
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import counted, format_seconds
-from walsh_scrapy.politeness.holds import Holds
-from walsh_scrapy.politeness.inflight import InFlight
-from walsh_scrapy.politeness.retries import Retry
+from walsh_scrapy.politeness.inflight import Holds, InFlight
+from walsh_scrapy.politeness.putoff import Retry
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requestmeta import mark, marks_of, rank_of
+from walsh_scrapy.runtime.requests import mark, marks_of, rank_of
 from walsh_scrapy.runtime.startup import in_force, require_order
 
 if TYPE_CHECKING:

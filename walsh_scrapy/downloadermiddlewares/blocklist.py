@@ -15,7 +15,7 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.politeness.blocklist import BlocklistCache
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requestmeta import hops_of, mark, marks_of, note_answer, rank_of
+from walsh_scrapy.runtime.requests import hops_of, mark, marks_of, note_answer, rank_of
 from walsh_scrapy.runtime.startup import require_order
 
 if TYPE_CHECKING:

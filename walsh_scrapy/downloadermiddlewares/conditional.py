@@ -10,8 +10,8 @@ from walsh_scrapy.exceptions import AlreadyRead, NotDue, NotModified
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.lastheaders import conditions_of
-from walsh_scrapy.runtime.requestmeta import Validators, hops_of, mark, rank_of, visit_of
+from walsh_scrapy.runtime.messages import conditions_of
+from walsh_scrapy.runtime.requests import Validators, hops_of, mark, rank_of, visit_of
 from walsh_scrapy.runtime.startup import require_order
 from walsh_scrapy.sources import declared_urls
 from walsh_scrapy.spider import DeclaringSpider

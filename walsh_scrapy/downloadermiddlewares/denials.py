@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.runtime.requestmeta import rank_of, source_of
+from walsh_scrapy.runtime.requests import rank_of, source_of
 
 if TYPE_CHECKING:
     from typing import Self

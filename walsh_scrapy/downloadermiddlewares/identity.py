@@ -10,7 +10,7 @@ from scrapy.downloadermiddlewares.useragent import UserAgentMiddleware
 
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.lastheaders import NEVER_SENT
+from walsh_scrapy.runtime.messages import NEVER_SENT
 from walsh_scrapy.runtime.startup import require_order
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from walsh_scrapy.politeness.inflight import InFlight, exchange_of
 from walsh_scrapy.runtime.components import component_problems
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requestmeta import evidence_of, mark, marks_of, rank_of
+from walsh_scrapy.runtime.requests import evidence_of, mark, marks_of, rank_of
 from walsh_scrapy.runtime.startup import require_order
 from walsh_scrapy.state.requests import RequestRecord
 

@@ -10,7 +10,7 @@ from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.policy.networks import is_private_host, is_public
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requestmeta import hops_of, mark, visit_of
+from walsh_scrapy.runtime.requests import hops_of, mark, visit_of
 from walsh_scrapy.runtime.startup import in_force, require_order
 from walsh_scrapy.wire.unreachable import NotConnected
 

@@ -13,8 +13,7 @@ from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.references import resolve_reference
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.provenance import carry_facts
-from walsh_scrapy.runtime.requestmeta import Hop, hops_of, mark, set_visit, visit_of
+from walsh_scrapy.runtime.requests import Hop, carry_facts, hops_of, mark, set_visit, visit_of
 from walsh_scrapy.runtime.startup import in_force
 from walsh_scrapy.visits.freshness import lifetime_of
 

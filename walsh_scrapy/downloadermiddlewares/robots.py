@@ -22,7 +22,7 @@ from walsh_scrapy.politeness.hostqueue import Wait
 from walsh_scrapy.politeness.robots import RobotsCache, RobotsFetch
 from walsh_scrapy.runtime.components import compression_problems
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requestmeta import mark, marks_of, note_answer, rank_of, resolved
+from walsh_scrapy.runtime.requests import mark, marks_of, note_answer, rank_of, resolved
 from walsh_scrapy.runtime.startup import in_force, require_order
 
 if TYPE_CHECKING:

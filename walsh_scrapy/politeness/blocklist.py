@@ -15,7 +15,7 @@ from walsh_scrapy.policy.localblocklist import parse_local
 from walsh_scrapy.policy.suffixes import public_suffixes
 from walsh_scrapy.policy.wording import and_more, counted
 from walsh_scrapy.politeness.listreading import published_error, read_list, suffixes_in
-from walsh_scrapy.runtime.requestmeta import Validators
+from walsh_scrapy.runtime.requests import Validators
 from walsh_scrapy.state.blocklist import BlocklistCopy
 from walsh_scrapy.state.evidence import hash_of
 

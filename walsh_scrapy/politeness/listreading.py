@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist, sound_schema
 from walsh_scrapy.policy.suffixes import public_suffixes
+from walsh_scrapy.runtime.engine import is_stopping
 from walsh_scrapy.runtime.isolated import Interrupted, IsolatedProcess, Limits, TooCostly
-from walsh_scrapy.runtime.stopsignals import is_stopping
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,8 +18,7 @@ from scrapy.http.request import NO_CALLBACK
 from scrapy.spidermiddlewares.httperror import HttpError
 
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.runtime.provenance import carry_facts
-from walsh_scrapy.runtime.requestmeta import mark, marks_of, request_of
+from walsh_scrapy.runtime.requests import carry_facts, mark, marks_of, request_of
 
 if TYPE_CHECKING:
     from scrapy.http import Response

@@ -25,7 +25,7 @@ from walsh_scrapy.policy.robots.access import (
     copy_after,
 )
 from walsh_scrapy.policy.urls import origin_of
-from walsh_scrapy.runtime.requestmeta import (
+from walsh_scrapy.runtime.requests import (
     DATA_LOSS,
     Hop,
     Validators,

@@ -11,7 +11,7 @@ from scrapy.utils.asyncio import CallLaterResult, call_later
 
 from walsh_scrapy.policy.frontier import Frontier, Rank
 from walsh_scrapy.politeness.hostqueue import HostQueue, Wait
-from walsh_scrapy.runtime.requestmeta import marks_of, rank_of
+from walsh_scrapy.runtime.requests import marks_of, rank_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

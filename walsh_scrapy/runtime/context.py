@@ -1,4 +1,4 @@
-"""What the parts of one crawl share: options, state, clock and backoff."""
+"""What the parts of one crawl share: options, state, clock, and the pauses of its sources."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING, Protocol
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import hold_name
 from walsh_scrapy.policy.urls import host_of, registrable_domain
+from walsh_scrapy.runtime.requests import source_of
+from walsh_scrapy.sources import host_pauses, with_pauses
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from scrapy import Request
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.runtime.signing import Signer
+    from walsh_scrapy.sources import Source
     from walsh_scrapy.state import State
 
 
@@ -81,3 +86,28 @@ class Context:
     def late_hosts(self) -> frozenset[str]:
         """The hosts that lately did not answer: their requests go last (decision 6)."""
         return self.state.ledger.silent_hosts()
+
+
+class Pauses:
+    """What the sources of a crawl add to the spacing of hosts, in seconds (decision 31).
+
+    ``sources`` are all of the file, whichever of them the spider visits.
+    """
+
+    def __init__(self, context: Context, sources: Sequence[Source]) -> None:
+        self._context = context
+        self._by_host = host_pauses(sources, context.host)
+
+    def before(self, request: Request) -> float:
+        """Return the least spacing before and after a request.
+
+        That of its source counts at another host too, where a source moved or redirects to.
+        """
+        source = source_of(request)
+        own = source.pause.total_seconds() if source and source.pause else 0.0
+        return max(own, self._by_host.get(self._context.host(request.url), 0.0))
+
+    @property
+    def intervals(self) -> Mapping[str, float]:
+        """The spacing of each host that is known to be longer than ``WALSH_MIN_INTERVAL``."""
+        return with_pauses(self._context.intervals, self._by_host)

@@ -9,7 +9,7 @@ from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requestmeta import evidence_of, rank_of, source_of
+from walsh_scrapy.runtime.requests import evidence_of, rank_of, source_of
 from walsh_scrapy.runtime.startup import in_force
 from walsh_scrapy.state.evidence import DenialRecord
 

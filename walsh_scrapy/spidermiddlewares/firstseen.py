@@ -21,9 +21,15 @@ from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.feeds import Feed, NotAFeed
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.runtime.failures import reason_of
-from walsh_scrapy.runtime.provenance import repeats
 from walsh_scrapy.runtime.reading import Readings
-from walsh_scrapy.runtime.requestmeta import hops_of, request_of, set_visit, source_of, visit_of
+from walsh_scrapy.runtime.requests import (
+    hops_of,
+    repeats,
+    request_of,
+    set_visit,
+    source_of,
+    visit_of,
+)
 from walsh_scrapy.spider import DeclaringSpider, SourcesSpider
 from walsh_scrapy.visits.documentitems import DocumentItems
 from walsh_scrapy.visits.outcome import VisitOutcome

@@ -14,7 +14,7 @@ from walsh_scrapy.exceptions import Denied, StateUnavailable
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.urls import without_dot_segments
 from walsh_scrapy.runtime.negotiation import announced_by, is_dump
-from walsh_scrapy.runtime.requestmeta import (
+from walsh_scrapy.runtime.requests import (
     first_url,
     rank_of,
     request_of,

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from scrapy.statscollectors import StatsCollector
 
-    from walsh_scrapy.runtime.context import Context
-    from walsh_scrapy.runtime.pauses import Pauses
+    from walsh_scrapy.runtime.context import Context, Pauses
     from walsh_scrapy.sources import Source
 
 logger = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
 from walsh_scrapy.policy.freshness import NEVER, UpdateHints
 from walsh_scrapy.policy.timestamps import format_moment
-from walsh_scrapy.runtime.lastheaders import conditions_of
+from walsh_scrapy.runtime.messages import conditions_of
 from walsh_scrapy.runtime.negotiation import ABSENT
-from walsh_scrapy.runtime.requestmeta import (
+from walsh_scrapy.runtime.requests import (
     DATA_LOSS,
     Lifetime,
     PageResult,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state.entries import EntryRecord
     from walsh_scrapy.state.llmstxt import LlmsTxtRecord
-    from walsh_scrapy.visits.troubles import Troubles
+    from walsh_scrapy.visits.outcome import Troubles
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from scrapy.exceptions import IgnoreRequest
 
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.urls import wire_url
-from walsh_scrapy.runtime.requestmeta import rank_of
+from walsh_scrapy.runtime.requests import rank_of
 from walsh_scrapy.sources import Source
 from walsh_scrapy.spider import DeclaringSpider
 

@@ -13,7 +13,7 @@ from walsh_scrapy.tools.summary.counts import SourceCounts, is_by_source
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from walsh_scrapy.politeness.retries import Retries
+    from walsh_scrapy.politeness.putoff import Retries
     from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
 
 #: Seconds over which the rate of responses is measured.

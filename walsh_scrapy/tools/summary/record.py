@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from walsh_scrapy.crawl import Crawl
-    from walsh_scrapy.visits.troubles import Troubles
+    from walsh_scrapy.visits.outcome import Troubles
 
 #: Reasons of failures in the object, hosts of each, and hosts that are deferred.
 MOST_REASONS: Final = 50
