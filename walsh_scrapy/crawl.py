@@ -97,7 +97,7 @@ class Crawl:
                 self._clock.now if self._clock else None
             )  # the database's own clock, if it has one
             state = State(options.state_url, now, self._deferral, lambda: not is_stopping())
-            state.ledger.pace_by(options.pace_by)
+            state.ledger.pace_by(options.pace_by.value)
             if options.serial:
                 enter(self)
             context = Context(options, state, self._clock, signer)

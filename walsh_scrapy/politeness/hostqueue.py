@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 from scrapy.utils.asyncio import sleep
 
 from walsh_scrapy.exceptions import RequestDeferred
+from walsh_scrapy.policy.pacedhosts import host_name
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
 from walsh_scrapy.policy.timestamps import format_moment
 
@@ -78,7 +79,7 @@ class HostQueue(ABC):
     def _deferred(self, wait: Wait, seconds: float) -> RequestDeferred:
         until = self._context.clock.now() + seconds
         self._stats.inc_value(f"walsh/{wait.gate}/deferred")
-        reason = f"{wait.host.rstrip('.')} may not be asked before {format_moment(until)}"
+        reason = f"{host_name(wait.host)} may not be asked before {format_moment(until)}"
         return RequestDeferred(until, reason, by_robots=wait.by_robots())
 
 

@@ -8,8 +8,6 @@ from random import Random
 from typing import TYPE_CHECKING, Protocol
 
 from walsh_scrapy.policy.backoff import Backoff
-from walsh_scrapy.policy.pacing import hold_name
-from walsh_scrapy.policy.urls import host_of, registrable_domain
 from walsh_scrapy.runtime.requests import source_of
 from walsh_scrapy.sources import host_pauses, with_pauses
 
@@ -70,12 +68,11 @@ class Context:
 
     def host(self, url: str) -> str:
         """Return the host by which a URL is paced, or its registrable domain (decision 5)."""
-        host = host_of(url)
-        return registrable_domain(host) if self.options.pace_by == "domain" else host
+        return self.options.pace_by.unit(url)
 
     def hold_name(self, url: str) -> str:
         """Return the name under which the ledger keeps the hold of a URL's host (decision 5)."""
-        return hold_name(host_of(url), self.options.pace_by)
+        return self.options.pace_by.hold(url)
 
     @cached_property
     def intervals(self) -> Mapping[str, float]:

@@ -9,6 +9,7 @@ from walsh_scrapy.policy.audit.checklist import Kind
 from walsh_scrapy.policy.audit.facts import CLOCK
 from walsh_scrapy.policy.audit.findings import Case
 from walsh_scrapy.policy.backoff import is_refusal
+from walsh_scrapy.policy.pacedhosts import host_name
 from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import format_seconds
@@ -35,8 +36,8 @@ class HostAudit:
         self._findings = findings
         self._list_hosts = list_hosts
         self._acts: dict[tuple[str, str], list[float]] = {}
-        for act in acts:  # by domain the name of a hold ends in a dot
-            self._acts.setdefault((act.act, act.host.rstrip(".")), []).append(act.at)
+        for act in acts:
+            self._acts.setdefault((act.act, host_name(act.host)), []).append(act.at)
         self._host: str | None = None
         self._ended = -math.inf
         self._held: dict[str, tuple[float, float]] = {}  # by host name: begin and end of its hold

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
+from walsh_scrapy.policy.pacedhosts import host_name
 from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.sources import SourcesError, load_sources
@@ -24,14 +25,14 @@ def release(state: State | None, host: str, reason: str) -> str:
     ``host`` is the name under which the ledger keeps the hold. Raises CommandError if there is
     none.
     """
-    shown = host.rstrip(".")
+    shown = host_name(host)
     left = state.ledger.lift(host, reason) if state else 0.0
     if left <= 0.0:
         waiting = state.ledger.waiting() if state else {}
         held = [name for name, found in waiting.items() if found.hold]
         near = difflib.get_close_matches(host, held, n=1)
         hint = (
-            f"did you mean {near[0].rstrip('.')}?"
+            f"did you mean {host_name(near[0])}?"
             if near
             else "`scrapy hosts` lists the hosts that rest"
         )

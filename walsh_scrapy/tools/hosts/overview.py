@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from walsh_scrapy.policy.pacedhosts import host_name
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.wording import counted, format_seconds
 from walsh_scrapy.tools.hosts.table import hold_why, silent
@@ -89,7 +90,7 @@ def build_overview(state: State | None) -> list[HostRow]:
         return []
     acts = state.acts.last()
     rows = [
-        HostRow(host.rstrip("."), found, acts.get(host))
+        HostRow(host_name(host), found, acts.get(host))
         for host, found in state.ledger.marked().items()
     ]
     return sorted(rows, key=lambda row: (-(row.until or 0.0), row.host))

@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from walsh_scrapy.policy.pacedhosts import host_name
 from walsh_scrapy.policy.wording import counted, format_seconds
 from walsh_scrapy.tools.summary.counts import SourceCounts, is_by_source
 
@@ -106,7 +107,7 @@ def awaited(queue: SchedulerQueue, retries: Retries, now: float) -> str:
     turn = queue.next_turn()
     if turn is None or turn.ready_at <= now:
         return ""
-    host = turn.host.rstrip(".")
+    host = host_name(turn.host)
     if retry := retries.find(turn.host, now):
         return f"waiting for {host}, which {retry.why}: {retry.told(now)}"
     host = "the blocklist" if queue.is_restricted else host
@@ -116,5 +117,5 @@ def awaited(queue: SchedulerQueue, retries: Retries, now: float) -> str:
 
 
 def _hosts(names: list[str]) -> str:
-    first, *others = (name.rstrip(".") for name in names)
+    first, *others = map(host_name, names)
     return f"{first} and {counted(len(others), 'more host')}" if others else first
