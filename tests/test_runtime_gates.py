@@ -55,11 +55,6 @@ def test_the_gates_name_no_other_order_than_the_stated_one():
     for gate in Gate:
         told = re.findall(r"\(order (\d+)", gate.kind.__doc__)
         assert set(told) <= {str(gate.order)}, gate
-    for other in (ROOT / "walsh_scrapy").rglob("*.py"):
-        advised = re.findall(r"set the order of (\w+) to (\d+)", other.read_text())
-        for name, order in advised:
-            (gate,) = (each for each in Gate if each.path.endswith(f".{name}"))
-            assert int(order) == gate.order, other
 
 
 GATE = """

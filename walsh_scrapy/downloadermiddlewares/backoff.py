@@ -75,8 +75,18 @@ class BackoffMiddleware:
 
     @staticmethod
     def problems(settings: BaseSettings) -> Problems:
-        """Yield an error for each setting that has to be changed."""
-        return _check(settings)
+        """Yield an error for settings by which a request is retried before this gate sees it."""
+        why = "the pacing gate has to release the host first"
+        yield from require_order(settings, Gate.BACKOFF, why, before=(Gate.PACING,))
+        codes = [int(code) for code in settings.getlist("RETRY_HTTP_CODES")]
+        is_retried = settings.getbool("RETRY_ENABLED") and in_force(settings, RetryMiddleware)
+        if is_retried and RETRIED_STATUSES.intersection(codes):
+            rest = [code for code in codes if code not in RETRIED_STATUSES]
+            yield bad_setting(
+                "RETRY_HTTP_CODES",
+                codes,
+                f"without 429 and 503, after which RetryMiddleware would retry at once; set {rest}",
+            )
 
     async def process_request(self, request: Request) -> Request | None:
         """Without the pacing gate: let a request wait while its host is on hold, or defer it."""
@@ -166,22 +176,3 @@ class BackoffMiddleware:
 
 def _is_refusal(request: Request, status: int) -> bool:
     return is_refusal(status, for_robots=rank_of(request) is Rank.ROBOTS)
-
-
-def _check(settings: BaseSettings) -> Problems:
-    """Find settings by which a request is retried before this gate sees the response."""
-    yield from require_order(
-        settings,
-        (Gate.BACKOFF,),
-        (Gate.PACING,),
-        "the pacing gate has to release the host first; set the order of BackoffMiddleware to 549",
-    )
-    codes = [int(code) for code in settings.getlist("RETRY_HTTP_CODES")]
-    is_retried = settings.getbool("RETRY_ENABLED") and in_force(settings, RetryMiddleware)
-    if is_retried and RETRIED_STATUSES.intersection(codes):
-        rest = [code for code in codes if code not in RETRIED_STATUSES]
-        yield bad_setting(
-            "RETRY_HTTP_CODES",
-            codes,
-            f"without 429 and 503, after which RetryMiddleware would retry at once; set {rest}",
-        )

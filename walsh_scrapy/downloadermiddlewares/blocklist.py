@@ -78,7 +78,8 @@ class BlocklistMiddleware:
     @staticmethod
     def problems(settings: BaseSettings) -> Problems:
         """Yield an error for each setting that has to be changed."""
-        return _check(settings)
+        why = "a listed host gets no request, not even for robots.txt"
+        yield from require_order(settings, Gate.BLOCKLIST, why, before=(Gate.ROBOTS, Gate.PACING))
 
     async def process_request(self, request: Request) -> Request | None:
         """Deny a listed host; fetch the list first if it is due."""
@@ -143,13 +144,3 @@ class BlocklistMiddleware:
             request.meta["download_maxsize"] = LONGEST_LIST
         mark(request, validators=self._list.validators(url))
         return request
-
-
-def _check(settings: BaseSettings) -> Problems:
-    yield from require_order(
-        settings,
-        (Gate.BLOCKLIST,),
-        (Gate.ROBOTS, Gate.PACING),
-        "a listed host gets no request, not even for robots.txt; "
-        "set the order of BlocklistMiddleware to 10",
-    )

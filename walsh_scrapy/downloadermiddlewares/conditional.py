@@ -50,7 +50,8 @@ class ConditionalMiddleware:
     @staticmethod
     def problems(settings: BaseSettings) -> Problems:
         """Yield an error for each setting that has to be changed."""
-        return _check(settings)
+        why = "the pacing gate has to release the host first"
+        yield from require_order(settings, Gate.CONDITIONAL, why, before=(Gate.PACING,))
 
     async def process_request(self, request: Request) -> None:
         """Send the validators of this URL, and none that a redirect carried along."""
@@ -134,13 +135,3 @@ class ConditionalMiddleware:
     def _is_forced(self) -> bool:
         spider = self._crawler.spider
         return isinstance(spider, DeclaringSpider) and spider.force
-
-
-def _check(settings: BaseSettings) -> Problems:
-    yield from require_order(
-        settings,
-        (Gate.CONDITIONAL,),
-        (Gate.PACING,),
-        "the pacing gate has to release the host first; set the order of ConditionalMiddleware to "
-        "560",
-    )

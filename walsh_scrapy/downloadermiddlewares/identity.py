@@ -41,19 +41,11 @@ class IdentityMiddleware:
     @staticmethod
     def problems(settings: BaseSettings) -> Problems:
         """Yield an error for each setting that has to be changed."""
-        return _check(settings)
+        others = (CookiesMiddleware, HttpAuthMiddleware, UserAgentMiddleware)
+        yield from require_order(settings, Gate.IDENTITY, "it corrects what they set", after=others)
 
     async def process_request(self, request: Request) -> None:
         """Set the User-Agent, and remove the headers that are never sent."""
         request.headers["User-Agent"] = self._user_agent
         for name in NEVER_SENT:
             request.headers.pop(name, None)
-
-
-def _check(settings: BaseSettings) -> Problems:
-    yield from require_order(
-        settings,
-        (CookiesMiddleware, HttpAuthMiddleware, UserAgentMiddleware),
-        (Gate.IDENTITY,),
-        "it corrects what they set; set the order of IdentityMiddleware to 860",
-    )

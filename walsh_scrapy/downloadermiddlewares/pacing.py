@@ -71,8 +71,29 @@ class PacingMiddleware:
 
     @staticmethod
     def problems(settings: BaseSettings) -> Problems:
-        """Yield an error for each setting that has to be changed."""
-        return _check(settings)
+        """Yield an error for settings that hide a response, or delay a request after its lease."""
+        yield from component_problems(settings)
+        others = (RetryMiddleware, BaseRedirectMiddleware)
+        why = "it has to see every response first"
+        yield from require_order(settings, Gate.PACING, why, after=others)
+        instead = "0 beside PacingMiddleware, which keeps the pauses; set WALSH_MIN_INTERVAL"
+        delays = {
+            "DOWNLOAD_DELAY": number_of(settings, "DOWNLOAD_DELAY", 0.0, low=0.0, high=math.inf)
+        }
+        for name, slot in settings.getdict("DOWNLOAD_SLOTS").items():
+            delays[f"DOWNLOAD_SLOTS[{name!r}]['delay']"] = slot.get("delay", 0.0)
+        for name, delay in delays.items():
+            if delay:
+                yield bad_setting(name, delay, instead)
+        if settings.getbool("AUTOTHROTTLE_ENABLED"):
+            yield bad_setting(
+                "AUTOTHROTTLE_ENABLED",
+                True,
+                "False beside PacingMiddleware, which "
+                "keeps the pauses; WALSH_LATENCY_FACTOR makes them longer for slow hosts",
+            )
+        if not number_of(settings, "DOWNLOAD_TIMEOUT", 0.0, low=0.0, high=math.inf):
+            yield bad_setting("DOWNLOAD_TIMEOUT", 0, "above 0: a host is leased for that long")
 
     async def process_request(self, request: Request) -> Request | None:
         """Lease the host, let the request wait, or defer it to a later run (decisions 7, 28)."""
@@ -233,30 +254,3 @@ def _words(error: Exception | None, url: str) -> str:
         return "cancelled, and no response came"
     reason = reason_of(error, url)
     return f"given up: {reason}" if isinstance(error, GivenUp) else reason
-
-
-def _check(settings: BaseSettings) -> Problems:
-    """Find settings that hide a response, or delay a request after its lease."""
-    yield from component_problems(settings)
-    yield from require_order(
-        settings,
-        (RetryMiddleware, BaseRedirectMiddleware),
-        (Gate.PACING,),
-        "it has to see every response first; set the order of PacingMiddleware to 890",
-    )
-    instead = "0 beside PacingMiddleware, which keeps the pauses; set WALSH_MIN_INTERVAL"
-    delays = {"DOWNLOAD_DELAY": number_of(settings, "DOWNLOAD_DELAY", 0.0, low=0.0, high=math.inf)}
-    for name, slot in settings.getdict("DOWNLOAD_SLOTS").items():
-        delays[f"DOWNLOAD_SLOTS[{name!r}]['delay']"] = slot.get("delay", 0.0)
-    for name, delay in delays.items():
-        if delay:
-            yield bad_setting(name, delay, instead)
-    if settings.getbool("AUTOTHROTTLE_ENABLED"):
-        yield bad_setting(
-            "AUTOTHROTTLE_ENABLED",
-            True,
-            "False beside PacingMiddleware, which "
-            "keeps the pauses; WALSH_LATENCY_FACTOR makes them longer for slow hosts",
-        )
-    if not number_of(settings, "DOWNLOAD_TIMEOUT", 0.0, low=0.0, high=math.inf):
-        yield bad_setting("DOWNLOAD_TIMEOUT", 0, "above 0: a host is leased for that long")

@@ -52,7 +52,9 @@ class PublicWebMiddleware:
     @staticmethod
     def problems(settings: BaseSettings) -> Problems:
         """Yield an error for each setting that has to be changed."""
-        return _check(settings)
+        others = (Gate.ROBOTS, RobotsTxtMiddleware)
+        why = "a private host is asked for no robots.txt"
+        yield from require_order(settings, Gate.PUBLICWEB, why, before=others)
 
     async def process_request(self, request: Request) -> None:
         """Judge a hop before its host is asked for anything, robots.txt included."""
@@ -81,12 +83,3 @@ class PublicWebMiddleware:
         except NotConnected:
             return True  # the download will fail, with a reason
         return all(map(is_public, addresses.hosts))
-
-
-def _check(settings: BaseSettings) -> Problems:
-    yield from require_order(
-        settings,
-        (Gate.PUBLICWEB,),
-        (Gate.ROBOTS, RobotsTxtMiddleware),
-        "a private host is asked for no robots.txt; set the order of PublicWebMiddleware to 20",
-    )

@@ -75,7 +75,16 @@ class RobotsMiddleware:
     @staticmethod
     def problems(settings: BaseSettings) -> Problems:
         """Yield an error for each setting that has to be changed."""
-        return _check(settings)
+        why = "robots.txt has to be read before the host is leased"
+        yield from require_order(settings, Gate.ROBOTS, why, before=(Gate.PACING,))
+        if settings.getbool("ROBOTSTXT_OBEY") and in_force(settings, RobotsTxtMiddleware):
+            yield bad_setting(
+                "ROBOTSTXT_OBEY",
+                settings["ROBOTSTXT_OBEY"],
+                "False beside RobotsMiddleware: Scrapy's own gate would ask for every robots.txt "
+                "again",
+            )
+        yield from compression_problems(settings)
 
     async def process_request(self, request: Request) -> Request | None:
         """Decide by the robots.txt of the request's origin, which is fetched first if necessary."""
@@ -177,20 +186,3 @@ class RobotsMiddleware:
             for_blocklist=rank_of(request) is Rank.OPERATOR,
         )
         return await self._prerequisites.before(request, origin, self._context.host(origin), steps)
-
-
-def _check(settings: BaseSettings) -> Problems:
-    yield from require_order(
-        settings,
-        (Gate.ROBOTS,),
-        (Gate.PACING,),
-        "robots.txt has to be read before the host is leased; set the order of RobotsMiddleware to "
-        "100",
-    )
-    if settings.getbool("ROBOTSTXT_OBEY") and in_force(settings, RobotsTxtMiddleware):
-        yield bad_setting(
-            "ROBOTSTXT_OBEY",
-            settings["ROBOTSTXT_OBEY"],
-            "False beside RobotsMiddleware: Scrapy's own gate would ask for every robots.txt again",
-        )
-    yield from compression_problems(settings)

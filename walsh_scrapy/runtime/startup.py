@@ -145,17 +145,21 @@ def in_force(settings: BaseSettings, *kinds: type | Gate) -> list[Place]:
 
 def require_order(
     settings: BaseSettings,
-    first: tuple[type | Gate, ...],
-    then: tuple[type | Gate, ...],
-    remedy: str,
+    gate: Gate,
+    why: str,
+    *,
+    after: tuple[type | Gate, ...] = (),
+    before: tuple[type | Gate, ...] = (),
 ) -> Problems:
-    """Yield an error if one of ``then`` is nearer to the engine than one of ``first``.
+    """Yield an error if a gate is nearer to the engine than one of ``after``.
 
-    ``remedy`` ends the message: why, and which order to set.
+    The same if it is farther from it than one of ``before``. ``why`` is a clause for the operator.
     """
-    before, behind = in_force(settings, *first)[-1:], in_force(settings, *then)[:1]
-    if before and behind and before[0].number > behind[0].number:
+    first, then = after or (gate,), before or (gate,)
+    last, next_one = in_force(settings, *first)[-1:], in_force(settings, *then)[:1]
+    if last and next_one and last[0].number > next_one[0].number:
         yield BadSetting(
-            f"DOWNLOADER_MIDDLEWARES has {behind[0].kind.__name__} before "
-            f"{before[0].kind.__name__}, but it has to come after that: {remedy}"
+            f"DOWNLOADER_MIDDLEWARES has {next_one[0].kind.__name__} before "
+            f"{last[0].kind.__name__}, but it has to come after that: {why}; "
+            f"set the order of {gate.kind.__name__} to {gate.order}"
         )
