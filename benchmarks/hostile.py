@@ -26,7 +26,8 @@ from walsh_scrapy.metadata.document import Document
 from walsh_scrapy.metadata.entries import Feed
 from walsh_scrapy.metadata.feeds import parse_feed
 from walsh_scrapy.metadata.llms import parse_llms
-from walsh_scrapy.runtime.readingworker import receive, send
+from walsh_scrapy.runtime.isolated import PROGRAM, receive, send
+from walsh_scrapy.runtime.reading import LIMITS
 
 _PEAK: Final = re.compile(r"VmHWM:\s*(\d+)")
 RAW: Final = 15 * 1024 * 1024
@@ -164,11 +165,11 @@ def _changed(recipe: Recipe, kind: Kind, random: Random) -> Recipe:
 
 def _cost(document: Document) -> tuple[float, float]:
     """Return the CPU seconds of a process that reads a document, and its peak memory in MiB."""
-    command = [sys.executable, "-m", "walsh_scrapy.runtime.readingworker"]
+    command = [sys.executable, "-c", PROGRAM % (LIMITS.seconds, LIMITS.memory)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin
         assert process.stdout
-        send(process.stdin, pickle.dumps(document))  # type: ignore[arg-type]
+        send(process.stdin, pickle.dumps((Document.read, (document,), {})))  # type: ignore[arg-type]
         receive(process.stdout)  # type: ignore[arg-type]
         found = _PEAK.search(Path(f"/proc/{process.pid}/status").read_text())  # Linux
         process.stdin.close()

@@ -18,7 +18,7 @@ from walsh_scrapy.runtime.negotiation import (
     is_llmstxt,
 )
 from walsh_scrapy.runtime.reading import read
-from walsh_scrapy.runtime.requestmeta import DATA_LOSS, Visit, set_visit
+from walsh_scrapy.runtime.requests import DATA_LOSS, Visit, set_visit
 from walsh_scrapy.spider import SourcesSpider
 
 if TYPE_CHECKING:

@@ -8,10 +8,11 @@ from scrapy import Request, Spider
 from scrapy.utils.test import get_crawler
 
 from tests.helpers import LONGEST
+from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.politeness import schedulerqueue
 from walsh_scrapy.runtime.context import Context
-from walsh_scrapy.runtime.requestmeta import Hop, Marks, Visit, mark, marks_of, set_visit
+from walsh_scrapy.runtime.requests import Hop, Marks, Visit, mark, marks_of, set_visit
 from walsh_scrapy.scheduler import Scheduler
 from walsh_scrapy.sources import Source
 from walsh_scrapy.visits.due import due_sources
@@ -82,7 +83,9 @@ def test_hosts_that_lately_did_not_answer_are_asked_last(tmp_path, monkeypatch):
     fed(scheduler, 2)
     assert scheduler.next_request().url == "http://h1.example/"
     sources = [Source("http://h0.example/"), Source("http://h1.example/")]
-    assert [due.source for due in due_sources(crawler, sources)] == sources[::-1]
+    crawl = Crawl.of(crawler)
+    due = due_sources(crawl.context, crawl.stats, crawl.pauses, sources)
+    assert [each.source for each in due] == sources[::-1]
 
 
 def test_a_request_that_a_gate_sends_back_is_no_duplicate_and_passes_every_filter(scheduler):

@@ -9,7 +9,7 @@ from scrapy.settings import Settings
 
 from walsh_scrapy.addon import Addon
 from walsh_scrapy.options import BadSetting
-from walsh_scrapy.runtime.requestmeta import Visit, visit_of
+from walsh_scrapy.runtime.requests import Visit, visit_of
 from walsh_scrapy.runtime.startup import check_gates
 from walsh_scrapy.sources import Source
 from walsh_scrapy.spider import DeclaringSpider, SourcesSpider

@@ -19,7 +19,7 @@ from walsh_scrapy.options import BadSetting, Options, bad_setting, log_format_of
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
 from walsh_scrapy.runtime.components import DOWNLOADER, SCHEDULER, other_schemes, remove_other_names
 from walsh_scrapy.runtime.gates import REPLACED, SPIDER_GATES, Gate
-from walsh_scrapy.runtime.jsonlog import install_json_log
+from walsh_scrapy.runtime.log import install_json_log
 from walsh_scrapy.runtime.startup import proposed_identity
 from walsh_scrapy.spider import DeclaringSpider
 

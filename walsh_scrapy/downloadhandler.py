@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING, Final
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError
 
+from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import Denied, GivenUp
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.runtime.context import Context
-from walsh_scrapy.runtime.engine import is_closing
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.lastheaders import LastHeaders
-from walsh_scrapy.runtime.messages import BodyReader, endpoint_of, message_of
-from walsh_scrapy.runtime.network import Network
-from walsh_scrapy.runtime.requestmeta import marks_of, rank_of
+from walsh_scrapy.runtime.messages import BodyReader, LastHeaders, endpoint_of, message_of
+from walsh_scrapy.runtime.requests import marks_of, rank_of
 from walsh_scrapy.runtime.startup import in_force
 from walsh_scrapy.wire.http1 import Exchange
 
@@ -49,12 +46,14 @@ class DownloadHandler(BaseDownloadHandler):
 
     def __init__(self, crawler: Crawler) -> None:
         super().__init__(crawler)
-        self._network = Network.of(crawler)
+        crawl = Crawl.of(crawler)  # Scrapy makes handlers from nothing but the crawler
+        self._engine, self._network = crawl.engine, crawl.network
+        self._clock = crawl.context.clock
         self._timeout = crawler.settings.getfloat("DOWNLOAD_TIMEOUT")
         self._most_bytes = crawler.settings.getint("DOWNLOAD_MAXSIZE")
         self._bind_address = crawler.settings["DOWNLOAD_BIND_ADDRESS"]
         self._body = BodyReader(crawler)
-        self._last = LastHeaders(crawler)
+        self._last = LastHeaders(crawler.settings, crawl.context)
         self._is_paced = bool(in_force(crawler.settings, Gate.PACING))
 
     async def download_request(self, request: Request) -> Response:
@@ -63,18 +62,18 @@ class DownloadHandler(BaseDownloadHandler):
         Raises Unreachable, Denied, MachineTrouble, GivenUp and the exceptions of Scrapy's own
         handlers.
         """
-        was_closing = is_closing(self.crawler)  # then the request is part of the end
+        was_closing = self._engine.is_closing  # then the request is part of the end
         running = asyncio.ensure_future(self._checked(request))
         left = GRACE_SECONDS
         try:
             # Scrapy has no signal for the moment at which a spider begins to close.
             while left > 0 and not (await asyncio.wait({running}, timeout=LOOK_SECONDS))[0]:
-                left -= LOOK_SECONDS if is_closing(self.crawler) and not was_closing else 0.0
+                left -= LOOK_SECONDS if self._engine.is_closing and not was_closing else 0.0
         finally:
             running.cancel()
         with suppress(asyncio.CancelledError):
             return await running
-        raise GivenUp(Context.of(self.crawler).clock.now(), "the crawl ended")
+        raise GivenUp(self._clock.now(), "the crawl ended")
 
     async def close(self) -> None:
         """Close the connections that are idle."""

@@ -13,12 +13,10 @@ from scrapy.squeues import PickleFifoDiskQueue
 from scrapy.utils.job import job_dir
 from scrapy.utils.misc import build_from_crawler, load_object
 
+from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.politeness.hostqueue import HostQueues
-from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
 from walsh_scrapy.runtime.components import check_components
-from walsh_scrapy.runtime.engine import end_crawl
-from walsh_scrapy.runtime.requestmeta import first_url, hops_of, rank_of, request_of, visit_of
+from walsh_scrapy.runtime.requests import first_url, hops_of, rank_of, request_of, visit_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,6 +28,9 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from twisted.internet.defer import Deferred
     from twisted.python.failure import Failure
+
+    from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
+    from walsh_scrapy.runtime.engine import Engine
 
 logger = logging.getLogger(__name__)
 
@@ -86,19 +87,23 @@ class Scheduler(BaseScheduler):
     requests are kept for the next start if the crawl has a ``JOBDIR``.
     """
 
-    def __init__(self, crawler: Crawler, dupefilter: BaseDupeFilter) -> None:
+    def __init__(
+        self, crawler: Crawler, engine: Engine, queue: SchedulerQueue, dupefilter: BaseDupeFilter
+    ) -> None:
         self._crawler = crawler
+        self._engine = engine
         self._dupefilter = dupefilter
         self._job = Job(crawler)
-        self._queue = SchedulerQueue(crawler, keeps_deferred=self._job.has_job_dir)
-        HostQueues.of(crawler).attach(self._queue)
+        self._queue = queue
+        queue.open(keeps_deferred=self._job.has_job_dir)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the scheduler with the project's duplicate filter."""
         check_components(crawler)
         dupefilter = load_object(crawler.settings["DUPEFILTER_CLASS"])
-        scheduler = cls(crawler, build_from_crawler(dupefilter, crawler))
+        crawl, seen = Crawl.of(crawler), build_from_crawler(dupefilter, crawler)
+        scheduler = cls(crawler, crawl.engine, crawl.queues.scheduler, seen)
         crawler.signals.connect(scheduler.spider_error, signal=signals.spider_error)
         crawler.signals.connect(
             scheduler.request_reached_downloader, signal=signals.request_reached_downloader
@@ -142,7 +147,7 @@ class Scheduler(BaseScheduler):
         Targets wait for what it fetches. An error in a spider's ``start`` has no response.
         """
         if response is not None and rank_of(request_of(response)) is not Rank.TARGET:
-            end_crawl(self._crawler, "gate_failed")
+            self._engine.end("gate_failed")
 
     def request_reached_downloader(self, request: Request) -> None:
         """Mark a request as sent."""

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from scrapy import Request, Spider
 
+from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import StateUnavailable, refuse_to_start
-from walsh_scrapy.options import BadSetting
+from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.runtime.pauses import Pauses
-from walsh_scrapy.runtime.requestmeta import Visit, set_visit, visit_of
+from walsh_scrapy.runtime.requests import Visit, set_visit, visit_of
 from walsh_scrapy.runtime.startup import check_gates
 from walsh_scrapy.sources import Kind, Source, SourcesError, in_shard, load_sources, parse_shard
 from walsh_scrapy.visits.due import due_sources
@@ -35,6 +35,7 @@ class DeclaringSpider(Spider):
     """A spider with declared sources, which the gates read from it."""
 
     sources: tuple[Source, ...] = ()  #: the scope gate allows requests for these only
+    declared: tuple[Source, ...] = ()  #: all of the file, also those of other spiders
     force: bool = False  #: also visit sources that are not due yet (decision 20)
 
     def alternative_to(self, request: Request) -> Request | None:  # noqa: ARG002 - for subclasses
@@ -69,13 +70,12 @@ class SourcesSpider(DeclaringSpider):
     def from_crawler(cls, crawler: Crawler, *args: str, **arguments: str) -> Self:
         """Read the sources; a wrong file or argument ends the process with one line."""
         spider = super().from_crawler(crawler, *args, **arguments)
-        file = arguments.get("sources") or crawler.settings.get("WALSH_SOURCES", "sources.toml")
         only = arguments.get("only", "")
         try:
             cls._check_arguments(arguments)
             check_gates(crawler.settings)
-            declared = load_sources(file)
-            Pauses.declare(crawler, declared)
+            file = arguments.get("sources") or Options.from_settings(crawler.settings).sources
+            spider.declared = declared = load_sources(file)
             spider.sources = _chosen(
                 declared,
                 cls.kind,
@@ -104,8 +104,11 @@ class SourcesSpider(DeclaringSpider):
 
     async def start(self) -> AsyncIterator[Any]:
         """Yield the first request of each source that is due."""
+        crawl = Crawl.of(self.crawler)
         try:
-            due = due_sources(self.crawler, self.sources, force=self.force)
+            due = due_sources(
+                crawl.context, crawl.stats, crawl.pauses, self.sources, force=self.force
+            )
         except StateUnavailable:  # which ends the crawl, and is logged
             return
         for source, url in due:

@@ -34,6 +34,7 @@ SPIDER = """
 import asyncio
 from scrapy import Request, Spider, signals
 from scrapy.exceptions import IgnoreRequest
+from walsh_scrapy.exceptions import Denied
 
 
 class Follower(Spider):
@@ -50,6 +51,12 @@ class Follower(Spider):
 
     def ended(self, failure):
         self.logger.info("%s ended: %s", failure.request.url, failure.value)
+
+
+class NightMiddleware:
+    async def process_request(self, request):
+        if "night" in request.url:
+            raise Denied("night", f"{request.url} is not asked for at night")
 
 
 class Asker(Follower):
@@ -414,3 +421,24 @@ def test_below_its_floor_a_gate_refuses_to_start(direct_web, run, gates, setting
     (line,) = [line for line in result.stderr.splitlines() if line.startswith("walsh-scrapy: ")]
     assert [word for word in words if word not in line] == []
     assert "Traceback" not in result.stderr
+
+
+def test_a_gate_of_the_project_is_told_of_as_ours_are(direct_web, run, crawl, run_scrapy):
+    web = direct_web(Site("a.example", "", {"/": page("/night"), "/night": page()}))
+    result = run(
+        web,
+        ("theirs.spiders.NightMiddleware", 50),
+        urls=["http://a.example/"],
+        ADDONS={"walsh_scrapy.addon.Addon": 500},
+        WALSH_SCOPE="any",
+    )
+    assert paths(result.log) == ["a.example/robots.txt", "a.example/"]
+    assert "http://a.example/night ended: http://a.example/night is not asked" in result.stderr
+    assert result.stats["walsh/night/denied"] == 1
+    assert "1 by night" in result.stderr
+    state = f"WALSH_STATE_URL=sqlite:///{crawl.folder / 'walsh.sqlite3'}"
+    told = run_scrapy("why", "http://a.example/night", "--json", "-s", state)
+    assert "is not asked for at night" in told.stdout
+    written = crawl.folder / "report.html"
+    run_scrapy("report", "-o", written, "-s", state)
+    assert "is not asked for at night" in written.read_text("utf-8")

@@ -10,10 +10,10 @@ from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
 from tests.helpers.sites import feed, judge, paths, site
+from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.downloadermiddlewares.publicweb import PublicWebMiddleware
 from walsh_scrapy.exceptions import Denied, StateUnavailable
-from walsh_scrapy.runtime.context import Context
-from walsh_scrapy.runtime.requestmeta import marks_of
+from walsh_scrapy.runtime.requests import marks_of
 from walsh_scrapy.spidermiddlewares.scope import ScopeMiddleware
 from walsh_scrapy.testing.feeds import Post, rss
 from walsh_scrapy.testing.web import Reply, Site, redirect
@@ -102,7 +102,7 @@ def test_a_public_host_may_not_redirect_to_a_private_one(monkeypatch, tmp_path, 
             "HTTPPROXY_ENABLED": False,
         }
     )
-    gate = PublicWebMiddleware(crawler)
+    gate = PublicWebMiddleware.from_crawler(crawler)
     request = Request(url, meta={"redirect_urls": hops} if hops else {})
     with pytest.raises(Denied) if denied else nullcontext():
         asyncio.run(gate.process_request(request))
@@ -116,12 +116,12 @@ def test_a_link_is_dropped_alone_if_the_state_fails(monkeypatch, tmp_path):
         settings_dict={"WALSH_STATE_URL": f"sqlite:///{tmp_path / 'state.sqlite3'}"}
     )
     crawler.spider = crawler._create_spider("any")
-    gate = ScopeMiddleware(crawler)
+    gate = ScopeMiddleware.from_crawler(crawler)
 
     def fail(_record):
         raise StateUnavailable(0.0, "the server went away")
 
-    monkeypatch.setattr(Context.of(crawler).state.evidence, "deny", fail)
+    monkeypatch.setattr(Crawl.of(crawler).context.state.evidence, "deny", fail)
     request = Request("http://blog.example/feed")
 
     async def given():

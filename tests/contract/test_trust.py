@@ -17,7 +17,7 @@ WALSH_SOURCES = "sources.txt"
 """
 CLAIMS = """
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.runtime.requestmeta import Hop, Marks, Validators
+from walsh_scrapy.runtime.requests import Hop, Marks, Validators
 
 DECLARED = "http://blog.example/feed"
 

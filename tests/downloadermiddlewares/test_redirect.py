@@ -8,7 +8,7 @@ from scrapy.http import Response
 from scrapy.settings import Settings
 
 from walsh_scrapy.downloadermiddlewares.redirect import RedirectMiddleware
-from walsh_scrapy.runtime.requestmeta import Hop, mark, marks_of
+from walsh_scrapy.runtime.requests import Hop, mark, marks_of
 
 URL = "http://a.example/"
 
@@ -22,7 +22,7 @@ def test_a_hop_has_no_referer_and_no_slot_of_the_host_before_but_its_marks():
     )
     mark(request, attempt=1, released=True)
     response = Response(URL, 302, headers={"Location": "http://b.example/x"}, request=request)
-    gate = RedirectMiddleware(Settings())
+    gate = RedirectMiddleware(Settings(), crawl=None)
     gate.crawler = SimpleNamespace(spider=None)
     hop = gate.process_response(request, response)
     assert isinstance(hop, Request)

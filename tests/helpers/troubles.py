@@ -15,12 +15,11 @@ from scrapy import signals
 from scrapy.utils.log import get_scrapy_root_handler
 from sqlalchemy import make_url
 
+from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.downloadhandler import DownloadHandler
 from walsh_scrapy.exceptions import MachineTrouble
-from walsh_scrapy.runtime import reading
-from walsh_scrapy.runtime.context import Context
-from walsh_scrapy.runtime.reading import Worker
-from walsh_scrapy.runtime.trouble import machine_failed
+from walsh_scrapy.runtime import isolated
+from walsh_scrapy.runtime.isolated import IsolatedProcess
 from walsh_scrapy.state import waiting
 from walsh_scrapy.state.waiting import Waiting
 
@@ -38,8 +37,8 @@ class NoFilesLeft:
             if "far" not in request.url:
                 return await send(handler, request)
             words = os.strerror(errno.EMFILE)
-            machine_failed(crawler, f"no connection can be made: {words}")
-            raise MachineTrouble(Context.of(crawler).clock.now(), words)
+            Crawl.of(crawler).engine.machine_failed(f"no connection can be made: {words}")
+            raise MachineTrouble(Crawl.of(crawler).context.clock.now(), words)
 
         DownloadHandler.download_request = download_request
         return cls()
@@ -64,7 +63,7 @@ class PausedMeanwhile:
         self.pause(request, 0.0)
 
     def pause(self, request, seconds):
-        context = Context.of(self.crawler)
+        context = Crawl.of(self.crawler).context
         context.state.ledger.pause(context.host(request.url), seconds, "")
 
 
@@ -79,7 +78,7 @@ class FullState:
         return extension
 
     def spider_opened(self):
-        writer = Context.of(self.crawler).state._database._writer
+        writer = Crawl.of(self.crawler).context.state._database._writer
         (pages,) = writer.exec_driver_sql("PRAGMA page_count").one()
         writer.exec_driver_sql(f"PRAGMA max_page_count = {pages + 2}")
         writer.rollback()
@@ -96,7 +95,7 @@ class StateDeletedAtTheEnd:
         return extension
 
     def spider_closed(self):
-        Path(make_url(Context.of(self.crawler).options.state_url).database).unlink()
+        Path(make_url(Crawl.of(self.crawler).context.options.state_url).database).unlink()
 
 
 class SmallFiles:
@@ -138,15 +137,16 @@ class FrozenReading:
 
     @classmethod
     def from_crawler(cls, _crawler):
-        reading.WALL_SECONDS = math.inf
-        start = Worker.__init__
+        isolated.PATIENCE = math.inf
+        start = IsolatedProcess._start
 
-        def start_frozen(worker):
-            start(worker)
-            os.kill(worker._process.pid, signal.SIGSTOP)
-            print(f"frozen: {worker._process.pid}", file=sys.stderr, flush=True)
+        def start_frozen(isolated_process):
+            process = start(isolated_process)
+            os.kill(process.pid, signal.SIGSTOP)
+            print(f"frozen: {process.pid}", file=sys.stderr, flush=True)
+            return process
 
-        Worker.__init__ = start_frozen
+        IsolatedProcess._start = start_frozen
         return cls()
 
 

@@ -1,4 +1,7 @@
-"""R3: a long blocklist is read in another process, with the same result, or it is refused."""
+"""R3: a long list is read in another process with the same result, or it is refused.
+
+A published schema may be a weapon: it is given up, and the bundled one alone counts.
+"""
 
 import asyncio
 import json
@@ -8,9 +11,10 @@ import pytest
 
 from tests.helpers.sites import BLOCKLIST
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
-from walsh_scrapy.politeness import limitedprocess, listreading
-from walsh_scrapy.politeness.limitedprocess import Limits
-from walsh_scrapy.politeness.listreading import SHORT, read_list
+from walsh_scrapy.politeness import listreading
+from walsh_scrapy.politeness.listreading import SHORT, SchemaNotUsed, published_error, read_list
+from walsh_scrapy.runtime import isolated
+from walsh_scrapy.runtime.isolated import Limits
 
 #: Reasons that would end a line, or begin a field, of what the process writes.
 FORGED = ["a\nb.example\t\tc", "\tx", "\u2028 \x85 \0", "wegen \u00fcber", "\ud800"]
@@ -45,9 +49,9 @@ def test_a_long_list_is_refused_for_the_same_reason(monkeypatch):
 
 
 def test_a_list_that_costs_too_much_is_refused(monkeypatch):
-    monkeypatch.setattr(listreading, "LIMITS", Limits(seconds=1, memory=2**28))
+    monkeypatch.setattr(listreading, "LIST_LIMITS", Limits(seconds=1, memory=2**30))
     body = b"[" + b"[]," * 3_000_000 + b"[]]"
-    with pytest.raises(InvalidBlocklist, match="cannot be read: it needs more than 1 s or 256 MiB"):
+    with pytest.raises(InvalidBlocklist, match="cannot be read: that took longer than 1 s"):
         read(body, monkeypatch)
 
 
@@ -56,14 +60,45 @@ def test_without_another_process_a_long_list_is_refused(monkeypatch):
         raise OSError(12, "Cannot allocate memory")
 
     monkeypatch.setattr(subprocess, "Popen", run)
-    with pytest.raises(InvalidBlocklist, match="no process could be started for it: Cannot"):
+    with pytest.raises(InvalidBlocklist, match="none could be started: Cannot"):
         read(document(), monkeypatch)
 
 
 def test_a_crawl_that_is_stopped_waits_for_no_list(monkeypatch):
     """Without the look at signals this list takes about a second of CPU."""
-    monkeypatch.setattr(limitedprocess, "is_stopping", lambda: True)
-    monkeypatch.setattr(limitedprocess, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(listreading, "is_stopping", lambda: True)
+    monkeypatch.setattr(isolated, "LOOK_SECONDS", 0.001)
     body = b"[" + b"[]," * 3_000_000 + b"[]]"
-    with pytest.raises(InvalidBlocklist, match="cannot be read: the crawl was stopped"):
+    with pytest.raises(InvalidBlocklist, match="cannot be read: that was stopped with the crawl"):
         read(body, monkeypatch)
+
+
+DOCUMENT = {
+    "contract": "walsh-research-blocklist/v1",
+    "refresh": "PT6H",
+    "operator": "a" * 40 + "!",
+    "blocked": [{"domain": "optedout.example"}],
+}
+PATTERN = {"properties": {"operator": {"pattern": "^([a-zA-Z ]+)+$"}}}
+TREE = {"$ref": "#/$defs/n0", "$defs": {"n30": {}}}
+TREE["$defs"] |= {f"n{n}": {"allOf": [{"$ref": f"#/$defs/n{n + 1}"}] * 2} for n in range(30)}
+
+
+def check(schema):
+    body = json.dumps(schema).encode() if isinstance(schema, dict) else schema
+    return asyncio.run(published_error(json.dumps(DOCUMENT).encode(), body))
+
+
+@pytest.mark.parametrize("schema", [PATTERN, TREE], ids=["pattern", "tree of $ref"])
+def test_a_check_that_would_take_for_ever_is_given_up(monkeypatch, schema):
+    monkeypatch.setattr(listreading, "SCHEMA_LIMITS", Limits(seconds=1, memory=2**30))
+    with pytest.raises(SchemaNotUsed, match="the check took longer than 1 s"):
+        check(schema)
+
+
+def test_a_schema_is_obeyed_or_ignored_and_never_too_long():
+    assert check({"required": ["refresh"]}) is None
+    assert check({"required": ["signature"]}).endswith("'signature' is a required property")
+    assert check(b"[") is None
+    with pytest.raises(SchemaNotUsed, match="262145 bytes"):
+        check(b"{" + b" " * 262_144)

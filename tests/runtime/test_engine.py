@@ -2,10 +2,10 @@
 
 import asyncio
 
-from walsh_scrapy.runtime.engine import end_crawl, has_ended_early
+from walsh_scrapy.runtime.engine import Engine
 
 
-class Engine:
+class ScrapysEngine:
     def __init__(self):
         self._slot = object()  # the spider is open
         self.reasons = []
@@ -16,18 +16,19 @@ class Engine:
 
 class Crawler:
     def __init__(self):
-        self.engine = Engine()
+        self.engine = ScrapysEngine()
 
 
 def test_a_crawl_that_ended_early_says_nothing_about_later_crawls():
-    first, second = Crawler(), Crawler()
+    crawler = Crawler()
+    first, second = Engine(crawler), Engine(Crawler())
 
     async def end():
-        end_crawl(first, "state_failed", "the disk is full")
-        end_crawl(first, "machine_trouble", "what follows from that")
+        first.end("state_failed", "the disk is full")
+        first.end("machine_trouble", "what follows from that")
         await asyncio.sleep(0)
 
     asyncio.run(end())
-    assert has_ended_early(first)
-    assert not has_ended_early(second)
-    assert first.engine.reasons == ["state_failed"]
+    assert first.ended_early
+    assert not second.ended_early
+    assert crawler.engine.reasons == ["state_failed"]

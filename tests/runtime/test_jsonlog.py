@@ -11,16 +11,15 @@ from scrapy.settings import Settings
 from scrapy.utils.log import configure_logging
 
 from walsh_scrapy.addon import Addon
-from walsh_scrapy.runtime import jsonlog
-from walsh_scrapy.runtime.jsonlog import JsonFormatter, log_handler
-from walsh_scrapy.runtime.safelog import LONGEST_VALUE, protect_log
+from walsh_scrapy.runtime import log
+from walsh_scrapy.runtime.log import LONGEST_VALUE, JsonFormatter, log_handler, protect_log
 
 
 @pytest.fixture
 def clean_log(monkeypatch):
     """Leave the handlers of this process as they were."""
     before, level = list(logging.root.handlers), logging.root.level
-    monkeypatch.setattr(jsonlog, "_installed", None)
+    monkeypatch.setattr(log, "_installed", None)
     yield
     for handler in set(logging.root.handlers) - set(before):
         logging.root.removeHandler(handler)

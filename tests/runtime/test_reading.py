@@ -1,4 +1,4 @@
-"""Decision 34: a costly document is read in another process, which can be given up."""
+"""Decision 34: what may cost too much is done in another process, which can be given up."""
 
 import asyncio
 import io
@@ -6,22 +6,19 @@ import os
 import pickle
 import resource
 import signal
-import subprocess
 import sys
-import threading
 from types import SimpleNamespace
 
 import pytest
 from scrapy.http import Response
-from scrapy.signalmanager import SignalManager
 
-from tests.helpers import LONGEST
 from walsh_scrapy.exceptions import GivenUp
 from walsh_scrapy.metadata.document import Document
 from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
-from walsh_scrapy.runtime import reading, readingworker
-from walsh_scrapy.runtime.context import Context, SystemClock
-from walsh_scrapy.runtime.reading import Readings, Worker, read
+from walsh_scrapy.runtime import isolated, reading
+from walsh_scrapy.runtime.context import SystemClock
+from walsh_scrapy.runtime.isolated import IsolatedProcess, Limits, answer_calls, receive, send
+from walsh_scrapy.runtime.reading import Readings, read
 
 URL = "http://blog.example/feed"
 MANY = b"<rss><channel>" + b"<item><title>One</title></item>" * 1000 + b"</channel></rss>"
@@ -34,24 +31,15 @@ def document(body, reader=parse_feed, url=URL):
 @pytest.fixture
 def readings(monkeypatch):
     """The readings of a crawl, with a function that reads one document ahead and then for good."""
-    slot = SimpleNamespace(closing=None)
-    crawler = SimpleNamespace(signals=SignalManager(), engine=SimpleNamespace(_slot=slot))
-    context = SimpleNamespace(clock=SystemClock())
-    monkeypatch.setattr(Context, "of", lambda _: context)
+    engine, start = SimpleNamespace(is_closing=False), IsolatedProcess._start
 
     class Ours:
-        def __init__(self):
-            self.started = 0
+        started = 0
+        after_start = None  #: called with the process
 
-        def read(self, *documents, worker=Worker, closing=None):
-            slot.closing = closing
-
-            def start():
-                self.started += 1
-                return worker()
-
+        def read(self, *documents):
             async def run():
-                readings = Readings(crawler, start)
+                readings = Readings(engine, SystemClock())
                 try:
                     for each in documents:
                         response = Response(URL, body=each.body)
@@ -65,28 +53,18 @@ def readings(monkeypatch):
 
             return asyncio.run(all_of())
 
-    return Ours()
+    ours = Ours()
+    ours.engine = engine
 
+    def start_counted(isolated_process):
+        ours.started += 1
+        process = start(isolated_process)
+        if ours.after_start:
+            ours.after_start(process)
+        return process
 
-class Silent:
-    """A worker that is busy until it is ended."""
-
-    def __init__(self):
-        self.ended = threading.Event()
-
-    def ask(self, _message):
-        self.ended.wait()
-
-    def end(self):
-        self.ended.set()
-        return -9
-
-
-class Broken(Silent):
-    """A worker that ends by itself."""
-
-    def ask(self, _message):
-        """Answer nothing."""
+    monkeypatch.setattr(IsolatedProcess, "_start", start_counted)
+    return ours
 
 
 @pytest.mark.parametrize(
@@ -119,18 +97,31 @@ def test_a_costly_document_that_is_no_feed_is_refused_as_any_other(readings):
         readings.read(document(b"<html>" + b"<p>" * 3000))
 
 
+def freeze(process):
+    os.kill(process.pid, signal.SIGSTOP)
+
+
 def test_a_document_that_takes_too_long_is_given_up_with_a_sentence(readings, monkeypatch):
-    monkeypatch.setattr(reading, "WALL_SECONDS", 0.2)
+    monkeypatch.setattr(isolated, "PATIENCE", 0.04)
+    readings.after_start = freeze
     with pytest.raises(NotAFeed, match=r"^Reading http://\S+ took longer than 5 s\.$"):
-        readings.read(document(MANY), worker=Silent)
-    with pytest.raises(NotAFeed, match=r"ended the process that read it \(-9\)"):
-        readings.read(document(MANY), worker=Broken)
+        readings.read(document(MANY))
+
+
+def test_a_document_that_ends_its_process_is_refused_with_a_sentence(readings):
+    with pytest.raises(NotAFeed, match=r"^Reading http://\S+ ended its process \(3\)\.$"):
+        readings.read(document(MANY, reader=ending))
 
 
 def test_a_document_is_given_up_when_the_crawl_ends_and_has_not_failed(readings, monkeypatch):
     monkeypatch.setattr(reading, "GRACE_SECONDS", 0.1)
+    readings.engine.is_closing, readings.after_start = True, freeze
     with pytest.raises(GivenUp):
-        readings.read(document(MANY), worker=Silent, closing=True)
+        readings.read(document(MANY))
+
+
+def ending(_body, **_rest):
+    os._exit(3)
 
 
 def no_memory(_body, **_rest):
@@ -142,78 +133,59 @@ def endless(_body, **_rest):
         pass
 
 
-def test_what_needs_too_much_memory_is_refused_with_a_sentence():
-    result = readingworker._result(document(b"", reader=no_memory))
-    assert str(result) == f"Reading {URL} needs more than 200 MiB of memory."
+def test_what_needs_too_much_memory_is_refused_with_a_sentence(readings):
+    with pytest.raises(NotAFeed, match=r"^Reading \S+ needs more than 200 MiB of memory\.$"):
+        readings.read(document(MANY, reader=no_memory))
 
 
 def test_the_process_limits_its_memory(monkeypatch):
     limits = {}
     monkeypatch.setattr(resource, "setrlimit", limits.__setitem__)
-    readingworker._limit_memory()
+    isolated._limit_memory(200 * 2**20)
     assert limits[resource.RLIMIT_DATA][0] == 184 * 2**20
     assert limits[resource.RLIMIT_CORE] == (0, 0)
 
 
-def test_each_document_has_all_of_the_processor_time(monkeypatch):
+def test_each_call_has_all_of_the_processor_time(monkeypatch):
     stream, limits = io.BytesIO(), []
     for _ in range(2):
-        readingworker.send(stream, pickle.dumps(document(b"<rss/>")))
+        send(stream, pickle.dumps((Document.read, (document(b"<rss/>"),), {})))
     stream.seek(0)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stream))
     monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=io.BytesIO()))
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(signal, "setitimer", lambda which, seconds: limits.append((which, seconds)))
-    monkeypatch.setattr(readingworker, "_limit_memory", lambda: None)
-    readingworker.main()
-    given = (signal.ITIMER_PROF, readingworker.CPU_SECONDS)
-    assert limits == [given, (signal.ITIMER_PROF, 0)] * 2
+    monkeypatch.setattr(isolated, "_limit_memory", lambda _: None)
+    answer_calls(5, 2**30)
+    assert limits == [(signal.ITIMER_PROF, 5), (signal.ITIMER_PROF, 0)] * 2
 
 
-HASTY = """
-from walsh_scrapy.runtime import readingworker
-readingworker.CPU_SECONDS = 0.1
-readingworker.main()
-"""
-
-
-def test_the_system_ends_a_reading_that_has_used_up_its_processor_time(readings, monkeypatch):
+def test_the_system_ends_a_call_that_has_used_up_its_processor_time(readings, monkeypatch):
     """Here after 0.1 s, of which an endless reading gets all on any machine."""
-    monkeypatch.setattr(reading, "WALL_SECONDS", LONGEST)
-    ends = []
-
-    class Hasty(Worker):
-        def __init__(self):
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", HASTY], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
-
-        def end(self):
-            ends.append(super().end())
-            return ends[-1]
-
-    with pytest.raises(NotAFeed, match="took longer than 5 s"):
-        readings.read(document(MANY, reader=endless), worker=Hasty)
-    assert ends == [-signal.SIGPROF]
+    monkeypatch.setattr(isolated, "PATIENCE", 1e6)
+    monkeypatch.setattr(reading, "LIMITS", Limits(seconds=0.1, memory=2**30))
+    with pytest.raises(NotAFeed, match=r"took longer than 0\.1 s"):
+        readings.read(document(MANY, reader=endless))
 
 
 def test_messages_end_with_their_stream():
     stream = io.BytesIO()
-    readingworker.send(stream, b"one")
+    send(stream, b"one")
     for cut, expected in ((0, b"one"), (1, None), (5, None)):
-        assert readingworker.receive(io.BytesIO(stream.getvalue()[: 11 - cut])) == expected
+        assert receive(io.BytesIO(stream.getvalue()[: 11 - cut])) == expected
 
 
-def test_a_signal_to_all_processes_of_a_service_ends_no_reading(readings):
+def test_a_signal_to_all_processes_of_a_service_ends_no_reading(readings, monkeypatch):
     """The crawl itself decides whether the document in hand is finished."""
+    ask = isolated._ask
 
-    class Signalled(Worker):
-        def ask(self, message):
-            answer = super().ask(message)
-            for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                os.kill(self._process.pid, each)
-            return answer
+    def ask_and_signal(process, message):
+        answer = ask(process, message)
+        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            os.kill(process.pid, each)
+        return answer
 
-    first, second = readings.read(document(MANY * 3), document(MANY * 3), worker=Signalled)
+    monkeypatch.setattr(isolated, "_ask", ask_and_signal)
+    first, second = readings.read(document(MANY * 3), document(MANY * 3))
     assert first.entries == second.entries
     assert readings.started == 1

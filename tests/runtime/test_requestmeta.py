@@ -10,18 +10,19 @@ from scrapy.utils.request import request_from_dict
 
 from walsh_scrapy.metadata.document import may_be_feed
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.runtime.provenance import end_facts, repeats
-from walsh_scrapy.runtime.requestmeta import (
+from walsh_scrapy.runtime.requests import (
     Hop,
     Lifetime,
     Marks,
     PageResult,
     Visit,
+    end_facts,
     first_url,
     mark,
     marks_of,
     note_answer,
     rank_of,
+    repeats,
     resolved,
     set_visit,
     source_of,

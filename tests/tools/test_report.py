@@ -186,7 +186,7 @@ def row_of(**fields):
         ({"failures": 1}, "failing", "did not answer. Nothing to do yet", ""),
         ({"failures": 5}, "failing", "Check its address", "discover"),
         ({"outcome": "denied by blocklist"}, "denied", "It is on a blocklist", "mayfetch"),
-        ({"outcome": "denied by some"}, "denied", "Ask which gate", "mayfetch"),
+        ({"outcome": "denied by night"}, "denied", "night, a gate of this project", "why"),
         (
             {"moved_to": "http://b.example/", "moved_since": 1.0, "move_settled": True},
             *("moved", "scrapy sources rewrite --moved", ""),

@@ -26,7 +26,7 @@ class Command(crawl.Command):
 
     def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
         """Read the options; Scrapy sets up its log afterwards."""
-        from walsh_scrapy.runtime.quietlog import quiet_scrapy
+        from walsh_scrapy.runtime.log import quiet_scrapy
         from walsh_scrapy.tools.exits import usage_error
 
         for word in args:
@@ -39,7 +39,7 @@ class Command(crawl.Command):
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Run a spider by name."""
-        from walsh_scrapy.runtime.engine import has_ended_early
+        from walsh_scrapy.crawl import Crawl
         from walsh_scrapy.tools.exits import usage_error
         from walsh_scrapy.tools.summary import SourceCounts
 
@@ -51,14 +51,14 @@ class Command(crawl.Command):
         super().run(args, opts)
         stats = self._created.stats if self._created else None
         none_was_read = stats and SourceCounts.of(stats.get_stats()).none_was_read
-        if none_was_read or (self._created and has_ended_early(self._created)):
+        if none_was_read or (self._created and Crawl.ended_early(self._created)):
             self.exitcode = 1
 
     def _create_crawler(self, spidercls: type[Spider] | str) -> Crawler:
         """Remember the crawl of this command, which Scrapy forgets at its end."""
         self._created = super()._create_crawler(spidercls)
         if sys.platform != "win32":  # it has no SIGHUP, and holds no signal back
-            from walsh_scrapy.runtime import stopsignals
+            from walsh_scrapy.runtime.engine import listen_for_signals
 
-            stopsignals.listen(self._created)
+            listen_for_signals(self._created)
         return self._created

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.runtime.requestmeta import resolved
+from walsh_scrapy.runtime.requests import resolved
 
 if TYPE_CHECKING:
     from scrapy import Request

@@ -9,6 +9,7 @@ from scrapy import signals
 from scrapy.downloadermiddlewares.retry import RetryMiddleware
 from scrapy.exceptions import DownloadTimeoutError, IgnoreRequest
 
+from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import Unreachable
 from walsh_scrapy.options import bad_setting
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES, is_refusal
@@ -16,15 +17,12 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.streaks import Streaks
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import counted, format_seconds
-from walsh_scrapy.politeness.holds import Holds
-from walsh_scrapy.politeness.hostqueue import HostQueues
-from walsh_scrapy.politeness.putoff import PutOffHosts
-from walsh_scrapy.politeness.retries import Retries, Retry
-from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.politeness.inflight import Holds, InFlight
+from walsh_scrapy.politeness.putoff import Retry
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requestmeta import mark, marks_of, rank_of
-from walsh_scrapy.runtime.startup import check_start, in_force, require_order
+from walsh_scrapy.runtime.requests import mark, marks_of, rank_of
+from walsh_scrapy.runtime.startup import in_force, require_order
 
 if TYPE_CHECKING:
     from typing import Self
@@ -52,27 +50,43 @@ class BackoffMiddleware:
     writes the hold, and keeps requests waiting for it.
     """
 
-    def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
-        self._context = Context.of(crawler)
-        self._queues = HostQueues.of(crawler)
-        self._put_off = PutOffHosts.of(self._context)
-        self._retries = Retries.of(self._context)
-        self._holds = None if in_force(crawler.settings, Gate.PACING) else Holds(crawler)
+    def __init__(self, crawl: Crawl, holds: Holds | None) -> None:
+        self._context = crawl.context
+        self._stats = crawl.stats
+        self._queue = crawl.queues.scheduler
+        self._put_off = crawl.put_off
+        self._retries = crawl.retries
+        self._holds = holds
         self._streaks = Streaks()
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
-        check_start(crawler)
-        gate = cls(crawler)
+        crawl, holds = Crawl.of(crawler), None
+        if not in_force(crawler.settings, Gate.PACING):
+            in_flight = InFlight(crawler.settings, crawl.context.clock)
+            holds = Holds(crawl.context, crawl.queues, crawl.put_off, in_flight)
+            # Middlewares nearer to the wire retry or redirect some responses: they never get here.
+            crawler.signals.connect(holds.response_downloaded, signal=signals.response_downloaded)
+            crawler.signals.connect(holds.over, signal=signals.request_left_downloader)
+        gate = cls(crawl, holds)
         crawler.signals.connect(gate.response_downloaded, signal=signals.response_downloaded)
         return gate
 
     @staticmethod
     def problems(settings: BaseSettings) -> Problems:
-        """Yield an error for each setting that has to be changed."""
-        return _check(settings)
+        """Yield an error for settings by which a request is retried before this gate sees it."""
+        why = "the pacing gate has to release the host first"
+        yield from require_order(settings, Gate.BACKOFF, why, before=(Gate.PACING,))
+        codes = [int(code) for code in settings.getlist("RETRY_HTTP_CODES")]
+        is_retried = settings.getbool("RETRY_ENABLED") and in_force(settings, RetryMiddleware)
+        if is_retried and RETRIED_STATUSES.intersection(codes):
+            rest = [code for code in codes if code not in RETRIED_STATUSES]
+            yield bad_setting(
+                "RETRY_HTTP_CODES",
+                codes,
+                f"without 429 and 503, after which RetryMiddleware would retry at once; set {rest}",
+            )
 
     async def process_request(self, request: Request) -> Request | None:
         """Without the pacing gate: let a request wait while its host is on hold, or defer it."""
@@ -127,7 +141,7 @@ class BackoffMiddleware:
             hold = format_seconds(marks_of(request).hold)
             logger.info("%s %s; %s is on hold for %s", request.url, what, host, hold)
             self._await(request, attempt + 1, most + 1, what)
-            self._crawler.stats.inc_value("walsh/backoff/retried")
+            self._stats.inc_value("walsh/backoff/retried")
             mark(again, attempt=attempt)
             return again
         self._put_off_others(request, gave_up=True, refused=status)
@@ -137,7 +151,7 @@ class BackoffMiddleware:
             return again
         tries = counted(attempt, "try", "tries")
         logger.warning("%s %s; giving up after %s", request.url, what, tries)
-        self._crawler.stats.inc_value("walsh/backoff/gave_up")
+        self._stats.inc_value("walsh/backoff/gave_up")
         return None
 
     def _await(self, request: Request, number: int, most: int, what: str) -> None:
@@ -157,27 +171,8 @@ class BackoffMiddleware:
         if reason := self._streaks.reason(host, rank_of(request), gave_up=gave_up):
             until = self._context.clock.now() + marks_of(request).hold
             self._put_off.add(host, reason, until, refused)
-            self._queues.delay(self._context.host(request.url), 0.0)
+            self._queue.delay(self._context.host(request.url), 0.0)
 
 
 def _is_refusal(request: Request, status: int) -> bool:
     return is_refusal(status, for_robots=rank_of(request) is Rank.ROBOTS)
-
-
-def _check(settings: BaseSettings) -> Problems:
-    """Find settings by which a request is retried before this gate sees the response."""
-    yield from require_order(
-        settings,
-        (Gate.BACKOFF,),
-        (Gate.PACING,),
-        "the pacing gate has to release the host first; set the order of BackoffMiddleware to 549",
-    )
-    codes = [int(code) for code in settings.getlist("RETRY_HTTP_CODES")]
-    is_retried = settings.getbool("RETRY_ENABLED") and in_force(settings, RetryMiddleware)
-    if is_retried and RETRIED_STATUSES.intersection(codes):
-        rest = [code for code in codes if code not in RETRIED_STATUSES]
-        yield bad_setting(
-            "RETRY_HTTP_CODES",
-            codes,
-            f"without 429 and 503, after which RetryMiddleware would retry at once; set {rest}",
-        )

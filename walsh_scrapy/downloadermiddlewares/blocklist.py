@@ -7,20 +7,16 @@ from typing import TYPE_CHECKING
 
 from scrapy import Request, signals
 
+from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import NotModified, RequestDeferred, refuse_to_start
 from walsh_scrapy.identity import BLOCKLIST_URL
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.politeness.blocklist import BlocklistCache
-from walsh_scrapy.politeness.hostqueue import HostQueues
-from walsh_scrapy.politeness.prerequisites import Prerequisites
-from walsh_scrapy.runtime.context import Context
-from walsh_scrapy.runtime.denials import denied
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.network import Network
-from walsh_scrapy.runtime.requestmeta import hops_of, mark, marks_of, note_answer, rank_of
-from walsh_scrapy.runtime.startup import check_start, require_order
+from walsh_scrapy.runtime.requests import hops_of, mark, marks_of, note_answer, rank_of
+from walsh_scrapy.runtime.startup import require_order
 
 if TYPE_CHECKING:
     from typing import Self
@@ -47,22 +43,22 @@ class BlocklistMiddleware:
     pass every other gate.
     """
 
-    def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
-        context = Context.of(crawler)
-        self._url = context.options.blocklist_url
-        self._schema_url = context.options.blocklist_schema_url
-        self._list = BlocklistCache(context)
-        self._prerequisites = Prerequisites(crawler, Rank.OPERATOR)
-        self._queues = HostQueues.of(crawler)
-        self._network = Network.of(crawler)
+    def __init__(self, crawl: Crawl) -> None:
+        self._options = crawl.context.options
+        self._url = self._options.blocklist_url
+        self._schema_url = self._options.blocklist_schema_url
+        self._list = BlocklistCache(crawl.context)
+        self._stats = crawl.stats
+        self._denials = crawl.denials
+        self._prerequisites = crawl.prerequisites(Rank.OPERATOR)
+        self._queue = crawl.queues.scheduler
+        self._network = crawl.network
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
-        check_start(crawler)
         try:
-            gate = cls(crawler)
+            gate = cls(Crawl.of(crawler))
         except BadSetting as error:
             refuse_to_start(error, log_file=crawler.settings["LOG_FILE"])
         crawler.signals.connect(gate.spider_opened, signal=signals.spider_opened)
@@ -71,7 +67,7 @@ class BlocklistMiddleware:
     def spider_opened(self) -> None:
         """Say what the operator changed: another address of the list, a list of their own."""
         self._list.log_local()
-        if Context.of(self._crawler).options.is_walsh_research and self._url != BLOCKLIST_URL:
+        if self._options.is_walsh_research and self._url != BLOCKLIST_URL:
             logger.warning(
                 "WALSH_BLOCKLIST_URL is %s: opt-outs that are published only at %s are not in "
                 "force in this run",
@@ -82,7 +78,8 @@ class BlocklistMiddleware:
     @staticmethod
     def problems(settings: BaseSettings) -> Problems:
         """Yield an error for each setting that has to be changed."""
-        return _check(settings)
+        why = "a listed host gets no request, not even for robots.txt"
+        yield from require_order(settings, Gate.BLOCKLIST, why, before=(Gate.ROBOTS, Gate.PACING))
 
     async def process_request(self, request: Request) -> Request | None:
         """Deny a listed host; fetch the list first if it is due."""
@@ -107,7 +104,7 @@ class BlocklistMiddleware:
         published = self._list.hash
         if entry := blocks(request.url):
             note_answer(request, "blocklist", "listed", rule=entry.domain, blocklist=published)
-            raise denied(self._crawler, request, "blocklist", entry.why)
+            raise self._denials.deny(request, "blocklist", entry.why)
         note_answer(request, "blocklist", "not listed", blocklist=published)
         return None
 
@@ -115,7 +112,7 @@ class BlocklistMiddleware:
         """Look up the names of hosts that come soon, but never that of a listed one (R3)."""
         if self._list.is_due:
             return
-        urls = [request.url for request in self._queues.upcoming(NAMES_AHEAD)]
+        urls = [request.url for request in self._queue.upcoming(NAMES_AHEAD)]
         self._network.look_ahead(url for url in urls if not self._list.blocks(url))
 
     def _steps(self) -> Steps:
@@ -127,7 +124,7 @@ class BlocklistMiddleware:
             return
         if isinstance(candidate, BaseException):
             if not isinstance(candidate, RequestDeferred):
-                self._crawler.stats.inc_value("walsh/blocklist/failed")
+                self._stats.inc_value("walsh/blocklist/failed")
             reason = reason_of(candidate, self._url)
             self._list.keep_last(f"the blocklist could not be fetched: {reason}")
             return
@@ -147,13 +144,3 @@ class BlocklistMiddleware:
             request.meta["download_maxsize"] = LONGEST_LIST
         mark(request, validators=self._list.validators(url))
         return request
-
-
-def _check(settings: BaseSettings) -> Problems:
-    yield from require_order(
-        settings,
-        (Gate.BLOCKLIST,),
-        (Gate.ROBOTS, Gate.PACING),
-        "a listed host gets no request, not even for robots.txt; "
-        "set the order of BlocklistMiddleware to 10",
-    )

@@ -18,7 +18,7 @@ from walsh_scrapy.metadata.document import may_be_llms
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import cut, format_bytes, printable
 from walsh_scrapy.runtime.negotiation import content_type_of, counted_bytes
-from walsh_scrapy.runtime.requestmeta import DATA_LOSS, source_of
+from walsh_scrapy.runtime.requests import DATA_LOSS, source_of
 from walsh_scrapy.wire.codings import CODING_ERRORS, check_parts, is_complete, unpacked
 
 if TYPE_CHECKING:

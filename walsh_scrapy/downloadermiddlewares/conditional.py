@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import AlreadyRead, NotDue, NotModified
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.lastheaders import conditions_of
-from walsh_scrapy.runtime.requestmeta import Validators, hops_of, mark, rank_of, visit_of
-from walsh_scrapy.runtime.startup import check_start, require_order
+from walsh_scrapy.runtime.messages import conditions_of
+from walsh_scrapy.runtime.requests import Validators, hops_of, mark, rank_of, visit_of
+from walsh_scrapy.runtime.startup import require_order
 from walsh_scrapy.sources import declared_urls
 from walsh_scrapy.spider import DeclaringSpider
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
+    from walsh_scrapy.runtime.context import Context
     from walsh_scrapy.runtime.startup import Problems
     from walsh_scrapy.sources import Source
 
@@ -37,20 +38,20 @@ class ConditionalMiddleware:
     every request of a declared URL, also if the spider made it without a visit.
     """
 
-    def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
-        self._context = Context.of(crawler)
+    def __init__(self, crawler: Crawler, context: Context) -> None:
+        self._crawler = crawler  # its spider is made later
+        self._context = context
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
-        check_start(crawler)
-        return cls(crawler)
+        return cls(crawler, Crawl.of(crawler).context)
 
     @staticmethod
     def problems(settings: BaseSettings) -> Problems:
         """Yield an error for each setting that has to be changed."""
-        return _check(settings)
+        why = "the pacing gate has to release the host first"
+        yield from require_order(settings, Gate.CONDITIONAL, why, before=(Gate.PACING,))
 
     async def process_request(self, request: Request) -> None:
         """Send the validators of this URL, and none that a redirect carried along."""
@@ -134,13 +135,3 @@ class ConditionalMiddleware:
     def _is_forced(self) -> bool:
         spider = self._crawler.spider
         return isinstance(spider, DeclaringSpider) and spider.force
-
-
-def _check(settings: BaseSettings) -> Problems:
-    yield from require_order(
-        settings,
-        (Gate.CONDITIONAL,),
-        (Gate.PACING,),
-        "the pacing gate has to release the host first; set the order of ConditionalMiddleware to "
-        "560",
-    )

@@ -1,48 +1,53 @@
-"""Logs denied and deferred requests, as Scrapy logs what robots.txt forbids."""
+"""Counts, records and logs denied requests, and logs deferred ones, because Scrapy does not."""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING
 
+from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.politeness.hostqueue import HostQueues
-from walsh_scrapy.runtime.denials import log_denial
-from walsh_scrapy.runtime.requestmeta import rank_of, source_of
+from walsh_scrapy.runtime.requests import rank_of, source_of
 
 if TYPE_CHECKING:
     from typing import Self
 
     from scrapy import Request
     from scrapy.crawler import Crawler
+    from scrapy.statscollectors import StatsCollector
+
+    from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
+    from walsh_scrapy.runtime.denials import Denials
 
 logger = logging.getLogger(__name__)
 
 
 class DenialsMiddleware:
-    """Logs each request that a gate denied or deferred (order 5), because Scrapy does not.
+    """Adds each denial to the stats, the state and the log, whichever gate denied (order 5).
 
     Requests for declared sources are logged where their outcome is recorded. Any other deferred
     request is kept for the next start, if the crawl has a ``JOBDIR``.
     """
 
-    def __init__(self, crawler: Crawler) -> None:
-        self._stats = crawler.stats
-        self._queues = HostQueues.of(crawler)
+    def __init__(self, stats: StatsCollector, denials: Denials, queue: SchedulerQueue) -> None:
+        self._stats = stats
+        self._denials = denials
+        self._queue = queue
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the middleware for one crawl."""
-        return cls(crawler)
+        crawl = Crawl.of(crawler)
+        return cls(crawl.stats, crawl.denials, crawl.queues.scheduler)
 
     async def process_exception(self, request: Request, exception: Exception) -> None:
-        """Log which gate denied a request (DEBUG), or until when it is deferred (INFO)."""
-        if source_of(request) is not None or rank_of(request) is not Rank.TARGET:
-            return
+        """Add a denial, or log until when a request is deferred (INFO)."""
         if isinstance(exception, Denied):
-            log_denial(request, exception)
-        elif isinstance(exception, RequestDeferred):
+            self._denials.add(request, exception)
+        elif not isinstance(exception, RequestDeferred) or source_of(request) is not None:
+            return
+        elif rank_of(request) is Rank.TARGET:
             self._stats.inc_value("walsh/requests/deferred")
             logger.info("%s is deferred: %s", request.url, exception)
-            self._queues.defer(request)
+            self._queue.defer(request)

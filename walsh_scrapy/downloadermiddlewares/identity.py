@@ -8,10 +8,10 @@ from scrapy.downloadermiddlewares.cookies import CookiesMiddleware
 from scrapy.downloadermiddlewares.httpauth import HttpAuthMiddleware
 from scrapy.downloadermiddlewares.useragent import UserAgentMiddleware
 
-from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.lastheaders import NEVER_SENT
-from walsh_scrapy.runtime.startup import check_start, require_order
+from walsh_scrapy.runtime.messages import NEVER_SENT
+from walsh_scrapy.runtime.startup import require_order
 
 if TYPE_CHECKING:
     from typing import Self
@@ -36,25 +36,16 @@ class IdentityMiddleware:
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate with the identity of the crawl."""
-        check_start(crawler)
-        return cls(Context.of(crawler).options.user_agent)
+        return cls(Crawl.of(crawler).context.options.user_agent)
 
     @staticmethod
     def problems(settings: BaseSettings) -> Problems:
         """Yield an error for each setting that has to be changed."""
-        return _check(settings)
+        others = (CookiesMiddleware, HttpAuthMiddleware, UserAgentMiddleware)
+        yield from require_order(settings, Gate.IDENTITY, "it corrects what they set", after=others)
 
     async def process_request(self, request: Request) -> None:
         """Set the User-Agent, and remove the headers that are never sent."""
         request.headers["User-Agent"] = self._user_agent
         for name in NEVER_SENT:
             request.headers.pop(name, None)
-
-
-def _check(settings: BaseSettings) -> Problems:
-    yield from require_order(
-        settings,
-        (CookiesMiddleware, HttpAuthMiddleware, UserAgentMiddleware),
-        (Gate.IDENTITY,),
-        "it corrects what they set; set the order of IdentityMiddleware to 860",
-    )

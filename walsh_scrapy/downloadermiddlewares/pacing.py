@@ -14,22 +14,19 @@ from scrapy.core.downloader import Downloader
 from scrapy.downloadermiddlewares.redirect import BaseRedirectMiddleware
 from scrapy.downloadermiddlewares.retry import RetryMiddleware
 
+from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import Denied, GivenUp, MachineTrouble, Unreachable
 from walsh_scrapy.options import bad_setting, number_of
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST, spacing
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.politeness.hostqueue import HostQueues, Wait
+from walsh_scrapy.politeness.hostqueue import Wait
 from walsh_scrapy.politeness.inflight import InFlight, exchange_of
-from walsh_scrapy.politeness.putoff import PutOffHosts
 from walsh_scrapy.runtime.components import component_problems
-from walsh_scrapy.runtime.context import Context
-from walsh_scrapy.runtime.engine import is_active
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.pauses import Pauses
-from walsh_scrapy.runtime.requestmeta import evidence_of, mark, marks_of, rank_of
-from walsh_scrapy.runtime.startup import check_start, require_order
+from walsh_scrapy.runtime.requests import evidence_of, mark, marks_of, rank_of
+from walsh_scrapy.runtime.startup import require_order
 from walsh_scrapy.state.requests import RequestRecord
 
 if TYPE_CHECKING:
@@ -54,29 +51,49 @@ class PacingMiddleware:
     did not come from the scheduler.
     """
 
-    def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
-        self._context = Context.of(crawler)
-        self._queues = HostQueues.of(crawler)
-        self._put_off = PutOffHosts.of(self._context)
-        self._pauses = Pauses.of(crawler)
+    def __init__(self, crawl: Crawl) -> None:
+        self._context = crawl.context
+        self._engine = crawl.engine
+        self._queues = crawl.queues
+        self._put_off = crawl.put_off
+        self._pauses = crawl.pauses
         serial = self._context.options.serial
-        self._in_flight = InFlight(crawler.settings, self._context.clock, serial=serial)
+        self._in_flight = InFlight(crawl.settings, self._context.clock, serial=serial)
         self._quiet = self._in_flight.quiet_process if serial else nullcontext
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
-        check_start(crawler)
-        gate = cls(crawler)
+        gate = cls(Crawl.of(crawler))
         crawler.signals.connect(gate.response_downloaded, signal=signals.response_downloaded)
         crawler.signals.connect(gate.left_downloader, signal=signals.request_left_downloader)
         return gate
 
     @staticmethod
     def problems(settings: BaseSettings) -> Problems:
-        """Yield an error for each setting that has to be changed."""
-        return _check(settings)
+        """Yield an error for settings that hide a response, or delay a request after its lease."""
+        yield from component_problems(settings)
+        others = (RetryMiddleware, BaseRedirectMiddleware)
+        why = "it has to see every response first"
+        yield from require_order(settings, Gate.PACING, why, after=others)
+        instead = "0 beside PacingMiddleware, which keeps the pauses; set WALSH_MIN_INTERVAL"
+        delays = {
+            "DOWNLOAD_DELAY": number_of(settings, "DOWNLOAD_DELAY", 0.0, low=0.0, high=math.inf)
+        }
+        for name, slot in settings.getdict("DOWNLOAD_SLOTS").items():
+            delays[f"DOWNLOAD_SLOTS[{name!r}]['delay']"] = slot.get("delay", 0.0)
+        for name, delay in delays.items():
+            if delay:
+                yield bad_setting(name, delay, instead)
+        if settings.getbool("AUTOTHROTTLE_ENABLED"):
+            yield bad_setting(
+                "AUTOTHROTTLE_ENABLED",
+                True,
+                "False beside PacingMiddleware, which "
+                "keeps the pauses; WALSH_LATENCY_FACTOR makes them longer for slow hosts",
+            )
+        if not number_of(settings, "DOWNLOAD_TIMEOUT", 0.0, low=0.0, high=math.inf):
+            yield bad_setting("DOWNLOAD_TIMEOUT", 0, "above 0: a host is leased for that long")
 
     async def process_request(self, request: Request) -> Request | None:
         """Lease the host, let the request wait, or defer it to a later run (decisions 7, 28)."""
@@ -112,12 +129,12 @@ class PacingMiddleware:
 
         A request made by ``engine.download_async`` may be cancelled; its exchange continues.
         """
-        if not is_active(self._crawler, request):
+        if not self._engine.is_active(request):
             self._release(request, response)
 
     def left_downloader(self, request: Request) -> None:
         """Release the host after a cancelled request whose exchange failed."""
-        if not is_active(self._crawler, request):
+        if not self._engine.is_active(request):
             self._release(request, None)
 
     def _lease(self, request: Request, wait: Wait) -> float:
@@ -203,7 +220,7 @@ class PacingMiddleware:
             self._put_off.add(name, str(error), until)
         if isinstance(error, Unreachable | GivenUp):
             wait = 0.0  # requests that are put off wait for nothing: they end when handed out
-        self._queues.delay(host, wait, snapshot.times.interval, latency)
+        self._queues.scheduler.delay(host, wait, snapshot.times.interval, latency)
 
     def _record(
         self,
@@ -237,30 +254,3 @@ def _words(error: Exception | None, url: str) -> str:
         return "cancelled, and no response came"
     reason = reason_of(error, url)
     return f"given up: {reason}" if isinstance(error, GivenUp) else reason
-
-
-def _check(settings: BaseSettings) -> Problems:
-    """Find settings that hide a response, or delay a request after its lease."""
-    yield from component_problems(settings)
-    yield from require_order(
-        settings,
-        (RetryMiddleware, BaseRedirectMiddleware),
-        (Gate.PACING,),
-        "it has to see every response first; set the order of PacingMiddleware to 890",
-    )
-    instead = "0 beside PacingMiddleware, which keeps the pauses; set WALSH_MIN_INTERVAL"
-    delays = {"DOWNLOAD_DELAY": number_of(settings, "DOWNLOAD_DELAY", 0.0, low=0.0, high=math.inf)}
-    for name, slot in settings.getdict("DOWNLOAD_SLOTS").items():
-        delays[f"DOWNLOAD_SLOTS[{name!r}]['delay']"] = slot.get("delay", 0.0)
-    for name, delay in delays.items():
-        if delay:
-            yield bad_setting(name, delay, instead)
-    if settings.getbool("AUTOTHROTTLE_ENABLED"):
-        yield bad_setting(
-            "AUTOTHROTTLE_ENABLED",
-            True,
-            "False beside PacingMiddleware, which "
-            "keeps the pauses; WALSH_LATENCY_FACTOR makes them longer for slow hosts",
-        )
-    if not number_of(settings, "DOWNLOAD_TIMEOUT", 0.0, low=0.0, high=math.inf):
-        yield bad_setting("DOWNLOAD_TIMEOUT", 0, "above 0: a host is leased for that long")

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 
+from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.policy.hosts import is_private_host, is_public
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.runtime.denials import denied
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.network import Network
-from walsh_scrapy.runtime.requestmeta import hops_of, mark, visit_of
-from walsh_scrapy.runtime.startup import check_start, in_force, require_order
+from walsh_scrapy.runtime.requests import hops_of, mark, visit_of
+from walsh_scrapy.runtime.startup import in_force, require_order
 from walsh_scrapy.wire.unreachable import NotConnected
 
 if TYPE_CHECKING:
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
+    from walsh_scrapy.runtime.denials import Denials
+    from walsh_scrapy.runtime.network import Network
     from walsh_scrapy.runtime.startup import Problems
 
 
@@ -36,22 +37,24 @@ class PublicWebMiddleware:
     proxy is used, it looks up the names, so only names are judged here.
     """
 
-    def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
-        self._network = Network.of(crawler)
+    def __init__(self, settings: BaseSettings, denials: Denials, network: Network) -> None:
+        self._denials = denials
+        self._network = network
         # It states no facts, but writes the hops into `meta`.
-        self._has_scrapys_redirects = not in_force(crawler.settings, Gate.REDIRECT)
+        self._has_scrapys_redirects = not in_force(settings, Gate.REDIRECT)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
-        check_start(crawler)
-        return cls(crawler)
+        crawl = Crawl.of(crawler)
+        return cls(crawler.settings, crawl.denials, crawl.network)
 
     @staticmethod
     def problems(settings: BaseSettings) -> Problems:
         """Yield an error for each setting that has to be changed."""
-        return _check(settings)
+        others = (Gate.ROBOTS, RobotsTxtMiddleware)
+        why = "a private host is asked for no robots.txt"
+        yield from require_order(settings, Gate.PUBLICWEB, why, before=others)
 
     async def process_request(self, request: Request) -> None:
         """Judge a hop before its host is asked for anything, robots.txt included."""
@@ -70,7 +73,7 @@ class PublicWebMiddleware:
             return
         if is_private_host(host) or not await self._is_public(request.url):
             reason = f"a public host leads to {host}, which is not public"
-            raise denied(self._crawler, request, "publicweb", reason)
+            raise self._denials.deny(request, "publicweb", reason)
 
     async def _is_public(self, url: str) -> bool:
         if self._network.has_proxy_for(url):
@@ -80,12 +83,3 @@ class PublicWebMiddleware:
         except NotConnected:
             return True  # the download will fail, with a reason
         return all(map(is_public, addresses.hosts))
-
-
-def _check(settings: BaseSettings) -> Problems:
-    yield from require_order(
-        settings,
-        (Gate.PUBLICWEB,),
-        (Gate.ROBOTS, RobotsTxtMiddleware),
-        "a private host is asked for no robots.txt; set the order of PublicWebMiddleware to 20",
-    )

@@ -11,22 +11,19 @@ from scrapy import Request, signals
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.exceptions import StopDownload
 
+from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import RequestDeferred
 from walsh_scrapy.options import bad_setting
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.robots.records import MAX_OCTETS
 from walsh_scrapy.policy.urls import host_of, origin_of, robots_url
 from walsh_scrapy.policy.wording import format_seconds
-from walsh_scrapy.politeness.hostqueue import HostQueues, Wait
-from walsh_scrapy.politeness.prerequisites import Prerequisites
-from walsh_scrapy.politeness.putoff import PutOffHosts
+from walsh_scrapy.politeness.hostqueue import Wait
 from walsh_scrapy.politeness.robots import RobotsCache, RobotsFetch
 from walsh_scrapy.runtime.components import compression_problems
-from walsh_scrapy.runtime.context import Context
-from walsh_scrapy.runtime.denials import denied
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requestmeta import mark, marks_of, note_answer, rank_of, resolved
-from walsh_scrapy.runtime.startup import check_start, in_force, require_order
+from walsh_scrapy.runtime.requests import mark, marks_of, note_answer, rank_of, resolved
+from walsh_scrapy.runtime.startup import in_force, require_order
 
 if TYPE_CHECKING:
     from typing import Self
@@ -48,22 +45,24 @@ class RobotsMiddleware:
     wait for it.
     """
 
-    def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
-        self._context = Context.of(crawler)
-        self._cache = RobotsCache(self._context)
-        self._fetch = RobotsFetch(crawler, self._cache)
-        self._prerequisites = Prerequisites(crawler, Rank.ROBOTS)
-        self._queues = HostQueues.of(crawler)
-        self._put_off = PutOffHosts.of(self._context)
+    def __init__(self, crawl: Crawl) -> None:
+        settings, stats, context = crawl.settings, crawl.stats, crawl.context
+        self._stats = stats
+        self._context = context
+        self._denials = crawl.denials
+        self._queues = crawl.queues
+        self._prerequisites = crawl.prerequisites(Rank.ROBOTS)
+        self._put_off = crawl.put_off
+        self._cache = RobotsCache(context)
+        self._fetch = RobotsFetch(settings, stats, context, crawl.queues, self._cache)
+        self._most_bytes = settings.getint("DOWNLOAD_MAXSIZE")
         self._comments: dict[str, tuple[str, ...]] = {}
         self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
-        check_start(crawler)
-        gate = cls(crawler)
+        gate = cls(Crawl.of(crawler))
         crawler.signals.connect(gate.bytes_received, signal=signals.bytes_received)
         crawler.signals.connect(
             gate.request_reached_downloader, signal=signals.request_reached_downloader
@@ -76,7 +75,16 @@ class RobotsMiddleware:
     @staticmethod
     def problems(settings: BaseSettings) -> Problems:
         """Yield an error for each setting that has to be changed."""
-        return _check(settings)
+        why = "robots.txt has to be read before the host is leased"
+        yield from require_order(settings, Gate.ROBOTS, why, before=(Gate.PACING,))
+        if settings.getbool("ROBOTSTXT_OBEY") and in_force(settings, RobotsTxtMiddleware):
+            yield bad_setting(
+                "ROBOTSTXT_OBEY",
+                settings["ROBOTSTXT_OBEY"],
+                "False beside RobotsMiddleware: Scrapy's own gate would ask for every robots.txt "
+                "again",
+            )
+        yield from compression_problems(settings)
 
     async def process_request(self, request: Request) -> Request | None:
         """Decide by the robots.txt of the request's origin, which is fetched first if necessary."""
@@ -123,7 +131,7 @@ class RobotsMiddleware:
         """Stop the download of a robots.txt after 500 KiB (decision 11)."""
         if rank_of(request) is Rank.ROBOTS:
             # A longer file is cut off and still read; DOWNLOAD_MAXSIZE bounds what it unpacks to.
-            request.meta["download_maxsize"] = self._crawler.settings.getint("DOWNLOAD_MAXSIZE")
+            request.meta["download_maxsize"] = self._most_bytes
             received = self._received[request] = self._received.get(request, 0) + len(data)
             if received > MAX_OCTETS:
                 raise StopDownload(fail=False)
@@ -132,7 +140,7 @@ class RobotsMiddleware:
         """Keep the Comment lines of a site, for the summary."""
         if file.rules.comments and origin not in self._comments:
             self._comments[origin] = file.rules.comments
-            self._crawler.stats.set_value("walsh/robots/comments", self._comments)
+            self._stats.set_value("walsh/robots/comments", self._comments)
 
     def _judge(self, request: Request, origin: str, file: RobotsFile) -> None:
         mark(request, robots_interval=file.interval(self._context.clock.now()))
@@ -149,7 +157,7 @@ class RobotsMiddleware:
         )
         if not verdict.allowed:
             self._cache.mark_used(origin, request.url)
-            raise denied(self._crawler, request, "robots", file.why(verdict))
+            raise self._denials.deny(request, "robots", file.why(verdict))
 
     async def _until_open(self, request: Request, file: RobotsFile) -> Request | None:
         """Let a request wait until Visit-time allows it."""
@@ -178,20 +186,3 @@ class RobotsMiddleware:
             for_blocklist=rank_of(request) is Rank.OPERATOR,
         )
         return await self._prerequisites.before(request, origin, self._context.host(origin), steps)
-
-
-def _check(settings: BaseSettings) -> Problems:
-    yield from require_order(
-        settings,
-        (Gate.ROBOTS,),
-        (Gate.PACING,),
-        "robots.txt has to be read before the host is leased; set the order of RobotsMiddleware to "
-        "100",
-    )
-    if settings.getbool("ROBOTSTXT_OBEY") and in_force(settings, RobotsTxtMiddleware):
-        yield bad_setting(
-            "ROBOTSTXT_OBEY",
-            settings["ROBOTSTXT_OBEY"],
-            "False beside RobotsMiddleware: Scrapy's own gate would ask for every robots.txt again",
-        )
-    yield from compression_problems(settings)

@@ -10,11 +10,13 @@ from scrapy import signals
 from scrapy.extensions import feedexport
 from scrapy.utils.defer import ensure_awaitable
 
+from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.extensions.feedstorage import FileFeedStorage
-from walsh_scrapy.runtime.trouble import export_failed
+from walsh_scrapy.runtime.failures import words_of
 
 if TYPE_CHECKING:
     from scrapy import Spider
+    from scrapy.crawler import Crawler
     from scrapy.extensions.feedexport import FeedSlot
 
 logger = logging.getLogger(__name__)
@@ -26,6 +28,10 @@ class FeedExporter(feedexport.FeedExporter):
     Scrapy logs a traceback for each item that it cannot write, and the run exits with 0. Here the
     run ends, and its other exports are written to their ends.
     """
+
+    def __init__(self, crawler: Crawler) -> None:
+        super().__init__(crawler)
+        self._crawl = Crawl.of(crawler)
 
     def item_scraped(self, item: Any, spider: Spider) -> None:  # noqa: ANN401 - of any item class
         """Write an item into each export."""
@@ -61,7 +67,11 @@ class FeedExporter(feedexport.FeedExporter):
         await self.crawler.signals.send_catch_log_async(signals.feed_slot_closed, slot=slot)
 
     def _give_up(self, slot: FeedSlot, error: Exception) -> None:
-        export_failed(self.crawler, slot.uri, error)
+        self._crawl.engine.end(
+            "export_failed",
+            f"the export {slot.uri} cannot be written: {words_of(error)}; the run ends, and what "
+            "is due stays due; `scrapy export` writes the entries that the state has",
+        )
         if isinstance(slot.storage, FileFeedStorage):
             slot.storage.give_up(error)
         elif slot.file is not None:

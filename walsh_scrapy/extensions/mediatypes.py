@@ -10,7 +10,7 @@ from scrapy import signals
 from scrapy.exceptions import StopDownload
 
 from walsh_scrapy.runtime.negotiation import content_type_of, counted_bytes
-from walsh_scrapy.runtime.requestmeta import set_visit, visit_of
+from walsh_scrapy.runtime.requests import set_visit, visit_of
 
 if TYPE_CHECKING:
     from typing import Self

@@ -10,9 +10,7 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 
-from walsh_scrapy.politeness.hostqueue import HostQueues
-from walsh_scrapy.politeness.retries import Retries
-from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.tools.progress import Display, Rate, Snapshot, awaited, outcomes_of
 
 if TYPE_CHECKING:
@@ -31,10 +29,10 @@ DISPLAY_SECONDS = 1.0
 class Progress:
     """Shows each second how far a run is, or logs a line a minute if something was done since."""
 
-    def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
-        self._context = Context.of(crawler)
-        self._began = self._context.clock.monotonic()
+    def __init__(self, crawl: Crawl) -> None:
+        self._crawl = crawl  # its queues are made with the scheduler
+        self._clock = crawl.context.clock
+        self._began = self._clock.monotonic()
         self._rate = Rate()
         self._last = ""
         self._display: Display | None = None
@@ -43,16 +41,17 @@ class Progress:
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Follow a crawl from start to end; raises NotConfigured if progress is off."""
-        if Context.of(crawler).options.progress == "off":
+        crawl = Crawl.of(crawler)
+        if crawl.context.options.progress == "off":
             raise NotConfigured
-        extension = cls(crawler)
+        extension = cls(crawl)
         crawler.signals.connect(extension.spider_opened, signal=signals.spider_opened)
         crawler.signals.connect(extension.spider_closed, signal=signals.spider_closed)
         return extension
 
     def spider_opened(self) -> None:
         """Start the timer, and the display if there is a terminal."""
-        self._display = Display.open([*map(str, self._crawler.settings.getdict("FEEDS"))])
+        self._display = Display.open([*map(str, self._crawl.settings.getdict("FEEDS"))])
         self._timer.start(DISPLAY_SECONDS if self._display else LINE_SECONDS, now=False)
 
     def spider_closed(self) -> None:
@@ -72,15 +71,15 @@ class Progress:
             self._last = snapshot.counts
 
     def _snapshot(self) -> Snapshot:
-        stats, now = self._crawler.stats.get_stats(), self._context.clock.monotonic()
+        stats, now = self._crawl.stats.get_stats(), self._clock.monotonic()
         due, done, outcomes = outcomes_of(stats)
-        queue = HostQueues.of(self._crawler).in_scheduler
+        queue = self._crawl.queues.scheduler
         return Snapshot(
             due=due,
             done=done,
             outcomes=outcomes,
             seconds=now - self._began,
             rate=self._rate.at(now, stats.get("response_received_count", 0)),
-            left=math.inf if queue is None or due is None else queue.remaining(due - done),
-            awaited=awaited(queue, Retries.of(self._context), now) if queue else "",
+            left=math.inf if due is None else queue.remaining(due - done),
+            awaited=awaited(queue, self._crawl.retries, now),
         )

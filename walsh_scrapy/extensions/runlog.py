@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from scrapy import signals
 
+from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.identity import SPEC_VERSION
-from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.tools.summary import summary_of
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from scrapy import Spider
     from scrapy.crawler import Crawler
+
+    from walsh_scrapy.runtime.context import Context
 
 logger = logging.getLogger(__name__)
 
@@ -34,14 +36,14 @@ _PACKAGES: Final = ("walsh-scrapy", "scrapy", "twisted", "feedparser", "markdown
 class RunLog:
     """Writes the row of a run; the requests and entries of the run name it."""
 
-    def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
-        self._context = Context.of(crawler)
+    def __init__(self, crawl: Crawl) -> None:
+        self._crawl = crawl
+        self._context = crawl.context
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Listen for the begin and the end of a crawl."""
-        extension = cls(crawler)
+        extension = cls(Crawl.of(crawler))
         crawler.signals.connect(extension.spider_opened, signal=signals.spider_opened)
         crawler.signals.connect(extension.spider_closed, signal=signals.spider_closed)
         return extension
@@ -51,7 +53,7 @@ class RunLog:
         context = self._context
         run = RunRecord(
             spider=spider.name,
-            command=command_of(self._crawler, spider),
+            command=command_of(self._crawl.crawler, spider),
             begun=context.started_at,
             versions=versions(),
             settings=settings_of(context),
@@ -66,7 +68,7 @@ class RunLog:
         context = self._context
         if context.run is None:
             return
-        summary = summary_of(self._crawler, reason)
+        summary = summary_of(self._crawl, reason)
         try:
             context.state.runs.end(context.run, summary["ended"], reason, summary)
         except StateUnavailable as error:

@@ -22,13 +22,13 @@ from walsh_scrapy.options.reader import (
     number_of,
 )
 from walsh_scrapy.policy.backoff import LEAST_CAP
+from walsh_scrapy.policy.pacedhosts import PaceBy
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
 _T = TypeVar("_T")
 Scope: TypeAlias = Literal["declared", "any"]
-PaceBy: TypeAlias = Literal["host", "domain"]
 RobotsUnreachable: TypeAlias = Literal["allow", "disallow", "phased"]
 Progress: TypeAlias = Literal["auto", "off"]
 LogFormat: TypeAlias = Literal["text", "json"]
@@ -128,7 +128,7 @@ class Options:
             scope=_fixed_under_our_identity(
                 ours, "SCOPE", read.choice("SCOPE", "declared", get_args(Scope)), fixed="declared"
             ),
-            pace_by=read.choice("PACE_BY", "host", get_args(PaceBy)),
+            pace_by=read.choice("PACE_BY", PaceBy.HOST, tuple(PaceBy)),
             latency_factor=read.number("LATENCY_FACTOR", 1.0, low=0.0, high=1000.0),
             max_wait=read.number("MAX_WAIT", 900.0, low=0.0, high=math.inf),
             connect_timeout=read.number("CONNECT_TIMEOUT", 10.0, low=0.1, high=60.0),

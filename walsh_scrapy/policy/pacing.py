@@ -39,14 +39,6 @@ LONGEST_FOR_BLOCKLIST = _DAY
 HoldBy: TypeAlias = Literal["", "retry-after", "visit-time", "backoff", "silence"]
 
 
-def hold_name(host: str, pace_by: str) -> str:
-    """Return the name under which the ledger keeps the hold of a host name (decision 5).
-
-    By domain it ends in a dot, so that a host name that is a domain itself holds no other.
-    """
-    return f"{host}." if pace_by == "domain" else host
-
-
 @dataclass(frozen=True, slots=True)
 class HostTimes:
     """What the ledger knows of a host. ``ended`` is None if it was never asked."""

@@ -13,9 +13,8 @@ from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist, pu
 from walsh_scrapy.policy.blocklist_schema import is_bundled
 from walsh_scrapy.policy.localblocklist import parse_local
 from walsh_scrapy.policy.wording import and_more, counted
-from walsh_scrapy.politeness.listreading import read_list, suffixes_in
-from walsh_scrapy.politeness.schemacheck import published_error
-from walsh_scrapy.runtime.requestmeta import Validators
+from walsh_scrapy.politeness.listreading import published_error, read_list, suffixes_in
+from walsh_scrapy.runtime.requests import Validators
 from walsh_scrapy.state.copies import BlocklistCopy
 from walsh_scrapy.state.evidence import hash_of
 

@@ -16,20 +16,20 @@ from weakref import WeakValueDictionary
 from scrapy.utils.asyncio import sleep
 
 from walsh_scrapy.exceptions import RequestDeferred
+from walsh_scrapy.policy.pacedhosts import host_name
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
 from walsh_scrapy.policy.timestamps import format_moment
-from walsh_scrapy.runtime.context import Context
-from walsh_scrapy.runtime.engine import is_closing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
     from scrapy import Request
-    from scrapy.crawler import Crawler
+    from scrapy.statscollectors import StatsCollector
 
-    from walsh_scrapy.policy.frontier import Rank
     from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
+    from walsh_scrapy.runtime.context import Context
+    from walsh_scrapy.runtime.engine import Engine
 
 
 class Wait:
@@ -59,9 +59,10 @@ class Wait:
 class HostQueue(ABC):
     """Requests that wait for their hosts."""
 
-    def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
-        self._context = Context.of(crawler)
+    def __init__(self, context: Context, engine: Engine, stats: StatsCollector) -> None:
+        self._context = context
+        self._engine = engine
+        self._stats = stats
 
     @abstractmethod
     async def wait(self, request: Request, wait: Wait) -> Request | None:
@@ -77,8 +78,8 @@ class HostQueue(ABC):
 
     def _deferred(self, wait: Wait, seconds: float) -> RequestDeferred:
         until = self._context.clock.now() + seconds
-        self._crawler.stats.inc_value(f"walsh/{wait.gate}/deferred")
-        reason = f"{wait.host.rstrip('.')} may not be asked before {format_moment(until)}"
+        self._stats.inc_value(f"walsh/{wait.gate}/deferred")
+        reason = f"{host_name(wait.host)} may not be asked before {format_moment(until)}"
         return RequestDeferred(until, reason, by_robots=wait.by_robots())
 
 
@@ -89,18 +90,18 @@ class GateQueue(HostQueue):
     more reads than one.
     """
 
-    def __init__(self, crawler: Crawler) -> None:
-        super().__init__(crawler)
+    def __init__(self, context: Context, engine: Engine, stats: StatsCollector) -> None:
+        super().__init__(context, engine, stats)
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def wait(self, request: Request, wait: Wait) -> Request | None:  # noqa: ARG002
         """Return None when the request may go on; see ``HostQueue.wait``."""
-        was_closing = is_closing(self._crawler)
+        was_closing = self._engine.is_closing
         lock = self._locks.setdefault((wait.gate, wait.host), asyncio.Lock())
         async with lock:
             while True:
                 async with wait.quiet():
-                    if is_closing(self._crawler) and not was_closing:
+                    if self._engine.is_closing and not was_closing:
                         raise self._deferred(wait, 0.0)
                     seconds = wait.seconds()
                 if not seconds:
@@ -113,73 +114,23 @@ class GateQueue(HostQueue):
         clock = self._context.clock
         until = clock.monotonic() + seconds
         while (left := until - clock.monotonic()) > 0:
-            if is_closing(self._crawler):
+            if self._engine.is_closing:
                 raise self._deferred(wait, left)
             await sleep(min(left, RECHECK_SECONDS))
 
 
 class HostQueues:
-    """Both queues of a crawl: which of them a request waits in is decided here alone."""
+    """Both queues of a crawl: which of them a request waits in is decided here alone.
 
-    def __init__(self, crawler: Crawler) -> None:
-        self._in_gates = GateQueue(crawler)
-        self._scheduler: SchedulerQueue | None = None
+    The queue of our scheduler is empty in a crawl that has another scheduler.
+    """
 
-    @classmethod
-    def of(cls, crawler: Crawler) -> HostQueues:
-        """Return the queues of a crawl."""
-        return Context.of(crawler).part(cls, lambda: cls(crawler))
-
-    def attach(self, queue: SchedulerQueue) -> None:
-        """Take the queue of our scheduler: the crawl has one."""
-        self._scheduler = queue
-
-    @property
-    def in_scheduler(self) -> SchedulerQueue | None:
-        """The queue of our scheduler; None where that is not used."""
-        return self._scheduler
+    def __init__(self, in_gates: GateQueue, scheduler: SchedulerQueue) -> None:
+        self._in_gates = in_gates
+        self.scheduler = scheduler
 
     async def wait(self, request: Request, wait: Wait) -> Request | None:
         """Return None when a request may be sent, or what to send back; see ``HostQueue.wait``."""
-        queue = self.returns_to(request)
-        return await (self._in_gates if queue is None else queue).wait(request, wait)
-
-    def returns_to(self, request: Request) -> SchedulerQueue | None:
-        """Return our scheduler's queue if a request came from there, so that it may go back."""
-        if self._scheduler is not None and self._scheduler.has_handed_out(request):
-            return self._scheduler
-        return None
-
-    def upcoming(self, count: int) -> list[Request]:
-        """Return about the next ``count`` requests that our scheduler hands out."""
-        return [] if self._scheduler is None else self._scheduler.upcoming(count)
-
-    async def wait_for_room(self) -> None:
-        """Wait until our scheduler has room for one more start request of a spider."""
-        if self._scheduler is not None:
-            await self._scheduler.wait_for_room()
-
-    def delay(
-        self,
-        host: str,
-        seconds: float,
-        interval: float | None = None,
-        latency: float | None = None,
-    ) -> None:
-        """Send a host no request for ``seconds``; ``interval`` is its spacing in seconds.
-
-        ``interval`` is None if that does not change. ``latency`` is given after an exchange: the
-        seconds that it took.
-        """
-        if self._scheduler is not None:
-            self._scheduler.delay(host, seconds, interval, latency)
-
-    def restrict(self, rank: Rank, host: str | None) -> None:
-        """Hand out only requests up to ``rank``, for ``host``, or for all hosts if it is None."""
-        if self._scheduler is not None:
-            self._scheduler.restrict(rank, host)
-
-    def defer(self, request: Request) -> None:
-        """Keep a deferred request for the next start of the job, if the crawl is one."""
-        if self._scheduler is not None:
-            self._scheduler.defer(request)
+        may_go_back = self.scheduler.has_handed_out(request)
+        queue: HostQueue = self.scheduler if may_go_back else self._in_gates
+        return await queue.wait(request, wait)

@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
@@ -19,17 +18,14 @@ from scrapy.http.request import NO_CALLBACK
 from scrapy.spidermiddlewares.httperror import HttpError
 
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.politeness.hostqueue import HostQueues
-from walsh_scrapy.runtime.engine import is_closing
-from walsh_scrapy.runtime.provenance import carry_facts
-from walsh_scrapy.runtime.requestmeta import mark, marks_of, request_of
+from walsh_scrapy.runtime.requests import carry_facts, mark, marks_of, request_of
 
 if TYPE_CHECKING:
-    from scrapy.crawler import Crawler
     from scrapy.http import Response
     from twisted.python.failure import Failure
 
-    from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
+    from walsh_scrapy.politeness.hostqueue import HostQueues
+    from walsh_scrapy.runtime.engine import Engine
 
 #: The outcome of a request: the response or the exception. A response whose status is not 2xx is
 #: an HttpError, unless the request handles every status (``handle_httpstatus_all``).
@@ -38,17 +34,25 @@ Steps: TypeAlias = Generator["Request | Awaitable[object]", Any, None]
 
 
 class Fetch:
-    """One document that is being fetched, for all requests that wait for it."""
+    """One document that is being fetched, for all requests that wait for it.
 
-    def __init__(self, key: str, host: str | None, steps: Steps, request: Request) -> None:
+    Our scheduler hands its requests out, unless ``in_gate``: then they are downloaded past it.
+    """
+
+    def __init__(self, key: str, host: str | None, steps: Steps, *, in_gate: bool) -> None:
         self.key = key
         self.host = host
         self.steps = steps
-        self.request = request  #: of the current step
-        self.task: asyncio.Future[None] | None = None  #: None if our scheduler hands its steps out
+        self.in_gate = in_gate
+        self.request: Request | None = None  #: of the current step
         self.idle = asyncio.Event()  #: set while a step waits in our scheduler, and at the end
-        self.is_over = False
-        self.waiting: asyncio.Future[None] | None = None  #: for an awaitable step
+        self.end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.task: asyncio.Task[None] | None = None  #: of a step past the scheduler
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the document is known, or will not be."""
+        return self.end.done()
 
 
 class Prerequisites:
@@ -60,9 +64,9 @@ class Prerequisites:
     nothing while that request is active.
     """
 
-    def __init__(self, crawler: Crawler, rank: Rank) -> None:
-        self._crawler = crawler
-        self._queues = HostQueues.of(crawler)
+    def __init__(self, engine: Engine, queues: HostQueues, rank: Rank) -> None:
+        self._engine = engine
+        self._queue = queues.scheduler
         self._rank = rank
         self._fetches: dict[str, Fetch] = {}
         self._hosts: Counter[str | None] = Counter()
@@ -70,149 +74,112 @@ class Prerequisites:
     async def before(
         self, request: Request, key: str, host: str | None, steps: Callable[[], Steps]
     ) -> Request | None:
-        """Return None once a document was fetched, or the request to send first.
+        """Return None once a document was fetched, or the request to send back until then.
 
         ``key`` names the document. ``host`` is the host whose requests wait for it; None stands for
         all hosts. Raises what a step raises.
         """
-        queue = self._queues.returns_to(request)
-        if queue is not None:
-            return self._in_scheduler(queue, request, key, host, steps)
-        await self._in_gate(key, host, steps)
+        may_go_back = self._queue.has_handed_out(request)
+        fetch = self._fetches.get(key)
+        if fetch is None:
+            fetch = self._begin(key, host, steps(), in_gate=not may_go_back)
+        if may_go_back:
+            return self._queue.sent_back(request)
+        if not fetch.in_gate:
+            await fetch.idle.wait()  # until its step in flight has ended or waits again
+            self._take_over(fetch)
+        await asyncio.shield(fetch.end)
         return None
 
-    @staticmethod
-    def check(request: Request) -> None:
-        """Raise IgnoreRequest for a step of a fetch that has ended in the meantime."""
+    def check(self, request: Request) -> None:
+        """Raise IgnoreRequest for a step that is not needed any more."""
         fetch = marks_of(request).fetch
-        if fetch is not None and fetch.is_over:
+        if isinstance(fetch, Fetch) and (
+            fetch.is_over or (fetch.in_gate and self._queue.has_handed_out(request))
+        ):
             raise IgnoreRequest(f"{request.url} was fetched in the meantime")
 
-    def _in_scheduler(
-        self,
-        queue: SchedulerQueue,
-        request: Request,
-        key: str,
-        host: str | None,
-        steps: Callable[[], Steps],
-    ) -> Request:
-        if key in self._fetches:
-            return queue.sent_back(request)
-        fetch = self._begin(key, host, steps())
-        queue.push(request, is_back=True)
-        return self._scheduled(fetch)
-
-    async def _in_gate(self, key: str, host: str | None, steps: Callable[[], Steps]) -> None:
-        fetch = self._fetches.get(key)
-        if fetch is not None and fetch.task is None:
-            await fetch.idle.wait()  # until its step in flight has ended or waits again
-            if key not in self._fetches:
-                return
-            fetch = self._fetches[key]
-        if fetch is None or fetch.task is None:
-            fetch = self._taken_over(fetch) if fetch else self._begin(key, host, steps())
-            fetch.task = asyncio.ensure_future(self._run(fetch))
-        await asyncio.shield(fetch.task)
-
-    def _begin(self, key: str, host: str | None, steps: Steps) -> Fetch:
-        first = cast("Request", next(steps))
-        fetch = self._fetches[key] = Fetch(key, host, steps, first)
+    def _begin(self, key: str, host: str | None, steps: Steps, *, in_gate: bool) -> Fetch:
+        fetch = self._fetches[key] = Fetch(key, host, steps, in_gate=in_gate)
         self._hosts[host] += 1
-        self._queues.restrict(self._rank, host)
+        self._queue.restrict(self._rank, host)
+        self._go_on(fetch, None)
         return fetch
 
-    def _taken_over(self, idle: Fetch) -> Fetch:
-        """Return a fetch that continues with the step that waits in our scheduler."""
-        idle.is_over = True  # so `check` drops that step when the scheduler hands it out
-        request = idle.request.replace()
-        carry_facts(idle.request, request)  # so its response ends nothing of the step that waits
-        fetch = self._fetches[idle.key] = Fetch(idle.key, idle.host, idle.steps, request)
-        return fetch
+    def _take_over(self, fetch: Fetch) -> None:
+        """Download the step that waits in our scheduler past it; ``check`` then drops that."""
+        if fetch.is_over or fetch.in_gate or fetch.request is None:
+            return
+        fetch.in_gate = True
+        request = fetch.request.replace()
+        carry_facts(fetch.request, request)  # so its response ends nothing of the step that waits
+        self._make(fetch, request)
 
-    def _end(self, fetch: Fetch) -> None:
-        fetch.is_over = True
+    def _go_on(self, fetch: Fetch, outcome: object) -> None:
+        """Carry out the next step of a fetch; ``outcome`` is that of its last step."""
+        try:
+            step = fetch.steps.send(outcome)
+        except StopIteration:
+            self._end(fetch)
+        except BaseException as error:  # the requests that wait must not wait for ever
+            self._end(fetch, error)
+            if not fetch.in_gate:
+                raise
+        else:
+            if isinstance(step, Request):
+                self._make(fetch, step)
+            else:
+                fetch.task = asyncio.ensure_future(self._await(fetch, step))
+
+    def _make(self, fetch: Fetch, request: Request) -> None:
+        fetch.request = request
+        request.dont_filter = True
+        # Scrapy's HTTP cache does not know when a copy of these documents expires.
+        request.meta["dont_cache"] = True
+        mark(request, rank=self._rank, fetch=fetch)
+        if fetch.in_gate:
+            request.callback, request.errback = NO_CALLBACK, None
+            fetch.task = asyncio.ensure_future(self._await(fetch, self._download(request)))
+        else:
+            request.callback, request.errback = self._arrived, self._failed
+            self._engine.crawl(request)
+
+    async def _download(self, request: Request) -> Outcome:
+        return _outcome(await self._engine.download(request))
+
+    async def _await(self, fetch: Fetch, step: Awaitable[object]) -> None:
+        result: object
+        try:
+            result = await step
+        except Exception as error:  # noqa: BLE001 - the steps know what each failure means
+            result = error
+        if self._engine.is_closing and not fetch.in_gate:
+            fetch.steps.close()
+        else:
+            self._go_on(fetch, result)
+
+    def _arrived(self, response: Response) -> None:
+        self._step_ended(request_of(response), _outcome(response))
+
+    def _failed(self, failure: Failure) -> None:
+        self._step_ended(request_of(failure), failure.value)  # type: ignore[arg-type]  # never None
+
+    def _step_ended(self, request: Request, outcome: Outcome) -> None:
+        fetch = marks_of(request).fetch
+        if isinstance(fetch, Fetch) and not (fetch.is_over or fetch.in_gate):
+            self._go_on(fetch, outcome)
+
+    def _end(self, fetch: Fetch, error: BaseException | None = None) -> None:
+        if error is not None and fetch.in_gate:
+            fetch.end.set_exception(error)
+        else:
+            fetch.end.set_result(None)
         fetch.idle.set()
         del self._fetches[fetch.key]
         self._hosts[fetch.host] -= 1
         if not self._hosts[fetch.host]:
             del self._hosts[fetch.host]
-            self._queues.restrict(Rank.TARGET, fetch.host)
-
-    def _scheduled(self, fetch: Fetch) -> Request:
-        request = self._marked(fetch)
-        request.callback, request.errback = self._arrived, self._failed
-        return request
-
-    def _arrived(self, response: Response) -> None:
-        self._go_on(request_of(response), _outcome(response))
-
-    def _failed(self, failure: Failure) -> None:
-        self._go_on(request_of(failure), failure.value)  # type: ignore[arg-type]  # never None
-
-    def _go_on(self, request: Request, outcome: Outcome) -> None:
-        fetch = marks_of(request).fetch
-        if isinstance(fetch, Fetch) and not fetch.is_over:
-            self._send(fetch, outcome)
-
-    def _send(self, fetch: Fetch, outcome: object) -> None:
-        try:
-            step = fetch.steps.send(outcome)
-        except StopIteration:
-            self._end(fetch)
-        except BaseException:  # the requests that wait must not wait for ever
-            self._end(fetch)
-            raise
-        else:
-            if isinstance(step, Request):
-                fetch.request = step
-                self._crawler.engine.crawl(self._scheduled(fetch))
-            else:
-                fetch.waiting = asyncio.ensure_future(self._wait(fetch, step))
-
-    async def _wait(self, fetch: Fetch, step: Awaitable[object]) -> None:
-        result = await _result(step)
-        if is_closing(self._crawler):
-            fetch.steps.close()
-        else:
-            self._send(fetch, result)
-
-    async def _run(self, fetch: Fetch) -> None:
-        try:
-            outcome: object = await self._download(fetch)
-            with suppress(StopIteration):
-                while True:
-                    step = fetch.steps.send(outcome)
-                    if isinstance(step, Request):
-                        fetch.request = step
-                        outcome = await self._download(fetch)
-                    else:
-                        outcome = await _result(step)
-        finally:
-            self._end(fetch)
-
-    async def _download(self, fetch: Fetch) -> Outcome:
-        request = self._marked(fetch)
-        request.callback, request.errback = NO_CALLBACK, None
-        try:
-            response = await self._crawler.engine.download_async(request)
-        except Exception as error:  # noqa: BLE001 - the steps know what each failure means
-            return error
-        return _outcome(response)
-
-    def _marked(self, fetch: Fetch) -> Request:
-        request = fetch.request
-        request.dont_filter = True
-        # Scrapy's HTTP cache does not know when a copy of these documents expires.
-        request.meta["dont_cache"] = True
-        mark(request, rank=self._rank, fetch=fetch)
-        return request
-
-
-async def _result(step: Awaitable[object]) -> object:
-    try:
-        return await step
-    except Exception as error:  # noqa: BLE001 - the steps know what each failure means
-        return error
+            self._queue.restrict(Rank.TARGET, fetch.host)
 
 
 def _outcome(response: Response) -> Outcome:

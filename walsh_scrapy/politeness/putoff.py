@@ -1,16 +1,14 @@
-"""The hosts whose other requests a run puts off: unreachable, or refusing (decisions 15, 28)."""
+"""What a run knows of its hosts: which are put off, and which tries are waited for (R5)."""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from walsh_scrapy.exceptions import PutOff, Unreachable
 from walsh_scrapy.policy.frontier import Rank
-
-if TYPE_CHECKING:
-    from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.policy.wording import format_seconds
 
 logger = logging.getLogger(__name__)
 
@@ -35,11 +33,6 @@ class PutOffHosts:
 
     def __init__(self) -> None:
         self._hosts: dict[str, _PutOff] = {}
-
-    @classmethod
-    def of(cls, context: Context) -> PutOffHosts:
-        """Return the one of a crawl."""
-        return context.part(cls, cls)
 
     def add(self, host: str, reason: str, until: float, refused: int | None = None) -> None:
         """Put off all further requests to a host: its request has failed, or nothing has.
@@ -73,3 +66,38 @@ class PutOffHosts:
             self._hosts[host] = replace(put_off, is_told=True)
             logger.info("%s; its other requests are deferred", reason)
         raise PutOff(put_off.until, reason, put_off.refused)
+
+
+class Retry(NamedTuple):
+    """The next try of a refused request: its number, of how many, and when (monotonic seconds)."""
+
+    number: int
+    most: int
+    at: float
+    why: str  #: what the host did: `answered 503`
+    for_blocklist: bool
+
+    def told(self, now: float) -> str:
+        """Return when it comes, in words: `try 3 of 5 in 8 s`."""
+        return f"try {self.number} of {self.most} in {format_seconds(self.at - now)}"
+
+
+class Retries:
+    """The next try of each host that refused a request. Times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._by_host: dict[str, Retry] = {}
+
+    def note(self, host: str, retry: Retry) -> None:
+        """Keep the next try of a host."""
+        self._by_host[host] = retry
+
+    def find(self, host: str, now: float) -> Retry | None:
+        """Return the try for which a host waits at ``now``, or None."""
+        retry = self._by_host.get(host)
+        return retry if retry is not None and retry.at > now else None
+
+    def of_blocklist(self, now: float) -> Retry | None:
+        """Return the try of the blocklist, or of its host's robots.txt, that all wait for."""
+        waited_for = (each for each in self._by_host.values() if each.for_blocklist)
+        return next((each for each in waited_for if each.at > now), None)

@@ -25,9 +25,7 @@ from walsh_scrapy.policy.robots.access import (
     copy_after,
 )
 from walsh_scrapy.policy.urls import origin_of
-from walsh_scrapy.politeness.hostqueue import HostQueues
-from walsh_scrapy.runtime.context import Context
-from walsh_scrapy.runtime.requestmeta import (
+from walsh_scrapy.runtime.requests import (
     DATA_LOSS,
     Hop,
     Validators,
@@ -37,9 +35,12 @@ from walsh_scrapy.runtime.requestmeta import (
 )
 
 if TYPE_CHECKING:
-    from scrapy.crawler import Crawler
+    from scrapy.settings import BaseSettings
+    from scrapy.statscollectors import StatsCollector
 
+    from walsh_scrapy.politeness.hostqueue import HostQueues
     from walsh_scrapy.politeness.prerequisites import Steps
+    from walsh_scrapy.runtime.context import Context
 
 logger = logging.getLogger(__name__)
 
@@ -192,11 +193,18 @@ class RobotsFetch:
     An origin has ``LONGEST_FETCH`` seconds on the wire until it has answered (decision 28).
     """
 
-    def __init__(self, crawler: Crawler, cache: RobotsCache) -> None:
-        self._stats = crawler.stats
-        self._context = Context.of(crawler)
-        self._queues = HostQueues.of(crawler)
-        self._timeout = crawler.settings.getfloat("DOWNLOAD_TIMEOUT")
+    def __init__(
+        self,
+        settings: BaseSettings,
+        stats: StatsCollector,
+        context: Context,
+        queues: HostQueues,
+        cache: RobotsCache,
+    ) -> None:
+        self._stats = stats
+        self._context = context
+        self._queues = queues
+        self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
         self._cache = cache
         self._sent: WeakKeyDictionary[Request, float] = WeakKeyDictionary()
         # By origin: the seconds on the wire since its last answer.
@@ -290,7 +298,7 @@ class RobotsFetch:
         if interval > self._context.options.min_interval:
             host = self._context.host(origin)
             snapshot = self._context.state.ledger.widen(host, interval)
-            self._queues.delay(host, snapshot.wait, snapshot.times.room())
+            self._queues.scheduler.delay(host, snapshot.wait, snapshot.times.room())
 
 
 def _validators(known: RobotsCopy | None) -> Validators | None:

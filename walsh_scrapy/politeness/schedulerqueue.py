@@ -11,17 +11,17 @@ from scrapy.utils.asyncio import CallLaterResult, call_later
 
 from walsh_scrapy.policy.frontier import Frontier, Rank
 from walsh_scrapy.politeness.hostqueue import HostQueue, Wait
-from walsh_scrapy.runtime.engine import ask_for_requests, is_active
-from walsh_scrapy.runtime.pauses import Pauses
-from walsh_scrapy.runtime.requestmeta import marks_of, rank_of
+from walsh_scrapy.runtime.requests import marks_of, rank_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from scrapy import Request
-    from scrapy.crawler import Crawler
+    from scrapy.statscollectors import StatsCollector
 
     from walsh_scrapy.policy.frontier import Turn
+    from walsh_scrapy.runtime.context import Context
+    from walsh_scrapy.runtime.engine import Engine
 
 #: While this many hosts are ready, the next start request of a spider waits. These are far more
 #: hosts than are asked at once, and few enough for a few megabytes of memory.
@@ -29,15 +29,25 @@ ENOUGH = 2000
 
 
 class SchedulerQueue(HostQueue):
-    """Hands out only requests whose host may be asked now, and sleeps until the next one may."""
+    """Hands out only requests whose host may be asked now, and sleeps until the next one may.
 
-    def __init__(self, crawler: Crawler, *, keeps_deferred: bool = False) -> None:
-        super().__init__(crawler)
+    ``intervals`` are the spacings of hosts that are known, in seconds. Nothing is kept in a crawl
+    with another scheduler, because that does not call ``open``.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        engine: Engine,
+        stats: StatsCollector,
+        intervals: Mapping[str, float],
+    ) -> None:
+        super().__init__(context, engine, stats)
         self.deferred: list[Request] = []  #: kept for the next start of the job
-        self._keeps_deferred = keeps_deferred
+        self._is_open = self._keeps_deferred = False
         follows_links = self._context.options.scope == "any"
         self._frontier: Frontier[Request] = Frontier(
-            Pauses.of(crawler).intervals,
+            intervals,
             late=self._context.late_hosts,
             unexplored=math.inf if follows_links else 0.0,
         )
@@ -48,6 +58,10 @@ class SchedulerQueue(HostQueue):
         self._held: dict[str, float] = {}  # by domain: host names on hold, and until when
         self._timer: CallLaterResult | None = None
 
+    def open(self, *, keeps_deferred: bool) -> None:
+        """Begin to work for our scheduler; ``keeps_deferred`` if the crawl has a ``JOBDIR``."""
+        self._is_open, self._keeps_deferred = True, keeps_deferred
+
     @property
     def waiting(self) -> int:
         """How many requests wait, ready or not."""
@@ -56,7 +70,7 @@ class SchedulerQueue(HostQueue):
     @property
     def asked(self) -> list[str]:
         """The hosts whose requests were handed out and have not ended."""
-        return [host for host, request in self._out.items() if is_active(self._crawler, request)]
+        return [host for host, request in self._out.items() if self._engine.is_active(request)]
 
     @property
     def is_restricted(self) -> bool:
@@ -134,6 +148,8 @@ class SchedulerQueue(HostQueue):
         A delay longer than ``WALSH_MAX_WAIT`` is not waited for: the host's requests are handed
         out at once, and the pacing gate defers each (decision 7).
         """
+        if not self._is_open:
+            return
         now = self._context.clock.monotonic()
         if latency is not None:
             self._frontier.served(host, latency, now)
@@ -150,7 +166,7 @@ class SchedulerQueue(HostQueue):
     def restrict(self, rank: Rank, host: str | None) -> None:
         """Hand out only requests up to ``rank``, for ``host``, or for all hosts if it is None."""
         self._frontier.restrict(rank, host)
-        ask_for_requests(self._crawler)
+        self._engine.ask_for_requests()
 
     def has_handed_out(self, request: Request) -> bool:
         """Return True if a request was handed out here and not sent yet: it may come back."""
@@ -211,11 +227,11 @@ class SchedulerQueue(HostQueue):
         none for a request that a middleware denied.
         """
         for host, request in list(self._out.items()):
-            if not is_active(self._crawler, request):
+            if not self._engine.is_active(request):
                 del self._out[host]
                 self._frontier.free(host)
 
     def _wake_at(self, moment: float | None, now: float) -> None:
         self.close()
         if moment is not None:
-            self._timer = call_later(max(0.0, moment - now), ask_for_requests, self._crawler)
+            self._timer = call_later(max(0.0, moment - now), self._engine.ask_for_requests)

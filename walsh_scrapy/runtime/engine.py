@@ -1,73 +1,140 @@
-"""What we ask of Scrapy's engine beyond its public API, in one place."""
+"""What we ask of Scrapy's engine beyond its public API, and how a crawl ends.
+
+SIGTERM, SIGINT and SIGHUP end a crawl in order, from its first moment to its last.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Literal
-from weakref import WeakKeyDictionary
+import signal
+import sys
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from scrapy import signals
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
-
-#: How a run ended that could not go on (decision 29), as Scrapy names it.
-EndReason = Literal[
-    "export_failed", "gate_failed", "log_failed", "machine_trouble", "state_failed",
-    "summary_failed",
-]  # fmt: skip
+    from scrapy.http import Response
 
 logger = logging.getLogger(__name__)
 
-#: The crawls that were ended early, each with the task that ends it.
-_ended: WeakKeyDictionary[Crawler, asyncio.Future[None] | None] = WeakKeyDictionary()
+#: The words by which Scrapy names the end of a run that could not go on (decision 29).
+EarlyEnd: TypeAlias = Literal[
+    "export_failed",
+    "gate_failed",
+    "log_failed",
+    "machine_trouble",
+    "state_failed",
+    "summary_failed",
+]
 
 
-def end_crawl(crawler: Crawler, reason: EndReason, why: str = "") -> None:
-    """End a crawl early; ``scrapy crawl`` then exits with 1.
+class Engine:
+    """The engine of one crawl. Before it exists, only ``has_begun`` may be asked."""
 
-    ``why`` is a sentence for the log (CRITICAL). What the crawl has written is closed as usual, and
-    what is due stays due. Only the first call for a crawl counts, and only it is logged: what
-    follows mostly has the same cause.
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._end: asyncio.Future[None] | None = None
+        self.ended_early = False
+
+    def end(self, reason: EarlyEnd, why: str = "") -> None:
+        """End the crawl early; ``scrapy crawl`` then exits with 1.
+
+        ``why`` is a sentence for the log (CRITICAL). What the crawl has written is closed as usual,
+        and what is due stays due. Only the first call counts, and only it is logged: what follows
+        mostly has the same cause.
+        """
+        if self.ended_early:
+            return
+        self.ended_early = True
+        if why:
+            logger.critical("%s", why)
+        if self._slot is not None:  # else only the exit status is left to be changed
+            end = self._crawler.engine.close_spider_async(reason=reason)
+            self._end = asyncio.ensure_future(end)
+
+    def machine_failed(self, what: str) -> None:
+        """End the crawl because this machine cannot make connections (decision 29).
+
+        ``what`` is a clause for the log, for example "too many files are open". The request at hand
+        ends with ``MachineTrouble``.
+        """
+        self.end("machine_trouble", f"{what}; the run ends, and what is due stays due")
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the crawl has its engine, so that it can be ended; False while it starts."""
+        try:
+            return self._crawler.engine is not None
+        except RuntimeError:  # Scrapy's answer before the engine is there
+            return False
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the spider is closing: it sends no more requests, and waits for the last."""
+        return self._slot is None or self._slot.closing is not None
+
+    def crawl(self, request: Request) -> None:
+        """Put a request into the scheduler, and let the engine ask for it."""
+        self._crawler.engine.crawl(request)
+
+    async def download(self, request: Request) -> Response:
+        """Return the response to a request, past the scheduler. Raises what its gates raise."""
+        return await self._crawler.engine.download_async(request)
+
+    def ask_for_requests(self) -> None:
+        """Let the engine ask its scheduler now; by itself it does so every five seconds."""
+        if self._slot:
+            self._slot.nextcall.schedule()
+
+    def is_active(self, request: Request) -> bool:
+        """Return True while a request is in the downloader or one of its middlewares."""
+        return request in self._crawler.engine.downloader.active
+
+    @property
+    def _slot(self) -> Any:  # noqa: ANN401 - Scrapy's own, with no public type
+        return self._crawler.engine._slot  # noqa: SLF001 - the one private name that we need
+
+
+#: SIGHUP comes when a terminal is closed; not every system has it.
+_NAMES: Final = ("SIGTERM", "SIGINT", "SIGHUP")
+_SIGNALS: Final = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
+
+#: What handles the first signal; Scrapy then puts what handles the second in its place.
+_in_order: Any = None
+
+
+def is_stopping() -> bool:
+    """Return True once a signal has come, also while the event loop stands still."""
+    return _in_order is not None and signal.getsignal(signal.SIGTERM) != _in_order
+
+
+def listen_for_signals(crawler: Crawler) -> None:
+    """Hold the signals that end a crawl back until its engine has started, which takes a moment.
+
+    Scrapy stops its event loop at once for a signal in that moment, while the engine sends its
+    first request: there is no summary then, and a host stays leased. Afterwards SIGHUP does what
+    SIGTERM does. One that comes while the crawl ends is ignored, because a service manager sends
+    both, and Scrapy takes the second signal as the order to end without order.
     """
-    if crawler in _ended:
+    if sys.platform == "win32":
         return
-    if why:
-        logger.critical("%s", why)
-    is_closed = _slot_of(crawler) is None  # then only the exit status is left to be changed
-    end = None if is_closed else crawler.engine.close_spider_async(reason=reason)
-    _ended[crawler] = asyncio.ensure_future(end) if end else None
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    crawler.signals.connect(_let_through, signal=signals.engine_started)
 
 
-def has_ended_early(crawler: Crawler) -> bool:
-    """Return True if a crawl was ended early; other crawls of the process do not count."""
-    return crawler in _ended
+def _let_through() -> None:
+    if sys.platform == "win32":
+        return
+    global _in_order  # noqa: PLW0603 - as what handles a signal, it is one for the process
+    _in_order = signal.getsignal(signal.SIGTERM)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # under nohup it is ignored
+        signal.signal(signal.SIGHUP, _hang_up)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
-def has_begun(crawler: Crawler) -> bool:
-    """Return True if a crawl has its engine, so that it can be ended; False while it starts."""
-    try:
-        return crawler.engine is not None
-    except RuntimeError:  # Scrapy's answer before the engine is there
-        return False
-
-
-def is_closing(crawler: Crawler) -> bool:
-    """Return True if the spider is closing: it sends no more requests, and waits for the last."""
-    slot = _slot_of(crawler)
-    return slot is None or slot.closing is not None
-
-
-def ask_for_requests(crawler: Crawler) -> None:
-    """Let the engine ask its scheduler now; by itself it does so every five seconds."""
-    if slot := _slot_of(crawler):
-        slot.nextcall.schedule()
-
-
-def is_active(crawler: Crawler, request: Request) -> bool:
-    """Return True while a request is in the downloader or one of its middlewares."""
-    return request in crawler.engine.downloader.active
-
-
-def _slot_of(crawler: Crawler) -> Any:  # noqa: ANN401 - Scrapy's own, with no public type
-    return crawler.engine._slot  # noqa: SLF001 - the one private name that we need
+def _hang_up(*_: object) -> None:
+    if not is_stopping():
+        signal.raise_signal(signal.SIGTERM)

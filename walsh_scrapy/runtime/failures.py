@@ -59,6 +59,11 @@ def reason_of(error: BaseException | None, url: str) -> str:
     return f"{type(error).__name__}: {quote}" if quote else type(error).__name__
 
 
+def words_of(error: Exception) -> str:
+    """Return why a file could not be written: what the system says, else the error."""
+    return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
+
+
 def _bad_redirect(response: Response) -> str:
     """Return why a redirect was not followed; empty if the response is not a redirect."""
     if not 300 <= response.status < 400 or response.status == 304:

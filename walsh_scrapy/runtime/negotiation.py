@@ -11,7 +11,7 @@ from walsh_scrapy.metadata.document import is_html
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.robots.records import MAX_OCTETS
 from walsh_scrapy.policy.urls import strip_controls
-from walsh_scrapy.runtime.requestmeta import rank_of, visit_of
+from walsh_scrapy.runtime.requests import rank_of, visit_of
 
 if TYPE_CHECKING:
     from scrapy import Request

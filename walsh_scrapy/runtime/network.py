@@ -6,7 +6,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from urllib.request import getproxies, proxy_bypass
 
-from scrapy import signals
 from scrapy.exceptions import DownloadFailedError
 
 from walsh_scrapy.exceptions import GivenUp, MachineTrouble, refuse_to_start
@@ -14,10 +13,8 @@ from walsh_scrapy.options import bad_setting
 from walsh_scrapy.policy.hosts import is_public
 from walsh_scrapy.policy.reasons import Connectivity
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.eventloops import PerLoop
 from walsh_scrapy.runtime.messages import server_of
-from walsh_scrapy.runtime.trouble import machine_failed
 from walsh_scrapy.wire.connections import Connections, check_public
 from walsh_scrapy.wire.idle import IdleConnections
 from walsh_scrapy.wire.names import Names
@@ -28,10 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scrapy import Request
-    from scrapy.crawler import Crawler
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
+    from walsh_scrapy.runtime.context import Context
+    from walsh_scrapy.runtime.engine import Engine
     from walsh_scrapy.wire.idle import Endpoint
     from walsh_scrapy.wire.names import Addresses
     from walsh_scrapy.wire.proxy import Proxy
@@ -46,19 +44,18 @@ _PROXY_STATUSES: Final = frozenset({407, 502, 503, 504})
 
 
 class Network:
-    """What all requests of a crawl share; ``Network.of`` returns the one of a crawler."""
+    """The connections that all requests of a crawl share."""
 
-    def __init__(self, crawler: Crawler) -> None:
-        context = Context.of(crawler)
+    def __init__(self, settings: BaseSettings, context: Context, engine: Engine) -> None:
         options = context.options
-        self._crawler = crawler
+        self._engine = engine
         self._clock = context.clock
         self._connectivity = Connectivity()
         self._behind_proxies: dict[Proxy, Connectivity] = {}
         self._names = Names()
-        uses_proxies = crawler.settings.getbool("HTTPPROXY_ENABLED")
+        uses_proxies = settings.getbool("HTTPPROXY_ENABLED")
         self._proxies = getproxies() if uses_proxies else {}
-        self._tls = _tls_of(crawler.settings)
+        self._tls = _tls_of(settings)
         self._connections = Connections(self._names, self._tls, options.connect_timeout)
         own = IdleConnections(options.max_idle_connections, alone=False)
         self._idle = _SERIAL.get if options.serial else lambda: own
@@ -136,7 +133,7 @@ class Network:
         what = f"status {response.status}" if response else error
         reason = f"no host has answered through the proxy {proxy.host} yet: {what}"
         if fault == "machine":
-            machine_failed(self._crawler, reason)
+            self._engine.machine_failed(reason)
         if not (response and "Retry-After" in response.headers):
             raise GivenUp(self._clock.now(), reason)
 
@@ -152,11 +149,11 @@ class Network:
     def spider_idle(self) -> None:
         """End a crawl in which no connection was possible, for whatever reason (decision 29)."""
         if self._connectivity.offline:
-            machine_failed(self._crawler, "no host could be reached: is this machine offline?")
+            self._engine.machine_failed("no host could be reached: is this machine offline?")
         for proxy, evidence in self._behind_proxies.items():
             if evidence.offline:
                 reason = f"no host has answered through the proxy {proxy.host}: does it work?"
-                machine_failed(self._crawler, reason)
+                self._engine.machine_failed(reason)
 
     async def _open(self, endpoint: Endpoint, *, public_only: bool) -> Stream:
         try:
@@ -172,19 +169,8 @@ class Network:
         if fault == "host":
             return error.failure
         if fault == "machine":
-            machine_failed(self._crawler, str(error))
+            self._engine.machine_failed(str(error))
         return MachineTrouble(self._clock.now(), str(error))
-
-    @classmethod
-    def of(cls, crawler: Crawler) -> Network:
-        """Return the network of a crawl; a bad TLS setting ends the process with one line."""
-        return Context.of(crawler).part(cls, lambda: cls._connected(crawler))
-
-    @classmethod
-    def _connected(cls, crawler: Crawler) -> Network:
-        network = cls(crawler)
-        crawler.signals.connect(network.spider_idle, signal=signals.spider_idle)
-        return network
 
 
 def _tls_of(settings: BaseSettings) -> Tls:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
-from weakref import WeakSet
 
 from scrapy.utils.conf import build_component_list
 from scrapy.utils.misc import load_object
@@ -22,14 +21,10 @@ from walsh_scrapy.runtime.gates import Gate
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
 ADDON = "walsh_scrapy.addon.Addon"
 HANDLER = "walsh_scrapy.downloadhandler.DownloadHandler"
-
-
-_checked: WeakSet[Crawler] = WeakSet()
 
 Problems: TypeAlias = "Iterator[BadSetting]"
 
@@ -42,19 +37,16 @@ class Checked(Protocol):
         """Yield an error for each setting that has to be changed."""
 
 
-def check_start(crawler: Crawler) -> None:
-    """End the process if a gate of the crawl lacks a setting, before anything is sent.
+def check_start(settings: BaseSettings) -> None:
+    """End the process if a gate of a crawl lacks a setting, before anything is sent.
 
-    The first gate of a crawl checks for all of them, so an operator reads all errors at once.
+    All gates are checked together, so an operator reads all errors at once.
     """
-    if crawler in _checked:
-        return
-    _checked.add(crawler)
-    errors = list(dict.fromkeys(map(str, _problems(crawler.settings))))
+    errors = list(dict.fromkeys(map(str, _problems(settings))))
     if errors:
         lines = [f"{len(errors)} settings have to be changed first:", *errors]
         told = errors[0] if len(errors) == 1 else "\n  - ".join(lines)
-        refuse_to_start(BadSetting(told), log_file=crawler.settings["LOG_FILE"])
+        refuse_to_start(BadSetting(told), log_file=settings["LOG_FILE"])
 
 
 def _problems(settings: BaseSettings) -> Problems:
@@ -153,17 +145,21 @@ def in_force(settings: BaseSettings, *kinds: type | Gate) -> list[Place]:
 
 def require_order(
     settings: BaseSettings,
-    first: tuple[type | Gate, ...],
-    then: tuple[type | Gate, ...],
-    remedy: str,
+    gate: Gate,
+    why: str,
+    *,
+    after: tuple[type | Gate, ...] = (),
+    before: tuple[type | Gate, ...] = (),
 ) -> Problems:
-    """Yield an error if one of ``then`` is nearer to the engine than one of ``first``.
+    """Yield an error if a gate is nearer to the engine than one of ``after``.
 
-    ``remedy`` ends the message: why, and which order to set.
+    The same if it is farther from it than one of ``before``. ``why`` is a clause for the operator.
     """
-    before, behind = in_force(settings, *first)[-1:], in_force(settings, *then)[:1]
-    if before and behind and before[0].number > behind[0].number:
+    first, then = after or (gate,), before or (gate,)
+    last, next_one = in_force(settings, *first)[-1:], in_force(settings, *then)[:1]
+    if last and next_one and last[0].number > next_one[0].number:
         yield BadSetting(
-            f"DOWNLOADER_MIDDLEWARES has {behind[0].kind.__name__} before "
-            f"{before[0].kind.__name__}, but it has to come after that: {remedy}"
+            f"DOWNLOADER_MIDDLEWARES has {next_one[0].kind.__name__} before "
+            f"{last[0].kind.__name__}, but it has to come after that: {why}; "
+            f"set the order of {gate.kind.__name__} to {gate.order}"
         )

@@ -8,25 +8,32 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from scrapy import Request
+from scrapy import Request, signals
 from scrapy.http import Response
 from scrapy.utils.asyncgen import as_async_generator
 from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.spider import iterate_spider_output
 from twisted.python.failure import Failure
 
+from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.feeds import Feed, NotAFeed
 from walsh_scrapy.policy.timestamps import rfc3339
-from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.failures import reason_of
-from walsh_scrapy.runtime.provenance import repeats
 from walsh_scrapy.runtime.reading import Readings
-from walsh_scrapy.runtime.requestmeta import hops_of, request_of, set_visit, source_of, visit_of
+from walsh_scrapy.runtime.requests import (
+    hops_of,
+    repeats,
+    request_of,
+    set_visit,
+    source_of,
+    visit_of,
+)
 from walsh_scrapy.spider import DeclaringSpider, SourcesSpider
 from walsh_scrapy.visits.documentitems import DocumentItems
 from walsh_scrapy.visits.outcome import VisitOutcome
+from walsh_scrapy.visits.record import VisitRecorder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -34,6 +41,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
+    from walsh_scrapy.runtime.context import Context
     from walsh_scrapy.sources import Source
 
 logger = logging.getLogger(__name__)
@@ -54,11 +62,13 @@ class FirstSeenMiddleware:
     The entries of the documents before that are committed as they come.
     """
 
-    def __init__(self, crawler: Crawler) -> None:
+    def __init__(
+        self, crawler: Crawler, context: Context, outcome: VisitOutcome, readings: Readings
+    ) -> None:
         self._crawler = crawler
-        self._context = Context.of(crawler)
-        self._outcome = VisitOutcome(crawler)
-        self._readings = Readings(crawler)
+        self._context = context
+        self._outcome = outcome
+        self._readings = readings
         self._over: WeakSet[Request] = WeakSet()
         # Under the contract's identity only metadata may leave (decision 23).
         self._closed = self._context.options.is_walsh_research
@@ -66,7 +76,12 @@ class FirstSeenMiddleware:
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the middleware for one crawl."""
-        return cls(crawler)
+        crawl = Crawl.of(crawler)
+        context, stats, troubles = crawl.context, crawl.stats, crawl.troubles
+        recorder = VisitRecorder(context, stats, troubles)
+        readings = Readings(crawl.engine, context.clock)
+        crawler.signals.connect(readings.close, signal=signals.engine_stopped)
+        return cls(crawler, context, VisitOutcome(context, stats, troubles, recorder), readings)
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Add our errback to each request of a source, so that every visit has an outcome."""

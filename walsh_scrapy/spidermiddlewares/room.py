@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from walsh_scrapy.politeness.hostqueue import HostQueues
+from walsh_scrapy.crawl import Crawl
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from typing import Self
 
     from scrapy.crawler import Crawler
+
+    from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
 
 
 class RoomMiddleware:
@@ -21,16 +23,16 @@ class RoomMiddleware:
     last for seconds.
     """
 
-    def __init__(self, crawler: Crawler) -> None:
-        self._queues = HostQueues.of(crawler)
+    def __init__(self, queue: SchedulerQueue) -> None:
+        self._queue = queue
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the middleware for one crawl."""
-        return cls(crawler)
+        return cls(Crawl.of(crawler).queues.scheduler)
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Pass the start requests on, one by one."""
         async for item in start:
-            await self._queues.wait_for_room()
+            await self._queue.wait_for_room()
             yield item

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
 
+from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import Denied, StateUnavailable
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.runtime.context import Context
-from walsh_scrapy.runtime.denials import denied, record_denial
 from walsh_scrapy.runtime.negotiation import announced_by, is_dump
-from walsh_scrapy.runtime.requestmeta import (
+from walsh_scrapy.runtime.requests import (
     first_url,
     rank_of,
     request_of,
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+    from walsh_scrapy.runtime.context import Context
+    from walsh_scrapy.runtime.denials import Denials
     from walsh_scrapy.sources import Source
 
 logger = logging.getLogger(__name__)
@@ -46,24 +47,26 @@ class ScopeMiddleware:
     of another identity may follow links, with ``WALSH_SCOPE = "any"`` (decision 24).
     """
 
-    def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
-        self._context = Context.of(crawler)
-        self._declared_only = self._context.options.scope == "declared"
+    def __init__(self, crawler: Crawler, context: Context, denials: Denials) -> None:
+        self._crawler = crawler  # its spider is made later
+        self._context = context
+        self._denials = denials
+        self._declared_only = context.options.scope == "declared"
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
-        return cls(crawler)
+        crawl = Crawl.of(crawler)
+        return cls(crawler, crawl.context, crawl.denials)
 
     async def process_request(self, request: Request) -> None:
         """Deny what is not declared; a redirect of a declared target is part of it."""
         if rank_of(request) is Rank.TARGET and not self._is_declared(request):
             reason = f"{request.url} is not a declared target (R6)"
-            raise denied(self._crawler, request, "scope", reason)
+            raise self._denials.deny(request, "scope", reason)
         if self._declared_only and is_dump(request.url):
             reason = f"{request.url} holds the pages themselves, not a list of them (R6, R9)"
-            raise denied(self._crawler, request, "scope", reason)
+            raise self._denials.deny(request, "scope", reason)
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Pass on the requests for declared targets."""
@@ -123,7 +126,7 @@ class ScopeMiddleware:
         logger.warning("%s is dropped: it is not a declared target (R6)", request)
         reason = f"{request.url} is not a declared target (R6)"
         try:
-            record_denial(self._context, request, Denied("scope", reason))
+            self._denials.write(request, Denied("scope", reason))
         except StateUnavailable as error:  # what else the spider yields is not lost for that
             logger.debug("the denial is not recorded: %s", error)
         self._crawler.stats.inc_value("walsh/scope/dropped")

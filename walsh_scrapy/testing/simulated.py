@@ -24,7 +24,7 @@ from scrapy.settings import BaseSettings, Settings
 from scrapy.utils.project import get_project_settings
 
 from walsh_scrapy.addon import FORCED, Addon
-from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.runtime.startup import ADDON
 from walsh_scrapy.testing.clock import SimulatedClock, SimulatedLoop, SimulatedTime
 from walsh_scrapy.testing.crawl import CrawlResult, read_items
@@ -160,7 +160,7 @@ class SimulatedAddon(Addon):
         super().update_settings(settings)
         for scheme in DEFAULT_PORTS:
             settings["DOWNLOAD_HANDLERS"].set(scheme, SimulatedHandler, priority=FORCED)
-        Context.open(self._crawler, self.clock)
+        Crawl(self._crawler, self.clock)
 
 
 class Simulation:

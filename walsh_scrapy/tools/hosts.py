@@ -6,9 +6,9 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from walsh_scrapy.policy.pacing import HostTimes, hold_name
+from walsh_scrapy.policy.pacedhosts import host_name
+from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.policy.timestamps import format_moment, rfc3339
-from walsh_scrapy.policy.urls import host_of, registrable_domain
 from walsh_scrapy.policy.wording import counted, format_seconds
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.printable import columns, printable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from walsh_scrapy.options import Options
-    from walsh_scrapy.options.options import PaceBy
+    from walsh_scrapy.policy.pacedhosts import PaceBy
     from walsh_scrapy.state import State
     from walsh_scrapy.state.acts import Act
     from walsh_scrapy.state.ledger import HostSnapshot
@@ -95,7 +95,7 @@ def build_overview(state: State | None) -> list[HostRow]:
         return []
     acts = state.acts.last()
     rows = [
-        HostRow(host.rstrip("."), found, acts.get(host))
+        HostRow(host_name(host), found, acts.get(host))
         for host, found in state.ledger.marked().items()
     ]
     return sorted(rows, key=lambda row: (-(row.until or 0.0), row.host))
@@ -162,14 +162,14 @@ def release(state: State | None, host: str, reason: str) -> str:
     ``host`` is the name under which the ledger keeps the hold. Raises CommandError if there is
     none.
     """
-    shown = host.rstrip(".")
+    shown = host_name(host)
     left = state.ledger.lift(host, reason) if state else 0.0
     if left <= 0.0:
         waiting = state.ledger.waiting() if state else {}
         held = [name for name, found in waiting.items() if found.hold]
         near = difflib.get_close_matches(host, held, n=1)
         hint = (
-            f"did you mean {near[0].rstrip('.')}?"
+            f"did you mean {host_name(near[0])}?"
             if near
             else "`scrapy hosts` lists the hosts that rest"
         )
@@ -214,17 +214,17 @@ def pause(state: State, host: str, seconds: float, reason: str) -> str:
 
 def paced_name(url: str, pace_by: PaceBy) -> str:
     """Return the host or registrable domain by which a URL is paced; empty if it has no host."""
-    return unit_of(host_of(url), pace_by)
+    return pace_by.unit(url)
 
 
 def unit_of(host: str, pace_by: PaceBy) -> str:
     """Return the host itself or its registrable domain, whichever is paced."""
-    return registrable_domain(host) if pace_by == "domain" else host
+    return pace_by.unit_of(host)
 
 
 def held_name(url: str, pace_by: PaceBy) -> str:
     """Return the name under which the ledger keeps the hold of a URL's host."""
-    return hold_name(host_of(url), pace_by)
+    return pace_by.hold(url)
 
 
 def url_of(text: str) -> str:

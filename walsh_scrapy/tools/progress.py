@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
 from scrapy.utils.log import get_scrapy_root_handler
 
+from walsh_scrapy.policy.pacedhosts import host_name
 from walsh_scrapy.policy.wording import counted, format_seconds, printable
 from walsh_scrapy.tools.summary.counts import SourceCounts, is_by_source
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
-    from walsh_scrapy.politeness.retries import Retries
+    from walsh_scrapy.politeness.putoff import Retries
     from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
 
 #: Seconds over which the rate of responses is measured.
@@ -113,7 +114,7 @@ def awaited(queue: SchedulerQueue, retries: Retries, now: float) -> str:
     turn = queue.next_turn()
     if turn is None or turn.ready_at <= now:
         return ""
-    host = turn.host.rstrip(".")
+    host = host_name(turn.host)
     if retry := retries.find(turn.host, now):
         return f"waiting for {host}, which {retry.why}: {retry.told(now)}"
     host = "the blocklist" if queue.is_restricted else host
@@ -123,7 +124,7 @@ def awaited(queue: SchedulerQueue, retries: Retries, now: float) -> str:
 
 
 def _hosts(names: list[str]) -> str:
-    first, *others = (name.rstrip(".") for name in names)
+    first, *others = map(host_name, names)
     return f"{first} and {counted(len(others), 'more host')}" if others else first
 
 

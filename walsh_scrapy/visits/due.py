@@ -9,15 +9,14 @@ from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.frontier import start_order
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.wording import counted
-from walsh_scrapy.runtime.context import Context
-from walsh_scrapy.runtime.pauses import Pauses
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scrapy.crawler import Crawler
+    from scrapy.statscollectors import StatsCollector
 
+    from walsh_scrapy.runtime.context import Context, Pauses
     from walsh_scrapy.sources import Source
 
 logger = logging.getLogger(__name__)
@@ -31,7 +30,12 @@ class DueSource(NamedTuple):
 
 
 def due_sources(
-    crawler: Crawler, sources: Sequence[Source], *, force: bool = False
+    context: Context,
+    stats: StatsCollector,
+    pauses: Pauses,
+    sources: Sequence[Source],
+    *,
+    force: bool = False,
 ) -> list[DueSource]:
     """Return the sources that are due, in the order of their requests; log how many are not.
 
@@ -39,7 +43,6 @@ def due_sources(
     out until the operator resumes it (`scrapy sources resume`). Raises StateUnavailable if the
     state fails.
     """
-    context = Context.of(crawler)
     now, revisit = context.clock.now(), context.options.min_revisit
     histories = context.state.sources.histories() if context.options.adaptive else {}
     due: list[tuple[str, float, DueSource]] = []
@@ -53,8 +56,8 @@ def due_sources(
             due.append((context.host(found.url), due_at, found))
         else:
             later.append(due_at)
-    _report(crawler, len(due), later)
-    return start_order(due, Pauses.of(crawler).intervals, context.late_hosts)
+    _report(stats, len(due), later)
+    return start_order(due, pauses.intervals, context.late_hosts)
 
 
 def _known(context: Context, sources: Sequence[Source]) -> list[SourceRecord | None]:
@@ -68,13 +71,13 @@ def _known(context: Context, sources: Sequence[Source]) -> list[SourceRecord | N
     return records
 
 
-def _report(crawler: Crawler, due: int, later: list[float]) -> None:
-    crawler.stats.set_value("walsh/sources/due", due)
+def _report(stats: StatsCollector, due: int, later: list[float]) -> None:
+    stats.set_value("walsh/sources/due", due)
     waiting = [due_at for due_at in later if due_at < NEVER]
     if gone := len(later) - len(waiting):
-        crawler.stats.set_value("walsh/sources/resting", gone)
+        stats.set_value("walsh/sources/resting", gone)
     if waiting:
-        crawler.stats.set_value("walsh/sources/not_due", len(waiting))
-        crawler.stats.set_value("walsh/sources/next_due", min(waiting))
+        stats.set_value("walsh/sources/not_due", len(waiting))
+        stats.set_value("walsh/sources/next_due", min(waiting))
         sources, when = counted(len(waiting), "source"), format_moment(min(waiting))
         logger.info("not due yet: %s, the next one at %s", sources, when)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from walsh_scrapy.policy.freshness import Freshness, LastVisit, due
-from walsh_scrapy.runtime.requestmeta import Lifetime, hops_of, visit_of
+from walsh_scrapy.runtime.requests import Lifetime, hops_of, visit_of
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.sources import LlmsTxtRecord
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from walsh_scrapy.runtime.context import Context
-    from walsh_scrapy.runtime.requestmeta import Validators, Visit
+    from walsh_scrapy.runtime.requests import Validators, Visit
 
 
 def freshness_of(response: Response) -> Freshness:

@@ -11,7 +11,7 @@ from walsh_scrapy.policy.redirects import (
     move_after_intermediate,
     permanent_targets,
 )
-from walsh_scrapy.runtime.requestmeta import first_url, hops_of
+from walsh_scrapy.runtime.requests import first_url, hops_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What an exception means for the visit that it ends (R7, R8, decision 7)."""
+"""What an exception means for the visit that it ends, and what needs the operator (R7, R8)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ from walsh_scrapy.exceptions import (
     RequestDeferred,
     StateUnavailable,
 )
-from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.policy.reasons import ReasonGroups
+from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.runtime.failures import reason_of
-from walsh_scrapy.runtime.requestmeta import set_visit, source_of, visit_of
+from walsh_scrapy.runtime.requests import set_visit, source_of, visit_of
 from walsh_scrapy.visits.freshness import lifetime_of
-from walsh_scrapy.visits.record import VisitRecorder
-from walsh_scrapy.visits.troubles import Troubles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scrapy import Request
-    from scrapy.crawler import Crawler
     from scrapy.http import Response
+    from scrapy.statscollectors import StatsCollector
+
+    from walsh_scrapy.runtime.context import Context
+    from walsh_scrapy.visits.record import VisitRecorder
 
 logger = logging.getLogger(__name__)
 
@@ -38,12 +40,14 @@ logger = logging.getLogger(__name__)
 class VisitOutcome:
     """Records visits, and leaves a source due whose request is deferred, or if the state fails."""
 
-    def __init__(self, crawler: Crawler) -> None:
-        self._stats = crawler.stats
-        self._context = Context.of(crawler)
-        self._clock = self._context.clock
-        self._troubles = Troubles.of(self._context)
-        self.recorder = VisitRecorder(crawler)
+    def __init__(
+        self, context: Context, stats: StatsCollector, troubles: Troubles, recorder: VisitRecorder
+    ) -> None:
+        self._stats = stats
+        self._context = context
+        self._clock = context.clock
+        self._troubles = troubles
+        self.recorder = recorder
 
     def ended(self, request: Request, error: BaseException | None) -> None:
         """Record the outcome of a visit whose request ended in an exception."""
@@ -107,3 +111,20 @@ class VisitOutcome:
 def _response_of(error: BaseException | None) -> Response | None:
     """Return the response that came, although it is of no use."""
     return error.response if isinstance(error, HttpError | BadAnswer | NotModified) else None
+
+
+class Troubles:
+    """The failures of a crawl by their reasons, and until when each host is deferred."""
+
+    def __init__(self) -> None:
+        self.failures = ReasonGroups()
+        self.deferred: dict[str, float] = {}  #: by host: the earliest time, in epoch seconds
+
+    def failed(self, url: str, reason: str) -> None:
+        """Count a source that failed; ``reason`` is one sentence."""
+        self.failures.add(host_of(url), reason)
+
+    def put_off(self, url: str, until: float) -> None:
+        """Note that a request is deferred until a time in epoch seconds."""
+        host = host_of(url)
+        self.deferred[host] = min(until, self.deferred.get(host, until))

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Final
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
 from walsh_scrapy.policy.freshness import NEVER, UpdateHints
 from walsh_scrapy.policy.timestamps import format_moment
-from walsh_scrapy.runtime.context import Context
-from walsh_scrapy.runtime.lastheaders import conditions_of
+from walsh_scrapy.runtime.messages import conditions_of
 from walsh_scrapy.runtime.negotiation import ABSENT
-from walsh_scrapy.runtime.requestmeta import (
+from walsh_scrapy.runtime.requests import (
     DATA_LOSS,
     Lifetime,
     PageResult,
@@ -34,21 +33,22 @@ from walsh_scrapy.visits.freshness import (
     with_renewed_validators,
     with_validators,
 )
-from walsh_scrapy.visits.troubles import Troubles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from scrapy import Request
-    from scrapy.crawler import Crawler
     from scrapy.http import Response
+    from scrapy.statscollectors import StatsCollector
 
     from walsh_scrapy.exceptions import AlreadyRead, Denied
     from walsh_scrapy.metadata.entries import Feed
     from walsh_scrapy.policy.redirects import Move
+    from walsh_scrapy.runtime.context import Context
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state.entries import EntryRecord
     from walsh_scrapy.state.sources import LlmsTxtRecord
+    from walsh_scrapy.visits.outcome import Troubles
 
 logger = logging.getLogger(__name__)
 
@@ -64,10 +64,10 @@ class VisitRecorder:
     Methods take the last request of the visit. They raise StateUnavailable if the state fails.
     """
 
-    def __init__(self, crawler: Crawler) -> None:
-        self._context = Context.of(crawler)
-        self._stats = crawler.stats
-        self._troubles = Troubles.of(self._context)
+    def __init__(self, context: Context, stats: StatsCollector, troubles: Troubles) -> None:
+        self._context = context
+        self._stats = stats
+        self._troubles = troubles
 
     def fetched(
         self,

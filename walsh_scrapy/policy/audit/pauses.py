@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy.audit.checklist import Case, Kind
 from walsh_scrapy.policy.backoff import is_refusal
+from walsh_scrapy.policy.pacedhosts import host_name
 from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import format_seconds
@@ -81,7 +82,7 @@ class PauseJudge:
         self._basis = basis
         self._acts: dict[tuple[str, str], list[float]] = {}
         for act in basis.acts:  # by domain the name of a hold ends in a dot
-            self._acts.setdefault((act.act, act.host.rstrip(".")), []).append(act.at)
+            self._acts.setdefault((act.act, host_name(act.host)), []).append(act.at)
         self._host: str | None = None
         self._ended = -math.inf
         self._held: dict[str, tuple[float, float]] = {}  # by host name: begin and end of its hold

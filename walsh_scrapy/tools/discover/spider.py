@@ -26,7 +26,7 @@ from walsh_scrapy.runtime.negotiation import (
     content_type_of,
     links_of,
 )
-from walsh_scrapy.runtime.requestmeta import Visit, request_of, set_visit, visit_of
+from walsh_scrapy.runtime.requests import Visit, request_of, set_visit, visit_of
 from walsh_scrapy.sources import Source, SourcesError, target_url
 from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.tools.command import NO_OUTPUT, no_response_reason

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy import wording
 from walsh_scrapy.policy.timestamps import format_moment
+from walsh_scrapy.runtime.gates import ADVICE
 from walsh_scrapy.tools.status.facts import ENDED_EARLY
 
 if TYPE_CHECKING:
@@ -201,17 +202,10 @@ def _advice(row: SourceRow, what: str) -> tuple[str, str]:
         return "Write the new address into the sources file (scrapy sources rewrite --moved).", ""
     if what == "denied":
         gate = record.outcome.removeprefix("denied by ")
-        return _DENIED.get(
-            gate, "Ask which gate said so, and why:"
-        ), f"scrapy mayfetch {record.url}"
+        if gate in ADVICE:
+            return ADVICE[gate], f"scrapy mayfetch {record.url}"
+        return f"{gate}, a gate of this project, denies it. To see why:", f"scrapy why {record.url}"
     return _failing(row)
-
-
-_DENIED: Final = {
-    "blocklist": "It is on a blocklist. Take it out of the sources file. To see on which:",
-    "robots": "Its robots.txt does not allow it. Ask its owner, or take it out. To see the rule:",
-    "publicweb": "Its address is not public. Correct it, or take it out.",
-}
 
 
 def _weak(etag: bytes | None) -> str:

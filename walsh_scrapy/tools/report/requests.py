@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy.audit.pauses import JudgedRequest
 from walsh_scrapy.policy.wording import cut
+from walsh_scrapy.runtime.gates import gate_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -26,8 +27,6 @@ KINDS: Final = {
     "server": "other 5xx: the server failed",
     "none": "no response",
 }
-#: The gates in the contract's order; others come after them.
-_GATES: Final = ("blocklist", "scope", "publicweb", "robots")
 _MOST_ANSWERS: Final = 8
 _LONGEST_ANSWER: Final = 120
 
@@ -142,10 +141,9 @@ def gates(records: Iterable[LoggedRequest], denials: Iterable[DenialCount]) -> l
     for denial in denials:
         reasons = denied.setdefault(denial.gate, Counter())
         reasons[cut(denial.reason, _LONGEST_ANSWER)] += denial.number
-    names = [*_GATES, *sorted({*passed, *denied} - set(_GATES))]
     return [
         Gate(name, _answers(passed.get(name)), _answers(denied.get(name)))
-        for name in names
+        for name in gate_names([*passed, *denied])
         if name in passed or name in denied
     ]
 

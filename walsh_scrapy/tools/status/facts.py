@@ -12,9 +12,10 @@ from sqlalchemy import make_url
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
+from walsh_scrapy.policy.pacedhosts import host_name
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.politeness.blocklist import load_local_list
-from walsh_scrapy.runtime.engine import EndReason
+from walsh_scrapy.runtime.engine import EarlyEnd
 from walsh_scrapy.sources import SourcesError, load_sources
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 MOST_RUNS: Final = 1000
 LONGEST: Final = 30 * 86_400.0
 #: How a run ended that could not go on (decision 29).
-ENDED_EARLY: Final = frozenset(get_args(EndReason))
+ENDED_EARLY: Final[frozenset[str]] = frozenset(get_args(EarlyEnd))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +200,7 @@ def _held(state: State) -> Iterable[HeldHost]:
         times = snapshot.times
         if snapshot.hold:
             is_silent = times.hold_by == "silence"
-            yield HeldHost(host.rstrip("."), times.hold_since, times.hold_until, is_silent)
+            yield HeldHost(host_name(host), times.hold_since, times.hold_until, is_silent)
 
 
 def _folder(state_url: str) -> str:

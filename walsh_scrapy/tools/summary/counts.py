@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from walsh_scrapy.runtime.gates import gate_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _DENIED: Final = "walsh/sources/denied/"
-_GATES: Final = ("blocklist", "robots", "scope", "publicweb")
+_STAT: Final = re.compile(r"walsh/(?!sources/)(\w+)/denied")
 
 
 def is_by_source(stats: Mapping[str, Any]) -> bool:
@@ -95,10 +98,11 @@ class RequestCounts:
 
     @classmethod
     def of(cls, stats: Mapping[str, Any]) -> RequestCounts:
-        """Read the stats of a run."""
+        """Read the stats of a run; a project's own gates are in them as ours are."""
+        denying = gate_names(found[1] for found in map(_STAT.fullmatch, stats) if found)
         return cls(
             responses=stats.get("response_received_count", 0),
-            denied={gate: stats.get(f"walsh/{gate}/denied", 0) for gate in _GATES},
+            denied={gate: stats.get(f"walsh/{gate}/denied", 0) for gate in denying},
             undeclared=stats.get("walsh/scope/dropped", 0),
             deferred=stats.get("walsh/requests/deferred", 0),
             retried=stats.get("walsh/backoff/retried", 0),

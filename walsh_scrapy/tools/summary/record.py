@@ -9,17 +9,16 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.tools.files import atomic_file
 from walsh_scrapy.tools.summary.counts import RequestCounts, SourceCounts, is_by_source
 from walsh_scrapy.tools.summary.text import next_steps
-from walsh_scrapy.visits.troubles import Troubles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from scrapy.crawler import Crawler
+    from walsh_scrapy.crawl import Crawl
+    from walsh_scrapy.visits.outcome import Troubles
 
 #: Reasons of failures in the object, hosts of each, and hosts that are deferred.
 MOST_REASONS: Final = 50
@@ -27,32 +26,28 @@ MOST_HOSTS: Final = 20
 MOST_DEFERRED: Final = 100
 
 
-def summary_of(crawler: Crawler, how: str) -> dict[str, Any]:
+def summary_of(crawl: Crawl, how: str) -> dict[str, Any]:
     """Return the summary of a crawl; ``how`` is how it ended, as Scrapy names it.
 
     Each call for a crawl returns the same object, so that the state and a file agree.
     """
-    context = Context.of(crawler)
-    return context.part(summary_of, lambda: _made(crawler, context, how))
+    if crawl.summary is None:
+        context, spider = crawl.context, crawl.crawler.spider
+        now = context.clock.now()
+        crawl.summary = {
+            "run": context.run,
+            "spider": spider.name if spider else "",
+            "begun": context.started_at,
+            "ended": now,
+            "how": how,
+        } | counts_of(crawl.stats.get_stats(), crawl.troubles, how, now)
+    return crawl.summary
 
 
 def write_summary(path: Path, summary: Mapping[str, Any]) -> None:
     """Write a summary as a file that is whole or not there at all. Raises OSError."""
     with atomic_file(path) as file:
         file.write(json.dumps(summary, indent=2).encode() + b"\n")
-
-
-def _made(crawler: Crawler, context: Context, how: str) -> dict[str, Any]:
-    run = {
-        "run": context.run,
-        "spider": crawler.spider.name if crawler.spider else "",
-        "begun": context.started_at,
-        "ended": context.clock.now(),
-        "how": how,
-    }
-    return run | counts_of(
-        crawler.stats.get_stats(), Troubles.of(context), how, context.clock.now()
-    )
 
 
 def counts_of(stats: Mapping[str, Any], troubles: Troubles, how: str, now: float) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from walsh_scrapy.tools.summary.counts import RequestCounts, SourceCounts, is_by
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from walsh_scrapy.visits.troubles import Troubles
+    from walsh_scrapy.visits.outcome import Troubles
 
 #: Reasons of failures that have a line; the others are counted.
 MOST_REASONS: Final = 3

@@ -1,0 +1,202 @@
+"""How the parts of a crawl are put together: each is made once, and is given what it needs.
+
+Only Scrapy's entry points ask for the crawl of a crawler: ``from_crawler`` of a component, the
+``start`` of a spider, and commands.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from scrapy import signals
+from scrapy.utils.conf import closest_scrapy_cfg
+
+from walsh_scrapy.exceptions import StateUnavailable, refuse_to_start
+from walsh_scrapy.options import BadSetting, Options
+from walsh_scrapy.politeness.hostqueue import GateQueue, HostQueues
+from walsh_scrapy.politeness.prerequisites import Prerequisites
+from walsh_scrapy.politeness.putoff import PutOffHosts, Retries
+from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
+from walsh_scrapy.runtime.context import Context, Pauses
+from walsh_scrapy.runtime.denials import Denials
+from walsh_scrapy.runtime.engine import Engine, is_stopping
+from walsh_scrapy.runtime.eventloops import AnotherLoop, enter, leave
+from walsh_scrapy.runtime.log import log_handler, protect_log
+from walsh_scrapy.runtime.network import Network
+from walsh_scrapy.runtime.requests import end_facts
+from walsh_scrapy.runtime.signing import read_signer
+from walsh_scrapy.runtime.startup import check_start
+from walsh_scrapy.state import State, StateError
+from walsh_scrapy.visits.outcome import Troubles
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.settings import BaseSettings
+    from scrapy.statscollectors import StatsCollector
+
+    from walsh_scrapy.policy.frontier import Rank
+    from walsh_scrapy.runtime.context import Clock
+
+logger = logging.getLogger(__name__)
+
+_NO_PROJECT = (
+    "the state is %s, below the current folder, because there is no scrapy.cfg; a run in another "
+    "folder has another state; set WALSH_STATE_URL for all runs"
+)
+
+
+class Crawl:
+    """The parts of one crawl. ``clock`` is that of the machine unless another is given.
+
+    A bad setting, key or state ends the process with one line.
+    """
+
+    def __init__(self, crawler: Crawler, clock: Clock | None = None) -> None:
+        self.crawler = crawler
+        self.settings: BaseSettings = crawler.settings
+        self.engine = Engine(crawler)
+        self._clock = clock
+        self.summary: dict[str, Any] | None = None  #: of the run, made at its end
+        # Scrapy makes another handler for the log after the extensions, one of which makes this.
+        crawler.signals.connect(self.spider_opened, signal=signals.spider_opened)
+        crawler.signals.connect(self.response_received, signal=signals.response_received)
+        _crawls[crawler] = self
+
+    @classmethod
+    def of(cls, crawler: Crawler) -> Self:
+        """Return the crawl of a crawler; the first call checks the settings of all gates."""
+        crawl = _crawls.get(crawler)
+        if crawl is None:
+            check_start(crawler.settings)
+            crawl = cls(crawler)
+        return crawl  # type: ignore[return-value]  # there are no subclasses
+
+    @staticmethod
+    def ended_early(crawler: Crawler) -> bool:
+        """Return True if the crawl of a crawler was ended early; one without our parts was not."""
+        return crawler in _crawls and _crawls[crawler].engine.ended_early
+
+    @property
+    def stats(self) -> StatsCollector:
+        """The stats of the crawl, which Scrapy makes after its spider."""
+        return self.crawler.stats
+
+    @cached_property
+    def context(self) -> Context:
+        """What the parts share; it opens the state, and is closed with the engine."""
+        try:
+            options = Options.from_settings(self.settings)
+            signer = read_signer(options)
+            now = (
+                self._clock.now if self._clock else None
+            )  # the database's own clock, if it has one
+            state = State(options.state_url, now, self._deferral, lambda: not is_stopping())
+            state.ledger.pace_by(options.pace_by.value)
+            if options.serial:
+                enter(self)
+            context = Context(options, state, self._clock, signer)
+            # A run that is killed does not do it at its end.
+            state.prune(context.clock.now(), options.log_seconds)
+        except (AnotherLoop, BadSetting, StateError) as error:
+            refuse_to_start(error, log_file=self.settings["LOG_FILE"])
+        if not (self.settings.get("WALSH_STATE_URL") or closest_scrapy_cfg()):
+            logger.warning(_NO_PROJECT, options.state_url)
+        self.crawler.signals.connect(self.close, signal=signals.engine_stopped)
+        return context
+
+    @cached_property
+    def pauses(self) -> Pauses:
+        """The pauses that the sources file of the spider asks for."""
+        return Pauses(self.context, getattr(self.crawler.spider, "declared", ()))
+
+    @cached_property
+    def queues(self) -> HostQueues:
+        """Where requests wait for their hosts."""
+        in_gates = GateQueue(self.context, self.engine, self.stats)
+        return HostQueues(
+            in_gates,
+            SchedulerQueue(self.context, self.engine, self.stats, self.pauses.intervals),
+        )
+
+    @cached_property
+    def network(self) -> Network:
+        """The connections; a bad TLS setting ends the process with one line."""
+        network = Network(self.settings, self.context, self.engine)
+        self.crawler.signals.connect(network.spider_idle, signal=signals.spider_idle)
+        return network
+
+    @cached_property
+    def denials(self) -> Denials:
+        """What the gates denied."""
+        return Denials(self.settings, self.stats, self.context)
+
+    @cached_property
+    def put_off(self) -> PutOffHosts:
+        """The hosts that are not tried again in this run."""
+        return PutOffHosts()
+
+    @cached_property
+    def retries(self) -> Retries:
+        """The tries that are waited for."""
+        return Retries()
+
+    @cached_property
+    def troubles(self) -> Troubles:
+        """What needs the operator."""
+        return Troubles()
+
+    def prerequisites(self, rank: Rank) -> Prerequisites:
+        """Return what fetches the documents of a gate, by requests of this rank."""
+        return Prerequisites(self.engine, self.queues, rank)
+
+    def spider_opened(self) -> None:
+        """Protect the log, before anything that strangers say is written to it."""
+        if handler := log_handler():
+            protect_log(handler, _end_all)
+
+    def response_received(self, request: Request) -> None:
+        """End what copies of a request may claim: its response leaves the downloader."""
+        end_facts(request)
+
+    def close(self) -> None:
+        """Delete what is too old from the state, and close it."""
+        leave(self)
+        state, options = self.context.state, self.context.options
+        try:
+            state.prune(self.context.clock.now(), options.log_seconds)
+        except StateUnavailable:
+            logger.debug("old rows stay in the state, because it cannot be used")
+        state.close()
+
+    def _deferral(self, error: StateError) -> Exception:
+        """Return the exception for the current request if the state fails: it is deferred.
+
+        The crawl ends, because it can neither pace nor record its requests. While it starts there
+        is no request: the process ends with one line.
+        """
+        if not self.engine.has_begun:
+            refuse_to_start(error, log_file=self.settings["LOG_FILE"])
+        if not error.connection_lost:
+            self.engine.end("state_failed", str(error))
+        return StateUnavailable(self.context.clock.now(), str(error))
+
+
+def _end_all() -> None:
+    """End the crawls of this process, whose log cannot be written (decision 29)."""
+    from twisted.internet import reactor  # noqa: PLC0415 - Scrapy installs it first
+
+    def end() -> None:
+        for crawl in list(_crawls.values()):
+            if crawl.engine.has_begun:
+                crawl.engine.end("log_failed")
+
+    reactor.callFromThread(end)
+
+
+_crawls: WeakKeyDictionary[Crawler, Crawl] = WeakKeyDictionary()

@@ -1,0 +1,188 @@
+"""One process of its own for what may cost too much: documents, lists, schemas (decision 34).
+
+The event loop goes on meanwhile. The process is ended when a call costs more than its limits, and
+with the crawl; then its memory is the system's again.
+"""
+
+import asyncio
+import os
+import pickle
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import BinaryIO, Final, ParamSpec, TypeVar, cast
+
+if sys.platform != "win32":
+    import resource
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LOOK_SECONDS: Final = 0.1  #: between two looks whether the crawl is over
+#: Seconds of wall time for each of processor time, which a busy machine does not give at once.
+PATIENCE: Final = 6.0
+_CODE: Final = 16 * 1024 * 1024  # bytes that are mapped from files; no limit counts them
+_LENGTH: Final = struct.Struct("!Q")
+#: It takes the seconds and the bytes of `Limits`.
+PROGRAM: Final = "from walsh_scrapy.runtime.isolated import answer_calls; answer_calls(%r, %r)"
+#: How a process ends that has used up its processor time; not on every system.
+_USED_UP: Final = -getattr(signal, "SIGPROF", 0) or None
+
+
+class TooCostly(Exception):
+    """A call has no result, because it cost too much; the message is a clause: "took longer …"."""
+
+
+class Interrupted(Exception):
+    """A call has no result, because the crawl is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one call may cost: seconds of processor time, and bytes of memory.
+
+    Where the system cannot limit them, the call may take ``PATIENCE`` times as long.
+    """
+
+    seconds: float
+    memory: int  #: of which the process itself needs 40 MiB
+
+
+class IsolatedProcess:
+    """Calls functions in a process that is started for the first call, and kept for the next.
+
+    ``is_over`` says whether the crawl is over; ``grace`` are the seconds for a call in hand then.
+    """
+
+    def __init__(self, limits: Limits, is_over: Callable[[], bool], grace: float = 0.0) -> None:
+        self._limits = limits
+        self._is_over = is_over
+        self._grace = grace
+        self._process: subprocess.Popen[bytes] | None = None
+        self._turn = asyncio.Lock()
+
+    async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return what a function returns, or raise what it raises.
+
+        The function has to have a name in a module, and all else has to be fit for pickle. Raises
+        TooCostly and Interrupted, and OSError if no process can be started.
+        """
+        message = pickle.dumps((function, args, kwargs))
+        async with self._turn:
+            self._process = process = self._process or self._start()
+            running = asyncio.ensure_future(asyncio.to_thread(_ask, process, message))
+            left, is_over = PATIENCE * self._limits.seconds, False
+            # Scrapy has no signal for the moment at which a spider begins to close.
+            while not (await asyncio.wait({running}, timeout=LOOK_SECONDS))[0]:
+                if self._is_over() and not is_over:
+                    left, is_over = min(left, self._grace), True
+                left -= LOOK_SECONDS
+                if left <= 0:
+                    process.kill()
+            answer = await running
+            status = None if answer is not None else self.close()
+        if answer is None:
+            if is_over:
+                raise Interrupted
+            if left <= 0 or status == _USED_UP:
+                raise TooCostly(f"took longer than {self._limits.seconds:g} s")
+            raise TooCostly(f"ended its process ({status})")
+        result: T | BaseException = pickle.loads(answer)  # noqa: S301 - of our own process
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    def close(self) -> int | None:
+        """End the process; return how it ended, as `subprocess` has it. A call starts another."""
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        process.kill()
+        for pipe in (process.stdin, process.stdout):
+            with suppress(OSError):  # what was not sent yet
+                cast("BinaryIO", pipe).close()
+        return process.wait()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        """Start a process anew; a crawl has threads, so it is not forked."""
+        path = os.pathsep.join(map(os.path.abspath, sys.path))
+        program = PROGRAM % (self._limits.seconds, self._limits.memory)
+        return subprocess.Popen(  # noqa: S603 - our own program, by our own interpreter
+            [sys.executable, "-P", "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+
+
+def answer_calls(seconds: float, memory: int) -> None:
+    """Answer calls until the input ends, in the process that was started for that."""
+    # A terminal and a service manager signal both processes: the crawl decides what follows.
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    _limit_memory(memory)
+    while (message := receive(sys.stdin.buffer)) is not None:
+        function, args, kwargs = pickle.loads(message)  # noqa: S301 - of our own process
+        _allow_time(seconds)  # from here on, so that imports take nothing from it
+        try:
+            result = function(*args, **kwargs)
+        except MemoryError:
+            result = TooCostly(f"needs more than {memory >> 20} MiB of memory")
+        except Exception as error:  # noqa: BLE001 - it is raised where the call was made
+            result = error
+        answer = pickle.dumps(result)
+        _allow_time(0)  # no limit, so that the wait for the next call takes no time from it
+        send(sys.stdout.buffer, answer)
+
+
+def _ask(process: subprocess.Popen[bytes], message: bytes) -> bytes | None:
+    """Return the answer of the process; None if it has ended. Called in a thread."""
+    try:
+        send(cast("BinaryIO", process.stdin), message)
+        return receive(cast("BinaryIO", process.stdout))
+    except (OSError, ValueError):  # it ended, or was ended
+        return None
+
+
+def send(stream: BinaryIO, message: bytes) -> None:
+    """Write a message."""
+    stream.write(_LENGTH.pack(len(message)))
+    stream.write(message)
+    stream.flush()
+
+
+def receive(stream: BinaryIO) -> bytes | None:
+    """Return the next message; None if the stream has ended."""
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        return None
+    (length,) = _LENGTH.unpack(head)
+    message = stream.read(length)
+    return message if len(message) == length else None
+
+
+def _limit_memory(most: int) -> None:
+    """Limit the memory of this process, where the system can."""
+    if sys.platform == "win32":
+        return
+    with suppress(OSError, ValueError):
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (most - _CODE, hard))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _allow_time(seconds: float) -> None:
+    """Let this process run for so many seconds of processor time, where the system can limit that.
+
+    A timer counts them exactly. RLIMIT_CPU counts whole seconds since the process began, and would
+    give a call up to a second more.
+    """
+    if sys.platform != "win32":
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)  # it ends the process
+        signal.setitimer(signal.ITIMER_PROF, seconds)

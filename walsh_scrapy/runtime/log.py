@@ -1,0 +1,222 @@
+"""The log of a process: safe for a terminal, as text or JSON, without lines that nobody needs."""
+
+from __future__ import annotations
+
+import copy
+import errno
+import json
+import logging
+import re
+import sys
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from scrapy.utils.log import get_scrapy_root_handler
+
+from walsh_scrapy.policy.wording import cut, printable
+
+if TYPE_CHECKING:
+    from scrapy.settings import BaseSettings
+
+#: Characters of one value in a log line; no line of our own needs as many.
+LONGEST_VALUE: Final = 4_000
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_BETWEEN_BREAKS: Final = re.compile(r"[^\n\t]+")
+
+
+def protect_log(handler: logging.Handler, disk_is_full: Callable[[], None]) -> None:
+    """Let the handler of the log write safe lines.
+
+    ``disk_is_full`` is called, in whatever thread, for the first line that finds the disk full.
+    """
+    if not isinstance(handler.handleError, _Unwritten):
+        if not isinstance(handler.formatter, SafeFormatter):
+            handler.setFormatter(SafeFormatter(handler.formatter or logging.Formatter()))
+        handler.handleError = _Unwritten(handler, disk_is_full)  # type: ignore[method-assign]
+
+
+class _Unwritten:
+    """What a handler does with a record that it cannot write.
+
+    Python prints a traceback for each. If the disk is full, one line is enough.
+    """
+
+    def __init__(self, handler: logging.Handler, disk_is_full: Callable[[], None]) -> None:
+        self._otherwise = handler.handleError
+        self._disk_is_full = disk_is_full
+        self._is_told = False
+
+    def __call__(self, record: logging.LogRecord) -> None:
+        error = sys.exc_info()[1]
+        if not (isinstance(error, OSError) and error.errno in _FULL):
+            self._otherwise(record)
+        elif not self._is_told:
+            self._is_told = True
+            print(
+                f"walsh-scrapy: the log cannot be written: {error.strerror}; the run ends, and "
+                "what is due stays due",
+                file=sys.stderr,
+            )
+            self._disk_is_full()
+
+
+class SafeFormatter(logging.Formatter):
+    """Formats a record as another formatter does, with strangers' text on one line and bounded.
+
+    The values of a record are strangers' text; the message that they stand in is the code's own. If
+    that has several lines, so may its values: Scrapy logs tables of settings. A traceback keeps its
+    lines. Nothing else that a terminal obeys is left.
+    """
+
+    def __init__(self, inner: logging.Formatter) -> None:
+        super().__init__()
+        self._inner = inner
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line, or the lines, of a record."""
+        text = self._inner.format(record)
+        if text.isprintable() and len(text) <= LONGEST_VALUE:
+            return text
+        if "\n" not in str(record.msg):
+            record = copy.copy(record)
+            record.args = _safe_args(record.args)
+            text = self._inner.format(record)
+        return _BETWEEN_BREAKS.sub(lambda found: printable(found[0]), text)
+
+
+class _Shown:
+    """A value whose text is safe."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __str__(self) -> str:
+        return _safe(str(self._value))
+
+    def __repr__(self) -> str:
+        return _safe(repr(self._value))
+
+
+def _safe_args(args: object) -> tuple[object, ...] | Mapping[str, object]:
+    if isinstance(args, Mapping):
+        return {name: _safe_value(value) for name, value in args.items()}
+    return tuple(map(_safe_value, args)) if isinstance(args, tuple) else ()
+
+
+def _safe_value(value: object) -> object:
+    return value if isinstance(value, int | float | None) else _Shown(value)
+
+
+def _safe(text: str) -> str:
+    return cut(printable(text), LONGEST_VALUE)
+
+
+_installed: logging.Handler | None = None
+
+
+def log_handler() -> logging.Handler | None:
+    """Return the handler that writes the log of this process: ours, or Scrapy's, if any."""
+    return get_scrapy_root_handler() or _installed
+
+
+def install_json_log(settings: BaseSettings) -> None:
+    """Write the log as JSON, where and from which level on Scrapy's settings say.
+
+    Scrapy makes its handler at the start, and once more when a crawl begins, and takes no
+    formatter. So this one stands in its place (``LOG_INSTALL_ROOT_HANDLER``), and no line is text.
+    """
+    global _installed  # noqa: PLW0603 - the log belongs to the process, as Scrapy's does
+    if _installed:
+        logging.root.removeHandler(_installed)
+        _installed.close()
+    settings.set("LOG_INSTALL_ROOT_HANDLER", False, priority="cmdline")
+    _installed = _handler(settings)
+    logging.root.setLevel(logging.NOTSET)
+    logging.root.addHandler(_installed)
+
+
+def _handler(settings: BaseSettings) -> logging.Handler:
+    handler: logging.Handler = logging.NullHandler()
+    if file := settings["LOG_FILE"]:
+        if not settings.getbool("LOG_FILE_APPEND"):
+            Path(file).write_bytes(b"")
+        # Scrapy closes all handlers afterwards, and only one that appends opens its file again.
+        handler = logging.FileHandler(file, mode="a", encoding="ascii")
+    elif settings.getbool("LOG_ENABLED"):
+        handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter())
+    handler.setLevel(settings["LOG_LEVEL"])
+    return handler
+
+
+class JsonFormatter(SafeFormatter):
+    """Formats a record as one JSON object in ASCII, without a line break.
+
+    `time` is RFC 3339 in UTC, `level` the name of the level, `logger` the name of the logger.
+    `message`, and `exception` with its traceback if there is one, are as safe and as bounded as in
+    a log of text. What else callers attach to a record is left out: Scrapy attaches its spiders.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(_MessageFormatter())
+        self._exception = SafeFormatter(_ExceptionFormatter())
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the object as text."""
+        moment = datetime.fromtimestamp(record.created, UTC).replace(tzinfo=None)
+        fields = {
+            "time": f"{moment.isoformat(timespec='milliseconds')}Z",
+            "level": record.levelname,
+            "logger": record.name,
+            "message": super().format(record),
+        }
+        if record.exc_info:
+            fields["exception"] = self._exception.format(record)
+        return json.dumps(fields)
+
+
+class _MessageFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return record.getMessage()
+
+
+class _ExceptionFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return self.formatException(record.exc_info) if record.exc_info else ""
+
+
+#: By logger: how the lines begin that tell nothing of a run; all lines of a logger begin with "".
+#: What failed a source is told by our own line, with the reason.
+UNNEEDED: Final = {
+    "scrapy.addons": ("Enabled addons",),
+    "scrapy.core.engine": ("Spider opened", "Closing spider", "Spider closed"),
+    "scrapy.crawler": ("Overridden settings",),
+    "scrapy.middleware": ("Enabled ",),
+    "scrapy.spidermiddlewares.httperror": ("Ignoring response",),
+    "scrapy.utils.log": ("Scrapy ", "Versions"),
+}
+
+
+def quiet_scrapy() -> None:
+    """Let the lines that nobody needs at INFO be DEBUG lines, for the rest of the process.
+
+    A filter stays where it is when Scrapy sets up its log; the level of a logger does not.
+    """
+    for name, beginnings in UNNEEDED.items():
+        logging.getLogger(name).addFilter(_Demotion(beginnings))
+
+
+class _Demotion(logging.Filter):
+    """Makes INFO lines that begin in one of some ways DEBUG lines."""
+
+    def __init__(self, beginnings: tuple[str, ...]) -> None:
+        super().__init__()
+        self._beginnings = beginnings
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Change the level of the record; it is written if the handler's level allows it."""
+        if record.levelno == logging.INFO and str(record.msg).startswith(self._beginnings):
+            record.levelno, record.levelname = logging.DEBUG, logging.getLevelName(logging.DEBUG)
+        return True
