@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scrapy import Request
 from scrapy.downloadermiddlewares.redirect import RedirectMiddleware as ScrapyRedirectMiddleware
+from scrapy.exceptions import IgnoreRequest
 
 from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.options import BadSetting
+from walsh_scrapy.policy.redirects import resolve_reference
 from walsh_scrapy.runtime.gates import Gate
+from walsh_scrapy.runtime.requests import Hop, carry_facts, hops_of, mark, set_visit, visit_of
 from walsh_scrapy.runtime.startup import in_force
+from walsh_scrapy.visits.freshness import lifetime_of
 
 if TYPE_CHECKING:
     from typing import Self
 
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
     from walsh_scrapy.runtime.startup import Problems
@@ -48,3 +55,43 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
                     "has to have one that follows redirects: set "
                     f'"{other.__module__}.{other.__name__}" to None'
                 )
+
+    def process_response(self, request: Request, response: Response) -> Request | Response:  # type: ignore[override]
+        """Follow a redirect to the URL that browsers would request.
+
+        A redirect without a usable Location is an ordinary response. Raises BadAnswer for a loop,
+        and after too many redirects.
+        """
+        location = response.headers.get("Location")
+        target = None if location is None else resolve_reference(request.url, location)
+        if target is None:
+            return response
+        response.headers["Location"] = target
+        hops = hops_of(request)
+        # Scrapy counts and lists the hops in `meta`, where anybody may have written them.
+        request.meta["redirect_times"] = len(hops)
+        request.meta["redirect_urls"] = [hop.url for hop in hops]
+        request.meta["redirect_reasons"] = [hop.status for hop in hops]
+        try:
+            answer = super().process_response(request, response)
+        except IgnoreRequest as error:
+            reason = f"redirected more than {self.max_redirect_times} times, at last to {target}"
+            raise BadAnswer(response, reason) from error
+        if isinstance(answer, Request):
+            # A POST may redirect to a GET of the same URL, which is another request and no loop.
+            is_same = answer.method == request.method
+            if is_same and answer.url in answer.meta["redirect_urls"]:
+                reason = f"redirected in a loop: {request.url} leads back to {target}"
+                raise BadAnswer(response, reason)
+            carry_facts(request, answer)
+            mark(answer, hops=(*hops, Hop(request.url, response.status)), released=False)
+            visit = visit_of(request)
+            if visit and visit.source:
+                now = self._crawl.context.clock.now()
+                set_visit(answer, visit.passed(lifetime_of(response, now), response.status))
+        return answer
+
+    def handle_referer(self, request: Request, response: Response) -> None:  # noqa: ARG002
+        """Remove the Referer, and the download slot of the host that redirected."""
+        request.headers.pop("Referer", None)
+        request.meta.pop("download_slot", None)
