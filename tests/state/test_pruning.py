@@ -45,6 +45,9 @@ def sent(at):
         "gates": "",
         "seconds": 0.1,
         "error": "",
+        "purpose": "target",
+        "pause": 1.0,
+        "hold": 0.0,
     }
 
 
