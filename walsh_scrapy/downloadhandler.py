@@ -17,7 +17,7 @@ from walsh_scrapy.runtime.gates import Gate
 from walsh_scrapy.runtime.messages import BodyReader, LastHeaders, endpoint_of, message_of
 from walsh_scrapy.runtime.requests import marks_of, rank_of
 from walsh_scrapy.runtime.startup import in_force
-from walsh_scrapy.wire.http1 import Exchange
+from walsh_scrapy.wire.http1 import HttpExchange
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -120,7 +120,7 @@ class DownloadHandler(BaseDownloadHandler):
     async def _response(self, request: Request, endpoint: Endpoint) -> Response:
         public_only = marks_of(request).public_only
         stream = await self._network.connect(endpoint, public_only=public_only)
-        exchange = Exchange(stream)
+        exchange = HttpExchange(stream)
         try:
             started = time.monotonic()
             message = message_of(request, endpoint, self._last.of(request))

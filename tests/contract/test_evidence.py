@@ -8,7 +8,7 @@ from contextlib import closing
 from tests.helpers.sites import LIST_URL, blocklist, site
 from walsh_scrapy.policy.audit.pauses import PauseJudge
 from walsh_scrapy.state import State
-from walsh_scrapy.state.log import Span
+from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.testing.web import Reply, redirect
 from walsh_scrapy.tools.report.requests import host_lines
 
@@ -75,7 +75,7 @@ def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl
     url = f"sqlite:///{result.folder.parent / 'walsh.sqlite3'}"
     with closing(State(url)) as state, state.log() as log:
         judge = PauseJudge(log.basis(log.bounds(2e9)))
-        (line,) = host_lines(log.requests(Span(), "a.example"), judge, lambda _record: True)
+        (line,) = host_lines(log.requests(TimeSpan(), "a.example"), judge, lambda _record: True)
     assert [each.pause.hold > each.pause.spacing for each in line.sent] == [False, False, True]
     assert line.short == 0, "the pauses that the report sees were kept"
 

@@ -26,8 +26,8 @@ def test_whose_failure_it_is(events, found, offline):
     verdicts = []
     for event in events:
         if event is WORKED:
-            connectivity.succeeded()
+            connectivity.record_success()
         else:
-            verdicts.append(connectivity.failed(event))
+            verdicts.append(connectivity.fault_of(event))
     assert verdicts == found
     assert connectivity.offline is offline

@@ -95,7 +95,7 @@ def test_a_host_that_could_outlast_the_rest_of_the_crawl_is_begun_first(service,
     for item in ("first", "second", "begun"):
         frontier.push("begun.example", item)
     assert drain_host(frontier, "begun.example", 2) == ["first", "second"]
-    frontier.served("begun.example", service, service)
+    frontier.record_service("begun.example", service, service)
     frontier.push("new.example", "new")
     for number in range(30):
         frontier.push(f"waiting{number}.example", number)
@@ -117,12 +117,12 @@ def test_a_host_that_takes_long_goes_last_until_it_answers_sooner():
     for number in range(4):
         frontier.push("slow.example", f"slow{number}")
     assert frontier.pop(0.0) == ("slow.example", "slow0")
-    frontier.served("slow.example", LONG, LONG)
+    frontier.record_service("slow.example", LONG, LONG)
     frontier.free("slow.example")
     frontier.push("other.example", "other1")
     assert frontier.pop(0.0) == ("other.example", "other1")
     assert frontier.pop(0.0) == ("slow.example", "slow1")
-    frontier.served("slow.example", 0.1, LONG + 0.1)
+    frontier.record_service("slow.example", 0.1, LONG + 0.1)
     frontier.free("slow.example")
     frontier.push("new.example", "new")
     assert frontier.pop(0.0) == ("slow.example", "slow2")
@@ -419,7 +419,7 @@ def test_a_request_is_handed_out_as_soon_as_its_host_is_ready_and_not_before(ste
             frontier.put_last(first)
             told.late.add(first)
         elif step == "end" and first in told.busy:
-            frontier.served(first, second, told.now)
+            frontier.record_service(first, second, told.now)
             frontier.free(first)
             told.busy.remove(first)
             told.late = told.late | {first} if second >= LONG else told.late - {first}
@@ -458,7 +458,7 @@ def test_the_least_time_left_is_the_work_of_the_crawl_if_that_is_longer():
     frontier = Frontier()
     frontier.push("a.example", "a")
     frontier.pop(0.0)
-    frontier.served("a.example", 2.0, 2.0)
+    frontier.record_service("a.example", 2.0, 2.0)
     frontier.free("a.example")
     frontier.push("a.example", "a2")
     assert frontier.remaining(2.0, others=9) == 20.0

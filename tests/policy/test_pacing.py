@@ -274,7 +274,7 @@ def test_each_server_error_in_a_row_doubles_the_spacing_until_a_good_answer(
     statuses, interval, wanted, of_domain
 ):
     times = after_statuses(*statuses, interval=interval, of_domain=of_domain)
-    assert times.room() == wanted
+    assert times.spacing_with() == wanted
     assert times.ready_at(1.0) >= times.ended + wanted
     assert times.strikes == (0 if of_domain else statuses.count(429))
     if not times.strikes:
@@ -283,8 +283,8 @@ def test_each_server_error_in_a_row_doubles_the_spacing_until_a_good_answer(
 
 def test_a_server_error_of_robots_txt_slows_its_host_too_and_a_lost_lease_changes_nothing():
     exchange = Exchange(interval=1.0, status=500, for_robots=True)
-    assert after(HostTimes(), Release(exchange, BACKOFF, ""), DAY).room() == 2.0
+    assert after(HostTimes(), Release(exchange, BACKOFF, ""), DAY).spacing_with() == 2.0
     assert exchange.of_domain().for_robots is False
     slow = after_statuses(500, 500)
     silent = Exchange(interval=1.0, status=0, unreachable=True)
-    assert after(slow, Release(silent, BACKOFF, ""), 9 * DAY).room() == 4.0
+    assert after(slow, Release(silent, BACKOFF, ""), 9 * DAY).spacing_with() == 4.0

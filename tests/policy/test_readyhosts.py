@@ -96,7 +96,7 @@ class Crawl:
         self.out.remove(exchange)
         self.now, host, what = exchange
         spacing = self.hosts[host][0]
-        self.frontier.served(host, self.service[host], self.now)
+        self.frontier.record_service(host, self.service[host], self.now)
         self.frontier.wait(host, self.now + spacing, spacing)
         if what == ROBOTS:
             self.frontier.restrict(Rank.TARGET, host)
@@ -148,9 +148,9 @@ def test_slack_is_the_time_that_the_waiting_requests_take(exchanges):
     slack = Slack()
     for exchange in exchanges:
         if exchange is None:
-            slack.paused()
+            slack.record_pause()
         else:
-            slack.served(*exchange)
+            slack.record_service(*exchange)
     assert longest_uncritical(slack, 10) == 52
 
 

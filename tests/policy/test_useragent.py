@@ -2,7 +2,7 @@
 
 import pytest
 
-from walsh_scrapy.policy.useragent import product_token
+from walsh_scrapy.policy.useragent import token_of
 
 
 @pytest.mark.parametrize(
@@ -18,4 +18,4 @@ from walsh_scrapy.policy.useragent import product_token
     ],
 )
 def test_a_token(user_agent, token):
-    assert product_token(user_agent) == token
+    assert token_of(user_agent) == token

@@ -15,7 +15,7 @@ from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
 from walsh_scrapy.politeness import listreading
 from walsh_scrapy.politeness.listreading import SHORT, SchemaNotUsed, published_error, read_list
 from walsh_scrapy.runtime import isolated
-from walsh_scrapy.runtime.isolated import Limits
+from walsh_scrapy.runtime.isolated import CostLimits
 
 #: Reasons that would end a line, or begin a field, of what the process writes.
 FORGED = ["a\nb.example\t\tc", "\tx", "\u2028 \x85 \0", "wegen \u00fcber", "\ud800"]
@@ -56,7 +56,7 @@ def test_a_long_list_is_refused_for_the_same_reason(monkeypatch):
 
 
 def test_a_list_that_costs_too_much_is_refused(monkeypatch):
-    monkeypatch.setattr(listreading, "LIST_LIMITS", Limits(seconds=0.001, memory=2**30))
+    monkeypatch.setattr(listreading, "LIST_LIMITS", CostLimits(seconds=0.001, memory=2**30))
     body = b"[" + b"[]," * 3_000_000 + b"[]]"
     with pytest.raises(InvalidBlocklist, match=r"cannot be read: that took longer than 0\.001 s"):
         read(body, monkeypatch)
@@ -98,7 +98,7 @@ def check(schema):
 
 @pytest.mark.parametrize("schema", [PATTERN, TREE], ids=["pattern", "tree of $ref"])
 def test_a_check_that_would_take_for_ever_is_given_up(monkeypatch, schema):
-    monkeypatch.setattr(listreading, "SCHEMA_LIMITS", Limits(seconds=1, memory=2**30))
+    monkeypatch.setattr(listreading, "SCHEMA_LIMITS", CostLimits(seconds=1, memory=2**30))
     with pytest.raises(SchemaNotUsed, match="the check took longer than 1 s"):
         check(schema)
 

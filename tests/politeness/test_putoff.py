@@ -68,9 +68,9 @@ def reason_after(*ends, gave_up=False):
     for path, end in ends:
         rank = ROBOTS if path == "/robots.txt" else TARGET
         if isinstance(end, int):
-            streaks.answered(HOST, f"http://{HOST}{path}", end, rank)
+            streaks.record_answer(HOST, f"http://{HOST}{path}", end, rank)
         else:
-            streaks.unanswered(HOST, rank, timed_out=end == TIMED_OUT)
+            streaks.record_silence(HOST, rank, timed_out=end == TIMED_OUT)
     assert streaks.reason("www.dead.example", rank) is None
     return streaks.reason(HOST, rank, gave_up=gave_up)
 

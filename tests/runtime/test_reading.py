@@ -17,7 +17,7 @@ from walsh_scrapy.metadata.document import Document
 from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
 from walsh_scrapy.runtime import isolated, reading
 from walsh_scrapy.runtime.context import SystemClock
-from walsh_scrapy.runtime.isolated import IsolatedProcess, Limits, answer_calls, receive, send
+from walsh_scrapy.runtime.isolated import CostLimits, IsolatedProcess, answer_calls, receive, send
 from walsh_scrapy.runtime.reading import Readings, read
 
 URL = "http://blog.example/feed"
@@ -163,7 +163,7 @@ def test_each_call_has_all_of_the_processor_time(monkeypatch):
 def test_the_system_ends_a_call_that_has_used_up_its_processor_time(readings, monkeypatch):
     """Here after 0.1 s, of which an endless reading gets all on any machine."""
     monkeypatch.setattr(isolated, "PATIENCE", 1e6)
-    monkeypatch.setattr(reading, "LIMITS", Limits(seconds=0.1, memory=2**30))
+    monkeypatch.setattr(reading, "LIMITS", CostLimits(seconds=0.1, memory=2**30))
     with pytest.raises(NotAFeed, match=r"took longer than 0\.1 s"):
         readings.read(document(MANY, reader=endless))
 

@@ -26,7 +26,7 @@ from walsh_scrapy.state.requests import RequestRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.sources import LlmsTxtRecord
 from walsh_scrapy.state.views import drop_views
-from walsh_scrapy.tools.sources.changes import Changes
+from walsh_scrapy.tools.sources.changes import SourceChanges
 
 BACKOFF = Backoff(2.0, 300.0, Random(1))
 FEED, OTHER = "http://a.example/feed", "http://b.example/"
@@ -266,7 +266,7 @@ def test_resuming_or_forgetting_a_page_forgets_every_llms_txt_of_it(state):
     record = SourceRecord(url=old, kind="llms", failures=1, fetched_at=2.0, due_at=9e9, **move)
     urls = [f"http://{host}.example/llms.txt" for host in ("old", "new")] + [new]
     for action in ("resume", "forget"):
-        changes = Changes(state, "sources.toml", Options.from_settings(Settings()))
+        changes = SourceChanges(state, "sources.toml", Options.from_settings(Settings()))
         for url in urls:
             state.sources.commit(record, llmstxt=LlmsTxtRecord(url=url, due_at=9e9, trouble="none"))
         (line,) = getattr(changes, action)(old)

@@ -32,7 +32,7 @@ from walsh_scrapy.testing.conformance import (
 )
 from walsh_scrapy.testing.conformance.crawler import Places
 from walsh_scrapy.testing.conformance.optouts import BLOCKLIST_URL
-from walsh_scrapy.testing.conformance.scenario import Evidence, Seen, token_of
+from walsh_scrapy.testing.conformance.scenario import Seen, TrialLog, token_of
 from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.reply import Reply, redirect, reply_of
 from walsh_scrapy.testing.site import Site
@@ -267,7 +267,7 @@ def judged(name, *requests):
     scenario = BY_NAME[name]
     (host, *_) = (site.host for site in scenario.sites)
     placed = tuple(replace(each, hit=replace(each.hit, host=host)) for each in requests)
-    return scenario.judge(Evidence(placed, scenario.hosts)).verdict
+    return scenario.judge(TrialLog(placed, scenario.hosts)).verdict
 
 
 def test_a_user_agent_may_be_demanded_exactly():
@@ -277,7 +277,7 @@ def test_a_user_agent_may_be_demanded_exactly():
     )
     scenario = BY_NAME["one-user-agent"]
     for demanded, verdict in ((None, "pass"), ("Bot/1", "pass"), ("Bot/2", "fail")):
-        evidence = Evidence(sent, scenario.hosts, user_agent=demanded)
+        evidence = TrialLog(sent, scenario.hosts, user_agent=demanded)
         assert scenario.judge(evidence).verdict == verdict
 
 

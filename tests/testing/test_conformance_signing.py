@@ -12,7 +12,7 @@ from http_message_signatures import HTTPMessageSigner, HTTPSignatureKeyResolver,
 from walsh_scrapy.policy.signing.keys import PrivateKey
 from walsh_scrapy.policy.signing.requests import RequestSigner
 from walsh_scrapy.testing.conformance import SCENARIOS, Run
-from walsh_scrapy.testing.conformance.scenario import Evidence, Seen
+from walsh_scrapy.testing.conformance.scenario import Seen, TrialLog
 from walsh_scrapy.testing.hit import Hit
 
 Request = namedtuple("Request", "method url headers")
@@ -40,7 +40,7 @@ def signed(*, to=HOST, host=HOST, late=0, key=KEY, form="dictionary", scheme="ht
 
 def of_signatures(name, *requests):
     public = Ed25519PublicKey.from_public_bytes(KEY.public.data)
-    return SCENARIO[name].judge(Evidence(requests, frozenset({HOST}), key=public))
+    return SCENARIO[name].judge(TrialLog(requests, frozenset({HOST}), key=public))
 
 
 @pytest.mark.parametrize("form", ["dictionary", "string"])

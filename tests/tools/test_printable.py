@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walsh_scrapy.policy.wording import counted, for_others
+from walsh_scrapy.policy.wording import count_of, for_others
 from walsh_scrapy.tools.printable import columns, json_array, printable
 
 
@@ -25,13 +25,13 @@ def test_a_json_array_has_an_object_a_line():
 
 
 def test_nouns_follow_their_number():
-    assert [counted(number, "domain") for number in (0, 1, 2)] == [
+    assert [count_of(number, "domain") for number in (0, 1, 2)] == [
         "0 domains",
         "1 domain",
         "2 domains",
     ]
-    assert counted(1, "entry", "entries") == "1 entry"
-    assert counted(2, "entry", "entries") == "2 entries"
+    assert count_of(1, "entry", "entries") == "1 entry"
+    assert count_of(2, "entry", "entries") == "2 entries"
 
 
 @pytest.mark.parametrize(

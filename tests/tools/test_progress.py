@@ -11,9 +11,16 @@ from rich.console import Console
 
 from walsh_scrapy.policy.frontier import Turn
 from walsh_scrapy.politeness.putoff import Retries, Retry
-from walsh_scrapy.tools.progress import Display, Rate, Snapshot, awaited, outcomes_of, render
+from walsh_scrapy.tools.progress import (
+    Display,
+    ProgressSnapshot,
+    Rate,
+    awaited,
+    outcomes_of,
+    render,
+)
 
-HALF_DONE = Snapshot(
+HALF_DONE = ProgressSnapshot(
     due=206,
     done=57,
     outcomes=("31 new entries", "4 failed", "3 denied"),

@@ -21,7 +21,7 @@ from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
 from walsh_scrapy.state.evidence import NO_EVIDENCE, DenialRecord
 from walsh_scrapy.state.ledger import HostSnapshot
-from walsh_scrapy.state.log import DenialCount, SeenEntry, Span, Visit
+from walsh_scrapy.state.log import DenialCount, RunVisit, SeenEntry, TimeSpan
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import requests
@@ -105,7 +105,7 @@ def test_the_period_is_the_last_crawl_unless_another_is_asked_for(state):
     jumped = state.runs.begin(RunRecord(spider="feeds", begun=NOW - 60.0))
     state.runs.end(jumped, NOW + 365 * DAY, "finished", {})
     assert (ahead, jumped) == (4, 5)
-    assert choose_period(state, NOW, MONTH).span == Span(
+    assert choose_period(state, NOW, MONTH).span == TimeSpan(
         since=NOW - DAY, until=NOW - DAY + 60.0, run=2
     )
     assert choose_period(state, NOW, MONTH, run=1).span.run == 1
@@ -115,7 +115,7 @@ def test_the_period_is_the_last_crawl_unless_another_is_asked_for(state):
         1,
     ]
     of_host = choose_period(state, NOW, MONTH, host="a.example")
-    assert of_host.span == Span(since=NOW - MONTH)
+    assert of_host.span == TimeSpan(since=NOW - MONTH)
     with pytest.raises(CommandError, match="no run 7 in the state; the last one is run 4"):
         choose_period(state, NOW, MONTH, run=7)
 
@@ -201,7 +201,7 @@ def test_each_trouble_says_what_to_do(fields, what, advice, command):
 
 
 def test_a_failing_source_fails_since_the_first_of_its_visits_in_a_row():
-    visits = [Visit(URL, number, NOW - number * DAY) for number in range(4)]
+    visits = [RunVisit(URL, number, NOW - number * DAY) for number in range(4)]
 
     def since(failures, seen):
         (found,) = find_troubles([row_of(failures=failures, status=404)], {URL: seen})
@@ -452,7 +452,7 @@ def test_a_sources_file_that_cannot_be_read_is_told_in_the_page(tmp_path):
 def test_the_history_is_the_same_on_both_databases(url):
     write_state(url, 240, 6)
     with closing(State(url)) as state, state.log() as log:
-        records = log.requests(Span(since=BEGUN + 100.0, until=BEGUN + 500.0), "blog1.example")
+        records = log.requests(TimeSpan(since=BEGUN + 100.0, until=BEGUN + 500.0), "blog1.example")
         assert {record.host for record in records} == {"blog1.example"}
         assert [record.sent_at - BEGUN for record in records] == [
             130.0,
@@ -463,25 +463,27 @@ def test_the_history_is_the_same_on_both_databases(url):
             430,
             490,
         ]
-        assert log.requests(Span(since=BEGUN), "blog1.example", 3)[-1].sent_at == BEGUN + 2350.0
+        assert log.requests(TimeSpan(since=BEGUN), "blog1.example", 3)[-1].sent_at == BEGUN + 2350.0
         before = log.requests_before(BEGUN + 125.0, None)
         assert [each.sent_at - BEGUN for each in before] == [120.0, 70, 80, 90, 100, 110]
         assert log.requests_before(BEGUN + 125.0, "blog1.example") == before[1:2]
-        span = Span(since=BEGUN, run=1)
+        span = TimeSpan(since=BEGUN, run=1)
         assert sum(map(len, log.first_seen(span).values())) == 24
-        assert log.first_seen(Span(since=BEGUN, run=2)) == {}
+        assert log.first_seen(TimeSpan(since=BEGUN, run=2)) == {}
         assert [(each.host, each.number) for each in log.denial_counts(span)][:2] == [
             ("blog0.example", 2),
             ("blog1.example", 1),
         ]
-        assert log.denial_counts(Span(since=BEGUN, run=2)) == []
-        assert log.denial_counts(Span(since=BEGUN + 30.0)) == []
-        assert log.first_seen(Span(since=BEGUN, until=BEGUN)).keys() <= log.first_seen(span).keys()
+        assert log.denial_counts(TimeSpan(since=BEGUN, run=2)) == []
+        assert log.denial_counts(TimeSpan(since=BEGUN + 30.0)) == []
+        assert (
+            log.first_seen(TimeSpan(since=BEGUN, until=BEGUN)).keys() <= log.first_seen(span).keys()
+        )
         assert len(log.newest(span, 2, 100)) == 12
         assert len(log.newest(span, 2, 5)) == 5
         assert {seen.source for seen in log.newest(span, 9, 99, [URL])} == set()
         (visit,) = log.visits(["http://blog1.example/feed", URL])
-        assert visit == Visit("http://blog1.example/feed", 1, BEGUN + 70.0)
+        assert visit == RunVisit("http://blog1.example/feed", 1, BEGUN + 70.0)
 
 
 def test_addresses_and_credentials_are_in_no_report(tmp_path):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError, ResponseDataLossError
 
-from walsh_scrapy.wire.http1 import Exchange
+from walsh_scrapy.wire.http1 import HttpExchange
 from walsh_scrapy.wire.responsehead import MOST_BYTES, MOST_LINES, HeadReader, HeadTooLarge
 
 REFUSALS = (DownloadFailedError, DownloadTimeoutError, ResponseDataLossError)
@@ -56,7 +56,7 @@ def read(pieces, method=b"GET"):
     """Status, body and reuse of a response that comes in these pieces."""
 
     async def run():
-        exchange = Exchange(Pieces(pieces))
+        exchange = HttpExchange(Pieces(pieces))
         await exchange.send(method, b"/feed", [(b"Host", b"blog.example")], b"")
         head = await exchange.head()
         body = b"".join([piece async for piece in exchange.body()])

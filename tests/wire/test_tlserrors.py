@@ -18,7 +18,7 @@ from twisted.python.failure import Failure
 from twisted.web._newclient import ResponseNeverReceived
 
 from walsh_scrapy.exceptions import Unreachable
-from walsh_scrapy.testing.authority import Authority
+from walsh_scrapy.testing.authority import CertificateAuthority
 from walsh_scrapy.testing.site import EXPIRED_ON, Certificate
 from walsh_scrapy.wire.tls import Tls
 from walsh_scrapy.wire.tlserrors import (
@@ -45,7 +45,7 @@ def downloaded(*reasons):
 
 @pytest.fixture(scope="module")
 def show():
-    authority = Authority()
+    authority = CertificateAuthority()
 
     def certificate(kind):
         return x509.load_pem_x509_certificate(authority.key_and_certificate("blog.example", kind))

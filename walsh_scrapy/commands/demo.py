@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.policy.wording import counted
+from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.tools.command import OperatorCommand
 from walsh_scrapy.tools.summary import SourceCounts
 
@@ -85,9 +85,9 @@ def _crawl(
     )
     requests, connections = len(result.log), len(result.connections)
     console.print(
-        f"  {counted(requests, 'request')} over {counted(connections, 'connection')}, at most "
+        f"  {count_of(requests, 'request')} over {count_of(connections, 'connection')}, at most "
         f"{most_open(result.connections)} open at once; "
-        f"{counted(len(result.items), 'new entry', 'new entries')}, {result.seconds:.0f} s"
+        f"{count_of(len(result.items), 'new entry', 'new entries')}, {result.seconds:.0f} s"
     )
     return result
 

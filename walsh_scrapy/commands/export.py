@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.settings import Settings
 
-from walsh_scrapy.policy.wording import counted
+from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.tools.command import FileCommand
 from walsh_scrapy.tools.exits import usage_error
 
@@ -76,7 +76,7 @@ class Command(FileCommand):
                 count = export.write_entries(file, format_name, state)
         nouns = ("source", "sources") if is_opml else ("entry", "entries")
         where = "standard output" if target == "-" else printable(target)
-        print(f"{counted(count, *nouns)} written to {where}", file=sys.stderr)
+        print(f"{count_of(count, *nouns)} written to {where}", file=sys.stderr)
         return 0
 
 

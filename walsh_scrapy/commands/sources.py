@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.policy.wording import counted, printable
+from walsh_scrapy.policy.wording import count_of, printable
 from walsh_scrapy.tools.command import OperatorCommand, announce_requests, print_lines
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class Command(OperatorCommand):
         offers = offers_for(urls)
         new = declared.undeclared(offer.url for offer in offers)
         if len(new) < len(offers):
-            print(f"declared already: {counted(len(offers) - len(new), 'source')}")
+            print(f"declared already: {count_of(len(offers) - len(new), 'source')}")
         offers = tuple(offer for offer in offers if offer.url in new)
         if not offers or self.crawler_process is None:
             return 0
@@ -214,10 +214,10 @@ def _edit(action: str, urls: list[str], state: State | None, file: str, *, reall
 
 def _change(action: str, urls: list[str], state: State | None, file: str, options: Options) -> int:
     """Forget or resume each URL; return 1 if one of them is not a source, else 0."""
-    from walsh_scrapy.tools.sources.changes import Changes, UnknownSource
+    from walsh_scrapy.tools.sources.changes import SourceChanges, UnknownSource
 
     status = 0
-    changes = Changes(state, file, options)
+    changes = SourceChanges(state, file, options)
     change = changes.forget if action == "forget" else changes.resume
     for url in urls:
         try:

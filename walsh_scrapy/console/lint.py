@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from walsh_scrapy.policy.wording import counted
+from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.tools.printable import printable
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def report(name: str, findings: Sequence[Remark]) -> Iterator[str]:
         yield printable(f"{where}: {finding.level}: {finding.text}")
     errors = count_errors(findings)
     notes = len(findings) - errors
-    yield printable(f"{name}: {counted(errors, 'error')}, {counted(notes, 'note')}")
+    yield printable(f"{name}: {count_of(errors, 'error')}, {count_of(notes, 'note')}")
 
 
 def records(name: str, findings: Sequence[Remark]) -> Iterator[dict[str, Any]]:

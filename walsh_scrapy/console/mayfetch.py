@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.policy.robots.access import RobotsCopy, RobotsFile
 from walsh_scrapy.policy.timestamps import rfc3339
-from walsh_scrapy.policy.useragent import product_token
+from walsh_scrapy.policy.useragent import token_of
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.mayfetch.answer import robots_answer, verdict_of
@@ -127,7 +127,7 @@ class Draft:
     """
 
     def __init__(self, body: bytes, user_agent: str, now: float) -> None:
-        token = "*" if user_agent == "*" else product_token(user_agent)
+        token = "*" if user_agent == "*" else token_of(user_agent)
         if token is None:
             raise ValueError(f"{user_agent!r} names no bot; write its name in robots.txt, or '*'")
         self._user_agent = user_agent

@@ -16,7 +16,7 @@ from walsh_scrapy.policy.backoff import RETRIED_STATUSES, is_refusal
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.streaks import Streaks
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.policy.wording import counted, format_seconds
+from walsh_scrapy.policy.wording import count_of, format_seconds
 from walsh_scrapy.politeness.inflight import Holds, InFlight
 from walsh_scrapy.politeness.putoff import Retry
 from walsh_scrapy.runtime.failures import reason_of
@@ -95,7 +95,7 @@ class BackoffMiddleware:
     def response_downloaded(self, response: Response, request: Request) -> None:
         """Record an answer; middlewares nearer to the wire keep some from ``process_response``."""
         host, rank = host_of(request.url), rank_of(request)
-        self._streaks.answered(host, request.url, response.status, rank)
+        self._streaks.record_answer(host, request.url, response.status, rank)
 
     async def process_response(self, request: Request, response: Response) -> Request | Response:
         """Retry after 429 and 503; for robots.txt after every server error (decision 12)."""
@@ -115,7 +115,7 @@ class BackoffMiddleware:
         if isinstance(exception, IgnoreRequest | Unreachable):
             return None
         timed_out = isinstance(exception, DownloadTimeoutError)
-        self._streaks.unanswered(host_of(request.url), rank_of(request), timed_out=timed_out)
+        self._streaks.record_silence(host_of(request.url), rank_of(request), timed_out=timed_out)
         self._put_off_others(request)
         if not _is_refusal(request, 0):
             return None
@@ -149,7 +149,7 @@ class BackoffMiddleware:
         if is_others_fault and rank is not Rank.ROBOTS:
             logger.info("%s %s, as others of its host did", request.url, what)
             return again
-        tries = counted(attempt, "try", "tries")
+        tries = count_of(attempt, "try", "tries")
         logger.warning("%s %s; giving up after %s", request.url, what, tries)
         self._stats.inc_value("walsh/backoff/gave_up")
         return None
@@ -161,7 +161,7 @@ class BackoffMiddleware:
         retry = Retry(number, most, now + marks.hold, what, for_blocklist)
         self._retries.note(self._context.hold_name(request.url), retry)
         if for_blocklist:
-            logger.info("waiting for the blocklist: %s", retry.told(now))
+            logger.info("waiting for the blocklist: %s", retry.sentence(now))
 
     def _put_off_others(
         self, request: Request, *, gave_up: bool = False, refused: int | None = None

@@ -11,7 +11,7 @@ from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 
 from walsh_scrapy.crawl import Crawl
-from walsh_scrapy.tools.progress import Display, Rate, Snapshot, awaited, outcomes_of
+from walsh_scrapy.tools.progress import Display, ProgressSnapshot, Rate, awaited, outcomes_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -70,11 +70,11 @@ class Progress:
             logger.info("so far: %s", snapshot.line)
             self._last = snapshot.counts
 
-    def _snapshot(self) -> Snapshot:
+    def _snapshot(self) -> ProgressSnapshot:
         stats, now = self._crawl.stats.get_stats(), self._clock.monotonic()
         due, done, outcomes = outcomes_of(stats)
         queue = self._crawl.queues.scheduler
-        return Snapshot(
+        return ProgressSnapshot(
             due=due,
             done=done,
             outcomes=outcomes,

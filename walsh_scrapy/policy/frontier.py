@@ -109,7 +109,7 @@ class Frontier(Generic[T]):
             item = queue.pop()
             self._place(host, queue)
             return host, item
-        self._ready.slack.paused()
+        self._ready.slack.record_pause()
         return None
 
     def free(self, host: str) -> None:
@@ -119,12 +119,12 @@ class Frontier(Generic[T]):
         queue.is_busy = False
         self._place(host, queue)
 
-    def served(self, host: str, seconds: float, now: float) -> None:
+    def record_service(self, host: str, seconds: float, now: float) -> None:
         """Note how long an exchange took that ended ``now``; call it before ``free``.
 
         A host that took long goes last from now on, any other no longer does.
         """
-        self._ready.slack.served(seconds, self._busy, now)
+        self._ready.slack.record_service(seconds, self._busy, now)
         if seconds >= LONG:
             self.put_last(host)
         else:

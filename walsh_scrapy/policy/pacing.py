@@ -64,7 +64,7 @@ class HostTimes:
         """The status with which the hold began if that was a refusal (429, 503), else None."""
         return self.hold_status if self.hold_status in RETRIED_STATUSES else None
 
-    def room(self, spacing: float = 0.0) -> float:
+    def spacing_with(self, spacing: float = 0.0) -> float:
         """Return the spacing in force, for a request that asks for ``spacing`` itself."""
         return max(self.interval, spacing, self.pause)
 
@@ -74,9 +74,9 @@ class HostTimes:
         A host that was never asked is ready at once (R4: the first request MUST NOT be delayed).
         A lease that was never released counts as an exchange that took its whole timeout.
         """
-        room = self.room(spacing)
+        least = self.spacing_with(spacing)
         ends = (self.ended, self.lease_until - LEASE_MARGIN if self.lease_since else None)
-        spaced = max((end + room for end in ends if end is not None), default=0.0)
+        spaced = max((end + least for end in ends if end is not None), default=0.0)
         return max(spaced, self.hold_until, self.lease_until)
 
     @property
@@ -164,7 +164,7 @@ class HostTimes:
         """Return the times after one more attempt to reach a host that is unreachable."""
         return replace(self, silences=self.silences + 1, silent_at=now)
 
-    def told(self, status: int) -> HostTimes:
+    def with_status(self, status: int) -> HostTimes:
         """Return the times after one more answer; ``status`` is 0 if none came (decision 28)."""
         if status in TROUBLED_STATUSES:
             return replace(self, server_errors=self.server_errors + 1)
@@ -264,7 +264,7 @@ class GiveBack:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class UnleasedEnd:
     """An exchange without a lease has ended."""
 
     exchange: Exchange
@@ -292,13 +292,13 @@ class Lift:
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class OperatorPause:
     """The operator asks for a spacing of at least so many seconds; 0 ends that (decision 31)."""
 
     seconds: float
 
 
-Event: TypeAlias = Lease | Release | GiveBack | Answer | Hold | Widen | Lift | Pause
+Event: TypeAlias = Lease | Release | GiveBack | UnleasedEnd | Hold | Widen | Lift | OperatorPause
 
 
 def after(times: HostTimes, event: Event, now: float) -> HostTimes:
@@ -308,14 +308,14 @@ def after(times: HostTimes, event: Event, now: float) -> HostTimes:
             is_ready = times.bounded(most).ready_at(min(spacing, most)) <= now
             return times.leased(now, timeout, holder) if is_ready else times
         case Release(exchange, backoff, holder):
-            times, interval = times.told(exchange.status), exchange.interval
+            times, interval = times.with_status(exchange.status), exchange.interval
             if times.server_errors:
                 interval = slowed(interval, times.server_errors, backoff.cap)
             released = times.released(now, interval, holder)
             return after_answer(released, exchange, backoff, now)
         case GiveBack(holder):
             return times.given_back(holder)
-        case Answer(exchange, backoff):
+        case UnleasedEnd(exchange, backoff):
             return after_answer(times, exchange, backoff, now)
         case Hold(seconds, by):
             return times.held(now, seconds, by)
@@ -323,7 +323,7 @@ def after(times: HostTimes, event: Event, now: float) -> HostTimes:
             return times.widened(interval)
         case Lift():
             return times.lifted() if times.hold_until > now else times
-        case Pause(seconds):
+        case OperatorPause(seconds):
             return replace(times, pause=seconds)
 
 

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from typing import Final, Literal, NamedTuple
 
-from walsh_scrapy.policy.wording import counted
+from walsh_scrapy.policy.wording import count_of
 
 # What differs from host to host although the trouble is the same: addresses, days, a remark in
 # parentheses at the end.
@@ -67,7 +67,7 @@ def shorten(names: tuple[str, ...], most: int) -> str:
     'a, b and 2 more hosts'
     """
     shown, left = ", ".join(names[:most]), len(names) - most
-    return f"{shown} and {counted(left, 'more host')}" if left > 0 else shown
+    return f"{shown} and {count_of(left, 'more host')}" if left > 0 else shown
 
 
 Fault = Literal["host", "unknown", "machine"]
@@ -87,11 +87,11 @@ class Connectivity:
         self._is_proven = False
         self._failed: set[str] = set()
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         """Record that a connection was made, or that the network resolved a name."""
         self._is_proven = True
 
-    def failed(self, host: str) -> Fault:
+    def fault_of(self, host: str) -> Fault:
         """Return whose failure this is.
 
         Once anything has worked it is the host's. Before that it is unknown for the first four

@@ -27,7 +27,7 @@ class Slack:
         self._seconds = 0.0
         self._last: float | None = None  # when the last exchange ended, if no pause came after it
 
-    def served(self, seconds: float, at_once: int, now: float) -> None:
+    def record_service(self, seconds: float, at_once: int, now: float) -> None:
         """Count an exchange that ended ``now`` and was one of ``at_once`` in flight.
 
         It cost the crawl the time since the one before, which includes what the machine did
@@ -38,7 +38,7 @@ class Slack:
         self._exchanges += 1
         self._last = now
 
-    def paused(self) -> None:
+    def record_pause(self) -> None:
         """Note that no host was ready: the time until the next exchange is no work."""
         self._last = None
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from walsh_scrapy.policy.backoff import is_good, is_redirect, is_refusal
 from walsh_scrapy.policy.hostrequests import Rank
-from walsh_scrapy.policy.wording import counted
+from walsh_scrapy.policy.wording import count_of
 
 #: Requests in a row that a host may leave without an answer.
 TIMEOUTS: Final = 2
@@ -36,7 +36,7 @@ class Streaks:
     def __init__(self) -> None:
         self._hosts: defaultdict[str, _Streak] = defaultdict(_Streak)
 
-    def answered(self, host: str, url: str, status: int, rank: Rank) -> None:
+    def record_answer(self, host: str, url: str, status: int, rank: Rank) -> None:
         """Record an answer to a request of ``rank``."""
         if is_good(status) and status != 403:
             self._hosts.pop(host, None)
@@ -50,7 +50,7 @@ class Streaks:
         if status == 403:
             streak.forbidden.add(url)
 
-    def unanswered(self, host: str, rank: Rank, *, timed_out: bool) -> None:
+    def record_silence(self, host: str, rank: Rank, *, timed_out: bool) -> None:
         """Record a request without an answer. For robots.txt that is a refusal (decision 12)."""
         self._hosts[host].timeouts += timed_out
         self._hosts[host].refusals[rank] += is_refusal(0, for_robots=rank is Rank.ROBOTS)
@@ -70,9 +70,9 @@ class Streaks:
             return None
         streak = self._hosts[host]
         if gave_up and rank is not Rank.ROBOTS:
-            return f"it refused {counted(streak.refusals.total(), 'request')} in a row"
+            return f"it refused {count_of(streak.refusals.total(), 'request')} in a row"
         if streak.timeouts >= TIMEOUTS and rank is Rank.TARGET:
-            return f"it timed out {counted(streak.timeouts, 'time')} in a row"
+            return f"it timed out {count_of(streak.timeouts, 'time')} in a row"
         if len(streak.forbidden) >= FORBIDDEN:
-            return f"it answered 403 to {counted(len(streak.forbidden), 'URL')} in a row"
+            return f"it answered 403 to {count_of(len(streak.forbidden), 'URL')} in a row"
         return None

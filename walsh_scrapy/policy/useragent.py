@@ -11,7 +11,7 @@ _FIRST: Final = re.compile(r"\s*([A-Za-z_-]+)")
 _NOBODY: Final = "mozilla"
 
 
-def product_token(user_agent: str) -> str | None:
+def token_of(user_agent: str) -> str | None:
     """Return the token by which a User-Agent names its crawler, or None if it names none.
 
     It is the name after ``compatible;``, as many crawlers write it, or else the first product.

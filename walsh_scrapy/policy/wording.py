@@ -82,10 +82,10 @@ def _value_hidden(found: re.Match[str]) -> str:
     return name + _ADDRESS_IN_QUERY.sub("…", value)
 
 
-def counted(number: int, singular: str, plural: str | None = None) -> str:
+def count_of(number: int, singular: str, plural: str | None = None) -> str:
     """Return a number with its noun; ``plural`` is ``singular`` with an s unless given.
 
-    `counted(1, "entry", "entries")` is `1 entry`.
+    `count_of(1, "entry", "entries")` is `1 entry`.
     """
     return f"{number} {singular if number == 1 else plural or f'{singular}s'}"
 
@@ -95,7 +95,7 @@ def format_bytes(number: int) -> str:
     for unit, size in (("MiB", 1 << 20), ("KiB", 1 << 10)):
         if number >= size:
             return f"{number / size:.1f}".removesuffix(".0") + f" {unit}"
-    return counted(number, "byte")
+    return count_of(number, "byte")
 
 
 def cut(text: str, most: int) -> str:

@@ -12,7 +12,7 @@ from walsh_scrapy.options import PREFIX, BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist, public_suffixes
 from walsh_scrapy.policy.blocklist_schema import is_bundled
 from walsh_scrapy.policy.localblocklist import parse_local
-from walsh_scrapy.policy.wording import and_more, counted
+from walsh_scrapy.policy.wording import and_more, count_of
 from walsh_scrapy.politeness.listreading import published_error, read_list, suffixes_in
 from walsh_scrapy.runtime.requests import Validators
 from walsh_scrapy.state.copies import BlocklistCopy
@@ -83,7 +83,7 @@ class BlocklistCache:
     def log_local(self) -> None:
         """Log how many domains the operator's own list adds, and those that are suffixes."""
         if len(self._local):
-            domains = counted(len(self._local), "domain")
+            domains = count_of(len(self._local), "domain")
             logger.info("%s blocks %s beside the published list", self._local_file, domains)
             _warn_of_suffixes(self._local_file, public_suffixes(self._local.entries.keys()))
 
@@ -140,7 +140,7 @@ class BlocklistCache:
         if adopted.problem:
             logger.warning("%s: %s", self._url, adopted.problem)
         _warn_of_suffixes(self._url, wide)
-        domains = counted(len(adopted), "domain")
+        domains = count_of(len(adopted), "domain")
         logger.info("blocklist of %s adopted from %s", domains, self._url)
 
     def keep_unchanged(self, response: Response) -> None:
@@ -177,7 +177,7 @@ class BlocklistCache:
             known, self._is_whole = Blocklist.salvage(document.body), False
             logger.warning(
                 "the stored list is fetched again, and %s of it stay in force until then: %s",
-                counted(len(known), "domain"),
+                count_of(len(known), "domain"),
                 error,
             )
             return known, 0.0, 0.0

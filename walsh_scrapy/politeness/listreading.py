@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist, public_suffixes, sound_schema
 from walsh_scrapy.runtime.engine import is_stopping
-from walsh_scrapy.runtime.isolated import Interrupted, IsolatedProcess, Limits, TooCostly
+from walsh_scrapy.runtime.isolated import CostLimits, Interrupted, IsolatedProcess, TooCostly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,9 +25,9 @@ SHORT: Final = 256 * 1024
 #: Entries that are looked through at once; that takes a few milliseconds.
 SOME: Final = 10_000
 #: What a longer list may cost. One with 1,000,000 domains needs 4 s and 430 MB.
-LIST_LIMITS: Final = Limits(seconds=20, memory=2**30)
+LIST_LIMITS: Final = CostLimits(seconds=20, memory=2**30)
 #: What the check of a list under the published schema may cost.
-SCHEMA_LIMITS: Final = Limits(seconds=4, memory=2**30)
+SCHEMA_LIMITS: Final = CostLimits(seconds=4, memory=2**30)
 #: Bytes of a published schema; a larger one is not used. The bundled one has 2,000.
 LONGEST_SCHEMA: Final = 256 * 1024
 
@@ -72,7 +72,7 @@ async def published_error(body: bytes, schema: bytes) -> str | None:
 
 
 async def _isolated(
-    limits: Limits, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    limits: CostLimits, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
     """Return the result of one call in a process that ends afterwards. Raises TooCostly."""
     process = IsolatedProcess(limits, is_stopping)

@@ -77,7 +77,7 @@ class Retry(NamedTuple):
     why: str  #: what the host did: `answered 503`
     for_blocklist: bool
 
-    def told(self, now: float) -> str:
+    def sentence(self, now: float) -> str:
         """Return when it comes, in words: `try 3 of 5 in 8 s`."""
         return f"try {self.number} of {self.most} in {format_seconds(self.at - now)}"
 

@@ -56,7 +56,7 @@ _CUT_OFF = {DATA_LOSS, "download_stopped"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RobotsAnswer:
+class RobotsOutcome:
     """The outcome of a request for robots.txt."""
 
     result: AccessResult
@@ -120,7 +120,7 @@ class RobotsCache:
         """Return the last copy of an origin, however old."""
         return self._store.find(origin)
 
-    def settle(self, origin: str, answer: RobotsAnswer) -> RobotsFile:
+    def settle(self, origin: str, answer: RobotsOutcome) -> RobotsFile:
         """Keep the outcome of a request for robots.txt, and return the file that decides now."""
         now, status, result = self._context.clock.now(), answer.status, answer.result
         # A 304 is about the copy whose validators were sent.
@@ -248,7 +248,7 @@ class RobotsFetch:
                 renewed = Validators.of(answer.response)
                 self._settle(
                     origin,
-                    RobotsAnswer(
+                    RobotsOutcome(
                         result="unchanged", status=304, validators=renewed, asked_with=known
                     ),
                 )
@@ -270,7 +270,7 @@ class RobotsFetch:
         given = Validators.of(answer) if is_whole else None
         body = answer.body
         self._settle(
-            origin, RobotsAnswer(result=result, status=status, body=body, validators=given)
+            origin, RobotsOutcome(result=result, status=status, body=body, validators=given)
         )
 
     def _failed(self, origin: str, status: int | None, error: BaseException) -> None:
@@ -279,12 +279,12 @@ class RobotsFetch:
             self._cache.defer(origin, error)
         elif isinstance(error, Denied):  # a gate denied the target of a redirect
             logger.info("%s/robots.txt redirects to a denied URL: %s", origin, error)
-            self._settle(origin, RobotsAnswer(result="meaningless", status=status))
+            self._settle(origin, RobotsOutcome(result="meaningless", status=status))
         else:
             is_dead = isinstance(error, Unreachable)
-            self._settle(origin, RobotsAnswer(result="unreachable", is_dead=is_dead))
+            self._settle(origin, RobotsOutcome(result="unreachable", is_dead=is_dead))
 
-    def _settle(self, origin: str, answer: RobotsAnswer) -> None:
+    def _settle(self, origin: str, answer: RobotsOutcome) -> None:
         """Keep the outcome, and give the host the spacing that its file asks for."""
         self._stats.inc_value(f"walsh/robots/{answer.result}")
         if answer.result != "unreachable":
@@ -298,7 +298,7 @@ class RobotsFetch:
         if interval > self._context.options.min_interval:
             host = self._context.host(origin)
             snapshot = self._context.state.ledger.widen(host, interval)
-            self._queues.scheduler.delay(host, snapshot.wait, snapshot.times.room())
+            self._queues.scheduler.delay(host, snapshot.wait, snapshot.times.spacing_with())
 
 
 def _validators(known: RobotsCopy | None) -> Validators | None:

@@ -152,7 +152,7 @@ class SchedulerQueue(HostQueue):
             return
         now = self._context.clock.monotonic()
         if latency is not None:
-            self._frontier.served(host, latency, now)
+            self._frontier.record_service(host, latency, now)
         is_waited_for = 0.0 < seconds <= self._context.options.max_wait
         self._frontier.wait(host, now + (seconds if is_waited_for else 0.0), interval)
 

@@ -42,7 +42,7 @@ class Interrupted(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CostLimits:
     """What one call may cost: seconds of processor time, and bytes of memory.
 
     Where the system cannot limit them, the call may take ``PATIENCE`` times as long.
@@ -58,7 +58,7 @@ class IsolatedProcess:
     ``is_over`` says whether the crawl is over; ``grace`` are the seconds for a call in hand then.
     """
 
-    def __init__(self, limits: Limits, is_over: Callable[[], bool], grace: float = 0.0) -> None:
+    def __init__(self, limits: CostLimits, is_over: Callable[[], bool], grace: float = 0.0) -> None:
         self._limits = limits
         self._is_over = is_over
         self._grace = grace

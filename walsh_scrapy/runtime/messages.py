@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from walsh_scrapy.runtime.context import Context
-    from walsh_scrapy.wire.http1 import Exchange
+    from walsh_scrapy.wire.http1 import HttpExchange
     from walsh_scrapy.wire.stream import Stream
 
 logger = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class BodyReader:
         self._fail_on_loss = settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS")
 
     async def read(
-        self, request: Request, exchange: Exchange, head: h11.Response, stream: Stream
+        self, request: Request, exchange: HttpExchange, head: h11.Response, stream: Stream
     ) -> Response:
         """Return the response that begins with ``head``.
 
@@ -162,7 +162,7 @@ class BodyReader:
         return response
 
     async def _collect(
-        self, request: Request, exchange: Exchange, body: bytearray
+        self, request: Request, exchange: HttpExchange, body: bytearray
     ) -> StopDownload | None:
         """Append the body to ``body``, until it is too large or a listener stops it."""
         most = self._most_of(request)

@@ -125,9 +125,9 @@ class Network:
             return
         evidence = self._behind_proxies.setdefault(proxy, Connectivity())
         if response and (endpoint.scheme == "https" or response.status not in _PROXY_STATUSES):
-            evidence.succeeded()
+            evidence.record_success()
             return
-        fault = evidence.failed(host_of(request.url))
+        fault = evidence.fault_of(host_of(request.url))
         if fault == "host":
             return
         what = f"status {response.status}" if response else error
@@ -160,12 +160,12 @@ class Network:
             stream = await self._connections.open(endpoint, public_only=public_only)
         except NotConnected as error:
             raise self._failure(endpoint.host, error) from error
-        self._connectivity.succeeded()
+        self._connectivity.record_success()
         return stream
 
     def _failure(self, host: str, error: NotConnected) -> Exception:
         """Return what a failed connection means for its request (decision 29)."""
-        fault = self._connectivity.failed(host) if error.blame == "either" else error.blame
+        fault = self._connectivity.fault_of(host) if error.blame == "either" else error.blame
         if fault == "host":
             return error.failure
         if fault == "machine":

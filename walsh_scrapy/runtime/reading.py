@@ -13,7 +13,7 @@ from walsh_scrapy.exceptions import GivenUp, MachineTrouble
 from walsh_scrapy.metadata.document import Document
 from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.runtime.context import SystemClock
-from walsh_scrapy.runtime.isolated import Interrupted, IsolatedProcess, Limits, TooCostly
+from walsh_scrapy.runtime.isolated import CostLimits, Interrupted, IsolatedProcess, TooCostly
 
 if TYPE_CHECKING:
     from scrapy.http import Response
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.runtime.engine import Engine
 
 #: What reading one document may cost.
-LIMITS: Final = Limits(seconds=5, memory=200 * 1024 * 1024)
+LIMITS: Final = CostLimits(seconds=5, memory=200 * 1024 * 1024)
 GRACE_SECONDS: Final = 1.0  #: for the document in hand when the crawl ends
 
 _ahead: WeakKeyDictionary[Response, Feed | Exception] = WeakKeyDictionary()

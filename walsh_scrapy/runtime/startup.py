@@ -15,7 +15,7 @@ from scrapy.utils.misc import load_object
 from walsh_scrapy import identity
 from walsh_scrapy.exceptions import refuse_to_start
 from walsh_scrapy.options import BadSetting, Options, bad_setting
-from walsh_scrapy.policy.useragent import product_token
+from walsh_scrapy.policy.useragent import token_of
 from walsh_scrapy.runtime.gates import Gate
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def proposed_identity(settings: BaseSettings) -> list[str]:
     """
     own = settings["USER_AGENT"] if (settings.getpriority("USER_AGENT") or 0) > 0 else ""
     agent = str(settings["WALSH_USER_AGENT"] or own)
-    token = settings["WALSH_UA_TOKEN"] or product_token(agent)
+    token = settings["WALSH_UA_TOKEN"] or token_of(agent)
     if not token or token not in agent or identity.UA_TOKEN.lower() in agent.lower():
         token = token or re.sub(r"[^A-Za-z_-]", "", str(settings["BOT_NAME"])) or "Your-Bot"
         agent = f"{token}/1.0 (+the URL of a page that says who runs it)"
@@ -128,19 +128,19 @@ def has_addon(settings: BaseSettings) -> bool:
     return is_there and Options.from_settings(settings).enabled
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """The position of a downloader middleware, counted from the engine to the wire."""
 
     number: int
     kind: type
 
 
-def in_force(settings: BaseSettings, *kinds: type | Gate) -> list[Place]:
+def in_force(settings: BaseSettings, *kinds: type | Gate) -> list[Position]:
     """Return the positions of a project's downloader middlewares of these classes."""
     classes = tuple(kind.kind if isinstance(kind, Gate) else kind for kind in kinds)
     components = settings.get_component_priority_dict_with_base("DOWNLOADER_MIDDLEWARES")
     chain = enumerate(map(load_object, build_component_list(components)))
-    return [Place(at, each) for at, each in chain if issubclass(each, classes)]
+    return [Position(at, each) for at, each in chain if issubclass(each, classes)]
 
 
 def require_order(

@@ -35,7 +35,7 @@ _INDENTED: Final = re.compile(r"\n([ \t]+)")
 
 
 @dataclass(slots=True)
-class Changes:
+class FileChanges:
     """What to change in one file; numbers are those of ``Declaration``."""
 
     added: list[Source] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Changes:
     rewritten: dict[int, str] = field(default_factory=dict)  #: the new URL by number
 
 
-def writer_for(ending: str) -> Callable[[bytes, Changes], bytes]:
+def writer_for(ending: str) -> Callable[[bytes, FileChanges], bytes]:
     """Return the writer for a file whose ending has a reader.
 
     It raises UnreadableSources for a file that can be read, but not be written in the same way.
@@ -51,7 +51,7 @@ def writer_for(ending: str) -> Callable[[bytes, Changes], bytes]:
     return _WRITERS[ending.lower()]
 
 
-def write_toml(body: bytes, changes: Changes) -> bytes:
+def write_toml(body: bytes, changes: FileChanges) -> bytes:
     """Change `[[source]]` tables, or the entries of a list."""
     text = text_of(body)
     try:
@@ -64,7 +64,7 @@ def write_toml(body: bytes, changes: Changes) -> bytes:
             del listed[number - 1]
         if "source" in document and not isinstance(listed, AoT):
             listed.extend(map(_table, changes.added))
-            changes = Changes()
+            changes = FileChanges()
         written = document.as_string()
         for source in changes.added:
             table = tomlkit.dumps({"source": [_table(source)]})
@@ -74,7 +74,7 @@ def write_toml(body: bytes, changes: Changes) -> bytes:
     return _encode(_with_line_ends_of(text, written), body)
 
 
-def write_json(body: bytes, changes: Changes) -> bytes:
+def write_json(body: bytes, changes: FileChanges) -> bytes:
     """Change the list of sources."""
     text = text_of(body)
     document = json.loads(text)
@@ -89,7 +89,7 @@ def write_json(body: bytes, changes: Changes) -> bytes:
     return _encode(_with_line_ends_of(text, written + end), body)
 
 
-def write_list(body: bytes, changes: Changes) -> bytes:
+def write_list(body: bytes, changes: FileChanges) -> bytes:
     """Change lines; the comment behind a URL that is rewritten stays."""
     text = text_of(body)
     lines = [line for line in _LINE.findall(text) if line]
@@ -103,7 +103,7 @@ def write_list(body: bytes, changes: Changes) -> bytes:
     return _encode(_with_line_ends_of(text, "".join(kept)), body)
 
 
-def _rewrite(listed: Any, changes: Changes) -> None:  # noqa: ANN401 - tomlkit's or a list
+def _rewrite(listed: Any, changes: FileChanges) -> None:  # noqa: ANN401 - tomlkit's or a list
     for number, url in changes.rewritten.items():
         if isinstance(listed[number - 1], str):
             listed[number - 1] = url
@@ -147,7 +147,7 @@ def _encode(text: str, body: bytes) -> bytes:
     return (_MARK if body.startswith(_MARK) else b"") + text.encode()
 
 
-_WRITERS: Final[dict[str, Callable[[bytes, Changes], bytes]]] = {
+_WRITERS: Final[dict[str, Callable[[bytes, FileChanges], bytes]]] = {
     ".toml": write_toml,
     ".json": write_json,
     ".txt": write_list,
@@ -175,7 +175,7 @@ def edit_sources(file: Path, body: bytes, edit: Edit) -> bytes:
     removed = set(map(canonical_url, edit.removed))
     rewritten = {canonical_url(old): target_url(new) for old, new in edit.rewritten.items()}
     wanted: list[Source] = []
-    changes = Changes(added=[_storable(file, source) for source in edit.added])
+    changes = FileChanges(added=[_storable(file, source) for source in edit.added])
     for number, _place, source in declarations(file, body):
         canonical = canonical_url(source.url)
         if canonical in removed:

@@ -32,7 +32,7 @@ from walsh_scrapy.sources.source import UnreadableSources
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from walsh_scrapy.sources.editing import Changes
+    from walsh_scrapy.sources.editing import FileChanges
     from walsh_scrapy.sources.source import Source
 
 #: Folders nested deeper than this are not taken as tags.
@@ -217,7 +217,7 @@ def _reference(found: re.Match[str]) -> str:
 _XML_HEAD: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*\?>\s*)?(?=<)")
 
 
-def write_opml(body: bytes, changes: Changes) -> bytes:
+def write_opml(body: bytes, changes: FileChanges) -> bytes:
     """Change outlines of a well-formed document; attributes that are not ours stay."""
     try:
         root = fromstring(body, XMLParser(resolve_entities=False, no_network=True))

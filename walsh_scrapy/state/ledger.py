@@ -11,7 +11,6 @@ from uuid import uuid4
 from sqlalchemy import bindparam, case, func, or_, select, update
 
 from walsh_scrapy.policy.pacing import (
-    Answer,
     Event,
     Exchange,
     GiveBack,
@@ -19,8 +18,9 @@ from walsh_scrapy.policy.pacing import (
     HostTimes,
     Lease,
     Lift,
-    Pause,
+    OperatorPause,
     Release,
+    UnleasedEnd,
     Widen,
     after,
 )
@@ -188,7 +188,7 @@ class Ledger:
         times, spacing = before.bounded(most), min(spacing, most)
         if times.ready_at(spacing) > snapshot.now:
             return LeaseResult(times.recheck_at(snapshot.now, spacing) - snapshot.now)
-        return LeaseResult(0.0, 0.0 if times.ended is None else times.room(spacing))
+        return LeaseResult(0.0, 0.0 if times.ended is None else times.spacing_with(spacing))
 
     def release(
         self, host: str, exchange: Exchange, backoff: Backoff, record: RequestRecord
@@ -202,7 +202,7 @@ class Ledger:
 
     def answered(self, host: str, exchange: Exchange, backoff: Backoff) -> HostSnapshot:
         """Write the hold that an exchange without a lease leads to."""
-        return self._change(host, Answer(exchange, backoff)).snapshot
+        return self._change(host, UnleasedEnd(exchange, backoff)).snapshot
 
     def hold(self, host: str, seconds: float, by: HoldBy = "") -> HostSnapshot:
         """Put a host on hold for some seconds, and record by what; a longer hold stays."""
@@ -225,7 +225,7 @@ class Ledger:
 
         The act is recorded with its reason, if it changes anything.
         """
-        return self._change(host, Pause(seconds), act=("pause", reason)).snapshot
+        return self._change(host, OperatorPause(seconds), act=("pause", reason)).snapshot
 
     def _found(self, statement: Select[Any]) -> dict[str, HostSnapshot]:
         with self._database.read() as connection:

@@ -17,12 +17,12 @@ from walsh_scrapy.policy.audit.record import (
     DAY,
     Basis,
     Documents,
+    EntryRow,
     LoggedAct,
     LoggedDenial,
     LoggedRequest,
-    Run,
     RunFacts,
-    StoredEntry,
+    RunTerms,
 )
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.state.entries import ROWS_AT_ONCE
@@ -63,7 +63,7 @@ class Bounds(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class TimeSpan:
     """A span of time, in epoch seconds, and the run that the records name; None for any run."""
 
     since: float = 0.0
@@ -98,7 +98,7 @@ class SeenEntry(NamedTuple):
     item: str
 
 
-class Visit(NamedTuple):
+class RunVisit(NamedTuple):
     """One run that requested a URL, and when it did so first, in epoch seconds."""
 
     url: str
@@ -143,7 +143,7 @@ class Log:
                 values = json.loads(row.settings)
                 facts = {name: values.get(name, "") for name in RunFacts._fields}
                 known[row.settings] = RunFacts(**facts)
-            found[row.id] = Run(row.begun, known[row.settings])
+            found[row.id] = RunTerms(row.begun, known[row.settings])
         for_list = _judged(bounds, requests.c.host).where(requests.c.purpose == "blocklist")
         urls = {url for each in known.values() for url in each.list_urls}
         hosts = {*self._connection.scalars(for_list.distinct()), *map(host_of, urls)}
@@ -172,11 +172,11 @@ class Log:
         """Yield the denials in the order of their times."""
         return self._denials(bounds, denials.c.at, denials.c.id)
 
-    def entries(self, bounds: Bounds) -> Iterator[StoredEntry]:
+    def entries(self, bounds: Bounds) -> Iterator[EntryRow]:
         """Yield the entries, those first seen earliest first."""
-        columns = (entries.c[name] for name in StoredEntry._fields)
+        columns = (entries.c[name] for name in EntryRow._fields)
         found = select(*columns).where(entries.c.first_seen <= bounds.until)
-        return self._each(StoredEntry, found.order_by(entries.c.first_seen, entries.c.key))
+        return self._each(EntryRow, found.order_by(entries.c.first_seen, entries.c.key))
 
     def duplicates(self, bounds: Bounds) -> Iterator[str]:
         """Yield one key of each set of entries of a page with one id or one title (decision 19)."""
@@ -212,7 +212,7 @@ class Log:
     # A span of time.
 
     def requests(
-        self, span: Span, paced: str | None = None, most: int | None = None
+        self, span: TimeSpan, paced: str | None = None, most: int | None = None
     ) -> list[LoggedRequest]:
         """Return the requests to one host after another, each in the order of their times.
 
@@ -238,19 +238,19 @@ class Log:
         found = select(*_REQUEST).join(newest, requests.c.host == newest.c.host)
         return list(self._each(LoggedRequest, found.where(wanted, counts).order_by(*_BY_HOST)))
 
-    def denials(self, span: Span, host: str) -> list[LoggedDenial]:
+    def denials(self, span: TimeSpan, host: str) -> list[LoggedDenial]:
         """Return what was denied of a host, the first denial first."""
         found = select(*_DENIAL).where(denials.c.host == host, *_within(span, denials.c.at))
         return list(self._each(LoggedDenial, found.order_by(denials.c.at, denials.c.id)))
 
-    def denial_counts(self, span: Span) -> list[DenialCount]:
+    def denial_counts(self, span: TimeSpan) -> list[DenialCount]:
         """Return how often each gate denied requests in a span, by host and reason."""
         kinds = (denials.c.host, denials.c.gate, denials.c.reason)
         conditions = _in(span, denials.c.at, denials.c.run)
         counted = select(*kinds, func.count()).where(*conditions).group_by(*kinds).order_by(*kinds)
         return list(self._each(DenialCount, counted))
 
-    def first_seen(self, span: Span) -> dict[str, list[float]]:
+    def first_seen(self, span: TimeSpan) -> dict[str, list[float]]:
         """Return when the entries of a span were first seen, by their sources."""
         columns = (entries.c.source, entries.c.first_seen)
         found = select(*columns).where(*_seen_in(span)).order_by(entries.c.first_seen)
@@ -260,7 +260,7 @@ class Log:
         return seen
 
     def newest(
-        self, span: Span, of_each: int, most: int, sources: Collection[str] | None = None
+        self, span: TimeSpan, of_each: int, most: int, sources: Collection[str] | None = None
     ) -> list[SeenEntry]:
         """Return the newest entries of a span: some of each source, and at most ``most``.
 
@@ -294,15 +294,15 @@ class Log:
         last: float | None = self._connection.scalar(sent)
         return last
 
-    def visits(self, urls: Collection[str]) -> list[Visit]:
+    def visits(self, urls: Collection[str]) -> list[RunVisit]:
         """Return the runs in the log that requested these URLs, the newest first."""
-        found: list[Visit] = []
+        found: list[RunVisit] = []
         ordered = sorted(urls)
         first = func.min(requests.c.sent_at)
         for start in range(0, len(ordered), _URLS_AT_ONCE):
             some = requests.c.url.in_(ordered[start : start + _URLS_AT_ONCE])
             wanted = select(requests.c.url, requests.c.run, first).where(some)
-            found += self._each(Visit, wanted.group_by(requests.c.url, requests.c.run))
+            found += self._each(RunVisit, wanted.group_by(requests.c.url, requests.c.run))
         return sorted(found, key=lambda visit: -visit.at)
 
     def days(self, host: str, paced: str) -> dict[int, int]:
@@ -352,17 +352,17 @@ def _at(paced: str | None) -> Iterator[ColumnElement[bool]]:
         yield requests.c.host == paced
 
 
-def _within(span: Span, at: Column[Any]) -> Iterator[ColumnElement[bool]]:
+def _within(span: TimeSpan, at: Column[Any]) -> Iterator[ColumnElement[bool]]:
     yield at >= span.since
     if span.until is not None:
         yield at <= span.until
 
 
-def _in(span: Span, at: Column[Any], run: Column[Any]) -> Iterator[ColumnElement[bool]]:
+def _in(span: TimeSpan, at: Column[Any], run: Column[Any]) -> Iterator[ColumnElement[bool]]:
     yield from _within(span, at)
     if span.run is not None:
         yield run == span.run
 
 
-def _seen_in(span: Span) -> Iterator[ColumnElement[bool]]:
+def _seen_in(span: TimeSpan) -> Iterator[ColumnElement[bool]]:
     return _in(span, entries.c.first_seen, entries.c.run)

@@ -29,7 +29,7 @@ def is_loopback(address: str) -> bool:
     return ip_address(plain(address)).is_loopback
 
 
-class Addresses:
+class AddressPlan:
     """Allots addresses in the order of the hosts, and knows which hosts an address is for."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3
 _LONGEST_COMMON_NAME: Final = 64  # characters (RFC 5280, appendix A.1)
 
 
-class Authority:
+class CertificateAuthority:
     """Makes a TLS context for any host; keys and certificates last as long as the web.
 
     A private key is written to a folder that only this user can read, because OpenSSL loads it

@@ -11,7 +11,7 @@ from ssl import SSLContext, SSLObject
 from typing import Final, Protocol
 
 from walsh_scrapy.testing.connections import FAILED, FULL, RESUMED
-from walsh_scrapy.testing.hit import Hit, Log
+from walsh_scrapy.testing.hit import Hit, SharedLog
 from walsh_scrapy.testing.http1 import MalformedRequestError, ResponseWriter, hit_of, parse_request
 from walsh_scrapy.testing.reply import Page
 
@@ -41,7 +41,7 @@ class Connection:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         pages: Pages,
-        log: Log[Hit],
+        log: SharedLog[Hit],
         *,
         client: int,
         scheme: str = "http",

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
-from walsh_scrapy.testing.hit import Log
+from walsh_scrapy.testing.hit import SharedLog
 
 #: What `ConnectionRecord.handshake` is with TLS.
 FULL: Final = "full"
@@ -36,11 +36,11 @@ class ConnectionRecord:
     address: str = ""  #: the local address: where the client connected to
 
 
-class Connections:
+class ConnectionLog:
     """The log of connections, and the watch over those that are open."""
 
     def __init__(self) -> None:
-        self._log = Log[ConnectionRecord]()
+        self._log = SharedLog[ConnectionRecord]()
         self._lock = threading.Lock()
         self._keys: dict[int, int] = {}  # of the log, by descriptor
         # Elsewhere than on Linux, closed ends are noticed only when the server reads.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from ssl import SSLObject
 
-    from walsh_scrapy.testing.authority import Authority
+    from walsh_scrapy.testing.authority import CertificateAuthority
     from walsh_scrapy.testing.hit import Hit
     from walsh_scrapy.testing.reply import Page
     from walsh_scrapy.testing.site import Down
@@ -26,7 +26,7 @@ class Directory:
     def __init__(self) -> None:
         self._sites: dict[str, Site] = {}
         self._counts: Counter[tuple[str, str]] = Counter()
-        self._authority: Authority | None = None
+        self._authority: CertificateAuthority | None = None
 
     @property
     def sites(self) -> list[Site]:
@@ -41,9 +41,9 @@ class Directory:
     def add(self, *sites: Site) -> None:
         """Add sites; one with the name of an earlier one replaces it."""
         if self._authority is None and any(site.tls for site in sites):
-            from walsh_scrapy.testing.authority import Authority  # noqa: PLC0415 - rarely needed
+            from walsh_scrapy.testing.authority import CertificateAuthority  # noqa: PLC0415 - rarely needed
 
-            self._authority = Authority()
+            self._authority = CertificateAuthority()
         self._sites = self._sites | {site.key: site for site in sites}
 
     def page_for(self, hit: Hit) -> tuple[Hit, Page]:

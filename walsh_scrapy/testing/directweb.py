@@ -20,7 +20,7 @@ from typing import Final
 from walsh_scrapy.testing.addresses import (
     DEAD_ADDRESS,
     REFUSED_ADDRESS,
-    Addresses,
+    AddressPlan,
     bound,
     is_loopback,
     plain,
@@ -29,7 +29,7 @@ from walsh_scrapy.testing.addresses import (
 from walsh_scrapy.testing.connection import Connection, NoHandshakeError, handshake_of, streams
 from walsh_scrapy.testing.connections import FULL, CountedSocket
 from walsh_scrapy.testing.directory import VirtualHosts
-from walsh_scrapy.testing.hit import DEFAULT_PORTS, Log
+from walsh_scrapy.testing.hit import DEFAULT_PORTS, SharedLog
 from walsh_scrapy.testing.names import (
     DEAD,
     UNKNOWN,
@@ -65,9 +65,9 @@ class DirectWeb(Web):
         self.dns: Dns | None = None
         self.ports: dict[str, int] = {}  #: on which the web listens, by scheme; after `start`
         self._ipv6_ports: dict[str, int] = {}
-        self._addresses = Addresses()
+        self._addresses = AddressPlan()
         self._dns: dict[str, Dns] = {}
-        self._lookups = Log[Lookup]()
+        self._lookups = SharedLog[Lookup]()
         self._names: asyncio.DatagramTransport | None = None
         self._resolver_port = 0
         self._refused: socket.socket | None = None

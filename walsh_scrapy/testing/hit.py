@@ -96,7 +96,7 @@ def _named(headers: Headers, name: str) -> list[str]:
 Entry = TypeVar("Entry")
 
 
-class Log(Generic[Entry]):
+class SharedLog(Generic[Entry]):
     """Entries in the order in which they were opened; an entry may change later."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from walsh_scrapy.testing.hit import Log
+from walsh_scrapy.testing.hit import SharedLog
 
 #: In the place of an address: the site's own, of which every site has one.
 OWN: Final = "own"
@@ -86,7 +86,7 @@ class NameServer(asyncio.DatagramProtocol):
         self,
         dns_of: Callable[[str], Dns],
         places: Callable[[str, Sequence[str], int], list[Place]],
-        log: Log[Lookup],
+        log: SharedLog[Lookup],
     ) -> None:
         self._dns_of = dns_of
         self._places = places

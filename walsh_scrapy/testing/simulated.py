@@ -29,7 +29,7 @@ from walsh_scrapy.runtime.startup import ADDON
 from walsh_scrapy.testing.clock import SimulatedClock, SimulatedLoop, SimulatedTime
 from walsh_scrapy.testing.crawl import CrawlResult, read_items
 from walsh_scrapy.testing.directory import Directory
-from walsh_scrapy.testing.hit import DEFAULT_PORTS, Hit, Log
+from walsh_scrapy.testing.hit import DEFAULT_PORTS, Hit, SharedLog
 from walsh_scrapy.testing.project import keep_empty_blocklist
 from walsh_scrapy.testing.reply import Fault, Page, Raw, Reply, reply_of
 from walsh_scrapy.testing.simulation import Plan
@@ -44,7 +44,7 @@ class SimulatedWeb:
     """Answers as `LoopbackWeb` does, https too, in simulated time, and logs every request."""
 
     def __init__(self, sites: Iterable[Site], clock: SimulatedTime) -> None:
-        self.log = Log[Hit]()
+        self.log = SharedLog[Hit]()
         self._clock = clock
         self._directory = Directory()
         self._directory.add(*(replace(site, tls=None) for site in sites))

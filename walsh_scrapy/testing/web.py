@@ -19,13 +19,13 @@ from typing import Final, Self
 
 from walsh_scrapy.testing.connection import Connection, streams
 from walsh_scrapy.testing.connections import (
+    ConnectionLog,
     ConnectionRecord,
-    Connections,
     CountedSocket,
     most_open,
 )
 from walsh_scrapy.testing.directory import Directory
-from walsh_scrapy.testing.hit import Hit, Log, load_log, save_log
+from walsh_scrapy.testing.hit import Hit, SharedLog, load_log, save_log
 from walsh_scrapy.testing.reply import Fault, Page, Reply, redirect
 from walsh_scrapy.testing.site import Certificate, Site
 
@@ -42,8 +42,8 @@ class Web(ABC):
 
     def __init__(self, *sites: Site) -> None:
         self._directory = Directory()
-        self._log = Log[Hit]()
-        self._connections = Connections()
+        self._log = SharedLog[Hit]()
+        self._connections = ConnectionLog()
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
 
-from walsh_scrapy.policy.wording import counted
+from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.tools.printable import columns, printable
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _details(card: Scorecard) -> Iterator[str]:
     yield ""
     for call in card.calls:
         ended = "ended at its limit" if call.cut else f"exit status {call.exit_status}"
-        requests = counted(call.requests, "request")
+        requests = count_of(call.requests, "request")
         yield f"{call.run} run: {requests} in {call.seconds:.1f} s, {ended}"
     agents = ", ".join(map(repr, card.user_agents[:3]))
     yield f"User-Agent: {agents}"
@@ -71,7 +71,7 @@ def verdict_of(card: Scorecard) -> str:
     for each in card.results:
         numbers[each.finding.verdict.value] += 1
     told = ", ".join(f"{number} {verdict}" for verdict, number in numbers.items() if number)
-    return f"{counted(len(card.results), 'scenario')}{': ' * bool(told)}{told}."
+    return f"{count_of(len(card.results), 'scenario')}{': ' * bool(told)}{told}."
 
 
 def _result(result: Result) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from walsh_scrapy.policy.pacedhosts import host_name
 from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.policy.timestamps import format_moment, rfc3339
-from walsh_scrapy.policy.wording import counted, format_seconds
+from walsh_scrapy.policy.wording import count_of, format_seconds
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.printable import columns, printable
 
@@ -81,9 +81,9 @@ class HostRow:
         if self.snapshot.reason == "lease":
             yield "a run asks it now"
         if self.snapshot.reason == "spacing":
-            yield f"one request every {format_seconds(times.room())}"
+            yield f"one request every {format_seconds(times.spacing_with())}"
         if times.server_errors:
-            errors = counted(times.server_errors, "time")
+            errors = count_of(times.server_errors, "time")
             yield f"it answered 500, 502 or 504 {errors} in a row, which slows it down"
         if times.pause:
             yield f"you asked for a pause of {format_seconds(times.pause)} between requests"
@@ -113,7 +113,7 @@ def totals(rows: Sequence[HostRow]) -> str:
     """Return one line: how many hosts rest, how many of them on hold."""
     resting = [row for row in rows if row.snapshot.reason]
     on_hold = sum(row.snapshot.hold > 0 for row in rows)
-    return f"{counted(len(resting), 'host')} may not be asked now, {on_hold} of them on hold"
+    return f"{count_of(len(resting), 'host')} may not be asked now, {on_hold} of them on hold"
 
 
 def on_hold(host: str, until: float) -> str:
@@ -135,13 +135,13 @@ def hold_why(times: HostTimes) -> str:
         case "":
             return "what began it is not recorded"
         case "backoff":
-            count = f", {counted(times.strikes, 'time')} in a row" if times.strikes > 1 else ""
+            count = f", {count_of(times.strikes, 'time')} in a row" if times.strikes > 1 else ""
             return f"{answer}{count}: our own pause (backoff, R5)"
 
 
 def silent(count: int) -> str:
     """Return how many times in a row a host could not be reached."""
-    return f"it could not be reached {counted(count, 'time')} in a row"
+    return f"it could not be reached {count_of(count, 'time')} in a row"
 
 
 def _cells(row: HostRow) -> tuple[str, ...]:
@@ -201,7 +201,7 @@ def pause(state: State, host: str, seconds: float, reason: str) -> str:
     from walsh_scrapy.sources.loading import LONGEST_PAUSE
 
     times = state.ledger.pause(host, seconds, reason).times
-    every = format_seconds(times.room())
+    every = format_seconds(times.spacing_with())
     if not seconds:
         return printable(f"{host} has no pause of yours")
     rare = ""

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.timestamps import format_moment
-from walsh_scrapy.policy.wording import counted
+from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.state.entries import EntryFilter
 from walsh_scrapy.tools.export import item_of
 from walsh_scrapy.tools.printable import printable
@@ -90,8 +90,8 @@ def totals(found: Sequence[NewEntry], since: float, *, is_run: bool) -> str:
     when = format_moment(since) + (", the last run that found something" if is_run else "")
     if not found:
         return f"nothing is new since {when}"
-    sources = counted(len({entry.source for entry in found}), "source")
-    return f"{counted(len(found), 'entry', 'entries')} of {sources}, new since {when}"
+    sources = count_of(len({entry.source for entry in found}), "source")
+    return f"{count_of(len(found), 'entry', 'entries')} of {sources}, new since {when}"
 
 
 def _entry_lines(entry: NewEntry, width: int | None) -> Iterator[Text]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 from scrapy.utils.log import get_scrapy_root_handler
 
 from walsh_scrapy.policy.pacedhosts import host_name
-from walsh_scrapy.policy.wording import counted, format_seconds, printable
+from walsh_scrapy.policy.wording import count_of, format_seconds, printable
 from walsh_scrapy.tools.summary.counts import SourceCounts, is_by_source
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ProgressSnapshot:
     """How far a run is. ``due`` is None without declared sources. Durations are seconds."""
 
     due: int | None
@@ -61,8 +61,8 @@ class Snapshot:
     def how_far(self) -> str:
         """What is done of what is due: `57 of 206 sources done`."""
         if self.due is None:
-            return counted(self.done, "response")
-        return f"{self.done} of {counted(self.due, 'source')} done"
+            return count_of(self.done, "response")
+        return f"{self.done} of {count_of(self.due, 'source')} done"
 
     @property
     def time_left(self) -> str:
@@ -97,7 +97,7 @@ def outcomes_of(stats: Mapping[str, Any]) -> tuple[int | None, int, tuple[str, .
         counts.due,
         counts.done,
         (
-            counted(counts.new_entries, "new entry", "new entries"),
+            count_of(counts.new_entries, "new entry", "new entries"),
             f"{counts.failed} failed",
             *(f"{count} {name}" for name, count in others.items() if count),
         ),
@@ -107,7 +107,7 @@ def outcomes_of(stats: Mapping[str, Any]) -> tuple[int | None, int, tuple[str, .
 def awaited(queue: SchedulerQueue, retries: Retries, now: float) -> str:
     """Return what a run asks or waits for at ``now``, and why; empty for nothing."""
     if retry := retries.of_blocklist(now):
-        return f"waiting for the blocklist: {retry.told(now)}"
+        return f"waiting for the blocklist: {retry.sentence(now)}"
     if asked := queue.asked:
         purpose = " for the blocklist" if queue.is_restricted else ""
         return f"asking {_hosts(asked)}{purpose}"
@@ -116,7 +116,7 @@ def awaited(queue: SchedulerQueue, retries: Retries, now: float) -> str:
         return ""
     host = host_name(turn.host)
     if retry := retries.find(turn.host, now):
-        return f"waiting for {host}, which {retry.why}: {retry.told(now)}"
+        return f"waiting for {host}, which {retry.why}: {retry.sentence(now)}"
     host = "the blocklist" if queue.is_restricted else host
     spacing = turn.interval or _USUAL
     pause = f" (its pause is {format_seconds(spacing)})" if spacing > _USUAL else ""
@@ -125,7 +125,7 @@ def awaited(queue: SchedulerQueue, retries: Retries, now: float) -> str:
 
 def _hosts(names: list[str]) -> str:
     first, *others = map(host_name, names)
-    return f"{first} and {counted(len(others), 'more host')}" if others else first
+    return f"{first} and {count_of(len(others), 'more host')}" if others else first
 
 
 #: The scheme by which Scrapy exports to the standard output.
@@ -172,7 +172,7 @@ class Display:
         console = Console(file=sys.stderr, highlight=False)
         return cls(console) if console.is_interactive else None
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: ProgressSnapshot) -> None:
         """Replace what is shown; a terminal that was closed shows nothing."""
         try:
             self._live.update(render(snapshot), refresh=True)
@@ -205,7 +205,7 @@ class _AboveDisplay:
         """Do nothing: the console flushes."""
 
 
-def render(snapshot: Snapshot) -> RenderableType:
+def render(snapshot: ProgressSnapshot) -> RenderableType:
     """Return what a terminal shows of a snapshot: at most three lines, none of them wrapped."""
     from rich.console import Group
     from rich.progress_bar import ProgressBar

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.frontier import start_order
 from walsh_scrapy.policy.timestamps import format_moment
-from walsh_scrapy.policy.wording import counted
+from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 
 if TYPE_CHECKING:
@@ -79,5 +79,5 @@ def _report(stats: StatsCollector, due: int, later: list[float]) -> None:
     if waiting:
         stats.set_value("walsh/sources/not_due", len(waiting))
         stats.set_value("walsh/sources/next_due", min(waiting))
-        sources, when = counted(len(waiting), "source"), format_moment(min(waiting))
+        sources, when = count_of(len(waiting), "source"), format_moment(min(waiting))
         logger.info("not due yet: %s, the next one at %s", sources, when)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 STALL_SECONDS: Final = 10.0
 
 
-class Exchange:
+class HttpExchange:
     """Sends one request, and reads its response. Later exchanges of a stream have their own."""
 
     def __init__(self, stream: Stream) -> None:

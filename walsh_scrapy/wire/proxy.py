@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from scrapy.exceptions import DownloadFailedError
 from scrapy.utils.url import add_http_if_no_scheme
 
-from walsh_scrapy.wire.http1 import Exchange
+from walsh_scrapy.wire.http1 import HttpExchange
 from walsh_scrapy.wire.tlserrors import NoSecureConnection
 from walsh_scrapy.wire.unreachable import NotConnected, without_proxy
 
@@ -50,7 +50,7 @@ async def open_tunnel(stream: Stream, proxy: Proxy, host: str, port: int) -> Non
     fields = [(b"Host", target)]
     if proxy.authorization is not None:
         fields.append((b"Proxy-Authorization", proxy.authorization))
-    exchange = Exchange(stream)
+    exchange = HttpExchange(stream)
     await exchange.send(b"CONNECT", target, fields, b"")
     answer: h11.Response = await exchange.head()
     if not 200 <= answer.status_code < 300:

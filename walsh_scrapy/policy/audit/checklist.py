@@ -90,7 +90,7 @@ class Case(NamedTuple):
 
 
 @dataclass(slots=True)
-class Finding:
+class Breaches:
     """All breaches of one kind."""
 
     worst: Case
@@ -102,7 +102,7 @@ class Finding:
 class Findings:
     """What an audit found. Rows are named by their numbers in the checklist."""
 
-    found: dict[Kind, Finding] = field(default_factory=dict)
+    found: dict[Kind, Breaches] = field(default_factory=dict)
     judged: Counter[str] = field(default_factory=Counter)  #: how many records, by row
     #: How many records show nothing, by row and reason.
     unshown: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -113,7 +113,7 @@ class Findings:
         """Count a breach; the worst of a kind is kept, the first one among equals."""
         finding = self.found.get(kind)
         if finding is None:
-            finding = self.found[kind] = Finding(case, badness)
+            finding = self.found[kind] = Breaches(case, badness)
         elif badness > finding.badness:
             finding.worst, finding.badness = case, badness
         finding.count += 1
@@ -123,7 +123,7 @@ class Findings:
         self.numbers.setdefault(row, {}).update(numbers)
 
 
-class Verdict(StrEnum):
+class Standing(StrEnum):
     """What the evidence says of one requirement."""
 
     HOLDS = "holds"
@@ -145,11 +145,11 @@ class RowVerdict:
     """One row with its evidence."""
 
     row: Row
-    verdict: Verdict
+    verdict: Standing
     judged: int
     unshown: Mapping[str, int]  #: by reason
     numbers: Mapping[str, float | None]
-    findings: Mapping[Kind, Finding]
+    findings: Mapping[Kind, Breaches]
     trial: Trial | None
 
     @property
@@ -168,11 +168,11 @@ def _verdict(row: Row, findings: Findings, trial: Trial | None) -> RowVerdict:
     own = {kind: found for kind, found in findings.found.items() if kind.row == row.number}
     judged = findings.judged[row.number]
     failed = bool(trial and (trial.failed or trial.failed_should))
-    verdict = Verdict.NOT_SHOWN
+    verdict = Standing.NOT_SHOWN
     if own or failed:
-        verdict = Verdict.BROKEN
+        verdict = Standing.BROKEN
     elif judged or (trial and trial.passed):
-        verdict = Verdict.HOLDS
+        verdict = Standing.HOLDS
     return RowVerdict(
         row=row,
         verdict=verdict,

@@ -17,7 +17,7 @@ from walsh_scrapy.policy.wording import format_seconds
 
 if TYPE_CHECKING:
     from walsh_scrapy.policy.audit.checklist import Findings
-    from walsh_scrapy.policy.audit.record import Basis, LoggedDenial, LoggedRequest, Run
+    from walsh_scrapy.policy.audit.record import Basis, LoggedDenial, LoggedRequest, RunTerms
     from walsh_scrapy.policy.robots import Rules
 
 #: Seconds for which a copy counts: a day, and what a request may wait for its turn after that.
@@ -173,7 +173,7 @@ class BlocklistAudit:
         else:
             self._findings.add(Kind.NO_BLOCKLIST, Case.of(sent, f"{sent.url}: {sent.gates}"))
 
-    def _judge_memory(self, sent: LoggedRequest, run: Run) -> None:
+    def _judge_memory(self, sent: LoggedRequest, run: RunTerms) -> None:
         """Find a request without a list, in a run that had one or began after one was in force."""
         url, number = run.facts.blocklist_url, sent.run or 0
         if sent.blocklist is not None:

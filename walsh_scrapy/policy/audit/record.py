@@ -70,7 +70,7 @@ class LoggedDenial(NamedTuple):
     redirected_by: str | None
 
 
-class StoredEntry(NamedTuple):
+class EntryRow(NamedTuple):
     """A row of `entries`."""
 
     key: str
@@ -109,7 +109,7 @@ class RunFacts(NamedTuple):
         return {url for url in (self.blocklist_url, self.blocklist_schema_url) if url}
 
 
-class Run(NamedTuple):
+class RunTerms(NamedTuple):
     """One run: when it began, and its settings."""
 
     begun: float
@@ -152,14 +152,14 @@ class Documents:
 class Basis(NamedTuple):
     """What the requests of a record are judged by."""
 
-    runs: Mapping[int, Run]  #: by their numbers
+    runs: Mapping[int, RunTerms]  #: by their numbers
     acts: Sequence[LoggedAct]
     #: Hosts of the blocklist: for it, and for the robots.txt that it needs, pauses and holds count
     #: for a day at most (decision 14).
     list_hosts: frozenset[str]
     documents: Documents
 
-    def run(self, row: LoggedRequest | LoggedDenial) -> Run | None:
+    def run(self, row: LoggedRequest | LoggedDenial) -> RunTerms | None:
         """Return the run of a row; None if it names none that is recorded."""
         return None if row.run is None else self.runs.get(row.run)
 

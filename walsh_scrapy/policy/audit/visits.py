@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from walsh_scrapy.policy.audit.checklist import Findings
-    from walsh_scrapy.policy.audit.record import LoggedRequest, StoredEntry
+    from walsh_scrapy.policy.audit.record import EntryRow, LoggedRequest
 
 _KINDS: Final = ("feed", "llms")
 _DUMP: Final = "llms-full.txt"
@@ -88,7 +88,7 @@ class EntryAudit:
         self._problem = problem
         self._entries = 0
 
-    def see(self, entry: StoredEntry) -> None:
+    def see(self, entry: EntryRow) -> None:
         """Judge one entry."""
         self._entries += 1
         for row in "679":

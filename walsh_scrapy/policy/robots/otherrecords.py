@@ -51,7 +51,7 @@ class Window(NamedTuple):
         return minute >= self.first or minute <= self.last
 
 
-class Rate(NamedTuple):
+class RequestRate(NamedTuple):
     """A Request-rate: seconds per document, and the window in which it is in force."""
 
     seconds: float
@@ -72,7 +72,7 @@ def parse_visit_time(value: str) -> Window | None:
     return _window(*found.groups()) if found else None
 
 
-def parse_request_rate(value: str) -> Rate | None:
+def parse_request_rate(value: str) -> RequestRate | None:
     """Return a Request-rate, such as `1/10m` or `1/10m 1300-1659`; None if malformed."""
     found = _RATE.fullmatch(value)
     if not found:
@@ -82,7 +82,7 @@ def parse_request_rate(value: str) -> Rate | None:
     window = _window(*times) if times[0] else None
     if not int(documents) or not seconds or (times[0] and not window):
         return None
-    return Rate(seconds / int(documents), window)
+    return RequestRate(seconds / int(documents), window)
 
 
 def _window(hour: str, minute: str, last_hour: str, last_minute: str) -> Window | None:
@@ -115,7 +115,7 @@ def printable_comments(values: Sequence[str]) -> tuple[str, ...]:
     return (*shown, and_more(left)) if left else tuple(shown)
 
 
-def slowest(rates: Sequence[Rate], at: datetime) -> float | None:
+def slowest(rates: Sequence[RequestRate], at: datetime) -> float | None:
     """Return the seconds per document of the slowest rate in force at the aware time `at`.
 
     None if no rate is in force. Choice: a rate without a window is in force all day, even if

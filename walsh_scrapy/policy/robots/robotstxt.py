@@ -29,7 +29,7 @@ from walsh_scrapy.policy.robots.matching import (
     target_of,
 )
 from walsh_scrapy.policy.robots.otherrecords import (
-    Rate,
+    RequestRate,
     Window,
     is_malformed,
     next_opening,
@@ -105,7 +105,7 @@ class Rules:
     crawl_delay: float | None
     #: The Comment values as they are shown to the crawler's operator (extended standard 2.0).
     comments: tuple[str, ...]
-    _rates: tuple[Rate, ...] = field(repr=False)
+    _rates: tuple[RequestRate, ...] = field(repr=False)
     _visit_times: tuple[Window, ...] = field(repr=False)
     _paths: PathRules = field(repr=False)
     _ordered: OrderedRules | None = field(repr=False)

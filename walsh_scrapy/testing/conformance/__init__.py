@@ -7,12 +7,12 @@ Nothing here knows the crawler of this package: the judge shares no code with wh
 """
 
 from walsh_scrapy.testing.conformance.scenario import (
-    Evidence,
-    Finding,
+    Judgement,
     Level,
     Run,
     Scenario,
     Seen,
+    TrialLog,
     Verdict,
 )
 from walsh_scrapy.testing.conformance.scorecard import FORMAT, Result, Scorecard
@@ -22,8 +22,7 @@ __all__ = [
     "FORMAT",
     "RULES",
     "SCENARIOS",
-    "Evidence",
-    "Finding",
+    "Judgement",
     "Level",
     "Result",
     "Run",
@@ -31,6 +30,7 @@ __all__ = [
     "Scorecard",
     "Seen",
     "TrialError",
+    "TrialLog",
     "Verdict",
     "run",
 ]

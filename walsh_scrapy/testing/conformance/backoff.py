@@ -24,7 +24,7 @@ from walsh_scrapy.testing.timing import holds_kept
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from walsh_scrapy.testing.conformance.scenario import Evidence, Finding
+    from walsh_scrapy.testing.conformance.scenario import Judgement, TrialLog
     from walsh_scrapy.testing.hit import Hit
     from walsh_scrapy.testing.reply import Page
 
@@ -37,7 +37,7 @@ _RFC850: Final = "%A, %d-%b-%y %H:%M:%S GMT"
 _ASCTIME: Final = "%a %b %e %H:%M:%S %Y"
 
 
-def _held(evidence: Evidence) -> Finding:
+def _held(evidence: TrialLog) -> Judgement:
     """Judge that no request comes before the end of a Retry-After."""
     seen = evidence.seen()
     refusals = [each for each in seen if each.hit.status in BUSY and retry_after(each.hit)]
@@ -52,7 +52,7 @@ def _held(evidence: Evidence) -> Finding:
     return passed("it came back after Retry-After", seen)
 
 
-def _grows(evidence: Evidence) -> Finding:
+def _grows(evidence: TrialLog) -> Judgement:
     """Judge the pauses after answers without Retry-After."""
     tries = [each for each in evidence.pages() if each.hit.status in BUSY]
     if not tries:
@@ -70,7 +70,7 @@ def _grows(evidence: Evidence) -> Finding:
     return passed(f"the pauses were {told}", tries)
 
 
-def _kept_over_restart(evidence: Evidence) -> Finding:
+def _kept_over_restart(evidence: TrialLog) -> Judgement:
     if not evidence.seen(Run.RESTARTED):
         if any(retry_after(each.hit) for each in evidence.seen(Run.KILLED)):
             return passed("it did not come back after it was killed", evidence.seen(Run.KILLED))

@@ -23,7 +23,7 @@ from walsh_scrapy.testing.site import Site
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from walsh_scrapy.testing.conformance.scenario import Evidence, Finding
+    from walsh_scrapy.testing.conformance.scenario import Judgement, TrialLog
     from walsh_scrapy.testing.hit import Hit
 
 _ETAG: Final = 'W/"a,b"'
@@ -31,8 +31,8 @@ _MODIFIED: Final = "Thu, 01 Jan 2026 12:00:00 GMT"
 _CONDITIONS: Final = ("If-None-Match", "If-Modified-Since")
 
 
-def _echoes(condition: str, validator: str) -> Callable[[Evidence], Finding]:
-    def judge(evidence: Evidence) -> Finding:
+def _echoes(condition: str, validator: str) -> Callable[[TrialLog], Judgement]:
+    def judge(evidence: TrialLog) -> Judgement:
         served = evidence.pages(Run.FIRST)
         later = evidence.pages(Run.FORCED)
         if not served or not later:
@@ -46,7 +46,7 @@ def _echoes(condition: str, validator: str) -> Callable[[Evidence], Finding]:
     return judge
 
 
-def _stays_home(evidence: Evidence) -> Finding:
+def _stays_home(evidence: TrialLog) -> Judgement:
     wrong = [
         each
         for each in evidence.pages(host="new-home.example")
@@ -62,14 +62,14 @@ def _stays_home(evidence: Evidence) -> Finding:
     return passed("the redirect was followed without validators", evidence.pages(Run.FORCED))
 
 
-def _once(evidence: Evidence) -> Finding:
+def _once(evidence: TrialLog) -> Judgement:
     asked = evidence.pages(Run.FIRST)
     if len(asked) > 1:
         return failed("it asked twice for one URL with different fragments", asked)
     return passed("asked once", asked) if asked else not_applicable("it never asked for the page")
 
 
-def _not_again(evidence: Evidence) -> Finding:
+def _not_again(evidence: TrialLog) -> Judgement:
     first, again = evidence.pages(Run.FIRST), evidence.pages(Run.AGAIN)
     if not first:
         return not_applicable("it never asked for the page")
@@ -171,7 +171,7 @@ def _negotiated(hit: Hit) -> Reply:
     return Reply("<!DOCTYPE html><title>Docs</title>", content_type="text/html")
 
 
-def _structured(evidence: Evidence) -> Finding:
+def _structured(evidence: TrialLog) -> Judgement:
     asked = evidence.pages()
     if not asked:
         return not_applicable("it was given no feed-less page, or did not ask for it")

@@ -32,7 +32,7 @@ from walsh_scrapy.testing.site import Certificate, Site
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from walsh_scrapy.testing.conformance.scenario import Evidence, Finding
+    from walsh_scrapy.testing.conformance.scenario import Judgement, TrialLog
 
 #: A page or an address of the operator (R1: "+URL").
 _CONTACT: Final = re.compile(r"https?://\S|[\w.+-]+@[\w-]+\.\w")
@@ -43,7 +43,7 @@ _ENOUGH_PAGES: Final = 3
 _SETS_COOKIE: Final = {"Set-Cookie": "visitor=42; Path=/"}
 
 
-def _one_user_agent(evidence: Evidence) -> Finding:
+def _one_user_agent(evidence: TrialLog) -> Judgement:
     expected, strange = evidence.user_agent, list[tuple[Seen, str]]()
     for each in evidence.everything:
         sent = each.hit.header_values("User-Agent")
@@ -59,7 +59,7 @@ def _one_user_agent(evidence: Evidence) -> Finding:
     return failed(reason, [each for each, _ in strange])
 
 
-def _says_who(evidence: Evidence) -> Finding:
+def _says_who(evidence: TrialLog) -> Judgement:
     for each in evidence.everything:
         sent = each.hit.header("User-Agent") or ""
         if _BROWSER.search(sent):
@@ -72,7 +72,7 @@ def _says_who(evidence: Evidence) -> Finding:
     return passed(f"{token_of(sent)} names a page or a mail address")
 
 
-def _nothing_private(evidence: Evidence) -> Finding:
+def _nothing_private(evidence: TrialLog) -> Judgement:
     telling = [
         each for each in evidence.everything if any(each.hit.header(name) for name in _PRIVATE)
     ]
@@ -128,15 +128,15 @@ _IDENTITY: Final = (
 _NONE: Final = not_applicable("it signs no request over https")
 
 
-def _over(evidence: Evidence, scheme: str) -> list[Seen]:
+def _over(evidence: TrialLog, scheme: str) -> list[Seen]:
     return [each for each in evidence.everything if each.hit.scheme == scheme]
 
 
-def _signed(evidence: Evidence) -> list[Seen]:
+def _signed(evidence: TrialLog) -> list[Seen]:
     return [each for each in _over(evidence, "https") if is_signed(each.as_sent)]
 
 
-def _verify(evidence: Evidence) -> Finding:
+def _verify(evidence: TrialLog) -> Judgement:
     signed, wrong, strange = _signed(evidence), list[tuple[Seen, str]](), list[Seen]()
     for each in signed:
         try:
@@ -159,7 +159,7 @@ def _verify(evidence: Evidence) -> Finding:
     return passed(f"all {len(signed)} signatures verify", signed)
 
 
-def _own(evidence: Evidence) -> Finding:
+def _own(evidence: TrialLog) -> Judgement:
     first: dict[str, Seen] = {}
     for each in _signed(evidence):
         for value in each.as_sent.header_values("Signature"):
@@ -170,7 +170,7 @@ def _own(evidence: Evidence) -> Finding:
     return passed(f"{len(first)} requests have a signature of their own", first.values())
 
 
-def _none_over_http(evidence: Evidence) -> Finding:
+def _none_over_http(evidence: TrialLog) -> Judgement:
     plain = _over(evidence, "http")
     if shown := [each for each in plain if is_signed(each.as_sent)]:
         return failed("it sent a signature over plain http", shown)
@@ -181,7 +181,7 @@ def _none_over_http(evidence: Evidence) -> Finding:
     return passed(f"none of {len(plain)} requests over http has a signature")
 
 
-def _all(evidence: Evidence) -> Finding:
+def _all(evidence: TrialLog) -> Judgement:
     signed, secure = _signed(evidence), _over(evidence, "https")
     if not signed:
         return _NONE
@@ -207,7 +207,7 @@ _SEEDS: Final = ("https://signed.example/moved.xml", "https://signed.example/pla
 
 
 def _scenario(
-    name: str, asks: str, judge: Callable[[Evidence], Finding], level: Level = Level.MUST
+    name: str, asks: str, judge: Callable[[TrialLog], Judgement], level: Level = Level.MUST
 ) -> Scenario:
     return Scenario(name, "R1", asks, judge, _SITES, _SEEDS, level=level)
 

@@ -23,7 +23,7 @@ from walsh_scrapy.testing.site import Site
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from walsh_scrapy.testing.conformance.scenario import Evidence, Finding
+    from walsh_scrapy.testing.conformance.scenario import Judgement, TrialLog
 
 BLOCKLIST_URL: Final = "http://operator.example/blocklist.json"
 _LIST: Final = {
@@ -54,10 +54,10 @@ _SUBDOMAIN: Final = Site("www.optedout.example", "", {"/feed.xml": feed()})
 _HOP: Final = Site("to-optedout.example", "", {"/a.xml": redirect("http://optedout.example/b.xml")})
 
 
-def _left_alone(host: str, run: Run, after: str | None = None) -> Callable[[Evidence], Finding]:
+def _left_alone(host: str, run: Run, after: str | None = None) -> Callable[[TrialLog], Judgement]:
     """Return a judge that fails if a host was asked for anything, its robots.txt included."""
 
-    def judge(evidence: Evidence) -> Finding:
+    def judge(evidence: TrialLog) -> Judgement:
         lists = [each for each in evidence.seen(host="operator.example") if not each.is_robots]
         if not lists:
             return not_applicable(f"it never asked for the list of opt-outs ({BLOCKLIST_URL})")
@@ -70,7 +70,7 @@ def _left_alone(host: str, run: Run, after: str | None = None) -> Callable[[Evid
     return judge
 
 
-def _subdomain_left_alone(evidence: Evidence) -> Finding:
+def _subdomain_left_alone(evidence: TrialLog) -> Judgement:
     if not evidence.has_proxy:
         return not_applicable("the hosts are addresses, which have no subdomains: try --proxy")
     return _left_alone("www.optedout.example", Run.FIRST)(evidence)

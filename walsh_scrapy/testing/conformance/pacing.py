@@ -29,20 +29,20 @@ from walsh_scrapy.testing.timing import one_at_a_time, spaced
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from walsh_scrapy.testing.conformance.scenario import Evidence, Finding
+    from walsh_scrapy.testing.conformance.scenario import Judgement, TrialLog
 
 
 #: Of a crawler of which only the requests are known.
 _MANNERS: Final = Manners(resolution=SLACK, from_start=True, robots_delayed=False)
 
 
-def _spaced(seconds: float, *runs: Run, at_least: int = 2) -> Callable[[Evidence], Finding]:
+def _spaced(seconds: float, *runs: Run, at_least: int = 2) -> Callable[[TrialLog], Judgement]:
     """Return a judge of the pauses at the first host; before a page they are `seconds`.
 
     A crawler cannot know a Crawl-delay before it has read it, so a robots.txt comes after 1 s.
     """
 
-    def judge(evidence: Evidence) -> Finding:
+    def judge(evidence: TrialLog) -> Judgement:
         seen = evidence.seen(*runs)
         if len(seen) < at_least:
             return not_applicable(f"it made {len(seen)} of {at_least} requests that are needed")
@@ -72,7 +72,7 @@ def _of(breaches: Iterable[Breach], seen: Sequence[Seen]) -> list[Seen]:
     return [seen[place] for breach in breaches for place in breach.places]
 
 
-def _one_at_a_time(evidence: Evidence) -> Finding:
+def _one_at_a_time(evidence: TrialLog) -> Judgement:
     seen = evidence.seen(Run.FIRST)
     if overlapping := _overlapping(seen):
         return failed("a request began before the last one to this host had ended", overlapping)
@@ -82,7 +82,7 @@ def _one_at_a_time(evidence: Evidence) -> Finding:
     return passed("each request began after the end of the last one", seen)
 
 
-def _serial(evidence: Evidence) -> Finding:
+def _serial(evidence: TrialLog) -> Judgement:
     if overlapping := _overlapping(evidence.everything):
         return failed("requests to different hosts were under way at once", overlapping)
     if len(evidence.pages()) < 2:
@@ -90,7 +90,7 @@ def _serial(evidence: Evidence) -> Finding:
     return passed(f"never two of {len(evidence.everything)} requests at once")
 
 
-def _one_connection(evidence: Evidence) -> Finding:
+def _one_connection(evidence: TrialLog) -> Judgement:
     if evidence.has_proxy:
         return not_applicable("the hosts are behind a proxy, to which connections belong")
     ours = [each for each in evidence.connections if each.host in evidence.hosts]
@@ -105,8 +105,8 @@ def _one_connection(evidence: Evidence) -> Finding:
     return passed("never two open connections to the host")
 
 
-def _kept_over_restart(seconds: float) -> Callable[[Evidence], Finding]:
-    def judge(evidence: Evidence) -> Finding:
+def _kept_over_restart(seconds: float) -> Callable[[TrialLog], Judgement]:
+    def judge(evidence: TrialLog) -> Judgement:
         before, after = evidence.seen(Run.KILLED), evidence.pages(Run.RESTARTED)
         if not any(not each.is_robots for each in before) or not after:
             return not_applicable("it asked for no page both before and after it was killed")

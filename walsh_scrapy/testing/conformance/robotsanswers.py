@@ -21,7 +21,7 @@ from walsh_scrapy.testing.reply import Fault, Reply, redirect
 from walsh_scrapy.testing.site import Certificate, Site
 
 if TYPE_CHECKING:
-    from walsh_scrapy.testing.conformance.scenario import Evidence, Finding, Seen
+    from walsh_scrapy.testing.conformance.scenario import Judgement, Seen, TrialLog
     from walsh_scrapy.testing.hit import Hit
 
 _DENIES: Final = "User-agent: *\nDisallow: /no/\n"
@@ -29,7 +29,7 @@ _FEEDS: Final = {"/feed.xml": feed(), "/no/feed.xml": feed()}
 _MOST_TRIES: Final = 10
 
 
-def _robots_first(evidence: Evidence) -> Finding:
+def _robots_first(evidence: TrialLog) -> Judgement:
     first: dict[str, Seen] = {}
     for each in evidence.everything:
         first.setdefault(each.hit.origin, each)
@@ -42,7 +42,7 @@ def _robots_first(evidence: Evidence) -> Finding:
     return passed(f"robots.txt was the first request to each of {len(first)} origins")
 
 
-def _robots_kept(evidence: Evidence) -> Finding:
+def _robots_kept(evidence: TrialLog) -> Judgement:
     files = [each for each in evidence.seen() if each.is_robots]
     if len(files) > 1:
         return failed("it asked for an answered robots.txt again within a day", files)
@@ -51,7 +51,7 @@ def _robots_kept(evidence: Evidence) -> Finding:
     return passed("robots.txt was asked for once", files)
 
 
-def _not_before_answer(evidence: Evidence) -> Finding:
+def _not_before_answer(evidence: TrialLog) -> Judgement:
     files = [each for each in evidence.seen() if each.is_robots]
     if not files:
         return not_applicable("it never asked for robots.txt")
@@ -61,7 +61,7 @@ def _not_before_answer(evidence: Evidence) -> Finding:
     return passed("no page was asked for before robots.txt was answered", evidence.seen())
 
 
-def _tried_gently(evidence: Evidence) -> Finding:
+def _tried_gently(evidence: TrialLog) -> Judgement:
     files = [each for each in evidence.seen() if each.is_robots]
     if not files:
         return not_applicable("it never asked for robots.txt")
@@ -74,7 +74,7 @@ def _tried_gently(evidence: Evidence) -> Finding:
     return passed(f"requests for robots.txt: {len(files)}, with pauses", evidence.seen())
 
 
-def _obeys_new_copy(evidence: Evidence) -> Finding:
+def _obeys_new_copy(evidence: TrialLog) -> Judgement:
     now = evidence.seen(Run.FORCED)
     files = [each for each in now if each.is_robots]
     if not files:
@@ -89,7 +89,7 @@ def _by_scheme(hit: Hit) -> Reply:
     return Reply(f"User-agent: *\nDisallow: /no-{hit.scheme}/\n")
 
 
-def _origins(evidence: Evidence) -> Finding:
+def _origins(evidence: TrialLog) -> Judgement:
     asked = evidence.pages()
     wrong = [each for each in asked if each.hit.path.startswith(f"/no-{each.hit.scheme}/")]
     if wrong:

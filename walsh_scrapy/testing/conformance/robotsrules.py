@@ -25,7 +25,7 @@ from walsh_scrapy.testing.site import Site
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from walsh_scrapy.testing.conformance.scenario import Evidence, Finding
+    from walsh_scrapy.testing.conformance.scenario import Judgement, TrialLog
     from walsh_scrapy.testing.reply import Page
 
 
@@ -41,10 +41,10 @@ class _Case:
 
 def obeys(
     denied: tuple[str, ...], allowed: tuple[str, ...], host: str | None = None
-) -> Callable[[Evidence], Finding]:
+) -> Callable[[TrialLog], Judgement]:
     """Return a judge that fails if a denied path was asked for, of one host or of all."""
 
-    def judge(evidence: Evidence) -> Finding:
+    def judge(evidence: TrialLog) -> Judgement:
         seen = evidence.seen(host=host)
         asked = {_plain(each.hit.path) for each in seen}
         against = [each for each in seen if _plain(each.hit.path) in set(map(_plain, denied))]

@@ -60,7 +60,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Judgement:
     """A verdict, its reason as a sentence without a full stop, and the lines that prove it."""
 
     verdict: Verdict
@@ -97,7 +97,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class TrialLog:
     """The requests of a trial, in the order of their start."""
 
     everything: tuple[Seen, ...]
@@ -121,19 +121,19 @@ class Evidence:
         return [each for each in self.seen(*runs, host=host) if not each.is_robots]
 
 
-def passed(reason: str, seen: Iterable[Seen] = ()) -> Finding:
+def passed(reason: str, seen: Iterable[Seen] = ()) -> Judgement:
     """Return a pass."""
-    return Finding(Verdict.PASS, reason, _lines(list(seen)))
+    return Judgement(Verdict.PASS, reason, _lines(list(seen)))
 
 
-def failed(reason: str, seen: Iterable[Seen]) -> Finding:
+def failed(reason: str, seen: Iterable[Seen]) -> Judgement:
     """Return a failure, proved by these requests."""
-    return Finding(Verdict.FAIL, reason, _lines(list(seen)))
+    return Judgement(Verdict.FAIL, reason, _lines(list(seen)))
 
 
-def not_applicable(reason: str) -> Finding:
+def not_applicable(reason: str) -> Judgement:
     """Return that the scenario does not apply to this crawler."""
-    return Finding(Verdict.NOT_APPLICABLE, reason)
+    return Judgement(Verdict.NOT_APPLICABLE, reason)
 
 
 def _lines(seen: Sequence[Seen]) -> tuple[str, ...]:
@@ -165,7 +165,7 @@ class Scenario:
     name: str
     rule: str  #: R1 to R9
     asks: str  #: what is required, as a sentence without a full stop
-    judge: Callable[[Evidence], Finding]
+    judge: Callable[[TrialLog], Judgement]
     sites: tuple[Site, ...] = ()
     seeds: tuple[str, ...] = ()
     pages: tuple[str, ...] = ()

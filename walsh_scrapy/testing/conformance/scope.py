@@ -12,7 +12,7 @@ from walsh_scrapy.testing.site import Site
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from walsh_scrapy.testing.conformance.scenario import Evidence, Finding
+    from walsh_scrapy.testing.conformance.scenario import Judgement, TrialLog
 
 _HTML: Final = (
     '<!DOCTYPE html><title>Page</title><link rel="stylesheet" href="/style.css">'
@@ -27,8 +27,8 @@ _ENCLOSURE: Final = (
 )
 
 
-def _nothing_but(*paths: str) -> Callable[[Evidence], Finding]:
-    def judge(evidence: Evidence) -> Finding:
+def _nothing_but(*paths: str) -> Callable[[TrialLog], Judgement]:
+    def judge(evidence: TrialLog) -> Judgement:
         asked = evidence.pages(Run.FIRST)
         if others := [each for each in asked if each.hit.path not in {*paths, "/llms.txt"}]:
             return failed("it asked for what it was not given", others)
@@ -39,7 +39,7 @@ def _nothing_but(*paths: str) -> Callable[[Evidence], Finding]:
     return judge
 
 
-def _read_only(evidence: Evidence) -> Finding:
+def _read_only(evidence: TrialLog) -> Judgement:
     if others := [each for each in evidence.everything if each.hit.method not in {"GET", "HEAD"}]:
         return failed("it sent a method other than GET and HEAD", others)
     if not evidence.everything:

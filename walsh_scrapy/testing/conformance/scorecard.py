@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from walsh_scrapy.testing.conformance.scenario import Verdict
 
 if TYPE_CHECKING:
-    from walsh_scrapy.testing.conformance.scenario import Finding, Scenario
+    from walsh_scrapy.testing.conformance.scenario import Judgement, Scenario
 
 #: The version of the JSON; `conformance.schema.json` describes it.
 FORMAT: Final = "walsh-research-conformance/v1"
@@ -20,7 +20,7 @@ class Result:
     """A scenario and what was found."""
 
     scenario: Scenario
-    finding: Finding
+    finding: Judgement
 
 
 @dataclass(frozen=True, slots=True)

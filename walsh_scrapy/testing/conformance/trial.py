@@ -26,7 +26,7 @@ from walsh_scrapy.testing.conformance.backoff import HELD
 from walsh_scrapy.testing.conformance.crawler import LONGEST, Given, Places, call
 from walsh_scrapy.testing.conformance.optouts import BLOCKLIST_URL
 from walsh_scrapy.testing.conformance.pacing import RESTARTED
-from walsh_scrapy.testing.conformance.scenario import Evidence, Finding, Run, Seen, Verdict
+from walsh_scrapy.testing.conformance.scenario import Judgement, Run, Seen, TrialLog, Verdict
 from walsh_scrapy.testing.conformance.scorecard import CallOfRun, Result, Scorecard
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.manners import BUSY
@@ -150,7 +150,7 @@ class _Trial:
         named = tuple(map(self.places.connection, self.web.connections))
         key, results = self.key.public_key(), []
         for each in self.scenarios:
-            evidence = Evidence(everything, each.hosts, named, user_agent, key, has_proxy)
+            evidence = TrialLog(everything, each.hosts, named, user_agent, key, has_proxy)
             results.append(Result(each, self._judged(each, evidence)))
         agents = (seen.hit.header("User-Agent") or "" for seen in everything)
         return Scorecard(
@@ -162,17 +162,17 @@ class _Trial:
             self._tail(),
         )
 
-    def _judged(self, scenario: Scenario, evidence: Evidence) -> Finding:
+    def _judged(self, scenario: Scenario, evidence: TrialLog) -> Judgement:
         finding = scenario.judge(evidence)
         runs = [Run(each.run) for each in self.calls if each.cut]
         missed = [each for each in runs if each in scenario.runs and not evidence.seen(each)]
         match finding.verdict:
             case Verdict.FAIL if scenario.level == "MAY":
                 reason = f"a crawler may leave this out: {finding.reason}"
-                return Finding(Verdict.NOT_APPLICABLE, reason, finding.lines)
+                return Judgement(Verdict.NOT_APPLICABLE, reason, finding.lines)
             case Verdict.NOT_APPLICABLE if missed:
                 reason = f"the {missed[0].value} run was ended at its limit, before these hosts"
-                return Finding(Verdict.NOT_RUN, reason)
+                return Judgement(Verdict.NOT_RUN, reason)
         return finding
 
     def _everything(self) -> tuple[Seen, ...]:

@@ -17,7 +17,7 @@ _MOST_VERDICTS: Final = 100_000
 _LONGEST_KEPT: Final = 1000
 
 
-class Terms:
+class GroupTerms:
     """The rules of one group, with the verdicts and the pauses that were looked up already."""
 
     def __init__(self, rules: Rules) -> None:
@@ -68,7 +68,7 @@ _OUT_OF_ORDER: Final = 60
 _ROBOTS_SECONDS: Final = 86_400
 
 
-class Place(NamedTuple):
+class LogLine(NamedTuple):
     """A line of a log."""
 
     file: str
@@ -91,17 +91,17 @@ class Agent:
         "robots_read", "short", "short_at", "stale", "terms", "unchanged", "was_robots",
     )  # fmt: skip
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: GroupTerms) -> None:
         self.terms = terms
         self.requests = self.robots = self.unchanged = self.fresh = 0
         self.denied = self.short = self.refused = self.hasty = self.closed = self.stale = 0
         #: Seconds: the shortest pause, and the shortest one after a refusal; None for none.
         self.pause: float | None = None
         self.after_refusal: float | None = None
-        self.denied_at: Place | None = None
-        self.short_at: Place | None = None
-        self.hasty_at: Place | None = None
-        self.closed_at: Place | None = None
+        self.denied_at: LogLine | None = None
+        self.short_at: LogLine | None = None
+        self.hasty_at: LogLine | None = None
+        self.closed_at: LogLine | None = None
         self.last: float | None = None
         #: When the last request began at the earliest, if all pauses since then were kept.
         self.earliest = 0.0
@@ -158,7 +158,7 @@ class Agent:
         self.earliest = line.moment - line.slack
         if asked and certainly_before(line.moment, soonest, line.blur):
             self.short += 1
-            self.short_at = self.short_at or Place._make(place)
+            self.short_at = self.short_at or LogLine._make(place)
         elif asked:
             self.earliest = max(self.earliest, soonest)
 
@@ -172,17 +172,17 @@ class Agent:
             self.after_refusal = pause
         if pause <= _HASTY:
             self.hasty += 1
-            self.hasty_at = self.hasty_at or Place._make(place)
+            self.hasty_at = self.hasty_at or LogLine._make(place)
 
     def _add_target(self, moment: float, place: tuple[str, int, bytes], *, closed: bool) -> None:
         if self.robots_read is None or moment - self.robots_read > _ROBOTS_SECONDS:
             self.stale += 1
         if self.terms.denies(place[2]):
             self.denied += 1
-            self.denied_at = self.denied_at or Place._make(place)
+            self.denied_at = self.denied_at or LogLine._make(place)
         if closed:
             self.closed += 1
-            self.closed_at = self.closed_at or Place._make(place)
+            self.closed_at = self.closed_at or LogLine._make(place)
 
     @property
     def conditional(self) -> float | None:

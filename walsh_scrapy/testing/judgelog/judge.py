@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, cast
 
 from walsh_scrapy.policy.robots import RobotsTxt
-from walsh_scrapy.policy.useragent import product_token
+from walsh_scrapy.policy.useragent import token_of
 from walsh_scrapy.testing.judgelog import jsonlines
-from walsh_scrapy.testing.judgelog.agent import Agent, Terms
+from walsh_scrapy.testing.judgelog.agent import Agent, GroupTerms
 from walsh_scrapy.testing.judgelog.layouts import NAMELESS, Layout
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.printable import printable
@@ -49,7 +49,7 @@ class Judge:
         """
         self._robots = RobotsTxt.parse(robots)
         self._wanted = wanted.lower()
-        self._terms: dict[str, Terms] = {}
+        self._terms: dict[str, GroupTerms] = {}
         self._agents: dict[bytes, Agent] = {}
         self._unjudged: set[bytes] = set()
         self._layout = Layout.known() if written is None else Layout.of(written)
@@ -92,7 +92,7 @@ class Judge:
         if written in self._agents or written in self._unjudged:
             return self._agents.get(written)
         name = written.decode("utf-8", "replace")
-        token = product_token(name)
+        token = token_of(name)
         is_bot = written in _NAMES_NOBODY or (token or _BROWSERS[0]).lower() not in _BROWSERS
         is_wanted = self._wanted in name.lower() if self._wanted else is_bot
         if is_wanted and len(self._agents) < MOST_AGENTS:
@@ -102,10 +102,10 @@ class Judge:
             self._unjudged.add(written)
         return None
 
-    def _terms_of(self, token: str) -> Terms:
+    def _terms_of(self, token: str) -> GroupTerms:
         """Return the terms of a bot; those of one group are shared."""
         rules = self._robots.rules_for(token)
-        return self._terms.setdefault(rules.group or "", Terms(rules))
+        return self._terms.setdefault(rules.group or "", GroupTerms(rules))
 
 
 def lines_of(file: IO[bytes]) -> Iterator[list[bytes]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from walsh_scrapy.policy.wording import and_more, counted, format_seconds
+from walsh_scrapy.policy.wording import and_more, count_of, format_seconds
 from walsh_scrapy.testing.judgelog.jsonlines import NEEDED
 from walsh_scrapy.testing.judgelog.layouts import LONGEST_REQUEST
 from walsh_scrapy.tools.printable import columns, printable
@@ -12,7 +12,7 @@ from walsh_scrapy.tools.printable import columns, printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from walsh_scrapy.testing.judgelog.agent import Agent, Place
+    from walsh_scrapy.testing.judgelog.agent import Agent, LogLine
     from walsh_scrapy.testing.judgelog.judge import Judge
 
 #: User-Agents that the table lists, those with the most requests.
@@ -26,7 +26,7 @@ _HEADINGS: Final = (
 class _Breach(NamedTuple):
     number: int
     words: str
-    first: Place | None
+    first: LogLine | None
 
 
 def report(judge: Judge, *, every: bool) -> Iterator[str]:
@@ -42,11 +42,11 @@ def report(judge: Judge, *, every: bool) -> Iterator[str]:
             if breach.number and breach.first:
                 place = f"{breach.first.file}:{breach.first.line}"
                 target = breach.first.target.decode("utf-8", "replace")
-                said = f"{counted(breach.number, 'request')} {breach.words}"
+                said = f"{count_of(breach.number, 'request')} {breach.words}"
                 yield printable(f"{name}: {said}; the first is {place} {target}")
     if judge.vague:
         yield (
-            f"{counted(judge.vague, 'line')} with the end of a request and no duration "
+            f"{count_of(judge.vague, 'line')} with the end of a request and no duration "
             f"($request_time): only what no request of {LONGEST_REQUEST} s explains counts as short"
         )
     yield totals(judge)
@@ -56,8 +56,8 @@ def totals(judge: Judge) -> str:
     """Return one line: what was read, and what was not."""
     lacking = f" (JSON without {_missing(judge)})" if judge.missing else ""
     return (
-        f"{counted(judge.read, 'line')} read; {counted(judge.unread, 'line')} in another format"
-        f"{lacking}; {counted(judge.others, 'request')} of browsers and the like not judged"
+        f"{count_of(judge.read, 'line')} read; {count_of(judge.unread, 'line')} in another format"
+        f"{lacking}; {count_of(judge.others, 'request')} of browsers and the like not judged"
     )
 
 
@@ -117,7 +117,7 @@ def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
 
 
-def _place(place: Place | None) -> dict[str, Any] | None:
+def _place(place: LogLine | None) -> dict[str, Any] | None:
     if place is None:
         return None
     target = place.target.decode("utf-8", "replace")

@@ -22,7 +22,7 @@ from walsh_scrapy.tools.exits import CommandError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from walsh_scrapy.policy.audit.checklist import Finding, Kind, RowVerdict
+    from walsh_scrapy.policy.audit.checklist import Breaches, Kind, RowVerdict
     from walsh_scrapy.policy.audit.record import Basis
     from walsh_scrapy.state.log import Bounds, Log, RunRow
     from walsh_scrapy.tools.attest.digests import Digests
@@ -229,7 +229,7 @@ def _row(row: RowVerdict) -> dict[str, Any]:
     }
 
 
-def _finding(kind: Kind, found: Finding) -> dict[str, Any]:
+def _finding(kind: Kind, found: Breaches) -> dict[str, Any]:
     case = found.worst
     return {
         "kind": kind.label,

@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from walsh_scrapy.policy.wording import counted, cut
+from walsh_scrapy.policy.wording import count_of, cut
 from walsh_scrapy.state.log import Bounds
 from walsh_scrapy.tools.exits import CommandError
 
@@ -154,9 +154,9 @@ class Comparison:
 
     def lines(self) -> list[str]:
         """Return what was found, in words."""
-        lines = [f"{counted(self.same, 'part')} of the record as judged"]
+        lines = [f"{count_of(self.same, 'part')} of the record as judged"]
         if self.deleted:
-            left = counted(len(self.deleted), "part")
+            left = count_of(len(self.deleted), "part")
             lines.append(f"{left} older than WALSH_LOG_DAYS, which runs have deleted since")
         lines += [f"changed: {name}" for name in self.changed[:_MOST_NAMED]]
         if len(self.changed) > _MOST_NAMED:

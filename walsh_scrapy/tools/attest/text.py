@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from walsh_scrapy.policy.wording import counted
+from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.tools.printable import columns, printable
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _groups(name: str, groups: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"{name}: no run is recorded"
         return
     last = groups[-1]
-    others = counted(len(groups) - 1, "other set", "other sets")
+    others = count_of(len(groups) - 1, "other set", "other sets")
     runs = f"runs {last['first_run']} to {last['last_run']}"
     yield f"{name} of {runs} ({others} of values in earlier runs):"
     for key, value in last["values"].items():
@@ -85,7 +85,7 @@ def _evidence(row: Mapping[str, Any]) -> Iterator[str]:
     for reason, count in row["not_shown"].items():
         yield f"{count} not shown: {reason}"
     for finding in row["findings"]:
-        yield f"{finding['level']} broken {counted(finding['count'], 'time')}: {finding['what']}"
+        yield f"{finding['level']} broken {count_of(finding['count'], 'time')}: {finding['what']}"
         worst = finding["worst"]
         when = f" at {worst['at']}" if worst["at"] else ""
         yield f"  {worst['table']} {worst['id']}{when}: {worst['what']}"

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from walsh_scrapy.policy.wording import counted
+from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.sources import Source
 from walsh_scrapy.tools.printable import printable
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from walsh_scrapy.tools.discover.candidates import Candidate, SiteOffer
-    from walsh_scrapy.tools.mayfetch.answer import Answer
+    from walsh_scrapy.tools.mayfetch.answer import MayFetch
     from walsh_scrapy.tools.mayfetch.explainer import Explainer
 
 #: What to try where a page declares nothing.
@@ -89,7 +89,7 @@ def _request_lines(offer: SiteOffer, explainer: Explainer, now: float) -> Iterat
         yield f"  {each.role:<11}{_outcome(each)}"
 
 
-def _answers(offer: SiteOffer, explainer: Explainer) -> list[Answer]:
+def _answers(offer: SiteOffer, explainer: Explainer) -> list[MayFetch]:
     """Return what the gates say of the page, of its feeds, and of the llms.txt if that counts."""
     asked = (each.url for each in offer.candidates if each.role == "llms.txt" or each.requested)
     announced = {each.url for each in offer.announced}
@@ -128,7 +128,7 @@ def _outcome(candidate: Candidate) -> str:
     if candidate.form:
         nouns = ("entry", "entries") if candidate.form == "feed" else ("link", "links")
         parts.append(toml_string(candidate.title) if candidate.title else "without a title")
-        parts.append(counted(candidate.entries, *nouns))
+        parts.append(count_of(candidate.entries, *nouns))
     where = f" (by redirect, at {candidate.redirected_to})" if candidate.redirected_to else ""
     return f"{mark}{candidate.url}: {', '.join(parts)}{where}"
 

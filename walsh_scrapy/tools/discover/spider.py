@@ -17,7 +17,7 @@ from walsh_scrapy.metadata.alternates import (
 from walsh_scrapy.metadata.document import is_html, is_markdown, may_be_feed, may_be_llms
 from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
 from walsh_scrapy.metadata.llms import parse_llms
-from walsh_scrapy.policy.wording import counted
+from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.runtime.negotiation import (
     ABSENT,
     ACCEPT_LLMSTXT,
@@ -206,7 +206,7 @@ def _read(response: Response, candidate: Candidate, feeds: int = 0) -> None:
         candidate.end(f"answered as {content_type[:80]}; its body was not read")
         return
     if candidate.role == "page" and is_html(content_type):
-        declared = counted(feeds, "feed") if feeds else "no feed"
+        declared = count_of(feeds, "feed") if feeds else "no feed"
         candidate.end(f"answered as {content_type[:80]}; it declares {declared}")
         return
     is_links = candidate.role not in ("page", "feed") or is_markdown(content_type)

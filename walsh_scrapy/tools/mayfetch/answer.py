@@ -81,7 +81,7 @@ class RobotsAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class MayFetch:
     """What the gates say of a URL; times are epoch seconds, durations seconds."""
 
     url: str

@@ -17,7 +17,7 @@ from walsh_scrapy.runtime.requests import rank_of
 from walsh_scrapy.sources import Source
 from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.tools.command import NO_OUTPUT
-from walsh_scrapy.tools.mayfetch.answer import NO_URL, Answer, is_web, robots_answer, scheme_hint
+from walsh_scrapy.tools.mayfetch.answer import NO_URL, MayFetch, is_web, robots_answer, scheme_hint
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -46,7 +46,7 @@ class Explainer:
         self._robots = robots
         self._needs_list = self._list.is_due and robots is None and not asked
 
-    def explain(self, url: str) -> Answer:
+    def explain(self, url: str) -> MayFetch:
         """Return what each gate says of ``url`` now."""
         now = self._context.clock.now()
         origin = origin_of(url)
@@ -58,9 +58,9 @@ class Explainer:
         times, name = ledger.find(host).times, self._context.hold_name(url)
         hold = max(found.times.hold_until for found in map(ledger.find, (host, name)))
         asked = file.interval(now) if file else 0.0
-        interval = spacing(max(self._context.options.min_interval, times.room()), asked)
+        interval = spacing(max(self._context.options.min_interval, times.spacing_with()), asked)
         opens_in = file.closed_for(now) if file else 0.0
-        return Answer(
+        return MayFetch(
             url=url,
             allowed=allowed,
             gate=gate,

@@ -14,7 +14,7 @@ from walsh_scrapy.tools.status.facts import ENDED_EARLY
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from walsh_scrapy.state.log import Visit
+    from walsh_scrapy.state.log import RunVisit
     from walsh_scrapy.state.runs import RunRecord
     from walsh_scrapy.tools.hosts import HostRow
     from walsh_scrapy.tools.report.requests import HostLine
@@ -74,16 +74,16 @@ def _of_runs(runs: Sequence[RunRecord]) -> Iterator[Need]:
     killed = [run for run in runs[1:] if not run.is_over]
     if early:
         last = early[0]
-        yield Need(f"{counted(len(early), 'run')} ended early, the last one: {last.how}", "runs")
+        yield Need(f"{count_of(len(early), 'run')} ended early, the last one: {last.how}", "runs")
     if killed:
-        yield Need(f"{counted(len(killed), 'run')} did not end in order, or still go on", "runs")
+        yield Need(f"{count_of(len(killed), 'run')} did not end in order, or still go on", "runs")
 
 
 def _of_pauses(lines: Sequence[HostLine]) -> Iterator[Need]:
     if short := sum(line.short for line in lines):
-        hosts = counted(sum(line.short > 0 for line in lines), "host")
+        hosts = count_of(sum(line.short > 0 for line in lines), "host")
         were = "was" if short == 1 else "were"
-        yield Need(f"{counted(short, 'pause')} at {hosts} {were} shorter than asked for", "pauses")
+        yield Need(f"{count_of(short, 'pause')} at {hosts} {were} shorter than asked for", "pauses")
 
 
 def _of_sources(troubles: Sequence[Trouble]) -> Iterator[Need]:
@@ -92,14 +92,14 @@ def _of_sources(troubles: Sequence[Trouble]) -> Iterator[Need]:
         if count := counts[what]:
             verb = "has" if what == "moved" and count == 1 else "have" if what == "moved" else ""
             verb = verb or ("is" if count == 1 else "are")
-            yield Need(f"{counted(count, 'source')} {verb} {words}", "sources")
+            yield Need(f"{count_of(count, 'source')} {verb} {words}", "sources")
 
 
 def _of_hosts(resting: Sequence[HostRow]) -> Iterator[Need]:
     long = [row for row in resting if row.is_long_hold]
     if long:
         verb = "is" if len(long) == 1 else "are"
-        yield Need(f"{counted(len(long), 'host')} {verb} on hold for over a day", "resting")
+        yield Need(f"{count_of(len(long), 'host')} {verb} on hold for over a day", "resting")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def in_trouble(row: SourceRow) -> str:
 
 
 def find_troubles(
-    rows: Iterable[SourceRow], visits: Mapping[str, Sequence[Visit]]
+    rows: Iterable[SourceRow], visits: Mapping[str, Sequence[RunVisit]]
 ) -> list[Trouble]:
     """Return the sources in trouble, in the order of ``rows``.
 
@@ -164,10 +164,10 @@ def _why(row: SourceRow, what: str) -> str:
         return row.resent_why
     if what == "refused":
         return f"its site answers {record.status}"
-    return f"{record.detail or 'it failed'} ({counted(record.failures, 'time')} in a row)"
+    return f"{record.detail or 'it failed'} ({count_of(record.failures, 'time')} in a row)"
 
 
-def _since(row: SourceRow, what: str, visits: Mapping[str, Sequence[Visit]]) -> str:
+def _since(row: SourceRow, what: str, visits: Mapping[str, Sequence[RunVisit]]) -> str:
     """Say since when; the log of requests has the visits of 30 days."""
     record = row.record
     if what == "moved" and record.moved_since is not None:
@@ -238,6 +238,6 @@ def _failing(row: SourceRow) -> tuple[str, str]:
     return "It did not answer. Nothing to do yet: it is tried again by itself.", ""
 
 
-def counted(number: int, singular: str, plural: str | None = None) -> str:
+def count_of(number: int, singular: str, plural: str | None = None) -> str:
     """Return a number with its noun, thousands apart: `10,000 requests`."""
-    return wording.counted(number, singular, plural).replace(str(number), f"{number:,}", 1)
+    return wording.count_of(number, singular, plural).replace(str(number), f"{number:,}", 1)

@@ -11,9 +11,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from walsh_scrapy.policy.timestamps import rfc3339
-from walsh_scrapy.policy.wording import cut, for_others, format_seconds, printable
+from walsh_scrapy.policy.wording import count_of, cut, for_others, format_seconds, printable
 from walsh_scrapy.tools.report.charts import bars, share_bar, time_line
-from walsh_scrapy.tools.report.needs import MOST_TROUBLES, by_advice, counted
+from walsh_scrapy.tools.report.needs import MOST_TROUBLES, by_advice
 from walsh_scrapy.tools.report.news import MOST_SOURCES
 from walsh_scrapy.tools.report.requests import KINDS
 
@@ -47,7 +47,7 @@ def render(report: Report) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "counted": counted,
+        "count_of": count_of,
         "for_others": for_others,
         "pause": _pause,
         "span": _span,

@@ -9,7 +9,7 @@ from walsh_scrapy.policy.audit.pauses import PauseJudge
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.sources import SourcesError, load_sources
-from walsh_scrapy.state.log import Span
+from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.tools import hosts
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.hosts import paced_name, unit_of
@@ -21,7 +21,14 @@ from walsh_scrapy.tools.report.needs import (
     in_trouble,
 )
 from walsh_scrapy.tools.report.news import MOST, OF_EACH, News, build_news
-from walsh_scrapy.tools.report.requests import Gate, HostLine, Share, gates, host_lines, shares
+from walsh_scrapy.tools.report.requests import (
+    GateCounts,
+    HostLine,
+    Share,
+    gates,
+    host_lines,
+    shares,
+)
 from walsh_scrapy.tools.sources import overview
 from walsh_scrapy.tools.status.findings import judge_clock
 
@@ -32,7 +39,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.audit.record import LoggedRequest
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state import State
-    from walsh_scrapy.state.log import DenialCount, Log, Visit
+    from walsh_scrapy.state.log import DenialCount, Log, RunVisit
     from walsh_scrapy.state.runs import RunRecord
     from walsh_scrapy.tools.hosts import HostRow
     from walsh_scrapy.tools.report.needs import Need
@@ -48,7 +55,7 @@ MOST_RUNS: Final = 1000
 class Period:
     """The part of the record that a report is about."""
 
-    span: Span
+    span: TimeSpan
     runs: Sequence[RunRecord]  #: the newest first
     words: str  #: the same for the page's heading
     host: str | None = None  #: the name under which the ledger paces it
@@ -82,15 +89,15 @@ def choose_period(
     if since is not None:
         runs = state.runs.latest(MOST_RUNS, since, until)
         return Period(
-            span=Span(since=since), runs=runs, words=f"Since {format_moment(since)}", host=host
+            span=TimeSpan(since=since), runs=runs, words=f"Since {format_moment(since)}", host=host
         )
     last = state.runs.latest(1, until=until, only_crawls=True)
     chosen = state.runs.find(run) if run is not None else next(iter(last), None)
     if chosen is None and run is not None:
         raise CommandError(f"there is no run {run} in the state; {_known(state)}")
     if chosen is None:
-        return Period(span=Span(since=now), runs=(), words="No crawl is recorded", host=host)
-    span = Span(since=chosen.begun, until=chosen.ended, run=chosen.id)
+        return Period(span=TimeSpan(since=now), runs=(), words="No crawl is recorded", host=host)
+    span = TimeSpan(since=chosen.begun, until=chosen.ended, run=chosen.id)
     command = f" by `scrapy {chosen.command}`" if chosen.command else ""
     words = f"Run {chosen.id} of {chosen.spider}{command}, {format_moment(chosen.begun)}"
     return Period(span=span, runs=(chosen,), words=words, host=host)
@@ -115,7 +122,7 @@ class Report:
     requests: int
     is_cut: bool  #: the log has more requests, which were sent before these
     shares: Sequence[Share]
-    gates: Sequence[Gate]
+    gates: Sequence[GateCounts]
     lines: Sequence[HostLine]
     log_days: int  #: for which requests and denials are kept
 
@@ -190,7 +197,7 @@ def _sources(file: str) -> tuple[Sequence[Source], str]:
 def _troubles(log: Log, rows: Sequence[SourceRow]) -> list[Trouble]:
     wrong = [row for row in rows if in_trouble(row)]
     listed = {url for row in wrong[:MOST_TROUBLES] for url in (row.record.url, row.record.address)}
-    visits: dict[str, list[Visit]] = {}
+    visits: dict[str, list[RunVisit]] = {}
     for visit in log.visits(listed):
         visits.setdefault(visit.url, []).append(visit)
     return find_troubles(wrong, visits)

@@ -102,7 +102,7 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class GateCounts:
     """What one gate said of requests: of those that were sent, and of those that it denied."""
 
     name: str
@@ -130,7 +130,7 @@ def shares(records: Sequence[LoggedRequest]) -> list[Share]:
     ]
 
 
-def gates(records: Iterable[LoggedRequest], denials: Iterable[DenialCount]) -> list[Gate]:
+def gates(records: Iterable[LoggedRequest], denials: Iterable[DenialCount]) -> list[GateCounts]:
     """Return what each gate said: of the requests that were sent, and of those that it denied."""
     passed: dict[str, Counter[str]] = {}
     for record in records:
@@ -142,7 +142,7 @@ def gates(records: Iterable[LoggedRequest], denials: Iterable[DenialCount]) -> l
         reasons = denied.setdefault(denial.gate, Counter())
         reasons[cut(denial.reason, _LONGEST_ANSWER)] += denial.number
     return [
-        Gate(name, _answers(passed.get(name)), _answers(denied.get(name)))
+        GateCounts(name, _answers(passed.get(name)), _answers(denied.get(name)))
         for name in gate_names([*passed, *denied])
         if name in passed or name in denied
     ]

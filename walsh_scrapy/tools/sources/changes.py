@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.urls import canonical_url, host_of
-from walsh_scrapy.policy.wording import counted
+from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.sources import Source, SourcesError, declared_urls, load_sources, target_url
 from walsh_scrapy.sources.editing import Edit, edit_sources
 from walsh_scrapy.sources.loading import declarations, read_body
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.state import State
 
 
-class Changes:
+class SourceChanges:
     """Changes what the state knows of sources; each method yields a line for every source.
 
     A URL may be spelled as it is declared, or in any way with the same canonical URL. Each method
@@ -50,7 +50,7 @@ class Changes:
             if kept is None:
                 yield f"no visit of {printable(each)} has ended: there is nothing to forget{stays}"
                 continue
-            entries = counted(kept, "entry", "entries")
+            entries = count_of(kept, "entry", "entries")
             remain = f"; {entries} from it remain known" if kept else ""
             yield f"{printable(each)} is forgotten: its next visit is its first{remain}{stays}"
 
@@ -207,7 +207,7 @@ class DeclaredSources:
         elif really:
             yield from self.remove([record.url for record in gone])
         else:
-            count = counted(len(gone), "source")
+            count = count_of(len(gone), "source")
             yield f"{count} to remove from {self._file}; `scrapy sources prune --yes` does it"
 
     def rewrite_moved(self) -> Iterator[str]:

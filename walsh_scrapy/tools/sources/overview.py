@@ -10,7 +10,7 @@ from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.frontier import start_order
 from walsh_scrapy.policy.timestamps import format_moment, rfc3339
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.policy.wording import counted, format_seconds
+from walsh_scrapy.policy.wording import count_of, format_seconds
 from walsh_scrapy.sources import Kind, Source, host_pauses, with_pauses
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 from walsh_scrapy.tools.hosts import held_name, on_hold, paced_name
@@ -79,7 +79,7 @@ class SourceRow:
             cause = "its ETag is weak: a proxy such as nginx with gzip may have weakened it"
         else:
             cause = "its server does not compare them"
-        times = counted(record.resent, "time")
+        times = count_of(record.resent, "time")
         return f"never 304: the same document came {times} in a row for its own validators; {cause}"
 
     def is_stale(self, moment: float) -> bool:
@@ -260,7 +260,7 @@ def _finds(record: SourceRecord, history: EntryHistory | None) -> str:
     if history is None:
         return ""
     length = format_seconds(history.seconds(record.fetched_at or 0.0))
-    return f"it had something new {counted(history.finds, 'time')} in {length}"
+    return f"it had something new {count_of(history.finds, 'time')} in {length}"
 
 
 def _skips(record: SourceRecord) -> str:

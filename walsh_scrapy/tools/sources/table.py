@@ -9,7 +9,7 @@ from rich.style import Style
 from rich.text import Text
 
 from walsh_scrapy.policy.timestamps import rfc3339
-from walsh_scrapy.policy.wording import counted
+from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.tools.printable import columns, printable
 from walsh_scrapy.tools.screen import fold
 
@@ -62,12 +62,12 @@ def totals(rows: Sequence[SourceRow]) -> str:
     parts.append(f"{sum(row.due.is_due for row in rows) - held} due now")
     if held:
         parts.append(f"{held} due but on hold")
-    return f"{counted(len(rows), 'source')}: {', '.join(parts)}"
+    return f"{count_of(len(rows), 'source')}: {', '.join(parts)}"
 
 
 def hidden_line(count: int) -> str:
     """Return one line: how many sources are not listed because they are no longer declared."""
-    return f"no longer declared, listed only with --all: {counted(count, 'source')}"
+    return f"no longer declared, listed only with --all: {count_of(count, 'source')}"
 
 
 def _cells(row: SourceRow) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ def _visits(row: SourceRow) -> Iterator[str]:
     else:
         yield f"due {_next(row, _moment)} ({row.due.why})"
     newest = f", the last {_moment(row.newest)}" if row.newest else ""
-    yield f"{counted(row.entries, 'entry', 'entries')}{newest}"
+    yield f"{count_of(row.entries, 'entry', 'entries')}{newest}"
 
 
 def _marks(row: SourceRow) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.timestamps import format_moment, rfc3339
-from walsh_scrapy.policy.wording import and_more, counted, format_seconds
+from walsh_scrapy.policy.wording import and_more, count_of, format_seconds
 from walsh_scrapy.tools.printable import columns, printable
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _killed(facts: Facts) -> Finding:
         return Finding(Status.OK, "killed", "no run was killed")
     last = found[0]
     what = (
-        f"{counted(len(found), 'run')} did not end: {last.spider} began at "
+        f"{count_of(len(found), 'run')} did not end: {last.spider} began at "
         f"{format_moment(last.begun)} and gave its last sign at {format_moment(last.last_sign)}"
     )
     return Finding(Status.WARNING, "killed", what, "was it killed, or out of memory?")
@@ -172,7 +172,7 @@ def _sources(facts: Facts, limits: Limits) -> Finding | None:
         return None
     share = failing_percent(facts)
     status = limits.above(share)
-    what = f"{facts.failing} of {counted(facts.sources, 'source')} failing ({share:.0f} %)"
+    what = f"{facts.failing} of {count_of(facts.sources, 'source')} failing ({share:.0f} %)"
     return Finding(status, "sources", what, "`scrapy sources` has them first" if status else "")
 
 
@@ -181,14 +181,14 @@ def _refused(facts: Facts) -> Finding | None:
         return None
     long = [each for each in facts.refused if facts.now - each.since > _DAY]
     if not long:
-        what = f"{counted(len(facts.refused), 'source')} refused (429, 503), none for over a day"
+        what = f"{count_of(len(facts.refused), 'source')} refused (429, 503), none for over a day"
         return Finding(Status.OK, "refused", what)
     first: dict[str, RefusedSource] = {}
     for each in sorted(long, key=lambda each: each.since):
         first.setdefault(each.host, each)
     shown = [*map(_refusal, first.values())][:MOST_HOSTS]
     more = f" {and_more(len(first) - MOST_HOSTS)}" if len(first) > MOST_HOSTS else ""
-    what = f"{counted(len(long), 'source')} refused for over a day: {', '.join(shown)}{more}"
+    what = f"{count_of(len(long), 'source')} refused for over a day: {', '.join(shown)}{more}"
     return Finding(Status.WARNING, "refused", what, "`scrapy sources --failing` has them all")
 
 
@@ -215,7 +215,7 @@ def _hosts(facts: Facts) -> Finding:
         what = f"none is on hold for over a day, {total} on hold in all"
         return Finding(Status.OK, "hosts", what)
     more = f" {and_more(len(found) - MOST_HOSTS)}" if len(found) > MOST_HOSTS else ""
-    what = f"{counted(len(found), 'host')} on hold for over a day: "
+    what = f"{count_of(len(found), 'host')} on hold for over a day: "
     what += ", ".join(found[:MOST_HOSTS]) + more
     return Finding(Status.WARNING, "hosts", what, "`scrapy hosts` says why")
 

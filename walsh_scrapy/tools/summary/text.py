@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.policy.reasons import shorten
 from walsh_scrapy.policy.timestamps import format_moment
-from walsh_scrapy.policy.wording import and_more, counted
+from walsh_scrapy.policy.wording import and_more, count_of
 from walsh_scrapy.tools.summary.counts import RequestCounts, SourceCounts, is_by_source
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def next_steps(counts: SourceCounts, how: str, now: float) -> list[str]:
     if still_due:
         until = counts.deferred_until or 0.0
         when = f" after {format_moment(until)}" if until > now and how == FINISHED else ""
-        steps.append(f"start the run again{when}: {counted(still_due, 'source')} still due")
+        steps.append(f"start the run again{when}: {count_of(still_due, 'source')} still due")
     return steps
 
 
@@ -91,7 +91,7 @@ def _failed(failed: int, troubles: Troubles) -> list[_Row]:
     if rest := groups[MOST_REASONS:]:
         sources = sum(group.sources for group in rest)
         hosts = tuple(dict.fromkeys(host for group in rest for host in group.hosts))
-        reasons = counted(len(rest), "more reason")
+        reasons = count_of(len(rest), "more reason")
         remarks.append(f"{sources} for {reasons}: {shorten(hosts, MOST_HOSTS)}")
     names = ("failed", *[""] * len(remarks))
     return [(name, failed, remark) for name, remark in zip(names, remarks or [""], strict=False)]

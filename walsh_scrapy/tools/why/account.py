@@ -14,8 +14,8 @@ from walsh_scrapy.policy.audit.pauses import JudgedRequest, PauseJudge
 from walsh_scrapy.policy.audit.record import DAY
 from walsh_scrapy.policy.robots.quotation import QuotedLine, UsageRecord, quote, usage_records
 from walsh_scrapy.policy.urls import canonical_url, host_of, origin_of, robots_url
-from walsh_scrapy.policy.wording import counted
-from walsh_scrapy.state.log import Span
+from walsh_scrapy.policy.wording import count_of
+from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.hosts import held_name, paced_name, url_of
 from walsh_scrapy.tools.printable import printable
@@ -146,7 +146,7 @@ def give_account(
         raise CommandError(printable(_nothing(log, host, day, days, sources)))
     if day is None:
         day = max(days, default=int(outlook.at // DAY))
-    span = Span(since=day * DAY, until=math.nextafter((day + 1) * DAY, 0.0))
+    span = TimeSpan(since=day * DAY, until=math.nextafter((day + 1) * DAY, 0.0))
     sent = [
         each
         for each in _judged(log, paced, span, outlook.at)
@@ -180,7 +180,7 @@ def give_account(
     )
 
 
-def _judged(log: Log, paced: str, span: Span, now: float) -> list[JudgedRequest]:
+def _judged(log: Log, paced: str, span: TimeSpan, now: float) -> list[JudgedRequest]:
     """Return the requests of a span, each with the pause before it."""
     judge = PauseJudge(log.basis(log.bounds(now)))
     for each in log.requests_before(span.since, paced):
@@ -249,7 +249,7 @@ def _nothing(
 
 
 def _listed(days: Mapping[int, int], shown: Sequence[int]) -> str:
-    return ", ".join(f"{_date(day)} ({counted(days[day], 'row')})" for day in shown)
+    return ", ".join(f"{_date(day)} ({count_of(days[day], 'row')})" for day in shown)
 
 
 def _date(day: int) -> str:

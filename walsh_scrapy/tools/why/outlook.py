@@ -9,7 +9,7 @@ from walsh_scrapy.policy.timestamps import format_moment, rfc3339
 from walsh_scrapy.policy.urls import canonical_url, host_of
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.sources import host_pauses
-from walsh_scrapy.state.log import Span
+from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 from walsh_scrapy.tools.hosts import held_name, hold_why, paced_name
 from walsh_scrapy.tools.sources.overview import next_visit
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class HostTarget:
     """One document of the host that a source asks for, or asked for once."""
 
     url: str  #: at this host, also if the source is declared elsewhere and moved here
@@ -63,7 +63,7 @@ class Outlook:
     hold_until: float | None  #: None if the host is not on hold
     ready_at: float | None  #: when hold, spacing and lease are over; None if they are
     pause: float  #: seconds between two requests that the operator asks for, 0 for none
-    targets: tuple[Target, ...]
+    targets: tuple[HostTarget, ...]
     is_declared: bool | None  #: whether any is a source's; None if that is not known
     url: str | None  #: the only document that this is about, in its canonical form
 
@@ -148,10 +148,10 @@ def look_ahead(
 
 def _targets(
     state: State, log: Log, options: Options, host: str, sources: Sequence[Source], now: float
-) -> Iterator[Target]:
+) -> Iterator[HostTarget]:
     """Yield the documents at a host: those of declared sources, then those of earlier ones."""
     known = KnownSources(state.sources.all())
-    denials = {canonical_url(each.url): each for each in log.denials(Span(until=now), host)}
+    denials = {canonical_url(each.url): each for each in log.denials(TimeSpan(until=now), host)}
     found: list[tuple[Source | None, SourceRecord]] = []
     for each in sources:
         record = known.find(each.url) or SourceRecord(url=each.url, kind=each.kind)
@@ -166,4 +166,4 @@ def _targets(
         due = next_visit(record, source, options.min_revisit, now, histories.get(record.url))
         is_denied = record.outcome.startswith("denied")
         denial = denials.get(canonical_url(url)) if is_denied else None
-        yield Target(url, record, due, denial)
+        yield HostTarget(url, record, due, denial)
