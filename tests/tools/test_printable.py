@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walsh_scrapy.policy.wording import count_of, for_others
-from walsh_scrapy.tools.printable import columns, json_array, printable
+from walsh_scrapy.policy.wording import count_of, for_others, printable
+from walsh_scrapy.tools.output import columns, json_array
 
 
 def test_cells_are_aligned_by_their_width_on_a_terminal():

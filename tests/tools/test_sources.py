@@ -20,7 +20,7 @@ from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
 from walsh_scrapy.state.sourcerecord import SourceRecord
-from walsh_scrapy.tools.printable import json_array
+from walsh_scrapy.tools.output import json_array
 from walsh_scrapy.tools.sources.changes import UnknownSource, find_sources
 from walsh_scrapy.tools.sources.overview import build_overview, next_visit
 from walsh_scrapy.tools.sources.table import sources_screen, sources_text, totals

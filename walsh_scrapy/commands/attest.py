@@ -7,8 +7,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from walsh_scrapy.tools.command import OperatorCommand, print_lines
+from walsh_scrapy.tools.command import OperatorCommand
 from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.tools.output import print_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -98,8 +99,8 @@ def _attest(state: State, scorecard: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _verify(state: State, name: str) -> bool:
+    from walsh_scrapy.policy.wording import printable
     from walsh_scrapy.tools.attest.digests import compare, read_attestation
-    from walsh_scrapy.tools.printable import printable
 
     attestation = read_attestation(name)
     with state.log() as log:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.tools.command import UrlCommand, announce_requests, print_lines, status_of
+from walsh_scrapy.tools.command import UrlCommand, announce_requests, status_of
+from walsh_scrapy.tools.output import print_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -56,7 +57,7 @@ class Command(UrlCommand):
 def _lines(offers: Sequence[SiteOffer], context: Context, *, as_json: bool) -> Iterable[str]:
     from walsh_scrapy.tools.discover.report import as_dict, report_lines
     from walsh_scrapy.tools.mayfetch.explainer import Explainer
-    from walsh_scrapy.tools.printable import json_array
+    from walsh_scrapy.tools.output import json_array
 
     explainer = Explainer(context, asked=True)
     if as_json:

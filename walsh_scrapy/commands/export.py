@@ -51,9 +51,9 @@ class Command(FileCommand):
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:  # noqa: ARG002
         """Write, and print on standard error how much was written."""
+        from walsh_scrapy.policy.wording import printable
         from walsh_scrapy.tools.export import Export
         from walsh_scrapy.tools.files import open_output
-        from walsh_scrapy.tools.printable import printable
 
         target = self.target(opts)
         format_name = _format(target, opts.format)
@@ -81,8 +81,8 @@ class Command(FileCommand):
 
 
 def _format(target: str, chosen: str | None) -> str:
+    from walsh_scrapy.policy.wording import printable
     from walsh_scrapy.tools.export import FORMATS
-    from walsh_scrapy.tools.printable import printable
 
     ending = Path(target).suffix.lower()
     if chosen is None:

@@ -7,8 +7,9 @@ import sys
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.tools.command import OperatorCommand, print_lines
+from walsh_scrapy.tools.command import OperatorCommand
 from walsh_scrapy.tools.exits import usage_error
+from walsh_scrapy.tools.output import print_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -93,7 +94,7 @@ def _seconds(text: str) -> float:
 def _list(options: Options, *, as_json: bool) -> None:
     from walsh_scrapy.state import State
     from walsh_scrapy.tools.hosts import build_overview, hosts_text, totals
-    from walsh_scrapy.tools.printable import json_array
+    from walsh_scrapy.tools.output import json_array
 
     with State.existing(options.state_url) as state:
         rows = build_overview(state)

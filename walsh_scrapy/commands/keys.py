@@ -6,8 +6,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.tools.command import UrlCommand, print_lines
+from walsh_scrapy.tools.command import UrlCommand
 from walsh_scrapy.tools.exits import usage_error
+from walsh_scrapy.tools.output import print_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -71,10 +72,10 @@ class Command(UrlCommand):
         """Print what a verifier finds at a URL; return the exit status."""
         from urllib.parse import urlsplit
 
+        from walsh_scrapy.policy.wording import printable
         from walsh_scrapy.runtime.messages import host_field
         from walsh_scrapy.runtime.signing import read_signer
         from walsh_scrapy.tools.keys import DirectoryRequest, KeysSpider, checks, directory_url
-        from walsh_scrapy.tools.printable import printable
 
         given = urls or [self.options.signature_agent]
         if len(given) != 1 or not given[0].startswith("https://"):

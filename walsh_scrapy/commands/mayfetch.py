@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.tools.command import UrlCommand, print_lines, status_of
+from walsh_scrapy.tools.command import UrlCommand, status_of
 from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.tools.output import print_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -42,10 +43,10 @@ class Command(UrlCommand):
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:
         """Send the URLs through the gates, then answer from the state."""
+        from walsh_scrapy.policy.wording import printable
         from walsh_scrapy.tools.files import read_file
         from walsh_scrapy.tools.mayfetch.answer import is_web
         from walsh_scrapy.tools.mayfetch.explainer import Explainer, MayfetchSpider
-        from walsh_scrapy.tools.printable import printable
 
         self.check_urls(args)
         try:

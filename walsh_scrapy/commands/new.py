@@ -6,7 +6,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.tools.command import OperatorCommand, print_lines
+from walsh_scrapy.tools.command import OperatorCommand
+from walsh_scrapy.tools.output import print_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -53,7 +54,7 @@ def _say_none(*, as_json: bool) -> None:
 
 def _print_json(state: State, since: float) -> None:
     from walsh_scrapy.tools.newentries import new_items
-    from walsh_scrapy.tools.printable import json_array
+    from walsh_scrapy.tools.output import json_array
 
     print_lines(json_array(new_items(state, since)))
 
@@ -62,7 +63,7 @@ def _show(state: State, since: float, *, is_run: bool) -> None:
     from rich.console import Console
 
     from walsh_scrapy.tools.newentries import NewEntry, new_items, new_lines, totals
-    from walsh_scrapy.tools.screen import show
+    from walsh_scrapy.tools.output import show
 
     found = [NewEntry.of(item) for item in new_items(state, since)]
     show(new_lines(found, Console().width if sys.stdout.isatty() else None))

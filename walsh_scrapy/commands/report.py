@@ -44,8 +44,8 @@ class Command(FileCommand):
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:  # noqa: ARG002
         """Write, and say on standard error what the page is about."""
+        from walsh_scrapy.policy.wording import printable
         from walsh_scrapy.tools.files import open_output
-        from walsh_scrapy.tools.printable import printable
 
         target, number = self.target(opts), _number(opts.run)
         if number is not None and opts.since is not None:

@@ -7,7 +7,8 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.policy.wording import count_of, printable
-from walsh_scrapy.tools.command import OperatorCommand, announce_requests, print_lines
+from walsh_scrapy.tools.command import OperatorCommand, announce_requests
+from walsh_scrapy.tools.output import print_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -156,7 +157,7 @@ class Command(OperatorCommand):
 
 def _list(state: State | None, options: Options, file: str, opts: argparse.Namespace) -> None:
     from walsh_scrapy.sources import load_sources
-    from walsh_scrapy.tools.printable import json_array
+    from walsh_scrapy.tools.output import json_array
     from walsh_scrapy.tools.sources.overview import build_overview
     from walsh_scrapy.tools.sources.table import hidden_line
 
@@ -188,7 +189,7 @@ def _choose(rows: list[SourceRow], opts: argparse.Namespace, now: float) -> list
 def _show(rows: Sequence[SourceRow], found: Overview, opts: argparse.Namespace) -> None:
     from rich.console import Console
 
-    from walsh_scrapy.tools.screen import show
+    from walsh_scrapy.tools.output import show
     from walsh_scrapy.tools.sources.table import sources_screen, sources_text, totals
 
     if rows and sys.stdout.isatty():

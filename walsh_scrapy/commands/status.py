@@ -7,8 +7,9 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.tools.command import OperatorCommand, print_lines
+from walsh_scrapy.tools.command import OperatorCommand
 from walsh_scrapy.tools.exits import missing_extra
+from walsh_scrapy.tools.output import print_lines
 
 if TYPE_CHECKING:
     import argparse

@@ -7,8 +7,9 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.tools.command import OperatorCommand, print_lines
+from walsh_scrapy.tools.command import OperatorCommand
 from walsh_scrapy.tools.exits import usage_error
+from walsh_scrapy.tools.output import print_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -45,7 +46,7 @@ class Command(OperatorCommand):
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:
         """Read the record and print the letter."""
-        from walsh_scrapy.tools.printable import printable
+        from walsh_scrapy.policy.wording import printable
         from walsh_scrapy.tools.why.account import give_account
         from walsh_scrapy.tools.why.letter import letter
         from walsh_scrapy.tools.why.record import record_of

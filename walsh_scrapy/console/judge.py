@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     from walsh_scrapy.testing.judgelog.judge import Judge, open_log
     from walsh_scrapy.testing.judgelog.report import records, report, unreadable
     from walsh_scrapy.tools.files import read_file
-    from walsh_scrapy.tools.printable import json_array
+    from walsh_scrapy.tools.output import json_array
 
     judge, is_whole = Judge(read_file(options.robots), options.agent, options.format), True
     for name in options.log:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from walsh_scrapy.policy.wording import count_of
-from walsh_scrapy.tools.printable import printable
+from walsh_scrapy.policy.wording import count_of, printable
 
 if TYPE_CHECKING:
     import argparse
@@ -33,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     from walsh_scrapy.console.lint import count_errors, records, report
     from walsh_scrapy.policy.robots.lint import lint
     from walsh_scrapy.tools.files import read_file
-    from walsh_scrapy.tools.printable import json_array
+    from walsh_scrapy.tools.output import json_array
 
     found = [(name, lint(read_file(name))) for name in options.file]
     if options.json:

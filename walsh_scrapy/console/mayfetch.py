@@ -11,10 +11,10 @@ from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.policy.robots.access import RobotsCopy, RobotsFile
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.useragent import token_of
-from walsh_scrapy.policy.wording import format_seconds
+from walsh_scrapy.policy.wording import format_seconds, printable
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.mayfetch.answer import robots_answer, verdict_of
-from walsh_scrapy.tools.printable import columns, printable
+from walsh_scrapy.tools.output import columns
 
 if TYPE_CHECKING:
     import argparse
@@ -52,8 +52,8 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the answers; return 0 if all are allowed, or else 1. Raises CommandError."""
     from walsh_scrapy.console.mayfetch import draft_table
+    from walsh_scrapy.policy.wording import printable
     from walsh_scrapy.tools.files import read_file
-    from walsh_scrapy.tools.printable import printable
 
     if options.robots is None:
         raise CommandError(_NO_FILE)
@@ -83,8 +83,8 @@ def _answers(body: bytes, options: argparse.Namespace, now: float) -> list[Draft
 
 def _check(urls: list[str]) -> None:
     """Raise CommandError for what is no URL of the web."""
+    from walsh_scrapy.policy.wording import printable
     from walsh_scrapy.tools.mayfetch.answer import NO_URL, is_web, scheme_hint
-    from walsh_scrapy.tools.printable import printable
 
     for url in urls:
         if not is_web(url):

@@ -240,12 +240,6 @@ def no_response_reason(error: BaseException | None, url: str) -> str:
     return str(error) if isinstance(error, RequestDeferred) else reason_of(error, url)
 
 
-def print_lines(lines: Iterable[str]) -> None:
-    """Print lines to standard output."""
-    for line in lines:
-        print(line)
-
-
 def announce_requests() -> None:
     """Say at a terminal why the answer takes a while."""
     if sys.stderr.isatty():

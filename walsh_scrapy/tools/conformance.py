@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
 
-from walsh_scrapy.policy.wording import count_of
-from walsh_scrapy.tools.printable import columns, printable
+from walsh_scrapy.policy.wording import count_of, printable
+from walsh_scrapy.tools.output import columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

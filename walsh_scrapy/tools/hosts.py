@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from walsh_scrapy.policy.pacedhosts import host_name
 from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.policy.timestamps import format_moment, rfc3339
-from walsh_scrapy.policy.wording import count_of, format_seconds
+from walsh_scrapy.policy.wording import count_of, format_seconds, printable
 from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.printable import columns, printable
+from walsh_scrapy.tools.output import columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,11 +10,10 @@ from rich.text import Text
 
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.timestamps import format_moment
-from walsh_scrapy.policy.wording import count_of
+from walsh_scrapy.policy.wording import count_of, printable
 from walsh_scrapy.state.entries import EntryFilter
 from walsh_scrapy.tools.export import item_of
-from walsh_scrapy.tools.printable import printable
-from walsh_scrapy.tools.screen import fold
+from walsh_scrapy.tools.output import fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

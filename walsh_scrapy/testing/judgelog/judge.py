@@ -13,11 +13,11 @@ from typing import IO, TYPE_CHECKING, Final, cast
 
 from walsh_scrapy.policy.robots import RobotsTxt
 from walsh_scrapy.policy.useragent import token_of
+from walsh_scrapy.policy.wording import printable
 from walsh_scrapy.testing.judgelog import jsonlines
 from walsh_scrapy.testing.judgelog.agent import Agent, GroupTerms
 from walsh_scrapy.testing.judgelog.layouts import NAMELESS, Layout
 from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from walsh_scrapy.policy.wording import and_more, count_of, format_seconds
+from walsh_scrapy.policy.wording import and_more, count_of, format_seconds, printable
 from walsh_scrapy.testing.judgelog.jsonlines import NEEDED
 from walsh_scrapy.testing.judgelog.layouts import LONGEST_REQUEST
-from walsh_scrapy.tools.printable import columns, printable
+from walsh_scrapy.tools.output import columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

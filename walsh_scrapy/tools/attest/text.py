@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from walsh_scrapy.policy.wording import count_of
-from walsh_scrapy.tools.printable import columns, printable
+from walsh_scrapy.policy.wording import count_of, printable
+from walsh_scrapy.tools.output import columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -6,9 +6,8 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from walsh_scrapy.policy.wording import count_of
+from walsh_scrapy.policy.wording import count_of, printable
 from walsh_scrapy.sources import Source
-from walsh_scrapy.tools.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

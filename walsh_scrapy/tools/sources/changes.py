@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.urls import canonical_url, host_of
-from walsh_scrapy.policy.wording import count_of
+from walsh_scrapy.policy.wording import count_of, printable
 from walsh_scrapy.sources import Source, SourcesError, declared_urls, load_sources, target_url
 from walsh_scrapy.sources.editing import Edit, edit_sources
 from walsh_scrapy.sources.loading import declarations, read_body
@@ -18,7 +18,6 @@ from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.files import open_output
 from walsh_scrapy.tools.hosts import held_name, on_hold
-from walsh_scrapy.tools.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

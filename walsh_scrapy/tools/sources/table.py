@@ -9,9 +9,8 @@ from rich.style import Style
 from rich.text import Text
 
 from walsh_scrapy.policy.timestamps import rfc3339
-from walsh_scrapy.policy.wording import count_of
-from walsh_scrapy.tools.printable import columns, printable
-from walsh_scrapy.tools.screen import fold
+from walsh_scrapy.policy.wording import count_of, printable
+from walsh_scrapy.tools.output import columns, fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.timestamps import format_moment, rfc3339
-from walsh_scrapy.policy.wording import and_more, count_of, format_seconds
-from walsh_scrapy.tools.printable import columns, printable
+from walsh_scrapy.policy.wording import and_more, count_of, format_seconds, printable
+from walsh_scrapy.tools.output import columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

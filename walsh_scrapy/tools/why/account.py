@@ -14,11 +14,10 @@ from walsh_scrapy.policy.audit.pauses import JudgedRequest, PauseJudge
 from walsh_scrapy.policy.audit.record import DAY
 from walsh_scrapy.policy.robots.quotation import QuotedLine, UsageRecord, quote, usage_records
 from walsh_scrapy.policy.urls import canonical_url, host_of, origin_of, robots_url
-from walsh_scrapy.policy.wording import count_of
+from walsh_scrapy.policy.wording import count_of, printable
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.hosts import held_name, paced_name, url_of
-from walsh_scrapy.tools.printable import printable
 from walsh_scrapy.tools.why.outlook import look_ahead
 
 if TYPE_CHECKING:

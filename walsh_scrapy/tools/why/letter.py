@@ -6,8 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.policy.timestamps import format_moment
-from walsh_scrapy.policy.wording import for_others, format_seconds
-from walsh_scrapy.tools.printable import printable
+from walsh_scrapy.policy.wording import for_others, format_seconds, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

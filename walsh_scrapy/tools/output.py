@@ -1,7 +1,11 @@
-"""Lists at a terminal: folded to its width, no URL cut, in a pager if longer than the screen."""
+"""What commands print: lines, columns and JSON for a pipe, folded lists for a terminal.
+
+No URL is cut. A list that is longer than the screen is shown in a pager.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -11,12 +15,41 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
-from rich.console import Console
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from rich.text import Text
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines to standard output."""
+    for line in lines:
+        print(line)
+
+
+def columns(rows: Sequence[Sequence[str]], widest: int = 60) -> Iterator[str]:
+    """Yield a line for each row, with the cells of a column aligned.
+
+    ``widest`` is the largest width, in terminal cells, that a column is padded to. Nothing is cut
+    or wrapped, so a longer cell moves the rest of its line to the right.
+    """
+    widths = [min(max(map(cell_len, cells)), widest) for cells in zip(*rows, strict=True)]
+    for row in rows:
+        padded = (
+            cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)
+        )
+        yield "  ".join(padded).rstrip()
+
+
+def json_array(objects: Iterable[Mapping[str, object]]) -> Iterator[str]:
+    """Yield the lines of a JSON array, one object a line."""
+    before = "["
+    for each in objects:
+        # json escapes every other control character itself.
+        yield before + json.dumps(each).replace("\x7f", "\\u007f")
+        before = ","
+    yield "]" if before == "," else "[]"
 
 
 def show(lines: Iterable[Text]) -> None:
@@ -25,6 +58,8 @@ def show(lines: Iterable[Text]) -> None:
     Lines are not wrapped here: a terminal that wraps one lets it be copied whole. Colours and links
     are written to terminals only. `PAGER=cat` prints without a pager.
     """
+    from rich.console import Console
+
     console = Console(soft_wrap=True, highlight=False)
     if not console.is_terminal:
         for line in lines:

@@ -9,14 +9,14 @@ from contextlib import suppress
 
 from rich.text import Text
 
-from walsh_scrapy.tools.screen import fold, show
+from walsh_scrapy.tools.output import fold, show
 
 URL = "http://a.example/" + "x" * 100
 #: Shows a number of long lines, as a command does.
 PROGRAM = f"""
 import sys
 from rich.text import Text
-from walsh_scrapy.tools.screen import show
+from walsh_scrapy.tools.output import show
 show(Text({URL!r}, "red link {URL}") for _ in range(int(sys.argv[1])))
 """
 
