@@ -6,8 +6,7 @@ from importlib.resources import files
 import pytest
 from jsonschema import Draft202012Validator
 
-from walsh_scrapy.tools.summary import SourceCounts, is_by_source, summary_lines
-from walsh_scrapy.tools.summary.record import counts_of
+from walsh_scrapy.tools.summary import SourceCounts, counts_of, is_by_source, summary_lines
 from walsh_scrapy.visits.outcome import Troubles
 
 SCHEMA = json.loads((files("walsh_scrapy") / "summary.schema.json").read_text("utf-8"))

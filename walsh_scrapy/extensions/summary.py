@@ -10,8 +10,13 @@ from scrapy import signals
 
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.runtime.failures import words_of
-from walsh_scrapy.tools.summary import SourceCounts, is_by_source, summary_lines, summary_of
-from walsh_scrapy.tools.summary.record import write_summary
+from walsh_scrapy.tools.summary import (
+    SourceCounts,
+    is_by_source,
+    summary_lines,
+    summary_of,
+    write_summary,
+)
 
 if TYPE_CHECKING:
     from typing import Self

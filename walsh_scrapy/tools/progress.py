@@ -14,7 +14,7 @@ from scrapy.utils.log import get_scrapy_root_handler
 
 from walsh_scrapy.policy.pacedhosts import host_name
 from walsh_scrapy.policy.wording import count_of, format_seconds, printable
-from walsh_scrapy.tools.summary.counts import SourceCounts, is_by_source
+from walsh_scrapy.tools.summary import SourceCounts, is_by_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
