@@ -22,9 +22,8 @@ from walsh_scrapy.state.tables import metadata
 from walsh_scrapy.testing.simulation import DAY, simulate
 from walsh_scrapy.testing.site import Site
 from walsh_scrapy.testing.web import Reply
-from walsh_scrapy.tools.attest.attestation import _finding, attest
+from walsh_scrapy.tools.attest.attestation import _finding, attest, attestation_text
 from walsh_scrapy.tools.attest.digests import compare, read_attestation
-from walsh_scrapy.tools.attest.text import attestation_text
 from walsh_scrapy.tools.exits import CommandError
 
 #: When the simulated runs begin: 2026-01-01.

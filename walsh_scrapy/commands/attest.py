@@ -55,7 +55,7 @@ class Command(OperatorCommand):
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:  # noqa: ARG002
         """Audit and print, or verify."""
-        from walsh_scrapy.tools.attest.text import attestation_text
+        from walsh_scrapy.tools.attest.attestation import attestation_text
 
         if opts.verify and (opts.json or opts.conformance or opts.tries):
             self.refuse("--verify goes with no other option")
@@ -74,7 +74,7 @@ class Command(OperatorCommand):
 def _scorecard(opts: argparse.Namespace) -> dict[str, Any] | None:
     """Return the scorecard of a conformance run, made or read; None if none is asked for."""
     if opts.conformance:
-        from walsh_scrapy.tools.attest.attestation import read_scorecard
+        from walsh_scrapy.tools.attest.owncrawl import read_scorecard
 
         return read_scorecard(opts.conformance)
     if not opts.tries:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from walsh_scrapy.policy.wording import printable
 from walsh_scrapy.tools.exits import CommandError
@@ -23,6 +24,16 @@ def read_file(name: str) -> bytes:
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         why = getattr(error, "strerror", None) or error
         raise CommandError(printable(f"{name} cannot be read: {why}")) from error
+
+
+def read_json(name: str) -> Any:  # noqa: ANN401 - of JSON
+    """Return what a file of JSON has. Raises CommandError."""
+    try:
+        return json.loads(Path(name).read_text("utf-8"))
+    except OSError as error:
+        raise CommandError(f"{name}: {error.strerror}") from error
+    except ValueError as error:
+        raise CommandError(f"{name} is no JSON: {error}") from error
 
 
 @contextmanager

@@ -72,21 +72,16 @@ class SourceCounts:
     @classmethod
     def of(cls, stats: Mapping[str, Any]) -> SourceCounts:
         """Read the stats of a run."""
+        names = ("fetched", "unchanged", "deferred", "failed", "gone", "due", "not_due")
         return cls(
-            fetched=stats.get("walsh/sources/fetched", 0),
-            unchanged=stats.get("walsh/sources/unchanged", 0),
+            **{name: stats.get(f"walsh/sources/{name}", 0) for name in names},
             denied={
                 name.removeprefix(_DENIED): count
                 for name, count in sorted(stats.items())
                 if name.startswith(_DENIED)
             },
-            deferred=stats.get("walsh/sources/deferred", 0),
             deferred_until=stats.get("walsh/sources/deferred_until"),
-            failed=stats.get("walsh/sources/failed", 0),
-            gone=stats.get("walsh/sources/gone", 0),
             stopped=stats.get("walsh/sources/resting", 0),
-            due=stats.get("walsh/sources/due", 0),
-            not_due=stats.get("walsh/sources/not_due", 0),
             next_due=stats.get("walsh/sources/next_due"),
             new_entries=stats.get("walsh/entries/new", 0),
             known_entries=stats.get("walsh/entries/known", 0),

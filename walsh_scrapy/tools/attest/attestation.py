@@ -1,28 +1,31 @@
-"""The audit of a record and its result, a JSON object that `attestation.schema.json` describes."""
+"""The audit of the record, and the attestation that it ends in: in words, and as JSON.
+
+`attestation.schema.json` describes the JSON object.
+"""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.identity import SPEC_VERSION, USER_AGENT
 from walsh_scrapy.items import EntryItem, InvalidItem, check
-from walsh_scrapy.policy.audit.checklist import CHECKLIST, Findings, Trial, verdicts
+from walsh_scrapy.policy.audit.checklist import Findings, verdicts
 from walsh_scrapy.policy.audit.gates import BlocklistAudit, IdentityAudit, RobotsAudit
 from walsh_scrapy.policy.audit.pauses import HostAudit, SerialAudit
 from walsh_scrapy.policy.audit.visits import EntryAudit, FrequencyAudit
 from walsh_scrapy.policy.timestamps import rfc3339
-from walsh_scrapy.policy.wording import for_others
+from walsh_scrapy.policy.wording import count_of, for_others, printable
 from walsh_scrapy.tools import own_version
-from walsh_scrapy.tools.attest.digests import FORMAT, by_day, by_month, seal, with_small_tables
-from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.tools.attest.digests import FORMAT, Digester, seal
+from walsh_scrapy.tools.attest.owncrawl import trials_of
+from walsh_scrapy.tools.output import columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from walsh_scrapy.policy.audit.checklist import Breaches, Kind, RowVerdict
+    from walsh_scrapy.policy.audit.checklist import Breaches, Kind, RowVerdict, Trial
     from walsh_scrapy.policy.audit.record import Basis
     from walsh_scrapy.state.log import Bounds, Log, RunRow
     from walsh_scrapy.tools.attest.digests import Digests
@@ -48,16 +51,22 @@ _SETTINGS: Final = (
     "signing_key",
 )
 _COLUMNS: Final = frozenset(column.name for column in fields(EntryItem))
-#: The version of the JSON of a conformance run.
-_SCORECARD: Final = "walsh-research-conformance/v1"
-#: Scenarios about a row of their own. All others count for the first row of their rule.
-_ROW_OF: Final = {
-    "named-group-denies": "2a",
-    "named-group-exempts": "2a",
-    "opted-out-subdomain": "3a",
-    "list-retained": "3b",
+
+#: The figures of the record, in words.
+_FIGURES: Final = {
+    "hosts": "hosts",
+    "pauses": "pauses",
+    "least_beyond_asked": "seconds to spare",
+    "denied_though_allowed": "denied though the copy allows it",
+    "lists": "lists",
+    "before_the_first_list": "before the first list",
+    "denied_though_not_listed": "denied though not listed",
+    "entries": "entries",
+    "asked_again": "asked for again",
+    "unchanged": "unchanged (304)",
 }
-_FIRST: Final = {row.rule: row.number for row in reversed(CHECKLIST)}
+_CELLS: Final = ("row", "verdict", "requirement")
+_INDENT: Final = " " * 6
 
 
 def attest(log: Log, now: float, scorecard: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -68,7 +77,7 @@ def attest(log: Log, now: float, scorecard: Mapping[str, Any] | None = None) -> 
     trials = {} if scorecard is None else trials_of(scorecard)
     audited = audit(log, now)
     rows = verdicts(audited.findings, trials)
-    runs = list(_runs(log, audited.bounds))
+    runs = list(log.run_rows(audited.bounds))
     attestation = {
         "format": FORMAT,
         "contract": SPEC_VERSION,
@@ -76,8 +85,8 @@ def attest(log: Log, now: float, scorecard: Mapping[str, Any] | None = None) -> 
         "at": rfc3339(now),
         "holds": not any(row.breaks_a_must for row in rows),
         "checklist": [_row(row) for row in rows],
-        "versions": _grouped((number, versions) for number, versions, _ in runs),
-        "settings": _grouped((number, settings) for number, _, settings in runs),
+        "versions": _grouped((row.id, json.loads(row.versions)) for row in runs),
+        "settings": _grouped((row.id, _settings(row)) for row in runs),
         "conformance": None if scorecard is None else _conformance(scorecard),
         "record": _record(audited),
     }
@@ -117,23 +126,25 @@ def _audit_hosts(log: Log, bounds: Bounds, findings: Findings, basis: Basis) -> 
 
 
 def _audit_times(log: Log, bounds: Bounds, findings: Findings, basis: Basis) -> Digests:
-    requests, denials, entries = by_day(), by_day(), by_month()
+    digester = Digester()
     identity, serial = IdentityAudit(findings, basis, USER_AGENT), SerialAudit(findings)
     listed, kept = BlocklistAudit(findings, basis), EntryAudit(findings, _problem)
-    for sent in requests.passed(log.requests_by_time(bounds), moment=1):
+    for sent in digester.passed("requests", log.requests_by_time(bounds)):
         identity.see(sent)
         serial.see(sent)
         listed.see(sent)
         kept.see_request(sent)
-    for denial in denials.passed(log.denials_by_time(bounds), moment=1):
+    for denial in digester.passed("denials", log.denials_by_time(bounds)):
         listed.see_denial(denial)
-    for entry in entries.passed(log.entries(bounds), moment=6):
+    for entry in digester.passed("entries", log.entries(bounds)):
         kept.see(entry)
     for key in log.duplicates(bounds):
         kept.see_duplicate(key)
     for each in (listed, kept):
         each.end()
-    return with_small_tables(log, bounds, requests, denials, entries)
+    digester.take("runs", log.run_rows(bounds))
+    digester.take("acts", log.acts(bounds))
+    return digester.digests()
 
 
 def _problem(item: Mapping[str, Any]) -> str:
@@ -145,43 +156,6 @@ def _problem(item: Mapping[str, Any]) -> str:
     return ""
 
 
-def read_scorecard(name: str) -> dict[str, Any]:
-    """Read a scorecard. Raises CommandError for a file that is none."""
-    try:
-        scorecard = json.loads(Path(name).read_text("utf-8"))
-    except OSError as error:
-        raise CommandError(f"{name}: {error.strerror}") from error
-    except ValueError as error:
-        raise CommandError(f"{name} is no JSON: {error}") from error
-    wanted = {"command", "user_agents", "results"}
-    is_one = isinstance(scorecard, dict) and scorecard.get("format") == _SCORECARD
-    if not is_one or wanted - scorecard.keys():
-        raise CommandError(f"{name} is no scorecard of `scrapy conformance --json` ({_SCORECARD})")
-    return dict(scorecard)
-
-
-def trials_of(scorecard: Mapping[str, Any]) -> dict[str, Trial]:
-    """Return what a scorecard says of each row. Raises CommandError if it lacks its results."""
-    by_row: dict[str, list[Mapping[str, str]]] = {}
-    try:
-        for result in scorecard["results"]:
-            row = _ROW_OF.get(result["scenario"], _FIRST[result["rule"]])
-            given = {name: result[name] for name in ("scenario", "level", "verdict")}
-            by_row.setdefault(row, []).append(given)
-    except (KeyError, TypeError) as error:
-        raise CommandError(f"the scorecard lacks {error}") from error
-    return {row: _tried(results) for row, results in by_row.items()}
-
-
-def _tried(results: list[Mapping[str, str]]) -> Trial:
-    def failed(level: str) -> tuple[str, ...]:
-        found = (each for each in results if each["verdict"] == "fail" and each["level"] == level)
-        return tuple(each["scenario"] for each in found)
-
-    passed = sum(each["verdict"] == "pass" for each in results)
-    return Trial(passed, failed("MUST"), failed("SHOULD"))
-
-
 def _conformance(scorecard: Mapping[str, Any]) -> dict[str, Any]:
     """Return what was tried, and by which User-Agents the servers knew it."""
     return {
@@ -189,11 +163,6 @@ def _conformance(scorecard: Mapping[str, Any]) -> dict[str, Any]:
         "user_agents": scorecard["user_agents"],
         "sha256": seal(scorecard),
     }
-
-
-def _runs(log: Log, bounds: Bounds) -> Iterator[tuple[int, dict[str, Any], dict[str, Any]]]:
-    for row in log.run_rows(bounds):
-        yield row.id, json.loads(row.versions), _settings(row)
 
 
 def _settings(row: RunRow) -> dict[str, Any]:
@@ -261,3 +230,71 @@ def _record(audited: Audited) -> dict[str, Any]:
             for table, periods in audited.digests.items()
         },
     }
+
+
+def attestation_text(attestation: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of an attestation."""
+    yield f"{attestation['contract']}, judged {attestation['at']}"
+    yield f"by {attestation['attested_by']}"
+    yield from _group_lines("versions", attestation["versions"])
+    yield from _group_lines("settings", attestation["settings"])
+    if trial := attestation["conformance"]:
+        yield printable(f"conformance run of: {' '.join(trial['command'])}")
+        yield from (_INDENT + printable(name) for name in trial["user_agents"])
+    yield ""
+    rows = attestation["checklist"]
+    heads = columns([[row[name] for name in _CELLS] for row in rows])
+    for row, head in zip(rows, heads, strict=True):
+        yield head
+        for line in _row_lines(row):
+            yield _INDENT + printable(line)
+    yield ""
+    yield conclusion(attestation)
+
+
+def conclusion(attestation: Mapping[str, Any]) -> str:
+    """Return one line: how many rows hold, and whether any MUST is broken."""
+    verdicts = [row["verdict"] for row in attestation["checklist"]]
+    counts = ", ".join(
+        f"{verdicts.count(verdict)} {word}"
+        for verdict, word in (
+            ("holds", "hold"),
+            ("does not hold", "do not hold"),
+            ("not shown", "are not shown"),
+        )
+    )
+    end = "no MUST is broken" if attestation["holds"] else "a MUST is broken"
+    return f"{len(verdicts)} rows: {counts}; {end}"
+
+
+def _group_lines(name: str, groups: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the values of the last runs, and how many other sets of values there were."""
+    if not groups:
+        yield f"{name}: no run is recorded"
+        return
+    last = groups[-1]
+    others = count_of(len(groups) - 1, "other set", "other sets")
+    runs = f"runs {last['first_run']} to {last['last_run']}"
+    yield f"{name} of {runs} ({others} of values in earlier runs):"
+    for key, value in last["values"].items():
+        yield _INDENT + printable(f"{key} {value}")
+
+
+def _row_lines(row: Mapping[str, Any]) -> Iterator[str]:
+    figures = [
+        f"{_FIGURES[name]}: {value}"
+        for name, value in row["figures"].items()
+        if isinstance(value, float) or value
+    ]
+    yield "; ".join([row["level"], f"judged: {row['judged']}", *figures])
+    for reason, count in row["not_shown"].items():
+        yield f"{count} not shown: {reason}"
+    for finding in row["findings"]:
+        yield f"{finding['level']} broken {count_of(finding['count'], 'time')}: {finding['what']}"
+        worst = finding["worst"]
+        when = f" at {worst['at']}" if worst["at"] else ""
+        yield f"  {worst['table']} {worst['id']}{when}: {worst['what']}"
+    if trial := row["conformance"]:
+        failed = [*trial["failed"], *trial["failed_should"]]
+        said = f"; failed: {', '.join(failed)}" if failed else ""
+        yield f"conformance: {trial['passed']} passed{said}"

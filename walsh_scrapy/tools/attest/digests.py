@@ -7,16 +7,19 @@ and is deleted changes no other digest, and neither does what is written later.
 from __future__ import annotations
 
 import json
+from collections import deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import sha256
 from importlib.resources import files
-from pathlib import Path
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from walsh_scrapy.policy.wording import count_of, cut
 from walsh_scrapy.state.log import Bounds
 from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.tools.files import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -46,97 +49,56 @@ Digests: TypeAlias = "dict[str, dict[str, Digest]]"
 
 
 class Digester:
-    """Takes rows in their order, and makes a digest of each period."""
+    """Takes the rows of each table in their order, and makes a digest of each period."""
 
-    def __init__(self, period: Callable[[float], str]) -> None:
-        self._period = period
-        self._found: dict[str, tuple[int, Any]] = {}
+    def __init__(self) -> None:
+        self._found: dict[str, dict[str, tuple[int, Any]]] = {table: {} for table in _PERIODS}
 
-    def passed(self, rows: Iterable[_Row], moment: int | None = None) -> Iterator[_Row]:
-        """Yield the rows unchanged; ``moment`` is the column with their epoch second."""
-        name, count, digest = "", 0, sha256()
-        for row in rows:
-            period = self._period(0.0 if moment is None else row[moment])
-            if period != name:
-                self._keep(name, count, digest)
-                name, (count, digest) = period, self._found.get(period, (0, sha256()))
-            count += 1
-            digest.update(f"{_encode(row)}\n".encode())
-            yield row
-        self._keep(name, count, digest)
+    def passed(self, table: str, rows: Iterable[_Row]) -> Iterator[_Row]:
+        """Yield the rows of a table unchanged."""
+        found = self._found[table]
+        for period, group in groupby(rows, _PERIODS[table]):
+            count, digest = found.get(period, (0, sha256()))
+            for row in group:
+                count += 1
+                digest.update(f"{_encode(row)}\n".encode())
+                yield row
+            found[period] = count, digest
 
-    def digests(self) -> dict[str, Digest]:
-        """Return the digest of each period that has rows."""
+    def take(self, table: str, rows: Iterable[_Row]) -> None:
+        """Take all rows of a table."""
+        deque(self.passed(table, rows), maxlen=0)
+
+    def digests(self) -> Digests:
+        """Return the digest of each period that has rows, by table."""
         return {
-            name: Digest(count, digest.hexdigest()) for name, (count, digest) in self._found.items()
+            table: {name: Digest(count, digest.hexdigest()) for name, (count, digest) in of.items()}
+            for table, of in self._found.items()
         }
 
-    def _keep(self, name: str, count: int, digest: Any) -> None:  # noqa: ANN401 - of hashlib
-        if name:
-            self._found[name] = count, digest
+
+@lru_cache
+def _date(day: int) -> str:
+    return datetime.fromtimestamp(day * _DAY, UTC).date().isoformat()
 
 
-def by_day() -> Digester:
-    """Return a digester of days, in UTC."""
-    days: dict[int, str] = {}
-
-    def day(moment: float) -> str:
-        number = int(moment // _DAY)
-        if number not in days:
-            days[number] = _date(number * _DAY)
-        return days[number]
-
-    return Digester(day)
+def _day(moment: float) -> str:
+    return _date(int(moment // _DAY))
 
 
-def by_month() -> Digester:
-    """Return a digester of months, in UTC."""
-    return Digester(lambda moment: _date(moment)[:7])
-
-
-def whole() -> Digester:
-    """Return a digester of all rows."""
-    return Digester(lambda _: "all")
+#: The period of a row of each table; times are in UTC.
+_PERIODS: Final[dict[str, Callable[[Any], str]]] = {
+    "requests": lambda row: _day(row.sent_at),
+    "denials": lambda row: _day(row.at),
+    "entries": lambda row: _day(row.first_seen)[:7],
+    "runs": lambda _row: "all",
+    "acts": lambda _row: "all",
+}
 
 
 def begin_of(day: str) -> float:
     """Return the epoch second at which a day begins."""
     return datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()
-
-
-def digests_of(log: Log, bounds: Bounds) -> Digests:
-    """Read the judged record once more, and return its digests."""
-    requests, denials, entries = by_day(), by_day(), by_month()
-    for _ in requests.passed(log.requests_by_time(bounds), moment=1):
-        pass
-    for _ in denials.passed(log.denials_by_time(bounds), moment=1):
-        pass
-    for _ in entries.passed(log.entries(bounds), moment=6):
-        pass
-    return with_small_tables(log, bounds, requests, denials, entries)
-
-
-def with_small_tables(
-    log: Log,
-    bounds: Bounds,
-    requests: Digester,
-    denials: Digester,
-    entries: Digester,
-) -> Digests:
-    """Return the digests of rows that have passed, and those of runs and acts."""
-    runs, acts = whole(), whole()
-    for _ in runs.passed(log.run_rows(bounds)):
-        pass
-    for _ in acts.passed(log.acts(bounds)):
-        pass
-    named = {
-        "requests": requests,
-        "denials": denials,
-        "entries": entries,
-        "runs": runs,
-        "acts": acts,
-    }
-    return {table: digester.digests() for table, digester in named.items()}
 
 
 def seal(record: Mapping[str, object]) -> str:
@@ -168,12 +130,7 @@ def read_attestation(name: str) -> dict[str, Any]:
     """Read an attestation. Raises CommandError for a file that is none, or was changed."""
     from jsonschema import Draft202012Validator
 
-    try:
-        attestation = json.loads(Path(name).read_text("utf-8"))
-    except OSError as error:
-        raise CommandError(f"{name}: {error.strerror}") from error
-    except ValueError as error:
-        raise CommandError(f"{name} is no JSON: {error}") from error
+    attestation = read_json(name)
     schema = (files("walsh_scrapy.tools.attest") / "attestation.schema.json").read_text("utf-8")
     wrong = next(Draft202012Validator(json.loads(schema)).iter_errors(attestation), None)
     if wrong is not None:
@@ -191,8 +148,13 @@ def compare(log: Log, record: Mapping[str, Any], now: float) -> Comparison:
     A day of the log that a run may have deleted since, because it is older than `WALSH_LOG_DAYS`,
     counts as deleted if it has fewer rows than were judged.
     """
-    bounds = Bounds(**record["bounds"])
-    found = digests_of(log, bounds)
+    bounds, digester = Bounds(**record["bounds"]), Digester()
+    digester.take("requests", log.requests_by_time(bounds))
+    digester.take("denials", log.denials_by_time(bounds))
+    digester.take("entries", log.entries(bounds))
+    digester.take("runs", log.run_rows(bounds))
+    digester.take("acts", log.acts(bounds))
+    found = digester.digests()
     pruned_until = log.pruned_until(bounds.until, now)
     comparison = Comparison()
     for table, periods in record["digests"].items():
@@ -207,7 +169,3 @@ def compare(log: Log, record: Mapping[str, Any], now: float) -> Comparison:
             else:
                 comparison.changed.append(name)
     return comparison
-
-
-def _date(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).date().isoformat()

@@ -1,6 +1,6 @@
-"""The crawls of this installation, as the command of a conformance run.
+"""A conformance run of this installation: its crawls as a command, and its scorecard as evidence.
 
-It is `python -m walsh_scrapy.tools.attest.owncrawl`. The environment says what to crawl:
+The command is `python -m walsh_scrapy.tools.attest.owncrawl`. The environment says what to crawl:
 `CONFORMANCE_SEEDS` and `CONFORMANCE_PAGES` are files with URLs of feeds and of feed-less sites,
 `CONFORMANCE_FOLDER` is where a state may be kept, and `CONFORMANCE_KEY` the key to sign with.
 """
@@ -11,13 +11,28 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from walsh_scrapy.policy.audit.checklist import CHECKLIST, Trial
+from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.tools.files import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 #: Where the key would be published; nothing is asked for there.
 _AGENT: Final = "https://bot.example/.well-known/http-message-signatures-directory"
+
+#: The version of the JSON of a conformance run.
+_SCORECARD: Final = "walsh-research-conformance/v1"
+#: Scenarios about a row of their own. All others count for the first row of their rule.
+_ROW_OF: Final = {
+    "named-group-denies": "2a",
+    "named-group-exempts": "2a",
+    "opted-out-subdomain": "3a",
+    "list-retained": "3b",
+}
+_FIRST: Final = {row.rule: row.number for row in reversed(CHECKLIST)}
 
 
 def main(environment: Mapping[str, str]) -> None:
@@ -45,6 +60,38 @@ def _crawl(spider: str, sources: str, environment: Mapping[str, str]) -> None:
     for name, value in settings.items():
         command += ["-s", f"{name}={value}"]
     subprocess.run(command, check=False)  # noqa: S603 - our own command, by our own interpreter
+
+
+def read_scorecard(name: str) -> dict[str, Any]:
+    """Read a scorecard. Raises CommandError for a file that is none."""
+    scorecard = read_json(name)
+    wanted = {"command", "user_agents", "results"}
+    is_one = isinstance(scorecard, dict) and scorecard.get("format") == _SCORECARD
+    if not is_one or wanted - scorecard.keys():
+        raise CommandError(f"{name} is no scorecard of `scrapy conformance --json` ({_SCORECARD})")
+    return dict(scorecard)
+
+
+def trials_of(scorecard: Mapping[str, Any]) -> dict[str, Trial]:
+    """Return what a scorecard says of each row. Raises CommandError if it lacks its results."""
+    by_row: dict[str, list[Mapping[str, str]]] = {}
+    try:
+        for result in scorecard["results"]:
+            row = _ROW_OF.get(result["scenario"], _FIRST[result["rule"]])
+            given = {name: result[name] for name in ("scenario", "level", "verdict")}
+            by_row.setdefault(row, []).append(given)
+    except (KeyError, TypeError) as error:
+        raise CommandError(f"the scorecard lacks {error}") from error
+    return {row: _tried(results) for row, results in by_row.items()}
+
+
+def _tried(results: list[Mapping[str, str]]) -> Trial:
+    def failed(level: str) -> tuple[str, ...]:
+        found = (each for each in results if each["verdict"] == "fail" and each["level"] == level)
+        return tuple(each["scenario"] for each in found)
+
+    passed = sum(each["verdict"] == "pass" for each in results)
+    return Trial(passed, failed("MUST"), failed("SHOULD"))
 
 
 if __name__ == "__main__":
