@@ -35,8 +35,7 @@ from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.report.page import render
 from walsh_scrapy.tools.report.report import build_report, choose_period
 from walsh_scrapy.tools.why import account as accounts
-from walsh_scrapy.tools.why.letter import letter
-from walsh_scrapy.tools.why.record import record_of
+from walsh_scrapy.tools.why.letter import letter, record_of
 
 DAY = 86_400.0
 NOON = 20_000 * DAY + 43_200.0  # of 2024-10-04

@@ -107,15 +107,15 @@ def _list(options: Options, *, as_json: bool) -> None:
 
 def _change(args: Sequence[str], seconds: float, reason: str, options: Options) -> str:
     from walsh_scrapy.state import State
-    from walsh_scrapy.tools.hosts import held_name, paced_name, pause, release, stranger, url_of
+    from walsh_scrapy.tools.hosts import pause, release, stranger, url_of
 
     action, given = args[0], url_of(args[1])
-    host = paced_name(given, options.pace_by)
+    host = options.pace_by.unit(given)
     if not host:
         usage_error(f"{args[1]} is no host. {_PAUSE}")
     if action == "release":
         with State.existing(options.state_url) as known:
-            return release(known, held_name(given, options.pace_by), reason)
+            return release(known, options.pace_by.hold(given), reason)
     # Caution may be added before the first crawl, so this creates a state if there is none.
     with closing(State(options.state_url)) as state:
         if unknown := stranger(host, state, options):

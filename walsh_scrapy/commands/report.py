@@ -84,11 +84,11 @@ def _number(text: str | None) -> int | None:
 
 def _host(given: str | None, options: Options) -> str | None:
     """Return the name under which the ledger paces a host, or the host of a URL."""
-    from walsh_scrapy.tools.hosts import paced_name, url_of
+    from walsh_scrapy.tools.hosts import url_of
 
     if given is None:
         return None
-    host = paced_name(url_of(given), options.pace_by)
+    host = options.pace_by.unit(url_of(given))
     if not host:
         usage_error(f"{given} is no host. Example: scrapy report -o blog.html --host blog.example")
     return host

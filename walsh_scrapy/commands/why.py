@@ -48,8 +48,7 @@ class Command(OperatorCommand):
         """Read the record and print the letter."""
         from walsh_scrapy.policy.wording import printable
         from walsh_scrapy.tools.why.account import give_account
-        from walsh_scrapy.tools.why.letter import letter
-        from walsh_scrapy.tools.why.record import record_of
+        from walsh_scrapy.tools.why.letter import letter, record_of
 
         if len(args) != 1:
             self.refuse(f"`why` takes one URL or host. {_EXAMPLE}")

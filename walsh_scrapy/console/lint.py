@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from walsh_scrapy.policy.robots.lint import lint
 from walsh_scrapy.policy.wording import count_of, printable
+from walsh_scrapy.tools.files import read_file
+from walsh_scrapy.tools.output import json_array, print_lines
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
-    from typing import Any
 
     from walsh_scrapy.policy.robots.lint import Remark
 
@@ -29,18 +31,12 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the findings; return 1 if one is an error. Raises CommandError."""
-    from walsh_scrapy.console.lint import count_errors, records, report
-    from walsh_scrapy.policy.robots.lint import lint
-    from walsh_scrapy.tools.files import read_file
-    from walsh_scrapy.tools.output import json_array
-
     found = [(name, lint(read_file(name))) for name in options.file]
     if options.json:
         lines = json_array(each for name, findings in found for each in records(name, findings))
     else:
         lines = (line for name, findings in found for line in report(name, findings))
-    for line in lines:
-        print(line)
+    print_lines(lines)
     return 1 if any(count_errors(findings) for _, findings in found) else 0
 
 

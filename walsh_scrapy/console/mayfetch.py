@@ -13,13 +13,19 @@ from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.useragent import token_of
 from walsh_scrapy.policy.wording import format_seconds, printable
 from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.mayfetch.answer import robots_answer, verdict_of
-from walsh_scrapy.tools.output import columns
+from walsh_scrapy.tools.files import read_file
+from walsh_scrapy.tools.mayfetch.answer import (
+    NO_URL,
+    is_web,
+    robots_answer,
+    scheme_hint,
+    verdict_of,
+)
+from walsh_scrapy.tools.output import columns, print_lines
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
-    from typing import Any
+    from collections.abc import Iterable, Iterator, Sequence
 
     from walsh_scrapy.tools.mayfetch.answer import RobotsAnswer
 
@@ -51,41 +57,28 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the answers; return 0 if all are allowed, or else 1. Raises CommandError."""
-    from walsh_scrapy.console.mayfetch import draft_table
-    from walsh_scrapy.policy.wording import printable
-    from walsh_scrapy.tools.files import read_file
-
     if options.robots is None:
         raise CommandError(_NO_FILE)
     _check(options.url)
     now = time.time()
-    answers = _answers(read_file(options.robots), options, now)
-    if options.json:
-        lines = [json.dumps(answer.as_dict()) for answer in answers]
-    elif options.user_agent is not None and len(options.user_agent) > 1:
-        lines = list(draft_table(answers))
-    else:
-        lines = [line for answer in answers for line in answer.lines(now)]
-    print("\n".join(map(printable, lines)))
-    return 0 if all(answer.allowed for answer in answers) else 1
-
-
-def _answers(body: bytes, options: argparse.Namespace, now: float) -> list[DraftAnswer]:
-    from walsh_scrapy.console.mayfetch import Draft
-
-    bots = options.user_agent or [UA_TOKEN]
+    body = read_file(options.robots)
     try:
-        drafts = [Draft(body, bot, now) for bot in bots]
-        return [draft.answer(url) for url in options.url for draft in drafts]
+        drafts = [Draft(body, bot, now) for bot in options.user_agent or [UA_TOKEN]]
     except ValueError as error:
         raise CommandError(str(error)) from error
+    answers = [draft.answer(url) for url in options.url for draft in drafts]
+    if options.json:
+        lines: Iterable[str] = (json.dumps(answer.as_dict()) for answer in answers)
+    elif options.user_agent is not None and len(options.user_agent) > 1:
+        lines = draft_table(answers)
+    else:
+        lines = (line for answer in answers for line in answer.lines(now))
+    print_lines(map(printable, lines))
+    return 0 if all(answer.allowed for answer in answers) else 1
 
 
 def _check(urls: list[str]) -> None:
     """Raise CommandError for what is no URL of the web."""
-    from walsh_scrapy.policy.wording import printable
-    from walsh_scrapy.tools.mayfetch.answer import NO_URL, is_web, scheme_hint
-
     for url in urls:
         if not is_web(url):
             raise CommandError(printable(f"{url}: {NO_URL}{scheme_hint(url)}"))

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from walsh_scrapy.options import Options
-    from walsh_scrapy.policy.pacedhosts import PaceBy
     from walsh_scrapy.state import State
     from walsh_scrapy.state.acts import Act
     from walsh_scrapy.state.ledger import HostSnapshot
@@ -184,7 +183,7 @@ def stranger(host: str, state: State, options: Options) -> str:
     if state.ledger.find(host).times != HostTimes():
         return ""
     try:
-        declared = {paced_name(each.url, options.pace_by) for each in load_sources(options.sources)}
+        declared = {options.pace_by.unit(each.url) for each in load_sources(options.sources)}
     except SourcesError:
         declared = set()
     if host in declared:
@@ -210,21 +209,6 @@ def pause(state: State, host: str, seconds: float, reason: str) -> str:
     return printable(
         f"{host} gets one request every {every} at most, until `scrapy hosts pause {host} 0`{rare}"
     )
-
-
-def paced_name(url: str, pace_by: PaceBy) -> str:
-    """Return the host or registrable domain by which a URL is paced; empty if it has no host."""
-    return pace_by.unit(url)
-
-
-def unit_of(host: str, pace_by: PaceBy) -> str:
-    """Return the host itself or its registrable domain, whichever is paced."""
-    return pace_by.unit_of(host)
-
-
-def held_name(url: str, pace_by: PaceBy) -> str:
-    """Return the name under which the ledger keeps the hold of a URL's host."""
-    return pace_by.hold(url)
 
 
 def url_of(text: str) -> str:

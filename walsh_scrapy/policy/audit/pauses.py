@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.audit.checklist import Findings
     from walsh_scrapy.policy.audit.record import Basis, LoggedRequest
 
-#: Seconds by which two times of the record may differ from what the ledger measured (decision 33).
+#: Seconds by which two times of the record may differ from what the ledger measured (decision 35).
 TOLERANCE: Final = 0.05
 #: R4: one request a second.
 _LEAST: Final = 1.0

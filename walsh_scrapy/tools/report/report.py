@@ -12,7 +12,6 @@ from walsh_scrapy.sources import SourcesError, load_sources
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.tools import hosts
 from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.hosts import paced_name, unit_of
 from walsh_scrapy.tools.report.needs import (
     MOST_TROUBLES,
     Trouble,
@@ -136,11 +135,11 @@ def build_report(
     """
     sources, unread = _sources(sources_file)
     found = overview.build_overview(sources, state, options, now)
-    # A page about one host names no site that moved there (decision 33).
+    # A page about one host names no site that moved there (decision 36).
     rows = [
         row
         for row in found.by_urgency()
-        if period.host in (None, paced_name(row.record.url, options.pace_by))
+        if period.host in (None, options.pace_by.unit(row.record.url))
     ]
     included: list[LoggedRequest] = []
 
@@ -208,13 +207,13 @@ def _denials(log: Log, period: Period, options: Options) -> list[DenialCount]:
     return [
         denial
         for denial in log.denial_counts(period.span)
-        if period.host in (None, unit_of(denial.host, options.pace_by))
+        if period.host in (None, options.pace_by.unit_of(denial.host))
     ]
 
 
 def _news(log: Log, period: Period, options: Options, sources: Sequence[Source]) -> News:
     def is_included(url: str) -> bool:
-        return period.host in (None, paced_name(url, options.pace_by))
+        return period.host in (None, options.pace_by.unit(url))
 
     moments = log.first_seen(period.span)
     if period.host is not None:

@@ -17,7 +17,7 @@ from walsh_scrapy.sources.loading import declarations, read_body
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.files import open_output
-from walsh_scrapy.tools.hosts import held_name, on_hold
+from walsh_scrapy.tools.hosts import on_hold
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -83,7 +83,7 @@ class SourceChanges:
             return ""
         record = self._state.sources.find(url)
         address = record.address if record else url
-        found = self._state.ledger.find(held_name(address, self._options.pace_by))
+        found = self._state.ledger.find(self._options.pace_by.hold(address))
         return on_hold(host_of(address), found.times.hold_until) if found.hold else ""
 
     def _forget_llms_txt(self, url: str) -> None:

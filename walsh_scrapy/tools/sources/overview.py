@@ -13,7 +13,7 @@ from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import count_of, format_seconds
 from walsh_scrapy.sources import Kind, Source, host_pauses, with_pauses
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
-from walsh_scrapy.tools.hosts import held_name, on_hold, paced_name
+from walsh_scrapy.tools.hosts import on_hold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -171,10 +171,10 @@ def build_overview(
 
     def row(source: Source | None, found: SourceRecord) -> SourceRow:
         record = found.with_url(source.url) if source else found
-        host = paced_name(record.address, options.pace_by)
+        host = options.pace_by.unit(record.address)
         due = next_visit(record, source, options.min_revisit, now, histories.get(found.url))
         waits = waiting.get(host)
-        holder = waiting.get(held_name(record.address, options.pace_by))
+        holder = waiting.get(options.pace_by.hold(record.address))
         if holder and holder.hold:
             due = due.held(host_of(record.address), holder.times.hold_until)
         return SourceRow(
@@ -192,7 +192,7 @@ def build_overview(
         for source in sources
     ]
     undeclared = known.others(source.url for source in sources)
-    pauses = host_pauses(sources, lambda url: paced_name(url, options.pace_by))
+    pauses = host_pauses(sources, options.pace_by.unit)
     return Overview(declared, [row(None, record) for record in undeclared], pauses)
 
 

@@ -13,11 +13,12 @@ from walsh_scrapy import identity
 from walsh_scrapy.policy.audit.pauses import JudgedRequest, PauseJudge
 from walsh_scrapy.policy.audit.record import DAY
 from walsh_scrapy.policy.robots.quotation import QuotedLine, UsageRecord, quote, usage_records
+from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.urls import canonical_url, host_of, origin_of, robots_url
 from walsh_scrapy.policy.wording import count_of, printable
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.hosts import held_name, paced_name, url_of
+from walsh_scrapy.tools.hosts import url_of
 from walsh_scrapy.tools.why.outlook import look_ahead
 
 if TYPE_CHECKING:
@@ -89,6 +90,16 @@ class RobotsOfDay:
     quoted: tuple[QuotedLine, ...]
     usage: tuple[UsageRecord, ...]
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the object for ``--json``; times are RFC 3339 in UTC."""
+        return {
+            "origin": self.origin,
+            "hash": self.hash,
+            "asked": [each._asdict() | {"at": rfc3339(each.at)} for each in self.asked],
+            "quoted": [line._asdict() for line in self.quoted],
+            "usage": [record._asdict() for record in self.usage],
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Account:
@@ -116,7 +127,7 @@ class Account:
         return self.keys.get(record.run)
 
     def redirected_by(self, record: LoggedRequest | LoggedDenial) -> str | None:
-        """Return the URL that redirected, if this site itself is there (decision 33)."""
+        """Return the URL that redirected, if this site itself is there (decision 36)."""
         by = record.redirected_by
         return by if by is not None and host_of(by) == self.host else None
 
@@ -135,11 +146,11 @@ def give_account(
     nothing; the message says what is known instead.
     """
     url, host = url_of(subject), host_of(url_of(subject))
-    paced = paced_name(url, options.pace_by)
+    paced = options.pace_by.unit(url)
     wanted = canonical_url(url) if "://" in subject else None
     days = log.days(host, paced)
     outlook = look_ahead(state, log, options, url, sources, wanted=wanted)
-    acts = state.acts.of({paced, held_name(url, options.pace_by)})
+    acts = state.acts.of({paced, options.pace_by.hold(url)})
     is_known = bool(outlook.targets or outlook.hold_until or acts)
     if (day is not None and day not in days) or not (days or is_known):
         raise CommandError(printable(_nothing(log, host, day, days, sources)))

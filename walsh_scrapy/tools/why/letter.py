@@ -1,11 +1,16 @@
-"""An account as a letter: plain text, as wide as mail, the same wherever it is printed."""
+"""An account in words and as JSON.
+
+The letter is plain text, as wide as mail, and the same wherever it is printed. The JSON object has
+every fact of it, and the hashes of the documents.
+"""
 
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Final
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
 
-from walsh_scrapy.policy.timestamps import format_moment
+from walsh_scrapy.policy.timestamps import format_moment, rfc3339
 from walsh_scrapy.policy.wording import for_others, format_seconds, printable
 
 if TYPE_CHECKING:
@@ -70,7 +75,7 @@ def _told(account: Account) -> Iterator[str]:
 def _sent(sent: JudgedRequest, account: Account) -> Iterator[str]:
     record = sent.record
     yield f"  {_time(record.sent_at)}{record.url}"
-    yield from _wrapped(f"why: {why(record, account)}")
+    yield from _wrapped(f"why: {_reason(record)}{_came(record, account)}")
     yield from _wrapped(f"pause: {_pause(sent.pause)}")
     answer = "no answer" if record.status is None else str(record.status)
     answer = f"{answer}: {record.error}" if record.error else answer
@@ -78,11 +83,6 @@ def _sent(sent: JudgedRequest, account: Account) -> Iterator[str]:
     yield from _wrapped(f"answer: {answer}, after {format_seconds(record.seconds)}{after}")
     if key := account.signed_by(record):
         yield from _wrapped(f"signed by: {key} (Web Bot Auth)")
-
-
-def why(record: LoggedRequest, account: Account) -> str:
-    """Return the reason for which a request was sent, in one sentence."""
-    return _reason(record) + _came(record, account)
 
 
 def _came(record: LoggedRequest | LoggedDenial, account: Account) -> str:
@@ -224,3 +224,77 @@ def _filled(text: str, indent: str) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def record_of(account: Account) -> dict[str, Any]:
+    """Return the object of ``--json``: times as RFC 3339 in UTC, durations in seconds.
+
+    Only what the operator says of himself has an address.
+    """
+    told = {
+        "host": account.host,
+        "url": account.url,
+        "day": account.day,
+        "sender": None,
+        "requests": [_request(sent, account) for sent in account.requests],
+        "denials": [_denial(denial, account) for denial in account.denials],
+        "robots": [robots.as_dict() for robots in account.robots],
+        "acts": [asdict(act) | {"at": rfc3339(act.at)} for act in account.acts],
+        "outlook": account.outlook.as_dict(),
+        "other_days": dict(account.other_days),
+    }
+    sender = asdict(account.sender) | {"opt_out": account.sender.opt_out}
+    return {name: _for_others(value) for name, value in told.items()} | {"sender": sender}
+
+
+def _for_others(value: Any) -> Any:  # noqa: ANN401 - of JSON
+    if isinstance(value, dict):
+        return {name: _for_others(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_for_others(each) for each in value]
+    return for_others(value) if isinstance(value, str) else value
+
+
+def _request(sent: JudgedRequest, account: Account) -> dict[str, Any]:
+    record = sent.record
+    return {
+        "at": rfc3339(record.sent_at),
+        "url": record.url,
+        "purpose": record.purpose,
+        "why": _reason(record) + _came(record, account),
+        "pause": sent.pause.kept,
+        "pause_asked": sent.pause.asked,
+        "status": record.status,
+        "error": record.error or None,
+        "seconds": record.seconds,
+        "hold": record.hold,
+        "gates": record.gates,
+        "run": record.run,
+        "signed_by": account.signed_by(record),
+        **_evidence(record, account),
+    }
+
+
+def _denial(denial: LoggedDenial, account: Account) -> dict[str, Any]:
+    return {
+        "at": rfc3339(denial.at),
+        "url": denial.url,
+        "gate": denial.gate,
+        "why": denial.reason,
+        "run": denial.run,
+        **_evidence(denial, account),
+    }
+
+
+def _evidence(record: LoggedRequest | LoggedDenial, account: Account) -> dict[str, Any]:
+    """Return the columns; another site that redirected here is not named (decision 36)."""
+    return {
+        "rule": record.rule,
+        "line": record.line,
+        "robots": record.robots,
+        "robots_at": rfc3339(record.robots_at),
+        "blocklist": record.blocklist,
+        "robots_status": record.robots_status,
+        "is_redirected": record.redirected_by is not None,
+        "redirected_by": account.redirected_by(record),
+    }

@@ -11,7 +11,7 @@ from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.sources import host_pauses
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
-from walsh_scrapy.tools.hosts import held_name, hold_why, paced_name
+from walsh_scrapy.tools.hosts import hold_why
 from walsh_scrapy.tools.sources.overview import next_visit
 
 if TYPE_CHECKING:
@@ -124,14 +124,14 @@ def look_ahead(
     ``sources`` are those declared now; None if they are not known. ``wanted`` is the canonical URL
     of the only document to tell of; None for all.
     """
-    host, paced = host_of(url), paced_name(url, options.pace_by)
+    host, paced = host_of(url), options.pace_by.unit(url)
     spaced = state.ledger.find(paced)
-    held = state.ledger.find(held_name(url, options.pace_by))
+    held = state.ledger.find(options.pace_by.hold(url))
     ready_at = max(each.times.ready_at(0.0) for each in (spaced, held))
     until = held.times.hold_until if held.hold else None
     found = () if sources is None else _targets(state, log, options, host, sources, spaced.now)
     targets = tuple(each for each in found if wanted in (None, canonical_url(each.url)))
-    pauses = host_pauses(sources or (), lambda each: paced_name(each, options.pace_by))
+    pauses = host_pauses(sources or (), options.pace_by.unit)
     return Outlook(
         at=spaced.now,
         held=held.times,
@@ -158,7 +158,7 @@ def _targets(
         found.append((each, record.with_url(each.url)))
     found += [(None, record) for record in known.others(each.url for each in sources)]
     for source, record in found:
-        # Elsewhere it may be another site's: of that, only what moved here is told (decision 33).
+        # Elsewhere it may be another site's: of that, only what moved here is told (decision 36).
         url = next((each for each in (record.url, record.address) if host_of(each) == host), None)
         if url is None:
             continue
