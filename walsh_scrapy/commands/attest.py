@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 from walsh_scrapy.tools.command import OperatorCommand
 from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.output import print_lines
+from walsh_scrapy.tools.output import json_text, print_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -66,8 +65,10 @@ class Command(OperatorCommand):
             if opts.verify:
                 return 0 if _verify(state, opts.verify) else 1
             attestation = _attest(state, scorecard)
-        text = [json.dumps(attestation, indent=1).replace("\x7f", "\\u007f")]
-        print_lines(text if opts.json else attestation_text(attestation))
+        if opts.json:
+            print(json_text(attestation, indent=1))
+        else:
+            print_lines(attestation_text(attestation))
         return 0 if attestation["holds"] else 1
 
 
@@ -99,13 +100,11 @@ def _attest(state: State, scorecard: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _verify(state: State, name: str) -> bool:
-    from walsh_scrapy.policy.wording import printable
     from walsh_scrapy.tools.attest.digests import compare, read_attestation
 
     attestation = read_attestation(name)
     with state.log() as log:
         comparison = compare(log, attestation["record"], time.time())
-    for line in comparison.lines():
-        print(printable(line))
+    print_lines(comparison.lines())
     print("the record has changed" if comparison.changed else "the record is as it was judged")
     return not comparison.changed

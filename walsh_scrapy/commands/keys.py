@@ -72,7 +72,6 @@ class Command(UrlCommand):
         """Print what a verifier finds at a URL; return the exit status."""
         from urllib.parse import urlsplit
 
-        from walsh_scrapy.policy.wording import printable
         from walsh_scrapy.runtime.messages import host_field
         from walsh_scrapy.runtime.signing import read_signer
         from walsh_scrapy.tools.keys import DirectoryRequest, KeysSpider, checks, directory_url
@@ -84,14 +83,14 @@ class Command(UrlCommand):
         context = self.open_crawl()
         signer = read_signer(context.options)
         self.run_spider(KeysSpider, directory=directory)
-        print(printable(directory.url))
+        print_lines([directory.url])
         if directory.response is None:
-            print(printable(f"  no answer: {directory.trouble}"))
+            print_lines([f"  no answer: {directory.trouble}"])
             return 2
         host = host_field(urlsplit(directory.response.url).netloc)
         key_id = signer.key_id if signer else ""
         found = list(checks(directory.response, host, key_id, time.time()))
-        print_lines(printable(str(check)) for check in found)
+        print_lines(map(str, found))
         return 0 if all(check.is_sound for check in found) else 1
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.tools.command import UrlCommand, status_of
 from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.output import print_lines
+from walsh_scrapy.tools.output import json_text, print_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -43,7 +42,6 @@ class Command(UrlCommand):
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:
         """Send the URLs through the gates, then answer from the state."""
-        from walsh_scrapy.policy.wording import printable
         from walsh_scrapy.tools.files import read_file
         from walsh_scrapy.tools.mayfetch.answer import is_web
         from walsh_scrapy.tools.mayfetch.explainer import Explainer, MayfetchSpider
@@ -61,6 +59,6 @@ class Command(UrlCommand):
         answers = [explainer.explain(url) for url in args]
         now = context.clock.now()
         for answer in answers:
-            lines = [json.dumps(answer.as_dict())] if opts.json else answer.lines(now)
-            print_lines(map(printable, lines))
+            lines = [json_text(answer.as_dict())] if opts.json else answer.lines(now)
+            print_lines(lines)
         return status_of(answer.allowed for answer in answers)

@@ -149,7 +149,7 @@ class Command(OperatorCommand):
         choices = [choose(offer) for offer in offers]
         found = [each.source for each in choices if each.source]
         if found:
-            print_lines(map(printable, declared.add(found)))
+            print_lines(declared.add(found))
         for line in (line for each in choices for line in each.lines):
             print(f"walsh-scrapy: {printable(line)}", file=sys.stderr)
         return 0 if len(found) == len(offers) else 1
@@ -210,7 +210,7 @@ def _edit(action: str, urls: list[str], state: State | None, file: str, *, reall
         lines = declared.remove(urls)
     else:
         lines = declared.prune(really=really) if action == "prune" else declared.rewrite_moved()
-    print_lines(map(printable, lines))
+    print_lines(lines)
 
 
 def _change(action: str, urls: list[str], state: State | None, file: str, options: Options) -> int:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.tools.command import OperatorCommand
 from walsh_scrapy.tools.exits import usage_error
-from walsh_scrapy.tools.output import print_lines
+from walsh_scrapy.tools.output import json_text, print_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -46,7 +45,6 @@ class Command(OperatorCommand):
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:
         """Read the record and print the letter."""
-        from walsh_scrapy.policy.wording import printable
         from walsh_scrapy.tools.why.account import give_account
         from walsh_scrapy.tools.why.letter import letter, record_of
 
@@ -56,8 +54,8 @@ class Command(OperatorCommand):
         with self.state() as state, state.log() as log:
             sources = _sources(opts.sources or self.options.sources)
             account = give_account(state, log, self.options, args[0], day, sources)
-        lines = [json.dumps(record_of(account))] if opts.json else letter(account)
-        print_lines(map(printable, lines))
+        lines = [json_text(record_of(account))] if opts.json else letter(account)
+        print_lines(lines)
         return 0
 
 

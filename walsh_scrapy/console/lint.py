@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from walsh_scrapy.policy.robots.lint import lint
-from walsh_scrapy.policy.wording import count_of, printable
+from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.tools.files import read_file
 from walsh_scrapy.tools.output import json_array, print_lines
 
@@ -44,10 +44,10 @@ def report(name: str, findings: Sequence[Remark]) -> Iterator[str]:
     """Yield a line for each finding in the file ``name``, and last how many there are."""
     for finding in findings:
         where = name if finding.line is None else f"{name}:{finding.line}"
-        yield printable(f"{where}: {finding.level}: {finding.text}")
+        yield f"{where}: {finding.level}: {finding.text}"
     errors = count_errors(findings)
     notes = len(findings) - errors
-    yield printable(f"{name}: {count_of(errors, 'error')}, {count_of(notes, 'note')}")
+    yield f"{name}: {count_of(errors, 'error')}, {count_of(notes, 'note')}"
 
 
 def records(name: str, findings: Sequence[Remark]) -> Iterator[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +10,7 @@ from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.policy.robots.access import RobotsCopy, RobotsFile
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.useragent import token_of
-from walsh_scrapy.policy.wording import format_seconds, printable
+from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.files import read_file
 from walsh_scrapy.tools.mayfetch.answer import (
@@ -21,7 +20,7 @@ from walsh_scrapy.tools.mayfetch.answer import (
     scheme_hint,
     verdict_of,
 )
-from walsh_scrapy.tools.output import columns, print_lines
+from walsh_scrapy.tools.output import columns, json_text, print_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -64,16 +63,16 @@ def run(options: argparse.Namespace) -> int:
     body = read_file(options.robots)
     try:
         drafts = [Draft(body, bot, now) for bot in options.user_agent or [UA_TOKEN]]
+        answers = [draft.answer(url) for url in options.url for draft in drafts]
     except ValueError as error:
         raise CommandError(str(error)) from error
-    answers = [draft.answer(url) for url in options.url for draft in drafts]
     if options.json:
-        lines: Iterable[str] = (json.dumps(answer.as_dict()) for answer in answers)
+        lines: Iterable[str] = (json_text(answer.as_dict()) for answer in answers)
     elif options.user_agent is not None and len(options.user_agent) > 1:
         lines = draft_table(answers)
     else:
         lines = (line for answer in answers for line in answer.lines(now))
-    print_lines(map(printable, lines))
+    print_lines(lines)
     return 0 if all(answer.allowed for answer in answers) else 1
 
 
@@ -81,7 +80,7 @@ def _check(urls: list[str]) -> None:
     """Raise CommandError for what is no URL of the web."""
     for url in urls:
         if not is_web(url):
-            raise CommandError(printable(f"{url}: {NO_URL}{scheme_hint(url)}"))
+            raise CommandError(f"{url}: {NO_URL}{scheme_hint(url)}")
 
 
 _HEADINGS: Final = ("bot", "verdict", "group", "line", "rule", "pause", "Protego", "URL")
@@ -146,7 +145,7 @@ def _cells(answer: DraftAnswer) -> tuple[str, ...]:
     robots = answer.robots
     pause = max(robots.crawl_delay or 0.0, robots.request_rate or 0.0)
     theirs = "-" if robots.protego is None else verdict_of(robots.protego, None)
-    cells = (
+    return (
         answer.bot,
         answer.verdict,
         robots.group or "-",
@@ -156,4 +155,3 @@ def _cells(answer: DraftAnswer) -> tuple[str, ...]:
         theirs,
         answer.url,
     )
-    return tuple(map(printable, cells))

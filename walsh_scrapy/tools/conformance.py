@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
 
-from walsh_scrapy.policy.wording import count_of, printable
-from walsh_scrapy.tools.output import columns
+from walsh_scrapy.policy.wording import count_of
+from walsh_scrapy.tools.output import columns, print_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from rich.console import Console
 
@@ -26,8 +25,8 @@ def show(card: Scorecard, console: Console) -> None:
     if console.is_terminal:
         console.print(_table(card))
     else:
-        _write(columns([_HEADINGS, *_rows(card)]))
-    _write(_details(card))
+        print_lines(columns([_HEADINGS, *_rows(card)]))
+    print_lines(_details(card))  # not by the console, which would wrap the lines of the log
 
 
 def _table(card: Scorecard) -> Table:
@@ -82,9 +81,3 @@ def _result(result: Result) -> Iterator[str]:
         yield f"    {finding.reason}."
     if finding.verdict.value == "fail":
         yield from (f"    {line}" for line in finding.lines)
-
-
-def _write(lines: Iterator[str] | Sequence[str]) -> None:
-    # Not the console: it would wrap the lines of the log.
-    for line in lines:
-        print(printable(line), file=sys.stdout)

@@ -8,6 +8,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from walsh_scrapy.policy.wording import printable
 from walsh_scrapy.tools import own_package
 
 if TYPE_CHECKING:
@@ -26,7 +27,13 @@ _EXTRAS: Final = {
 
 
 class CommandError(Exception):
-    """A command cannot do what it was called for; the message says why and what to do."""
+    """A command cannot do what it was called for; the message says why and what to do.
+
+    It may have text of strangers, and is made printable.
+    """
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from walsh_scrapy.policy.wording import printable
 from walsh_scrapy.tools.exits import CommandError
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ def read_file(name: str) -> bytes:
         return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         why = getattr(error, "strerror", None) or error
-        raise CommandError(printable(f"{name} cannot be read: {why}")) from error
+        raise CommandError(f"{name} cannot be read: {why}") from error
 
 
 def read_json(name: str) -> Any:  # noqa: ANN401 - of JSON
@@ -43,7 +42,7 @@ def open_output(target: str, *, replace: bool) -> Iterator[IO[bytes]]:
     Raises CommandError if the file exists and ``replace`` is False, or if it cannot be written.
     """
     if not replace and Path(target).is_file():
-        raise CommandError(f"{printable(target)} exists already; -O replaces it")
+        raise CommandError(f"{target} exists already; -O replaces it")
     try:
         if target == "-":
             with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as file:
@@ -55,7 +54,7 @@ def open_output(target: str, *, replace: bool) -> Iterator[IO[bytes]]:
         raise
     except OSError as error:
         why = error.strerror or error
-        raise CommandError(f"{printable(target)} cannot be written: {why}") from error
+        raise CommandError(f"{target} cannot be written: {why}") from error
 
 
 @contextmanager

@@ -145,14 +145,13 @@ def silent(count: int) -> str:
 
 def _cells(row: HostRow) -> tuple[str, ...]:
     act = row.act
-    cells = (
+    return (
         row.snapshot.reason or "-",
         rfc3339(row.until) or "now",
         row.host,
         row.why,
         f"{act.act} {rfc3339(act.at)}: {act.reason or 'no reason given'}" if act else "-",
     )
-    return tuple(map(printable, cells))
 
 
 def release(state: State | None, host: str, reason: str) -> str:
@@ -172,7 +171,7 @@ def release(state: State | None, host: str, reason: str) -> str:
             if near
             else "`scrapy hosts` lists the hosts that rest"
         )
-        raise CommandError(printable(f"{shown} is not on hold; {hint}"))
+        raise CommandError(f"{shown} is not on hold; {hint}")
     return printable(f"{shown} may be asked again; {format_seconds(left)} of its hold were left")
 
 

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
+from walsh_scrapy.policy.wording import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -23,17 +25,23 @@ if TYPE_CHECKING:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print lines to standard output."""
+    """Print lines to standard output, each safe for a terminal."""
     for line in lines:
-        print(line)
+        print(printable(line))
+
+
+def json_text(value: object, indent: int | None = None) -> str:
+    """Return a value as JSON that is safe for a terminal: without any control character."""
+    return json.dumps(value, indent=indent).replace("\x7f", "\\u007f")
 
 
 def columns(rows: Sequence[Sequence[str]], widest: int = 60) -> Iterator[str]:
     """Yield a line for each row, with the cells of a column aligned.
 
     ``widest`` is the largest width, in terminal cells, that a column is padded to. Nothing is cut
-    or wrapped, so a longer cell moves the rest of its line to the right.
+    or wrapped, so a longer cell moves the rest of its line to the right. Cells are made printable.
     """
+    rows = [[*map(printable, row)] for row in rows]
     widths = [min(max(map(cell_len, cells)), widest) for cells in zip(*rows, strict=True)]
     for row in rows:
         padded = (
@@ -46,8 +54,7 @@ def json_array(objects: Iterable[Mapping[str, object]]) -> Iterator[str]:
     """Yield the lines of a JSON array, one object a line."""
     before = "["
     for each in objects:
-        # json escapes every other control character itself.
-        yield before + json.dumps(each).replace("\x7f", "\\u007f")
+        yield before + json_text(each)
         before = ","
     yield "]" if before == "," else "[]"
 

@@ -16,7 +16,7 @@ from walsh_scrapy.policy.audit.gates import BlocklistAudit, IdentityAudit, Robot
 from walsh_scrapy.policy.audit.pauses import HostAudit, SerialAudit
 from walsh_scrapy.policy.audit.visits import EntryAudit, FrequencyAudit
 from walsh_scrapy.policy.timestamps import rfc3339
-from walsh_scrapy.policy.wording import count_of, for_others, printable
+from walsh_scrapy.policy.wording import count_of, for_others
 from walsh_scrapy.tools import own_version
 from walsh_scrapy.tools.attest.digests import FORMAT, Digester, seal
 from walsh_scrapy.tools.attest.owncrawl import trials_of
@@ -239,15 +239,15 @@ def attestation_text(attestation: Mapping[str, Any]) -> Iterator[str]:
     yield from _group_lines("versions", attestation["versions"])
     yield from _group_lines("settings", attestation["settings"])
     if trial := attestation["conformance"]:
-        yield printable(f"conformance run of: {' '.join(trial['command'])}")
-        yield from (_INDENT + printable(name) for name in trial["user_agents"])
+        yield f"conformance run of: {' '.join(trial['command'])}"
+        yield from (_INDENT + name for name in trial["user_agents"])
     yield ""
     rows = attestation["checklist"]
     heads = columns([[row[name] for name in _CELLS] for row in rows])
     for row, head in zip(rows, heads, strict=True):
         yield head
         for line in _row_lines(row):
-            yield _INDENT + printable(line)
+            yield _INDENT + line
     yield ""
     yield conclusion(attestation)
 
@@ -277,7 +277,7 @@ def _group_lines(name: str, groups: Sequence[Mapping[str, Any]]) -> Iterator[str
     runs = f"runs {last['first_run']} to {last['last_run']}"
     yield f"{name} of {runs} ({others} of values in earlier runs):"
     for key, value in last["values"].items():
-        yield _INDENT + printable(f"{key} {value}")
+        yield f"{_INDENT}{key} {value}"
 
 
 def _row_lines(row: Mapping[str, Any]) -> Iterator[str]:

@@ -132,7 +132,7 @@ def find_sources(url: str, known: Collection[str], where: str = _ANYWHERE) -> li
         return same
     near = nearest(url, known)
     hint = f"; did you mean {near}?" if near else "; `scrapy sources --all` lists all sources"
-    raise UnknownSource(printable(f"{url} is not {where}{hint}"))
+    raise UnknownSource(f"{url} is not {where}{hint}")
 
 
 def nearest(url: str, known: Collection[str]) -> str | None:

@@ -73,7 +73,7 @@ def _cells(row: SourceRow) -> tuple[str, ...]:
     record, source = row.record, row.source
     remarks = [f'"{source.name}"'] if source and source.name else []
     remarks += [*_remarks(row), *([record.detail] if record.detail else [])]
-    cells = (
+    return (
         record.outcome,
         str(record.status or "-"),
         str(record.failures),
@@ -86,7 +86,6 @@ def _cells(row: SourceRow) -> tuple[str, ...]:
         record.url,
         "; ".join(remarks),
     )
-    return tuple(map(printable, cells))
 
 
 def _visits(row: SourceRow) -> Iterator[str]:

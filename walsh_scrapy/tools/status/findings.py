@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.timestamps import format_moment, rfc3339
 from walsh_scrapy.policy.wording import and_more, count_of, format_seconds, printable
-from walsh_scrapy.tools.output import columns
+from walsh_scrapy.tools.output import columns, json_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -269,10 +268,11 @@ def status_json(findings: list[Finding], now: float) -> str:
         }
         for each in findings
     ]
-    whole = {"status": status.name, "exit": int(status), "at": rfc3339(now), "findings": found}
-    return json.dumps(whole)
+    return json_text(
+        {"status": status.name, "exit": int(status), "at": rfc3339(now), "findings": found}
+    )
 
 
 def _cells(finding: Finding) -> tuple[str, ...]:
     advice = f" ({finding.advice})" if finding.advice else ""
-    return finding.status.name, finding.check, printable(finding.what) + advice
+    return finding.status.name, finding.check, finding.what + advice

@@ -15,7 +15,7 @@ from walsh_scrapy.policy.audit.record import DAY
 from walsh_scrapy.policy.robots.quotation import QuotedLine, UsageRecord, quote, usage_records
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.urls import canonical_url, host_of, origin_of, robots_url
-from walsh_scrapy.policy.wording import count_of, printable
+from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.hosts import url_of
@@ -153,7 +153,7 @@ def give_account(
     acts = state.acts.of({paced, options.pace_by.hold(url)})
     is_known = bool(outlook.targets or outlook.hold_until or acts)
     if (day is not None and day not in days) or not (days or is_known):
-        raise CommandError(printable(_nothing(log, host, day, days, sources)))
+        raise CommandError(_nothing(log, host, day, days, sources))
     if day is None:
         day = max(days, default=int(outlook.at // DAY))
     span = TimeSpan(since=day * DAY, until=math.nextafter((day + 1) * DAY, 0.0))
@@ -166,10 +166,8 @@ def give_account(
     is_told = denied or any(canonical_url(each.record.url) == wanted for each in sent)
     if wanted and not is_told and not outlook.targets:
         raise CommandError(
-            printable(
-                f"nothing is known of {wanted} on {_date(day)}; `scrapy why {host} --on "
-                f"{_date(day)}` says what is known of its host"
-            )
+            f"nothing is known of {wanted} on {_date(day)}; `scrapy why {host} --on "
+            f"{_date(day)}` says what is known of its host"
         )
     numbers = {each.record.run for each in sent} | {each.run for each in denied}
     found = map(state.runs.find, sorted(filter(None, numbers), reverse=True))
