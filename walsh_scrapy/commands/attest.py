@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from walsh_scrapy.tools.command import OperatorCommand
 from walsh_scrapy.tools.exits import CommandError
@@ -30,27 +30,24 @@ class Command(OperatorCommand):
         "scrapy attest --verify attestation.json"
     )
     json = "one JSON object"
-
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Add what this command takes."""
-        super().add_options(parser)
-        parser.add_argument(
-            "--conformance",
-            metavar="FILE",
-            help="take the JSON of a conformance run of this installation as evidence too",
-        )
-        parser.add_argument(
-            "--try",
-            dest="tries",
-            action="store_true",
-            help="make a conformance run of this project's crawls on this machine, which takes "
-            "about three minutes, and take it as evidence too",
-        )
-        parser.add_argument(
-            "--verify",
-            metavar="FILE",
-            help="say whether the record still has what an attestation judged",
-        )
+    arguments: ClassVar = {
+        "--conformance": {
+            "metavar": "FILE",
+            "help": "take the JSON of a conformance run of this installation as evidence too",
+        },
+        "--try": {
+            "dest": "tries",
+            "action": "store_true",
+            "help": (
+                "make a conformance run of this project's crawls on this machine, which takes "
+                "about three minutes, and take it as evidence too"
+            ),
+        },
+        "--verify": {
+            "metavar": "FILE",
+            "help": "say whether the record still has what an attestation judged",
+        },
+    }
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:  # noqa: ARG002
         """Audit and print, or verify."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from scrapy.settings import Settings
 
@@ -31,23 +31,19 @@ class Command(FileCommand):
     )
     has_sources = True
     since = "only entries first seen since then"
-
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Add what this command takes."""
-        super().add_options(parser)
-        parser.add_argument(
-            "--format",
-            choices=("jsonl", "json", "csv", "xml", "opml", "sqlite"),
-            help="instead of the ending of FILE; jsonl for standard output unless given",
-        )
-        parser.add_argument(
-            "--source",
-            metavar="URL",
-            action="append",
-            default=[],
-            help="only entries of this source (may be repeated)",
-        )
-        parser.add_argument("--kind", choices=("feed", "llms"), help="only entries of such sources")
+    arguments: ClassVar = {
+        "--format": {
+            "choices": ("jsonl", "json", "csv", "xml", "opml", "sqlite"),
+            "help": "instead of the ending of FILE; jsonl for standard output unless given",
+        },
+        "--source": {
+            "metavar": "URL",
+            "action": "append",
+            "default": [],
+            "help": "only entries of this source (may be repeated)",
+        },
+        "--kind": {"choices": ("feed", "llms"), "help": "only entries of such sources"},
+    }
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:  # noqa: ARG002
         """Write, and print on standard error how much was written."""

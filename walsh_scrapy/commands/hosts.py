@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from walsh_scrapy.tools.command import OperatorCommand
 from walsh_scrapy.tools.exits import usage_error
@@ -37,15 +37,12 @@ class Command(OperatorCommand):
     )
     takes_words = True
     json = "one JSON array"
-
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Add what this command takes."""
-        super().add_options(parser)
-        parser.add_argument(
-            "--because",
-            metavar="TEXT",
-            help="why, one line: recorded with the act (release needs it)",
-        )
+    arguments: ClassVar = {
+        "--because": {
+            "metavar": "TEXT",
+            "help": "why, one line: recorded with the act (release needs it)",
+        },
+    }
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:
         """List, release or pause."""

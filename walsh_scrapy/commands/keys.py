@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from walsh_scrapy.tools.command import UrlCommand
 from walsh_scrapy.tools.exits import usage_error
@@ -37,19 +37,14 @@ class Command(UrlCommand):
         "answered. Examples: scrapy keys new key.pem. scrapy keys directory key.pem old.pem. "
         "scrapy keys check https://bot.example/"
     )
-
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Add what this command takes."""
-        super().add_options(parser)
-        parser.add_argument(
-            "--headers", action="store_true", help="print the header fields of the directory"
-        )
-        parser.add_argument(
-            "--days",
-            metavar="DAYS",
-            type=int,
-            help="how long the signatures of the directory count (default: 30)",
-        )
+    arguments: ClassVar = {
+        "--headers": {"action": "store_true", "help": "print the header fields of the directory"},
+        "--days": {
+            "metavar": "DAYS",
+            "type": int,
+            "help": "how long the signatures of the directory count (default: 30)",
+        },
+    }
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:
         """Make, show or check keys."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from walsh_scrapy.tools.command import UrlCommand, status_of
 from walsh_scrapy.tools.exits import CommandError
@@ -27,18 +27,13 @@ class Command(UrlCommand):
         "it is deployed: scrapy mayfetch --robots robots.txt https://blog.example/private/"
     )
     json = "one JSON object for each URL, a line each"
-
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Add what this command takes."""
-        super().add_options(parser)
-        parser.add_argument(
-            "--offline", action="store_true", help="answer from the state alone, send nothing"
-        )
-        parser.add_argument(
-            "--robots",
-            metavar="FILE",
-            help="use this robots.txt for every host ('-' for standard input)",
-        )
+    arguments: ClassVar = {
+        "--offline": {"action": "store_true", "help": "answer from the state alone, send nothing"},
+        "--robots": {
+            "metavar": "FILE",
+            "help": "use this robots.txt for every host ('-' for standard input)",
+        },
+    }
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:
         """Send the URLs through the gates, then answer from the state."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from walsh_scrapy.tools.command import FileCommand
 from walsh_scrapy.tools.exits import usage_error
@@ -31,16 +31,13 @@ class Command(FileCommand):
     )
     has_sources = True
     since = "all since then"
-
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Add what this command takes."""
-        super().add_options(parser)
-        parser.add_argument("--run", metavar="N", help="only this run, by its number")
-        parser.add_argument(
-            "--host",
-            metavar="HOST",
-            help="only this host; all that the log has of it, without --run and --since",
-        )
+    arguments: ClassVar = {
+        "--run": {"metavar": "N", "help": "only this run, by its number"},
+        "--host": {
+            "metavar": "HOST",
+            "help": "only this host; all that the log has of it, without --run and --since",
+        },
+    }
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:  # noqa: ARG002
         """Write, and say on standard error what the page is about."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from walsh_scrapy.policy.wording import count_of, printable
 from walsh_scrapy.tools.command import OperatorCommand, announce_requests
@@ -50,6 +50,23 @@ class Command(OperatorCommand):
     takes_words = True
     has_sources = True
     json = "one JSON array"
+    arguments: ClassVar = {
+        "--due": {
+            "action": "store_true",
+            "help": "only sources that a run would visit now, in its order",
+        },
+        "--failing": {
+            "action": "store_true",
+            "help": "only sources that are gone, failing or denied",
+        },
+        "--stale": {
+            "metavar": "DURATION",
+            "help": "only sources that gave nothing new for so long: 90d, 12w, P90D",
+        },
+        "--moved": {"action": "store_true", "help": "only sources that moved"},
+        "--yes": {"action": "store_true", "help": "`prune` removes, and not only says"},
+        "--all": {"action": "store_true", "help": "also sources that are no longer declared"},
+    }
 
     def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
         """Have Scrapy make what runs a crawl, for `add` alone."""
@@ -57,28 +74,6 @@ class Command(OperatorCommand):
         if args[:1] == ["add"]:
             self.requires_crawler_process = True
             self.prepare_crawl(opts, _LONGEST_WAIT)
-
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Add what this command takes."""
-        super().add_options(parser)
-        parser.add_argument(
-            "--due",
-            action="store_true",
-            help="only sources that a run would visit now, in its order",
-        )
-        parser.add_argument(
-            "--failing", action="store_true", help="only sources that are gone, failing or denied"
-        )
-        parser.add_argument(
-            "--stale",
-            metavar="DURATION",
-            help="only sources that gave nothing new for so long: 90d, 12w, P90D",
-        )
-        parser.add_argument("--moved", action="store_true", help="only sources that moved")
-        parser.add_argument("--yes", action="store_true", help="`prune` removes, and not only says")
-        parser.add_argument(
-            "--all", action="store_true", help="also sources that are no longer declared"
-        )
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:
         """List the sources, or do what the first argument says."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from walsh_scrapy.tools.command import OperatorCommand
 from walsh_scrapy.tools.exits import usage_error
@@ -37,11 +37,9 @@ class Command(OperatorCommand):
     takes_words = True
     has_sources = True
     json = "one JSON object"
-
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Add what this command takes."""
-        super().add_options(parser)
-        parser.add_argument("--on", metavar="DATE", help="a day in UTC: 2026-11-17")
+    arguments: ClassVar = {
+        "--on": {"metavar": "DATE", "help": "a day in UTC: 2026-11-17"},
+    }
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:
         """Read the record and print the letter."""

@@ -19,7 +19,7 @@ from walsh_scrapy.tools.exits import CommandError, clean_exit, usage_error
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from scrapy import Spider
@@ -56,6 +56,8 @@ class OperatorCommand(ScrapyCommand):
     json: ClassVar[str] = ""  #: what ``--json`` prints; "" if there is no such option
     since: ClassVar[str] = ""  #: what ``--since`` selects; "" if there is no such option
     usage_status: ClassVar[int] = 2  #: the exit status of a wrong call
+    #: Options beside these, by their names, as ``add_argument`` takes them.
+    arguments: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     def syntax(self) -> str:
         """Return what follows the command's name."""
@@ -70,7 +72,7 @@ class OperatorCommand(ScrapyCommand):
         return self.description
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Add Scrapy's options, and those that several commands have."""
+        """Add Scrapy's options, those that several commands have, and those of this one."""
         super().add_options(parser)
         if self.has_sources:
             parser.add_argument(
@@ -80,6 +82,9 @@ class OperatorCommand(ScrapyCommand):
             parser.add_argument("--since", metavar="WHEN", help=f"{self.since}: {_WHEN}")
         if self.json:
             parser.add_argument("--json", action="store_true", help=f"print {self.json}")
+        for base in reversed(type(self).__mro__):
+            for names, given in vars(base).get("arguments", {}).items():
+                parser.add_argument(*names.split(", "), **given)
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Check the call, then do the work; an error that the operator can mend is one line."""
@@ -166,19 +171,13 @@ class FileCommand(OperatorCommand):
     """A command that writes one file, whole or not at all, or to standard output."""
 
     usage = "[options] -o FILE"
-
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Add ``-o`` and ``-O``."""
-        super().add_options(parser)
-        parser.add_argument(
-            "-o", "--output", metavar="FILE", help="a new file, or - for standard output"
-        )
-        parser.add_argument(
-            "-O",
-            "--overwrite-output",
-            metavar="FILE",
-            help="the same, but an existing file is replaced",
-        )
+    arguments: ClassVar = {
+        "-o, --output": {"metavar": "FILE", "help": "a new file, or - for standard output"},
+        "-O, --overwrite-output": {
+            "metavar": "FILE",
+            "help": "the same, but an existing file is replaced",
+        },
+    }
 
     def target(self, opts: argparse.Namespace) -> str:
         """Return the file that the call names; exit with status 2 if it does not name one."""
