@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -47,7 +46,6 @@ class Command(FileCommand):
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:  # noqa: ARG002
         """Write, and print on standard error how much was written."""
-        from walsh_scrapy.policy.wording import printable
         from walsh_scrapy.tools.export import Export
         from walsh_scrapy.tools.files import open_output
 
@@ -71,13 +69,11 @@ class Command(FileCommand):
             with output as file, self.state() as state:
                 count = export.write_entries(file, format_name, state)
         nouns = ("source", "sources") if is_opml else ("entry", "entries")
-        where = "standard output" if target == "-" else printable(target)
-        print(f"{count_of(count, *nouns)} written to {where}", file=sys.stderr)
+        self.say_written(count_of(count, *nouns), target)
         return 0
 
 
 def _format(target: str, chosen: str | None) -> str:
-    from walsh_scrapy.policy.wording import printable
     from walsh_scrapy.tools.export import FORMATS
 
     ending = Path(target).suffix.lower()
@@ -85,7 +81,7 @@ def _format(target: str, chosen: str | None) -> str:
         chosen = "jsonl" if target == "-" else FORMATS.get(ending)
     if chosen is None:
         usage_error(
-            f"{printable(target)}: the ending of the file has to be one of {', '.join(FORMATS)}, "
+            f"{target}: the ending of the file has to be one of {', '.join(FORMATS)}, "
             "unless --format names the format"
         )
     return chosen

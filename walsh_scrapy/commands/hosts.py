@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from walsh_scrapy.options import Options
 
 _RELEASE = 'Example: scrapy hosts release blog.example --because "mail of 3 May: go on"'
 _PAUSE = "Example: scrapy hosts pause blog.example 2h"
@@ -48,11 +47,42 @@ class Command(OperatorCommand):
         """List, release or pause."""
         reason = _reason(opts.because)
         seconds = _check(args, reason)
-        if not args:
-            _list(self.options, as_json=opts.json)
+        if args:
+            print(self._change(args, seconds, reason))
         else:
-            print(_change(args, seconds, reason, self.options))
+            self._list(as_json=opts.json)
         return 0
+
+    def _list(self, *, as_json: bool) -> None:
+        from walsh_scrapy.tools.hosts import build_overview, hosts_text, totals
+        from walsh_scrapy.tools.output import json_array
+
+        with self.state_if_any() as state:
+            rows = build_overview(state)
+        if as_json:
+            print_lines(json_array(row.as_dict() for row in rows))
+            return
+        if rows:
+            print_lines(hosts_text(rows))
+        print(totals(rows))
+
+    def _change(self, args: Sequence[str], seconds: float, reason: str) -> str:
+        from walsh_scrapy.state import State
+        from walsh_scrapy.tools.hosts import pause, release, stranger, url_of
+
+        action, given = args[0], url_of(args[1])
+        pace_by = self.options.pace_by
+        host = pace_by.unit(given)
+        if not host:
+            usage_error(f"{args[1]} is no host. {_PAUSE}")
+        if action == "release":
+            with self.state_if_any() as known:
+                return release(known, pace_by.hold(given), reason)
+        # Caution may be added before the first crawl, so this creates a state if there is none.
+        with closing(State(self.options.state_url)) as state:
+            if unknown := stranger(host, state, self.options):
+                print(f"walsh-scrapy: {unknown}", file=sys.stderr)
+            return pause(state, host, seconds, reason)
 
 
 def _reason(given: str | None) -> str:
@@ -86,35 +116,3 @@ def _seconds(text: str) -> float:
         with suppress(ValueError):
             return read(text.strip())
     return math.nan
-
-
-def _list(options: Options, *, as_json: bool) -> None:
-    from walsh_scrapy.state import State
-    from walsh_scrapy.tools.hosts import build_overview, hosts_text, totals
-    from walsh_scrapy.tools.output import json_array
-
-    with State.existing(options.state_url) as state:
-        rows = build_overview(state)
-    lines = json_array(row.as_dict() for row in rows) if as_json else hosts_text(rows)
-    if rows or as_json:
-        print_lines(lines)
-    if not as_json:
-        print(totals(rows))
-
-
-def _change(args: Sequence[str], seconds: float, reason: str, options: Options) -> str:
-    from walsh_scrapy.state import State
-    from walsh_scrapy.tools.hosts import pause, release, stranger, url_of
-
-    action, given = args[0], url_of(args[1])
-    host = options.pace_by.unit(given)
-    if not host:
-        usage_error(f"{args[1]} is no host. {_PAUSE}")
-    if action == "release":
-        with State.existing(options.state_url) as known:
-            return release(known, options.pace_by.hold(given), reason)
-    # Caution may be added before the first crawl, so this creates a state if there is none.
-    with closing(State(options.state_url)) as state:
-        if unknown := stranger(host, state, options):
-            print(f"walsh-scrapy: {unknown}", file=sys.stderr)
-        return pause(state, host, seconds, reason)

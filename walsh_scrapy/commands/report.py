@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING, ClassVar
 
@@ -41,7 +40,6 @@ class Command(FileCommand):
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:  # noqa: ARG002
         """Write, and say on standard error what the page is about."""
-        from walsh_scrapy.policy.wording import printable
         from walsh_scrapy.tools.files import open_output
 
         target, number = self.target(opts), _number(opts.run)
@@ -52,8 +50,7 @@ class Command(FileCommand):
         page, words = self._page(file, number, opts.since, host)
         with open_output(target, replace=opts.output is None) as output:
             output.write(page)
-        where = "standard output" if target == "-" else printable(target)
-        print(f"{words}: {len(page) / 1024:,.0f} KiB written to {where}", file=sys.stderr)
+        self.say_written(f"{words}: {len(page) / 1024:,.0f} KiB", target)
         return 0
 
     def _page(

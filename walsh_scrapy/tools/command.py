@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 from scrapy.commands import ScrapyCommand
 from scrapy.settings import Settings
 
+from walsh_scrapy.policy.wording import printable
 from walsh_scrapy.tools.exits import CommandError, clean_exit, usage_error
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class OperatorCommand(ScrapyCommand):
     headline: ClassVar[str]  #: the line that ``scrapy`` lists
     description: ClassVar[str]  #: the text of ``--help``, with an example
     takes_words: ClassVar[bool] = False  #: whether there are arguments that are no options
+    takes_any_words: ClassVar[bool] = False  #: whether they may be options of another program
     has_sources: ClassVar[bool] = False  #: whether there is ``--sources``
     json: ClassVar[str] = ""  #: what ``--json`` prints; "" if there is no such option
     since: ClassVar[str] = ""  #: what ``--since`` selects; "" if there is no such option
@@ -88,7 +90,8 @@ class OperatorCommand(ScrapyCommand):
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Check the call, then do the work; an error that the operator can mend is one line."""
-        self._check_words(args)
+        if not self.takes_any_words:
+            self._check_words(args)
         if self.since:
             opts.since = self._moment(opts.since)
         with clean_exit(), _errors_as_lines():
@@ -178,6 +181,11 @@ class FileCommand(OperatorCommand):
             "help": "the same, but an existing file is replaced",
         },
     }
+
+    def say_written(self, what: str, target: str) -> None:
+        """Print on standard error what was written to a file."""
+        where = "standard output" if target == "-" else printable(target)
+        print(f"{what} written to {where}", file=sys.stderr)
 
     def target(self, opts: argparse.Namespace) -> str:
         """Return the file that the call names; exit with status 2 if it does not name one."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
+from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.wording import printable
 
 if TYPE_CHECKING:
@@ -28,6 +29,12 @@ def print_lines(lines: Iterable[str]) -> None:
     """Print lines to standard output, each safe for a terminal."""
     for line in lines:
         print(printable(line))
+
+
+def minute(at: float | None) -> str:
+    """Return an epoch second to the minute, in UTC; "never" for None."""
+    written = rfc3339(at)
+    return written[:16].replace("T", " ") if written else "never"
 
 
 def json_text(value: object, indent: int | None = None) -> str:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
     from walsh_scrapy.runtime.context import Context
-    from walsh_scrapy.tools.mayfetch.answer import RobotsAnswer
 
 
 class Explainer:
@@ -51,7 +50,9 @@ class Explainer:
         now = self._context.clock.now()
         origin = origin_of(url)
         file = self._file(origin, url, now)
-        robots = None if file is None else self._answer(file, url, now)
+        robots, token = None, self._context.options.ua_token
+        if file is not None:
+            robots = robots_answer(file, url, token, now, given=self._robots is not None)
         allowed, gate, why = self._decide(url, origin, file)
         host = self._context.host(url)
         ledger = self._context.state.ledger
@@ -72,10 +73,6 @@ class Explainer:
             hold_until=hold if hold > now else None,
             next_request_at=max(times.ready_at(interval), hold, now + opens_in, now),
         )
-
-    def _answer(self, file: RobotsFile, url: str, now: float) -> RobotsAnswer:
-        token = self._context.options.ua_token
-        return robots_answer(file, url, token, now, given=self._robots is not None)
 
     def _file(self, origin: str, url: str, now: float) -> RobotsFile | None:
         if self._robots is None:

@@ -16,13 +16,13 @@ import pygal
 from markupsafe import Markup
 
 from walsh_scrapy.policy.wording import format_seconds, printable
-from walsh_scrapy.tools.report.requests import KINDS
+from walsh_scrapy.tools.report.figures import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from walsh_scrapy.policy.audit.pauses import JudgedRequest
-    from walsh_scrapy.tools.report.requests import HostLine, Share
+    from walsh_scrapy.tools.report.figures import HostLine, Share
 
 # pygal adds a finder for its plugins (maps), which we do not have. Its protocol is that of Python
 # before 3.12, so each later import of this process that fails would warn of it.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.log import RunVisit
     from walsh_scrapy.state.runs import RunRecord
     from walsh_scrapy.tools.hosts import HostRow
-    from walsh_scrapy.tools.report.requests import HostLine
+    from walsh_scrapy.tools.report.figures import HostLine
     from walsh_scrapy.tools.sources.overview import SourceRow
     from walsh_scrapy.tools.status.findings import Finding
 

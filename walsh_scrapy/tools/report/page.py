@@ -12,18 +12,17 @@ from markupsafe import Markup
 
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.wording import count_of, cut, for_others, format_seconds, printable
+from walsh_scrapy.tools.output import minute
 from walsh_scrapy.tools.report.charts import bars, share_bar, time_line
+from walsh_scrapy.tools.report.figures import KINDS, MOST_SOURCES
 from walsh_scrapy.tools.report.needs import MOST_TROUBLES, by_advice
-from walsh_scrapy.tools.report.news import MOST_SOURCES
-from walsh_scrapy.tools.report.requests import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import date
 
-    from walsh_scrapy.tools.report.news import News
+    from walsh_scrapy.tools.report.figures import HostLine, News
     from walsh_scrapy.tools.report.report import Report
-    from walsh_scrapy.tools.report.requests import HostLine
 
 #: Rows of the longer parts of the page; it says how many more there are.
 MOST_HOSTS: Final = 300
@@ -51,7 +50,7 @@ def render(report: Report) -> str:
         "for_others": for_others,
         "pause": _pause,
         "span": _span,
-        "minute": _minute,
+        "minute": minute,
         "second": _second,
         "rfc3339": rfc3339,
         "seconds": format_seconds,
@@ -128,15 +127,10 @@ def _pause(seconds: float) -> str:
 
 def _span(first: float, last: float) -> str:
     """Format two times, the second one without its day if that is the same."""
-    begin, end = _minute(first), _minute(last)
+    begin, end = minute(first), minute(last)
     if begin == end:
         return begin
     return f"{begin} to {end[11:] if end[:10] == begin[:10] else end}"
-
-
-def _minute(at: float | None) -> str:
-    written = rfc3339(at)
-    return written[:16].replace("T", " ") if written else "never"
 
 
 def _second(at: float | None) -> str:

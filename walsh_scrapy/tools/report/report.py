@@ -12,21 +12,24 @@ from walsh_scrapy.sources import SourcesError, load_sources
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.tools import hosts
 from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.tools.report.figures import (
+    MOST,
+    OF_EACH,
+    GateCounts,
+    HostLine,
+    News,
+    Share,
+    build_news,
+    gates,
+    host_lines,
+    shares,
+)
 from walsh_scrapy.tools.report.needs import (
     MOST_TROUBLES,
     Trouble,
     find_needs,
     find_troubles,
     in_trouble,
-)
-from walsh_scrapy.tools.report.news import MOST, OF_EACH, News, build_news
-from walsh_scrapy.tools.report.requests import (
-    GateCounts,
-    HostLine,
-    Share,
-    gates,
-    host_lines,
-    shares,
 )
 from walsh_scrapy.tools.sources import overview
 from walsh_scrapy.tools.status.findings import judge_clock

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.wording import count_of, printable
-from walsh_scrapy.tools.output import columns, fold
+from walsh_scrapy.tools.output import columns, fold, minute
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -95,12 +95,12 @@ def _visits(row: SourceRow) -> Iterator[str]:
     times = f", {record.failures} times" if record.failures > 1 else ""
     yield f"{record.outcome}{status}{times}"
     if record.fetched_at is not None:
-        yield f"visited {_moment(record.fetched_at)}"
+        yield f"visited {minute(record.fetched_at)}"
     if row.source is None:
         yield row.due.why
     else:
-        yield f"due {_next(row, _moment)} ({row.due.why})"
-    newest = f", the last {_moment(row.newest)}" if row.newest else ""
+        yield f"due {_next(row, minute)} ({row.due.why})"
+    newest = f", the last {minute(row.newest)}" if row.newest else ""
     yield f"{count_of(row.entries, 'entry', 'entries')}{newest}"
 
 
@@ -138,12 +138,6 @@ def _next(row: SourceRow, written: Callable[[float | None], str | None]) -> str:
     if row.due.is_due and row.due.held_until is None:
         return "now"
     return written(row.due.held_until or row.due.at) or "never"
-
-
-def _moment(at: float | None) -> str | None:
-    """Return a time to the minute, in UTC."""
-    written = rfc3339(at)
-    return written[:-4].replace("T", " ") if written else None
 
 
 def _style(row: SourceRow) -> str:
