@@ -39,7 +39,6 @@ FORCED: Final = 100
 EXTENSIONS: Final = {
     "walsh_scrapy.extensions.mediatypes.MediaTypes": 0,
     "walsh_scrapy.extensions.progress.Progress": 0,
-    "walsh_scrapy.extensions.runlog.RunLog": 0,
     "walsh_scrapy.extensions.summary.Summary": 0,
 }
 #: Only http and https, and each request is sent once.

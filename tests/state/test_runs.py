@@ -8,7 +8,7 @@ import pytest
 from scrapy.settings import Settings
 
 from spiders.feeds import FeedsSpider
-from walsh_scrapy.extensions.runlog import command_of, settings_of
+from walsh_scrapy.extensions.summary import command_of, settings_of
 from walsh_scrapy.options import Options
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.state import State

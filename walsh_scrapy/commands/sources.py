@@ -69,7 +69,7 @@ class Command(OperatorCommand):
     }
 
     def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
-        """Have Scrapy make what runs a crawl, for `add` alone."""
+        """Let Scrapy make the crawler process, which only `add` needs."""
         super().process_options(args, opts)
         if args[:1] == ["add"]:
             self.requires_crawler_process = True

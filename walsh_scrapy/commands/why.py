@@ -58,7 +58,7 @@ class Command(OperatorCommand):
 
 
 def _sources(file: str) -> Sequence[Source] | None:
-    """Return what is declared; None, and say why, if that cannot be read: a letter needs it not."""
+    """Return the declared sources; None, and say why, if they cannot be read."""
     from walsh_scrapy.sources import SourcesError, load_sources
 
     try:

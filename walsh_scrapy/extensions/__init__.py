@@ -1,1 +1,1 @@
-"""Scrapy extensions: progress, the summary, and the check of media types."""
+"""Scrapy extensions: progress, the record of a run, exports, and the check of media types."""

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class FeedExporter(feedexport.FeedExporter):
-    """Scrapy's exporter, by which a full disk is one line and exit status 1.
+    """Scrapy's exporter, but a full disk is one line of the log and exit status 1.
 
     Scrapy logs a traceback for each item that it cannot write, and the run exits with 0. Here the
     run ends, and its other exports are written to their ends.

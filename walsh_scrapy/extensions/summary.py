@@ -1,15 +1,22 @@
-"""The summary at the end of a run: in the log, and as JSON in a file (``WALSH_SUMMARY``)."""
+"""The record of a run: its row in the state, and its summary in the log and in a file."""
 
 from __future__ import annotations
 
 import logging
+import math
+import platform
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from scrapy import signals
 
 from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.exceptions import StateUnavailable
+from walsh_scrapy.identity import SPEC_VERSION
 from walsh_scrapy.runtime.failures import words_of
+from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.tools.summary import (
     SourceCounts,
     is_by_source,
@@ -19,29 +26,59 @@ from walsh_scrapy.tools.summary import (
 )
 
 if TYPE_CHECKING:
-    from typing import Self
+    from typing import Any, Self
 
+    from scrapy import Spider
     from scrapy.crawler import Crawler
+
+    from walsh_scrapy.runtime.context import Context
 
 logger = logging.getLogger(__name__)
 
+#: The packages of commands that run a spider.
+_SCRAPYS: Final = "scrapy.commands."
+_OUR_COMMANDS: Final = "walsh_scrapy.tools."
+_PACKAGES: Final = ("walsh-scrapy", "scrapy", "twisted", "feedparser", "markdown-it-py")
+
 
 class Summary:
-    """Logs and writes the summary when the spider has closed, also of a run that ends early."""
+    """Writes the row of a run when the spider opens, and completes it when the spider closes.
+
+    The requests and entries of the run name the row. The summary follows it into the log, and into
+    the file of ``WALSH_SUMMARY``, also for a run that ends early.
+    """
 
     def __init__(self, crawl: Crawl) -> None:
         self._crawl = crawl
+        self._context = crawl.context
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Listen for the end of a crawl."""
+        """Listen for the begin and the end of a crawl."""
         extension = cls(Crawl.of(crawler))
+        crawler.signals.connect(extension.spider_opened, signal=signals.spider_opened)
         crawler.signals.connect(extension.spider_closed, signal=signals.spider_closed)
         return extension
 
+    def spider_opened(self, spider: Spider) -> None:
+        """Record the begin. If the state fails, the crawl ends for that reason."""
+        context = self._context
+        run = RunRecord(
+            spider=spider.name,
+            command=command_of(self._crawl.crawler, spider),
+            begun=context.started_at,
+            versions=versions(),
+            settings=settings_of(context),
+        )
+        try:
+            context.run = context.state.runs.begin(run)
+        except StateUnavailable as error:
+            logger.debug("the begin of the run is not recorded: %s", error)
+
     def spider_closed(self, reason: str) -> None:
-        """Log the summary; ``reason`` is why the spider closed, as Scrapy names it."""
-        stats, context = self._crawl.stats.get_stats(), self._crawl.context
+        """Record the end, and log the summary; ``reason`` is why, as Scrapy names it."""
+        self._end(reason)
+        stats, context = self._crawl.stats.get_stats(), self._context
         lines = summary_lines(stats, self._crawl.troubles, reason, context.clock.now())
         what = "sources" if is_by_source(stats) else "requests"
         logger.info("run %s; %s:\n  %s", reason, what, "\n  ".join(lines))
@@ -50,6 +87,16 @@ class Summary:
             logger.error("no source was read, and %d failed", counts.failed)
         if context.options.summary:
             self._write(Path(context.options.summary), reason)
+
+    def _end(self, reason: str) -> None:
+        context = self._context
+        if context.run is None:
+            return
+        summary = summary_of(self._crawl, reason)
+        try:
+            context.state.runs.end(context.run, summary["ended"], reason, summary)
+        except StateUnavailable as error:
+            logger.debug("the end of the run is not recorded: %s", error)
 
     def _write(self, path: Path, reason: str) -> None:
         try:
@@ -60,3 +107,43 @@ class Summary:
                 f"the summary {path} cannot be written: {words_of(error)}; the state has it, in "
                 "`runs`",
             )
+
+
+def command_of(crawler: Crawler, spider: Spider) -> str:
+    """Return the command that asks for a URL by hand, or "" for a crawl (decision 39).
+
+    `fetch`, `parse` and `check` give the spider a ``start`` of their own, `shell` only opens the
+    engine, and our own commands have spiders that are named after them.
+    """
+    if not crawler.crawling:
+        return "shell"
+    start = type(spider).start.__module__
+    if start.startswith(_OUR_COMMANDS):
+        return spider.name
+    return start.removeprefix(_SCRAPYS) if start.startswith(_SCRAPYS) else ""
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the contract, of Python and of the packages that read and ask."""
+    found = {"contract": SPEC_VERSION, "python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # run from a folder or an egg
+            found[package] = "not installed as a package"
+    return found
+
+
+def settings_of(context: Context) -> dict[str, Any]:
+    """Return the options in force, as JSON has them: an endless time is "inf".
+
+    ``state_url`` is left out, because it may have a password. ``signing_key`` is the thumbprint of
+    the key that signs, "" if none does, and not the path of its file.
+    """
+    settings = asdict(context.options)
+    del settings["state_url"]
+    for name, value in settings.items():
+        if value == math.inf:
+            settings[name] = str(value)
+    settings["signing_key"] = context.signer.key_id if context.signer else ""
+    return settings

@@ -112,7 +112,7 @@ def _alternatives(offer: SiteOffer) -> Iterator[tuple[str, Source]]:
 
 
 def kind_of(candidate: Candidate) -> str:
-    """Return the media type that a page declares for a feed, and of what it is."""
+    """Return the media type that a page declares for a feed, and whether it is of comments."""
     link = candidate.link
     if link is None:
         return "a feed"

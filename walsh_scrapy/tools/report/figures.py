@@ -149,7 +149,7 @@ class HostLine:
 
     @property
     def asked(self) -> Pause | None:
-        """The pause before which most was asked for; None if no pause is known."""
+        """The pause for which most was asked; None if no pause is known."""
         return max(self._pauses(), key=lambda each: each.asked, default=None)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+from collections import Counter
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +20,6 @@ from walsh_scrapy.tools.report.needs import MOST_TROUBLES, by_advice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import date
 
     from walsh_scrapy.tools.report.figures import HostLine, News
     from walsh_scrapy.tools.report.report import Report
@@ -59,7 +59,10 @@ def render(report: Report) -> str:
     css = environment.get_template("page.css").render()
     groups = _groups(report.news)
     drawn = [line for line in report.lines if len(line.sent) >= _LEAST_FOR_LINE]
-    charted = [(line, _time_line(line, number)) for number, line in enumerate(drawn[:MOST_LINES])]
+    charted = [
+        (line, time_line(line, f"line-{number}", f"Pauses before requests to {line.host}"))
+        for number, line in enumerate(drawn[:MOST_LINES])
+    ]
     return environment.get_template(
         "page.html"
     ).render(
@@ -90,25 +93,17 @@ def smallest(lines: Sequence[HostLine]) -> HostLine | None:
     return min(paused, key=lambda line: line.smallest.kept or 0.0, default=None)  # type: ignore[union-attr]
 
 
-def _time_line(line: HostLine, number: int) -> Markup:
-    return time_line(line, f"line-{number}", f"Pauses before requests to {line.host}")
-
-
 def _is_by_month(news: News) -> bool:
     return len(news.days) > _MOST_DAYS
 
 
 def _groups(news: News) -> list[tuple[str, int]]:
     """Return the number of new entries of each day, or of each month if there are many days."""
-    groups: dict[str, int] = {}
+    written = "%Y-%m" if _is_by_month(news) else "%Y-%m-%d"
+    groups: Counter[str] = Counter()
     for day, count in news.days:
-        label = _label(day, by_month=_is_by_month(news))
-        groups[label] = groups.get(label, 0) + count
+        groups[day.strftime(written)] += count
     return list(groups.items())
-
-
-def _label(day: date, *, by_month: bool) -> str:
-    return day.strftime("%Y-%m" if by_month else "%Y-%m-%d")
 
 
 def _written(value: Any) -> Any:  # noqa: ANN401 - whatever the template names

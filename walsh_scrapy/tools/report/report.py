@@ -35,7 +35,7 @@ from walsh_scrapy.tools.sources import overview
 from walsh_scrapy.tools.status.findings import judge_clock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.policy.audit.record import LoggedRequest
@@ -134,7 +134,7 @@ def build_report(
 ) -> Report:
     """Gather what the state knows of a period; ``now`` is in epoch seconds.
 
-    A sources file that cannot be read costs the report its sources, and is told. Raises StateError.
+    If the sources file cannot be read, the report has no sources and says why. Raises StateError.
     """
     sources, unread = _sources(sources_file)
     found = overview.build_overview(sources, state, options, now)
@@ -144,18 +144,13 @@ def build_report(
         for row in found.by_urgency()
         if period.host in (None, options.pace_by.unit(row.record.url))
     ]
-    included: list[LoggedRequest] = []
-
-    def is_included(record: LoggedRequest) -> bool:
-        if not period.includes(record):
-            return False
-        included.append(record)
-        return True
-
     with state.log() as log:
-        lines, is_cut = _lines(log, period, now, is_included)
+        records, is_cut = _requests(log, period)
+        judge = PauseJudge(log.basis(log.bounds(now)))
+        lines = host_lines(records, judge, period.includes)
         troubles, news = _troubles(log, rows), _news(log, period, options, sources)
         denied = _denials(log, period, options)
+    included = [record for record in records if period.includes(record)]
     resting = [row for row in hosts.build_overview(state) if period.host in (None, row.host)]
     return Report(
         made_at=now,
@@ -176,17 +171,14 @@ def build_report(
     )
 
 
-def _lines(
-    log: Log, period: Period, now: float, is_included: Callable[[LoggedRequest], bool]
-) -> tuple[list[HostLine], bool]:
-    """Return the line of each host, and whether the log has more than was read."""
+def _requests(log: Log, period: Period) -> tuple[list[LoggedRequest], bool]:
+    """Return the requests of a period and those before, and whether the log has more of them."""
     sent = log.requests(period.span, period.host, MOST_READ)
     is_cut = len(sent) == MOST_READ
     # The pause before the first request of a period counts too, unless that request is cut off.
     before = [] if is_cut else log.requests_before(period.span.since, period.host)
-    records = sorted([*before, *sent], key=lambda each: (each.host, each.sent_at, each.id))
-    judge = PauseJudge(log.basis(log.bounds(now)))
-    return host_lines(records, judge, is_included), is_cut
+    by_host = sorted([*before, *sent], key=lambda each: (each.host, each.sent_at, each.id))
+    return by_host, is_cut
 
 
 def _sources(file: str) -> tuple[Sequence[Source], str]:
@@ -215,12 +207,10 @@ def _denials(log: Log, period: Period, options: Options) -> list[DenialCount]:
 
 
 def _news(log: Log, period: Period, options: Options, sources: Sequence[Source]) -> News:
-    def is_included(url: str) -> bool:
-        return period.host in (None, options.pace_by.unit(url))
-
     moments = log.first_seen(period.span)
     if period.host is not None:
-        moments = {url: seen for url, seen in moments.items() if is_included(url)}
+        unit = options.pace_by.unit
+        moments = {url: seen for url, seen in moments.items() if unit(url) == period.host}
     only = None if period.host is None else tuple(moments)
     newest = log.newest(period.span, OF_EACH, MOST, only)
     names = {source.url: source.name for source in sources if source.name}

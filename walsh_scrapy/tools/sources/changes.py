@@ -14,16 +14,18 @@ from walsh_scrapy.policy.wording import count_of, printable
 from walsh_scrapy.sources import Source, SourcesError, declared_urls, load_sources, target_url
 from walsh_scrapy.sources.editing import Edit, edit_sources
 from walsh_scrapy.sources.loading import declarations, read_body
-from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
+from walsh_scrapy.state.sourcerecord import KnownSources
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.files import open_output
 from walsh_scrapy.tools.hosts import on_hold
+from walsh_scrapy.tools.sources.overview import declared_record
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.state import State
+    from walsh_scrapy.state.sourcerecord import SourceRecord
 
 
 class SourceChanges:
@@ -251,20 +253,14 @@ class DeclaredSources:
     @cached_property
     def _records(self) -> dict[str, SourceRecord]:
         """What is known of each declared source, by its declared URL."""
-        found = ((source, self._known.find(source.url)) for source in self._sources)
-        return {
-            source.url: record.with_url(source.url)
-            if record
-            else SourceRecord(url=source.url, kind=source.kind)
-            for source, record in found
-        }
+        return {source.url: declared_record(source, self._known) for source in self._sources}
 
     @property
     def _body_or_none(self) -> bytes:
         return read_body(self._file) if self._file.exists() else b""
 
     def _write(self, body: bytes, edit: Edit) -> None:
-        """Replace the file; the records of sources with a new URL follow before that.
+        """Replace the file, once the records of sources with a new URL are renamed.
 
         So the file is left as it is if the state fails.
         """

@@ -196,6 +196,12 @@ def build_overview(
     return Overview(declared, [row(None, record) for record in undeclared], pauses)
 
 
+def declared_record(source: Source, known: KnownSources) -> SourceRecord:
+    """Return what is known of a declared source, under its declared URL."""
+    found = known.find(source.url)
+    return found.with_url(source.url) if found else SourceRecord(url=source.url, kind=source.kind)
+
+
 class NextVisit(NamedTuple):
     """The next visit of a source.
 
@@ -217,7 +223,7 @@ class NextVisit(NamedTuple):
 
 
 def next_visit(
-    record: SourceRecord | None,
+    record: SourceRecord,
     source: Source | None,
     min_revisit: float,
     now: float,
@@ -225,13 +231,11 @@ def next_visit(
 ) -> NextVisit:
     """Return the next visit of a source as of ``now`` (epoch seconds).
 
-    ``record`` is None for a source that was never visited, ``source`` for one that is not declared.
+    ``source`` is None for one that is not declared.
     ``min_revisit`` is in seconds. ``history`` is given if it counts (WALSH_ADAPTIVE).
     """
     if source is None:
         return NextVisit(None, "undeclared", "no longer declared")
-    if record is None:
-        record = SourceRecord(url=source.url, kind=source.kind)
     at, rule = record.due(source.revisit_interval(min_revisit), now, history)
     if rule == "operator":
         rule = "every" if source.revisit_interval(min_revisit) > min_revisit else "revisit"

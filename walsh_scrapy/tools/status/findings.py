@@ -47,7 +47,7 @@ class Finding(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """From where on something is a WARNING, and from where on CRITICAL."""
+    """The values beyond which something is a WARNING, and CRITICAL."""
 
     warning: float
     critical: float

@@ -81,7 +81,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RobotsOfDay:
-    """What was in force as the robots.txt of one origin, for something on that day."""
+    """The robots.txt of one origin that was in force for a request or a denial of the day."""
 
     origin: str
     hash: str | None  #: None if there was no file to obey

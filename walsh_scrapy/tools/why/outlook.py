@@ -12,7 +12,7 @@ from walsh_scrapy.sources import host_pauses
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 from walsh_scrapy.tools.hosts import hold_why
-from walsh_scrapy.tools.sources.overview import next_visit
+from walsh_scrapy.tools.sources.overview import declared_record, next_visit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -152,12 +152,9 @@ def _targets(
     """Yield the documents at a host: those of declared sources, then those of earlier ones."""
     known = KnownSources(state.sources.all())
     denials = {canonical_url(each.url): each for each in log.denials(TimeSpan(until=now), host)}
-    found: list[tuple[Source | None, SourceRecord]] = []
-    for each in sources:
-        record = known.find(each.url) or SourceRecord(url=each.url, kind=each.kind)
-        found.append((each, record.with_url(each.url)))
-    found += [(None, record) for record in known.others(each.url for each in sources)]
-    for source, record in found:
+    found = [(each, declared_record(each, known)) for each in sources]
+    others = [(None, record) for record in known.others(each.url for each in sources)]
+    for source, record in (*found, *others):
         # Elsewhere it may be another site's: of that, only what moved here is told (decision 36).
         url = next((each for each in (record.url, record.address) if host_of(each) == host), None)
         if url is None:
