@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from walsh_scrapy.tools.command import OperatorCommand
 from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.output import json_text, print_lines
+from walsh_scrapy.tools.output import print_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -63,7 +64,7 @@ class Command(OperatorCommand):
                 return 0 if _verify(state, opts.verify) else 1
             attestation = _attest(state, scorecard)
         if opts.json:
-            print(json_text(attestation, indent=1))
+            print(json.dumps(attestation, indent=1))
         else:
             print_lines(attestation_text(attestation))
         return 0 if attestation["holds"] else 1
@@ -83,7 +84,9 @@ def _scorecard(opts: argparse.Namespace) -> dict[str, Any] | None:
     try:
         return run([sys.executable, "-m", "walsh_scrapy.tools.attest.owncrawl"]).as_dict()
     except TrialError as error:
-        raise CommandError(f"this project's crawls cannot be tried: {error}") from error
+        # What the crawls wrote has lines of its own, which a CommandError would escape.
+        message = f"walsh-scrapy: this project's crawls cannot be tried: {error}"
+        raise SystemExit(message) from None
 
 
 def _attest(state: State, scorecard: dict[str, Any] | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from scrapy.settings import Settings
 
-from walsh_scrapy.policy.wording import count_of
+from walsh_scrapy.policy.wording import count_of, printable
 from walsh_scrapy.tools.command import FileCommand
 from walsh_scrapy.tools.exits import usage_error
 
@@ -81,7 +81,7 @@ def _format(target: str, chosen: str | None) -> str:
         chosen = "jsonl" if target == "-" else FORMATS.get(ending)
     if chosen is None:
         usage_error(
-            f"{target}: the ending of the file has to be one of {', '.join(FORMATS)}, "
+            f"{printable(target)}: the ending of the file has to be one of {', '.join(FORMATS)}, "
             "unless --format names the format"
         )
     return chosen

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, ClassVar
 
 from walsh_scrapy.tools.command import UrlCommand, status_of
 from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.output import json_text, print_lines
+from walsh_scrapy.tools.output import print_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -54,6 +55,6 @@ class Command(UrlCommand):
         answers = [explainer.explain(url) for url in args]
         now = context.clock.now()
         for answer in answers:
-            lines = [json_text(answer.as_dict())] if opts.json else answer.lines(now)
+            lines = [json.dumps(answer.as_dict())] if opts.json else answer.lines(now)
             print_lines(lines)
         return status_of(answer.allowed for answer in answers)

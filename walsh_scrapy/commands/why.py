@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from walsh_scrapy.tools.command import OperatorCommand
 from walsh_scrapy.tools.exits import usage_error
-from walsh_scrapy.tools.output import json_text, print_lines
+from walsh_scrapy.tools.output import print_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -52,7 +53,7 @@ class Command(OperatorCommand):
         with self.state() as state, state.log() as log:
             sources = _sources(opts.sources or self.options.sources)
             account = give_account(state, log, self.options, args[0], day, sources)
-        lines = [json_text(record_of(account))] if opts.json else letter(account)
+        lines = [json.dumps(record_of(account))] if opts.json else letter(account)
         print_lines(lines)
         return 0
 

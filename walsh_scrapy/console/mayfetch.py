@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +21,7 @@ from walsh_scrapy.tools.mayfetch.answer import (
     scheme_hint,
     verdict_of,
 )
-from walsh_scrapy.tools.output import columns, json_text, print_lines
+from walsh_scrapy.tools.output import columns, print_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -67,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     except ValueError as error:
         raise CommandError(str(error)) from error
     if options.json:
-        lines: Iterable[str] = (json_text(answer.as_dict()) for answer in answers)
+        lines: Iterable[str] = (json.dumps(answer.as_dict()) for answer in answers)
     elif options.user_agent is not None and len(options.user_agent) > 1:
         lines = draft_table(answers)
     else:

@@ -71,7 +71,7 @@ def missing_extra(error: ModuleNotFoundError) -> str:
 
 def usage_error(message: str, status: int = 2) -> NoReturn:
     """Exit with status 2, or another, and one line: the command was called in a wrong way."""
-    print(f"walsh-scrapy: {printable(message)}", file=sys.stderr)
+    print(f"walsh-scrapy: {message}", file=sys.stderr)
     raise SystemExit(status)
 
 

@@ -18,6 +18,7 @@ from walsh_scrapy.policy.signing.verification import (
     check_proof,
 )
 from walsh_scrapy.policy.timestamps import format_moment
+from walsh_scrapy.runtime.failures import words_of
 from walsh_scrapy.runtime.signing import UnusableKey, read_key
 from walsh_scrapy.sources import Source
 from walsh_scrapy.spider import DeclaringSpider
@@ -117,13 +118,13 @@ def new_key(name: str) -> str:
             None
         )
     except (OSError, ValueError) as error:
-        raise CommandError(f"{name} cannot be written: {_reason(error)}") from None
+        raise CommandError(f"{name} cannot be written: {words_of(error)}") from None
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
             file.write(key.pem)
     except OSError as error:
         path.unlink(missing_ok=True)
-        raise CommandError(f"{name} cannot be written: {_reason(error)}") from None
+        raise CommandError(f"{name} cannot be written: {words_of(error)}") from None
     return key.public.thumbprint
 
 
@@ -134,10 +135,6 @@ def keys_of(names: Iterable[str]) -> list[PrivateKey]:
     except UnusableKey as error:
         raise CommandError(str(error)) from None
     return list({key.public.thumbprint: key for key in keys}.values())
-
-
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)
 
 
 #: A verifier looks at every status, and follows no redirect: this does both.

@@ -37,11 +37,6 @@ def minute(at: float | None) -> str:
     return written[:16].replace("T", " ") if written else "never"
 
 
-def json_text(value: object, indent: int | None = None) -> str:
-    """Return a value as JSON that is safe for a terminal: without any control character."""
-    return json.dumps(value, indent=indent).replace("\x7f", "\\u007f")
-
-
 def columns(rows: Sequence[Sequence[str]], widest: int = 60) -> Iterator[str]:
     """Yield a line for each row, with the cells of a column aligned.
 
@@ -61,7 +56,7 @@ def json_array(objects: Iterable[Mapping[str, object]]) -> Iterator[str]:
     """Yield the lines of a JSON array, one object a line."""
     before = "["
     for each in objects:
-        yield before + json_text(each)
+        yield before + json.dumps(each)
         before = ","
     yield "]" if before == "," else "[]"
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 from scrapy.utils.log import get_scrapy_root_handler
 
 from walsh_scrapy.policy.pacedhosts import host_name
+from walsh_scrapy.policy.reasons import shorten
 from walsh_scrapy.policy.wording import count_of, format_seconds, printable
 from walsh_scrapy.tools.summary import SourceCounts, is_by_source
 
@@ -110,7 +111,7 @@ def awaited(queue: SchedulerQueue, retries: Retries, now: float) -> str:
         return f"waiting for the blocklist: {retry.sentence(now)}"
     if asked := queue.asked:
         purpose = " for the blocklist" if queue.is_restricted else ""
-        return f"asking {_hosts(asked)}{purpose}"
+        return f"asking {shorten(tuple(map(host_name, asked)), 1)}{purpose}"
     turn = queue.next_turn()
     if turn is None or turn.ready_at <= now:
         return ""
@@ -121,11 +122,6 @@ def awaited(queue: SchedulerQueue, retries: Retries, now: float) -> str:
     spacing = turn.interval or _USUAL
     pause = f" (its pause is {format_seconds(spacing)})" if spacing > _USUAL else ""
     return f"waiting for {host}: next request in {format_seconds(turn.ready_at - now)}{pause}"
-
-
-def _hosts(names: list[str]) -> str:
-    first, *others = map(host_name, names)
-    return f"{first} and {count_of(len(others), 'more host')}" if others else first
 
 
 #: The scheme by which Scrapy exports to the standard output.

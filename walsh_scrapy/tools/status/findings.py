@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.timestamps import format_moment, rfc3339
 from walsh_scrapy.policy.wording import and_more, count_of, format_seconds, printable
-from walsh_scrapy.tools.output import columns, json_text
+from walsh_scrapy.tools.output import columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -60,9 +61,7 @@ class Limits(NamedTuple):
 
     def below(self, value: float) -> Status:
         """Judge a value that must not be small."""
-        if value < self.critical:
-            return Status.CRITICAL
-        return Status.WARNING if value < self.warning else Status.OK
+        return Limits(-self.warning, -self.critical).above(-value)
 
 
 class Thresholds(NamedTuple):
@@ -185,9 +184,8 @@ def _refused(facts: Facts) -> Finding | None:
     first: dict[str, RefusedSource] = {}
     for each in sorted(long, key=lambda each: each.since):
         first.setdefault(each.host, each)
-    shown = [*map(_refusal, first.values())][:MOST_HOSTS]
-    more = f" {and_more(len(first) - MOST_HOSTS)}" if len(first) > MOST_HOSTS else ""
-    what = f"{count_of(len(long), 'source')} refused for over a day: {', '.join(shown)}{more}"
+    listed = _listed([*map(_refusal, first.values())])
+    what = f"{count_of(len(long), 'source')} refused for over a day: {listed}"
     return Finding(Status.WARNING, "refused", what, "`scrapy sources --failing` has them all")
 
 
@@ -213,10 +211,13 @@ def _hosts(facts: Facts) -> Finding:
     if not found:
         what = f"none is on hold for over a day, {total} on hold in all"
         return Finding(Status.OK, "hosts", what)
-    more = f" {and_more(len(found) - MOST_HOSTS)}" if len(found) > MOST_HOSTS else ""
-    what = f"{count_of(len(found), 'host')} on hold for over a day: "
-    what += ", ".join(found[:MOST_HOSTS]) + more
+    what = f"{count_of(len(found), 'host')} on hold for over a day: {_listed(found)}"
     return Finding(Status.WARNING, "hosts", what, "`scrapy hosts` says why")
+
+
+def _listed(hosts: list[str]) -> str:
+    more = f" {and_more(len(hosts) - MOST_HOSTS)}" if len(hosts) > MOST_HOSTS else ""
+    return ", ".join(hosts[:MOST_HOSTS]) + more
 
 
 def _disk(facts: Facts, limits: Limits) -> Finding | None:
@@ -268,7 +269,7 @@ def status_json(findings: list[Finding], now: float) -> str:
         }
         for each in findings
     ]
-    return json_text(
+    return json.dumps(
         {"status": status.name, "exit": int(status), "at": rfc3339(now), "findings": found}
     )
 
