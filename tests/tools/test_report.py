@@ -28,10 +28,9 @@ from walsh_scrapy.state.tables import requests
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.hosts import HostRow
 from walsh_scrapy.tools.report import report
-from walsh_scrapy.tools.report.charts import MOST_POINTS, thinned
 from walsh_scrapy.tools.report.figures import build_news, gates, host_lines, kind_of, shares
 from walsh_scrapy.tools.report.needs import find_needs, find_troubles
-from walsh_scrapy.tools.report.page import render
+from walsh_scrapy.tools.report.page import MOST_POINTS, render, thinned
 from walsh_scrapy.tools.report.report import build_report, choose_period
 from walsh_scrapy.tools.sources.overview import SourceRow, next_visit
 from walsh_scrapy.tools.status.findings import judge_clock

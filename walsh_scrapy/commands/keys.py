@@ -58,7 +58,11 @@ class Command(UrlCommand):
         if action == "check":
             return self._check(rest)
         if action == "new":
-            _new(rest)
+            if len(rest) != 1:
+                self.refuse(f"`new` takes one file. {_NEW}")
+            from walsh_scrapy.tools.keys import new_key
+
+            print(new_key(rest[0]))
         else:
             _directory(rest, self.options, opts)
         return 0
@@ -91,14 +95,6 @@ class Command(UrlCommand):
 
 _NEW: Final = "Example: scrapy keys new key.pem"
 _CHECK: Final = f"Example: {Command.example}"
-
-
-def _new(files: Sequence[str]) -> None:
-    from walsh_scrapy.tools.keys import new_key
-
-    if len(files) != 1:
-        usage_error(f"`new` takes one file. {_NEW}")
-    print(new_key(files[0]))
 
 
 def _directory(files: Sequence[str], options: Options, opts: argparse.Namespace) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from walsh_scrapy.tools.command import OperatorCommand
-from walsh_scrapy.tools.output import print_lines
 
 if TYPE_CHECKING:
     import argparse
-
-    from walsh_scrapy.state import State
+    from collections.abc import Iterable, Mapping
 
 
 class Command(OperatorCommand):
@@ -31,7 +29,8 @@ class Command(OperatorCommand):
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:  # noqa: ARG002
         """List what is new."""
-        from walsh_scrapy.tools.newentries import default_since
+        from walsh_scrapy.tools.newentries import default_since, new_items
+        from walsh_scrapy.tools.output import json_array, print_lines
 
         is_run = opts.since is None
         with self.state_if_any() as state:
@@ -39,9 +38,9 @@ class Command(OperatorCommand):
             if state is None or since is None:
                 _say_none(as_json=opts.json)
             elif opts.json:
-                _print_json(state, since)
+                print_lines(json_array(new_items(state, since)))
             else:
-                _show(state, since, is_run=is_run)
+                _show(new_items(state, since), since, is_run=is_run)
         return 0
 
 
@@ -52,19 +51,12 @@ def _say_none(*, as_json: bool) -> None:
     print(words, file=sys.stderr if as_json else sys.stdout)
 
 
-def _print_json(state: State, since: float) -> None:
-    from walsh_scrapy.tools.newentries import new_items
-    from walsh_scrapy.tools.output import json_array
-
-    print_lines(json_array(new_items(state, since)))
-
-
-def _show(state: State, since: float, *, is_run: bool) -> None:
+def _show(items: Iterable[Mapping[str, Any]], since: float, *, is_run: bool) -> None:
     from rich.console import Console
 
-    from walsh_scrapy.tools.newentries import NewEntry, new_items, new_lines, totals
+    from walsh_scrapy.tools.newentries import NewEntry, new_lines, totals
     from walsh_scrapy.tools.output import show
 
-    found = [NewEntry.of(item) for item in new_items(state, since)]
+    found = [NewEntry.of(item) for item in items]
     show(new_lines(found, Console().width if sys.stdout.isatty() else None))
     print(totals(found, since, is_run=is_run))

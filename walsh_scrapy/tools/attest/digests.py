@@ -10,13 +10,12 @@ import json
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache
 from hashlib import sha256
 from importlib.resources import files
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from walsh_scrapy.policy.wording import count_of, cut
+from walsh_scrapy.policy.wording import count_of, cut, format_day
 from walsh_scrapy.state.log import Bounds
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.files import read_json
@@ -77,13 +76,8 @@ class Digester:
         }
 
 
-@lru_cache
-def _date(day: int) -> str:
-    return datetime.fromtimestamp(day * _DAY, UTC).date().isoformat()
-
-
 def _day(moment: float) -> str:
-    return _date(int(moment // _DAY))
+    return format_day(int(moment // _DAY))
 
 
 #: The period of a row of each table; times are in UTC.

@@ -160,7 +160,7 @@ class HostLine:
     def listed(self, most: int) -> list[JudgedRequest]:
         """Return the last requests, and before them the last ones that came too soon.
 
-        Each of the two are ``most`` at most.
+        There are at most ``most`` of each.
         """
         start = max(0, len(self.sent) - most)
         early = [each for each in self.sent[:start] if each.pause.is_breach]
@@ -186,6 +186,12 @@ def host_lines(
         if is_included(record):
             lines.setdefault(record.host, HostLine(record.host)).sent.append(judged)
     return sorted(lines.values(), key=lambda line: (-line.short, -len(line.sent), line.host))
+
+
+def smallest(lines: Sequence[HostLine]) -> HostLine | None:
+    """Return the host with the smallest pause; None if no pause is known."""
+    paused = [line for line in lines if line.smallest is not None]
+    return min(paused, key=lambda line: line.smallest.kept or 0.0, default=None)  # type: ignore[union-attr]
 
 
 class Share(NamedTuple):

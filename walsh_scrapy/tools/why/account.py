@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -15,7 +14,7 @@ from walsh_scrapy.policy.audit.record import DAY
 from walsh_scrapy.policy.robots.quotation import QuotedLine, UsageRecord, quote, usage_records
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.urls import canonical_url, host_of, origin_of, robots_url
-from walsh_scrapy.policy.wording import count_of
+from walsh_scrapy.policy.wording import count_of, format_day
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.hosts import url_of
@@ -166,8 +165,8 @@ def give_account(
     is_told = denied or any(canonical_url(each.record.url) == wanted for each in sent)
     if wanted and not is_told and not outlook.targets:
         raise CommandError(
-            f"nothing is known of {wanted} on {_date(day)}; `scrapy why {host} --on "
-            f"{_date(day)}` says what is known of its host"
+            f"nothing is known of {wanted} on {format_day(day)}; `scrapy why {host} --on "
+            f"{format_day(day)}` says what is known of its host"
         )
     numbers = {each.record.run for each in sent} | {each.run for each in denied}
     found = map(state.runs.find, sorted(filter(None, numbers), reverse=True))
@@ -176,7 +175,7 @@ def give_account(
     return Account(
         host=host,
         url=wanted,
-        day=_date(day),
+        day=format_day(day),
         sender=sender,
         requests=tuple(sent),
         denials=tuple(denied),
@@ -184,7 +183,7 @@ def give_account(
         keys={run.id: key for run in runs if (key := run.settings.get("signing_key"))},
         acts=tuple(acts),
         outlook=outlook,
-        other_days={_date(each): count for each, count in days.items() if each != day},
+        other_days={format_day(each): count for each, count in days.items() if each != day},
     )
 
 
@@ -242,7 +241,7 @@ def _nothing(
 ) -> str:
     if not host:
         return "that is no host and no URL of the web; for example: scrapy why blog.example"
-    when = "" if day is None else f" on {_date(day)}"
+    when = "" if day is None else f" on {format_day(day)}"
     known = f"nothing is known of {host}{when}"
     if days:
         last = list(days)[-_MOST_DAYS:]
@@ -257,8 +256,4 @@ def _nothing(
 
 
 def _listed(days: Mapping[int, int], shown: Sequence[int]) -> str:
-    return ", ".join(f"{_date(day)} ({count_of(days[day], 'row')})" for day in shown)
-
-
-def _date(day: int) -> str:
-    return datetime.fromtimestamp(day * DAY, UTC).strftime("%Y-%m-%d")
+    return ", ".join(f"{format_day(day)} ({count_of(days[day], 'row')})" for day in shown)
