@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from rich.text import Text
 
-from walsh_scrapy.tools.output import fold, show
+from walsh_scrapy.tools.output import columns, fold, print_lines, show
 
 URL = "http://a.example/" + "x" * 100
 #: Shows a number of long lines, as a command does.
@@ -59,6 +59,11 @@ def test_colours_and_links_are_for_terminals(capsys):
     assert "\x1b[31m" not in shown(1, NO_COLOR="1")
     show([Text(URL, f"red link {URL}")])
     assert capsys.readouterr().out == f"{URL}\n"
+
+
+def test_what_strangers_write_cannot_command_a_terminal(capsys):
+    print_lines(["a\x1b[2J\nb", *columns([["\x1b[2J", "c"], ["dd", "e"]])])
+    assert capsys.readouterr().out.splitlines() == ["a\\x1b[2J\\nb", "\\x1b[2J  c", "dd       e"]
 
 
 def test_parts_are_folded_and_long_words_stay_whole():

@@ -109,7 +109,7 @@ def _check(args: Sequence[str], reason: str) -> float:
 
 
 def _seconds(text: str) -> float:
-    """Return a number of seconds, or a duration as it is typed elsewhere, in seconds."""
+    """Return the seconds of a number or of a duration; NaN if the text is neither."""
     from walsh_scrapy.policy.durations import parse_typed_duration
 
     for read in (float, lambda typed: parse_typed_duration(typed).total_seconds()):

@@ -123,7 +123,7 @@ class PauseJudge:
         return min([until, *self._acts_between("release", name, since, sent.sent_at)])
 
     def _hold(self, sent: LoggedRequest, name: str) -> None:
-        """Keep the hold of which so many seconds were left when the exchange had ended."""
+        """Keep the hold; ``sent.hold`` seconds of it are left at the end of the exchange."""
         since, until = self._held.get(name, (0.0, -math.inf))
         is_the_same = sent.ended + sent.hold <= until + TOLERANCE
         if not is_the_same or self._acts_between("release", name, since, sent.sent_at):

@@ -246,7 +246,7 @@ def time_line(line: HostLine, name: str, title: str) -> Markup:
 
 
 def thinned(sent: Sequence[JudgedRequest], most: int = MOST_POINTS) -> list[JudgedRequest]:
-    """Return at most so many requests: of each part of the time, the one with least to spare."""
+    """Return at most ``most`` requests: of each part of the time the one with least to spare."""
     if len(sent) <= most:
         return list(sent)
     bounds = [len(sent) * part // most for part in range(most + 1)]
