@@ -1,4 +1,4 @@
-"""What hosts cost that do not answer, and when the others are served.
+"""What hosts that do not answer cost, and when the others are served.
 
     python -m benchmarks.dead
 

@@ -4,8 +4,8 @@
 
 The bound is the larger of two: all service times one after the other, since the crawl is serial,
 and the slowest host's own chain of requests and pauses. Goal: at most 1.05 of it. The peer is
-Scrapy set to the same politeness: a download slot for each host with its delay, serial. Beside the
-ratio stands when the first feed was read, and after which part of the requests half of them were.
+Scrapy set to the same politeness: a download slot for each host with its delay, serial. It also
+prints when the first feed was read, and after which part of the requests half of the feeds were.
 """
 
 import json

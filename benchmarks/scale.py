@@ -5,8 +5,8 @@
 The real `scrapy crawl`, in a process of its own, is watched until it has sent 4,000 requests.
 Goals: at most 10 s from its start to the first of them, at most 300 MiB of memory at its peak.
 Then the CPU of handing out one request, for a tenth of the sources and for all of them, in a
-simulated crawl: it may grow as the logarithm does, and no faster. What ordering the sources costs
-is in the time to the first request.
+simulated crawl: it may grow as the logarithm does, and no faster. The time to the
+first request includes what ordering the sources costs.
 """
 
 import math

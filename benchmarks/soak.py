@@ -4,13 +4,13 @@
 
 Without arguments 5,000 sources on 2,000 hosts. Each host is at an address of its own, and each of
 its pages, its robots.txt, its name and its address may misbehave in a way that is drawn from the
-seed. The second run is forced, so it asks for every source again that no host keeps back.
+seed. The second run is forced: it asks again for every source that no host keeps back.
 
 A line a minute has the memory and the descriptors of the crawl, and how far it is. After each run
-follow the outcomes of the sources, each rule that was broken by the log of the servers, and the
-time against what the hosts took, with 10 s for each host that cannot be reached, and 90 s for each
-that accepts connections and never answers. Goals: both runs end
-with 0, memory and descriptors stay flat, no rule is broken, at most 1.5 times that time.
+come the outcomes of the sources, each rule that was broken by the log of the servers, and the time
+against what the hosts took, with 10 s for each host that cannot be reached, and 90 s for each that
+accepts connections and never answers. Goals: both runs end with 0, memory and descriptors stay
+flat, no rule is broken, at most 1.5 times that time.
 """
 
 import gzip

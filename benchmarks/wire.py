@@ -3,10 +3,10 @@
     python -m benchmarks.wire [HOSTS] [http|https]
 
 Every host is 30 ms away, and the lookup of its name takes 100 ms. The bound is the sum of all
-exchanges and of all handshakes, one after the other, since the crawl is serial. The time of an
-exchange is that from its request to its response at the server. The time of a handshake is that
-from the accepted connection to its first request, there too: one round trip for TCP, one more for
-TLS 1.3, and what both sides reckon. Names are no part of the bound, because they can be looked up
+exchanges and of all handshakes, one after the other, since the crawl is serial. The servers
+measure both: an exchange from its request to its response, and a handshake from the accepted
+connection to its first request (one round trip for TCP, one more for TLS 1.3, and what both sides
+reckon). Names are no part of the bound, because they can be looked up
 ahead. Goals: at most 1.1 of the bound, one connection open, one full handshake a host, the first
 feed read within 2 s of the first request, and half of them after at most 60 % of the requests.
 
