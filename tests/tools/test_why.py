@@ -231,6 +231,18 @@ def test_a_robots_txt_that_fails_later_leaves_the_last_one_in_force(state, log):
     assert "12:01:40 UTC: it answered 503, so the last file that it gave stays in force" in text
 
 
+def test_a_request_after_an_unread_robots_txt_says_when_that_was_asked_for(state, log):
+    """Its tries end later than the last of them was sent, by a pause between them."""
+    unread = Evidence(robots_at=NOON + 60.0, robots_status=None)
+    log(
+        replace(ROBOTS, status=None, seconds=30.0),
+        replace(SENT, sent_at=NOON + 70.0, evidence=unread),
+    )
+    text = " ".join(told(state).split())
+    assert "when it was asked for (2024-10-04 12:00:00 UTC, no answer)" in text
+    assert "asked for at 2024-10-04 12:00:00 UTC: no answer" in text
+
+
 def test_a_request_that_came_of_a_redirect_says_so(record_of_sites, state, log):
     sites, _ = record_of_sites
     new = record_of(give_account(sites, options(), "new.example", None))["requests"][-1]
