@@ -59,7 +59,10 @@ TOLD = {
     "bomb": (200, "the response from bomb.example is too large: more than 58.6 KiB when unpacked"),
     "stalled": (200, "stalled.example timed out: Getting {host}/feed took longer than 3.0 seconds"),
     "cut-off": (404, "cut-off.example answered 404"),
-    "away": (301, "line 2 of robots.txt says 'Disallow: /'"),
+    "away": (
+        301,
+        "it redirects to http://denied.example/feed: line 2 of robots.txt says 'Disallow: /'",
+    ),
     "dead": (301, "the DNS has no address for nobody.example"),
     "refused": (None, "refused.example refused the connection"),
     "unknown": (None, "the DNS has no address for unknown.example"),

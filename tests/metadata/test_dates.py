@@ -134,6 +134,8 @@ def test_dates_with_names_of_months(text, expected):
         "Fri, 10 Jan 2020 14:33:00 Etc/Unknown",
         "2026-05-23 10:00:00 +15:00",
         "20260523T101112+1500",
+        "20260523T101112-0760",
+        "20260523T101112+023015",
         "2020-11-08T16:20:00-05:00Z",
         # never, and twice
         "2020-03-08 02:30:00 America/New_York",

@@ -107,3 +107,8 @@ def test_a_page_that_raises_fails_its_source_alone(simulated):
     )
     assert "no page" in result.stderr
     assert len(result.items) == 2
+
+
+def test_a_run_may_begin_years_later(simulated):
+    (result,) = simulated(site("blog.example"), sources=[FEED], starts=[2000.5 * DAY])
+    assert [hit.status for hit in result.log] == [200, 200]

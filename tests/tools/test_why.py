@@ -230,6 +230,18 @@ def test_a_robots_txt_that_fails_later_leaves_the_last_one_in_force(state, log):
     assert "12:01:40 UTC: it answered 503, so the last file that it gave stays in force" in text
 
 
+def test_a_request_after_an_unread_robots_txt_says_when_that_was_asked_for(state, log):
+    """Its tries end later than the last of them was sent, by a pause between them."""
+    unread = Evidence(robots_at=NOON + 60.0, robots_status=None)
+    log(
+        replace(ROBOTS, status=None, seconds=30.0),
+        replace(SENT, sent_at=NOON + 70.0, evidence=unread),
+    )
+    text = " ".join(told(state).split())
+    assert "when it was asked for (2024-10-04 12:00:00 UTC, no answer)" in text
+    assert "asked for at 2024-10-04 12:00:00 UTC: no answer" in text
+
+
 def test_a_request_that_came_of_a_redirect_says_so(record_of_sites, state, log):
     sites, _ = record_of_sites
     new = record_of(give_account(sites, options(), "new.example", None))["requests"][-1]
@@ -315,7 +327,9 @@ def test_by_domain_the_hold_of_a_host_is_its_own(noon, log):
 
 def test_each_source_of_a_host_says_when_it_is_due_or_why_it_is_not_asked_for(noon):
     state, visited = noon
-    named = dict.fromkeys(("new", "young", "old", "failing", "gone", "moved", "private", "once"))
+    named = dict.fromkeys(
+        ("new", "young", "old", "failing", "gone", "moved", "private", "leads", "once")
+    )
     urls = {name: f"http://a.example/{name}" for name in named}
     for name, record in {
         "young": {"fetched_at": NOON - 3600.0, "outcome": "fetched"},
@@ -324,10 +338,12 @@ def test_each_source_of_a_host_says_when_it_is_due_or_why_it_is_not_asked_for(no
         "gone": {"fetched_at": NOON, "outcome": "gone", "due_at": NEVER},
         "moved": {"fetched_at": NOON, "moved_to": "http://b.example/", "move_settled": True},
         "private": {"fetched_at": NOON, "outcome": "denied by robots", "detail": "d.example"},
+        "leads": {"fetched_at": NOON, "outcome": "denied by robots", "status": 302},
         "once": {"fetched_at": NOON, "outcome": "fetched"},
     }.items():
         visited(urls[name], **record)
     state.evidence.deny(replace(DENIAL, at=NOON - 1.0, url=urls["private"]))
+    state.evidence.deny(replace(DENIAL, at=NOON - 9 * DAY, url=urls["leads"]))
     declared = [Source(url) for name, url in urls.items() if name != "once"]
     account, text = outlook(state, "a.example", declared)
     assert [(target.url.rpartition("/")[2]) for target in account.outlook.targets] == list(named)
@@ -340,6 +356,7 @@ def test_each_source_of_a_host_says_when_it_is_due_or_why_it_is_not_asked_for(no
         "gone": "gone for good (410), so it is not asked for",
         "moved": "moved for good, so it is asked for where it moved to",
         "private": f"denied by robots: {DENIAL.reason}; {tomorrow} (every 1 d)",
+        "leads": f"what it redirects to is denied by robots; {tomorrow} (every 1 d)",
         "once": "no source of ours any more, so it is not asked for",
     }.items():
         assert f"{urls[name]} {said}" in text

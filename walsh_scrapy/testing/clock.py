@@ -67,6 +67,8 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     def __init__(self, clock: SimulatedTime) -> None:
         self._clock = clock
         super().__init__(clock)
+        # Later than 97 days, a nanosecond more is the same float: a timer would never be ready.
+        self._clock_resolution = 1 / _TICKS
 
     def time(self) -> float:
         """Return seconds since the beginning."""

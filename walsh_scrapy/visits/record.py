@@ -19,6 +19,7 @@ from walsh_scrapy.runtime.requests import (
     PageResult,
     Validators,
     Visit,
+    first_url,
     marks_of,
     set_visit,
     visit_of,
@@ -179,11 +180,14 @@ class VisitRecorder:
 
     def denied(self, request: Request, error: Denied) -> None:
         """Commit which gate denied a source, and why."""
-        logger.info("%s is denied by %s: %s", _source(request).url, error.gate, error.reason)
+        reason = error.reason
+        if first_url(request) != request.url:
+            reason = f"it redirects to {request.url}: {reason}"
+        logger.info("%s is denied by %s: %s", _source(request).url, error.gate, reason)
 
         def change(known: SourceRecord) -> SourceRecord:
             record = self._failed_move(known, request)
-            return replace(record, outcome=f"denied by {error.gate}", detail=error.reason)
+            return replace(record, outcome=f"denied by {error.gate}", detail=reason)
 
         self._end(request, change, None, count=f"denied/{error.gate}")
 

@@ -88,7 +88,7 @@ _FORMS: Final = tuple(
         rf"{_LONG_YEAR}(?:-(?P<month>[0-9]{{1,2}}))?",
     )
 )
-_COMPACT: Final = re.compile(r"[0-9]{8}(?:T[0-9Z:.+-]+)?")
+_COMPACT: Final = re.compile(r"[0-9]{8}(?:T[0-9:.]+(?:Z|[+-][0-9]{2}(?::?[0-5][0-9])?)?)?")
 
 
 def date_in_utc(text: object) -> str | None:

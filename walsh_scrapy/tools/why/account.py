@@ -125,6 +125,20 @@ class Account:
             return None
         return self.keys.get(record.run)
 
+    def robots_asked_at(self, record: LoggedRequest) -> float | None:
+        """Return when the site was asked for the robots.txt in force for a request (decision 36).
+
+        That is in epoch seconds; ``record.robots_at`` is later, the end of all its tries.
+        """
+        origin, until = origin_of(record.url), record.robots_at or 0.0
+        moments = (
+            asked.at
+            for robots in self.robots
+            if (robots.origin, robots.hash) == (origin, record.robots)
+            for asked in robots.asked
+        )
+        return max((moment for moment in moments if moment <= until), default=None)
+
     def redirected_by(self, record: LoggedRequest | LoggedDenial) -> str | None:
         """Return the URL that redirected, if this site itself is there (decision 36)."""
         by = record.redirected_by

@@ -75,7 +75,7 @@ def _told(account: Account) -> Iterator[str]:
 def _sent(sent: JudgedRequest, account: Account) -> Iterator[str]:
     record = sent.record
     yield f"  {_time(record.sent_at)}{record.url}"
-    yield from _wrapped(f"why: {_reason(record)}{_came(record, account)}")
+    yield from _wrapped(f"why: {_reason(record, account)}{_came(record, account)}")
     yield from _wrapped(f"pause: {_pause(sent.pause)}")
     answer = "no answer" if record.status is None else str(record.status)
     answer = f"{answer}: {record.error}" if record.error else answer
@@ -93,7 +93,7 @@ def _came(record: LoggedRequest | LoggedDenial, account: Account) -> str:
     return f"; a redirect {f'of {by}' if by else 'of another host'} led here"
 
 
-def _reason(record: LoggedRequest) -> str:
+def _reason(record: LoggedRequest, account: Account) -> str:
     if record.purpose == "robots":
         return "robots.txt is asked for before anything else, and no rule can forbid it"
     listed = "" if record.blocklist is None else "; its host was not on our blocklist"
@@ -107,7 +107,7 @@ def _reason(record: LoggedRequest) -> str:
     if record.robots is not None:
         return f"no rule of robots.txt is about it{listed}"
     if record.robots_at is not None:
-        asked = format_moment(record.robots_at)
+        asked = format_moment(account.robots_asked_at(record) or record.robots_at)
         answer = "no answer" if status is None else status
         return f"no robots.txt could be read when it was asked for ({asked}, {answer}){listed}"
     return f"no gate for robots.txt was in force{listed}"

@@ -45,7 +45,9 @@ class HostTarget:
             return "moved for good, so it is asked for where it moved to"
         outcome = self.record.outcome
         last = f"{outcome}; " if outcome.startswith("denied") else ""
-        if self.denial is not None:
+        if last and self.record.status is not None:  # of a redirect: no rule of this site denies it
+            last = f"what it redirects to is {last}"
+        elif self.denial is not None:
             last = f"{outcome}: {self.denial.reason}; "
         if self.due.at is not None and not self.due.is_due:
             return f"{last}not due before {format_moment(self.due.at)} ({self.due.why})"
