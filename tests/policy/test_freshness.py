@@ -96,11 +96,6 @@ def test_of_several_lines_of_a_header_the_longer_or_the_first_counts():
     assert lifetime(expires=("0", LATER)) == 0.0
 
 
-@given(st.fixed_dictionaries({}, optional=dict.fromkeys(Freshness.__slots__, st.text())))
-def test_the_lifetime_is_finite_and_not_negative_for_any_headers(headers):
-    assert 0.0 <= Freshness(**headers).lifetime(NOW) < float("inf")
-
-
 @pytest.mark.parametrize(
     ("feed", "seconds"),
     [

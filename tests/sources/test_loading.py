@@ -2,19 +2,15 @@
 
 import json
 import logging
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scrapy import Request
 
 from walsh_scrapy.sources import Source, SourcesError, in_shard, load_sources, parse_shard
 from walsh_scrapy.sources.opml import DEEPEST, read_opml
-from walsh_scrapy.sources.readers import reader_for
-from walsh_scrapy.sources.source import UnreadableSources
 
 
 @pytest.fixture
@@ -432,44 +428,6 @@ def test_a_missing_file_a_folder_and_an_unreadable_one(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "read_bytes", denied)
     with pytest.raises(SourcesError, match=r"s\.toml: it cannot be read: Permission denied"):
         load_sources(tmp_path / "s.toml")
-
-
-PIECES = st.sampled_from(
-    ["https", "://", "a.example", "/", "#", " ", "@", "ü", "%", "[", ":", "\\"]
-)
-URLS = st.lists(PIECES, max_size=9).map("".join) | st.text(max_size=20)
-
-
-@given(url=URLS)
-def test_a_source_has_the_url_that_scrapy_requests(tmp_path_factory, url):
-    file = tmp_path_factory.getbasetemp() / "property.json"
-    file.write_text(json.dumps([url]))
-    with suppress(SourcesError):
-        (source,) = load_sources(file)
-        assert Request(source.url).url == source.url
-        file.write_text(json.dumps([source.url]))
-        assert load_sources(file) == (source,)
-
-
-@given(
-    st.sampled_from([".toml", ".json", ".txt", ".opml"]), st.binary() | st.text().map(str.encode)
-)
-def test_any_bytes_are_read_or_refused(ending, body):
-    with suppress(UnreadableSources):
-        list(reader_for(ending)(body).sources)
-
-
-MARKUP = st.sampled_from([
-    "<opml>", "</opml>", "<outline ", "<outline>", "/>", "</outline>", 'xmlUrl="x"', "text=", '"',
-    "'", "&", "&amp;", "&nbsp;", "&#0;", "<", ">", "<!DOCTYPE a [", "]>", "<![CDATA[", "<?xml ",
-    "\x00",
-])  # fmt: skip
-
-
-@given(st.lists(MARKUP).map("".join))
-def test_any_markup_is_read_or_refused(text):
-    with suppress(UnreadableSources):
-        read_opml(text.encode())
 
 
 @given(st.text(), st.integers(1, 20))
