@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 _PARTS = re.compile(rb"(?=<)|(?<=[>\n])")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True)
 class Target:
     """A reader of bytes with what must hold for each input.
 
@@ -51,7 +51,8 @@ def bodies(draw: st.DrawFn, target: Target) -> bytes:
     lines_and_tags = [each for seed in target.seeds for each in _PARTS.split(seed)]
     piece = st.sampled_from([*target.pieces, *lines_and_tags]) | st.binary(max_size=9)
     mixed = st.lists(piece, max_size=40).map(b"".join)
-    noise = draw(st.binary(max_size=300) | text | mixed | (target.made or mixed))
+    made = mixed if target.made is None else target.made
+    noise = draw(st.binary(max_size=300) | text | mixed | made)
     seed = draw(st.sampled_from((b"", *target.seeds)))
     start = draw(st.integers(0, len(seed)))
     end = draw(st.integers(start, min(len(seed), start + 30)))

@@ -1,6 +1,14 @@
 """Records of a state, with values for what a test does not care about."""
 
+from random import Random
+
+from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.state.entries import EntryRecord
+from walsh_scrapy.state.requests import RequestRecord
+
+BACKOFF = Backoff(2.0, 300.0, Random(1))
+#: A request that was sent at 100.0.
+RECORD = RequestRecord(100.0, "a.example", "http://a.example/", "robots: allowed", 200, 0.1)
 
 
 def entry_of(source, key="k", *, at=1.0, item="{}", **fields):
