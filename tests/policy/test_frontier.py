@@ -327,35 +327,6 @@ def test_a_ready_host_counts_although_its_requests_are_restricted():
     assert frontier.ready_hosts(0.0) == 0
 
 
-def crawled(visits, intervals, room):
-    """Play a serial crawl that gets its items while fewer than ``room`` hosts are ready."""
-    frontier, done, now = Frontier(intervals), [], 0.0
-    feed = start_order(visits, intervals)
-    while feed or len(frontier):
-        while feed and frontier.ready_hosts(now) < room:
-            frontier.push(feed[0][0], feed.pop(0))
-        if picked := frontier.pop(now):
-            done.append(picked[1])
-            now += 0.02
-            frontier.free(picked[0])
-            frontier.wait(picked[0], now + intervals[picked[0]], intervals[picked[0]])
-        else:
-            now = frontier.next_at()
-    return now, done
-
-
-@given(st.lists(st.tuples(st.integers(1, 8), st.sampled_from([1.0, 2.0, 5.0])), max_size=40))
-def test_a_crawl_fed_as_it_has_room_takes_no_longer_than_one_that_knows_everything(plan):
-    intervals = {f"h{host}": interval for host, (_, interval) in enumerate(plan)}
-    visits = [
-        (f"h{host}", 0.0, (f"h{host}", n)) for host, (m, _) in enumerate(plan) for n in range(m)
-    ]
-    took, done = crawled(visits, intervals, room=1)
-    at_best, all_done = crawled(visits, intervals, room=len(visits) + 1)
-    assert took <= at_best * 1.01
-    assert sorted(done) == sorted(all_done) == sorted(visit[2] for visit in visits)
-
-
 hosts = st.sampled_from(["a", "b", "c", "d"])
 steps = st.lists(
     st.one_of(
