@@ -193,6 +193,8 @@ def test_a_signature_is_for_one_host_one_agent_and_one_key():
         ({"Signature-Input": f'sig1=("@authority"){TIMES}'}, "not cover Signature-Agent"),
         ({"Signature": "sig2=:YQ==:"}, "sig1 is not whole"),
         ({"Signature": "sig1=1"}, "sig1 is not whole"),
+        ({"Signature": "%"}, "Signature is no dictionary"),
+        ({"Signature": f"sig1=:{'A' * 86}==:"}, "does not verify"),
         ({"Signature-Agent": "sig2=1"}, 'covers "signature-agent";key="sig1", which is not'),
         ({"Signature-Agent": f'sig1="{AGENT}";a'}, "does not verify"),
     ],

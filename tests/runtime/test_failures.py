@@ -20,7 +20,6 @@ from twisted.web._newclient import ParseError, ResponseNeverReceived
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.runtime.failures import reason_of
-from walsh_scrapy.wire.tlserrors import BadCertificate
 
 URL = "http://blog.example/feed"
 
@@ -66,10 +65,6 @@ def downloaded(*reasons):
         (
             downloaded(SSL.Error([("a", "", "unsupported protocol")])),
             "TLS: no secure connection with blog.example: unsupported protocol",
-        ),
-        (
-            BadCertificate("other.example", "expired on 2025-01-01"),
-            "TLS: the certificate of other.example expired on 2025-01-01",
         ),
         (BadAnswer(Response(URL), "redirected in a loop"), "redirected in a loop"),
         (IgnoreRequest("its body is too large."), "its body is too large."),

@@ -188,6 +188,7 @@ def test_a_server_that_takes_no_more_connections_is_one_line(postgresql_url):
 def test_no_password_is_in_what_is_said_of_a_malformed_url():
     assert "secret" not in refused("postgresql+nodriver://me:secret@127.0.0.1/none")
     assert "secret" not in refused("mysterydb://me:secret@host/db")
+    assert "secret" not in refused("postgresql+psycopg://me:secret@127.0.0.1:1/none")
 
 
 def test_two_processes_may_make_the_folder_of_the_state_at_once(monkeypatch):

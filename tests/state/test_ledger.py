@@ -26,6 +26,7 @@ HOSTS = ("a.example", "b.example")
 
 processes = st.sampled_from([0, 1, 2])
 hosts = st.sampled_from(HOSTS)
+holds = st.sampled_from([0.0, 2.0, 60.0])
 seconds = st.sampled_from([0.0, 0.5, 1.0, 3.0, 20.0, 60.0])
 
 
@@ -76,14 +77,15 @@ class LedgerMachine(RuleBasedStateMachine):
         spacing=st.sampled_from([1.0, 10.0]),
         length=st.sampled_from([0.1, 5.0]),
         interval=st.sampled_from([1.0, 5.0]),
+        hold=holds,
     )
-    def a_whole_visit(self, process, host, before, spacing, length, interval):
+    def a_whole_visit(self, process, host, before, spacing, length, interval, hold):
         """The usual course of things, so that the odd ones have something to meet."""
         self.time_goes_on(before)
         self._ask(process, host, spacing)
         self.time_goes_on(length)
         if self.out.get(host, (None,))[0] == process:
-            self._end(process, host, self.true, interval)
+            self._end(process, host, self.true, interval, hold)
 
     @rule(process=processes, host=hosts, spacing=st.sampled_from([1.0, 2.0, 10.0, 100.0]))
     def a_process_wants_a_host(self, process, host, spacing):
@@ -110,11 +112,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.out[host] = (process, self.true)
         return 0.0
 
-    @rule(
-        host=hosts,
-        interval=st.sampled_from([1.0, 5.0, 50.0]),
-        hold=st.sampled_from([0.0, 2.0, 60.0]),
-    )
+    @rule(host=hosts, interval=st.sampled_from([1.0, 5.0, 50.0]), hold=holds)
     def an_answer_arrives(self, host, interval, hold):
         if host in self.out:
             self._end(self.out[host][0], host, self.true, interval, hold)
