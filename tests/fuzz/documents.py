@@ -113,6 +113,15 @@ def opml(body: bytes) -> None:
 
 def sources(body: bytes) -> None:
     """A file of the operator declares targets that can be requested, or is refused in one line."""
+    logger = logging.getLogger("walsh_scrapy.sources")
+    logger.setLevel(logging.ERROR)
+    try:
+        _load(body)
+    finally:
+        logger.setLevel(logging.NOTSET)
+
+
+def _load(body: bytes) -> None:
     for ending in (".toml", ".json", ".txt", ".opml"):
         file = _folder() / f"sources{ending}"
         file.write_bytes(body)
@@ -131,7 +140,6 @@ def sources(body: bytes) -> None:
 
 @cache
 def _folder() -> Path:
-    logging.getLogger("walsh_scrapy.sources").setLevel(logging.ERROR)
     _folder.kept = TemporaryDirectory()
     return Path(_folder.kept.name)
 

@@ -20,6 +20,7 @@ from walsh_scrapy.metadata.alternates import (
 from walsh_scrapy.metadata.text import one_line
 from walsh_scrapy.policy import urls
 from walsh_scrapy.policy.backoff import LONGEST_SECONDS, parse_retry_after
+from walsh_scrapy.policy.blocklist import Blocklist, Entry
 from walsh_scrapy.policy.durations import parse_duration
 from walsh_scrapy.policy.freshness import Freshness
 from walsh_scrapy.policy.hosts import is_private_host
@@ -63,6 +64,9 @@ def duration(body: bytes) -> None:
         assert found >= timedelta(0)
 
 
+_LIST = Blocklist({"b.example": Entry("b.example", "", "")}, timedelta(1))
+
+
 def url(body: bytes) -> None:
     """What is judged, sent and remembered of a URL is one host, whatever the spelling."""
     text = body.decode("utf-8", "surrogateescape")
@@ -72,6 +76,8 @@ def url(body: bytes) -> None:
     assert canonical_url(known) == canonical_url(sent) == known
     assert without_dot_segments(resolved) == resolved
     assert host_of(sent) == host_of(resolved) == host
+    blocked = _LIST.blocks(text) is not None
+    assert blocked == f".{host}".endswith(".b.example"), "a list sees the host that is asked"
     assert registrable_domain(host) or not host  # one that cannot be requested
     is_private_host(host)
     parsed = urls._parse(text)

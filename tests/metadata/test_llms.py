@@ -1,7 +1,6 @@
 """R9: the links of an llms.txt or a page of markdown, read by the same rules for all sites."""
 
 import logging
-import re
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
@@ -253,10 +252,6 @@ def test_a_page_linked_twice_is_one_entry_with_the_first_title_and_note():
     assert read(text) == [(None, "Title", A, "Note")]
 
 
-def test_a_page_is_in_the_section_of_its_first_link():
-    assert read(f"## One\n\n[a]({A})\n\n## Two\n\n[b]({A})") == [("One", "a", A, None)]
-
-
 # --- title and sections
 
 
@@ -370,11 +365,9 @@ def test_long_titles_sections_and_notes_are_cut_after_a_word():
     words = "word " * 1000
     feed = parse(f"# {words}\n## {words}\n- [{words}](a): {words}")
     (entry,) = feed.entries
-    for text, most in ((feed.title, 300), (entry.section, 300), (entry.title, 300)):
-        assert re.fullmatch(r"(word )+word…", text)
-        assert most - 6 < len(text) <= most
-    assert re.fullmatch(r"(word )+word…", entry.note)
-    assert 494 < len(entry.note) <= 500
+    cut = "word " * 59 + "word…"
+    assert (feed.title, entry.section, entry.title) == (cut, cut, cut)
+    assert entry.note == "word " * 99 + "word…"
 
 
 def test_long_texts_without_spaces_are_cut_anywhere():
@@ -596,37 +589,10 @@ def repeated_up_to_the_limits(unit):
         pytest.param(repeated_up_to_the_limits(unit), id=f"many {unit!r:.12}")
         for unit in (
             *("*", "_", "*_", "**a *b _c ", "`", "`a``b", "<", "<a ", "<a:b ", "</", "<!--", "<?"),
-            *(
-                "&",
-                "&a;",
-                "\\",
-                "(",
-                ")",
-                "]",
-                "](",
-                "> ",
-                ">",
-                "- ",
-                "1. ",
-                "- a\n",
-                "#",
-            ),
+            *("&", "&a;", "\\", "(", ")", "]", "](", "> ", ">", "- ", "1. ", "- a\n", "#"),
             *("# a\n", "~~~", "a\n===\n", "a|b\n-|-\n", "<b>", "<div>\n", "<pre>\n\n", "\t", " "),
-            *("http", "https:", "a@b.c ", "~~a ", "***\n", "> a\nb\n", "- a\nb\n", "!"),
-        )
-    ]
-    + [
-        pytest.param(repeated_up_to_the_limits(unit), id=f"many {unit!r:.12}")
-        for unit in (
-            "[",
-            "![",
-            "[a](",
-            "+\n",
-            "[a]: b '\n",
-            "[\n",
-            "[a](b '",
-            "[a](<b",
-            "https://",
+            *("http", "https:", "a@b.c ", "~~a ", "***\n", "> a\nb\n", "- a\nb\n", "!", "["),
+            *("![", "[a](", "+\n", "[a]: b '\n", "[\n", "[a](b '", "[a](<b", "https://"),
         )
     ]
     + [

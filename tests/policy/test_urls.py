@@ -25,6 +25,7 @@ HOSTS = [
     ("http://user@example.com", "example.com"),
     ("http://user:p@ss@example.com:8080/x@y", "example.com"),
     ("http://example.com@other.example/", "other.example"),
+    ("http://other.example/?http://example.com/", "other.example"),
     ("http://bücher.example/", "xn--bcher-kva.example"),
     ("http://BÜCHER.example/", "xn--bcher-kva.example"),
     ("http://XN--BCHER-KVA.example/", "xn--bcher-kva.example"),
