@@ -48,10 +48,7 @@ def downloaded(*reasons):
         ),
         (DownloadConnectionRefusedError("111"), "blog.example refused the connection"),
         (CannotResolveHostError("no results"), "the DNS has no address for blog.example"),
-        (
-            DownloadTimeoutError("Getting http://x took longer than 30 seconds.\nmore"),
-            "blog.example timed out: Getting http://x took longer than 30 seconds. more",
-        ),
+        (DownloadTimeoutError("it took 30 s.\nmore"), "blog.example timed out: it took 30 s. more"),
         (
             DownloadCancelledError("more than 15 MiB"),
             "the response from blog.example is too large: more than 15 MiB",

@@ -324,7 +324,7 @@ def entry(**values):
         ("s.toml", "x = " + "[" * 10_000, "it is not TOML: "),
         (
             "s.toml",
-            "[source]\nurl = 'https://a.example/'\n",
+            "[source]\nurl = 'https://a.b/'\n",
             "its sources are not a list; write [[source",
         ),
         ("s.toml", "[[sources]]\nurl = 'https://a.example/'\n", "unknown key 'sources' at the top"),
@@ -339,10 +339,9 @@ def entry(**values):
         ("s.json", entry(kimd="feed"), "entry 2: unknown key 'kimd'; did you mean 'kind'?"),
         (
             "s.json",
-            entry(zzz=1),
-            "entry 2: unknown key 'zzz'; known are url, kind, name, tags, every, pause",
+            entry(page="x"),
+            "entry 2: unknown key 'page'; known are url, kind, name, tags, e",
         ),
-        ("s.json", entry(page="x"), "entry 2: unknown key 'page'"),
         ("s.json", entry(kind="feeds"), "entry 2: unknown kind 'feeds'; did you mean 'feed'?"),
         ("s.json", entry(kind=["feed"]), "entry 2: unknown kind ['feed']"),
         ("s.json", entry(kind=None), "entry 2: unknown kind None; known are feed, llms"),
@@ -359,18 +358,10 @@ def entry(**values):
         ("s.json", entry(pause=[]), "entry 2: pause is not a length of time"),
         ("s.json", entry(pause=10**400), "entry 2: pause: "),
         ("s.json", entry(pause="PT12H1S"), "entry 2: pause is not a length of time"),
-        (
-            "s.txt",
-            "https://a.example/\nftp://b.example/",
-            "line 2: 'ftp://b.example/' is not http or",
-        ),
+        ("s.txt", "https://a.example/\nftp://b.c/", "line 2: 'ftp://b.c/' is not http or https"),
         ("s.txt", "feed://b.example/", "line 1: 'feed://b.example/' is not http or https"),
         ("s.txt", "file:///etc/passwd", "line 1: 'file:///etc/passwd' is not http or https"),
-        (
-            "s.txt",
-            "b.example/feed",
-            "line 1: 'b.example/feed' has no scheme; begin it with https://",
-        ),
+        ("s.txt", "b.example/feed", "line 1: 'b.example/feed' has no scheme; begin it with http"),
         ("s.txt", "//b.example/feed", "line 1: '//b.example/feed' has no scheme"),
         ("s.txt", "https://", "line 1: 'https://' names no host that can be requested"),
         ("s.txt", "https://b.example:99999/", "line 1: 'https://b.example:99999/' names no host"),
@@ -388,11 +379,7 @@ def entry(**values):
         ("s.xml", "<rss>&nbsp;</rss>", "it is not OPML, its outermost element is <rss>"),
         ("s.opml", outlines('text="Dead" type="rss"'), "outline 1 ('Dead'): it has no URL"),
         ("s.opml", outlines('xmlUrl=""'), "outline 1: it has no URL"),
-        (
-            "s.opml",
-            outlines('text="x" xmlUrl="feed:x"'),
-            "outline 1 ('x'): 'feed:x' is not http or",
-        ),
+        ("s.opml", outlines('text="x" xmlUrl="a:b"'), "outline 1 ('x'): 'a:b' is not http or"),
     ],
 )
 def test_a_wrong_file_is_refused_with_place_and_reason(refusal, name, content, reason):
