@@ -339,9 +339,10 @@ def entry(**values):
         ("s.json", entry(kimd="feed"), "entry 2: unknown key 'kimd'; did you mean 'kind'?"),
         (
             "s.json",
-            entry(page="x"),
-            "entry 2: unknown key 'page'; known are url, kind, name, tags, e",
+            entry(zzz=1),
+            "entry 2: unknown key 'zzz'; known are url, kind, name, tags, every, pause",
         ),
+        ("s.json", entry(page="x"), "entry 2: unknown key 'page'"),
         ("s.json", entry(kind="feeds"), "entry 2: unknown kind 'feeds'; did you mean 'feed'?"),
         ("s.json", entry(kind=["feed"]), "entry 2: unknown kind ['feed']"),
         ("s.json", entry(kind=None), "entry 2: unknown kind None; known are feed, llms"),

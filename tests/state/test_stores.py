@@ -10,7 +10,7 @@ from sqlalchemy import create_engine, delete, insert, inspect, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import NullPool
 
-from tests.helpers.records import BACKOFF, RECORD, entry_of
+from tests.helpers.records import BACKOFF, RECORD, SOURCE, entry_of
 from walsh_scrapy.policy.pacing import Exchange, HostTimes
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state import State, StateError, schema
@@ -21,8 +21,7 @@ from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 from walsh_scrapy.state.sources import LlmsTxtRecord
 from walsh_scrapy.state.tables import requests, schema_version
 
-URL = "http://a.example/feed"
-SOURCE = SourceRecord(url=URL, kind="feed")
+URL = SOURCE.url
 
 
 def release(ledger, interval=1.0, host="a.example", record=RECORD, **answer):
