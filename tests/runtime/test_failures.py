@@ -6,7 +6,6 @@ from scrapy.exceptions import (
     CannotResolveHostError,
     DownloadCancelledError,
     DownloadConnectionRefusedError,
-    DownloadFailedError,
     DownloadTimeoutError,
     IgnoreRequest,
     ResponseDataLossError,
@@ -14,9 +13,9 @@ from scrapy.exceptions import (
 from scrapy.http import Response
 from scrapy.spidermiddlewares.httperror import HttpError
 from twisted.internet.error import ConnectionDone
-from twisted.python.failure import Failure
-from twisted.web._newclient import ParseError, ResponseNeverReceived
+from twisted.web._newclient import ParseError
 
+from tests.wire.test_tlserrors import downloaded
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.runtime.failures import reason_of
@@ -26,14 +25,6 @@ URL = "http://blog.example/feed"
 
 def answered(status, **headers):
     return HttpError(Response(URL, status, headers))
-
-
-def downloaded(*reasons):
-    """An error as Scrapy's handler raises it, with what Twisted found on the way."""
-    cause = ResponseNeverReceived([Failure(reason) for reason in reasons])
-    error = DownloadFailedError(str(cause))
-    error.__cause__ = cause
-    return error
 
 
 @pytest.mark.parametrize(

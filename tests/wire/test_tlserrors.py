@@ -17,6 +17,7 @@ from twisted.internet.error import ConnectionLost
 from twisted.python.failure import Failure
 from twisted.web._newclient import ResponseNeverReceived
 
+from tests.wire.test_http1 import Pieces
 from walsh_scrapy.exceptions import Unreachable
 from walsh_scrapy.testing.authority import CertificateAuthority
 from walsh_scrapy.testing.site import EXPIRED_ON, Certificate
@@ -85,21 +86,6 @@ def test_other_errors_give_none(error):
     assert tls_error(error) is None
 
 
-class Peer:
-    """A stream to a server that answers a ClientHello with these bytes, and ends."""
-
-    peer = "192.0.2.1"
-
-    def __init__(self, answer):
-        self._pieces = [answer]
-
-    async def send(self, data):
-        pass
-
-    async def receive(self):
-        return self._pieces.pop() if self._pieces else b""
-
-
 ALERT = b"\x15\x03\x01\x00\x02\x02"
 
 
@@ -116,7 +102,7 @@ ALERT = b"\x15\x03\x01\x00\x02\x02"
 def test_a_handshake_that_cannot_succeed_is_not_tried_again(answer, reason):
     """The pacing gate puts off the host of what is Unreachable (decision 28)."""
     with pytest.raises(NoSecureConnection) as caught:
-        asyncio.run(Tls().secure(Peer(answer), "x.example", 443))
+        asyncio.run(Tls().secure(Pieces([answer]), "x.example", 443))
     assert isinstance(caught.value, Unreachable)
     assert str(caught.value) == f"TLS: no secure connection with x.example: {reason}"
     assert isinstance(BAD, Unreachable)
