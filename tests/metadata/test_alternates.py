@@ -18,9 +18,8 @@ LINK = f'<link rel="alternate" type="{RSS}" href="/feed">'
 FEED = "https://blog.example/feed"
 
 
-def urls(page, url=PAGE):
-    body = page if isinstance(page, bytes) else page.encode()
-    return [link.url for link in feeds_in_head(body, "text/html", url)]
+def urls(page):
+    return [link.url for link in feeds_in_head(page.encode(), "text/html", PAGE)]
 
 
 @pytest.mark.parametrize(
