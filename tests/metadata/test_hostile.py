@@ -149,6 +149,12 @@ def test_no_other_parser_is_tried_when_memory_runs_out(monkeypatch):
         parse_feed(RSS, url=URL, content_type=None, source=URL)
 
 
+def test_a_document_of_too_many_elements_is_refused_with_a_sentence(monkeypatch):
+    monkeypatch.setattr("walsh_scrapy.metadata.feeds.parsers.MOST_ELEMENTS", 1000)
+    with pytest.raises(NotAFeed, match="elements"):
+        parse_feed(fill(b"<item/>"), url=URL, content_type=None, source=URL)
+
+
 def test_an_ordinary_feed_of_15_mib_is_read():
     item = b"<item><title>One</title><guid>%d</guid><description>%s</description></item>"
     items = b"".join(item % (number, b"word " * 1000) for number in range(3000))

@@ -28,6 +28,17 @@ def release(ledger, interval=1.0, host="a.example", record=RECORD, **answer):
     return ledger.release(host, Exchange(interval=interval, **answer), BACKOFF, record)
 
 
+@pytest.fixture
+def ours(opened):
+    return opened().ledger
+
+
+@pytest.fixture
+def theirs(opened):
+    """The ledger of another process."""
+    return opened().ledger
+
+
 def test_no_failure_is_lost_if_processes_record_failures_at_the_same_time(opened):
     stores = [opened().sources for _process in range(3)]
 
@@ -62,8 +73,7 @@ def test_a_visit_is_recorded_after_the_one_that_is_being_recorded(opened):
         assert meanwhile[0].result().record.failures == 2
 
 
-def test_only_one_of_two_processes_gets_a_host(opened, clock):
-    ours, theirs = opened().ledger, opened().ledger
+def test_only_one_of_two_processes_gets_a_host(ours, theirs, clock):
     assert ours.take("a.example", spacing=1.0, timeout=60.0).wait == 0.0
     clock.at = 100.5
     assert theirs.take("a.example", spacing=1.0, timeout=60.0).wait == 1.0
@@ -76,8 +86,7 @@ def test_only_one_of_two_processes_gets_a_host(opened, clock):
     assert ours.take("b.example", spacing=1.0, timeout=60.0).wait == 0.0
 
 
-def test_a_lease_says_which_pause_it_had_to_keep(opened, clock):
-    ours, theirs = opened().ledger, opened().ledger
+def test_a_lease_says_which_pause_it_had_to_keep(ours, theirs, clock):
     assert ours.take("a.example", 1.0, 60.0).pause == 0.0, "there was nothing before it"
     theirs.widen("a.example", 30.0)
     release(ours, 5.0)
@@ -106,8 +115,7 @@ def test_a_late_release_keeps_the_lease_of_another_process(opened, clock):
     assert theirs.take("a.example", spacing=1.0, timeout=60.0).wait == 0.0
 
 
-def test_a_silence_is_remembered_until_the_host_answers(opened, clock):
-    ours, theirs = opened().ledger, opened().ledger
+def test_a_silence_is_remembered_until_the_host_answers(ours, theirs, clock):
     for host in ("a.example", "b.example"):
         ours.take(host, 1.0, 60.0)
         release(ours, host=host, status=0, unreachable=host == "a.example")
@@ -124,8 +132,7 @@ def test_a_silence_is_remembered_until_the_host_answers(opened, clock):
     assert theirs.silent_hosts() == frozenset()
 
 
-def test_a_host_whose_request_was_never_sent_is_given_back_as_it_was(opened, clock):
-    ours, theirs = opened().ledger, opened().ledger
+def test_a_host_whose_request_was_never_sent_is_given_back_as_it_was(ours, theirs, clock):
     ours.take("a.example", 1.0, 60.0)
     theirs.give_back("a.example")
     assert theirs.take("a.example", 1.0, 60.0).wait == 1.0, "the lease is ours"
@@ -151,8 +158,7 @@ def test_a_full_disk_is_a_state_error_that_says_so(tmp_path):
             hold_many(state.ledger)
 
 
-def test_every_process_sees_a_hold_which_outlasts_a_lease(opened, clock):
-    ours, theirs = opened().ledger, opened().ledger
+def test_every_process_sees_a_hold_which_outlasts_a_lease(ours, theirs, clock):
     ours.take("a.example", 1.0, 60.0)
     clock.at = 101.0
     release(ours, 1.0)
@@ -164,8 +170,7 @@ def test_every_process_sees_a_hold_which_outlasts_a_lease(opened, clock):
     assert theirs.take("a.example", 1.0, 60.0).wait == 10.0
 
 
-def test_a_change_that_lost_the_race_is_decided_anew(opened, clock):
-    ours, theirs = opened().ledger, opened().ledger
+def test_a_change_that_lost_the_race_is_decided_anew(ours, theirs, clock):
     refused = Exchange(interval=1.0, latency=1.0, status=429, retry_after="10")
     assert theirs.find("a.example").times.strikes == 0, "theirs remembers that"
     assert ours.answered("a.example", refused, BACKOFF).times.strikes == 1
@@ -173,8 +178,7 @@ def test_a_change_that_lost_the_race_is_decided_anew(opened, clock):
     assert theirs.answered("a.example", refused, BACKOFF).times.strikes == 2
 
 
-def test_a_row_from_memory_does_not_hide_what_another_process_wrote(opened, clock):
-    ours, theirs = opened().ledger, opened().ledger
+def test_a_row_from_memory_does_not_hide_what_another_process_wrote(ours, theirs, clock):
     assert ours.take("a.example", 1.0, 60.0).wait == 0.0
     clock.at = 101.0
     assert theirs.take("a.example", 1.0, 60.0).wait == 1.0
