@@ -245,6 +245,13 @@ def test_fractions_of_seconds_count_where_a_log_has_them(name):
     assert in_format(name, {"at": 51.125}, {"at": 55.325}).pause == pytest.approx(4.2)
 
 
+@pytest.mark.parametrize("unit", [1, 10**3, 10**6])
+def test_times_in_json_may_be_seconds_or_parts_of_them(unit):
+    records = [json.loads(written(at)["caddy"]) for at in (51.125, 55.325)]
+    log = "\n".join(json.dumps(each | {"ts": each["ts"] * unit}) for each in records)
+    assert only(log).pause == pytest.approx(4.2)
+
+
 def test_the_schedule_of_a_bot_is_judged_and_not_only_two_requests():
     """5.5 s from second to second: 5 may be, but 5 and 5 may not."""
     robots = b"User-agent: *\nCrawl-delay: 5.5\n"
