@@ -2,11 +2,15 @@
 
 import json
 import logging
-from contextlib import suppress
+import re
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from scrapy import Request
 
 from tests.fuzz.target import assert_bounded, assert_sentence
 from walsh_scrapy.items import EntryItem, InvalidItem, check
@@ -14,10 +18,12 @@ from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
 from walsh_scrapy.metadata.llms import parse_llms
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist, sound_schema
 from walsh_scrapy.policy.freshness import UpdateHints
+from walsh_scrapy.policy.localblocklist import parse_local
 from walsh_scrapy.policy.robots import RobotsTxt
 from walsh_scrapy.sources import SourcesError, load_sources
 from walsh_scrapy.sources.opml import read_opml
 from walsh_scrapy.sources.source import UnreadableSources
+from walsh_scrapy.testing.project import write_sources
 
 URL = "https://blog.example/a/feed"
 TOKEN = "Walsh-Research"
@@ -44,6 +50,9 @@ def robots(body: bytes) -> None:
 
 def blocklist(body: bytes) -> None:
     """An adopted list blocks each of its domains, and none of them is lost if it is salvaged."""
+    for name in ("own.txt", "own.json"):
+        with suppress(InvalidBlocklist):
+            _assert_blocks(parse_local(body, name))
     salvaged = Blocklist.salvage(body)
     try:
         adopted = Blocklist.parse(body)
@@ -52,10 +61,14 @@ def blocklist(body: bytes) -> None:
         return
     assert set(adopted.entries) <= set(salvaged.entries)
     assert Blocklist.of_lines(adopted.lines()) == adopted
-    for domain in adopted.entries:
-        host = f"[{domain}]" if ":" in domain else domain
-        assert adopted.blocks(f"https://{host}/feed")
+    _assert_blocks(adopted)
     assert_bounded(dict(adopted.entries), body, 20)
+
+
+def _assert_blocks(found: Blocklist) -> None:
+    for domain in found.entries:
+        host = f"[{domain}]" if ":" in domain else domain
+        assert found.blocks(f"https://{host}/feed")
 
 
 def schema(body: bytes) -> None:
@@ -100,6 +113,15 @@ def opml(body: bytes) -> None:
 
 def sources(body: bytes) -> None:
     """A file of the operator declares targets that can be requested, or is refused in one line."""
+    logger = logging.getLogger("walsh_scrapy.sources")
+    logger.setLevel(logging.ERROR)
+    try:
+        _load(body)
+    finally:
+        logger.setLevel(logging.NOTSET)
+
+
+def _load(body: bytes) -> None:
     for ending in (".toml", ".json", ".txt", ".opml"):
         file = _folder() / f"sources{ending}"
         file.write_bytes(body)
@@ -111,11 +133,13 @@ def sources(body: bytes) -> None:
             assert found
             assert all(each.url.startswith(("http://", "https://")) for each in found)
             assert all(each.url.isascii() and each.url.isprintable() for each in found)
+            assert all(Request(each.url).url == each.url for each in found)
+            written = write_sources(_folder() / "again.txt", [each.url for each in found])
+            assert [each.url for each in load_sources(written)] == [each.url for each in found]
 
 
 @cache
 def _folder() -> Path:
-    logging.getLogger("walsh_scrapy.sources").setLevel(logging.ERROR)
     _folder.kept = TemporaryDirectory()
     return Path(_folder.kept.name)
 
@@ -124,11 +148,14 @@ def _assert_metadata(found, kind, body):
     """Each entry is an item of text that can be stored, on one line, with a key and a web URL."""
     for entry in found.entries:
         assert len(entry.key) == 64
-        assert entry.url is None or entry.url.startswith(("http://", "https://"))
+        assert entry.url is None or re.fullmatch(r"(?i)https?://[^\s/?#]\S*", entry.url)
         for text in (entry.title, entry.section, entry.note, *entry.authors, *entry.tags):
             assert text is None or (text and text == " ".join(text.split()))
+            assert not re.search("[\x00-\x1f\x7f-\x9f\ud800-\udfff]", text or "")
         item = EntryItem.of_feed(entry, feed=found, source=URL, kind=kind)
         json.dumps(item.to_dict(), ensure_ascii=False).encode()
-        with suppress(InvalidItem):
-            check(item)
+        with suppress(InvalidItem) if kind == "feed" else nullcontext():
+            check(replace(item, first_seen="2026-05-23T00:00:00Z"))
+    if kind == "llms":
+        assert len({entry.key for entry in found.entries}) == len(found.entries)
     assert_bounded(found, body, 300)

@@ -13,22 +13,8 @@ _ODD = (
     *(b"\0", b"\xff", b"\xef\xbb\xbf", b"\xed\xa0\x80", b"\xc3", b"\xe2\x80\xa8"),
     *(b"\xe2\x80\xae", b"\xef\xbc\x91", b"\xd9\xa3", b"\xe3\x80\x82", b"\xc3\x9f", b"xn--a"),
     *(b"\r", b"\n", b"\r\n\r\n", b"\x1b[31m", b"\t", b" ", b"%00", b"%2e", b"&#0;", b"&#55357;"),
-    *(
-        b"0",
-        b"-1",
-        b"9" * 20,
-        b"1e400",
-        b"NaN",
-        b'"',
-        b"'",
-        b"<",
-        b">",
-        b"<!--",
-        b"]]>",
-        b"{",
-        b"[",
-    ),
-    *(b"(", b"\\", b"\\u0000", b"\\ud800", b"/", b"//", b"..", b"*", b"$", b"#", b"@", b"?"),
+    *(b"0", b"-1", b"9" * 20, b"1e400", b"NaN", b'"', b"'", b"<", b">", b"<!--", b"]]>", b"{"),
+    *(b"[", b"(", b"\\", b"\\u0000", b"\\ud800", b"/", b"//", b"..", b"*", b"$", b"#", b"@", b"?"),
 )
 
 
@@ -70,11 +56,8 @@ class Mutator:
                 at = random.randint(0, len(after))
                 return before + after[:at] + piece + after[at:]
             case _:
-                return (
-                    before
-                    + (bytes([piece[0] ^ 1 << random.randrange(8)]) if piece else b"")
-                    + (piece[1:] + after)
-                )
+                flipped = bytes([piece[0] ^ 1 << random.randrange(8)]) if piece else b""
+                return before + flipped + piece[1:] + after
 
     def _span(self, body: bytes) -> tuple[int, int]:
         """Return a place and its end: mostly near, and often that of a whole word."""
@@ -82,6 +65,5 @@ class Mutator:
         start = random.randint(0, len(body))
         if random.random() < 0.4 and (word := _WORDS.search(body, start)):
             return word.span()
-        return start, min(
-            len(body), start + int(random.expovariate(1 / random.choice((2, 12, 200))))
-        )
+        length = int(random.expovariate(1 / random.choice((2, 12, 200))))
+        return start, min(len(body), start + length)

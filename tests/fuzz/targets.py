@@ -1,7 +1,8 @@
 """The table of what is fuzzed."""
 
+# ruff: noqa: RUF001 - look-alikes are what is tested
 from tests.fuzz import documents, values
-from tests.fuzz.target import Target
+from tests.fuzz.target import Target, encoded, json_documents
 
 ROBOTS = b"""User-agent: *
 Crawl-delay: 2.5
@@ -94,6 +95,8 @@ URLS = (
     b"http://a%2eb.example./;x?y",
     b"../c%zz d\xff",
 )
+REFERENCES = (*URLS, b"//:/x", b"http://b.example\x11?")
+DURATIONS = (b"P1W", b"P1DT12H30M1.5S", b"PT0,5H")
 LINKS = b"""</page.md>; rel="alternate"; type="text/markdown"; hreflang=de, <b>; rel=next
 <//blog.example:443/f>; type="application/atom+xml"; rel="x alternate"; title="a\\"<,\""""
 HEAD = b"""<!doctype html><html><head><base href="/blog/"><noscript><img src=x></noscript>
@@ -118,22 +121,54 @@ RESPONSES = (
     b"HTTP/1.1 304 Not Modified\r\nConnection: close\r\nContent-Length: 9\r\n\r\n",
 )
 
+URL_PIECES = encoded(
+    *("http", "HTTP", "https", "ftp", "feed", "mailto", ":", "://", "//", "/", "\\", "?", "#", "@"),
+    *("[", "]", "%", "%2e", "%2f", "%25", "%61", "%5c", "%C2%AD", ".", "..", "a", "A", "b.example"),
+    *("B.Example", "127", "127.1", "0x7f", "1", "80", ":80", ":443", ":65536", "::1", "user"),
+    *("xn--", "bücher", "ß", "é", "ｅ", "．", "。", "℀", "❤", "\u00ad", "\u200d", "\t", "\n", " "),
+    *("-", "_", "*", "\ud800", "\x00", "http://a/", "/../", "/./"),
+)
+MARKDOWN_PIECES = encoded(
+    *("[", "]", "(", ")", "!", "<", ">", "`", "```\n", "*", "**", "_", "#", "# ", "## ", "- "),
+    *("1. ", "> ", "    ", "\t", "\n", "\n\n", "\r", " ", ": ", "---\n", "===\n", "|", "\\", "&"),
+    *("&amp;", "<!--", "-->", "<a href='", "'>", "</a>", "<div>", "<br>", "<https://", "https://"),
+    *("a", "ä", "\u2028", "\x00", "\ufffd", "\ud800", "://", "/b", "?c", "#d", "@", "mailto:"),
+    *("javascript:", "a.example", "[a](b)", "[r]: /r\n", "[r]", "![", "](", "][", "'t'", "HTTP://"),
+    *("x" * 301, "word " * 150, "x" * 5000),
+)
+MARKUP_PIECES = encoded(
+    *("<rss>", "<feed xmlns='http://www.w3.org/2005/Atom'>", "<channel>", "</channel>", "<item>"),
+    *("</item>", "<entry>", "</entry>", "<title>", "</title>", "<link>", "</link>", "<opml>"),
+    *("</opml>", "<outline ", "<outline>", "</outline>", 'xmlUrl="x"', "text=", "<head", "</head>"),
+    *("<body>", "<svg>", "<base href=", "<link rel=alternate href=/f type=application/rss+xml>"),
+    *("<b>" * 300, "a=b " * 300, "<!--", "-->", "<?xml ", "<?", "<!DOCTYPE a [", "]>", "<![CDATA["),
+    *("]]>", "&amp;", "&nbsp;", "&#0;", "&", "<", ">", "/>", "'", '"', "\x00"),
+)
+RESPONSE_PIECES = (
+    *(b"HTTP/1.1 200 OK\r\n", b"HTTP/1.0 200\n", b"HTTP/1.1 103 Early Hints\r\n", b"\r\n", b"\n"),
+    *(b"Content-Length: 3\r\n", b"Content-Length: -1\r\n", b"Transfer-Encoding: chunked\r\n"),
+    *(b"Connection: close\r\n", b" folded\r\n", b"no colon\r\n", b"3\r\nabc\r\n0\r\n\r\n", b"abc"),
+)
+DURATION_PIECES = tuple(bytes([piece]) for piece in b"PTWDHMS0123456789.,-")
+LIST_WORDS = ("contract", "walsh-research-blocklist/v1", "refresh", "PT6H", "blocked", "domain")
+SCHEMA_WORDS = ("type", "$ref", "$id", "$schema", "properties", "items", "blocked", "#", "pattern")
+
 #: By name, as `python -m tests.fuzz` takes it.
 TARGETS = {
     "robots": Target(documents.robots, (ROBOTS,), "robots"),
-    "blocklist": Target(documents.blocklist, (BLOCKLIST,)),
-    "schema": Target(documents.schema, (SCHEMA,)),
-    "feeds": Target(documents.feed, (RSS, ATOM, RDF), "feeds"),
+    "blocklist": Target(documents.blocklist, (BLOCKLIST,), made=json_documents(*LIST_WORDS)),
+    "schema": Target(documents.schema, (SCHEMA,), made=json_documents(*SCHEMA_WORDS)),
+    "feeds": Target(documents.feed, (RSS, ATOM, RDF), "feeds", MARKUP_PIECES),
     "jsonfeed": Target(documents.feed, (JSON_FEED,)),
-    "llms": Target(documents.llms, (LLMS,), "llms"),
-    "opml": Target(documents.opml, (OPML,)),
-    "sources": Target(documents.sources, (TOML, LIST, SOURCES_JSON, OPML)),
+    "llms": Target(documents.llms, (LLMS,), "llms", MARKDOWN_PIECES),
+    "opml": Target(documents.opml, (OPML,), pieces=MARKUP_PIECES),
+    "sources": Target(documents.sources, (TOML, LIST, SOURCES_JSON, OPML), pieces=URL_PIECES),
     "retryafter": Target(values.retry_after, DATES),
     "freshness": Target(values.freshness, (CACHING,)),
-    "durations": Target(values.duration, (b"P1W", b"P1DT12H30M1.5S", b"PT0,5H")),
-    "urls": Target(values.url, URLS),
-    "references": Target(values.reference, (*URLS, b"//:/x", b"http://b.example\x11?")),
+    "durations": Target(values.duration, DURATIONS, pieces=DURATION_PIECES),
+    "urls": Target(values.url, URLS, pieces=URL_PIECES),
+    "references": Target(values.reference, REFERENCES, pieces=URL_PIECES),
     "linkheaders": Target(values.link_header, (LINKS,)),
-    "heads": Target(values.html_head, (HEAD,)),
-    "responses": Target(values.response, RESPONSES),
+    "heads": Target(values.html_head, (HEAD,), pieces=MARKUP_PIECES),
+    "responses": Target(values.response, RESPONSES, pieces=RESPONSE_PIECES),
 }

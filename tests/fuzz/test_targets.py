@@ -1,11 +1,13 @@
-"""Each target reads its seeds, and some hundred documents made of them by chance."""
+"""Each target reads its seeds, and some hundred documents made by chance."""
 
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.fuzz.mutation import Mutator
+from tests.fuzz.target import bodies
 from tests.fuzz.targets import TARGETS
 
 #: Documents made of the seeds of each target. A long run makes as many in a second.
@@ -18,6 +20,13 @@ def test_nothing_is_found(name):
     mutator = Mutator(target.seeds, Random(name))
     for body in (*corpus, *(mutator.mutated(corpus) for _ in range(ROUNDS))):
         target.check(body)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@settings(max_examples=300)
+@given(data=st.data())
+def test_any_document_is_read_or_refused(name, data):
+    TARGETS[name].check(data.draw(bodies(TARGETS[name])))
 
 
 def test_the_gate_draws_the_same_examples_each_time_and_times_none():

@@ -1,7 +1,11 @@
 """Headers, URLs and durations: each value is read or ignored, and each response read or refused."""
 
+import re
 from contextlib import suppress
 from datetime import timedelta
+
+from scrapy import Request
+from w3lib.url import safe_url_string
 
 from tests.fuzz.documents import AT, URL
 from tests.fuzz.target import assert_sentence
@@ -14,7 +18,9 @@ from walsh_scrapy.metadata.alternates import (
     markdown_alternates,
 )
 from walsh_scrapy.metadata.text import one_line
+from walsh_scrapy.policy import urls
 from walsh_scrapy.policy.backoff import LONGEST_SECONDS, parse_retry_after
+from walsh_scrapy.policy.blocklist import Blocklist, Entry
 from walsh_scrapy.policy.durations import parse_duration
 from walsh_scrapy.policy.freshness import Freshness
 from walsh_scrapy.policy.hosts import is_private_host
@@ -34,10 +40,11 @@ from walsh_scrapy.wire.responsehead import MOST_BYTES
 
 def retry_after(body: bytes) -> None:
     """A Retry-After is a time that can be added to a date, or nothing."""
-    seconds = parse_retry_after(body.decode("latin-1"), AT)
-    if seconds is not None:
-        assert 0 <= seconds <= LONGEST_SECONDS
-        assert AT + timedelta(seconds=seconds) >= AT
+    for text in (body.decode("latin-1"), body.decode("utf-8", "replace")):
+        seconds = parse_retry_after(text, AT)
+        if seconds is not None:
+            assert 0 <= seconds <= LONGEST_SECONDS
+            assert AT + timedelta(seconds=seconds) >= AT
 
 
 def freshness(body: bytes) -> None:
@@ -57,29 +64,56 @@ def duration(body: bytes) -> None:
         assert found >= timedelta(0)
 
 
+_LIST = Blocklist({"b.example": Entry("b.example", "", "")}, timedelta(1))
+
+
 def url(body: bytes) -> None:
     """What is judged, sent and remembered of a URL is one host, whatever the spelling."""
     text = body.decode("utf-8", "surrogateescape")
     host, sent, known = host_of(text), wire_url(text), canonical_url(text)
+    resolved = without_dot_segments(text)
     assert wire_url(sent) == sent
-    assert canonical_url(known) == known
-    assert host_of(sent) == host
-    assert without_dot_segments(without_dot_segments(text)) == without_dot_segments(text)
-    assert host_of(without_dot_segments(text)) == host
-    if origin_of(text):
-        assert host_of(origin_of(text)) == host_of(robots_url(text)) == host
-        assert origin_of(sent) == origin_of(text)
+    assert canonical_url(known) == canonical_url(sent) == known
+    assert without_dot_segments(resolved) == resolved
+    assert host_of(sent) == host_of(resolved) == host
+    blocked = _LIST.blocks(text) is not None
+    assert blocked == f".{host}".endswith(".b.example"), "a list sees the host that is asked"
+    assert registrable_domain(host) or not host  # one that cannot be requested
+    is_private_host(host)
+    parsed = urls._parse(text)
+    assert host == (parsed.authority.host if parsed else ""), "by the fast path as by the parser"
+    if origin := origin_of(text):
+        _assert_one_target(text, origin)
         assert host.isascii()
         assert host == host.lower()
         assert registrable_domain(host).strip(".") in host
-    assert registrable_domain(host) or not host  # one that cannot be requested
-    is_private_host(host)
+        other_form = f"[{host.upper()}]" if ":" in host else host.upper() + "."
+        assert host_of(f"HTTPS://someone@{other_form}:8443/x") == host
+        with suppress(UnicodeEncodeError):  # lone surrogates cannot be requested
+            assert not sent.startswith("http") or host_of(safe_url_string(sent)) == host
+
+
+def _assert_one_target(text: str, origin: str) -> None:
+    """All forms of a URL have its origin, and no dot segment; no query is changed."""
+    sent, known, resolved = wire_url(text), canonical_url(text), without_dot_segments(text)
+    for form in (sent, known, resolved, robots_url(text), origin):
+        assert origin_of(form) == origin
+        assert host_of(form) == host_of(text)
+    assert wire_url(resolved) == sent
+    for form in (sent, known):
+        assert without_dot_segments(form) == form
+        path = re.split("[?#]", form.partition("://")[2])[0]
+        names = [re.sub("%2e", ".", name, flags=re.IGNORECASE) for name in path.split("/")]
+        assert not {".", ".."}.intersection(names[1:])
+    query = text.partition("#")[0].partition("?")[2].rstrip(urls._STRIPPED)
+    assert sent.partition("?")[2] == query.translate(urls._REMOVED)
 
 
 def reference(body: bytes) -> None:
     """A Location leads to a web URL of ASCII that is sent as it is judged, or nowhere."""
     target = resolve_reference(URL, body)
     if target is not None:
+        assert wire_url(target) == Request(target).url == target
         assert target.isascii()
         assert target.isprintable()
         assert " " not in target
@@ -91,9 +125,11 @@ def reference(body: bytes) -> None:
 def link_header(body: bytes) -> None:
     """A Link header announces markdown of its own server only."""
     values = body.decode("latin-1").split("\n")
+    values += [f"<{value}>; rel=alternate; type=text/markdown; hreflang=de" for value in values]
     found = markdown_alternates(values, URL, "en")
-    assert all(host_of(each) == "blog.example" for each in found)
-    assert len(found) + len(feed_alternates(values, URL)) <= body.count(b"<")
+    assert all(each.startswith(("https://blog.example/", "http://blog.example/")) for each in found)
+    most = sum(value.count("<") for value in values)
+    assert len(found) + len(feed_alternates(values, URL)) <= most
 
 
 def html_head(body: bytes) -> None:
@@ -117,6 +153,7 @@ def _outcome(pieces: list[bytes]) -> object:
     with suppress(*REFUSALS):
         status, content, _ = read(pieces)
         assert 200 <= status < 1000
+        assert content in b"".join(pieces) or b"chunked" in b"".join(pieces)
         assert len(content) <= sum(map(len, pieces)) <= 16 * MOST_BYTES
         return status, content
     return None

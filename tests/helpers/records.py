@@ -1,6 +1,24 @@
 """Records of a state, with values for what a test does not care about."""
 
+from contextlib import closing
+from random import Random
+
+from walsh_scrapy.policy.backoff import Backoff
+from walsh_scrapy.state import State
 from walsh_scrapy.state.entries import EntryRecord
+from walsh_scrapy.state.requests import RequestRecord
+from walsh_scrapy.state.sourcerecord import SourceRecord
+
+BACKOFF = Backoff(2.0, 300.0, Random(1))
+SOURCE = SourceRecord(url="http://a.example/feed", kind="feed")
+#: A request that was sent at 100.0.
+RECORD = RequestRecord(100.0, "a.example", "http://a.example/", "robots: allowed", 200, 0.1)
+
+
+def make_state(url):
+    """Open a state, which may be new, and write `SOURCE` to it."""
+    with closing(State(url)) as state:
+        state.sources.commit(SOURCE)
 
 
 def entry_of(source, key="k", *, at=1.0, item="{}", **fields):

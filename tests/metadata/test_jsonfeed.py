@@ -55,10 +55,6 @@ def test_all_members():
     assert (entry.authors, entry.tags) == (("Jo", "Ann"), ("a", "b", "5"))
 
 
-def test_an_external_url_is_not_the_link():
-    assert item(external_url="https://elsewhere.example/").url is None
-
-
 @pytest.mark.parametrize("id_", [None, "", "  ", [], {}, ...])
 def test_items_without_an_id_are_dropped(id_):
     members = {"title": "x", "url": "https://blog.example/1"}
@@ -93,27 +89,29 @@ def test_authors_outrank_author_and_both_are_inherited():
     assert feed(heir, author={"name": "jo@blog.example"}).entries[0].authors == ()
 
 
-def test_expired():
-    assert feed(expired=True).expired
-    assert not feed(expired="true").expired
-    assert not feed().expired
+@pytest.mark.parametrize(
+    ("given", "name", "value"),
+    [
+        ({"expired": True}, "expired", True),
+        ({"expired": "true"}, "expired", False),
+        ({}, "expired", False),
+        ({"language": "en_US"}, "language", "en-US"),
+        ({"title": None}, "title", None),
+        ({"title": {"a": 1}}, "title", None),
+    ],
+)
+def test_members_of_a_feed(given, name, value):
+    assert getattr(feed(**given), name) == value
 
 
-def test_feed_members():
-    assert feed(language="en_US", title=None).language == "en-US"
-    assert feed(title=None).title is None
-    assert feed(title={"a": 1}).title is None
-
-
-def test_a_title_that_is_absent_is_none():
-    assert item().title is None
-    assert item(title="").title is None
-    assert item(title=["x"]).title is None
+@pytest.mark.parametrize("title", [None, "", ["x"]])
+def test_a_title_that_is_absent_is_none(title):
+    assert item(title=title).title is item().title is None
 
 
 @pytest.mark.parametrize("url", ["javascript:alert(1)", "mailto:a@b.example", {}, None, "http://["])
 def test_a_url_is_a_web_url_or_none(url):
-    assert item(url=url).url is None
+    assert item(url=url, external_url="https://elsewhere.example/").url is None
 
 
 def test_an_item_must_be_an_object():

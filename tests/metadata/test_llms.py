@@ -1,13 +1,12 @@
 """R9: the links of an llms.txt or a page of markdown, read by the same rules for all sites."""
 
 import logging
-import re
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from walsh_scrapy.items import EntryItem, check
@@ -253,10 +252,6 @@ def test_a_page_linked_twice_is_one_entry_with_the_first_title_and_note():
     assert read(text) == [(None, "Title", A, "Note")]
 
 
-def test_a_page_is_in_the_section_of_its_first_link():
-    assert read(f"## One\n\n[a]({A})\n\n## Two\n\n[b]({A})") == [("One", "a", A, None)]
-
-
 # --- title and sections
 
 
@@ -370,11 +365,9 @@ def test_long_titles_sections_and_notes_are_cut_after_a_word():
     words = "word " * 1000
     feed = parse(f"# {words}\n## {words}\n- [{words}](a): {words}")
     (entry,) = feed.entries
-    for text, most in ((feed.title, 300), (entry.section, 300), (entry.title, 300)):
-        assert re.fullmatch(r"(word )+word…", text)
-        assert most - 6 < len(text) <= most
-    assert re.fullmatch(r"(word )+word…", entry.note)
-    assert 494 < len(entry.note) <= 500
+    cut = "word " * 59 + "word…"
+    assert (feed.title, entry.section, entry.title) == (cut, cut, cut)
+    assert entry.note == "word " * 99 + "word…"
 
 
 def test_long_texts_without_spaces_are_cut_anywhere():
@@ -596,37 +589,10 @@ def repeated_up_to_the_limits(unit):
         pytest.param(repeated_up_to_the_limits(unit), id=f"many {unit!r:.12}")
         for unit in (
             *("*", "_", "*_", "**a *b _c ", "`", "`a``b", "<", "<a ", "<a:b ", "</", "<!--", "<?"),
-            *(
-                "&",
-                "&a;",
-                "\\",
-                "(",
-                ")",
-                "]",
-                "](",
-                "> ",
-                ">",
-                "- ",
-                "1. ",
-                "- a\n",
-                "#",
-            ),
+            *("&", "&a;", "\\", "(", ")", "]", "](", "> ", ">", "- ", "1. ", "- a\n", "#"),
             *("# a\n", "~~~", "a\n===\n", "a|b\n-|-\n", "<b>", "<div>\n", "<pre>\n\n", "\t", " "),
-            *("http", "https:", "a@b.c ", "~~a ", "***\n", "> a\nb\n", "- a\nb\n", "!"),
-        )
-    ]
-    + [
-        pytest.param(repeated_up_to_the_limits(unit), id=f"many {unit!r:.12}")
-        for unit in (
-            "[",
-            "![",
-            "[a](",
-            "+\n",
-            "[a]: b '\n",
-            "[\n",
-            "[a](b '",
-            "[a](<b",
-            "https://",
+            *("http", "https:", "a@b.c ", "~~a ", "***\n", "> a\nb\n", "- a\nb\n", "!", "["),
+            *("![", "[a](", "+\n", "[a]: b '\n", "[\n", "[a](b '", "[a](<b", "https://"),
         )
     ]
     + [
@@ -648,65 +614,6 @@ def test_hostile_pages_are_read_and_give_little(text):
 
 
 # --- any input
-
-
-def check_rules(feed):
-    """Check the rules that every result follows."""
-    pages = set()
-    for entry in feed.entries:
-        assert re.fullmatch(r"https?://[^\s/?#]\S*", entry.url)
-        for text in filter(None, (feed.title, entry.title, entry.section, entry.note)):
-            assert text == " ".join(text.split())
-            assert not re.search("[\x00-\x1f\x7f-\x9f\ud800-\udfff]", text)
-        item = EntryItem.of_feed(entry, feed=feed, source=URL, kind="llms")
-        check(replace(item, first_seen=FIRST_SEEN))
-        pages.add(entry.key)
-    assert len(pages) == len(feed.entries)
-
-
-def attempt(body, content_type=None):
-    try:
-        feed = parse(body, content_type)
-    except NotAFeed as error:
-        assert re.fullmatch(r"Not a page of links[^\n]+\.", str(error))  # noqa: PT017 - or this
-    else:
-        check_rules(feed)
-
-
-PIECES = [
-    *("[", "]", "(", ")", "!", "<", ">", "`", "```\n", "*", "**", "_", "#", "# ", "## ", "- "),
-    *("1. ", "> ", "    ", "\t", "\n", "\n\n", "\r", " ", ": ", "---\n", "===\n", "|", "\\", "&"),
-    *("&amp;", "<!--", "-->", "<a href='", "'>", "</a>", "<div>", "<br>", "<https://", "https://"),
-    *("a", "ä", "\u2028", "\x00", "\ufffd", "\ud800", "://", "/b", "?c", "#d", "@", "mailto:"),
-    *("javascript:", "a.example", "[a](b)", "[r]: /r\n", "[r]", "![", "](", "][", "'t'", "HTTP://"),
-    *("x" * 301, "word " * 150, "x" * 5000),
-]
-
-
-@settings(max_examples=300)
-@given(st.binary(max_size=300))
-def test_any_bytes(body):
-    attempt(body)
-    attempt(b"# T\n" + body, "text/plain; charset=shift_jis")
-
-
-@settings(max_examples=300)
-@given(st.text(max_size=200))
-def test_any_text(text):
-    attempt(text.encode("utf-8", "surrogatepass"))
-    attempt(f"# {text}\n- [{text}]({text}): {text}".encode("utf-8", "surrogatepass"))
-
-
-@settings(max_examples=500)
-@given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
-def test_pieces_of_markdown_in_any_order(text):
-    attempt(text.encode("utf-8", "surrogatepass"))
-
-
-@settings(max_examples=200)
-@given(st.text(max_size=80) | st.from_regex(r"(https?:)?/{0,3}[^\s]{0,20}", fullmatch=True))
-def test_any_link(href):
-    attempt(f"[t](<{href}>) {href}".encode("utf-8", "surrogatepass"))
 
 
 @given(st.text(max_size=700), st.integers(2, 600))

@@ -1,7 +1,6 @@
 """ISO-8601 durations from weeks to seconds, and durations as text for operators."""
 
 # ruff: noqa: RUF001 - look-alikes are what is tested
-from contextlib import suppress
 from datetime import timedelta
 
 import pytest
@@ -47,12 +46,6 @@ def test_everything_else_is_refused_with_one_line(text):
         parse_duration(text)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 200
-
-
-@given(st.text(alphabet="PTWDHMS0123456789.,-", max_size=20) | st.text())
-def test_any_text_returns_a_duration_or_raises_value_error(text):
-    with suppress(ValueError):
-        assert parse_duration(text) >= timedelta(0)
 
 
 @given(st.integers(0, 10**9))

@@ -9,6 +9,11 @@ from hypothesis import strategies as st
 from walsh_scrapy.policy.frontier import LONG, Frontier, Rank, start_order
 
 
+def push(frontier, host, *items):
+    for item in items:
+        frontier.push(host, item)
+
+
 def drain(frontier, now=0.0):
     """The items in the order in which they are handed out, one after the other."""
     items = []
@@ -51,8 +56,7 @@ def test_a_waiting_host_does_not_delay_other_hosts():
 def test_the_host_with_most_paced_work_left_goes_first():
     frontier = Frontier()
     frontier.push("few.example", "few")
-    for number in range(3):
-        frontier.push("many.example", f"many{number}")
+    push(frontier, "many.example", *(f"many{number}" for number in range(3)))
     frontier.push("slow.example", "slow")
     frontier.wait("slow.example", 0.0, interval=10.0)
     assert drain(frontier)[:3] == ["slow", "many0", "many1"]
@@ -60,12 +64,10 @@ def test_the_host_with_most_paced_work_left_goes_first():
 
 def test_what_was_begun_is_finished_before_a_host_with_more_work_is_begun():
     frontier = Frontier()
-    for item in ("a1", "a2"):
-        frontier.push("a.example", item)
+    push(frontier, "a.example", "a1", "a2")
     assert frontier.pop(0.0) == ("a.example", "a1")
     frontier.free("a.example")
-    for item in ("b1", "b2", "b3"):
-        frontier.push("b.example", item)
+    push(frontier, "b.example", "b1", "b2", "b3")
     frontier.push("c.example", "c1")
     frontier.push("c.example", "robots", Rank.ROBOTS)
     assert drain(frontier) == ["a2", "b1", "b2", "b3", "robots", "c1"]
@@ -92,8 +94,7 @@ def test_the_host_whose_robots_txt_is_waited_for_goes_before_its_equals():
 )
 def test_a_host_that_could_outlast_the_rest_of_the_crawl_is_begun_first(service, order):
     frontier = Frontier()
-    for item in ("first", "second", "begun"):
-        frontier.push("begun.example", item)
+    push(frontier, "begun.example", "first", "second", "begun")
     assert drain_host(frontier, "begun.example", 2) == ["first", "second"]
     frontier.record_service("begun.example", service, service)
     frontier.push("new.example", "new")
@@ -149,8 +150,7 @@ def test_what_comes_back_unsent_is_still_the_first_of_its_host():
 
 def test_a_host_can_be_put_last_while_its_requests_wait():
     frontier = Frontier()
-    for item in ("a1", "a2"):
-        frontier.push("a.example", item)
+    push(frontier, "a.example", "a1", "a2")
     frontier.push("b.example", "b1")
     assert frontier.ready_hosts(0.0) == 2
     frontier.put_last("a.example")
@@ -184,8 +184,7 @@ def test_upcoming_requests_are_about_those_handed_out_next_and_stay():
 
 def test_if_links_are_followed_an_unexplored_host_goes_first():
     frontier = Frontier(unexplored=math.inf)
-    for number in range(3):
-        frontier.push("many.example", f"many{number}")
+    push(frontier, "many.example", *(f"many{number}" for number in range(3)))
     frontier.explored("many.example")
     frontier.push("new.example", "new")
     frontier.push("new.example", "robots", Rank.ROBOTS)
@@ -194,8 +193,7 @@ def test_if_links_are_followed_an_unexplored_host_goes_first():
 
 def test_a_host_is_busy_until_its_request_has_ended_and_delays_no_other():
     frontier = Frontier()
-    for item in ("a1", "a2"):
-        frontier.push("a.example", item)
+    push(frontier, "a.example", "a1", "a2")
     frontier.push("b.example", "b1")
     assert frontier.pop(0.0) == ("a.example", "a1")
     assert frontier.pop(0.0) == ("b.example", "b1")
@@ -212,8 +210,7 @@ def test_a_host_is_busy_until_its_request_has_ended_and_delays_no_other():
 
 def test_within_a_host_the_order_is_rank_then_priority_then_age():
     frontier = Frontier()
-    frontier.push("a.example", "old")
-    frontier.push("a.example", "new")
+    push(frontier, "a.example", "old", "new")
     frontier.push("a.example", "urgent", priority=5)
     frontier.push("a.example", "robots", Rank.ROBOTS)
     frontier.push("a.example", "list", Rank.OPERATOR)
@@ -247,8 +244,7 @@ def test_a_restriction_of_all_hosts_lets_the_operators_documents_through():
 
 def test_spacings_of_earlier_runs_count_for_the_order():
     frontier = Frontier({"slow.example": 10.0})
-    for number in range(3):
-        frontier.push("many.example", f"many{number}")
+    push(frontier, "many.example", *(f"many{number}" for number in range(3)))
     frontier.push("slow.example", "slow")
     assert drain(frontier)[0] == "slow"
 
@@ -258,8 +254,7 @@ def test_a_host_without_requests_is_dropped_but_its_spacing_is_kept():
     frontier.push("slow.example", "slow1")
     drain(frontier)
     frontier.wait("slow.example", 10.0, interval=10.0)
-    frontier.push("many.example", "many1")
-    frontier.push("many.example", "many2")
+    push(frontier, "many.example", "many1", "many2")
     frontier.pop(20.0)
     frontier.free("many.example")
     assert set(frontier._hosts) == {"many.example"}
@@ -325,35 +320,6 @@ def test_a_ready_host_counts_although_its_requests_are_restricted():
     frontier.restrict(Rank.TARGET)
     assert drain(frontier) == ["a1"]
     assert frontier.ready_hosts(0.0) == 0
-
-
-def crawled(visits, intervals, room):
-    """Play a serial crawl that gets its items while fewer than ``room`` hosts are ready."""
-    frontier, done, now = Frontier(intervals), [], 0.0
-    feed = start_order(visits, intervals)
-    while feed or len(frontier):
-        while feed and frontier.ready_hosts(now) < room:
-            frontier.push(feed[0][0], feed.pop(0))
-        if picked := frontier.pop(now):
-            done.append(picked[1])
-            now += 0.02
-            frontier.free(picked[0])
-            frontier.wait(picked[0], now + intervals[picked[0]], intervals[picked[0]])
-        else:
-            now = frontier.next_at()
-    return now, done
-
-
-@given(st.lists(st.tuples(st.integers(1, 8), st.sampled_from([1.0, 2.0, 5.0])), max_size=40))
-def test_a_crawl_fed_as_it_has_room_takes_no_longer_than_one_that_knows_everything(plan):
-    intervals = {f"h{host}": interval for host, (_, interval) in enumerate(plan)}
-    visits = [
-        (f"h{host}", 0.0, (f"h{host}", n)) for host, (m, _) in enumerate(plan) for n in range(m)
-    ]
-    took, done = crawled(visits, intervals, room=1)
-    at_best, all_done = crawled(visits, intervals, room=len(visits) + 1)
-    assert took <= at_best * 1.01
-    assert sorted(done) == sorted(all_done) == sorted(visit[2] for visit in visits)
 
 
 hosts = st.sampled_from(["a", "b", "c", "d"])

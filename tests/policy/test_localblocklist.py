@@ -3,8 +3,6 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.helpers.sites import BLOCKLIST
 from walsh_scrapy.options import BadSetting
@@ -89,14 +87,3 @@ def test_a_file_that_cannot_be_read_is_named_with_its_setting(tmp_path):
     with pytest.raises(BadSetting) as refused:
         load_local_list(str(wrong))
     assert str(refused.value).startswith(f"WALSH_BLOCKLIST_FILE: {wrong}: line 1: 'a b'")
-
-
-@given(st.binary(max_size=200), st.sampled_from(["own.txt", "own.json"]))
-def test_any_bytes_are_a_list_or_refused(body, name):
-    try:
-        found = parse_local(body, name)
-    except InvalidBlocklist:
-        return
-    for domain in found.entries:
-        host = f"[{domain}]" if ":" in domain else domain
-        assert found.blocks(f"http://{host}/")

@@ -21,9 +21,6 @@ from walsh_scrapy.policy.pacing import (
     spacing,
 )
 
-#: What a float of this size can tell apart; times of day are no finer.
-MICROSECOND = 1e-6
-
 seconds = st.floats(min_value=0, max_value=1e6)
 
 
@@ -72,20 +69,6 @@ def test_a_lease_that_was_never_released_counts_as_an_exchange_of_its_whole_time
     assert slow.ready_at(1.0) == 260.0, "a Crawl-delay counts from the end that may have been"
     assert slow.recheck_at(110.0, 1.0) == 111.0, "but the holder may be quick"
     assert slow.recheck_at(170.0, 1.0) == 260.0, "and a dead one gives nothing back"
-
-
-@given(st.builds(HostTimes, ended=seconds, interval=seconds), seconds, seconds)
-def test_after_a_jump_back_the_wait_is_no_longer_than_asked_and_no_shorter(times, jump, want):
-    now = times.ended - jump  # the clock says it is earlier than the last exchange
-    wait = times.rebased(now).ready_at(want) - now
-    assert wait == pytest.approx(max(times.interval, want), abs=MICROSECOND)
-
-
-@given(seconds, seconds, seconds)
-def test_a_hold_keeps_its_length_when_the_clock_jumps_back(since, length, jump):
-    held = HostTimes().held(since, length)
-    now = since - jump
-    assert held.rebased(now).hold_until - now == pytest.approx(length, abs=MICROSECOND)
 
 
 ASKED_AT = 100_000.0

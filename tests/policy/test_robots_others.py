@@ -1,101 +1,12 @@
-"""R2: the tables of cases in the documents that the project is based on.
-
-webcanon.robots accepts any part of our token as a group name, and adds rules without a group to
-"*". RFC 9309 2.2.2 and decision 8 differ in both; its worked examples are valid under the RFC as
-well. Ladon matches full URLs with their query (tested here), and per origin (a task of the gate).
-"""
+"""R2, decision 13: the example file of the extended standard 2.0, as its comments say."""
 
 from datetime import UTC, datetime
 
 import pytest
 
 from walsh_scrapy.policy.robots import RobotsTxt
-from walsh_scrapy.policy.robots.access import access_result, copy_after
-from walsh_scrapy.policy.urls import origin_of
 
-
-@pytest.mark.parametrize(
-    ("records", "url", "expected"),
-    [
-        ("Disallow: /private", "/private/a", "disallowed_explicit"),
-        ("Disallow: /private", "/public", "allowed_implicit"),
-        ("Disallow: /docs\nAllow: /docs/public", "/docs/public/a", "allowed_explicit"),
-        ("Disallow: /docs\nAllow: /docs/public", "/docs/secret", "disallowed_explicit"),
-        ("Disallow: /*.pdf$", "/file.pdf", "disallowed_explicit"),
-        ("Disallow: /*.pdf$", "/file.pdf?x=1", "allowed_implicit"),
-    ],
-)
-def test_worked_examples_of_webcanon(records, url, expected):
-    rules = RobotsTxt.parse(f"User-agent: *\n{records}".encode()).rules_for("WebCanonBot")
-    answer = rules.verdict(url)
-    word = "allowed" if answer.allowed else "disallowed"
-    assert f"{word}_{'explicit' if answer.rule else 'implicit'}" == expected
-
-
-def test_ladon_matches_the_full_url_with_its_query():
-    rules = RobotsTxt.parse(b"User-agent: *\nDisallow: /search?q=\n").rules_for("Ladon")
-    assert not rules.verdict("https://example.com/search?q=x").allowed
-    assert rules.verdict("https://example.com/search").allowed
-
-
-@pytest.mark.parametrize(
-    ("file", "url", "allowed"),
-    [
-        ("User-agent: * # everybody\nDisallow: /a#b\n", "/a", False),  # cut at "#", then at ":"
-        ("User-agent: *\nDisallow: /a:b\n", "/a:b", False),
-        ("User-agent: Other\nUser-agent: WebCanonBot\nDisallow: /\n", "/a", False),
-        ("User-agent: webcanonbot\nAllow: /\n\nUser-agent: *\nDisallow: /\n", "/a", True),
-        (
-            "User-agent: WebCanonBot\nDisallow: /a\n\nUser-agent: webcanonbot\nDisallow: /b",
-            "/a",
-            False,
-        ),
-        ("User-agent: *\nDisallow: /a\nAllow: /a\n", "/a", True),  # Allow wins the tie
-        ("User-agent: *\nDisallow:\n", "/a", True),
-        ("User-agent: *\nDisallow: /\n", "/robots.txt", True),
-        ("User-agent: *\nDisallow: /a.c\n", "/abc", True),  # literal, no regular expression
-        ("User-agent: *\nDisallow: /a*c\n", "/abbbc/d", False),
-        ("User-agent: *\nDisallow: /%7Ea\n", "/~a", False),
-        ("Disallow: /a\n", "/a", True),  # before any User-agent; RFC 9309 2.2.2 against webcanon
-    ],
-)
-def test_parsing_and_precedence_of_webcanon(file, url, allowed):
-    rules = RobotsTxt.parse(file.encode()).rules_for("WebCanonBot")
-    assert rules.verdict(url).allowed is allowed
-
-
-@pytest.mark.parametrize(
-    ("policy", "status", "allowed"),
-    [
-        ("disallow", 200, False),  # webcanon, RFC 9309: available is parsed,
-        ("disallow", 404, True),  # unavailable allows all,
-        ("disallow", 403, True),
-        ("disallow", 500, False),  # unreachable denies by default
-        ("disallow", 503, False),
-        ("disallow", None, False),
-        ("allow", 200, False),  # Ladon, the contract's SHOULD: all is allowed after a failure
-        ("allow", 404, True),
-        ("allow", 500, True),
-        ("allow", 503, True),
-        ("allow", None, True),
-        ("phased", 500, False),  # in the first twelve hours
-        ("phased", None, False),
-    ],
-)
-def test_failures_under_the_policy_of_each_document(policy, status, allowed):
-    result = access_result(status, 0, has_location=False)
-    copy = copy_after(None, 0.0, status, result, b"User-agent: *\nDisallow: /page\n")
-    rules = RobotsTxt.parse(copy.effective_body(policy, now=60.0)).rules_for("Walsh-Research")
-    assert rules.verdict("https://example.com/page").allowed is allowed
-
-
-def test_ladon_keeps_a_file_for_each_scheme_and_port():
-    urls = ("http://example.com/a", "https://example.com/a", "https://example.com:8443/a")
-    assert len({origin_of(url) for url in urls}) == 3
-    assert origin_of("https://EXAMPLE.com:443/b") == origin_of("https://example.com/a")
-
-
-# The rules of the example file of the extended standard 2.0, for the fictitious www.frommitz.biz.
+# For the fictitious www.frommitz.biz.
 FROMMITZ = RobotsTxt.parse(b"""\
 User-agent: fredsbot
 User-agent: pandabot

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.fuzz import documents
 from walsh_scrapy.policy.robots import RobotsTxt
 
 US = "Walsh-Research"
@@ -73,12 +74,14 @@ def specificity(path):
     return sum(3 if escaped or octet > 127 else 1 for octet, escaped in octets(path))
 
 
-def oracle(rules, url):
-    target = list(url_octets(url))
+def oracle(rules, url, *, literally=False):
+    """Return a verdict; `literally`, no Disallow takes a delimiter and its escape as equal."""
+    data = list(url_octets(url))
+    strict = [(octet, escaped, False) for octet, escaped, _ in data] if literally else data
     matching = [
         (specificity(path), allow)
         for allow, path in rules
-        if path and rule_matches(list(rule_octets(path)), target, allow)
+        if path and rule_matches(list(rule_octets(path)), data if allow else strict, allow)
     ]
     return max(matching, default=(0, True))[1]
 
@@ -92,44 +95,15 @@ def verdict(body, url):
     return RobotsTxt.parse(body).rules_for(US).verdict(url)
 
 
-PIECES = [
-    "/",
-    "a",
-    "b",
-    ".",
-    "*",
-    "$",
-    "?",
-    "=",
-    ":",
-    "&",
-    "%2F",
-    "%2f",
-    "%3F",
-    "%61",
-    "%3A",
-    "%2A",
-    "%24",
-    "%C3%A9",
-    "é",
-    "%E9",
-    "\udce9",
-    "%25",
-    "%zz",
-]
-paths = st.lists(st.sampled_from(PIECES), max_size=9).map("".join)
-rule_paths = paths.map(lambda path: f"/{path}".encode("utf-8", "surrogateescape")) | paths.map(
+CHARACTERS = "/ab.*$?=:&é"
+ESCAPES = ["%2F", "%2f", "%3F", "%61", "%3A", "%2A", "%24", "%C3%A9", "%E9", "%25", "%zz"]
+pieces = st.sampled_from([*CHARACTERS, *ESCAPES])
+paths = st.lists(pieces | st.just("\udce9"), max_size=9).map("".join)
+rule_paths = (paths | paths.map("/".__add__)).map(
     lambda path: path.encode("utf-8", "surrogateescape")
 )
-url_paths = st.lists(
-    st.sampled_from([piece for piece in PIECES if piece != "\udce9"]), max_size=12
-).map(lambda pieces: "/" + "".join(pieces))
+url_paths = st.lists(pieces, max_size=12).map(lambda pieces: "/" + "".join(pieces))
 rule_lists = st.lists(st.tuples(st.booleans(), rule_paths), max_size=6)
-
-
-def undelimited(path):
-    """Match a rule whose escaped delimiters may be before the query or in it."""
-    return re.match(rb"[^*?]*\*[^?]*%[23][fF]", path)
 
 
 def mixed(path):
@@ -149,19 +123,7 @@ def test_verdicts_agree_with_the_oracle(rules, url):
 def test_a_mixed_rule_never_allows_more_than_it_says(rules, url):
     assume(url != "/robots.txt")
     if verdict(robots_of(rules), url).allowed:
-        assert as_written(rules, url.encode())
-
-
-def as_written(rules, url):
-    """Return a verdict in which a Disallow never takes a delimiter and its escape as equal."""
-    target = [(octet, escaped, False) for octet, escaped, _ in url_octets(url)]
-    data = list(url_octets(url))
-    matching = [
-        (specificity(path), allow)
-        for allow, path in rules
-        if path and rule_matches(list(rule_octets(path)), data if allow else target, allow)
-    ]
-    return max(matching, default=(0, True))[1]
+        assert oracle(rules, url.encode(), literally=True)
 
 
 half_paths = st.lists(
@@ -197,21 +159,9 @@ def test_the_named_rule_is_one_with_that_verdict(rules, url):
     assert path.decode("utf-8", "replace") in answer.rule
 
 
-keys = st.sampled_from(
-    [
-        "User-agent",
-        "Allow",
-        "Disallow",
-        "Crawl-delay",
-        "Visit-time",
-        "Request-rate",
-        "Comment",
-        "Robot-version",
-        "Sitemap",
-        "useragent",
-        "dissallow",
-        "Noindex",
-    ]
+KEYS = (
+    *("User-agent", "Allow", "Disallow", "Crawl-delay", "Visit-time", "Request-rate", "Comment"),
+    *("Robot-version", "Sitemap", "useragent", "dissallow", "Noindex"),
 )
 values = st.one_of(
     st.sampled_from(
@@ -222,7 +172,7 @@ values = st.one_of(
 )
 records = st.builds(
     lambda key, blank, separator, value: f"{blank}{key}{separator}{value}",
-    keys,
+    st.sampled_from(KEYS),
     st.sampled_from(["", " ", "\t"]),
     st.sampled_from([":", ": ", " ", " : "]),
     values,
@@ -257,10 +207,8 @@ def everything(body, token, urls, at):
 @given(st.binary(max_size=400) | lines.map(b"\n".join), tokens, st.text(max_size=30), moments)
 def test_nothing_raises(body, token, url, at):
     everything(body, token, [url, f"/{url}", f"http://{url}", f"http://h/{url}"], at)
+    documents.robots(body)
     rules = RobotsTxt.parse(body).rules_for(token)
-    assert rules.opens(at) >= at
-    assert rules.opens(rules.opens(at)) == rules.opens(at)
-    assert rules.interval(at) is None or rules.interval(at) > 0
     assert list(rules.lines) == sorted(set(rules.lines))
     assert rules.verdict(url).line is None or rules.verdict(url).line > 0
 

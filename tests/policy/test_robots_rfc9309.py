@@ -60,6 +60,7 @@ def test_the_most_octets_win_and_allow_wins_ties(lines, url, expected):
         ("/fish*$", "/fish.html", True),
         ("/*.php", "/a/b.php?c", True),
         ("/*.php", "/windows.PHP", False),
+        ("/a.c", "/abc", False),
         ("/*.php$", "/a.php", True),
         ("/*.php$", "/a.php?b", False),
         ("/*.php$", "/a.php.php", True),

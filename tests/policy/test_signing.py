@@ -79,16 +79,11 @@ def test_the_test_key_has_the_thumbprint_of_the_drafts():
 
 def test_the_vector_with_authority_only():
     """draft-meunier-web-bot-auth-architecture, without a Signature-Agent."""
-    parameters = {
-        "created": CREATED,
-        "keyid": THUMBPRINT,
-        "alg": "ed25519",
-        "expires": 1735693200,
-        "nonce": (
-            "mYotfW3CUjI68sbGw6oKd7kyXqPjZEtU8xFPGWFrqOAf5qC6MDe3pys3SWWCudB0MvwslHy32WXUpkR7u0lt/w=="
-        ),
-        "tag": "web-bot-auth",
-    }
+    nonce = (
+        "mYotfW3CUjI68sbGw6oKd7kyXqPjZEtU8xFPGWFrqOAf5qC6MDe3pys3SWWCudB0MvwslHy32WXUpkR7u0lt/w=="
+    )
+    parameters = {"created": CREATED, "keyid": THUMBPRINT, "alg": "ed25519", "expires": 1735693200}
+    parameters |= {"nonce": nonce, "tag": "web-bot-auth"}
     base = signature_base([(("@authority", {}), "example.com")], parameters)
     assert signature_field("sig1", KEY.sign(base)) == (
         "sig1=:+NA/cssf4Y2bQTMTkyvTGRCaVzp9quyUevdwwMtMOWhhOOZ2T1subBj0BtvdnrpDEuwSAbiTeElXDzHL3WWKCw==:"
@@ -136,12 +131,8 @@ def test_the_vector_of_a_directory():
     )
     digest = content_digest(body)
     assert digest == "sha-256=:CADMT2aBdV/rqQr/NIru64ERQkCobVvllA4V0fLFDu0=:"
-    parameters = {
-        "created": CREATED,
-        "expires": 4889289600,
-        "keyid": THUMBPRINT,
-        "tag": DIRECTORY_TAG,
-    }
+    parameters = {"created": CREATED, "expires": 4889289600, "keyid": THUMBPRINT}
+    parameters |= {"tag": DIRECTORY_TAG}
     base = signature_base([(AUTHORITY, "signature-agent.test"), (DIGEST, digest)], parameters)
     assert signature_field("binding", KEY.sign(base)) == (
         "binding=:l6P8R67tm3kujAxbHWio7ll01qrEZ0dKD/WWlGhNYEmTnFZM8Wt0VQ9zqGfvo7T/UMkBxsigzChM1Gpz7gOVBg==:"
@@ -193,6 +184,8 @@ def test_a_signature_is_for_one_host_one_agent_and_one_key():
         ({"Signature-Input": f'sig1=("@authority"){TIMES}'}, "not cover Signature-Agent"),
         ({"Signature": "sig2=:YQ==:"}, "sig1 is not whole"),
         ({"Signature": "sig1=1"}, "sig1 is not whole"),
+        ({"Signature": "%"}, "Signature is no dictionary"),
+        ({"Signature": f"sig1=:{'A' * 86}==:"}, "does not verify"),
         ({"Signature-Agent": "sig2=1"}, 'covers "signature-agent";key="sig1", which is not'),
         ({"Signature-Agent": f'sig1="{AGENT}";a'}, "does not verify"),
     ],

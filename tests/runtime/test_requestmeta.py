@@ -2,6 +2,7 @@
 
 import pickle
 from copy import deepcopy
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -65,15 +66,8 @@ def test_the_next_request_of_a_visit_gets_what_the_visit_has_learned_and_nothing
         Source(URL), may_be_feed, None, ("a",), (Lifetime(URL, 1.0),), page, 404, "text/html"
     )
     following = Visit(Source(URL), str.isascii, llmstxt="http://blog.example/llms.txt")
-    assert visit.carried_to(following) == Visit(
-        Source(URL),
-        str.isascii,
-        "http://blog.example/llms.txt",
-        ("a",),
-        (Lifetime(URL, 1.0),),
-        page,
-        404,
-    )
+    learned = {"announced": ("a",), "lifetimes": visit.lifetimes, "page": page}
+    assert visit.carried_to(following) == replace(following, **learned, status=404)
 
 
 @pytest.fixture

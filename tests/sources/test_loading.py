@@ -2,19 +2,15 @@
 
 import json
 import logging
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scrapy import Request
 
 from walsh_scrapy.sources import Source, SourcesError, in_shard, load_sources, parse_shard
 from walsh_scrapy.sources.opml import DEEPEST, read_opml
-from walsh_scrapy.sources.readers import reader_for
-from walsh_scrapy.sources.source import UnreadableSources
 
 
 @pytest.fixture
@@ -328,7 +324,7 @@ def entry(**values):
         ("s.toml", "x = " + "[" * 10_000, "it is not TOML: "),
         (
             "s.toml",
-            "[source]\nurl = 'https://a.example/'\n",
+            "[source]\nurl = 'https://a.b/'\n",
             "its sources are not a list; write [[source",
         ),
         ("s.toml", "[[sources]]\nurl = 'https://a.example/'\n", "unknown key 'sources' at the top"),
@@ -363,26 +359,16 @@ def entry(**values):
         ("s.json", entry(pause=[]), "entry 2: pause is not a length of time"),
         ("s.json", entry(pause=10**400), "entry 2: pause: "),
         ("s.json", entry(pause="PT12H1S"), "entry 2: pause is not a length of time"),
-        (
-            "s.txt",
-            "https://a.example/\nftp://b.example/",
-            "line 2: 'ftp://b.example/' is not http or",
-        ),
+        ("s.txt", "https://a.example/\nftp://b.c/", "line 2: 'ftp://b.c/' is not http or https"),
         ("s.txt", "feed://b.example/", "line 1: 'feed://b.example/' is not http or https"),
         ("s.txt", "file:///etc/passwd", "line 1: 'file:///etc/passwd' is not http or https"),
-        (
-            "s.txt",
-            "b.example/feed",
-            "line 1: 'b.example/feed' has no scheme; begin it with https://",
-        ),
+        ("s.txt", "b.example/feed", "line 1: 'b.example/feed' has no scheme; begin it with http"),
         ("s.txt", "//b.example/feed", "line 1: '//b.example/feed' has no scheme"),
         ("s.txt", "https://", "line 1: 'https://' names no host that can be requested"),
         ("s.txt", "https://b.example:99999/", "line 1: 'https://b.example:99999/' names no host"),
         ("s.json", '["https://a b.example/"]', "entry 1: 'https://a b.example/' names no host"),
-        ("s.txt", "https://[bad/", "line 1: 'https://[bad/' names no host"),
         ("s.txt", f"https://{'a.' * 127}example/", "line 1: 'https://a.a.a"),
         ("s.txt", f"https://a.example/{'x' * 2040}", "line 1: 'https://a.example/xxx"),
-        ("s.txt", "https://℀.example/", "line 1: 'https://℀.example/' names no host"),
         ("s.txt", "https://a.example/ b", "line 1: one URL a line; a comment begins with #"),
         ("s.opml", "", "it is not XML: "),
         ("s.opml", "<opml><body>", "it is not XML: "),
@@ -394,11 +380,7 @@ def entry(**values):
         ("s.xml", "<rss>&nbsp;</rss>", "it is not OPML, its outermost element is <rss>"),
         ("s.opml", outlines('text="Dead" type="rss"'), "outline 1 ('Dead'): it has no URL"),
         ("s.opml", outlines('xmlUrl=""'), "outline 1: it has no URL"),
-        (
-            "s.opml",
-            outlines('text="x" xmlUrl="feed:x"'),
-            "outline 1 ('x'): 'feed:x' is not http or",
-        ),
+        ("s.opml", outlines('text="x" xmlUrl="a:b"'), "outline 1 ('x'): 'a:b' is not http or"),
     ],
 )
 def test_a_wrong_file_is_refused_with_place_and_reason(refusal, name, content, reason):
@@ -432,44 +414,6 @@ def test_a_missing_file_a_folder_and_an_unreadable_one(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "read_bytes", denied)
     with pytest.raises(SourcesError, match=r"s\.toml: it cannot be read: Permission denied"):
         load_sources(tmp_path / "s.toml")
-
-
-PIECES = st.sampled_from(
-    ["https", "://", "a.example", "/", "#", " ", "@", "ü", "%", "[", ":", "\\"]
-)
-URLS = st.lists(PIECES, max_size=9).map("".join) | st.text(max_size=20)
-
-
-@given(url=URLS)
-def test_a_source_has_the_url_that_scrapy_requests(tmp_path_factory, url):
-    file = tmp_path_factory.getbasetemp() / "property.json"
-    file.write_text(json.dumps([url]))
-    with suppress(SourcesError):
-        (source,) = load_sources(file)
-        assert Request(source.url).url == source.url
-        file.write_text(json.dumps([source.url]))
-        assert load_sources(file) == (source,)
-
-
-@given(
-    st.sampled_from([".toml", ".json", ".txt", ".opml"]), st.binary() | st.text().map(str.encode)
-)
-def test_any_bytes_are_read_or_refused(ending, body):
-    with suppress(UnreadableSources):
-        list(reader_for(ending)(body).sources)
-
-
-MARKUP = st.sampled_from([
-    "<opml>", "</opml>", "<outline ", "<outline>", "/>", "</outline>", 'xmlUrl="x"', "text=", '"',
-    "'", "&", "&amp;", "&nbsp;", "&#0;", "<", ">", "<!DOCTYPE a [", "]>", "<![CDATA[", "<?xml ",
-    "\x00",
-])  # fmt: skip
-
-
-@given(st.lists(MARKUP).map("".join))
-def test_any_markup_is_read_or_refused(text):
-    with suppress(UnreadableSources):
-        read_opml(text.encode())
 
 
 @given(st.text(), st.integers(1, 20))

@@ -5,6 +5,7 @@ import contextlib
 import pytest
 
 from walsh_scrapy.state import State
+from walsh_scrapy.state.database import Database
 
 
 class Clock:
@@ -35,3 +36,21 @@ def opened(url, clock):
 @pytest.fixture
 def state(opened):
     return opened()
+
+
+@pytest.fixture
+def database(url):
+    """The same database as that of `opened` and `state`, which may not be there yet."""
+    with contextlib.closing(Database(url)) as database:
+        yield database
+
+
+@pytest.fixture
+def rows(database):
+    """Return the rows that a statement gives."""
+
+    def read(statement):
+        with database.read() as connection:
+            return connection.execute(statement).all()
+
+    return read

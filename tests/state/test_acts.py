@@ -1,19 +1,14 @@
 """What an operator may do to a host: lift its hold, and give it a pause (decision 31)."""
 
-from random import Random
-
 import pytest
 
-from walsh_scrapy.policy.backoff import Backoff
+from tests.helpers.records import BACKOFF, RECORD
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.state import StateError
 from walsh_scrapy.state.acts import Act
-from walsh_scrapy.state.requests import RequestRecord
 
 HOST = "a.example"
 YEAR = 31_536_000.0
-RECORD = RequestRecord(100.0, HOST, "http://a.example/", "robots: allowed", 200, 0.1)
-BACKOFF = Backoff(2.0, 300.0, Random(1))
 
 
 def exchange(ledger, **answer):
@@ -34,8 +29,7 @@ def test_a_hold_is_lifted_once_and_the_reason_is_kept(opened, clock):
     assert crawl.ledger.find(HOST).times.strikes == 1, "the next hold is as long as it would be"
 
 
-def test_a_hold_that_has_ended_is_not_lifted(opened, clock):
-    state = opened()
+def test_a_hold_that_has_ended_is_not_lifted(state, clock):
     state.ledger.hold(HOST, 50.0)
     clock.at = 150.0
     assert state.ledger.lift(HOST, "for nothing") == 0.0
@@ -59,15 +53,13 @@ def test_nothing_shortens_a_pause_but_the_operator(opened, clock):
     assert operator.acts.last()[HOST].reason == "the relaunch is over"
 
 
-def test_a_host_that_was_never_asked_may_have_a_pause_and_is_asked_at_once(opened):
-    state = opened()
+def test_a_host_that_was_never_asked_may_have_a_pause_and_is_asked_at_once(state):
     state.ledger.pause(HOST, 60.0, "")
     assert state.ledger.take(HOST, 1.0, 10.0).wait == 0.0, "R4: the first request is never delayed"
     assert state.ledger.release(HOST, Exchange(interval=1.0), BACKOFF, RECORD).wait == 60.0
 
 
-def test_those_that_are_marked_are_found(opened, clock):
-    state = opened()
+def test_those_that_are_marked_are_found(state, clock):
     exchange(state.ledger, unreachable=True, status=0)
     state.ledger.pause("paused.example", 60.0, "")
     state.ledger.hold("held.example", 500.0)
@@ -77,8 +69,7 @@ def test_those_that_are_marked_are_found(opened, clock):
     assert found == {HOST: None, "paused.example": None, "held.example": "hold"}
 
 
-def test_a_unit_that_would_not_see_a_pause_is_refused(opened):
-    state = opened()
+def test_a_unit_that_would_not_see_a_pause_is_refused(opened, state):
     state.ledger.pace_by("host")
     state.ledger.pause("www.a.example", 60.0, "")
     with pytest.raises(StateError, match=r"scrapy hosts pause www\.a\.example 0"):

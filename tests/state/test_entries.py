@@ -6,36 +6,26 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 from threading import Event
 
 import pytest
 from scrapy.settings import Settings
 from sqlalchemy import text
 
-from tests.helpers.records import entry_of
+from tests.helpers.records import BACKOFF, RECORD, entry_of
 from walsh_scrapy.options import Options
-from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.freshness import EntryHistory
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state import entries as state_entries
 from walsh_scrapy.state.database import Database, exists
 from walsh_scrapy.state.entries import ROWS_AT_ONCE, EntryFilter, insert_unseen
-from walsh_scrapy.state.requests import RequestRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.sources import LlmsTxtRecord
 from walsh_scrapy.state.views import drop_views
 from walsh_scrapy.tools.sources.changes import SourceChanges
 
-BACKOFF = Backoff(2.0, 300.0, Random(1))
 FEED, OTHER = "http://a.example/feed", "http://b.example/"
-
-
-@pytest.fixture
-def state(url):
-    with contextlib.closing(State(url)) as state:
-        yield state
 
 
 def entry(key, source=FEED, first_seen=100.0, kind="feed"):
@@ -126,15 +116,15 @@ def test_an_entry_that_another_crawl_inserts_at_this_moment_is_judged_again(
             assert commit.result() == {"page c2"}
 
 
-def test_a_snapshot_is_of_one_moment_and_no_writer_waits_for_it(url, state):
+def test_a_snapshot_is_of_one_moment_and_no_writer_waits_for_it(opened, state):
     many = [entry(f"{number:04}") for number in range(ROWS_AT_ONCE * 2 + 1)]
     state.sources.commit(source(), many)
-    with contextlib.closing(State(url)) as crawl, state.entries.snapshot() as entries:
+    crawl = opened()
+    with state.entries.snapshot() as entries:
         chosen = entries.matching(EntryFilter())
         first = next(chosen)
         crawl.sources.commit(source(OTHER), [entry("9999", OTHER, 999.0)])
-        record = RequestRecord(1.0, "a.example", FEED, "", 200, 0.1)
-        crawl.ledger.release("a.example", Exchange(interval=1.0), BACKOFF, record)
+        crawl.ledger.release("a.example", Exchange(interval=1.0), BACKOFF, RECORD)
         state.sources.resume(FEED)
         assert [first, *chosen][-1].key == many[-1].key
         assert len([*entries.matching(EntryFilter())]) == len(many)
@@ -199,17 +189,15 @@ def test_only_a_source_that_is_gone_or_failing_is_resumed(state, troubles, resum
     assert not state.sources.resume(OTHER)
 
 
-def test_waiting_hosts_are_those_that_may_not_be_asked_now(url, fake_clock):
-    with contextlib.closing(State(url, fake_clock.now)) as state:
-        ledger, now = state.ledger, fake_clock.now()
-        done = RequestRecord(now, "a.example", FEED, "", 200, 0.1)
-        for host in ("held.example", "free.example", "slow.example"):
-            interval = 500.0 if host.startswith("slow") else 1.0
-            ledger.release(host, Exchange(interval=interval), BACKOFF, done)
-        ledger.hold("held.example", 600.0)
-        ledger.take("leased.example", 1.0, 60.0)
-        fake_clock.advance(10)
-        resting = {host: standing.wait for host, standing in ledger.waiting().items()}
+def test_waiting_hosts_are_those_that_may_not_be_asked_now(state, clock):
+    ledger = state.ledger
+    for host in ("held.example", "free.example", "slow.example"):
+        interval = 500.0 if host.startswith("slow") else 1.0
+        ledger.release(host, Exchange(interval=interval), BACKOFF, RECORD)
+    ledger.hold("held.example", 600.0)
+    ledger.take("leased.example", 1.0, 60.0)
+    clock.at += 10.0
+    resting = {host: standing.wait for host, standing in ledger.waiting().items()}
     assert resting == {"held.example": 590.0, "slow.example": 490.0, "leased.example": 55.0}
 
 
@@ -244,8 +232,8 @@ def test_a_state_is_opened_while_another_process_writes(tmp_path):
             assert keys(state) == []
 
 
-def test_a_failure_within_a_snapshot_is_described_in_one_sentence(url, state):
-    with contextlib.closing(Database(url)) as database, database.write() as connection:
+def test_a_failure_within_a_snapshot_is_described_in_one_sentence(database, state):
+    with database.write() as connection:
         drop_views(connection)
         connection.execute(text("DROP TABLE entries"))
     with pytest.raises(StateError, match="cannot be used as state"):

@@ -1,16 +1,12 @@
 """Denials and copies: each is kept as long as a record names it, and no longer (decision 33)."""
 
-import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-import pytest
 from sqlalchemy import func, select
 
 from walsh_scrapy.policy.robots.access import RobotsCopy
-from walsh_scrapy.state import State
 from walsh_scrapy.state.copies import BlocklistCopy
-from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.evidence import MARGIN, DenialRecord, Evidence, hash_of
 from walsh_scrapy.state.tables import copies, denials
 
@@ -26,21 +22,6 @@ DENIAL = DenialRecord(
     run=3,
     evidence=Evidence("Disallow: /", 2, hash_of(OLD), 90.0, None),
 )
-
-
-@pytest.fixture
-def state(url):
-    with contextlib.closing(State(url)) as opened:
-        yield opened
-
-
-@pytest.fixture
-def rows(url, state):
-    def read(statement):
-        with contextlib.closing(Database(url)) as database, database.read() as connection:
-            return [tuple(row) for row in connection.execute(statement)]
-
-    return read
 
 
 def copy(state, body):
@@ -123,7 +104,7 @@ def test_denials_go_with_the_log(state, rows):
     assert rows(select(denials.c.at)) == [(200.0,)]
 
 
-def test_crawls_that_write_about_one_robots_txt_never_wait_for_each_other(url, state):
+def test_crawls_that_write_about_one_robots_txt_never_wait_for_each_other(opened, state):
     """On PostgreSQL that would be a deadlock, which ends one of them."""
     state.robots.keep(ORIGIN, robots(0.0))
 
@@ -136,8 +117,7 @@ def test_crawls_that_write_about_one_robots_txt_never_wait_for_each_other(url, s
             store.begin_wait(ORIGIN, "http://a.example/feed")
             store.end_wait(ORIGIN, "http://a.example/feed")
 
-    with contextlib.ExitStack() as opened, ThreadPoolExecutor(2) as threads:
-        stores = [opened.enter_context(contextlib.closing(State(url))).robots for _ in range(2)]
-        jobs = [threads.submit(keeps, stores[0]), threads.submit(sends, stores[1])]
+    with ThreadPoolExecutor(2) as threads:
+        jobs = [threads.submit(each, opened().robots) for each in (keeps, sends)]
         for job in jobs:
             job.result()

@@ -11,11 +11,9 @@ from scrapy.settings import Settings
 from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
+from tests.helpers.records import SOURCE, make_state
 from walsh_scrapy.options import Options
 from walsh_scrapy.state import State, StateError, engines, file
-from walsh_scrapy.state.sourcerecord import SourceRecord
-
-SOURCE = SourceRecord(url="http://a.example/feed", kind="feed")
 
 
 @pytest.fixture
@@ -23,11 +21,6 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(file, "CREATING_SECONDS", 0.0)
     return tmp_path
-
-
-def make(url):
-    with contextlib.closing(State(url)) as state:
-        state.sources.commit(SOURCE)
 
 
 def refused(url):
@@ -53,7 +46,7 @@ def refused(url):
     ],
 )
 def test_the_file_that_is_named_is_the_file_that_is_used(folder, written, name):
-    make(f"sqlite:///{written}")
+    make_state(f"sqlite:///{written}")
     made = {path for path in folder.rglob("*") if path.is_file()}
     assert made == {folder / name}
     with State.existing(f"sqlite:///{folder}/{written}") as state:
@@ -83,16 +76,16 @@ def test_the_default_is_in_the_folder_of_the_project_whatever_its_name(folder, m
     project.mkdir()
     (project / "scrapy.cfg").touch()
     monkeypatch.chdir(project)
-    make(Options.from_settings(Settings()).state_url)
+    make_state(Options.from_settings(Settings()).state_url)
     assert (project / ".scrapy" / "walsh.sqlite3").is_file()
 
 
 def test_a_new_state_is_told_and_an_old_one_is_not(folder, caplog):
     caplog.set_level(logging.INFO)
-    make("sqlite:///state.sqlite3")
+    make_state("sqlite:///state.sqlite3")
     assert f"{folder}/state.sqlite3 is a new state" in caplog.text
     caplog.clear()
-    make("sqlite:///state.sqlite3")
+    make_state("sqlite:///state.sqlite3")
     assert caplog.text == ""
 
 
@@ -117,16 +110,16 @@ def test_a_file_that_another_process_is_creating_is_not_lost(folder, monkeypatch
             other.execute("PRAGMA journal_mode=WAL")
 
     monkeypatch.setattr(file.time, "sleep", created)
-    make("sqlite:///state")
+    make_state("sqlite:///state")
     assert len(waits) == 1
 
 
 def test_a_damaged_write_ahead_log_is_no_reason_to_go_on_without_its_commits(folder):
-    make("sqlite:///state")
+    make_state("sqlite:///state")
     (folder / "state-wal").write_bytes(os.urandom(3) + b"\xff" * 5000)
     assert "state-wal is damaged" in refused("sqlite:///state")
     (folder / "state-wal").write_bytes(b"\0" * 4096)  # after a power cut: nothing was committed
-    make("sqlite:///state")
+    make_state("sqlite:///state")
 
 
 @pytest.mark.parametrize("end", [Path.unlink, lambda path: path.rename(path.with_name("old"))])
@@ -188,6 +181,7 @@ def test_a_server_that_takes_no_more_connections_is_one_line(postgresql_url):
 def test_no_password_is_in_what_is_said_of_a_malformed_url():
     assert "secret" not in refused("postgresql+nodriver://me:secret@127.0.0.1/none")
     assert "secret" not in refused("mysterydb://me:secret@host/db")
+    assert "secret" not in refused("postgresql+psycopg://me:secret@127.0.0.1:1/none")
 
 
 def test_two_processes_may_make_the_folder_of_the_state_at_once(monkeypatch):

@@ -1,31 +1,32 @@
-"""R4: no order of events lets a host be asked twice at once, or too soon.
+"""R4, R5: no order of events lets a host be asked twice at once, too soon, or during a hold.
 
-Two processes share one ledger; they take hosts and give them back, die with a request out, and
-the clock jumps back. The model knows the true time, which none of them does.
+Three processes share one ledger; they take hosts and give them back, die with a request out, and
+the clock jumps back. The model knows the true time, which none of them does. A process that waits
+as long as it is told gets its host in the end.
 """
 
 import contextlib
 import shutil
 import tempfile
 from pathlib import Path
-from random import Random
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from walsh_scrapy.policy.backoff import Backoff
+from tests.helpers.records import BACKOFF, RECORD
 from walsh_scrapy.policy.pacing import LEASE_MARGIN, Exchange
 from walsh_scrapy.state import State
-from walsh_scrapy.state.requests import RequestRecord
 
 TIMEOUT = 20.0
+LONGEST_WAIT = 100.0 + TIMEOUT + LEASE_MARGIN
+#: What a float of epoch seconds can tell apart, a few times over.
+TINY = 1e-5
 HOSTS = ("a.example", "b.example")
-RECORD = RequestRecord(0.0, "", "", "", 200, 0.0)
-BACKOFF = Backoff(2.0, 300.0, Random(1))
 
-processes = st.sampled_from([0, 1])
+processes = st.sampled_from([0, 1, 2])
 hosts = st.sampled_from(HOSTS)
+holds = st.sampled_from([0.0, 2.0, 60.0])
 seconds = st.sampled_from([0.0, 0.5, 1.0, 3.0, 20.0, 60.0])
 
 
@@ -36,9 +37,10 @@ class LedgerMachine(RuleBasedStateMachine):
         self.stack = contextlib.ExitStack()
         self.stack.callback(shutil.rmtree, self.folder)
         self.true, self.offset = 1_000_000.0, 0.0
-        self.states = [self._open(), self._open()]
+        self.states = [self._open() for _ in range(3)]
         self.out = {}  # host -> (process, true time of its start): what is on the wire now
         self.ended = {}  # host -> (true time of the last end, spacing asked for from then on)
+        self.rests_until = {}  # host -> true time of the end of its hold
 
     def _open(self):
         return self.stack.enter_context(
@@ -64,7 +66,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.true += length
 
     @precondition(lambda self: self.offset > -4000.0)
-    @rule(back=st.sampled_from([1.0, 30.0, 3600.0]))
+    @rule(back=st.sampled_from([0.002, 0.5, 1.0, 30.0, 3600.0]))
     def the_clock_jumps_back(self, back):
         self.offset -= back
 
@@ -75,39 +77,56 @@ class LedgerMachine(RuleBasedStateMachine):
         spacing=st.sampled_from([1.0, 10.0]),
         length=st.sampled_from([0.1, 5.0]),
         interval=st.sampled_from([1.0, 5.0]),
+        hold=holds,
     )
-    def a_whole_visit(self, process, host, before, spacing, length, interval):
+    def a_whole_visit(self, process, host, before, spacing, length, interval, hold):
         """The usual course of things, so that the odd ones have something to meet."""
         self.time_goes_on(before)
-        self.a_process_wants_a_host(process, host, spacing)
+        self._ask(process, host, spacing)
         self.time_goes_on(length)
         if self.out.get(host, (None,))[0] == process:
-            self._end(process, host, self.true, interval)
+            self._end(process, host, self.true, interval, hold)
 
     @rule(process=processes, host=hosts, spacing=st.sampled_from([1.0, 2.0, 10.0, 100.0]))
     def a_process_wants_a_host(self, process, host, spacing):
+        self._ask(process, host, spacing)
+
+    @rule(process=processes, host=hosts)
+    def a_process_waits_until_it_gets_a_host(self, process, host):
+        begin = self.true
+        while wait := self._ask(process, host, 1.0):
+            self.time_goes_on(wait)
+            assert self.true - begin <= 2 * LONGEST_WAIT
+
+    def _ask(self, process, host, spacing):
+        """Take a host, and return how long to wait if that cannot be."""
         wait = self.states[process].ledger.take(host, spacing, TIMEOUT).wait
         if wait:
-            asked = max(spacing, self.ended.get(host, (0.0, 0.0))[1], 100.0)
-            assert 0.0 < wait <= asked + TIMEOUT + LEASE_MARGIN
-            return
+            assert 0.0 < wait <= LONGEST_WAIT
+            return wait
         assert host not in self.out, "two requests to a host at once"
         if host in self.ended:
             end, interval = self.ended[host]
-            assert self.true - end >= max(interval, spacing) - 1e-6, "too soon after the last"
+            assert self.true - end >= max(interval, spacing) - TINY, "too soon after the last"
+        assert self.true >= self.rests_until.get(host, 0.0) - TINY, "during a hold"
         self.out[host] = (process, self.true)
+        return 0.0
 
-    @rule(host=hosts, interval=st.sampled_from([1.0, 5.0, 50.0]))
-    def an_answer_arrives(self, host, interval):
+    @rule(host=hosts, interval=st.sampled_from([1.0, 5.0, 50.0]), hold=holds)
+    def an_answer_arrives(self, host, interval, hold):
         if host in self.out:
-            self._end(self.out[host][0], host, self.true, interval)
+            self._end(self.out[host][0], host, self.true, interval, hold)
 
-    def _end(self, process, host, end, interval):
+    def _end(self, process, host, end, interval, hold=0.0):
         del self.out[host]
         true, self.true = self.true, end
-        self.states[process].ledger.release(host, Exchange(interval=interval), BACKOFF, RECORD)
+        ledger = self.states[process].ledger
+        ledger.release(host, Exchange(interval=interval), BACKOFF, RECORD)
+        if hold:
+            ledger.hold(host, hold)
         self.true = true
         self.ended[host] = (end, interval)
+        self.rests_until[host] = max(self.rests_until.get(host, 0.0), end + hold)
 
     @rule(process=processes)
     def a_process_dies_with_what_it_has_out(self, process):
@@ -123,7 +142,7 @@ class LedgerMachine(RuleBasedStateMachine):
             return
         for host in HOSTS:
             standing = self.states[0].ledger.find(host)
-            assert standing.wait <= 100.0 + TIMEOUT + LEASE_MARGIN
+            assert standing.wait <= LONGEST_WAIT
 
 
 LedgerMachine.TestCase.settings = settings(max_examples=75, stateful_step_count=50)

@@ -7,16 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.records import SOURCE, make_state
 from walsh_scrapy.state import State, StateError
-from walsh_scrapy.state.sourcerecord import SourceRecord
 
-SOURCE = SourceRecord(url="http://a.example/feed", kind="feed")
 NOBODY = 65534
-
-
-def make(path):
-    with contextlib.closing(State(f"sqlite:///{path}")) as state:
-        state.sources.commit(SOURCE)
 
 
 @pytest.fixture
@@ -25,7 +19,7 @@ def path():
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         path = Path(folder) / "folder" / "state.sqlite3"
-        make(path)
+        make_state(f"sqlite:///{path}")
         yield path
         path.parent.chmod(0o700)
 
@@ -57,7 +51,7 @@ def test_what_may_not_be_written_is_refused_with_one_line(path, file_mode, folde
     path.unlink() if file_mode is None else path.chmod(file_mode)
     path.parent.chmod(folder_mode)
     with bound_by_permissions(), pytest.raises(StateError) as refused:
-        make(path)
+        make_state(f"sqlite:///{path}")
     (line,) = str(refused.value).splitlines()
     assert why in line
     assert "permission to" in line

@@ -2,7 +2,6 @@
 
 import contextlib
 
-import pytest
 from sqlalchemy import insert, select, update
 
 from walsh_scrapy.policy.robots.access import RobotsCopy
@@ -13,18 +12,6 @@ from walsh_scrapy.state.tables import hosts, requests, robots
 
 DAY = 86_400.0
 NOW = 1000 * DAY
-
-
-@pytest.fixture
-def state(url):
-    with contextlib.closing(State(url, lambda: NOW)) as opened:
-        yield opened
-
-
-@pytest.fixture
-def database(url, state):
-    with contextlib.closing(Database(url)) as opened:
-        yield opened
 
 
 def fill(database, table, rows):
@@ -38,17 +25,8 @@ def left(database, column):
 
 
 def sent(at):
-    return {
-        "sent_at": at,
-        "host": "a",
-        "url": "http://a/",
-        "gates": "",
-        "seconds": 0.1,
-        "error": "",
-        "purpose": "target",
-        "pause": 1.0,
-        "hold": 0.0,
-    }
+    texts = {"host": "a", "url": "http://a/", "gates": "", "error": "", "purpose": "target"}
+    return texts | {"sent_at": at, "seconds": 0.1, "pause": 1.0, "hold": 0.0}
 
 
 def host(name, **columns):
@@ -56,7 +34,8 @@ def host(name, **columns):
     return {"host": name, **times, "silent_at": 0.0, "struck_at": 0.0, "silences": 0} | columns
 
 
-def test_hosts_go_90_days_after_the_last_moment_that_they_are_about(state, database):
+def test_hosts_go_90_days_after_the_last_moment_that_they_are_about(state, database, clock):
+    clock.at = NOW
     rows = [
         host("old"),
         host("never asked", ended=None),
@@ -106,7 +85,7 @@ def test_a_neglected_state_is_not_pruned_at_once(state, database, monkeypatch):
         assert len(left(database, requests.c.id)) == remaining
 
 
-def test_what_another_process_renews_meanwhile_stays(state, database, url, monkeypatch):
+def test_what_another_process_renews_meanwhile_stays(state, database, monkeypatch):
     state.robots.keep("http://a:80", RobotsCopy(NOW - 91 * DAY, 200, b""))
     write = Database.write
 

@@ -1,7 +1,7 @@
 """The rows of runs: their begin, their end, and those that have none."""
 
-import contextlib
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +11,6 @@ from spiders.feeds import FeedsSpider
 from walsh_scrapy.extensions.summary import command_of, settings_of
 from walsh_scrapy.options import Options
 from walsh_scrapy.runtime.context import Context
-from walsh_scrapy.state import State
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.tools.discover.spider import DiscoverSpider
 from walsh_scrapy.tools.keys import KeysSpider
@@ -19,28 +18,20 @@ from walsh_scrapy.tools.mayfetch.explainer import MayfetchSpider
 
 
 @pytest.fixture
-def runs(url):
-    with contextlib.closing(State(url)) as state:
-        yield state.runs
+def runs(state):
+    return state.runs
 
 
 def test_a_run_has_its_begin_and_then_its_end(runs):
-    begun = RunRecord(
-        spider="feeds", begun=100.0, versions={"python": "3.11"}, settings={"serial": True}
-    )
+    begun = RunRecord(spider="feeds", begun=100.0, versions={"python": "3"}, settings={"x": True})
+    summary = {"fetched": 2, "denied": {"robots": 1}}
     number = runs.begin(begun)
-    found = runs.find(number)
-    assert (found.spider, found.begun, found.ended, found.how) == ("feeds", 100.0, None, "")
-    assert (found.versions, found.settings, found.summary) == (
-        {"python": "3.11"},
-        {"serial": True},
-        {},
-    )
-    assert not found.is_over
-    runs.end(number, 160.0, "finished", {"fetched": 2, "denied": {"robots": 1}})
-    found = runs.find(number)
-    assert (found.ended, found.how, found.is_over) == (160.0, "finished", True)
-    assert found.summary == {"fetched": 2, "denied": {"robots": 1}}
+    assert runs.find(number) == replace(begun, id=number)
+    assert not runs.find(number).is_over
+    runs.end(number, 160.0, "finished", summary)
+    ended = replace(begun, id=number, ended=160.0, how="finished", summary=summary)
+    assert runs.find(number) == ended
+    assert ended.is_over
     runs.end(number, 161.0, "why\0\ud800" + 300 * "y", {})
     assert runs.find(number).how.startswith("why\ufffd?yyy"), "a spider may name any reason"
     assert runs.find(number + 1) is None

@@ -28,12 +28,6 @@ WRITE = Statement(insert(sources))
 READ = select(*(sources.c[name] for name in NAMES)).where(sources.c.url == bindparam("key"))
 
 
-@pytest.fixture
-def database(url):
-    with contextlib.closing(Database(url)) as database:
-        yield database
-
-
 def write(database, *rows):
     with database.write() as connection:
         for row in rows:

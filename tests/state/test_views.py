@@ -1,6 +1,5 @@
 """The views of the state: readable times and names, the same on SQLite and PostgreSQL."""
 
-import contextlib
 import json
 import math
 import time
@@ -9,8 +8,6 @@ import pytest
 from sqlalchemy import text
 
 from tests.helpers.records import entry_of
-from walsh_scrapy.state import State
-from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 
@@ -21,29 +18,21 @@ GONE = "http://gone.example/feed"
 
 
 @pytest.fixture
-def rows(url):
+def view(state, rows, clock):
     """The rows of a view of a state with a few records."""
+    clock.at = time.time()
     item = {"title": "Ünï %s :x", "authors": ["Jo", "Al"], "url": None}
     entry = entry_of(URL, at=AT, item=json.dumps(item), run=1)
-    with contextlib.closing(State(url)) as state:
-        number = state.runs.begin(RunRecord(spider="feeds", begun=AT))
-        state.runs.end(number, AT + 60.0, "finished", {})
-        state.sources.commit(SourceRecord(url=URL, kind="feed", fetched_at=AT, due_at=AT), [entry])
-        gone = SourceRecord(url=GONE, kind="feed", due_at=math.inf, moved_since=1e300)
-        state.sources.commit(gone)
-        state.ledger.hold("a.example", 3600.0)
-
-    def read(view):
-        with contextlib.closing(Database(url)) as database, database.read() as connection:
-            return [
-                dict(row) for row in connection.execute(text(f"SELECT * FROM {view}")).mappings()
-            ]
-
-    return read
+    number = state.runs.begin(RunRecord(spider="feeds", begun=AT))
+    state.runs.end(number, AT + 60.0, "finished", {})
+    state.sources.commit(SourceRecord(url=URL, kind="feed", fetched_at=AT, due_at=AT), [entry])
+    state.sources.commit(SourceRecord(url=GONE, kind="feed", due_at=math.inf, moved_since=1e300))
+    state.ledger.hold("a.example", 3600.0)
+    return lambda name: [row._mapping for row in rows(text(f"SELECT * FROM {name}"))]
 
 
-def test_times_are_readable_and_none_is_empty(rows):
-    first, gone = sorted(rows("readable_sources"), key=lambda row: row["url"])
+def test_times_are_readable_and_none_is_empty(view):
+    first, gone = sorted(view("readable_sources"), key=lambda row: row["url"])
     assert (first["fetched_at"], first["due_at"]) == ("2026-05-23 06:00:00",) * 2
     assert (bool(first["is_due"]), first["entries"]) == (True, 1)
     days = (time.time() - AT) / 86_400
@@ -53,17 +42,17 @@ def test_times_are_readable_and_none_is_empty(rows):
     assert (gone["entries"], gone["newest_days_ago"]) == (0, None)
 
 
-def test_an_entry_has_its_fields_as_columns(rows):
-    (entry,) = rows("readable_entries")
+def test_an_entry_has_its_fields_as_columns(view):
+    (entry,) = view("readable_entries")
     assert entry["first_seen"] == "2026-05-23 06:00:00"
     assert (entry["title"], entry["url"], entry["run"]) == ("Ünï %s :x", None, 1)
     assert json.loads(entry["authors"]) == ["Jo", "Al"]
 
 
-def test_a_host_on_hold_and_a_run_are_told(rows):
-    (host,) = rows("readable_hosts")
+def test_a_host_on_hold_and_a_run_are_told(view):
+    (host,) = view("readable_hosts")
     assert bool(host["is_on_hold"])
     assert (bool(host["is_asked_now"]), host["lease_until"]) == (False, None)
-    (run,) = rows("readable_runs")
+    (run,) = view("readable_runs")
     assert (run["begun"], run["ended"]) == ("2026-05-23 06:00:00", "2026-05-23 06:01:00")
     assert run["seconds"] == pytest.approx(60.0)

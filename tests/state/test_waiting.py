@@ -9,13 +9,11 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import make_url, text
 
+from tests.helpers.records import SOURCE
 from tests.helpers.relay import Relay
 from walsh_scrapy.state import State, StateError, waiting
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.waiting import Waiting
-
-SOURCE = SourceRecord(url="http://a.example/feed", kind="feed")
 
 
 def test_a_wait_is_shorter_once_the_run_is_to_end_and_the_last_one(monkeypatch):

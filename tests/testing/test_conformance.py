@@ -292,12 +292,8 @@ def test_a_pause_may_look_a_tenth_of_a_second_shorter(pause, verdict):
 
 def test_crawl_delay_is_known_only_after_robots_txt():
     """robots.txt may come a second after another request, and a page after the delay."""
-    polite = [
-        seen("/robots.txt", 0),
-        seen("/a.xml", 3),
-        seen("/robots.txt", 4.5),
-        seen("/b.xml", 8),
-    ]
+    paths = {0: "/robots.txt", 3: "/a.xml", 4.5: "/robots.txt", 8: "/b.xml"}
+    polite = [seen(path, at) for at, path in paths.items()]
     assert judged("crawl-delay", *polite) == "pass"
     assert judged("crawl-delay", *polite, seen("/c.xml", 9)) == "fail"
     assert judged("crawl-delay", seen("/a.xml", 0), seen("/b.xml", 9)) == "not applicable"

@@ -20,8 +20,6 @@ SCENARIO = {each.name: each for each in SCENARIOS}
 HOST = "plain.example"
 NOW = 1e9
 KEY = PrivateKey.generate()
-#: The parameters of a signature whose times are in order.
-TIMES = ';created=1;expires=1000000001;tag="web-bot-auth"'
 SIGNING = ["signatures-verify", "signature-of-its-own", "no-signature-over-http", "all-signed"]
 
 
@@ -91,25 +89,8 @@ def test_signatures_do_not_apply_to_who_signs_nothing(name):
     ("wrong", "told"),
     [
         ({"late": 61}, "had expired 6.0 s before the request came"),
-        ({"late": -9}, "was created 4.0 s after the request came"),
-        ({"to": "b.example"}, "does not verify for the request it is in"),
-        ({"Signature": f"sig1=:{'A' * 86}==:"}, "does not verify for the request it is in"),
-        ({"Signature-Agent": 'sig1="https://evil.example/"'}, "does not verify for the request"),
         ({"Signature-Agent": ""}, "has no Signature-Agent"),
-        ({"Signature-Agent": 'other="https://bot.example/"'}, 'covers "signature-agent";key='),
-        ({"Signature": "%"}, "Signature is no dictionary"),
-        ({"Signature": "sig1=1"}, "the signature sig1 is not whole"),
-        ({"Signature-Input": ""}, 'no signature has the tag "web-bot-auth"'),
-        ({"Signature-Input": 'sig1=(1);tag="web-bot-auth"'}, "covers what is no name"),
         ({"Signature-Input": 'sig1=();tag="web-bot-auth"'}, "when it was created and expires"),
-        (
-            {"Signature-Input": f'sig1=("@authority"){TIMES}'},
-            "does not cover Signature-Agent",
-        ),
-        (
-            {"Signature-Input": f'sig1=("signature-agent"){TIMES}'},
-            "covers neither @authority nor @target-uri",
-        ),
         ({"key": PrivateKey.generate()}, "it signs with two keys"),
     ],
 )

@@ -53,6 +53,9 @@ def run(launch, tmp_path):
     return run
 
 
+NAMES = ("a", "b", "c", "six")
+
+
 def test_urls_need_no_port(direct_web, run):
     web = direct_web(
         Site("a.example", pages={"/": "a"}),
@@ -63,12 +66,7 @@ def test_urls_need_no_port(direct_web, run):
     urls = ["http://a.example/", "https://b.example/", "http://c.example:8080/"]
     assert run(web, FETCH, *urls, "http://six.example/") == ["a", "b", "c", "six"]
     assert [hit.url for hit in web.log] == [*urls, "http://six.example/"]
-    assert [each.host for each in web.connections] == [
-        "a.example",
-        "b.example",
-        "c.example",
-        "six.example",
-    ]
+    assert [each.host for each in web.connections] == [f"{name}.example" for name in NAMES]
     assert web.most_open_connections == 1
 
 
@@ -101,10 +99,13 @@ def lookups(run, web, *lines):
     return [json.loads(line) for line in run(web, CALLS, *lines)]
 
 
+BOTH = ("10.0.0.1", "127.0.0.5", "::1", "::ffff:127.0.0.1")
+
+
 def test_names_lead_to_addresses_and_ports(direct_web, run):
     web = direct_web(
         Site("a.example", tls=Certificate.GOOD),
-        Site("both.example", dns=Answer(("10.0.0.1", "127.0.0.5", "::1", "::ffff:127.0.0.1"))),
+        Site("both.example", dns=Answer(BOTH)),
         Site("bad.example", dns=Answer((DEAD, REFUSED, OWN))),
         Site("no.example", dns=NO_RESOLVER),
     )
@@ -131,12 +132,7 @@ def test_names_lead_to_addresses_and_ports(direct_web, run):
         ["Temporary failure in name resolution"] * 2,
     ]
     ((both, first), (bad, _)) = lookups(run, web, "both.example 80 0", "bad.example 443 0")
-    assert [address for address, _ in both] == [
-        "10.0.0.1",
-        "127.0.0.5",
-        "::1",
-        "::ffff:127.0.0.1",
-    ]
+    assert [address for address, _ in both] == [*BOTH]
     assert (both[0][1], both[1][1], both[3][1], first) == (80, http, http, "10.0.0.1")
     (dead, syn), (refused, closed), (own, alive) = bad
     assert len({dead, refused, own}) == 3

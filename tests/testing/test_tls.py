@@ -79,14 +79,6 @@ def test_a_certificate_is_for_the_requested_host(loopback_web, host):
     assert fetched(web, host=host)[0] == 200
 
 
-def test_http_is_served_as_well(loopback_web):
-    web = loopback_web(site("both"))
-    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=LONGEST)
-    connection.request("GET", "http://blog.example/feed")
-    assert connection.getresponse().read() == b"both"
-    connection.close()
-
-
 @pytest.mark.parametrize("kind", BAD)
 def test_a_client_that_rejects_a_certificate_is_logged(loopback_web, kind):
     web = loopback_web(site(kind=kind))

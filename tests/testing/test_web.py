@@ -204,25 +204,20 @@ class TestValidators:
 
 
 class TestFaults:
-    def test_reset(self, loopback_web):
-        web = loopback_web(site(Reply(fault=Fault.RESET)))
-        with pytest.raises(ConnectionResetError):
+    @pytest.mark.parametrize(
+        ("fault", "error", "status", "size"),
+        [
+            (Fault.RESET, ConnectionResetError, 0, 0),
+            (Fault.CLOSE, (http.client.RemoteDisconnected, ConnectionResetError), 0, 0),
+            (Fault.TRUNCATE, http.client.IncompleteRead, 200, 4),
+        ],
+    )
+    def test_a_fault_ends_an_exchange(self, loopback_web, fault, error, status, size):
+        web = loopback_web(site(Reply("12345678", fault=fault)))
+        with pytest.raises(error):
             get(web, FEED)
         (hit,) = ended(web, 1)
-        assert (hit.status, hit.complete) == (0, False)
-
-    def test_close(self, loopback_web):
-        web = loopback_web(site(Reply(fault=Fault.CLOSE)))
-        with pytest.raises((http.client.RemoteDisconnected, ConnectionResetError)):
-            get(web, FEED)
-
-    def test_truncated(self, loopback_web):
-        web = loopback_web(site(Reply("12345678", fault=Fault.TRUNCATE)))
-        with pytest.raises(http.client.IncompleteRead) as error:
-            get(web, FEED)
-        assert error.value.partial == b"1234"
-        (hit,) = ended(web, 1)
-        assert (hit.status, hit.size, hit.complete) == (200, 4, False)
+        assert (hit.status, hit.size, hit.complete) == (status, size, False)
 
     def test_slow(self, loopback_web):
         web = loopback_web(site(Reply("12345678", delay=0.05, drip=0.1)))

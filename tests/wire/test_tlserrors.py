@@ -17,6 +17,7 @@ from twisted.internet.error import ConnectionLost
 from twisted.python.failure import Failure
 from twisted.web._newclient import ResponseNeverReceived
 
+from tests.wire.test_http1 import Pieces
 from walsh_scrapy.exceptions import Unreachable
 from walsh_scrapy.testing.authority import CertificateAuthority
 from walsh_scrapy.testing.site import EXPIRED_ON, Certificate
@@ -32,6 +33,8 @@ from walsh_scrapy.wire.tlserrors import (
 NOT_VALID = SSL.Error([("SSL routines", "", "certificate verify failed")])
 OLD_SERVER = SSL.Error([("a", "", "first"), ("SSL routines", "", "unsupported protocol")])
 MISMATCH = VerificationError([DNSMismatch(DNS_ID("blog.example"))])
+CLOSED = SSL.SysCallError(-1, "Unexpected EOF\nand more")
+OF_X, WITH_X = "the certificate of x.example", "no secure connection with x.example"
 BAD = BadCertificate("blog.example", "expired on 2025-01-01")
 
 
@@ -58,32 +61,20 @@ def show():
 @pytest.mark.parametrize(
     ("error", "kind", "sentence"),
     [
-        (BAD, BadCertificate, "TLS: the certificate of blog.example expired on 2025-01-01"),
-        (NOT_VALID, BadCertificate, "TLS: the certificate of x.example is not valid"),
-        (MISMATCH, BadCertificate, "TLS: the certificate of x.example is for another host"),
-        (
-            CertificateError("no names"),
-            BadCertificate,
-            "TLS: the certificate of x.example has names that cannot be read",
-        ),
-        (
-            OLD_SERVER,
-            NoSecureConnection,
-            "TLS: no secure connection with x.example: unsupported protocol",
-        ),
-        (
-            SSL.SysCallError(-1, "Unexpected EOF\nand more"),
-            NoSecureConnection,
-            "TLS: no secure connection with x.example: -1 Unexpected EOF and more",
-        ),
-        (SSL.Error(), NoSecureConnection, "TLS: no secure connection with x.example: Error"),
-        (SSL.Error([]), NoSecureConnection, "TLS: no secure connection with x.example: []"),
+        (BAD, BadCertificate, "the certificate of blog.example expired on 2025-01-01"),
+        (NOT_VALID, BadCertificate, f"{OF_X} is not valid"),
+        (MISMATCH, BadCertificate, f"{OF_X} is for another host"),
+        (CertificateError("x"), BadCertificate, f"{OF_X} has names that cannot be read"),
+        (OLD_SERVER, NoSecureConnection, f"{WITH_X}: unsupported protocol"),
+        (CLOSED, NoSecureConnection, f"{WITH_X}: -1 Unexpected EOF and more"),
+        (SSL.Error(), NoSecureConnection, f"{WITH_X}: Error"),
+        (SSL.Error([]), NoSecureConnection, f"{WITH_X}: []"),
     ],
 )
 def test_the_tls_error_of_a_failed_download(wrap, error, kind, sentence):
     found = tls_error(wrap(error), "x.example")
     assert type(found) is kind
-    assert str(found) == sentence
+    assert str(found) == f"TLS: {sentence}"
 
 
 def test_a_tls_error_is_found_among_several_causes():
@@ -93,21 +84,6 @@ def test_a_tls_error_is_found_among_several_causes():
 @pytest.mark.parametrize("error", [None, ConnectionLost(), downloaded(ConnectionLost()), OSError()])
 def test_other_errors_give_none(error):
     assert tls_error(error) is None
-
-
-class Peer:
-    """A stream to a server that answers a ClientHello with these bytes, and ends."""
-
-    peer = "192.0.2.1"
-
-    def __init__(self, answer):
-        self._pieces = [answer]
-
-    async def send(self, data):
-        pass
-
-    async def receive(self):
-        return self._pieces.pop() if self._pieces else b""
 
 
 ALERT = b"\x15\x03\x01\x00\x02\x02"
@@ -126,52 +102,36 @@ ALERT = b"\x15\x03\x01\x00\x02\x02"
 def test_a_handshake_that_cannot_succeed_is_not_tried_again(answer, reason):
     """The pacing gate puts off the host of what is Unreachable (decision 28)."""
     with pytest.raises(NoSecureConnection) as caught:
-        asyncio.run(Tls().secure(Peer(answer), "x.example", 443))
+        asyncio.run(Tls().secure(Pieces([answer]), "x.example", 443))
     assert isinstance(caught.value, Unreachable)
     assert str(caught.value) == f"TLS: no secure connection with x.example: {reason}"
     assert isinstance(BAD, Unreachable)
 
 
+EXPIRED, BY_BLOG = "expired on 2025-01-01", "is signed by blog.example"
+NO = ", which this machine does not trust"
+
+
 @pytest.mark.parametrize(
     ("kind", "code", "is_leaf", "flaw"),
     [
-        (Certificate.EXPIRED, Codes.ERR_CERT_HAS_EXPIRED, True, "expired on 2025-01-01"),
-        (
-            Certificate.EXPIRED,
-            Codes.ERR_CERT_HAS_EXPIRED,
-            False,
-            "is signed by blog.example, whose own certificate expired on 2025-01-01",
-        ),
-        (
-            Certificate.GOOD,
-            Codes.ERR_CERT_NOT_YET_VALID,
-            True,
-            "is valid only from 2020-01-01 on",
-        ),
-        (
-            Certificate.UNKNOWN_CA,
-            Codes.ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY,
-            True,
-            "is signed by Nobody's CA, which this machine does not trust",
-        ),
-        (
-            Certificate.SELF_SIGNED,
-            Codes.ERR_DEPTH_ZERO_SELF_SIGNED_CERT,
-            True,
-            "is self-signed, which this machine does not trust",
-        ),
-        (
-            Certificate.SELF_SIGNED,
-            Codes.ERR_SELF_SIGNED_CERT_IN_CHAIN,
-            False,
-            "is signed by blog.example, which this machine does not trust",
-        ),
-        (Certificate.GOOD, Codes.ERR_INVALID_PURPOSE, True, "is not valid (invalid purpose)"),
-        (Certificate.GOOD, 9999, True, "is not valid (error 9999)"),
+        ("EXPIRED", "CERT_HAS_EXPIRED", True, EXPIRED),
+        ("EXPIRED", "CERT_HAS_EXPIRED", False, f"{BY_BLOG}, whose own certificate {EXPIRED}"),
+        ("GOOD", "CERT_NOT_YET_VALID", True, "is valid only from 2020-01-01 on"),
+        ("UNKNOWN_CA", "UNABLE_TO_GET_ISSUER_CERT_LOCALLY", True, f"is signed by Nobody's CA{NO}"),
+        ("SELF_SIGNED", "DEPTH_ZERO_SELF_SIGNED_CERT", True, f"is self-signed{NO}"),
+        ("SELF_SIGNED", "SELF_SIGNED_CERT_IN_CHAIN", False, f"{BY_BLOG}{NO}"),
+        ("GOOD", "INVALID_PURPOSE", True, "is not valid (invalid purpose)"),
     ],
 )
 def test_flaws(show, kind, code, is_leaf, flaw):
-    assert certificate_flaw(code, show(kind), is_leaf=is_leaf) == flaw
+    code = getattr(Codes, f"ERR_{code}")
+    assert certificate_flaw(code, show(Certificate[kind]), is_leaf=is_leaf) == flaw
+
+
+def test_a_flaw_that_openssl_does_not_name_has_its_number(show):
+    flaw = certificate_flaw(9999, show(Certificate.GOOD), is_leaf=True)
+    assert flaw == "is not valid (error 9999)"
 
 
 @pytest.mark.parametrize(

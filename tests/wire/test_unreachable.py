@@ -14,6 +14,15 @@ from walsh_scrapy.exceptions import Unreachable
 from walsh_scrapy.wire.unreachable import not_connected
 
 HOST = "dead.example"
+REFUSED = errno.ECONNREFUSED
+BLAMED = {
+    # As Linux reports ICMP messages (icmp_err_convert, icmpv6_err_convert).
+    "host": "EHOSTUNREACH EHOSTDOWN ENONET ENOPROTOOPT EOPNOTSUPP EMSGSIZE EPROTO ECONNRESET "
+    "ETIMEDOUT ENOTCONN",
+    # The host's or ours: the network, or a firewall.
+    "either": "ENETUNREACH ENETDOWN EADDRNOTAVAIL EACCES EPERM",
+    "machine": "EMFILE ENOBUFS",
+}
 
 
 def several(*numbers):
@@ -29,54 +38,18 @@ def os_error(number):
     ("error", "kind", "blame", "told"),
     [
         (TimeoutError(), DownloadTimeoutError, "host", "dead.example did not answer a connection"),
+        (os_error(REFUSED), DownloadConnectionRefusedError, "host", "dead.example refused the"),
+        (several(REFUSED, REFUSED), DownloadConnectionRefusedError, "host", "dead.example refused"),
         (
-            os_error(errno.ECONNREFUSED),
-            DownloadConnectionRefusedError,
-            "host",
-            "dead.example refused the connection",
-        ),
-        (
-            several(errno.ECONNREFUSED, errno.ECONNREFUSED),
-            DownloadConnectionRefusedError,
-            "host",
-            "dead.example refused the connection",
-        ),
-        (
-            several(errno.ECONNREFUSED, errno.ENETUNREACH),
+            several(REFUSED, errno.ENETUNREACH),
             DownloadFailedError,
             "host",
             "no connection to dead.example: Network is unreachable, Connection refused",
         ),
-        # As Linux reports ICMP messages (icmp_err_convert, icmpv6_err_convert).
         *(
-            (os_error(number), DownloadFailedError, "host", "no connection to dead.example: ")
-            for number in (
-                errno.EHOSTUNREACH,
-                errno.EHOSTDOWN,
-                errno.ENONET,
-                errno.ENOPROTOOPT,
-                errno.EOPNOTSUPP,
-                errno.EMSGSIZE,
-                errno.EPROTO,
-                errno.ECONNRESET,
-                errno.ETIMEDOUT,
-                errno.ENOTCONN,
-            )
-        ),
-        # The host's or ours: the network, or a firewall.
-        *(
-            (os_error(number), DownloadFailedError, "either", "no connection to dead.example: ")
-            for number in (
-                errno.ENETUNREACH,
-                errno.ENETDOWN,
-                errno.EADDRNOTAVAIL,
-                errno.EACCES,
-                errno.EPERM,
-            )
-        ),
-        *(
-            (os_error(number), DownloadFailedError, "machine", "no connection to dead.example: ")
-            for number in (errno.EMFILE, errno.ENOBUFS)
+            (os_error(getattr(errno, name)), DownloadFailedError, blame, "no connection to dead.ex")
+            for blame, names in BLAMED.items()
+            for name in names.split()
         ),
     ],
     ids=str,
