@@ -7,8 +7,8 @@ import pytest
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.state import StateError
-from walsh_scrapy.state.acts import Act
-from walsh_scrapy.state.requests import RequestRecord
+from walsh_scrapy.state.evidence import RequestRecord
+from walsh_scrapy.state.hosts import Act
 
 HOST = "a.example"
 YEAR = 31_536_000.0

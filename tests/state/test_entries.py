@@ -22,7 +22,7 @@ from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state import entries as state_entries
 from walsh_scrapy.state.database import Database, exists
 from walsh_scrapy.state.entries import ROWS_AT_ONCE, EntryFilter, insert_unseen
-from walsh_scrapy.state.requests import RequestRecord
+from walsh_scrapy.state.evidence import RequestRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.sources import LlmsTxtRecord
 from walsh_scrapy.state.views import drop_views

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import LEASE_MARGIN, Exchange
 from walsh_scrapy.state import State
-from walsh_scrapy.state.requests import RequestRecord
+from walsh_scrapy.state.evidence import RequestRecord
 
 TIMEOUT = 20.0
 HOSTS = ("a.example", "b.example")

@@ -15,7 +15,7 @@ import pytest
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import LEASE_MARGIN, Exchange
 from walsh_scrapy.state import State
-from walsh_scrapy.state.requests import RequestRecord
+from walsh_scrapy.state.evidence import RequestRecord
 
 TIMEOUT = 20.0
 INTERVALS = (1.0, 5.0, 30.0)

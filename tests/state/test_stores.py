@@ -19,7 +19,7 @@ from walsh_scrapy.state import State, StateError, schema
 from walsh_scrapy.state.copies import BlocklistCopy
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.entries import EntryFilter
-from walsh_scrapy.state.requests import RequestRecord
+from walsh_scrapy.state.evidence import RequestRecord
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 from walsh_scrapy.state.sources import LlmsTxtRecord
 from walsh_scrapy.state.tables import requests, schema_version

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.policy.audit.pauses import JudgedRequest, Pause
     from walsh_scrapy.policy.audit.record import LoggedDenial, LoggedRequest
-    from walsh_scrapy.state.acts import Act
+    from walsh_scrapy.state.hosts import Act
     from walsh_scrapy.tools.why.account import Account, RobotsOfDay
     from walsh_scrapy.tools.why.outlook import Outlook
 
