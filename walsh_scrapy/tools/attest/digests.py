@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from walsh_scrapy.policy.wording import count_of, cut
-from walsh_scrapy.state.log import Bounds
+from walsh_scrapy.state.auditrecord import Bounds
 from walsh_scrapy.tools.exits import CommandError
 
 if TYPE_CHECKING:
