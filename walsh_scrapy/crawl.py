@@ -22,8 +22,7 @@ from walsh_scrapy.politeness.putoff import PutOffHosts, Retries
 from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
 from walsh_scrapy.runtime.context import Context, Pauses
 from walsh_scrapy.runtime.denials import Denials
-from walsh_scrapy.runtime.engine import Engine, is_stopping
-from walsh_scrapy.runtime.eventloops import AnotherLoop, enter, leave
+from walsh_scrapy.runtime.engine import AnotherLoop, Engine, enter, is_stopping, leave
 from walsh_scrapy.runtime.log import log_handler, protect_log
 from walsh_scrapy.runtime.network import Network
 from walsh_scrapy.runtime.requests import end_facts

@@ -180,6 +180,11 @@ class Visit:
     reads_head: bool = False  #: of an HTML page as much is downloaded as its head may have
     declared_by: str | None = None  #: the URL of the page that declares this one as its feed
 
+    @property
+    def has_gone_page(self) -> bool:
+        """Whether the page of the source was gone for good (410)."""
+        return self.page is not None and self.page.is_gone
+
     def passed(self, lifetime: Lifetime, status: int | None = None) -> Visit:
         """Return the visit with the lifetime and status of one more response."""
         return replace(self, lifetimes=(*self.lifetimes, lifetime), status=status or self.status)
