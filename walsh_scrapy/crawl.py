@@ -92,9 +92,7 @@ class Crawl:
         try:
             options = Options.from_settings(self.settings)
             signer = read_signer(options)
-            now = (
-                self._clock.now if self._clock else None
-            )  # the database's own clock, if it has one
+            now = self._clock.now if self._clock else None  # None: the clock of the database
             state = State(options.state_url, now, self._deferral, lambda: not is_stopping())
             state.ledger.pace_by(options.pace_by.value)
             if options.serial:
