@@ -60,6 +60,9 @@ class Crawl:
         self.crawler = crawler
         self.settings: BaseSettings = crawler.settings
         self.engine = Engine(crawler)
+        self.put_off = PutOffHosts()
+        self.retries = Retries()
+        self.troubles = Troubles()
         self._clock = clock
         self.summary: dict[str, Any] | None = None  #: of the run, made at its end
         # Scrapy makes another handler for the log after the extensions, one of which makes this.
@@ -132,21 +135,6 @@ class Crawl:
     def denials(self) -> Denials:
         """What the gates denied."""
         return Denials(self.settings, self.stats, self.context)
-
-    @cached_property
-    def put_off(self) -> PutOffHosts:
-        """The hosts that are not tried again in this run."""
-        return PutOffHosts()
-
-    @cached_property
-    def retries(self) -> Retries:
-        """The tries that are waited for."""
-        return Retries()
-
-    @cached_property
-    def troubles(self) -> Troubles:
-        """What needs the operator."""
-        return Troubles()
 
     def prerequisites(self, rank: Rank) -> Prerequisites:
         """Return what fetches the documents of a gate, by requests of this rank."""

@@ -87,7 +87,16 @@ def _min_interval(read: SettingsReader, name: str) -> float:
 
 
 def _state_url(read: SettingsReader, name: str) -> str:
-    return read.text(name, default="") or _default_state_url()
+    """Return where the state is: if nowhere is said, in the project's folder for data."""
+    if given := read.text(name, default=""):
+        return given
+    try:
+        with suppress(FileExistsError):  # another process made the folder at the same moment
+            data_path("")
+        path = data_path("walsh.sqlite3")
+    except NotConfigured:  # outside a project, as in a script
+        path = str(Path(".scrapy", "walsh.sqlite3").absolute())
+    return "sqlite:///" + path.replace("%", "%25").replace("?", "%3F")
 
 
 def _file(read: SettingsReader, name: str) -> str:
@@ -253,13 +262,3 @@ def _refuse_unknown_names(settings: BaseSettings) -> None:
             close = difflib.get_close_matches(str(name), known, n=1)
             hint = f"; did you mean {close[0]}?" if close else "; see docs/settings.md"
             raise BadSetting(f"{name} is no setting of walsh-scrapy{hint}")
-
-
-def _default_state_url() -> str:
-    try:
-        with suppress(FileExistsError):  # another process made the folder at the same moment
-            data_path("")
-        path = data_path("walsh.sqlite3")
-    except NotConfigured:  # outside a project, as in a script
-        path = str(Path(".scrapy", "walsh.sqlite3").absolute())
-    return "sqlite:///" + path.replace("%", "%25").replace("?", "%3F")

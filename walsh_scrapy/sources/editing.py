@@ -43,14 +43,6 @@ class FileChanges:
     rewritten: dict[int, str] = field(default_factory=dict)  #: the new URL by number
 
 
-def writer_for(ending: str) -> Callable[[bytes, FileChanges], bytes]:
-    """Return the writer for a file whose ending has a reader.
-
-    It raises UnreadableSources for a file that can be read, but not be written in the same way.
-    """
-    return _WRITERS[ending.lower()]
-
-
 def write_toml(body: bytes, changes: FileChanges) -> bytes:
     """Change `[[source]]` tables, or the entries of a list."""
     text = text_of(body)
@@ -143,6 +135,8 @@ def _encode(written: str, body: bytes) -> bytes:
     return (_MARK if body.startswith(_MARK) else b"") + written.encode()
 
 
+#: By the ending of a file. They raise UnreadableSources for a file that can be read, but not be
+#: written in the same way.
 _WRITERS: Final[dict[str, Callable[[bytes, FileChanges], bytes]]] = {
     ".toml": write_toml,
     ".json": write_json,
@@ -187,7 +181,7 @@ def edit_sources(file: Path, body: bytes, edit: Edit) -> bytes:
             f"{file}: it would declare no source any more, and a crawl refuses such a file"
         )
     try:
-        new = writer_for(file.suffix)(body, changes)
+        new = _WRITERS[file.suffix.lower()](body, changes)
     except UnreadableSources as error:
         raise SourcesError(f"{file}: it cannot be edited: {error}") from None
     if [source for _number, _place, source in declarations(file, new)] != wanted:

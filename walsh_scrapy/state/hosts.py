@@ -30,7 +30,7 @@ _UPDATE: Final = Statement(
     .where(hosts.c.host == bindparam("key"), hosts.c.revision == bindparam("seen"))
     .values({name: bindparam(name) for name in (*TIMES, "revision")})
 )
-_ACT: Final = (acts.c.at, acts.c.host, acts.c.act, acts.c.seconds, acts.c.reason)
+_ACTS: Final = select(*acts.c["at", "host", "act", "seconds", "reason"]).order_by(acts.c.id)
 #: Why a host has to wait: on hold, asked by another process, or within its spacing.
 WaitReason: TypeAlias = Literal["hold", "lease", "spacing"]
 ActName: TypeAlias = Literal["release", "pause"]
@@ -110,13 +110,13 @@ class ActStore(Store):
 
     def of(self, names: Collection[str]) -> list[Act]:
         """Return all acts on the hosts with these names in the ledger, the first one first."""
-        wanted = select(*_ACT).where(acts.c.host.in_(names)).order_by(acts.c.id)
         with self._database.read() as connection:
-            return [Act(*row) for row in connection.execute(wanted)]
+            rows = connection.execute(_ACTS.where(acts.c.host.in_(names)))
+            return [Act(*row) for row in rows]
 
     def last(self) -> dict[str, Act]:
         """Return the last act of each host that has one."""
         newest = select(func.max(acts.c.id)).group_by(acts.c.host)
         with self._database.read() as connection:
-            rows = connection.execute(select(*_ACT).where(acts.c.id.in_(newest))).all()
+            rows = connection.execute(_ACTS.where(acts.c.id.in_(newest))).all()
         return {row.host: Act(*row) for row in rows}
