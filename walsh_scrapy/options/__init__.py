@@ -111,7 +111,8 @@ def _file(read: SettingsReader, name: str) -> str:
 class Options:
     """The ``WALSH_`` settings of a project, each under its name in lower case; times are seconds.
 
-    `docs/settings.md` says what each of them means. A field without a reader depends on others.
+    `docs/settings.md` says what each of them means. Fields without a value here depend on others,
+    and `from_settings` reads them.
     """
 
     enabled: bool = _flag(default=True)

@@ -118,12 +118,12 @@ def is_stopping() -> bool:
 
 
 def listen_for_signals(crawler: Crawler) -> None:
-    """Hold the signals that end a crawl back until its engine has started, which takes a moment.
+    """Hold back the signals that end a crawl until its engine has started.
 
-    Scrapy stops its event loop at once for a signal in that moment, while the engine sends its
-    first request: there is no summary then, and a host stays leased. Afterwards SIGHUP does what
-    SIGTERM does. One that comes while the crawl ends is ignored, because a service manager sends
-    both, and Scrapy takes the second signal as the order to end without order.
+    Before that, Scrapy stops its event loop at once for a signal, although the engine may be
+    sending its first request: there is no summary then, and a host stays leased. Afterwards SIGHUP
+    does what SIGTERM does. A SIGHUP that comes while the crawl ends is ignored: a service manager
+    sends both signals, and Scrapy would take the second one as the order to stop at once.
     """
     if sys.platform == "win32":
         return

@@ -122,10 +122,10 @@ def log_handler() -> logging.Handler | None:
 
 
 def install_json_log(settings: BaseSettings) -> None:
-    """Write the log as JSON, where and from which level on Scrapy's settings say.
+    """Write the log as JSON, to the place and from the level that Scrapy's settings name.
 
-    Scrapy makes its handler at the start, and once more when a crawl begins, and takes no
-    formatter. So this one stands in its place (``LOG_INSTALL_ROOT_HANDLER``), and no line is text.
+    Scrapy takes no formatter, and makes a handler at the start and another one when a crawl begins.
+    So our handler replaces both (``LOG_INSTALL_ROOT_HANDLER``), and no line is text.
     """
     global _installed  # noqa: PLW0603 - the log belongs to the process, as Scrapy's does
     if _installed:
@@ -187,8 +187,8 @@ class _ExceptionFormatter(logging.Formatter):
         return self.formatException(record.exc_info) if record.exc_info else ""
 
 
-#: By logger: how the lines begin that tell nothing of a run; all lines of a logger begin with "".
-#: What failed a source is told by our own line, with the reason.
+#: How the lines of each logger begin that say nothing about a run. Our own line says why a source
+#: failed, so that of `httperror` is among them.
 UNNEEDED: Final = {
     "scrapy.addons": ("Enabled addons",),
     "scrapy.core.engine": ("Spider opened", "Closing spider", "Spider closed"),
@@ -200,16 +200,16 @@ UNNEEDED: Final = {
 
 
 def quiet_scrapy() -> None:
-    """Let the lines that nobody needs at INFO be DEBUG lines, for the rest of the process.
+    """Turn the INFO lines that nobody needs into DEBUG lines, for the rest of the process.
 
-    A filter stays where it is when Scrapy sets up its log; the level of a logger does not.
+    These are filters, because Scrapy resets the levels of loggers when it sets up its log.
     """
     for name, beginnings in UNNEEDED.items():
         logging.getLogger(name).addFilter(_Demotion(beginnings))
 
 
 class _Demotion(logging.Filter):
-    """Makes INFO lines that begin in one of some ways DEBUG lines."""
+    """Turns INFO lines with one of these beginnings into DEBUG lines."""
 
     def __init__(self, beginnings: tuple[str, ...]) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """Start-up checks: what a gate needs of the settings around it (decision 22).
 
-The add-on sets all of this. A project that uses single gates sets it itself. What its gates lack is
-told at once, at the start, and nothing is sent.
+The add-on sets all of this. A project that uses single gates sets it itself. If its gates lack a
+setting, the process ends at the start with all that is missing, and nothing is sent.
 """
 
 from __future__ import annotations
