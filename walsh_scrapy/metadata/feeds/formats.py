@@ -17,7 +17,7 @@ _PROLOG: Final = re.compile(
 _ELEMENT: Final = re.compile(rb"<(?:[\w.-]+:)?([A-Za-z][\w.-]*)")
 _FEED_ROOT: Final = re.compile(rb"<(?:[\w.-]+:)?(?:rss|RDF|feed)(?=[\s>])")
 _HTML_DOCTYPE: Final = re.compile(rb"<!doctype\s+html\b", re.IGNORECASE)
-_FEED_ROOTS: Final = frozenset({b"rss", b"rdf", b"feed"})
+FEED_ROOTS: Final = frozenset({b"rss", b"rdf", b"feed"})
 _HTML: Final = frozenset(
     b"html head body title meta link script style h1 div p center table frameset".split()
 )
@@ -75,7 +75,7 @@ def _other_than_feed(head: bytes) -> str | None:
         return "an HTML page"
     root = _ELEMENT.match(head, at)
     name = root[1].lower() if root else b""
-    if name in _FEED_ROOTS:
+    if name in FEED_ROOTS:
         return None
     if name == b"html":
         return "an HTML page"

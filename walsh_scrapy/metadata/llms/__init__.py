@@ -20,9 +20,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from walsh_scrapy.metadata.document import to_utf8
+from walsh_scrapy.metadata.document import OverBudget, to_utf8
 from walsh_scrapy.metadata.entries import Feed, FeedEntry, NotAFeed, with_keys
-from walsh_scrapy.metadata.llms.markdown import HEADINGS, LimitExceeded, Paragraph, Span, paragraphs
+from walsh_scrapy.metadata.llms.markdown import HEADINGS, Paragraph, Span, paragraphs
 from walsh_scrapy.metadata.text import (
     is_web_url,
     shorten,
@@ -62,7 +62,7 @@ def parse_llms(body: bytes, *, url: str, content_type: str | None, source: str) 
     front_matter = _FRONT_MATTER.match(text, 0, _LONGEST_FRONT_MATTER)
     try:
         page = list(paragraphs(text[front_matter.end() :] if front_matter else text))
-    except LimitExceeded as error:
+    except OverBudget as error:
         raise NotAFeed.but(str(error), content_type, _WANTED) from None
     entries = _one_per_page(_entries(page, url))
     if not entries and not any(paragraph.within[0] in HEADINGS for paragraph in page):
