@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -33,7 +34,7 @@ def protect_log(handler: logging.Handler, disk_is_full: Callable[[], None]) -> N
     """
     if not isinstance(handler.handleError, _Unwritten):
         if not isinstance(handler.formatter, SafeFormatter):
-            handler.setFormatter(SafeFormatter(handler.formatter or logging.Formatter()))
+            handler.setFormatter(SafeFormatter((handler.formatter or logging.Formatter()).format))
         handler.handleError = _Unwritten(handler, disk_is_full)  # type: ignore[method-assign]
 
 
@@ -63,26 +64,26 @@ class _Unwritten:
 
 
 class SafeFormatter(logging.Formatter):
-    """Formats a record as another formatter does, with strangers' text on one line and bounded.
+    """Formats a record as ``inner`` does, with strangers' text on one line and bounded.
 
     The values of a record are strangers' text; the message that they stand in is the code's own. If
     that has several lines, so may its values: Scrapy logs tables of settings. A traceback keeps its
     lines. Nothing else that a terminal obeys is left.
     """
 
-    def __init__(self, inner: logging.Formatter) -> None:
+    def __init__(self, inner: Callable[[logging.LogRecord], str]) -> None:
         super().__init__()
         self._inner = inner
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, or the lines, of a record."""
-        text = self._inner.format(record)
+        text = self._inner(record)
         if text.isprintable() and len(text) <= LONGEST_VALUE:
             return text
         if "\n" not in str(record.msg):
             record = copy.copy(record)
             record.args = _safe_args(record.args)
-            text = self._inner.format(record)
+            text = self._inner(record)
         return _BETWEEN_BREAKS.sub(lambda found: printable(found[0]), text)
 
 
@@ -160,8 +161,8 @@ class JsonFormatter(SafeFormatter):
     """
 
     def __init__(self) -> None:
-        super().__init__(_MessageFormatter())
-        self._exception = SafeFormatter(_ExceptionFormatter())
+        super().__init__(logging.LogRecord.getMessage)
+        self._exception = SafeFormatter(self._traceback)
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the object as text."""
@@ -176,14 +177,7 @@ class JsonFormatter(SafeFormatter):
             fields["exception"] = self._exception.format(record)
         return json.dumps(fields)
 
-
-class _MessageFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return record.getMessage()
-
-
-class _ExceptionFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
+    def _traceback(self, record: logging.LogRecord) -> str:
         return self.formatException(record.exc_info) if record.exc_info else ""
 
 
@@ -205,18 +199,14 @@ def quiet_scrapy() -> None:
     These are filters, because Scrapy resets the levels of loggers when it sets up its log.
     """
     for name, beginnings in UNNEEDED.items():
-        logging.getLogger(name).addFilter(_Demotion(beginnings))
+        logging.getLogger(name).addFilter(partial(_demote, beginnings))
 
 
-class _Demotion(logging.Filter):
-    """Turns INFO lines with one of these beginnings into DEBUG lines."""
+def _demote(beginnings: tuple[str, ...], record: logging.LogRecord) -> bool:
+    """Turn an INFO line with one of these beginnings into a DEBUG line, and let it pass.
 
-    def __init__(self, beginnings: tuple[str, ...]) -> None:
-        super().__init__()
-        self._beginnings = beginnings
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Change the level of the record; it is written if the handler's level allows it."""
-        if record.levelno == logging.INFO and str(record.msg).startswith(self._beginnings):
-            record.levelno, record.levelname = logging.DEBUG, logging.getLevelName(logging.DEBUG)
-        return True
+    The level of the handler then decides whether it is written.
+    """
+    if record.levelno == logging.INFO and str(record.msg).startswith(beginnings):
+        record.levelno, record.levelname = logging.DEBUG, logging.getLevelName(logging.DEBUG)
+    return True
