@@ -28,7 +28,7 @@ from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state import State, _statements, database
 from walsh_scrapy.state.entries import EntryRecord
-from walsh_scrapy.state.requests import RequestRecord
+from walsh_scrapy.state.evidence import RequestRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 
 ROUNDS = 10

@@ -122,16 +122,12 @@ class Addon:
 
         The gates need asyncio's reactor. Scrapy sets up both before it loads the add-on.
         """
-        _check_log_level(settings)
-        _set_up_log(settings)
-        is_asyncio = settings["TWISTED_REACTOR"] == REACTOR
-        if is_asyncio and settings.getbool("TWISTED_REACTOR_ENABLED"):
-            return
-        if settings.getbool("WALSH_ENABLED", default=True):
-            error = BadSetting(
-                f"TWISTED_REACTOR has to be {REACTOR!r}, Scrapy's default, and "
-                "TWISTED_REACTOR_ENABLED True"
-            )
+        try:
+            _check_log_level(settings)
+            if log_format_of(settings) == "json":
+                install_json_log(settings)
+            _check_reactor(settings)
+        except (BadSetting, OSError) as error:
             refuse_to_start(error, log_file=None)
 
     def update_settings(self, settings: Settings) -> None:
@@ -184,16 +180,18 @@ class Addon:
 def _check_log_level(settings: BaseSettings) -> None:
     level, names = settings["LOG_LEVEL"], logging.getLevelNamesMapping()
     if not isinstance(level, int) and level not in names:
-        error = bad_setting("LOG_LEVEL", level, f"one of {', '.join(names)}")
-        refuse_to_start(error, log_file=None)
+        raise bad_setting("LOG_LEVEL", level, f"one of {', '.join(names)}")
 
 
-def _set_up_log(settings: BaseSettings) -> None:
-    try:
-        if log_format_of(settings) == "json":
-            install_json_log(settings)
-    except (BadSetting, OSError) as error:
-        refuse_to_start(error, log_file=None)
+def _check_reactor(settings: BaseSettings) -> None:
+    is_asyncio = settings["TWISTED_REACTOR"] == REACTOR
+    if is_asyncio and settings.getbool("TWISTED_REACTOR_ENABLED"):
+        return
+    if settings.getbool("WALSH_ENABLED", default=True):
+        raise BadSetting(
+            f"TWISTED_REACTOR has to be {REACTOR!r}, Scrapy's default, and "
+            "TWISTED_REACTOR_ENABLED True"
+        )
 
 
 def _at_most(settings: Settings, name: str, most: float) -> float:

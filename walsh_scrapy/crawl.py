@@ -22,8 +22,7 @@ from walsh_scrapy.politeness.putoff import PutOffHosts, Retries
 from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
 from walsh_scrapy.runtime.context import Context, Pauses
 from walsh_scrapy.runtime.denials import Denials
-from walsh_scrapy.runtime.engine import Engine, is_stopping
-from walsh_scrapy.runtime.eventloops import AnotherLoop, enter, leave
+from walsh_scrapy.runtime.engine import AnotherLoop, Engine, enter, is_stopping, leave
 from walsh_scrapy.runtime.log import log_handler, protect_log
 from walsh_scrapy.runtime.network import Network
 from walsh_scrapy.runtime.requests import end_facts
@@ -61,6 +60,9 @@ class Crawl:
         self.crawler = crawler
         self.settings: BaseSettings = crawler.settings
         self.engine = Engine(crawler)
+        self.put_off = PutOffHosts()
+        self.retries = Retries()
+        self.troubles = Troubles()
         self._clock = clock
         self.summary: dict[str, Any] | None = None  #: of the run, made at its end
         # Scrapy makes another handler for the log after the extensions, one of which makes this.
@@ -93,9 +95,7 @@ class Crawl:
         try:
             options = Options.from_settings(self.settings)
             signer = read_signer(options)
-            now = (
-                self._clock.now if self._clock else None
-            )  # the database's own clock, if it has one
+            now = self._clock.now if self._clock else None  # None: the clock of the database
             state = State(options.state_url, now, self._deferral, lambda: not is_stopping())
             state.ledger.pace_by(options.pace_by.value)
             if options.serial:
@@ -135,21 +135,6 @@ class Crawl:
     def denials(self) -> Denials:
         """What the gates denied."""
         return Denials(self.settings, self.stats, self.context)
-
-    @cached_property
-    def put_off(self) -> PutOffHosts:
-        """The hosts that are not tried again in this run."""
-        return PutOffHosts()
-
-    @cached_property
-    def retries(self) -> Retries:
-        """The tries that are waited for."""
-        return Retries()
-
-    @cached_property
-    def troubles(self) -> Troubles:
-        """What needs the operator."""
-        return Troubles()
 
     def prerequisites(self, rank: Rank) -> Prerequisites:
         """Return what fetches the documents of a gate, by requests of this rank."""

@@ -125,9 +125,9 @@ def refuse_to_start(error: Exception, *, log_file: str | None) -> NoReturn:
     """End the process with one line, before anything was sent.
 
     Scrapy shows a traceback for every exception raised while it starts; ``SystemExit`` passes.
-    Where the log goes to a file, as under Scrapyd, the line is written there too. So it is where
-    the log is not Scrapy's, but one of JSON or the project's own, and where the crawl runs in a
-    thread, whose end shows nothing.
+    The line is written to the log too if the log is a file, as under Scrapyd; if it is not
+    Scrapy's, but one of JSON or the project's own; and if the crawl runs in a thread, because the
+    end of a thread shows nothing.
     """
     is_another_log = get_scrapy_root_handler() is None and bool(logging.root.handlers)
     in_thread = threading.current_thread() is not threading.main_thread()

@@ -1,4 +1,4 @@
-"""Scrapy's log formatter, which formats no line that ``LOG_LEVEL`` hides."""
+"""A log formatter for Scrapy that formats only the lines that ``LOG_LEVEL`` shows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class QuietLogFormatter(LogFormatter):
     """Formats lines about responses and items only if ``LOG_LEVEL`` is DEBUG or lower.
 
-    Scrapy formats a line for each of them, which its log handlers then drop.
+    Scrapy's own formatter formats a line for each of them, and the log handlers then drop it.
     """
 
     def __init__(self, level: int) -> None:

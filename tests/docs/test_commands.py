@@ -41,8 +41,7 @@ from walsh_scrapy.policy.signing.keys import (
 from walsh_scrapy.sources import parse_shard
 from walsh_scrapy.state import State
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.evidence import Evidence, hash_of
-from walsh_scrapy.state.requests import RequestRecord, write_request
+from walsh_scrapy.state.evidence import Evidence, RequestRecord, hash_of, write_request
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.testing import Certificate, Reply, Site
 from walsh_scrapy.testing.conformance.commandline import add_options

@@ -6,7 +6,7 @@ from random import Random
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.state import State
 from walsh_scrapy.state.entries import EntryRecord
-from walsh_scrapy.state.requests import RequestRecord
+from walsh_scrapy.state.evidence import RequestRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 
 BACKOFF = Backoff(2.0, 300.0, Random(1))

@@ -7,7 +7,7 @@ import pytest
 from walsh_scrapy.policy.wording import printable
 from walsh_scrapy.runtime.log import LONGEST_VALUE, SafeFormatter
 
-FORMATTER = SafeFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+FORMATTER = SafeFormatter(logging.Formatter("%(levelname)s: %(message)s").format)
 
 
 def line(message, *args, exc_info=None):

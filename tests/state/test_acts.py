@@ -5,7 +5,7 @@ import pytest
 from tests.helpers.records import BACKOFF, RECORD
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.state import StateError
-from walsh_scrapy.state.acts import Act
+from walsh_scrapy.state.hosts import Act
 
 HOST = "a.example"
 YEAR = 31_536_000.0

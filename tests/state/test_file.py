@@ -193,6 +193,6 @@ def test_two_processes_may_make_the_folder_of_the_state_at_once(monkeypatch):
             raise found
         return found
 
-    monkeypatch.setattr("walsh_scrapy.options.options.data_path", data_path)
+    monkeypatch.setattr("walsh_scrapy.options.data_path", data_path)
     url = Options.from_settings(Settings()).state_url
     assert url == "sqlite:////project/.scrapy/walsh.sqlite3"

@@ -20,7 +20,7 @@ from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
 from walsh_scrapy.state.evidence import NO_EVIDENCE, DenialRecord
-from walsh_scrapy.state.ledger import HostSnapshot
+from walsh_scrapy.state.hosts import HostSnapshot
 from walsh_scrapy.state.log import DenialCount, RunVisit, SeenEntry, TimeSpan
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord

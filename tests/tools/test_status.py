@@ -10,7 +10,7 @@ from scrapy.settings import Settings
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.state import State
-from walsh_scrapy.state.requests import RequestRecord
+from walsh_scrapy.state.evidence import RequestRecord
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.testing.project import keep_empty_blocklist

@@ -24,8 +24,13 @@ from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.evidence import DenialRecord, Evidence, hash_of
-from walsh_scrapy.state.requests import RequestRecord, write_request
+from walsh_scrapy.state.evidence import (
+    DenialRecord,
+    Evidence,
+    RequestRecord,
+    hash_of,
+    write_request,
+)
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import requests

@@ -7,13 +7,21 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Final
+from typing import Final, Self
 
+from walsh_scrapy.metadata.text import one_line
 from walsh_scrapy.policy.urls import canonical_url
 
 
 class NotAFeed(Exception):
     """The body is neither a feed nor a page of links. The message is a sentence with what it is."""
+
+    @classmethod
+    def but(cls, what: str, content_type: str | None, wanted: str = "a feed") -> Self:
+        """Return the error for a body that is something else: `an HTML page`, `a sitemap`."""
+        served_as = (one_line(content_type) or "")[:80]
+        served = f" (served as {served_as})" if served_as else ""
+        return cls(f"Not {wanted} but {what}{served}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +30,11 @@ class FeedEntry:
 
     url: str | None  #: absolute, http or https, with its fragment, as published
     title: str | None  #: plain text on one line
-    id: str | None  #: as published
-    published: str | None  #: RFC 3339, UTC, whole seconds
-    updated: str | None  #: RFC 3339, UTC, whole seconds
-    authors: tuple[str, ...]  #: names, never e-mail addresses
-    tags: tuple[str, ...]
+    id: str | None = None  #: as published
+    published: str | None = None  #: RFC 3339, UTC, whole seconds
+    updated: str | None = None  #: RFC 3339, UTC, whole seconds
+    authors: tuple[str, ...] = ()  #: names, never e-mail addresses
+    tags: tuple[str, ...] = ()
     #: SHA-256 in hex, empty until `with_keys` has set them.
     key: str = ""  #: of its page and its id
     page_key: str = ""

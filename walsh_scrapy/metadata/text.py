@@ -1,7 +1,7 @@
 """Texts and links of entries, as they are kept (R6, decision 23)."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -46,6 +46,16 @@ _ADDRESS_OF_PERSON: Final = re.compile(
     rf"(?:{DOT}[\w-]++)*)",
     re.IGNORECASE,
 )
+
+
+def list_of(value: object) -> list[object]:
+    """Return a value of a document if it is a list, else an empty list."""
+    return value if isinstance(value, list) else []
+
+
+def objects_of(value: object) -> Iterator[Mapping[str, object]]:
+    """Yield the objects in a list of a document; nothing for another value."""
+    yield from (each for each in list_of(value) if isinstance(each, dict))
 
 
 def one_line(text: object) -> str | None:

@@ -1,6 +1,265 @@
-"""The ``WALSH_`` settings, read once, checked and typed: `docs/settings.md` describes them."""
+"""The ``WALSH_`` settings as one typed value, read once, with the rules between them (decision 24).
 
-from walsh_scrapy.options.options import Options, log_format_of
-from walsh_scrapy.options.reader import PREFIX, BadSetting, bad_setting, number_of
+`docs/settings.md` describes them.
+"""
+
+# ruff: noqa: RUF009 - a field is no default that instances share
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+
+from scrapy.exceptions import NotConfigured
+from scrapy.utils.project import data_path
+
+from walsh_scrapy import identity
+from walsh_scrapy.options.reader import (
+    PREFIX,
+    BadSetting,
+    SettingsReader,
+    bad_setting,
+    number_of,
+)
+from walsh_scrapy.policy.backoff import LEAST_CAP
+from walsh_scrapy.policy.pacedhosts import PaceBy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy.settings import BaseSettings
 
 __all__ = ["PREFIX", "BadSetting", "Options", "bad_setting", "log_format_of", "number_of"]
+
+Scope: TypeAlias = Literal["declared", "any"]
+RobotsUnreachable: TypeAlias = Literal["allow", "disallow", "phased"]
+Progress: TypeAlias = Literal["auto", "off"]
+LogFormat: TypeAlias = Literal["text", "json"]
+SignatureForm: TypeAlias = Literal["dictionary", "string"]
+
+_DAY_SECONDS: Final = 86_400
+_OTHERS_MAY_CHOOSE: Final = (
+    f"under the Walsh-Research identity; a bot with its own {PREFIX}USER_AGENT and "
+    f"{PREFIX}UA_TOKEN may choose"
+)
+
+
+def _setting(read: Callable[..., object], **arguments: object) -> Any:  # noqa: ANN401 - as field
+    """Return the field of a setting that ``read`` reads, given the reader, its name and these."""
+    return field(metadata={"read": partial(read, **arguments)})
+
+
+_text: Final = partial(_setting, SettingsReader.text)
+_flag: Final = partial(_setting, SettingsReader.flag)
+_choice: Final = partial(_setting, SettingsReader.choice)
+_number: Final = partial(_setting, SettingsReader.number)
+_whole: Final = partial(_setting, SettingsReader.whole)
+
+
+def _signature_agent(read: SettingsReader, name: str) -> str:
+    """Return where the directory of our keys is; with a key it has to be somewhere.
+
+    Web Bot Auth allows https only, and the URL is signed as it stands.
+    """
+    url = read.url(name, default="")
+    is_sound = url.startswith("https://") and url.isascii() and not set(url) & set(' "\\#@')
+    if url and not is_sound:
+        wanted = "an https URL of ASCII characters, without user name"
+        raise bad_setting(PREFIX + name, url, wanted)
+    if not url and read.text("SIGNING_KEY", default=""):
+        raise bad_setting(
+            PREFIX + name,
+            url,
+            f"the https URL at which your keys are published, because {PREFIX}SIGNING_KEY is set",
+        )
+    return url
+
+
+def _min_interval(read: SettingsReader, name: str) -> float:
+    """Return the least spacing; a longer delay that a project sets for Scrapy counts too."""
+    own = read.number(name, default=1.0, low=1.0, high=_DAY_SECONDS)
+    return max(own, number_of(read.settings, "DOWNLOAD_DELAY", 0.0, low=0.0, high=_DAY_SECONDS))
+
+
+def _state_url(read: SettingsReader, name: str) -> str:
+    """Return where the state is: if nowhere is said, in the project's folder for data."""
+    if given := read.text(name, default=""):
+        return given
+    try:
+        with suppress(FileExistsError):  # another process made the folder at the same moment
+            data_path("")
+        path = data_path("walsh.sqlite3")
+    except NotConfigured:  # outside a project, as in a script
+        path = str(Path(".scrapy", "walsh.sqlite3").absolute())
+    return "sqlite:///" + path.replace("%", "%25").replace("?", "%3F")
+
+
+def _file(read: SettingsReader, name: str) -> str:
+    """Return the path of a file to write; empty for none."""
+    path = read.text(name, default="")
+    if path and Path(path).is_dir():
+        raise bad_setting(PREFIX + name, path, "the path of a file")
+    return path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The ``WALSH_`` settings of a project, each under its name in lower case; times are seconds.
+
+    `docs/settings.md` says what each of them means. Fields without a value here depend on others,
+    and `from_settings` reads them.
+    """
+
+    enabled: bool = _flag(default=True)
+    user_agent: str = _text(default=identity.USER_AGENT)
+    ua_token: str = _text(default=identity.UA_TOKEN)
+    signing_key: str = _text(default="")
+    signature_agent: str = _setting(_signature_agent)
+    signature_form: SignatureForm = _choice(default="dictionary", choices=get_args(SignatureForm))
+    signature_lifetime: int = _whole(default=60, low=15, high=3600)
+    blocklist_url: str
+    blocklist_schema_url: str
+    blocklist_file: str = _text(default="")
+    state_url: str = _setting(_state_url)
+    min_interval: float = _setting(_min_interval)
+    serial: bool = _flag(default=True)
+    scope: Scope = _choice(default="declared", choices=get_args(Scope))
+    pace_by: PaceBy = _choice(default=PaceBy.HOST, choices=tuple(PaceBy))
+    latency_factor: float = _number(default=1.0, low=0.0, high=1000.0)
+    max_wait: float = _number(default=900.0, low=0.0, high=math.inf)
+    connect_timeout: float = _number(default=10.0, low=0.1, high=60.0)
+    max_idle_connections: int = _whole(default=32, low=0, high=512)
+    robots_ttl: float = _number(default=_DAY_SECONDS, low=1.0, high=_DAY_SECONDS)
+    robots_unreachable: RobotsUnreachable = _choice(
+        default="allow", choices=get_args(RobotsUnreachable)
+    )
+    max_retries: int = _whole(default=4, low=0, high=20)
+    backoff_base: float = _number(default=2.0, low=0.01, high=_DAY_SECONDS)
+    backoff_max: float
+    min_revisit: float = _number(default=_DAY_SECONDS, low=0.0, high=30 * _DAY_SECONDS)
+    log_days: int = _whole(default=30, low=1, high=400)
+    adaptive: bool = _flag(default=False)
+    sources: str = _text(default="sources.toml")
+    progress: Progress = _choice(default="auto", choices=get_args(Progress))
+    summary: str = _setting(_file)
+    log_format: LogFormat = _choice(default="text", choices=get_args(LogFormat))
+
+    @classmethod
+    def from_settings(cls, settings: BaseSettings) -> Options:
+        """Read and check every ``WALSH_`` setting of a Scrapy project.
+
+        Raises BadSetting for a value of the wrong kind or out of bounds, an unknown ``WALSH_``
+        name, an identity that is neither ours nor entirely another's, and for choices that are
+        fixed under the Walsh-Research identity (decision 24).
+        """
+        _refuse_unknown_names(settings)
+        read = SettingsReader(settings)
+        given = {
+            each.name: each.metadata["read"](read, each.name.upper())
+            for each in fields(cls)
+            if each.metadata
+        }
+        ours = _is_ours(given["user_agent"], given["ua_token"])
+        least, most = given["backoff_base"], 30 * _DAY_SECONDS
+        options = cls(
+            **given,
+            backoff_max=read.number("BACKOFF_MAX", default=300.0, low=least, high=most),
+            blocklist_url=read.url("BLOCKLIST_URL", default=identity.BLOCKLIST_URL if ours else ""),
+            blocklist_schema_url=read.url(
+                "BLOCKLIST_SCHEMA_URL", default=identity.BLOCKLIST_SCHEMA_URL if ours else ""
+            ),
+        )
+        if ours:
+            _check_ours(options)
+        return options
+
+    @property
+    def log_seconds(self) -> float:
+        """How long requests and denials are kept."""
+        return self.log_days * float(_DAY_SECONDS)
+
+    @property
+    def is_walsh_research(self) -> bool:
+        """True if the crawl has the Walsh-Research identity (R1)."""
+        return self.ua_token == identity.UA_TOKEN
+
+
+def log_format_of(settings: BaseSettings) -> LogFormat:
+    """Return ``WALSH_LOG_FORMAT`` alone: the log is set up before there is a crawl.
+
+    Raises BadSetting for another value than "text" and "json".
+    """
+    return SettingsReader(settings).choice(
+        "LOG_FORMAT", default="text", choices=get_args(LogFormat)
+    )
+
+
+def _check_ours(options: Options) -> None:
+    """Raise BadSetting for what is fixed under the Walsh-Research identity.
+
+    R5 wants a retry, and delays that grow and have jitter. There always is a blocklist, because
+    opt-outs cannot be switched off (R3, decision 31).
+    """
+    least = LEAST_CAP * options.backoff_base
+    cap = f"at least {least:g} ({LEAST_CAP:g} times {PREFIX}BACKOFF_BASE)"
+    for name, holds, wanted in (
+        ("MAX_RETRIES", options.max_retries >= 1, "at least 1"),
+        ("BACKOFF_MAX", options.backoff_max >= least, cap),
+        ("SERIAL", options.serial, "True"),
+        ("SCOPE", options.scope == "declared", "'declared'"),
+    ):
+        if not holds:
+            value = getattr(options, name.lower())
+            if isinstance(value, float) and value.is_integer():
+                value = int(value)
+            raise bad_setting(PREFIX + name, value, f"{wanted} {_OTHERS_MAY_CHOOSE}")
+    if not options.blocklist_url:
+        raise bad_setting(
+            PREFIX + "BLOCKLIST_URL",
+            "",
+            "the URL of a blocklist under the Walsh-Research identity, whose opt-outs cannot be "
+            f"switched off (R3); a bot with its own {PREFIX}USER_AGENT and {PREFIX}UA_TOKEN may "
+            "have none",
+        )
+
+
+def _is_ours(user_agent: str, ua_token: str) -> bool:
+    """Return True for the Walsh-Research identity, False for another bot's own (decision 24).
+
+    Raises BadSetting for a mixture of both, or for a User-Agent without its product token.
+    """
+    if (user_agent, ua_token) == (identity.USER_AGENT, identity.UA_TOKEN):
+        return True
+    if not re.fullmatch(r"[A-Za-z_-]+", ua_token):
+        raise bad_setting(
+            PREFIX + "UA_TOKEN",
+            ua_token,
+            "a product token of letters, '_' and '-' (RFC 9309 2.2.1)",
+        )
+    if not (user_agent.isascii() and user_agent.isprintable()):
+        raise bad_setting(
+            PREFIX + "USER_AGENT", user_agent, "a line of printable ASCII characters (RFC 9110 5.5)"
+        )
+    if ua_token.lower() == identity.UA_TOKEN.lower():
+        raise bad_setting(
+            PREFIX + "USER_AGENT", user_agent, f"exactly {identity.USER_AGENT!r} (R1)"
+        )
+    if identity.UA_TOKEN.lower() in user_agent.lower() or ua_token not in user_agent:
+        raise bad_setting(
+            PREFIX + "USER_AGENT", user_agent, f"a line that holds your own token {ua_token!r}"
+        )
+    return False
+
+
+def _refuse_unknown_names(settings: BaseSettings) -> None:
+    known = [PREFIX + field.name.upper() for field in fields(Options)]
+    for name in settings:
+        if str(name).startswith(PREFIX) and name not in known and settings.get(name):
+            close = difflib.get_close_matches(str(name), known, n=1)
+            hint = f"; did you mean {close[0]}?" if close else "; see docs/settings.md"
+            raise BadSetting(f"{name} is no setting of walsh-scrapy{hint}")

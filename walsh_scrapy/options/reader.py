@@ -63,18 +63,18 @@ class SettingsReader:
     """
 
     def __init__(self, settings: BaseSettings) -> None:
-        self._settings = settings
+        self.settings = settings
 
-    def text(self, name: str, default: str) -> str:
+    def text(self, name: str, *, default: str) -> str:
         """Return one line of text without control characters and broken bytes, stripped."""
         value = self._value(name, default)
         if not isinstance(value, str) or _NO_TEXT.search(value):
             raise bad_setting(PREFIX + name, value, "a line of text")
         return value.strip()
 
-    def url(self, name: str, default: str) -> str:
+    def url(self, name: str, *, default: str) -> str:
         """Return an http or https URL without user name and password, or an empty text."""
-        value = self.text(name, default)
+        value = self.text(name, default=default)
         if value:
             try:
                 parts = urlsplit(value)
@@ -97,7 +97,7 @@ class SettingsReader:
             raise bad_setting(PREFIX + name, value, "True or False")
         return value in _TRUE
 
-    def choice(self, name: str, default: _T, choices: tuple[_T, ...]) -> _T:
+    def choice(self, name: str, *, default: _T, choices: tuple[_T, ...]) -> _T:
         """Return one of ``choices``."""
         value = self._value(name, default)
         for choice in choices:
@@ -105,12 +105,15 @@ class SettingsReader:
                 return choice
         raise bad_setting(PREFIX + name, value, " or ".join(f'"{choice}"' for choice in choices))
 
-    def number(
-        self, name: str, default: float, *, low: float, high: float, whole: bool = False
-    ) -> float:
+    def number(self, name: str, *, default: float, low: float, high: float) -> float:
         """Return a number from ``low`` to ``high``."""
-        return number_of(self._settings, PREFIX + name, default, low=low, high=high, whole=whole)
+        return number_of(self.settings, PREFIX + name, default, low=low, high=high)
+
+    def whole(self, name: str, *, default: int, low: int, high: int) -> int:
+        """Return a whole number from ``low`` to ``high``."""
+        settings, name = self.settings, PREFIX + name
+        return int(number_of(settings, name, default, low=low, high=high, whole=True))
 
     def _value(self, name: str, default: object) -> object:
-        value = self._settings.get(PREFIX + name)
+        value = self.settings.get(PREFIX + name)
         return default if value is None else value

@@ -12,7 +12,7 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import LEASE_MARGIN, Exchange
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.politeness.hostqueue import Wait
-from walsh_scrapy.runtime.eventloops import PerLoop
+from walsh_scrapy.runtime.engine import PerLoop
 from walsh_scrapy.runtime.requests import mark, rank_of
 from walsh_scrapy.wire.tlserrors import NoHandshake
 

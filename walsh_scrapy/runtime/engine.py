@@ -1,6 +1,7 @@
 """What we ask of Scrapy's engine beyond its public API, and how a crawl ends.
 
-SIGTERM, SIGINT and SIGHUP end a crawl in order, from its first moment to its last.
+SIGTERM, SIGINT and SIGHUP end a crawl in order, from its first moment to its last. The
+serial crawls of a process share what R4 counts, and so they share an event loop.
 """
 
 from __future__ import annotations
@@ -9,15 +10,20 @@ import asyncio
 import logging
 import signal
 import sys
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+import threading
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 from scrapy import signals
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 #: The words by which Scrapy names the end of a run that could not go on (decision 29).
@@ -112,12 +118,12 @@ def is_stopping() -> bool:
 
 
 def listen_for_signals(crawler: Crawler) -> None:
-    """Hold the signals that end a crawl back until its engine has started, which takes a moment.
+    """Hold back the signals that end a crawl until its engine has started.
 
-    Scrapy stops its event loop at once for a signal in that moment, while the engine sends its
-    first request: there is no summary then, and a host stays leased. Afterwards SIGHUP does what
-    SIGTERM does. One that comes while the crawl ends is ignored, because a service manager sends
-    both, and Scrapy takes the second signal as the order to end without order.
+    Before that, Scrapy stops its event loop at once for a signal, although the engine may be
+    sending its first request: there is no summary then, and a host stays leased. Afterwards SIGHUP
+    does what SIGTERM does. A SIGHUP that comes while the crawl ends is ignored: a service manager
+    sends both signals, and Scrapy would take the second one as the order to stop at once.
     """
     if sys.platform == "win32":
         return
@@ -138,3 +144,53 @@ def _let_through() -> None:
 def _hang_up(*_: object) -> None:
     if not is_stopping():
         signal.raise_signal(signal.SIGTERM)
+
+
+_loops: Final[WeakKeyDictionary[object, asyncio.AbstractEventLoop]] = WeakKeyDictionary()
+_lock: Final = threading.Lock()
+
+
+class AnotherLoop(RuntimeError):
+    """A serial crawl runs in another event loop of this process already (R4)."""
+
+
+class PerLoop(Generic[T]):
+    """One object for all serial crawls in an event loop, such as a lock, which is of one loop."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._made: WeakKeyDictionary[asyncio.AbstractEventLoop, T] = WeakKeyDictionary()
+
+    def get(self) -> T:
+        """Return the object of the running loop; the first call makes it."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._made:
+            self._made[loop] = self._make()
+        return self._made[loop]
+
+
+def enter(crawl: object) -> None:
+    """Begin a serial crawl in the running event loop.
+
+    Raises AnotherLoop if a serial crawl is under way in another loop: the two would not see each
+    other's requests. A crawl that is built before its loop runs, as Scrapy's CrawlerProcess does,
+    is in the one loop of Twisted's reactor, and is not counted.
+    """
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    with _lock:
+        if any(each is not loop and each.is_running() for each in _loops.values()):
+            raise AnotherLoop(
+                "a serial crawl runs in another event loop of this process, and R4 allows one "
+                "request at a time in it; run the crawls one after the other, or in processes of "
+                "their own"
+            )
+        _loops[crawl] = loop
+
+
+def leave(crawl: object) -> None:
+    """End a serial crawl; crawls in other loops may begin."""
+    with _lock:
+        _loops.pop(crawl, None)

@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -33,7 +34,7 @@ def protect_log(handler: logging.Handler, disk_is_full: Callable[[], None]) -> N
     """
     if not isinstance(handler.handleError, _Unwritten):
         if not isinstance(handler.formatter, SafeFormatter):
-            handler.setFormatter(SafeFormatter(handler.formatter or logging.Formatter()))
+            handler.setFormatter(SafeFormatter((handler.formatter or logging.Formatter()).format))
         handler.handleError = _Unwritten(handler, disk_is_full)  # type: ignore[method-assign]
 
 
@@ -63,26 +64,26 @@ class _Unwritten:
 
 
 class SafeFormatter(logging.Formatter):
-    """Formats a record as another formatter does, with strangers' text on one line and bounded.
+    """Formats a record as ``inner`` does, with strangers' text on one line and bounded.
 
     The values of a record are strangers' text; the message that they stand in is the code's own. If
     that has several lines, so may its values: Scrapy logs tables of settings. A traceback keeps its
     lines. Nothing else that a terminal obeys is left.
     """
 
-    def __init__(self, inner: logging.Formatter) -> None:
+    def __init__(self, inner: Callable[[logging.LogRecord], str]) -> None:
         super().__init__()
         self._inner = inner
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, or the lines, of a record."""
-        text = self._inner.format(record)
+        text = self._inner(record)
         if text.isprintable() and len(text) <= LONGEST_VALUE:
             return text
         if "\n" not in str(record.msg):
             record = copy.copy(record)
             record.args = _safe_args(record.args)
-            text = self._inner.format(record)
+            text = self._inner(record)
         return _BETWEEN_BREAKS.sub(lambda found: printable(found[0]), text)
 
 
@@ -122,10 +123,10 @@ def log_handler() -> logging.Handler | None:
 
 
 def install_json_log(settings: BaseSettings) -> None:
-    """Write the log as JSON, where and from which level on Scrapy's settings say.
+    """Write the log as JSON, to the place and from the level that Scrapy's settings name.
 
-    Scrapy makes its handler at the start, and once more when a crawl begins, and takes no
-    formatter. So this one stands in its place (``LOG_INSTALL_ROOT_HANDLER``), and no line is text.
+    Scrapy takes no formatter, and makes a handler at the start and another one when a crawl begins.
+    So our handler replaces both (``LOG_INSTALL_ROOT_HANDLER``), and no line is text.
     """
     global _installed  # noqa: PLW0603 - the log belongs to the process, as Scrapy's does
     if _installed:
@@ -160,8 +161,8 @@ class JsonFormatter(SafeFormatter):
     """
 
     def __init__(self) -> None:
-        super().__init__(_MessageFormatter())
-        self._exception = SafeFormatter(_ExceptionFormatter())
+        super().__init__(logging.LogRecord.getMessage)
+        self._exception = SafeFormatter(self._traceback)
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the object as text."""
@@ -176,19 +177,12 @@ class JsonFormatter(SafeFormatter):
             fields["exception"] = self._exception.format(record)
         return json.dumps(fields)
 
-
-class _MessageFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return record.getMessage()
-
-
-class _ExceptionFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
+    def _traceback(self, record: logging.LogRecord) -> str:
         return self.formatException(record.exc_info) if record.exc_info else ""
 
 
-#: By logger: how the lines begin that tell nothing of a run; all lines of a logger begin with "".
-#: What failed a source is told by our own line, with the reason.
+#: How the lines of each logger begin that say nothing about a run. Our own line says why a source
+#: failed, so that of `httperror` is among them.
 UNNEEDED: Final = {
     "scrapy.addons": ("Enabled addons",),
     "scrapy.core.engine": ("Spider opened", "Closing spider", "Spider closed"),
@@ -200,23 +194,19 @@ UNNEEDED: Final = {
 
 
 def quiet_scrapy() -> None:
-    """Let the lines that nobody needs at INFO be DEBUG lines, for the rest of the process.
+    """Turn the INFO lines that nobody needs into DEBUG lines, for the rest of the process.
 
-    A filter stays where it is when Scrapy sets up its log; the level of a logger does not.
+    These are filters, because Scrapy resets the levels of loggers when it sets up its log.
     """
     for name, beginnings in UNNEEDED.items():
-        logging.getLogger(name).addFilter(_Demotion(beginnings))
+        logging.getLogger(name).addFilter(partial(_demote, beginnings))
 
 
-class _Demotion(logging.Filter):
-    """Makes INFO lines that begin in one of some ways DEBUG lines."""
+def _demote(beginnings: tuple[str, ...], record: logging.LogRecord) -> bool:
+    """Turn an INFO line with one of these beginnings into a DEBUG line, and let it pass.
 
-    def __init__(self, beginnings: tuple[str, ...]) -> None:
-        super().__init__()
-        self._beginnings = beginnings
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Change the level of the record; it is written if the handler's level allows it."""
-        if record.levelno == logging.INFO and str(record.msg).startswith(self._beginnings):
-            record.levelno, record.levelname = logging.DEBUG, logging.getLevelName(logging.DEBUG)
-        return True
+    The level of the handler then decides whether it is written.
+    """
+    if record.levelno == logging.INFO and str(record.msg).startswith(beginnings):
+        record.levelno, record.levelname = logging.DEBUG, logging.getLevelName(logging.DEBUG)
+    return True

@@ -13,7 +13,7 @@ from walsh_scrapy.options import bad_setting
 from walsh_scrapy.policy.hosts import is_public
 from walsh_scrapy.policy.reasons import Connectivity
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.runtime.eventloops import PerLoop
+from walsh_scrapy.runtime.engine import PerLoop
 from walsh_scrapy.runtime.messages import server_of
 from walsh_scrapy.wire.connections import Connections, check_public
 from walsh_scrapy.wire.idle import IdleConnections

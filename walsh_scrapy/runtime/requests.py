@@ -1,14 +1,14 @@
 """What a request carries in ``request.meta``: its marks, and the visit that it belongs to.
 
-Marks are what our gates and queues know of one request. A visit is what the requests for one
-declared source carry from hop to hop. Each is one frozen object, and a fact that only our own parts
-can state (decision 30).
+Marks are what our gates and queues know of one request. A visit is what all requests for one
+declared source carry, redirects included. Both are frozen objects. They are facts: only our own
+parts can state them (decision 30).
 
-Scrapy's parts copy requests, and a copy takes its ``meta`` along. So do spiders and middlewares of
-others, with any ``meta`` that they like. The facts of a request are therefore in a ticket in its
-``meta``, which counts only where it was issued: for one URL and method, from the request to its
-response. Retries and the copies of a scheduler are within that. A request for another URL is not,
-nor one that a callback makes of the response's ``meta``. A ticket is never written to a ``JOBDIR``.
+Scrapy, spiders and middlewares of others copy requests together with their ``meta``, and may write
+anything into it. So the facts of a request are in a ticket in its ``meta``. A ticket is valid for
+one URL and method, and until the response to the request has come. So it is valid for retries and
+for the copies that a scheduler makes. It is not valid for a request for another URL, nor for one
+that a callback makes with the ``meta`` of the response. It is never written to a ``JOBDIR``.
 """
 
 from __future__ import annotations
@@ -179,6 +179,11 @@ class Visit:
     unread: str | None = None  #: the Content-Type of a body that was not downloaded
     reads_head: bool = False  #: of an HTML page as much is downloaded as its head may have
     declared_by: str | None = None  #: the URL of the page that declares this one as its feed
+
+    @property
+    def has_gone_page(self) -> bool:
+        """Whether the page of the source was gone for good (410)."""
+        return self.page is not None and self.page.is_gone
 
     def passed(self, lifetime: Lifetime, status: int | None = None) -> Visit:
         """Return the visit with the lifetime and status of one more response."""

@@ -1,13 +1,13 @@
 """Start-up checks: what a gate needs of the settings around it (decision 22).
 
-The add-on sets all of this. A project that uses single gates sets it itself. What its gates lack is
-told at once, at the start, and nothing is sent.
+The add-on sets all of this. A project that uses single gates sets it itself. If its gates lack a
+setting, the process ends at the start with all that is missing, and nothing is sent.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from scrapy.utils.conf import build_component_list
 from scrapy.utils.misc import load_object
@@ -29,14 +29,6 @@ HANDLER = "walsh_scrapy.downloadhandler.DownloadHandler"
 Problems: TypeAlias = "Iterator[BadSetting]"
 
 
-class Checked(Protocol):
-    """A gate that says what it needs."""
-
-    @staticmethod
-    def problems(settings: BaseSettings) -> Problems:
-        """Yield an error for each setting that has to be changed."""
-
-
 def check_start(settings: BaseSettings) -> None:
     """End the process if a gate of a crawl lacks a setting, before anything is sent.
 
@@ -55,9 +47,8 @@ def _problems(settings: BaseSettings) -> Problems:
     except BadSetting as error:
         yield error
     for place in in_force(settings, *Gate):
-        if hasattr(place.kind, "problems"):
-            gate: type[Checked] = place.kind
-            yield from gate.problems(settings)
+        if hasattr(place.kind, "problems"):  # a gate that says which settings have to be changed
+            yield from place.kind.problems(settings)
     if not in_force(settings, Gate.IDENTITY):
         yield from _identity_problems(settings)
     if settings["WALSH_SIGNING_KEY"]:

@@ -43,14 +43,6 @@ class FileChanges:
     rewritten: dict[int, str] = field(default_factory=dict)  #: the new URL by number
 
 
-def writer_for(ending: str) -> Callable[[bytes, FileChanges], bytes]:
-    """Return the writer for a file whose ending has a reader.
-
-    It raises UnreadableSources for a file that can be read, but not be written in the same way.
-    """
-    return _WRITERS[ending.lower()]
-
-
 def write_toml(body: bytes, changes: FileChanges) -> bytes:
     """Change `[[source]]` tables, or the entries of a list."""
     text = text_of(body)
@@ -71,7 +63,7 @@ def write_toml(body: bytes, changes: FileChanges) -> bytes:
             written = f"{written.rstrip()}\n\n{table}" if written.strip() else table
     except TOMLKitError as error:
         raise UnreadableSources(str(error)) from error
-    return _encode(_with_line_ends_of(text, written), body)
+    return _encode(written, body)
 
 
 def write_json(body: bytes, changes: FileChanges) -> bytes:
@@ -86,7 +78,7 @@ def write_json(body: bytes, changes: FileChanges) -> bytes:
     indent = _INDENTED.search(text)
     written = json.dumps(document, ensure_ascii=False, indent=indent[1] if indent else None)
     end = "\n" if text.endswith("\n") else ""
-    return _encode(_with_line_ends_of(text, written + end), body)
+    return _encode(written + end, body)
 
 
 def write_list(body: bytes, changes: FileChanges) -> bytes:
@@ -100,7 +92,7 @@ def write_list(body: bytes, changes: FileChanges) -> bytes:
     if kept and changes.added and not kept[-1].endswith(("\n", "\r")):
         kept[-1] += "\n"
     kept += (f"{source.url}\n" for source in changes.added)
-    return _encode(_with_line_ends_of(text, "".join(kept)), body)
+    return _encode("".join(kept), body)
 
 
 def _rewrite(listed: Any, changes: FileChanges) -> None:  # noqa: ANN401 - tomlkit's or a list
@@ -136,17 +128,15 @@ def _keep_comments(tables: AoT, index: int) -> None:
         tables[index - 1].value.body.append((None, Whitespace(trailing)))
 
 
-def _with_line_ends_of(text: str, written: str) -> str:
-    if "\r\n" not in text:
-        return written
-    return written.replace("\r\n", "\n").replace("\n", "\r\n")
+def _encode(written: str, body: bytes) -> bytes:
+    """Return a text as UTF-8, with the line ends and the byte order mark that ``body`` has."""
+    if b"\r\n" in body:
+        written = written.replace("\r\n", "\n").replace("\n", "\r\n")
+    return (_MARK if body.startswith(_MARK) else b"") + written.encode()
 
 
-def _encode(text: str, body: bytes) -> bytes:
-    """Return a text as UTF-8, with the byte order mark that ``body`` has."""
-    return (_MARK if body.startswith(_MARK) else b"") + text.encode()
-
-
+#: By the ending of a file. They raise UnreadableSources for a file that can be read, but not be
+#: written in the same way.
 _WRITERS: Final[dict[str, Callable[[bytes, FileChanges], bytes]]] = {
     ".toml": write_toml,
     ".json": write_json,
@@ -191,7 +181,7 @@ def edit_sources(file: Path, body: bytes, edit: Edit) -> bytes:
             f"{file}: it would declare no source any more, and a crawl refuses such a file"
         )
     try:
-        new = writer_for(file.suffix)(body, changes)
+        new = _WRITERS[file.suffix.lower()](body, changes)
     except UnreadableSources as error:
         raise SourcesError(f"{file}: it cannot be edited: {error}") from None
     if [source for _number, _place, source in declarations(file, new)] != wanted:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.state.acts import ActStore
 from walsh_scrapy.state.copies import BlocklistStore, RobotsStore
 from walsh_scrapy.state.database import Database, exists
 from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.entries import EntryStore
 from walsh_scrapy.state.evidence import EvidenceStore
+from walsh_scrapy.state.hosts import ActStore
 from walsh_scrapy.state.ledger import Ledger
 from walsh_scrapy.state.log import Log
 from walsh_scrapy.state.runs import MomentStore, RunStore

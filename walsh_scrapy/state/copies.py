@@ -6,8 +6,9 @@ A robots.txt has one for each origin: scheme, host and port (decision 5).
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cache
 from hashlib import sha256
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import bindparam, delete, not_, select, update
 
@@ -18,14 +19,14 @@ from walsh_scrapy.state.evidence import keep_copy
 from walsh_scrapy.state.rows import delete_old, insert_if_new, row_of, upsert
 from walsh_scrapy.state.tables import blocklist, robots, robots_waits
 
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Table
+
 #: How long a copy is kept after the last request for it. The host of a source that is visited once
 #: in 30 days is still known then: its Crawl-delay, and its last good copy if it does not answer.
 KEEP_SECONDS: Final = 90 * 86_400.0
 _ROBOTS_COLUMNS: Final = tuple(robots.c[field.name] for field in fields(RobotsCopy))
 _FIND_ROBOTS: Final = Statement(select(*_ROBOTS_COLUMNS).where(robots.c.origin == bindparam("key")))
-_FIND_ROBOTS_NAME: Final = Statement(
-    select(robots.c.copy).where(robots.c.origin == bindparam("key"))
-)
 _LOCK: Final = Statement(
     select(robots.c.origin)
     .where(robots.c.origin == bindparam("key"))
@@ -54,11 +55,7 @@ class RobotsStore(Store):
     def keep(self, origin: str, copy: RobotsCopy) -> None:
         """Replace the copy kept for an origin; no request waits by the new one yet."""
         with self._database.write() as connection:
-            name, body, now = None, copy.body, copy.fetched_at
-            if body is not None:
-                (last,) = _FIND_ROBOTS_NAME.first(connection, {"key": origin}) or (None,)
-                name = keep_copy(connection, "robots", body, now=now, last=last)
-            upsert(connection, robots, {"origin": origin, **row_of(copy), "copy": name})
+            _keep(connection, robots, {"origin": origin, **row_of(copy)}, copy.fetched_at)
             _END_ALL.run(connection, {"key": origin})
 
     def awaits(self, origin: str, url: str) -> bool:
@@ -112,7 +109,6 @@ class BlocklistCopy:
 
 _BLOCKLIST_COLUMNS: Final = tuple(blocklist.c[field.name] for field in fields(BlocklistCopy))
 _FIND_BLOCKLIST: Final = select(*_BLOCKLIST_COLUMNS).where(blocklist.c.url == bindparam("key"))
-_FIND_BLOCKLIST_NAME: Final = select(blocklist.c.copy).where(blocklist.c.url == bindparam("key"))
 
 
 class BlocklistStore(Store):
@@ -127,10 +123,20 @@ class BlocklistStore(Store):
     def keep(self, url: str, copy: BlocklistCopy) -> None:
         """Replace the copy of ``url``."""
         with self._database.write() as connection:
-            name, body, now = None, copy.body, copy.checked_at
-            if body is not None:
-                (last,) = connection.execute(_FIND_BLOCKLIST_NAME, {"key": url}).one_or_none() or (
-                    None,
-                )
-                name = keep_copy(connection, "blocklist", body, now=now, last=last)
-            upsert(connection, blocklist, {"url": url, **row_of(copy), "copy": name})
+            _keep(connection, blocklist, {"url": url, **row_of(copy)}, copy.checked_at)
+
+
+def _keep(connection: Connection, table: Table, row: dict[str, Any], now: float) -> None:
+    """Replace a row, and keep the document that is in force with it from ``now`` on."""
+    name, body, (key,) = None, row["body"], table.primary_key
+    if body is not None:
+        (last,) = _find_name(table).first(connection, {"key": row[key.name]}) or (None,)
+        name = keep_copy(connection, table.name, body, now=now, last=last)
+    upsert(connection, table, {**row, "copy": name})
+
+
+@cache
+def _find_name(table: Table) -> Statement:
+    """Return the statement that finds the name of the copy in a row."""
+    (key,) = table.primary_key
+    return Statement(select(table.c.copy).where(key == bindparam("key")))

@@ -1,4 +1,7 @@
-"""Evidence: why a request was sent or not, and the documents that decided (decision 33)."""
+"""Evidence: which requests were sent and which denied, and what decided (decision 33).
+
+It is kept for ``WALSH_LOG_DAYS``, to answer the questions of site owners.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import bindparam, func, insert, or_, select, update
 
 from walsh_scrapy.state._statements import Statement
+from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.rows import delete_old, row_of, upsert
 from walsh_scrapy.state.tables import blocklist, copies, denials, requests, robots
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
-
-    from walsh_scrapy.state.database import Database
 
 #: Seconds by which a copy outlasts the records that may name it. The longest Crawl-delay that a
 #: copy stays in use for is 30 days (decision 7).
@@ -24,6 +26,7 @@ MARGIN: Final = 31 * 86_400.0
 _LONGEST_HOST: Final = 255
 _NAMED: Final = update(copies).where(copies.c.hash == bindparam("key"))
 _STILL_KEPT: Final = Statement(_NAMED.values(kept_at=bindparam("now")))
+_INSERT: Final = Statement(insert(requests))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,26 @@ class Evidence:
 
 
 NO_EVIDENCE: Final = Evidence()
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """One request and its outcome; ``status`` is None if there was no response but ``error``."""
+
+    sent_at: float  #: epoch seconds
+    host: str
+    url: str
+    gates: str
+    status: int | None
+    seconds: float
+    error: str = ""
+    run: int | None = None  #: its number in `runs`
+    purpose: str = "target"  #: or "robots" or "blocklist"
+    #: Seconds: the pause that was asked for before it, as the ledger told when it was leased.
+    pause: float = 0.0
+    #: Seconds for which its answer put the host on hold. The ledger adds what it decides.
+    hold: float = 0.0
+    evidence: Evidence = NO_EVIDENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +115,13 @@ def keep_copy(
     return name
 
 
-class EvidenceStore:
-    """Records denials, and deletes what is too old of the log and its documents.
+def write_request(connection: Connection, record: RequestRecord) -> None:
+    """Log one request within a transaction of the ledger."""
+    _INSERT.run(connection, _row(record))
 
-    Methods raise what ``State(failed=...)`` returns if the database fails: a StateError by
-    default, ``RequestDeferred`` in a crawl.
-    """
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+class EvidenceStore(Store):
+    """Records denials, and deletes what is too old of the log and its documents."""
 
     def deny(self, record: DenialRecord) -> None:
         """Record a denial."""
@@ -127,7 +148,7 @@ class EvidenceStore:
         delete_old(self._database, copies, is_old & ~is_in_force)
 
 
-def _row(record: DenialRecord) -> dict[str, Any]:
+def _row(record: RequestRecord | DenialRecord) -> dict[str, Any]:
     row = row_of(record)
     row["host"] = row["host"][:_LONGEST_HOST]
     return row | row_of(row.pop("evidence"))

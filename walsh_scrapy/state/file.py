@@ -27,8 +27,8 @@ class StateFile:
     """The file that a state's URL names.
 
     SQLite takes an empty file for a new database, leaves out a write-ahead log that it cannot read,
-    and goes on writing into a file that was deleted. In a state all three lose the record without a
-    word, so they are errors here (decision 29).
+    and goes on writing into a file that was deleted. All three would lose the record silently, so
+    they are errors here (decision 29).
     """
 
     def __init__(self, path: Path) -> None:

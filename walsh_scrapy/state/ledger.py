@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import uuid4
 
-from sqlalchemy import bindparam, case, func, or_, select, update
+from sqlalchemy import bindparam, case, func, or_, select
 
 from walsh_scrapy.policy.pacing import (
     Event,
@@ -25,11 +25,19 @@ from walsh_scrapy.policy.pacing import (
     after,
 )
 from walsh_scrapy.policy.timestamps import format_moment
-from walsh_scrapy.state._statements import Statement
-from walsh_scrapy.state.acts import Act, write_act
+from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.engines import StateError
-from walsh_scrapy.state.requests import RequestRecord, write_request
-from walsh_scrapy.state.rows import delete_old, insert_if_new, row_of, upsert
+from walsh_scrapy.state.evidence import RequestRecord, write_request
+from walsh_scrapy.state.hosts import (
+    TIMES,
+    Act,
+    HostSnapshot,
+    LedgerRow,
+    find_row,
+    write_act,
+    write_row,
+)
+from walsh_scrapy.state.rows import delete_old, upsert
 from walsh_scrapy.state.tables import choices, hosts
 
 if TYPE_CHECKING:
@@ -40,69 +48,24 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.policy.backoff import Backoff
     from walsh_scrapy.policy.pacing import HoldBy
-    from walsh_scrapy.state.acts import ActName
     from walsh_scrapy.state.database import Database
+    from walsh_scrapy.state.hosts import ActName
 
 #: How long the row of a host is kept after the last moment that it is about.
 KEEP_SECONDS: Final = 90 * 86_400.0
-_NAMES: Final = tuple(field.name for field in fields(HostTimes))
-
-_FIND: Final = Statement(
-    select(*(hosts.c[name] for name in _NAMES), hosts.c.revision).where(
-        hosts.c.host == bindparam("key")
-    )
-)
-_UPDATE: Final = Statement(
-    update(hosts)
-    .where(hosts.c.host == bindparam("key"), hosts.c.revision == bindparam("seen"))
-    .values({name: bindparam(name) for name in (*_NAMES, "revision")})
-)
 _WAITS: Final = or_(
     *(hosts.c[name] > bindparam("now") for name in ("hold_until", "lease_until")),
     *(hosts.c.ended + hosts.c[name] > bindparam("now") for name in ("interval", "pause")),
 )
-_ROWS: Final = select(*(hosts.c[name] for name in _NAMES), hosts.c.host)
+_ROWS: Final = select(*(hosts.c[name] for name in TIMES), hosts.c.host)
 _WAITING: Final = _ROWS.where(_WAITS)
 _MARKED: Final = _ROWS.where(
     or_(_WAITS, *(hosts.c[name] > 0 for name in ("silences", "server_errors", "pause")))
 )
 _PAUSED: Final = select(hosts.c.host).where(hosts.c.pause > 0).order_by(hosts.c.host)
 _UNIT: Final = select(choices.c.value).where(choices.c.name == "pace_by")
-#: Why a host has to wait: on hold, asked by another process, or within its spacing.
-WaitReason: TypeAlias = Literal["hold", "lease", "spacing"]
 #: Rows kept in memory as they were last written: most of them change again within a second.
 ROWS_IN_MEMORY = 10_000
-
-
-class HostSnapshot(NamedTuple):
-    """What the ledger knew of a host at one moment."""
-
-    times: HostTimes
-    now: float  #: epoch seconds
-
-    @property
-    def wait(self) -> float:
-        """Seconds until the host may be asked; 0 or less if it may be asked now."""
-        return self.times.ready_at(0.0) - self.now
-
-    @property
-    def hold(self) -> float:
-        """Seconds for which the host is still on hold; 0 if it is not."""
-        return max(0.0, self.times.hold_until - self.now)
-
-    def bounded(self, most: float) -> HostSnapshot:
-        """Return the same with a spacing and a hold of at most ``most`` seconds."""
-        return self._replace(times=self.times.bounded(most))
-
-    @property
-    def reason(self) -> WaitReason | None:
-        """Why the host may not be asked for so long; None if it may be asked now."""
-        until = self.times.ready_at(0.0)
-        if until <= self.now:
-            return None
-        if self.times.hold_until >= until:
-            return "hold"
-        return "lease" if self.times.lease_until > self.now else "spacing"
 
 
 class LeaseResult(NamedTuple):
@@ -118,28 +81,20 @@ class _Change(NamedTuple):
     snapshot: HostSnapshot
 
 
-class _Row(NamedTuple):
-    times: HostTimes
-    revision: int | None  #: None for a host that the ledger does not have yet
-
-
-class Ledger:
+class Ledger(Store):
     """The table by which all processes that share a state pace their requests.
 
     A change is a compare-and-set on the revision of the host's row, so only one of two processes
     that ask for a host at the same moment gets it, on any database. ``policy.pacing.after`` decides
     what changes. The clock is the database's, or ``clock``, which returns epoch seconds. It is read
     after the row: otherwise what another process wrote in between would lie in the future.
-
-    Methods raise what ``State(failed=...)`` returns if the database fails: a StateError by
-    default, ``RequestDeferred`` in a crawl.
     """
 
     def __init__(self, database: Database, clock: Callable[[], float] | None = None) -> None:
-        self._database = database
+        super().__init__(database)
         self._clock = clock
         self._holder = uuid4().hex
-        self._rows: OrderedDict[str, _Row] = OrderedDict()
+        self._rows: OrderedDict[str, LedgerRow] = OrderedDict()
 
     def intervals(self, above: float) -> dict[str, float]:
         """Return the spacing, in seconds, of each host where it is more than ``above``."""
@@ -173,7 +128,7 @@ class Ledger:
     def find(self, host: str) -> HostSnapshot:
         """Return what is known of a host, now; a host that was never asked has empty times."""
         with self._database.read() as connection:
-            times = self._remember(host, _find(connection, host))
+            times = self._remember(host, find_row(connection, host))
             now = self._now(connection)
         return HostSnapshot(times.rebased(now), now)
 
@@ -244,24 +199,25 @@ class Ledger:
         remembered = self._rows.get(host)
         while True:
             with self._database.write() as connection:
-                row = remembered or _find(connection, host)
+                row = remembered or find_row(connection, host)
                 now = self._now(connection)
                 before = row.times.rebased(now)
                 wanted = after(before, event, now)
                 if wanted == row.times and not remembered:
                     return _Change(before, HostSnapshot(self._remember(host, row), now))
                 # A row from memory may be out of date, so it cannot tell that nothing changes.
-                written = wanted != row.times and _replace(connection, host, wanted, row.revision)
+                written = wanted != row.times and write_row(connection, host, wanted, row.revision)
                 if written:
                     if record is not None:
-                        write_request(connection, _complete(record, wanted, now))
+                        hold = max(record.hold, wanted.hold_until - now, 0.0)
+                        write_request(connection, replace(record, hold=hold))
                     if act is not None:
                         name, reason = act
                         left = max(0.0, before.hold_until - now)
                         seconds = left if name == "release" else wanted.pause
                         write_act(connection, Act(now, host, name, seconds, reason))
                     revision = 0 if row.revision is None else row.revision + 1
-                    times = self._remember(host, _Row(wanted, revision))
+                    times = self._remember(host, LedgerRow(wanted, revision))
                     return _Change(before, HostSnapshot(times, now))
             remembered = None
 
@@ -308,7 +264,7 @@ class Ledger:
     def _now(self, connection: Connection) -> float:
         return self._clock() if self._clock else self._database.now(connection)
 
-    def _remember(self, host: str, row: _Row) -> HostTimes:
+    def _remember(self, host: str, row: LedgerRow) -> HostTimes:
         self._rows[host] = row
         self._rows.move_to_end(host)
         if len(self._rows) > ROWS_IN_MEMORY:
@@ -324,22 +280,3 @@ def _last_moment() -> ColumnElement[float]:
     for moment in (hosts.c.hold_until, hosts.c.silent_at, hosts.c.struck_at):
         last = case((moment > last, moment), else_=last)
     return last
-
-
-def _complete(record: RequestRecord, after: HostTimes, now: float) -> RequestRecord:
-    """Return the record with the hold after it."""
-    return replace(record, hold=max(record.hold, after.hold_until - now, 0.0))
-
-
-def _find(connection: Connection, host: str) -> _Row:
-    row = _FIND.first(connection, {"key": host})
-    return _Row(HostTimes(), None) if row is None else _Row(HostTimes(*row[:-1]), row[-1])
-
-
-def _replace(connection: Connection, host: str, times: HostTimes, revision: int | None) -> bool:
-    """Write a row if it is still the one that was read; return False if it is not."""
-    values = row_of(times)
-    if revision is None:
-        return insert_if_new(connection, hosts, {"host": host, "revision": 0, **values})
-    values |= {"key": host, "seen": revision, "revision": revision + 1}
-    return _UPDATE.run(connection, values) == 1

@@ -86,8 +86,7 @@ class RunStore(Store):
         """Return the runs that began last, at most ``most``, the newest first.
 
         With ``since`` only those that began at that moment or later, and with ``until`` those that
-        neither began nor ended after it, in epoch seconds. Crawls are the runs of no command
-        .
+        neither began nor ended after it, in epoch seconds. Crawls are the runs of no command.
         """
         wanted = select(runs).order_by(*_NEWEST_FIRST).limit(most)
         if since is not None:

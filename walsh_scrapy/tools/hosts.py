@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.state import State
-    from walsh_scrapy.state.acts import Act
-    from walsh_scrapy.state.ledger import HostSnapshot
+    from walsh_scrapy.state.hosts import Act, HostSnapshot
 
 _DAY: Final = 86_400.0
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from hashlib import sha256
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
 from walsh_scrapy.policy.freshness import NEVER, UpdateHints
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.runtime.messages import conditions_of
-from walsh_scrapy.runtime.negotiation import ABSENT
 from walsh_scrapy.runtime.requests import (
     DATA_LOSS,
     Lifetime,
@@ -22,6 +20,7 @@ from walsh_scrapy.runtime.requests import (
     first_url,
     marks_of,
     set_visit,
+    source_of,
     visit_of,
 )
 from walsh_scrapy.state.sourcerecord import MOST_RESENT, SourceRecord
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.exceptions import AlreadyRead, Denied
     from walsh_scrapy.metadata.entries import Feed
-    from walsh_scrapy.policy.redirects import Move
     from walsh_scrapy.runtime.context import Context
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state.entries import EntryRecord
@@ -57,6 +55,7 @@ _RESENT: Final = (
     "%s came again as a whole and unchanged, %d times in a row, although its validators were sent: "
     "its server seems to know no 304; `scrapy sources` says more"
 )
+_GONE: Final = "%s is gone (410) and not asked for again; `scrapy sources resume %s` resumes it"
 
 
 class VisitRecorder:
@@ -67,6 +66,7 @@ class VisitRecorder:
 
     def __init__(self, context: Context, stats: StatsCollector, troubles: Troubles) -> None:
         self._context = context
+        self._clock = context.clock
         self._stats = stats
         self._troubles = troubles
 
@@ -105,27 +105,18 @@ class VisitRecorder:
             if record.resent == MOST_RESENT:
                 logger.warning(_RESENT, known.url, record.resent)
             record = with_validators(record, None if llmstxt else given)
-            return self._arrived(record.with_update_hints(hints), request, response.url)
+            record = record.with_update_hints(hints)
+            return moves.after_document(record, request, response.url, self._clock.now())
 
-        return self._end(
-            request,
-            change,
-            response,
-            entries,
-            llmstxt=with_validators(llmstxt, given) if llmstxt else None,
-        )
+        renewed = with_validators(llmstxt, given) if llmstxt else None
+        return self._end(request, change, response, entries, llmstxt=renewed)
 
     def found(self, request: Request, entries: Sequence[EntryRecord]) -> frozenset[str]:
         """Commit entries of a visit that goes on; return the keys of those never seen before.
 
         The source stays as due as it was.
         """
-        source = _source(request)
-
-        def unchanged(stored: SourceRecord | None) -> SourceRecord:
-            return stored or SourceRecord(url=source.url, kind=source.kind)
-
-        return self._context.state.sources.change(source.url, unchanged, entries).new
+        return self._change(request, lambda known: known, entries)
 
     def unchanged(self, request: Request, response: Response) -> None:
         """Commit that a document is unchanged (304)."""
@@ -139,7 +130,7 @@ class VisitRecorder:
                 record = with_validators(record, None)
             else:
                 record = with_renewed_validators(record, given)
-            return self._arrived(record, request, response.url)
+            return moves.after_document(record, request, response.url, self._clock.now())
 
         renewed = with_renewed_validators(llmstxt, given) if llmstxt else None
         self._end(request, change, response, llmstxt=renewed, keeps_interval=is_silent)
@@ -159,7 +150,9 @@ class VisitRecorder:
         def change(before: SourceRecord) -> SourceRecord:
             record = with_validators(before, None)
             record = replace(record, outcome="unchanged", detail=detail, failures=0)
-            return self._arrived(record, request, request.url) if visit.llmstxt is None else record
+            if visit.llmstxt is not None:
+                return record
+            return moves.after_document(record, request, request.url, self._clock.now())
 
         self._end(request, change, None)
 
@@ -169,13 +162,12 @@ class VisitRecorder:
         The page's freshness lifetime, its move and whether it is gone count when the visit ends.
         """
         stored = self._context.state.sources.find(_source(request).url)
-        known, now = _known(request, stored), self._context.clock.now()
+        known, now = _known(request, stored), self._clock.now()
         visit = _visit(request).passed(lifetime_of(response, now), response.status)
-        was_gone = visit.page is not None and visit.page.is_gone
-        is_gone = response.status == HTTPStatus.GONE and moves.is_for_source(known, request)
+        is_gone = visit.has_gone_page or moves.is_gone_here(known, request, response)
         if response.status < 400:
-            known = self._moved(known, moves.after_intermediate(known, request, response.url, now))
-        page = PageResult(is_gone or was_gone, known.move)
+            known = moves.after_intermediate(known, request, response.url, now)
+        page = PageResult(is_gone, known.move)
         set_visit(following, replace(visit, page=page).carried_to(_visit(following)))
 
     def denied(self, request: Request, error: Denied) -> None:
@@ -186,7 +178,7 @@ class VisitRecorder:
         logger.info("%s is denied by %s: %s", _source(request).url, error.gate, reason)
 
         def change(known: SourceRecord) -> SourceRecord:
-            record = self._failed_move(known, request)
+            record = moves.after_failure(known, request, self._clock.now())
             return replace(record, outcome=f"denied by {error.gate}", detail=reason)
 
         self._end(request, change, None, count=f"denied/{error.gate}")
@@ -196,13 +188,10 @@ class VisitRecorder:
 
         The source has not failed, and stays as due as it was (decision 15).
         """
-        source, now = _source(request), self._context.clock.now()
-
-        def change(stored: SourceRecord | None) -> SourceRecord:
-            known = stored or SourceRecord(url=source.url, kind=source.kind)
-            return replace(known.after_refusal(status, now), detail=f"its site answers {status}")
-
-        self._context.state.sources.change(source.url, change)
+        now, detail = self._clock.now(), f"its site answers {status}"
+        self._change(
+            request, lambda known: replace(known.after_refusal(status, now), detail=detail)
+        )
         self._stats.inc_value("walsh/sources/refused")
 
     def failed(self, request: Request, reason: str, answer: Response | None) -> None:
@@ -222,20 +211,27 @@ class VisitRecorder:
     ) -> None:
         def change(known: SourceRecord) -> SourceRecord:
             record = replace(known, outcome="failed", detail=reason, failures=known.failures + 1)
-            if answer is not None and _is_gone(known, request, answer):
-                logger.warning(
-                    "%s is gone (410) and not asked for again; `scrapy sources resume %s` "
-                    "resumes it",
-                    known.url,
-                    known.url,
-                )
+            if answer is not None and moves.is_gone(known, request, answer):
+                logger.warning(_GONE, known.url, known.url)
                 return replace(record, outcome="gone")
             logger.warning("%s failed: %s", known.url, reason)
             if answer is not None and answer.status in RETRIED_STATUSES:
-                record = record.after_refusal(answer.status, self._context.clock.now())
-            return self._failed_move(record, request)
+                record = record.after_refusal(answer.status, self._clock.now())
+            return moves.after_failure(record, request, self._clock.now())
 
         self._end(request, change, answer, llmstxt=llmstxt)
+
+    def _change(
+        self,
+        request: Request,
+        change: Callable[[SourceRecord], SourceRecord],
+        entries: Sequence[EntryRecord] = (),
+    ) -> frozenset[str]:
+        """Commit a change of a source whose visit has not ended; return the new entries' keys."""
+        source = _source(request)
+        unknown = SourceRecord(url=source.url, kind=source.kind)
+        store = self._context.state.sources
+        return store.change(source.url, lambda stored: change(stored or unknown), entries).new
 
     def _end(
         self,
@@ -254,11 +250,10 @@ class VisitRecorder:
         it at the same time. With ``keeps_interval`` what the last visit's response asked for stays
         in force, if that visit did not fail.
         """
-        now, source = self._context.clock.now(), _source(request)
+        now, source = self._clock.now(), _source(request)
         least = source.revisit_interval(self._context.options.min_revisit)
-        status = marks_of(request).answered or _visit(request).status
-        if answer is not None:
-            status = answer.status
+        last = marks_of(request).answered or _visit(request).status
+        status = last if answer is None else answer.status
 
         def visited(stored: SourceRecord | None) -> SourceRecord:
             known = _known(request, stored)
@@ -285,21 +280,6 @@ class VisitRecorder:
             self._troubles.failed(request.url, record.detail)
         return new
 
-    def _arrived(self, record: SourceRecord, request: Request, last: str) -> SourceRecord:
-        now = self._context.clock.now()
-        return self._moved(record, moves.after_document(record, request, last, now))
-
-    def _moved(self, record: SourceRecord, move: Move | None) -> SourceRecord:
-        if move and move.is_settled and record.address != move.to:
-            logger.info("%s moved to %s, and is requested there from now on", record.url, move.to)
-        return record.with_move(move)
-
-    def _failed_move(self, record: SourceRecord, request: Request) -> SourceRecord:
-        move = moves.after_failure(record, request, self._context.clock.now())
-        if move and move.is_doubted and record.move_settled:
-            logger.info("%s failed for a week: %s is requested again", move.to, record.url)
-        return record.with_move(move)
-
 
 def _known(request: Request, stored: SourceRecord | None) -> SourceRecord:
     """Return what is known of the source of a request; ``stored`` is its record in the state."""
@@ -307,18 +287,6 @@ def _known(request: Request, stored: SourceRecord | None) -> SourceRecord:
     record = replace(stored or SourceRecord(url=source.url, kind=""), kind=source.kind)
     # The move that the page of this visit showed is written when the visit ends.
     return record.with_move(visit.page.move) if visit.page else record
-
-
-def _is_gone(record: SourceRecord, request: Request, answer: Response) -> bool:
-    """Return True if a source is gone for good, by its only response or by that of its page.
-
-    If its page is gone, the last response shows whether another document is in its place.
-    """
-    if answer.status == HTTPStatus.GONE and moves.is_for_source(record, request):
-        return True
-    page = _visit(request).page
-    is_final = answer.status == HTTPStatus.OK or answer.status in ABSENT
-    return is_final and page is not None and page.is_gone
 
 
 def _visit(request: Request) -> Visit:
@@ -329,7 +297,7 @@ def _visit(request: Request) -> Visit:
 
 
 def _source(request: Request) -> Source:
-    source = _visit(request).source
+    source = source_of(request)
     if source is None:
         raise ValueError(f"{request} is for no declared source")
     return source

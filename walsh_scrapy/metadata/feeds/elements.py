@@ -12,8 +12,9 @@ from xml.sax.xmlreader import InputSource
 from feedparser.sanitizer import replace_doctype
 
 from walsh_scrapy.metadata.document import MOST_ENTRIES, OverBudget, to_utf8
+from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.metadata.feeds.dates import date_in_utc
-from walsh_scrapy.metadata.feeds.formats import format_of, not_a_feed
+from walsh_scrapy.metadata.feeds.formats import format_of
 from walsh_scrapy.metadata.feeds.parsers import FeedParser
 from walsh_scrapy.metadata.feeds.repair import WellFormed, well_formed
 
@@ -51,13 +52,13 @@ def parse_elements(body: bytes, *, url: str, content_type: str | None) -> FeedEl
     """
     body = to_utf8(body, content_type).lstrip()  # XML must not begin with blank lines
     if format_of(body, content_type) != "xml":  # a charset such as EBCDIC makes other text of it
-        raise not_a_feed("text in an encoding that feeds do not have", content_type)
+        raise NotAFeed.but("text in an encoding that feeds do not have", content_type)
     try:
         version, parser, repaired = _read(body, url if b"xml:base" in body else "")
     except OverBudget as error:
-        raise not_a_feed(str(error), content_type) from None
+        raise NotAFeed.but(str(error), content_type) from None
     if not version:
-        raise not_a_feed("XML of another kind", content_type)
+        raise NotAFeed.but("XML of another kind", content_type)
     return FeedElements(
         is_atom=version.startswith("atom"),
         channel=dict(parser.feeddata),

@@ -5,7 +5,6 @@ import re
 from typing import Final, Literal
 
 from walsh_scrapy.metadata.entries import NotAFeed
-from walsh_scrapy.metadata.text import one_line
 
 _HEAD: Final = 16384  # bytes in which the root element must begin
 _RESCUE: Final = 4096  # bytes of junk, such as a PHP warning, after which a feed is still found
@@ -18,7 +17,7 @@ _PROLOG: Final = re.compile(
 _ELEMENT: Final = re.compile(rb"<(?:[\w.-]+:)?([A-Za-z][\w.-]*)")
 _FEED_ROOT: Final = re.compile(rb"<(?:[\w.-]+:)?(?:rss|RDF|feed)(?=[\s>])")
 _HTML_DOCTYPE: Final = re.compile(rb"<!doctype\s+html\b", re.IGNORECASE)
-_FEED_ROOTS: Final = frozenset({b"rss", b"rdf", b"feed"})
+FEED_ROOTS: Final = frozenset({b"rss", b"rdf", b"feed"})
 _HTML: Final = frozenset(
     b"html head body title meta link script style h1 div p center table frameset".split()
 )
@@ -56,14 +55,8 @@ def format_of(body: bytes, content_type: str | None) -> Literal["xml", "json"]:
         return "json"
     what = _other_than_feed(head)
     if what is not None:
-        raise not_a_feed(what, content_type)
+        raise NotAFeed.but(what, content_type)
     return "xml"
-
-
-def not_a_feed(what: str, content_type: str | None = None) -> NotAFeed:
-    """Return the error for a body that is something else: `an HTML page`, `a sitemap`."""
-    served_as = (one_line(content_type) or "")[:80]
-    return NotAFeed(f"Not a feed but {what}{f' (served as {served_as})' if served_as else ''}.")
 
 
 def _ascii_head(body: bytes) -> bytes:
@@ -82,7 +75,7 @@ def _other_than_feed(head: bytes) -> str | None:
         return "an HTML page"
     root = _ELEMENT.match(head, at)
     name = root[1].lower() if root else b""
-    if name in _FEED_ROOTS:
+    if name in FEED_ROOTS:
         return None
     if name == b"html":
         return "an HTML page"

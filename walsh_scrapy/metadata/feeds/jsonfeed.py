@@ -7,17 +7,18 @@ that an item writes about, not the link of the item.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from walsh_scrapy.metadata.document import MOST_VALUES, newest, to_utf8
-from walsh_scrapy.metadata.entries import Feed, FeedEntry
+from walsh_scrapy.metadata.entries import Feed, FeedEntry, NotAFeed
 from walsh_scrapy.metadata.feeds.dates import date_in_utc
-from walsh_scrapy.metadata.feeds.formats import not_a_feed
 from walsh_scrapy.metadata.text import (
     distinct_names,
     distinct_tags,
     language_tag,
+    list_of,
+    objects_of,
     one_line,
     person_name,
     title_of,
@@ -37,7 +38,7 @@ def read_json(body: bytes, *, url: str, content_type: str | None) -> Feed:
     """
     feed = _feed_object(body, content_type)
     inherited = _authors(feed)
-    items = [item for item in _objects(feed.get("items")) if _id(item)]
+    items = [item for item in objects_of(feed.get("items")) if _id(item)]
     kept = newest(items, _date)
     return Feed(
         title=title_of(feed.get("title")),
@@ -51,16 +52,18 @@ def read_json(body: bytes, *, url: str, content_type: str | None) -> Feed:
 def _feed_object(body: bytes, content_type: str | None) -> _Object:
     body = to_utf8(body, content_type)
     if _values(body) > MOST_VALUES:
-        raise not_a_feed(f"JSON of more than {MOST_VALUES} objects and other values", content_type)
+        raise NotAFeed.but(
+            f"JSON of more than {MOST_VALUES} objects and other values", content_type
+        )
     try:
         # Numbers stay text: an id may have any length, and no number can overflow.
         value: object = json.loads(body, parse_int=str, parse_float=str, parse_constant=str)
     except (ValueError, RecursionError) as error:
-        raise not_a_feed("text that begins like JSON but is not valid", content_type) from error
+        raise NotAFeed.but("text that begins like JSON but is not valid", content_type) from error
     if not isinstance(value, dict) or not _VERSION.fullmatch(str(value.get("version")).strip()):
-        raise not_a_feed(_other_json(value), content_type)
+        raise NotAFeed.but(_other_json(value), content_type)
     if not isinstance(value.get("items"), list):
-        raise not_a_feed("a JSON Feed without its list of items", content_type)
+        raise NotAFeed.but("a JSON Feed without its list of items", content_type)
     return value
 
 
@@ -91,7 +94,7 @@ def _entry(item: _Object, base: str, inherited: tuple[str, ...]) -> FeedEntry:
         published=date_in_utc(item.get("date_published")),
         updated=date_in_utc(item.get("date_modified")),
         authors=_authors(item) or inherited,
-        tags=distinct_tags(map(one_line, _list(item.get("tags")))),
+        tags=distinct_tags(map(one_line, list_of(item.get("tags")))),
     )
 
 
@@ -101,17 +104,9 @@ def _id(item: _Object) -> str | None:
 
 
 def _authors(element: _Object) -> tuple[str, ...]:
-    several = distinct_names(_name(author) for author in _list(element.get("authors")))
+    several = distinct_names(_name(author) for author in list_of(element.get("authors")))
     return several or distinct_names([_name(element.get("author"))])
 
 
 def _name(author: object) -> str | None:
     return person_name(one_line(author.get("name") if isinstance(author, dict) else author))
-
-
-def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
-
-
-def _objects(value: object) -> Iterator[_Object]:
-    yield from (each for each in _list(value) if isinstance(each, dict))

@@ -14,6 +14,7 @@ from typing import Final
 from feedparser.mixin import _FeedParserMixin
 
 from walsh_scrapy.metadata.document import MOST_ATTRIBUTES_IN_ALL, MOST_ELEMENTS, OverBudget
+from walsh_scrapy.metadata.feeds.formats import FEED_ROOTS
 
 # No tag contains a `<`, so an attempt ends at the next one and the time is linear. A comment or
 # CDATA section without its end mark extends to the end of the document. A piece of text has at most
@@ -39,9 +40,8 @@ _PREDEFINED: Final = frozenset({"amp", "lt", "gt", "quot", "apos"})
 _UNKNOWN: Final = "\ufffd"
 _CONTROLS: Final = bytes({*range(32)} - {*b"\t\n\r"})
 _NO_CHARACTER: Final = re.compile(b"\xef\xbf[\xbe\xbf]")  # U+FFFE and U+FFFF
-_ROOTS: Final = frozenset({b"rss", b"rdf", b"feed"})
 _ENTRIES: Final = frozenset({b"item", b"entry"})
-_OUTER: Final = _ROOTS | {b"channel"}
+_OUTER: Final = FEED_ROOTS | {b"channel"}
 _HOLD_ENTRIES: Final = _OUTER | _ENTRIES
 _MOST_TOKENS: Final = 3 * MOST_ELEMENTS  # start tags, end tags and all else that begins with `<`
 _NAMESPACES: Final = {
@@ -148,7 +148,7 @@ class _Repair:
     def _start(self, name: bytes, rest: bytes) -> None:
         key = name.lower()
         local = key.rpartition(b":")[2]
-        if not self.stack and local not in _ROOTS:
+        if not self.stack and local not in FEED_ROOTS:
             return
         is_entry = local in _ENTRIES
         if is_entry and self.entries:

@@ -17,6 +17,8 @@ from walsh_scrapy.metadata.text import (
     from_html,
     is_web_url,
     language_tag,
+    list_of,
+    objects_of,
     one_line,
     person_name,
     title_of,
@@ -108,7 +110,7 @@ def _date(element: Element, name: str) -> str | None:
 
 def _link(element: Element, base: str) -> str | None:
     """Return the first alternate link that is a web URL; HTML pages come before other media."""
-    links = [link for link in _dicts(element.get("links")) if _is_alternate(link.get("rel"))]
+    links = [link for link in objects_of(element.get("links")) if _is_alternate(link.get("rel"))]
     links.sort(key=lambda link: "html" not in str(link.get("type")))
     return next(filter(None, (web_url(link.get("href"), base) for link in links)), None)
 
@@ -125,19 +127,14 @@ def _permalink(element: Element) -> str | None:
 
 
 def _people(element: Element) -> Iterator[str | None]:
-    for author in _dicts(element.get("authors")):
+    for author in objects_of(element.get("authors")):
         name = one_line(author.get("name"))
         yield person_name(from_html(name))
 
 
 def _terms(element: Element) -> Iterator[object]:
-    for tag in _dicts(element.get("tags")):
+    for tag in objects_of(element.get("tags")):
         yield tag.get("term") or tag.get("label")
-
-
-def _dicts(value: object) -> Iterator[Element]:
-    if isinstance(value, list):
-        yield from (each for each in value if isinstance(each, dict))
 
 
 _NUMBER: Final = re.compile(r"\d{1,9}(?:\.\d{1,9})?", re.ASCII)
@@ -167,20 +164,16 @@ def _update_frequency(channel: Mapping[str, object]) -> int | None:
 
 def _skip_hours(channel: Mapping[str, object]) -> frozenset[int]:
     """Return the hours without updates, 0 to 23, UTC; RSS 0.91 writes midnight as 24."""
-    hours = (_number(hour) for hour in _list(channel.get("hours")))
+    hours = (_number(hour) for hour in list_of(channel.get("hours")))
     return frozenset(int(hour) % 24 for hour in hours if hour is not None and hour <= 24)
 
 
 def _skip_days(channel: Mapping[str, object]) -> frozenset[str]:
     """Return the days of the week without updates, UTC, as English names."""
-    days = (str(day).strip().capitalize() for day in _list(channel.get("days")))
+    days = (str(day).strip().capitalize() for day in list_of(channel.get("days")))
     return frozenset(days) & _DAYS
 
 
 def _number(text: object) -> float | None:
     number = text.strip() if isinstance(text, str) else ""
     return float(number) if _NUMBER.fullmatch(number) else None
-
-
-def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []

@@ -20,12 +20,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from walsh_scrapy.metadata.document import to_utf8
+from walsh_scrapy.metadata.document import OverBudget, to_utf8
 from walsh_scrapy.metadata.entries import Feed, FeedEntry, NotAFeed, with_keys
-from walsh_scrapy.metadata.llms.markdown import HEADINGS, LimitExceeded, Paragraph, Span, paragraphs
+from walsh_scrapy.metadata.llms.markdown import HEADINGS, Paragraph, Span, paragraphs
 from walsh_scrapy.metadata.text import (
     is_web_url,
-    one_line,
     shorten,
     title_of,
     web_url,
@@ -33,6 +32,7 @@ from walsh_scrapy.metadata.text import (
 )
 from walsh_scrapy.policy.urls import canonical_url
 
+_WANTED: Final = "a page of links in markdown"
 _LONGEST_URL: Final = 4096  # as in the item schema; longer links are left out, never cut
 _LONGEST_NOTE: Final = 500  # three lines on a screen; longer ones are cut
 
@@ -58,15 +58,15 @@ def parse_llms(body: bytes, *, url: str, content_type: str | None, source: str) 
     text = re.sub("\r\n?", "\n", to_utf8(body, content_type).decode())
     what = _other_than_markdown(text)
     if what is not None:
-        raise _not_a_page_of_links(what, content_type)
+        raise NotAFeed.but(what, content_type, _WANTED)
     front_matter = _FRONT_MATTER.match(text, 0, _LONGEST_FRONT_MATTER)
     try:
         page = list(paragraphs(text[front_matter.end() :] if front_matter else text))
-    except LimitExceeded as error:
-        raise _not_a_page_of_links(str(error), content_type) from None
+    except OverBudget as error:
+        raise NotAFeed.but(str(error), content_type, _WANTED) from None
     entries = _one_per_page(_entries(page, url))
     if not entries and not any(paragraph.within[0] in HEADINGS for paragraph in page):
-        raise _not_a_page_of_links("plain text without a link", content_type)
+        raise NotAFeed.but("plain text without a link", content_type, _WANTED)
     return Feed(title=_title(page), language=None, entries=with_keys(entries, source))
 
 
@@ -94,11 +94,6 @@ def _entry(url: str, link: Span, section: str | None, note: str | None) -> FeedE
     return FeedEntry(
         url=url,
         title=_name(link.text) or _name(link.hint),
-        id=None,
-        published=None,
-        updated=None,
-        authors=(),
-        tags=(),
         section=section,
         note=note,
     )
@@ -184,10 +179,3 @@ def _other_than_markdown(text: str) -> str | None:
     if _HTML_TAG.match(head) and not _MARKDOWN.search(text):
         return "HTML without any markdown"
     return None
-
-
-def _not_a_page_of_links(what: str, content_type: str | None) -> NotAFeed:
-    """Return the error for a body that is something else: `JSON`, `an HTML page`."""
-    served_as = (one_line(content_type) or "")[:80]
-    served = f" (served as {served_as})" if served_as else ""
-    return NotAFeed(f"Not a page of links in markdown but {what}{served}.")

@@ -25,6 +25,8 @@ from markdown_it.rules_block import StateBlock, blockquote, html_block
 from markdown_it.rules_inline import StateInline, image
 from markdown_it.token import Token
 
+from walsh_scrapy.metadata.document import OverBudget
+
 MOST_TOKENS: Final = 150_000  # 400 bytes each; a link in a list makes 5, `- - - ` 2 per character
 # Each level of a list or a quote reads its lines again.
 _NESTING: Final = 20  # levels, the default of markdown-it-py; a list counts twice
@@ -54,14 +56,10 @@ _LONG_HTML: Final = tuple(
 logging.getLogger("markdown_it").setLevel(logging.INFO)
 
 
-class LimitExceeded(Exception):
-    """The document has more of something than any page of links; the message says of what."""
-
-
 def check_limit(what: str, count: int, most: int) -> None:
-    """Raise LimitExceeded if `count` is above `most`; `what` names the counted things."""
+    """Raise OverBudget if `count` is above `most`; `what` names the counted things."""
     if count > most:
-        raise LimitExceeded(f"markdown of more than {most} {what}")
+        raise OverBudget(f"markdown of more than {most} {what}")
 
 
 def _check_tokens(state: StateBlock, _line: int, _end: int, _silent: bool) -> bool:
@@ -195,7 +193,7 @@ class Paragraph:
 def paragraphs(text: str) -> Iterator[Paragraph]:
     """Yield the headings of a document, and the paragraphs that may have links, in its order.
 
-    A very long paragraph comes in pieces, cut between its lines. Raises LimitExceeded if the
+    A very long paragraph comes in pieces, cut between its lines. Raises OverBudget if the
     document is larger than any page of links.
     """
     _check_size(text)

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.policy.audit.checklist import Breaches, Kind, RowVerdict, Trial
     from walsh_scrapy.policy.audit.record import Basis
-    from walsh_scrapy.state.log import Bounds, Log, RunRow
+    from walsh_scrapy.state.auditrecord import Bounds, RunRow
+    from walsh_scrapy.state.log import Log
     from walsh_scrapy.tools.attest.digests import Digests
 
 #: The settings on which the checklist depends.

@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from walsh_scrapy.policy.wording import count_of, cut, format_day
-from walsh_scrapy.state.log import Bounds
+from walsh_scrapy.state.auditrecord import Bounds
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.files import read_json
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.freshness import EntryHistory
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state import State
-    from walsh_scrapy.state.ledger import HostSnapshot
+    from walsh_scrapy.state.hosts import HostSnapshot
 
 
 @dataclass(frozen=True, slots=True)

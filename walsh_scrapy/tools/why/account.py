@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.audit.record import LoggedDenial, LoggedRequest
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state import State
-    from walsh_scrapy.state.acts import Act
+    from walsh_scrapy.state.hosts import Act
     from walsh_scrapy.state.log import Log
     from walsh_scrapy.state.runs import RunRecord
     from walsh_scrapy.tools.why.outlook import Outlook

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.policy.audit.pauses import JudgedRequest, Pause
     from walsh_scrapy.policy.audit.record import LoggedDenial, LoggedRequest
-    from walsh_scrapy.state.acts import Act
+    from walsh_scrapy.state.hosts import Act
     from walsh_scrapy.tools.why.account import Account, RobotsOfDay
     from walsh_scrapy.tools.why.outlook import Outlook
 
@@ -261,7 +261,7 @@ def _request(sent: JudgedRequest, account: Account) -> dict[str, Any]:
         "at": rfc3339(record.sent_at),
         "url": record.url,
         "purpose": record.purpose,
-        "why": _reason(record) + _came(record, account),
+        "why": _reason(record, account) + _came(record, account),
         "pause": sent.pause.kept,
         "pause_asked": sent.pause.asked,
         "status": record.status,

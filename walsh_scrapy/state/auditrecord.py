@@ -1,0 +1,172 @@
+"""The record that `scrapy attest` judges: all rows up to its bounds, a few in memory at once."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from sqlalchemy import and_, func, select
+
+from walsh_scrapy.policy.audit.record import (
+    DAY,
+    Basis,
+    Documents,
+    EntryRow,
+    LoggedAct,
+    LoggedDenial,
+    LoggedRequest,
+    RunFacts,
+    RunTerms,
+)
+from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.state.entries import ROWS_AT_ONCE
+from walsh_scrapy.state.evidence import hash_of
+from walsh_scrapy.state.tables import acts, copies, denials, entries, requests, runs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sqlalchemy import ColumnElement, Connection, Select, Table
+
+_Row = TypeVar("_Row")
+#: Seconds after its last request in which a run without an end may still go on, and the seconds
+#: before now of which its record may still lack requests that are out.
+GOES_ON: Final = 600.0
+IN_FLIGHT: Final = 300.0
+STREAMED: Final = {"yield_per": ROWS_AT_ONCE}
+BY_TIME: Final = (requests.c.sent_at, requests.c.id)
+BY_HOST: Final = (requests.c.host, *BY_TIME)
+
+
+class Bounds(NamedTuple):
+    """Where the judged record ends: rows after it are not judged, and change nothing."""
+
+    until: float  #: epoch seconds
+    requests: int  #: the last row, by its id; 0 if there is none
+    denials: int
+    runs: int
+    acts: int
+
+
+class RunRow(NamedTuple):
+    """What never changes in a row of `runs`."""
+
+    id: int
+    spider: str
+    begun: float
+    versions: str
+    settings: str
+
+
+class AuditRecord:
+    """The record as of one moment; what is written meanwhile is not seen."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def bounds(self, now: float) -> Bounds:
+        """Return the bounds of the record at ``now``, in epoch seconds.
+
+        If a run may go on, its last minutes are left out: requests that are out have no row yet.
+        """
+        newest = select(requests.c.sent_at).where(
+            requests.c.run == runs.c.id, requests.c.sent_at > now - GOES_ON
+        )
+        goes_on = select(runs.c.id).where(runs.c.ended.is_(None), newest.exists()).limit(1)
+        is_over = self._connection.scalar(goes_on) is None
+        last = (
+            self._connection.scalar(select(func.max(table.c.id))) or 0
+            for table in (requests, denials, runs, acts)
+        )
+        return Bounds(now if is_over else now - IN_FLIGHT, *last)
+
+    def basis(self, bounds: Bounds) -> Basis:
+        """Return what requests are judged by. Runs with equal settings share one object."""
+        known: dict[str, RunFacts] = {}
+        found = {}
+        for row in self.run_rows(bounds):
+            if row.settings not in known:
+                values = json.loads(row.settings)
+                facts = {name: values.get(name, "") for name in RunFacts._fields}
+                known[row.settings] = RunFacts(**facts)
+            found[row.id] = RunTerms(row.begun, known[row.settings])
+        for_list = _judged(bounds).with_only_columns(requests.c.host)
+        for_list = for_list.where(requests.c.purpose == "blocklist").distinct()
+        urls = {url for each in known.values() for url in each.list_urls}
+        hosts = {*self._connection.scalars(for_list), *map(host_of, urls)}
+        return Basis(found, list(self.acts(bounds)), frozenset(hosts), Documents(self.copy))
+
+    def copy(self, name: str) -> bytes | None:
+        """Return a document by its name; None if it is not kept, or is not what it was."""
+        body = self._connection.scalar(select(copies.c.body).where(copies.c.hash == name))
+        return bytes(body) if body is not None and hash_of(bytes(body)) == name else None
+
+    def requests_by_host(self, bounds: Bounds) -> Iterator[LoggedRequest]:
+        """Yield the requests of one host after another, each in the order of their times."""
+        return self.each(LoggedRequest, _judged(bounds).order_by(*BY_HOST))
+
+    def requests_by_time(self, bounds: Bounds) -> Iterator[LoggedRequest]:
+        """Yield the requests in the order of their times."""
+        return self.each(LoggedRequest, _judged(bounds).order_by(*BY_TIME))
+
+    def denials_by_host(self, bounds: Bounds) -> Iterator[LoggedDenial]:
+        """Yield the denials of one host after another."""
+        return self._denials(bounds, denials.c.host, denials.c.at, denials.c.id)
+
+    def denials_by_time(self, bounds: Bounds) -> Iterator[LoggedDenial]:
+        """Yield the denials in the order of their times."""
+        return self._denials(bounds, denials.c.at, denials.c.id)
+
+    def entries(self, bounds: Bounds) -> Iterator[EntryRow]:
+        """Yield the entries, those first seen earliest first."""
+        found = rows_of(EntryRow, entries).where(entries.c.first_seen <= bounds.until)
+        return self.each(EntryRow, found.order_by(entries.c.first_seen, entries.c.key))
+
+    def duplicates(self, bounds: Bounds) -> Iterator[str]:
+        """Yield one key of each set of entries of a page with one id or one title (decision 19)."""
+        for same in (entries.c.own_key, entries.c.title_key):
+            shared = (
+                select(func.max(entries.c.key))
+                .where(entries.c.first_seen <= bounds.until, same.is_not(None))
+                .group_by(same)
+                .having(func.count() > 1)
+                .order_by(func.max(entries.c.key))
+            )
+            yield from self._connection.scalars(shared, execution_options=STREAMED)
+
+    def run_rows(self, bounds: Bounds) -> Iterator[RunRow]:
+        """Yield the runs in the order of their numbers."""
+        found = rows_of(RunRow, runs).where(runs.c.id <= bounds.runs)
+        return self.each(RunRow, found.order_by(runs.c.id))
+
+    def acts(self, bounds: Bounds) -> Iterator[LoggedAct]:
+        """Yield what the operator did, in order."""
+        found = rows_of(LoggedAct, acts).where(acts.c.id <= bounds.acts)
+        return self.each(LoggedAct, found.order_by(acts.c.id))
+
+    def pruned_until(self, since: float, now: float) -> float:
+        """Return until when runs after ``since`` may have deleted the log, in epoch seconds."""
+        ended = func.coalesce(runs.c.ended, now)
+        rows = self._connection.execute(select(ended, runs.c.settings).where(ended >= since))
+        cuts = (at - float(json.loads(text)["log_days"]) * DAY for at, text in rows)
+        return max(cuts, default=0.0)
+
+    def each(self, kind: Callable[..., _Row], found: Select[Any]) -> Iterator[_Row]:
+        """Yield the rows of a query as objects of a class that takes their columns in order."""
+        for row in self._connection.execute(found, execution_options=STREAMED):
+            yield kind(*row)
+
+    def _denials(self, bounds: Bounds, *order: ColumnElement[Any]) -> Iterator[LoggedDenial]:
+        is_judged = and_(denials.c.id <= bounds.denials, denials.c.at <= bounds.until)
+        found = rows_of(LoggedDenial, denials).where(is_judged)
+        return self.each(LoggedDenial, found.order_by(*order))
+
+
+def rows_of(kind: Any, table: Table) -> Select[Any]:  # noqa: ANN401 - a class of named tuples
+    """Return the query for the columns of a table that a class of rows has, in its order."""
+    return select(*(table.c[name] for name in kind._fields))
+
+
+def _judged(bounds: Bounds) -> Select[Any]:
+    is_judged = and_(requests.c.id <= bounds.requests, requests.c.sent_at <= bounds.until)
+    return rows_of(LoggedRequest, requests).where(is_judged)

@@ -1,0 +1,122 @@
+"""Hosts: what the state keeps of each, and what the operator did to them (decision 31)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+
+from sqlalchemy import bindparam, func, insert, select, update
+
+from walsh_scrapy.policy.pacing import HostTimes
+from walsh_scrapy.state._statements import Statement
+from walsh_scrapy.state.database import Store
+from walsh_scrapy.state.rows import insert_if_new, row_of
+from walsh_scrapy.state.tables import acts, hosts
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from sqlalchemy import Connection
+
+#: Names of the columns that are fields of `HostTimes`.
+TIMES: Final = tuple(field.name for field in fields(HostTimes))
+_FIND: Final = Statement(
+    select(*(hosts.c[name] for name in TIMES), hosts.c.revision).where(
+        hosts.c.host == bindparam("key")
+    )
+)
+_UPDATE: Final = Statement(
+    update(hosts)
+    .where(hosts.c.host == bindparam("key"), hosts.c.revision == bindparam("seen"))
+    .values({name: bindparam(name) for name in (*TIMES, "revision")})
+)
+_ACTS: Final = select(*acts.c["at", "host", "act", "seconds", "reason"]).order_by(acts.c.id)
+#: Why a host has to wait: on hold, asked by another process, or within its spacing.
+WaitReason: TypeAlias = Literal["hold", "lease", "spacing"]
+ActName: TypeAlias = Literal["release", "pause"]
+
+
+class HostSnapshot(NamedTuple):
+    """What the ledger knew of a host at one moment."""
+
+    times: HostTimes
+    now: float  #: epoch seconds
+
+    @property
+    def wait(self) -> float:
+        """Seconds until the host may be asked; 0 or less if it may be asked now."""
+        return self.times.ready_at(0.0) - self.now
+
+    @property
+    def hold(self) -> float:
+        """Seconds for which the host is still on hold; 0 if it is not."""
+        return max(0.0, self.times.hold_until - self.now)
+
+    def bounded(self, most: float) -> HostSnapshot:
+        """Return the same with a spacing and a hold of at most ``most`` seconds."""
+        return self._replace(times=self.times.bounded(most))
+
+    @property
+    def reason(self) -> WaitReason | None:
+        """Why the host may not be asked for so long; None if it may be asked now."""
+        until = self.times.ready_at(0.0)
+        if until <= self.now:
+            return None
+        if self.times.hold_until >= until:
+            return "hold"
+        return "lease" if self.times.lease_until > self.now else "spacing"
+
+
+class LedgerRow(NamedTuple):
+    """The row of a host."""
+
+    times: HostTimes
+    revision: int | None  #: None for a host that the ledger does not have yet
+
+
+def find_row(connection: Connection, host: str) -> LedgerRow:
+    """Return the row of a host, with empty times if there is none."""
+    row = _FIND.first(connection, {"key": host})
+    return LedgerRow(HostTimes(), None) if row is None else LedgerRow(HostTimes(*row[:-1]), row[-1])
+
+
+def write_row(connection: Connection, host: str, times: HostTimes, revision: int | None) -> bool:
+    """Write a row if it is still the one that was read; return False if it is not."""
+    values = row_of(times)
+    if revision is None:
+        return insert_if_new(connection, hosts, {"host": host, "revision": 0, **values})
+    values |= {"key": host, "seen": revision, "revision": revision + 1}
+    return _UPDATE.run(connection, values) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One act of the operator. ``at`` is in epoch seconds."""
+
+    at: float
+    host: str
+    act: ActName
+    seconds: float  #: the new pause, or what was left of the hold
+    reason: str
+
+
+def write_act(connection: Connection, act: Act) -> None:
+    """Record one act within a transaction of the ledger."""
+    connection.execute(insert(acts), row_of(act))
+
+
+class ActStore(Store):
+    """Reads acts; the ledger writes them."""
+
+    def of(self, names: Collection[str]) -> list[Act]:
+        """Return all acts on the hosts with these names in the ledger, the first one first."""
+        with self._database.read() as connection:
+            rows = connection.execute(_ACTS.where(acts.c.host.in_(names)))
+            return [Act(*row) for row in rows]
+
+    def last(self) -> dict[str, Act]:
+        """Return the last act of each host that has one."""
+        newest = select(func.max(acts.c.id)).group_by(acts.c.host)
+        with self._database.read() as connection:
+            rows = connection.execute(_ACTS.where(acts.c.id.in_(newest))).all()
+        return {row.host: Act(*row) for row in rows}
