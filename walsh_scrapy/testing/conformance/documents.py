@@ -6,6 +6,7 @@ That a crawler scrapes no HTML (R9), no log of a server shows.
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.testing.conformance.scenario import (
@@ -13,10 +14,12 @@ from walsh_scrapy.testing.conformance.scenario import (
     Run,
     Scenario,
     failed,
+    failed_by,
     feed,
     not_applicable,
     passed,
 )
+from walsh_scrapy.testing.politeness import not_too_often, validators_echoed
 from walsh_scrapy.testing.reply import Reply, redirect
 from walsh_scrapy.testing.site import Site
 
@@ -33,39 +36,35 @@ _CONDITIONS: Final = ("If-None-Match", "If-Modified-Since")
 
 def _echoes(condition: str, validator: str) -> Callable[[TrialLog], Judgement]:
     def judge(evidence: TrialLog) -> Judgement:
-        served = evidence.pages(Run.FIRST)
+        served = [each for each in evidence.pages(Run.FIRST) if each.hit.complete]
         later = evidence.pages(Run.FORCED)
         if not served or not later:
             return not_applicable("it did not ask for the page in two runs")
-        sent = later[0].hit.header(condition)
         lines = [served[-1], later[0]]
-        if sent != served[-1].hit.answered(validator):
-            return failed(f"{condition} is {sent}, not the {validator} that was served", lines)
+        if fault := failed_by(validators_echoed, lines):
+            return fault
         return passed(f"{condition} is the {validator} that was served", lines)
 
     return judge
 
 
 def _stays_home(evidence: TrialLog) -> Judgement:
-    wrong = [
-        each
-        for each in evidence.pages(host="new-home.example")
-        if any(each.hit.header(name) for name in _CONDITIONS)
-    ]
-    if wrong:
-        return failed("it sent the validators of one URL to another", wrong)
-    moved = evidence.pages(Run.FORCED, host="old-home.example")
+    reason = "it sent the validators of one URL to another"
+    if fault := failed_by(validators_echoed, evidence.pages(host=_NEW.host), reason):
+        return fault
+    moved = evidence.pages(Run.FORCED, host=_OLD.host)
     if not moved or not any(moved[0].hit.header(name) for name in _CONDITIONS):
         return not_applicable("it sent no validators to the page that now redirects")
-    if not evidence.pages(Run.FORCED, host="new-home.example"):
+    if not evidence.pages(Run.FORCED, host=_NEW.host):
         return not_applicable("it did not follow the redirect")
     return passed("the redirect was followed without validators", evidence.pages(Run.FORCED))
 
 
 def _once(evidence: TrialLog) -> Judgement:
     asked = evidence.pages(Run.FIRST)
-    if len(asked) > 1:
-        return failed("it asked twice for one URL with different fragments", asked)
+    reason = "it asked twice for one URL with different fragments"
+    if fault := failed_by(not_too_often, asked, reason, revisit=inf):
+        return fault
     return passed("asked once", asked) if asked else not_applicable("it never asked for the page")
 
 
@@ -73,8 +72,8 @@ def _not_again(evidence: TrialLog) -> Judgement:
     first, again = evidence.pages(Run.FIRST), evidence.pages(Run.AGAIN)
     if not first:
         return not_applicable("it never asked for the page")
-    if again:
-        return failed("it asked again at once", [first[-1], *again])
+    if fault := failed_by(not_too_often, [first[-1], *again], revisit=inf):
+        return fault
     return passed("it did not ask again at once", first)
 
 

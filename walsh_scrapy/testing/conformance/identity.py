@@ -15,18 +15,15 @@ from walsh_scrapy.testing.conformance.scenario import (
     Scenario,
     Seen,
     failed,
+    failed_by,
     feed,
     not_applicable,
     passed,
     token_of,
 )
+from walsh_scrapy.testing.politeness import exact_user_agent, nothing_private
 from walsh_scrapy.testing.reply import Reply, redirect
-from walsh_scrapy.testing.signatures import (
-    Signature,
-    SignatureError,
-    is_signed,
-    key_id,
-)
+from walsh_scrapy.testing.signatures import Signature, SignatureError, is_signed, key_id
 from walsh_scrapy.testing.site import Certificate, Site
 
 if TYPE_CHECKING:
@@ -37,26 +34,20 @@ if TYPE_CHECKING:
 #: A page or an address of the operator (R1: "+URL").
 _CONTACT: Final = re.compile(r"https?://\S|[\w.+-]+@[\w-]+\.\w")
 _BROWSER: Final = re.compile(r"Mozilla/\S+ \((?!compatible;)")
-_PRIVATE: Final = ("Cookie", "Referer", "Authorization")
 #: A page that sets a cookie, where it redirects to, and the next page.
 _ENOUGH_PAGES: Final = 3
 _SETS_COOKIE: Final = {"Set-Cookie": "visitor=42; Path=/"}
 
 
 def _one_user_agent(evidence: TrialLog) -> Judgement:
-    expected, strange = evidence.user_agent, list[tuple[Seen, str]]()
-    for each in evidence.everything:
-        sent = each.hit.header_values("User-Agent")
-        expected = expected or (sent[0] if len(sent) == 1 else None)
-        if not sent or sent != [expected]:
-            strange.append((each, " and ".join(sent) or "none"))
-    if not evidence.everything:
+    sent = [each.hit.header_values("User-Agent") for each in evidence.everything]
+    first = (values[0] for values in sent if len(values) == 1)
+    expected = evidence.user_agent or next(first, "")
+    if fault := failed_by(exact_user_agent, evidence.everything, user_agent=expected):
+        return fault
+    if not sent:
         return not_applicable("it asked for nothing")
-    if not strange:
-        return passed(f"all {len(evidence.everything)} requests have {expected!r}")
-    others = ", ".join(sorted({repr(sent) for _, sent in strange})[:3])
-    reason = f"{len(strange)} requests have not {expected!r} but {others}"
-    return failed(reason, [each for each, _ in strange])
+    return passed(f"all {len(sent)} requests have {expected!r}")
 
 
 def _says_who(evidence: TrialLog) -> Judgement:
@@ -73,11 +64,9 @@ def _says_who(evidence: TrialLog) -> Judgement:
 
 
 def _nothing_private(evidence: TrialLog) -> Judgement:
-    telling = [
-        each for each in evidence.everything if any(each.hit.header(name) for name in _PRIVATE)
-    ]
-    if telling:
-        return failed("it sends a Cookie, a Referer or credentials", telling)
+    reason = "it sends a Cookie, a Referer or credentials"
+    if fault := failed_by(nothing_private, evidence.everything, reason):
+        return fault
     if len(evidence.pages()) < _ENOUGH_PAGES:
         return not_applicable("it asked for too few pages that set a cookie or redirect")
     return passed("after Set-Cookie and a redirect no Cookie, Referer or credentials were sent")

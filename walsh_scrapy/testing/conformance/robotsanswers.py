@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.testing.conformance.robotsrules import obeys
 from walsh_scrapy.testing.conformance.scenario import (
-    SLACK,
     Level,
     Run,
     Scenario,
     failed,
+    failed_by,
     feed,
     not_applicable,
     passed,
     robots,
 )
+from walsh_scrapy.testing.hit import DEFAULT_PORTS
+from walsh_scrapy.testing.politeness import robots_cached, robots_first, robots_obeyed
 from walsh_scrapy.testing.reply import Fault, Reply, redirect
 from walsh_scrapy.testing.site import Certificate, Site
+from walsh_scrapy.testing.timing import spaced
 
 if TYPE_CHECKING:
     from walsh_scrapy.testing.conformance.scenario import Judgement, Seen, TrialLog
@@ -27,62 +29,62 @@ if TYPE_CHECKING:
 _DENIES: Final = "User-agent: *\nDisallow: /no/\n"
 _FEEDS: Final = {"/feed.xml": feed(), "/no/feed.xml": feed()}
 _MOST_TRIES: Final = 10
+_DAY: Final = 86_400.0
 
 
 def _robots_first(evidence: TrialLog) -> Judgement:
-    first: dict[str, Seen] = {}
-    for each in evidence.everything:
-        first.setdefault(each.hit.origin, each)
-    # A redirect of a robots.txt may lead to any page of another host.
-    early = [each for each in first.values() if not each.hit.path.endswith("robots.txt")]
-    if early:
-        return failed(f"of {len(early)} origins a page was asked for first", early)
-    if not first:
+    if fault := failed_by(robots_first, evidence.everything):
+        return fault
+    if not evidence.everything:
         return not_applicable("it asked for nothing")
-    return passed(f"robots.txt was the first request to each of {len(first)} origins")
+    origins = {each.hit.origin for each in evidence.everything}
+    return passed(f"robots.txt was the first request to each of {len(origins)} origins")
 
 
 def _robots_kept(evidence: TrialLog) -> Judgement:
-    files = [each for each in evidence.seen() if each.is_robots]
-    if len(files) > 1:
-        return failed("it asked for an answered robots.txt again within a day", files)
+    files = _files(evidence)
+    reason = "it asked for an answered robots.txt again within a day"
+    if fault := failed_by(robots_cached, files, reason, robots_ttl=_DAY):
+        return fault
     if not files or len(evidence.pages(Run.FIRST)) < 2:
         return not_applicable("it never asked for robots.txt and for two pages")
     return passed("robots.txt was asked for once", files)
 
 
 def _not_before_answer(evidence: TrialLog) -> Judgement:
-    files = [each for each in evidence.seen() if each.is_robots]
-    if not files:
+    if not _files(evidence):
         return not_applicable("it never asked for robots.txt")
-    early = [each for each in evidence.pages() if each.hit.started < files[0].hit.ended]
-    if early:
-        return failed("it asked for a page before the answer of robots.txt", [files[0], *early])
+    reason = "it asked for a page before the answer of robots.txt"
+    if fault := failed_by(robots_first, evidence.seen(), reason):
+        return fault
     return passed("no page was asked for before robots.txt was answered", evidence.seen())
 
 
 def _tried_gently(evidence: TrialLog) -> Judgement:
-    files = [each for each in evidence.seen() if each.is_robots]
+    files = _files(evidence)
     if not files:
         return not_applicable("it never asked for robots.txt")
     if len(files) > _MOST_TRIES:
         return failed(f"it asked {len(files)} times for a robots.txt that fails", files)
-    pairs = pairwise(files)
-    hasty = [b for a, b in pairs if b.hit.started - a.hit.started < 1 - SLACK]
-    if hasty:
-        return failed("it asked again within a second", files)
+    if fault := failed_by(spaced, files, "it asked again within a second"):
+        return fault
     return passed(f"requests for robots.txt: {len(files)}, with pauses", evidence.seen())
 
 
 def _obeys_new_copy(evidence: TrialLog) -> Judgement:
-    now = evidence.seen(Run.FORCED)
-    files = [each for each in now if each.is_robots]
+    files = _files(evidence, Run.FORCED)
     if not files:
         return not_applicable("it did not ask for robots.txt again")
     later = [each for each in evidence.pages(Run.FORCED) if each.at > files[0].at]
-    if later:
-        return failed("it asked for what the new robots.txt denies", [files[0], *later])
-    return passed("the new robots.txt was obeyed", now)
+    reason = "it asked for what the new robots.txt denies"
+    denied = [f"http://{_LATER.host}/"]
+    if fault := failed_by(robots_obeyed, later, reason, files[:1], denied=denied):
+        return fault
+    return passed("the new robots.txt was obeyed", evidence.seen(Run.FORCED))
+
+
+def _files(evidence: TrialLog, *runs: Run) -> list[Seen]:
+    return [each for each in evidence.seen(*runs) if each.is_robots]
 
 
 def _by_scheme(hit: Hit) -> Reply:
@@ -91,9 +93,10 @@ def _by_scheme(hit: Hit) -> Reply:
 
 def _origins(evidence: TrialLog) -> Judgement:
     asked = evidence.pages()
-    wrong = [each for each in asked if each.hit.path.startswith(f"/no-{each.hit.scheme}/")]
-    if wrong:
-        return failed("it asked for what the robots.txt of that scheme denies", evidence.seen())
+    denied = [f"{scheme}://{_BOTH.host}/no-{scheme}/" for scheme in DEFAULT_PORTS]
+    reason = "it asked for what the robots.txt of that scheme denies"
+    if fault := failed_by(robots_obeyed, evidence.seen(), reason, denied=denied):
+        return fault
     if {each.hit.scheme for each in asked} != {"http", "https"}:
         return not_applicable("it did not reach the host over both http and https")
     return passed("each scheme has its own robots.txt", evidence.seen())

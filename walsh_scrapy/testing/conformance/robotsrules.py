@@ -14,12 +14,13 @@ from urllib.parse import unquote
 from walsh_scrapy.testing.conformance.scenario import (
     Level,
     Scenario,
-    failed,
+    failed_by,
     feed,
     not_applicable,
     passed,
     robots,
 )
+from walsh_scrapy.testing.politeness import robots_obeyed
 from walsh_scrapy.testing.site import Site
 
 if TYPE_CHECKING:
@@ -45,26 +46,21 @@ def obeys(
     """Return a judge that fails if a denied path was asked for, of one host or of all."""
 
     def judge(evidence: TrialLog) -> Judgement:
-        seen = evidence.seen(host=host)
-        asked = {_plain(each.hit.path) for each in seen}
-        against = [each for each in seen if _plain(each.hit.path) in set(map(_plain, denied))]
-        if against:
-            files = [each for each in seen if each.is_robots]
-            return failed("it asked for what robots.txt denies", [*files[:1], *against])
-        if not any(each.is_robots for each in seen):
+        seen, hosts = evidence.seen(host=host), [host] if host else evidence.hosts
+        urls = [f"http://{name}{path}$" for name in hosts for path in denied]
+        files = [each for each in seen if each.is_robots]
+        reason = "it asked for what robots.txt denies"
+        if fault := failed_by(robots_obeyed, seen, reason, files[:1], denied=urls):
+            return fault
+        if not files:
             return not_applicable("it never asked for robots.txt")
-        missing = [path for path in allowed if _plain(path) not in asked]
-        if missing:
+        asked = {unquote(each.hit.path) for each in seen}
+        if missing := [path for path in allowed if unquote(path) not in asked]:
             return not_applicable(f"it never asked for {missing[0]}, which is allowed")
         told = f"asked for {', '.join(allowed)}, " if allowed else ""
         return passed(f"{told}not for {', '.join(denied)}", seen)
 
     return judge
-
-
-def _plain(path: str) -> str:
-    """Return a path as it is meant: crawlers differ in what they percent-encode (RFC 3986 6.2)."""
-    return unquote(path)
 
 
 _MANY_LINES: Final = "".join(f"Disallow: /{number:06}/\n" for number in range(15_000))
