@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.testing.conformance.scenario import (
     Run,
-    Scenario,
     failed,
     failed_by,
     feed,
     not_applicable,
     passed,
+    scenario,
 )
 from walsh_scrapy.testing.manners import BUSY, retry_after
 from walsh_scrapy.testing.reply import Reply
@@ -24,7 +24,7 @@ from walsh_scrapy.testing.timing import backed_off, holds_kept, spaced
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from walsh_scrapy.testing.conformance.scenario import Judgement, TrialLog
+    from walsh_scrapy.testing.conformance.scenario import Judgement, Scenario, TrialLog
     from walsh_scrapy.testing.hit import Hit
     from walsh_scrapy.testing.reply import Page
 
@@ -95,10 +95,8 @@ def _once(name: str, asks: str, refusal: Page) -> Scenario:
 
     So whichever a crawler asks for first, the other one has to wait too.
     """
-    host = f"{name}.example"
     pages: dict[str, Page] = {"/a.xml": [refusal, feed()], "/b.xml": [refusal, feed()]}
-    seeds = tuple(f"http://{host}{path}" for path in pages)
-    return Scenario(name, "R5", asks, _held, (Site(host, "", pages),), seeds)
+    return scenario("R5", name, asks, _held, Site(f"{name}.example", "", pages))
 
 
 _ALWAYS: Final = Site("always-503.example", "", {"/feed.xml": Reply("Not now.\n", 503)})
@@ -123,29 +121,16 @@ SCENARIOS: Final = (
     _once("429-imf-date", "Retry-After may be a date as in RFC 9110", _date(_IMF)),
     _once("429-rfc850-date", "Retry-After may be a date as in RFC 850", _date(_RFC850)),
     _once("429-asctime-date", "Retry-After may be a date as asctime writes it", _date(_ASCTIME)),
-    Scenario(
-        "always-503",
-        "R5",
-        "After 503 without Retry-After the pauses grow, and the tries end",
-        _grows,
-        (_ALWAYS,),
-        ("http://always-503.example/feed.xml",),
+    scenario(
+        "R5", "always-503", "After 503 without Retry-After the pauses grow, and the tries end",
+        _grows, _ALWAYS,
     ),
-    Scenario(
-        "robots-503",
-        "R5",
-        "A Retry-After of robots.txt binds as that of any page",
-        _held,
-        (_ROBOTS,),
-        ("http://robots-503.example/feed.xml",),
+    scenario(
+        "R5", "robots-503", "A Retry-After of robots.txt binds as that of any page", _held, _ROBOTS
     ),
-    Scenario(
-        "hold-after-restart",
-        "R5",
+    scenario(
+        "R5", "hold-after-restart",
         "Retry-After is kept by a crawler that was killed and started again",
-        _kept_over_restart,
-        (HELD,),
-        ("http://held.example/feed.xml",),
-        runs=(Run.KILLED, Run.RESTARTED),
+        _kept_over_restart, HELD, runs=(Run.KILLED, Run.RESTARTED),
     ),
-)
+)  # fmt: skip

@@ -18,6 +18,7 @@ from walsh_scrapy.testing.conformance.scenario import (
     feed,
     not_applicable,
     passed,
+    scenario,
 )
 from walsh_scrapy.testing.politeness import not_too_often, validators_echoed
 from walsh_scrapy.testing.reply import Reply, redirect
@@ -77,25 +78,13 @@ def _not_again(evidence: TrialLog) -> Judgement:
     return passed("it did not ask again at once", first)
 
 
-def _scenario(name: str, asks: str, validator: str, condition: str, page: Reply) -> Scenario:
-    site = Site(f"{name}.example", "", {"/feed.xml": page})
-    return Scenario(
-        name,
-        "R7",
-        asks,
-        _echoes(condition, validator),
-        (site,),
-        (f"http://{site.host}/feed.xml",),
-        runs=(Run.FIRST, Run.FORCED),
-        level=Level.SHOULD,
-    )
-
-
 _DAILY: Final = Site(
     "daily.example",
     "",
     {"/feed.xml": Reply(feed().body, headers={"Cache-Control": "max-age=86400"})},
 )
+_TAGGED: Final = Site("etag.example", "", {"/feed.xml": feed(etag=_ETAG)})
+_DATED: Final = Site("last-modified.example", "", {"/feed.xml": feed(modified=_MODIFIED)})
 _GONE: Final = Site("gone.example", "", {"/feed.xml": Reply("Gone.\n", 410)})
 _SAME: Final = Site("same.example", "", {"/feed.xml": feed()})
 _OLD: Final = Site(
@@ -104,61 +93,6 @@ _OLD: Final = Site(
     {"/feed.xml": [feed(etag='"home"'), redirect("http://new-home.example/feed.xml", 302)]},
 )
 _NEW: Final = Site("new-home.example", "", {"/feed.xml": feed()})
-
-_REVISITS: Final = (
-    _scenario(
-        "etag",
-        "The ETag is sent back as If-None-Match, byte for byte",
-        "ETag",
-        "If-None-Match",
-        feed(etag=_ETAG),
-    ),
-    _scenario(
-        "last-modified",
-        "Last-Modified is sent back as If-Modified-Since",
-        "Last-Modified",
-        "If-Modified-Since",
-        feed(modified=_MODIFIED),
-    ),
-    Scenario(
-        "validators-stay",
-        "R7",
-        "Validators of one URL are never sent to another",
-        _stays_home,
-        (_OLD, _NEW),
-        ("http://old-home.example/feed.xml",),
-        runs=(Run.FIRST, Run.FORCED),
-    ),
-    Scenario(
-        "same-url-once",
-        "R7",
-        "URLs that differ in their fragment only are asked for once",
-        _once,
-        (_SAME,),
-        ("http://same.example/feed.xml", "http://same.example/feed.xml#top"),
-        level=Level.SHOULD,
-    ),
-    Scenario(
-        "not-again-at-once",
-        "R8",
-        "A source is asked once a day, or less often",
-        _not_again,
-        (_DAILY,),
-        ("http://daily.example/feed.xml",),
-        runs=(Run.FIRST, Run.AGAIN),
-        level=Level.SHOULD,
-    ),
-    Scenario(
-        "gone",
-        "R8",
-        "A source that is gone (410) is not asked again at once",
-        _not_again,
-        (_GONE,),
-        ("http://gone.example/feed.xml",),
-        runs=(Run.FIRST, Run.AGAIN),
-        level=Level.SHOULD,
-    ),
-)
 
 
 _MARKDOWN: Final = "# Docs\n\n- [One](http://docs.example/one.md): the first\n"
@@ -184,22 +118,38 @@ def _structured(evidence: TrialLog) -> Judgement:
     return passed("it asked for markdown or /llms.txt", better)
 
 
-_DOCS: Final = Site(
-    "docs.example",
-    "",
-    {"/": _negotiated, "/llms.txt": Reply(_MARKDOWN)},
-)
+_DOCS: Final = Site("docs.example", "", {"/": _negotiated, "/llms.txt": Reply(_MARKDOWN)})
 
-_FORMATS: Final = (
-    Scenario(
-        "structured-form",
-        "R9",
-        "Of a site without a feed, markdown or /llms.txt is asked for",
-        _structured,
-        (_DOCS,),
-        pages=("http://docs.example/",),
-        level=Level.SHOULD,
+_AT_ONCE: Final = (Run.FIRST, Run.AGAIN)
+_TWICE: Final = (Run.FIRST, Run.FORCED)
+
+SCENARIOS: Final = (
+    scenario(
+        "R7", "etag", "The ETag is sent back as If-None-Match, byte for byte",
+        _echoes("If-None-Match", "ETag"), _TAGGED, runs=_TWICE, level=Level.SHOULD,
     ),
-)
-
-SCENARIOS: Final = (*_REVISITS, *_FORMATS)
+    scenario(
+        "R7", "last-modified", "Last-Modified is sent back as If-Modified-Since",
+        _echoes("If-Modified-Since", "Last-Modified"), _DATED, runs=_TWICE, level=Level.SHOULD,
+    ),
+    scenario(
+        "R7", "validators-stay", "Validators of one URL are never sent to another",
+        _stays_home, _OLD, _NEW, runs=_TWICE,
+    ),
+    scenario(
+        "R7", "same-url-once", "URLs that differ in their fragment only are asked for once",
+        _once, _SAME, paths=["/feed.xml", "/feed.xml#top"], level=Level.SHOULD,
+    ),
+    scenario(
+        "R8", "not-again-at-once", "A source is asked once a day, or less often",
+        _not_again, _DAILY, runs=_AT_ONCE, level=Level.SHOULD,
+    ),
+    scenario(
+        "R8", "gone", "A source that is gone (410) is not asked again at once",
+        _not_again, _GONE, runs=_AT_ONCE, level=Level.SHOULD,
+    ),
+    Scenario(
+        "structured-form", "R9", "Of a site without a feed, markdown or /llms.txt is asked for",
+        _structured, (_DOCS,), pages=("http://docs.example/",), level=Level.SHOULD,
+    ),
+)  # fmt: skip

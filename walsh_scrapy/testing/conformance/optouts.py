@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.testing.conformance.scenario import (
     Run,
-    Scenario,
     failed_by,
     feed,
     not_applicable,
     passed,
+    scenario,
 )
 from walsh_scrapy.testing.politeness import blocklist_kept
 from walsh_scrapy.testing.reply import Reply, redirect
@@ -79,37 +79,21 @@ def _subdomain_left_alone(evidence: TrialLog) -> Judgement:
 
 
 SCENARIOS: Final = (
-    Scenario(
-        "opted-out",
-        "R3",
-        "No request goes to a listed domain, not even for robots.txt",
-        _left_alone(Run.FIRST),
-        (_OPERATOR, _OUT),
-        ("http://optedout.example/feed.xml",),
+    scenario(
+        "R3", "opted-out", "No request goes to a listed domain, not even for robots.txt",
+        _left_alone(Run.FIRST), _OUT, _OPERATOR,
     ),
-    Scenario(
-        "opted-out-subdomain",
-        "R3",
-        "No request goes to a subdomain of a listed domain",
-        _subdomain_left_alone,
-        (_OPERATOR, _SUBDOMAIN),
-        ("http://www.optedout.example/feed.xml",),
+    scenario(
+        "R3", "opted-out-subdomain", "No request goes to a subdomain of a listed domain",
+        _subdomain_left_alone, _SUBDOMAIN, _OPERATOR,
     ),
-    Scenario(
-        "redirect-to-opted-out",
-        "R3",
-        "No redirect is followed to a listed domain",
-        _left_alone(Run.FIRST, _HOP.host),
-        (_OPERATOR, _HOP, _OUT),
-        ("http://to-optedout.example/a.xml",),
+    scenario(
+        "R3", "redirect-to-opted-out", "No redirect is followed to a listed domain",
+        _left_alone(Run.FIRST, _HOP.host), _HOP, _OUT, _OPERATOR,
     ),
-    Scenario(
-        "list-retained",
-        "R3",
+    scenario(
+        "R3", "list-retained",
         "The last good list stays in force while the list is invalid or cannot be fetched",
-        _left_alone(Run.FORCED),
-        (_OPERATOR, _OUT),
-        ("http://optedout.example/feed.xml",),
-        runs=(Run.FIRST, Run.FORCED),
+        _left_alone(Run.FORCED), _OUT, _OPERATOR, runs=(Run.FIRST, Run.FORCED),
     ),
-)
+)  # fmt: skip

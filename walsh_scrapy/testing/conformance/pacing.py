@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 from walsh_scrapy.testing.conformance.scenario import (
     Level,
     Run,
-    Scenario,
     failed_by,
     feed,
     not_applicable,
     passed,
     robots,
+    scenario,
 )
 from walsh_scrapy.testing.reply import Reply, redirect
 from walsh_scrapy.testing.site import Site
@@ -100,10 +100,6 @@ def _feeds(host: str, paths: Iterable[str], robots_txt: str = "", delay: float =
     return Site(host, robots(robots_txt), dict(pages))
 
 
-def _seeds(*sites: Site) -> tuple[str, ...]:
-    return tuple(f"http://{site.host}{path}" for site in sites for path in site.pages)
-
-
 _THREE: Final = ("/a.xml", "/b.xml", "/c.xml")
 _QUICK: Final = _feeds("quick.example", (*_THREE, "/d.xml"))
 _SLOW: Final = _feeds("slow.example", ("/a.xml", "/b.xml"), delay=1.5)
@@ -120,78 +116,40 @@ _HOPS: Final = Site("hops.example", "", {"/old.xml": redirect("/new.xml"), "/new
 RESTARTED: Final = _feeds("restarted.example", _THREE[:2], "User-agent: *\nCrawl-delay: 7\n")
 
 SCENARIOS: Final = (
-    Scenario(
-        "one-a-second",
-        "R4",
-        "At most one request a second goes to a host, robots.txt included",
-        _spaced(1.0, at_least=3),
-        (_QUICK,),
-        _seeds(_QUICK),
+    scenario(
+        "R4", "one-a-second", "At most one request a second goes to a host, robots.txt included",
+        _spaced(1.0, at_least=3), _QUICK,
     ),
-    Scenario(
-        "crawl-delay",
-        "R4",
-        "Crawl-delay passes before each page",
-        _spaced(3.0),
-        (_DELAY,),
-        _seeds(_DELAY),
+    scenario(
+        "R4", "crawl-delay", "Crawl-delay passes before each page", _spaced(3.0), _DELAY
     ),
-    Scenario(
-        "crawl-delay-of-group",
-        "R4",
+    scenario(
+        "R4", "crawl-delay-of-group",
         "The Crawl-delay of the group that names the crawler counts, with its decimals",
-        _spaced(2.5),
-        (_OWN_DELAY,),
-        _seeds(_OWN_DELAY),
+        _spaced(2.5), _OWN_DELAY,
     ),
-    Scenario(
-        "request-rate",
-        "R4",
+    scenario(
+        "R4", "request-rate",
         "Extended standard 2.0: Request-rate 1/3 is one request in three seconds",
-        _spaced(3.0),
-        (_RATE,),
-        _seeds(_RATE),
-        level=Level.MAY,
+        _spaced(3.0), _RATE, level=Level.MAY,
     ),
-    Scenario(
-        "redirect-paced",
-        "R4",
-        "A redirect on the same host waits as any other request",
-        _spaced(1.0),
-        (_HOPS,),
-        ("http://hops.example/old.xml",),
+    scenario(
+        "R4", "redirect-paced", "A redirect on the same host waits as any other request",
+        _spaced(1.0), _HOPS, paths=["/old.xml"],
     ),
-    Scenario(
-        "one-at-a-time",
-        "R4",
-        "A host that is slow to answer gets no second request meanwhile",
-        _one_at_a_time,
-        (_SLOW,),
-        _seeds(_SLOW),
+    scenario(
+        "R4", "one-at-a-time", "A host that is slow to answer gets no second request meanwhile",
+        _one_at_a_time, _SLOW,
     ),
-    Scenario(
-        "one-connection",
-        "R4",
-        "A host has at most one open connection",
-        _one_connection,
-        (_SLOW,),
-        _seeds(_SLOW),
+    scenario(
+        "R4", "one-connection", "A host has at most one open connection", _one_connection, _SLOW
     ),
-    Scenario(
-        "serial",
-        "R4",
-        "The process has one request under way, whatever the host",
-        _serial,
-        (_SLOW,),
-        _seeds(_SLOW),
+    scenario(
+        "R4", "serial", "The process has one request under way, whatever the host", _serial, _SLOW
     ),
-    Scenario(
-        "pacing-after-restart",
-        "R4",
+    scenario(
+        "R4", "pacing-after-restart",
         "Crawl-delay is kept by a crawler that was killed and started again",
-        _kept_over_restart(7.0),
-        (RESTARTED,),
-        _seeds(RESTARTED),
-        runs=(Run.KILLED, Run.RESTARTED),
+        _kept_over_restart(7.0), RESTARTED, runs=(Run.KILLED, Run.RESTARTED),
     ),
-)
+)  # fmt: skip

@@ -15,6 +15,7 @@ from walsh_scrapy.testing.conformance.scenario import (
     not_applicable,
     passed,
     robots,
+    scenario,
 )
 from walsh_scrapy.testing.hit import DEFAULT_PORTS
 from walsh_scrapy.testing.politeness import robots_cached, robots_first, robots_obeyed
@@ -102,10 +103,6 @@ def _origins(evidence: TrialLog) -> Judgement:
     return passed("each scheme has its own robots.txt", evidence.seen())
 
 
-def _feeds(host: str, *paths: str) -> tuple[str, ...]:
-    return tuple(f"http://{host}{path}" for path in paths or _FEEDS)
-
-
 _LATER: Final = Site("later.example", ["", "User-agent: *\nDisallow: /\n"], {"/feed.xml": feed()})
 _BOTH: Final = Site(
     "origins.example",
@@ -121,97 +118,61 @@ _HANGS: Final = Site(
     {"/feed.xml": feed()},
 )
 
-SCENARIOS: Final = (
-    Scenario(
-        "robots-first",
-        "R2",
-        "The first request to a scheme, host and port is for its robots.txt",
-        _robots_first,
-        (_MISSING,),
-        _feeds(_MISSING.host, "/feed.xml"),
-    ),
-    Scenario(
-        "robots-kept",
-        "R2",
-        "A robots.txt is asked for once for all pages of its host, and kept for a day",
-        _robots_kept,
-        (_ONCE,),
-        _feeds(_ONCE.host, "/a.xml", "/b.xml"),
-        runs=(Run.FIRST, Run.AGAIN, Run.FORCED),
-        level=Level.SHOULD,
-    ),
-    Scenario(
-        "robots-of-each-scheme",
-        "R2",
-        "http and https have a robots.txt each",
-        _origins,
-        (_BOTH,),
-        tuple(
-            f"{scheme}://origins.example/no-{other}/a.xml"
-            for scheme in ("http", "https")
-            for other in ("http", "https")
-        ),
-    ),
-    Scenario(
-        "robots-hangs",
-        "R2",
-        "No page is asked for while robots.txt is not answered",
-        _not_before_answer,
-        (_HANGS,),
-        _feeds(_HANGS.host, "/feed.xml"),
-    ),
-    Scenario(
-        "robots-fails",
-        "R2",
-        "A robots.txt that answers 500 is asked for again only after a pause, and not endlessly",
-        _tried_gently,
-        (Site("robots-fails.example", Reply("Broken.\n", 500), {"/feed.xml": feed()}),),
-        _feeds("robots-fails.example", "/feed.xml"),
-    ),
-    Scenario(
-        "robots-redirected",
-        "R2",
-        "A robots.txt is followed through redirects, and counts for the host that was asked",
-        obeys(("/no/feed.xml",), ("/feed.xml",), "robots-redirected.example"),
-        (
-            Site(
-                "robots-redirected.example",
-                redirect("/first-robots.txt"),
-                {
-                    **_FEEDS,
-                    "/first-robots.txt": redirect("http://robots-kept-there.example/robots.txt"),
-                },
-            ),
-            Site("robots-kept-there.example", _DENIES),
-        ),
-        _feeds("robots-redirected.example"),
-    ),
-    Scenario(
-        "redirect-to-denied-path",
-        "R2",
-        "A redirect is followed only where robots.txt allows it",
-        obeys(("/no/feed.xml",), ("/old.xml",)),
-        (Site("to-path.example", _DENIES, {**_FEEDS, "/old.xml": redirect("/no/feed.xml")}),),
-        _feeds("to-path.example", "/old.xml"),
-    ),
-    Scenario(
-        "redirect-to-denying-host",
-        "R2",
-        "A redirect to another host is followed only if the robots.txt of that host allows it",
-        obeys(("/feed.xml",), ("/old.xml",)),
-        (
-            Site("to-host.example", "", {"/old.xml": redirect("http://denying.example/feed.xml")}),
-            Site("denying.example", robots("User-agent: *\nDisallow: /\n"), {"/feed.xml": feed()}),
-        ),
-        _feeds("to-host.example", "/old.xml"),
-    ),
-    Scenario(
-        "opt-out-later",
-        "R2",
-        "Whoever asks for robots.txt anew obeys what it says now",
-        _obeys_new_copy,
-        (_LATER,),
-        _feeds(_LATER.host, "/feed.xml"),
-        runs=(Run.FIRST, Run.FORCED),
-    ),
+_REDIRECTED: Final = Site(
+    "robots-redirected.example",
+    redirect("/first-robots.txt"),
+    {**_FEEDS, "/first-robots.txt": redirect("http://robots-kept-there.example/robots.txt")},
 )
+_KEPT_THERE: Final = Site("robots-kept-there.example", _DENIES)
+_TO_PATH: Final = Site("to-path.example", _DENIES, {**_FEEDS, "/old.xml": redirect("/no/feed.xml")})
+_TO_HOST: Final = Site(
+    "to-host.example", "", {"/old.xml": redirect("http://denying.example/feed.xml")}
+)
+_DENYING: Final = Site(
+    "denying.example", robots("User-agent: *\nDisallow: /\n"), {"/feed.xml": feed()}
+)
+_FAILS: Final = Site("robots-fails.example", Reply("Broken.\n", 500), {"/feed.xml": feed()})
+
+SCENARIOS: Final = (
+    scenario(
+        "R2", "robots-first", "The first request to a scheme, host and port is for its robots.txt",
+        _robots_first, _MISSING,
+    ),
+    scenario(
+        "R2", "robots-kept",
+        "A robots.txt is asked for once for all pages of its host, and kept for a day",
+        _robots_kept, _ONCE, runs=(Run.FIRST, Run.AGAIN, Run.FORCED), level=Level.SHOULD,
+    ),
+    Scenario(
+        "robots-of-each-scheme", "R2", "http and https have a robots.txt each", _origins, (_BOTH,),
+        tuple(f"{scheme}://{_BOTH.host}{path}" for scheme in DEFAULT_PORTS for path in _BOTH.pages),
+    ),
+    scenario(
+        "R2", "robots-hangs", "No page is asked for while robots.txt is not answered",
+        _not_before_answer, _HANGS,
+    ),
+    scenario(
+        "R2", "robots-fails",
+        "A robots.txt that answers 500 is asked for again only after a pause, and not endlessly",
+        _tried_gently, _FAILS,
+    ),
+    scenario(
+        "R2", "robots-redirected",
+        "A robots.txt is followed through redirects, and counts for the host that was asked",
+        obeys(["/no/feed.xml"], ["/feed.xml"], _REDIRECTED.host),
+        _REDIRECTED, _KEPT_THERE, paths=_FEEDS,
+    ),
+    scenario(
+        "R2", "redirect-to-denied-path", "A redirect is followed only where robots.txt allows it",
+        obeys(["/no/feed.xml"], ["/old.xml"]), _TO_PATH, paths=["/old.xml"],
+    ),
+    scenario(
+        "R2", "redirect-to-denying-host",
+        "A redirect to another host is followed only if the robots.txt of that host allows it",
+        obeys(["/feed.xml"], ["/old.xml"]), _TO_HOST, _DENYING,
+    ),
+    scenario(
+        "R2", "opt-out-later", "Whoever asks for robots.txt anew obeys what it says now",
+        _obeys_new_copy, _LATER, runs=(Run.FIRST, Run.FORCED),
+    ),
+)  # fmt: skip

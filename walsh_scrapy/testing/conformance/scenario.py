@@ -203,6 +203,22 @@ class Scenario:
         return frozenset(site.host for site in self.sites)
 
 
+def scenario(
+    rule: str,
+    name: str,
+    asks: str,
+    judge: Callable[[TrialLog], Judgement],
+    *sites: Site,
+    paths: Iterable[str] | None = None,
+    runs: tuple[Run, ...] = (Run.FIRST,),
+    level: Level = Level.MUST,
+) -> Scenario:
+    """Return a scenario whose seeds are these paths of its first site, by default all its pages."""
+    given = sites[0].pages if paths is None else paths
+    seeds = tuple(f"http://{sites[0].host}{path}" for path in given)
+    return Scenario(name, rule, asks, judge, sites, seeds, (), runs, level)
+
+
 def feed(body: str = _FEED, *, etag: str | None = None, modified: str | None = None) -> Reply:
     """Return a feed without links."""
     return Reply(body, content_type="application/rss+xml", etag=etag, last_modified=modified)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.testing.conformance.scenario import (
     Run,
-    Scenario,
     failed_by,
     not_applicable,
     passed,
+    scenario,
 )
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.politeness import in_scope, read_only
@@ -81,28 +81,14 @@ _PARTS: Final = Site(
 )
 
 SCENARIOS: Final = (
-    Scenario(
-        "no-links-followed",
-        "R6",
-        "The links of a feed are not followed",
-        _nothing_but(_LINKS),
-        (_LINKS,),
-        ("http://links.example/feed.xml",),
+    scenario(
+        "R6", "no-links-followed", "The links of a feed are not followed",
+        _nothing_but(_LINKS), _LINKS,
     ),
-    Scenario(
-        "no-sub-resources",
-        "R6",
+    scenario(
+        "R6", "no-sub-resources",
         "Images, scripts, styles, frames, enclosures and links of a page are not asked for",
-        _nothing_but(_PARTS),
-        (_PARTS,),
-        ("http://parts.example/feed.xml", "http://parts.example/page.html"),
+        _nothing_but(_PARTS), _PARTS,
     ),
-    Scenario(
-        "read-only",
-        "R6",
-        "Only GET and HEAD are sent",
-        _read_only,
-        (_LINKS,),
-        ("http://links.example/feed.xml",),
-    ),
-)
+    scenario("R6", "read-only", "Only GET and HEAD are sent", _read_only, _LINKS),
+)  # fmt: skip
