@@ -6,6 +6,7 @@ That a crawler scrapes no HTML (R9), no log of a server shows.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -41,7 +42,9 @@ def _echoes(condition: str, validator: str) -> Callable[[TrialLog], Judgement]:
         later = evidence.pages(Run.FORCED)
         if not served or not later:
             return not_applicable("it did not ask for the page in two runs")
-        lines = [served[-1], later[0]]
+        # Only the later request is judged, so what the earlier one asked for does not count.
+        first = replace(served[-1], hit=replace(served[-1].hit, headers=()))
+        lines = [first, later[0]]
         if fault := failed_by(validators_echoed, lines):
             return fault
         return passed(f"{condition} is the {validator} that was served", lines)
