@@ -67,9 +67,6 @@ def _operator() -> Site:
     blocklist = {
         "contract": "walsh-research-blocklist/v1",
         "updated": "2026-05-23T00:00:00Z",
-        "operator": "The operator",
-        "contact": "operator@operator.example",
-        "policy": "http://operator.example/bot/",
         "refresh": "PT6H",
         "blocked": [{"domain": "optedout.example", "added": "2026-05-23", "reason": "by mail"}],
     }

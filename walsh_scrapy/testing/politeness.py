@@ -9,11 +9,10 @@ shorter than the pause that the crawler made. For several runs over one state, p
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate
 from typing import Final, Unpack
 from urllib.parse import unquote
 
-from walsh_scrapy.testing.hit import Hit
+from walsh_scrapy.testing.hit import Hit, most_at_once
 from walsh_scrapy.testing.manners import (
     Breach,
     Manners,
@@ -61,9 +60,7 @@ def assert_polite(log: Iterable[Hit], **terms: Unpack[Terms]) -> None:
 
 def most_in_flight(log: Iterable[Hit]) -> int:
     """Return the largest number of requests in flight at the same time."""
-    # At the same moment, ends are counted first: (t, -1) sorts before (t, 1).
-    edges = sorted(edge for hit in log for edge in ((hit.started, 1), (hit.ended, -1)))
-    return max(accumulate(change for _, change in edges), default=0)
+    return most_at_once((hit.started, hit.ended) for hit in log)
 
 
 _GONE: Final = 410

@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, Final
 
@@ -139,15 +139,7 @@ class Given:
     @property
     def words(self) -> dict[str, str]:
         """The value of each placeholder."""
-        return {
-            "seeds": str(self.seeds),
-            "pages": str(self.pages),
-            "folder": str(self.folder),
-            "ca": str(self.ca),
-            "key": str(self.key),
-            "blocklist": self.blocklist,
-            "proxy": self.proxy,
-        }
+        return {name: str(value) for name, value in asdict(self).items()}
 
     def command(self, command: Sequence[str]) -> list[str]:
         """Return the command with its placeholders filled in; other braces stay."""

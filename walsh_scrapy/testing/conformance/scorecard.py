@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.testing.conformance.scenario import Verdict
@@ -68,20 +68,10 @@ class Scorecard:
             "command": list(self.command),
             "web": self.web,
             "user_agents": list(self.user_agents),
-            "runs": [_call(each) for each in self.calls],
+            "runs": [asdict(each) | {"seconds": round(each.seconds, 3)} for each in self.calls],
             "conformant": self.is_conformant,
             "results": [_result(each) for each in self.results],
         }
-
-
-def _call(call: CallOfRun) -> dict[str, object]:
-    return {
-        "run": call.run,
-        "seconds": round(call.seconds, 3),
-        "exit_status": call.exit_status,
-        "cut": call.cut,
-        "requests": call.requests,
-    }
 
 
 def _result(result: Result) -> dict[str, object]:
