@@ -163,21 +163,23 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How a call ended: its exit status, and whether it was ended at its limit."""
+class CallOfRun:
+    """One call of the command: its seconds, its exit status, whether its time was over."""
 
-    exit_status: int
-    cut: bool
+    run: str
     seconds: float
+    exit_status: int  #: negative: the signal that ended it
+    cut: bool
+    requests: int = 0
 
 
 def call(
+    run: Run,
     command: Sequence[str],
     environment: Mapping[str, str],
     output: Path,
-    longest: float,
     kill_when: Callable[[], bool],
-) -> Ended:
+) -> CallOfRun:
     """Run a command to its end, to its limit in seconds, or to SIGKILL once `kill_when` is true.
 
     Its output is added to a file. Raises OSError if it cannot be started.
@@ -197,7 +199,7 @@ def call(
         while process.poll() is None:
             if kill_when():
                 break
-            if time.monotonic() - began > longest:
+            if time.monotonic() - began > LONGEST[run]:
                 cut = True
                 _signal(process, signal.SIGTERM)
                 _wait(process, _GRACE_SECONDS)
@@ -205,7 +207,7 @@ def call(
             _wait(process, _POLL_SECONDS)
     finally:
         _signal(process, signal.SIGKILL)  # what it started too
-    return Ended(process.wait(), cut, time.monotonic() - began)
+    return CallOfRun(run.value, time.monotonic() - began, process.wait(), cut)
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from walsh_scrapy.testing.conformance.scenario import Verdict
 
 if TYPE_CHECKING:
+    from walsh_scrapy.testing.conformance.crawler import CallOfRun
     from walsh_scrapy.testing.conformance.scenario import Judgement, Scenario
 
 #: The version of the JSON; `conformance.schema.json` describes it.
@@ -21,17 +22,6 @@ class Result:
 
     scenario: Scenario
     finding: Judgement
-
-
-@dataclass(frozen=True, slots=True)
-class CallOfRun:
-    """One call of the command: its seconds, its exit status, whether its time was over."""
-
-    run: str
-    seconds: float
-    exit_status: int  #: negative: the signal that ended it
-    cut: bool
-    requests: int
 
 
 @dataclass(frozen=True, slots=True)
