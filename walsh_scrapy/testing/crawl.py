@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from walsh_scrapy.testing.connections import ConnectionRecord
@@ -181,12 +180,7 @@ class Crawl:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
 
     def _own(self, log: Iterable[Hit]) -> list[Hit]:
