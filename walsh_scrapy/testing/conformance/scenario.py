@@ -26,12 +26,10 @@ if TYPE_CHECKING:
     from walsh_scrapy.testing.reply import Page
     from walsh_scrapy.testing.site import Site
 
-#: Seconds by which a pause may look shorter to a server than it was to a crawler that measures
-#: from the start of one request to the start of the next.
-SLACK: Final = 0.1
-#: What a crawler has to keep of which only the requests are known.
+#: What every crawler is judged by. It may measure its pauses from the start of one request to the
+#: start of the next, and they may look 0.1 s shorter to a server than they were.
 _MANNERS: Final = Manners(
-    serial=False, resolution=SLACK, from_start=True, robots_delayed=False, conditional=True
+    serial=False, resolution=0.1, from_start=True, robots_delayed=False, conditional=True
 )
 #: Headers of a request and of a response that prove something, shown with its line.
 _TELLING: Final = (
