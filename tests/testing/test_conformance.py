@@ -343,6 +343,25 @@ def test_only_the_first_request_of_the_later_run_is_judged(sent, verdict):
     assert judged("etag", *asked) == verdict
 
 
+@pytest.mark.parametrize(("pause", "verdict"), [(3, "fail"), (7, "pass")])
+def test_a_crawl_delay_lasts_over_a_restart(pause, verdict):
+    before, after = seen("/a", run=Run.KILLED), seen("/b", pause, run=Run.RESTARTED)
+    assert judged("pacing-after-restart", before, after) == verdict
+
+
+@pytest.mark.parametrize(("at", "verdict"), [(4, "fail"), (5, "pass")])
+def test_a_request_to_another_host_waits_too(at, verdict):
+    scenario = BY_NAME["serial"]
+    slow = [seen(path, began, "slow.example", took=2) for path, began in (("/a", 0), ("/b", 3))]
+    log = TrialLog((*slow, seen("/c", at)), scenario.hosts)
+    assert scenario.judge(log).verdict == verdict
+
+
+@pytest.mark.parametrize(("path", "verdict"), [("/llms.txt", "pass"), ("/feed2.xml", "fail")])
+def test_a_crawler_may_look_for_markdown(path, verdict):
+    assert judged("no-links-followed", seen("/feed.xml"), seen(path, 2)) == verdict
+
+
 def test_a_crawler_that_never_comes_back_is_not_failed():
     refused = seen("/a.xml", 0, status=429, answer=(("Retry-After", "4"),))
     assert judged("429-seconds", refused) == "pass"
