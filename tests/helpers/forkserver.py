@@ -26,9 +26,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, Final, Self
 
-from walsh_scrapy.testing.crawl import Process, Stream
+from walsh_scrapy.testing.crawl import Process
 
 __all__ = ["ForkServer"]
+
+#: What Popen takes for a stream that is not a pipe: a file, a descriptor, DEVNULL or None.
+Stream = IO[bytes] | int | None
 
 #: The folder of the project, which the server has to import; its children may not find it.
 _HOME: Final = Path(__file__).resolve().parents[2]

@@ -301,11 +301,61 @@ def test_crawl_delay_is_known_only_after_robots_txt():
 
 @pytest.mark.parametrize(
     ("moments", "verdict"),
-    [((0,), "pass"), ((0, 2, 6, 14), "pass"), ((0, 5, 7), "fail"), ((0, 0.5), "fail")],
+    [
+        ((0,), "pass"),
+        ((0, 2, 6, 14), "pass"),
+        ((0, 5, 7), "fail"),
+        ((0, 0.5), "fail"),
+        (tuple(n * n for n in range(1, 11)), "pass"),
+        (tuple(n * n for n in range(1, 12)), "fail"),
+    ],
 )
 def test_pauses_after_503_have_to_grow(moments, verdict):
     assert judged("always-503", *(seen("/feed.xml", at, status=503) for at in moments)) == verdict
     assert all(later > earlier for earlier, later in pairwise(moments))
+
+
+@pytest.mark.parametrize(("pause", "verdict"), [(0.5, "fail"), (2, "pass")])
+def test_a_robots_txt_that_fails_is_asked_for_again_after_a_pause(pause, verdict):
+    tries = [seen("/robots.txt", at, status=500) for at in (0, pause)]
+    assert judged("robots-fails", *tries) == verdict
+
+
+@pytest.mark.parametrize(("at", "verdict"), [(1, "fail"), (5, "pass")])
+def test_a_page_waits_for_the_end_of_robots_txt(at, verdict):
+    assert judged("robots-hangs", seen("/robots.txt", took=4), seen("/a", at)) == verdict
+
+
+@pytest.mark.parametrize(("sent", "verdict"), [('"1"', "pass"), ('"2"', "fail"), (None, "fail")])
+def test_only_the_first_request_of_the_later_run_is_judged(sent, verdict):
+    """A crawler may ask twice in the first run, with what it has learned."""
+    asked = [
+        seen("/", at, run=run) for at, run in ((0, Run.FIRST), (9, Run.FIRST), (20, Run.FORCED))
+    ]
+    for number, condition in enumerate((None, '"1"', sent)):
+        headers = (("If-None-Match", condition),) if condition else ()
+        hit = replace(asked[number].hit, headers=headers, answer=(("ETag", '"1"'),), complete=True)
+        asked[number] = replace(asked[number], hit=hit)
+    assert judged("etag", *asked) == verdict
+
+
+@pytest.mark.parametrize(("pause", "verdict"), [(3, "fail"), (7, "pass")])
+def test_a_crawl_delay_lasts_over_a_restart(pause, verdict):
+    before, after = seen("/a", run=Run.KILLED), seen("/b", pause, run=Run.RESTARTED)
+    assert judged("pacing-after-restart", before, after) == verdict
+
+
+@pytest.mark.parametrize(("at", "verdict"), [(4, "fail"), (5, "pass")])
+def test_a_request_to_another_host_waits_too(at, verdict):
+    scenario = BY_NAME["serial"]
+    slow = [seen(path, began, "slow.example", took=2) for path, began in (("/a", 0), ("/b", 3))]
+    log = TrialLog((*slow, seen("/c", at)), scenario.hosts)
+    assert scenario.judge(log).verdict == verdict
+
+
+@pytest.mark.parametrize(("path", "verdict"), [("/llms.txt", "pass"), ("/feed2.xml", "fail")])
+def test_a_crawler_may_look_for_markdown(path, verdict):
+    assert judged("no-links-followed", seen("/feed.xml"), seen(path, 2)) == verdict
 
 
 def test_a_crawler_that_never_comes_back_is_not_failed():

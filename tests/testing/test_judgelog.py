@@ -16,10 +16,13 @@ from hypothesis import strategies as st
 
 from tests.fuzz.target import json_documents
 from walsh_scrapy.console.program import main
+from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.judgelog import judge as judging
 from walsh_scrapy.testing.judgelog.judge import LONGEST_LINE, Judge, lines_of
 from walsh_scrapy.testing.judgelog.layouts import LINE, second_of
 from walsh_scrapy.testing.judgelog.report import MOST_ROWS, report
+from walsh_scrapy.testing.manners import Manners
+from walsh_scrapy.testing.timing import spaced
 from walsh_scrapy.tools.exits import CommandError
 
 ROBOTS = b"""\
@@ -80,6 +83,18 @@ def test_a_pause_counts_as_short_only_if_it_certainly_was():
     agent = only(line(0), line(4), line(4, "/x"))
     assert (agent.short, agent.pause, agent.short_at.line) == (2, 0, 2)
     assert only(line(0), line(0, agent="free/1.0"), wanted="free").short == 0
+
+
+@given(pause=st.integers(0, 20), asked=st.integers(1, 20))
+def test_a_pause_is_judged_as_any_witness_judges_it(pause, asked):
+    """`assert_polite` and the conformance test have the same rule, for logs of any resolution."""
+    hits = [
+        Hit(at, at + 0.5, 0.0, "GET", "http", "a.example", 80, path, status=200)
+        for at, path in ((0, "/1"), (pause, "/2"))
+    ]
+    manners = Manners(interval=asked, resolution=1.0, from_start=True)
+    robots = f"User-agent: *\nCrawl-delay: {asked}\n".encode()
+    assert only(line(0), line(pause), robots=robots).short == len(list(spaced(hits, manners)))
 
 
 def test_pauses_around_robots_txt_do_not_count():

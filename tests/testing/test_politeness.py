@@ -111,6 +111,11 @@ class TestR2Robots:
     def test_a_page_before_its_robots(self):
         assert rules([hit("a.example", "/", 0), hit("a.example", ROBOTS, 2)]) == ["R2"]
 
+    def test_a_page_before_the_end_of_its_robots(self):
+        hits = [hit("a.example", ROBOTS, 0, 5), hit("a.example", "/", 2)]
+        sentence, _ = violations(hits)
+        assert sentence.endswith("came before #1 GET http://a.example/robots.txt (200) had ended")
+
     def test_each_port_has_its_own(self):
         assert rules(log(hit("a.example", "/", 2, port=8080))) == ["R2"]
 
@@ -149,6 +154,8 @@ class TestR2Robots:
         denied = ["http://a.example/private/", "http://b.example/"]
         hits = log(hit("a.example", "/private/x", 2), hit("a.example", "/public", 4))
         assert rules(hits, denied=denied) == ["R2"]
+        assert rules(hits, denied=["http://a.example/%70ublic$"]) == ["R2"]
+        assert rules(hits, denied=["http://a.example/private$"]) == []
 
 
 class TestR3Blocklist:
@@ -350,7 +357,9 @@ class TestR7Validators:
 
 
 class TestR8Frequency:
-    @pytest.mark.parametrize(("status", "broken"), [(200, ["R8"]), (304, ["R8"]), (503, [])])
+    @pytest.mark.parametrize(
+        ("status", "broken"), [(200, ["R8"]), (304, ["R8"]), (410, ["R8"]), (503, [])]
+    )
     def test_revisit(self, status, broken):
         hits = log(hit("a.example", "/", 2, status=status), hit("a.example", "/", 9))
         assert rules(hits) == []

@@ -48,34 +48,25 @@ __all__ = [
     "write_sources",
 ]
 
-_HOMES = {
-    "Answer": "names",
-    "Certificate": "site",
-    "ConnectionRecord": "connections",
-    "CrawlResult": "crawl",
-    "DirectWeb": "directweb",
-    "Down": "site",
-    "FakeClock": "clock",
-    "Fault": "reply",
-    "Hit": "hit",
-    "LoopbackWeb": "web",
-    "Raw": "reply",
-    "Reply": "reply",
-    "Site": "site",
-    "assert_polite": "politeness",
-    "load_log": "hit",
-    "redirect": "reply",
-    "run_crawl": "crawl",
-    "silent": "names",
-    "simulate": "simulation",
-    "start_crawl": "crawl",
-    "verify_signature": "signatures",
-    "violations": "politeness",
-    "write_sources": "project",
+_NAMES = {
+    "clock": ["FakeClock"],
+    "connections": ["ConnectionRecord"],
+    "crawl": ["CrawlResult", "run_crawl", "start_crawl"],
+    "directweb": ["DirectWeb"],
+    "hit": ["Hit", "load_log"],
+    "names": ["Answer", "silent"],
+    "politeness": ["assert_polite", "violations"],
+    "project": ["write_sources"],
+    "reply": ["Fault", "Raw", "Reply", "redirect"],
+    "signatures": ["verify_signature"],
+    "simulation": ["simulate"],
+    "site": ["Certificate", "Down", "Site"],
+    "web": ["LoopbackWeb"],
 }
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    for module, names in _NAMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

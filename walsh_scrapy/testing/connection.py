@@ -8,25 +8,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from ssl import SSLContext, SSLObject
-from typing import Final, Protocol
+from typing import Final
 
 from walsh_scrapy.testing.connections import FAILED, FULL, RESUMED
+from walsh_scrapy.testing.directory import Directory, VirtualHosts
 from walsh_scrapy.testing.hit import Hit, SharedLog
 from walsh_scrapy.testing.http1 import MalformedRequestError, ResponseWriter, hit_of, parse_request
-from walsh_scrapy.testing.reply import Page
 
 _BAD_REQUEST: Final = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 _ESTABLISHED: Final = b"HTTP/1.1 200 Connection established\r\n\r\n"
-
-
-class Pages(Protocol):
-    """What a connection serves."""
-
-    def page_for(self, hit: Hit) -> tuple[Hit, Page]:
-        """Return the hit with its number on its page, and that page."""
-
-    def context_for(self, hit: Hit) -> SSLContext | None:
-        """Return the TLS context for a CONNECT request, None if it is refused."""
 
 
 class Connection:
@@ -40,7 +30,7 @@ class Connection:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        pages: Pages,
+        pages: Directory | VirtualHosts,
         log: SharedLog[Hit],
         *,
         client: int,

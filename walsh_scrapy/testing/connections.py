@@ -12,10 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import Final
 
-from walsh_scrapy.testing.hit import SharedLog
+from walsh_scrapy.testing.hit import SharedLog, most_at_once
 
 #: What `ConnectionRecord.handshake` is with TLS.
 FULL: Final = "full"
@@ -143,6 +142,4 @@ class CountedSocket(socket.socket):
 
 def most_open(records: Iterable[ConnectionRecord]) -> int:
     """Return the largest number of connections that were open at one moment."""
-    # At the same moment, ends are counted first: (t, -1) sorts before (t, 1).
-    edges = sorted(edge for each in records for edge in ((each.opened, 1), (each.closed, -1)))
-    return max(accumulate(change for _, change in edges), default=0)
+    return most_at_once((each.opened, each.closed) for each in records)

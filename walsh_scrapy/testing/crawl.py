@@ -19,8 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Final, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 from walsh_scrapy.testing.connections import ConnectionRecord
 from walsh_scrapy.testing.hit import Hit
@@ -33,9 +32,6 @@ from walsh_scrapy.testing.project import (
     settings_of,
 )
 from walsh_scrapy.testing.web import Web
-
-#: What Popen takes for a stream that is not a pipe: a file, a descriptor, DEVNULL or None.
-Stream = IO[bytes] | int | None
 
 
 class Process(Protocol):
@@ -60,22 +56,9 @@ class Process(Protocol):
         """Send SIGTERM."""
 
 
-class Launcher(Protocol):
-    """Starts a process. `subprocess.Popen` is one."""
-
-    def __call__(
-        self,
-        command: Sequence[str],
-        /,
-        *,
-        cwd: Path,
-        env: Mapping[str, str],
-        stdin: Stream = None,
-        stdout: Stream = None,
-        stderr: Stream = None,
-    ) -> Process:
-        """Start `command` in the folder `cwd`, with the environment `env` and these streams."""
-
+#: Starts a process, as `subprocess.Popen` does, which is one: it gets the command, and by name
+#: `cwd`, `env`, `stdin`, `stdout` and `stderr`.
+Launcher = Callable[..., Process]
 
 _STATS: Final = re.compile(r"Dumping Scrapy stats:\n(\{.*?\})\s*$", re.DOTALL | re.MULTILINE)
 _DATETIME: Final = re.compile(r"datetime\.datetime\(([^()]*)\)")
@@ -197,12 +180,7 @@ class Crawl:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
 
     def _own(self, log: Iterable[Hit]) -> list[Hit]:

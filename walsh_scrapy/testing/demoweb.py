@@ -67,9 +67,6 @@ def _operator() -> Site:
     blocklist = {
         "contract": "walsh-research-blocklist/v1",
         "updated": "2026-05-23T00:00:00Z",
-        "operator": "The operator",
-        "contact": "operator@operator.example",
-        "policy": "http://operator.example/bot/",
         "refresh": "PT6H",
         "blocked": [{"domain": "optedout.example", "added": "2026-05-23", "reason": "by mail"}],
     }
@@ -101,7 +98,7 @@ def _feeds() -> list[Site]:
             {"/feed.json": Reply(listed, content_type="application/feed+json", gzip=True)},
             "nothing: a JSON Feed, compressed",
         ),
-        Site("steady.example", _OPEN, {"/feed.xml": steady}, "ETag and Last-Modified to be echoed"),
+        _site("steady", "ETag and Last-Modified to be echoed", steady),
     ]
 
 
@@ -109,64 +106,28 @@ def _paced() -> list[Site]:
     busy = Reply("Too many requests.\n", 429, headers={"Retry-After": "3"})
     tired = Reply("Back soon.\n", 503)
     return [
-        Site(
-            "slow.example",
-            f"{_OPEN}Crawl-delay: 2\n",
-            {"/feed.xml": _rss("slow.example", "Slow", _POSTS)},
-            "Crawl-delay: 2",
-        ),
-        Site(
-            "busy.example",
-            _OPEN,
-            {"/feed.xml": [busy, _rss("busy.example", "Busy", _POSTS)]},
-            "429 with Retry-After: 3, once",
-        ),
-        Site(
-            "tired.example",
-            _OPEN,
-            {"/feed.xml": [tired, _rss("tired.example", "Tired", _POSTS)]},
-            "503 without Retry-After, once: back off",
-        ),
+        _site("slow", "Crawl-delay: 2", robots=f"{_OPEN}Crawl-delay: 2\n"),
+        _site("busy", "429 with Retry-After: 3, once", [busy, _feed("busy")]),
+        _site("tired", "503 without Retry-After, once: back off", [tired, _feed("tired")]),
     ]
 
 
 def _redirects() -> list[Site]:
+    old = {"/rss": redirect("/feed.xml"), "/feed.xml": _feed("old")}
+    moved = redirect("http://home.example/feed.xml", 302)
     return [
-        Site(
-            "old.example",
-            _OPEN,
-            {"/rss": redirect("/feed.xml"), "/feed.xml": _rss("old.example", "Old", _POSTS)},
-            "301 to another path of the same host",
-        ),
-        Site(
-            "moved.example",
-            _OPEN,
-            {"/feed.xml": redirect("http://home.example/feed.xml", 302)},
-            "302 to home.example",
-        ),
-        Site(
-            "home.example",
-            _OPEN,
-            {"/feed.xml": _rss("home.example", "Home", _POSTS)},
-            "its own robots.txt to be read, before a redirect too",
-        ),
+        Site("old.example", _OPEN, old, "301 to another path of the same host"),
+        _site("moved", "302 to home.example", moved),
+        _site("home", "its own robots.txt to be read, before a redirect too"),
     ]
 
 
 def _groups() -> list[Site]:
+    asks = "all crawlers to stay out, but a group of our own allows us"
+    noentry = "nothing of anybody, but a group of our own keeps us out"
     return [
-        Site(
-            "guest.example",
-            _GUESTS_ONLY,
-            {"/feed.xml": _rss("guest.example", "Guest", _POSTS)},
-            "all crawlers to stay out, but a group of our own allows us",
-        ),
-        Site(
-            "noentry.example",
-            _NOT_US,
-            {"/feed.xml": _rss("noentry.example", "No entry", _POSTS)},
-            "nothing of anybody, but a group of our own keeps us out",
-        ),
+        _site("guest", asks, robots=_GUESTS_ONLY),
+        _site("noentry", noentry, _rss("noentry.example", "No entry", _POSTS), _NOT_US),
     ]
 
 
@@ -174,10 +135,19 @@ def _left_alone() -> list[Site]:
     page = Reply("<!DOCTYPE html><title>Page</title>", content_type="text/html; charset=utf-8")
     feed = _rss("optedout.example", "Opted out", _POSTS)
     return [
-        Site("optedout.example", _OPEN, {"/feed.xml": feed}, "by mail: no request at all"),
-        Site("www.optedout.example", _OPEN, {"/feed.xml": feed}, "the same, as its subdomain"),
-        Site("page.example", _OPEN, {"/feed.xml": page}, "nothing: an HTML page, no feed"),
+        _site("optedout", "by mail: no request at all", feed),
+        _site("www.optedout", "the same, as its subdomain", feed),
+        _site("page", "nothing: an HTML page, no feed", page),
     ]
+
+
+def _site(name: str, asks: str, page: "Page | None" = None, robots: str = _OPEN) -> Site:
+    """Return a site with one page, which is its feed unless another one is given."""
+    return Site(f"{name}.example", robots, {"/feed.xml": page or _feed(name)}, asks)
+
+
+def _feed(name: str) -> Reply:
+    return _rss(f"{name}.example", name.capitalize(), _POSTS)
 
 
 def _rss(

@@ -5,6 +5,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
@@ -91,6 +92,13 @@ def load_log(path: Path) -> list[Hit]:
 
 def _named(headers: Headers, name: str) -> list[str]:
     return [value for key, value in headers if key.lower() == name.lower()]
+
+
+def most_at_once(spans: Iterable[tuple[float, float]]) -> int:
+    """Return the largest number of spans, each with its start and its end, that share a moment."""
+    # At the same moment, ends are counted first: (t, -1) sorts before (t, 1).
+    edges = sorted(edge for start, end in spans for edge in ((start, 1), (end, -1)))
+    return max(accumulate(change for _, change in edges), default=0)
 
 
 Entry = TypeVar("Entry")

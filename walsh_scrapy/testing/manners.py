@@ -57,7 +57,8 @@ class Manners:
     crawl_delays: Mapping[str, float] = field(default_factory=dict)  #: seconds, by host name
     serial: bool = True  #: one request and connection at a time; if False, one for each host
     blocked: Iterable[str] = ()  #: domains that must get no request, subdomains included
-    denied: Iterable[str] = ()  #: prefixes of URLs that a robots.txt denies
+    #: Prefixes of URLs that a robots.txt denies; one that ends in `$` is a whole URL.
+    denied: Iterable[str] = ()
     declared: Collection[str] | None = None  #: the only targets, with their redirects
     robots_first: bool = True  #: False for a log of a later run, which may have a copy
     robots_exempt: Collection[str] = ()  #: the operator's own documents, URLs
@@ -82,7 +83,10 @@ class Breach:
 
     sentence: str
     places: tuple[int, ...] = ()
-    seconds: float = 0.0  #: the pause that was made, or what was missing from a hold
+
+
+#: Takes the hits in the order of their start, and yields each violation.
+Rule = Callable[[Sequence[Hit], Manners], Iterator[Breach]]
 
 
 def certainly_before(started: float, moment: float, resolution: float = 0.0) -> bool:
@@ -159,12 +163,9 @@ def shown(log: Sequence[Hit], place: int) -> str:
     return f"#{place + 1} {hit.method} {hit.url} ({hit.status or 'no answer'})"
 
 
-def breach(
-    rule: str, log: Sequence[Hit], place: int, words: str, *earlier: int, seconds: float = 0.0
-) -> Breach:
+def breach(rule: str, log: Sequence[Hit], place: int, words: str, *earlier: int) -> Breach:
     """Return the violation of a rule by one request, after the `earlier` ones that prove it."""
-    sentence = f"{rule}: {log[place].host}: {shown(log, place)} {words}"
-    return Breach(sentence, (*earlier, place), seconds)
+    return Breach(f"{rule}: {log[place].host}: {shown(log, place)} {words}", (*earlier, place))
 
 
 def repeats(log: Sequence[Hit]) -> Iterator[tuple[int, int]]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import subprocess
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
@@ -26,23 +26,15 @@ if TYPE_CHECKING:
     from walsh_scrapy.testing.directweb import DirectWeb
     from walsh_scrapy.testing.web import LoopbackWeb, Site, Web
 
+AnyWeb = TypeVar("AnyWeb", bound="Web")
+
 
 class CrawlFactory:
     """Runs crawls whose state is in the test's own folder; `start` returns one under way."""
 
-    def __init__(
-        self,
-        folder: Path,
-        project: Path,
-        running: ExitStack,
-        launcher: Launcher = subprocess.Popen,
-    ) -> None:
+    def __init__(self, folder: Path, running: ExitStack, **defaults: Any) -> None:  # noqa: ANN401
         self.folder = folder
-        self._defaults: dict[str, Any] = {
-            "folder": folder,
-            "project": project,
-            "launcher": launcher,
-        }
+        self._defaults = {"folder": folder, **defaults}
         self._running = running
 
     def __call__(self, web: Web, spider: str = "feeds", **options: Any) -> CrawlResult:  # noqa: ANN401
@@ -64,12 +56,7 @@ def loopback_web() -> Iterator[Callable[..., LoopbackWeb]]:
     """Return a function from sites to a web that serves them until the end of the test."""
     from walsh_scrapy.testing.web import LoopbackWeb
 
-    with ExitStack() as stack:
-
-        def make(*sites: Site) -> LoopbackWeb:
-            return stack.enter_context(LoopbackWeb(*sites))
-
-        yield make
+    yield from _served(LoopbackWeb)
 
 
 @pytest.fixture
@@ -77,10 +64,16 @@ def direct_web() -> Iterator[Callable[..., DirectWeb]]:
     """Return a function like that of `loopback_web`, to a web without a proxy."""
     from walsh_scrapy.testing.directweb import DirectWeb
 
+    yield from _served(DirectWeb)
+
+
+def _served(kind: Callable[..., AnyWeb]) -> Iterator[Callable[..., AnyWeb]]:
     with ExitStack() as stack:
 
-        def make(*sites: Site, latency: float = 0.0) -> DirectWeb:
-            return stack.enter_context(DirectWeb(*sites, latency=latency))
+        def make(*sites: Site, **options: float) -> AnyWeb:
+            web = kind(*sites, **options)
+            stack.enter_context(web)
+            return web
 
         yield make
 
@@ -97,7 +90,8 @@ def crawl(
 ) -> Iterator[CrawlFactory]:
     """Return a function that runs `scrapy crawl` of the project under test, state in tmp_path."""
     with ExitStack() as stack:
-        yield CrawlFactory(tmp_path / "crawl", pytestconfig.rootpath, stack, crawl_launcher)
+        given = {"project": pytestconfig.rootpath, "launcher": crawl_launcher}
+        yield CrawlFactory(tmp_path / "crawl", stack, **given)
 
 
 @pytest.fixture

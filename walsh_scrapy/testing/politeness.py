@@ -9,13 +9,14 @@ shorter than the pause that the crawler made. For several runs over one state, p
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate
 from typing import Final, Unpack
+from urllib.parse import unquote
 
-from walsh_scrapy.testing.hit import Hit
+from walsh_scrapy.testing.hit import Hit, most_at_once
 from walsh_scrapy.testing.manners import (
     Breach,
     Manners,
+    Rule,
     Terms,
     breach,
     is_under,
@@ -59,13 +60,10 @@ def assert_polite(log: Iterable[Hit], **terms: Unpack[Terms]) -> None:
 
 def most_in_flight(log: Iterable[Hit]) -> int:
     """Return the largest number of requests in flight at the same time."""
-    # At the same moment, ends are counted first: (t, -1) sorts before (t, 1).
-    edges = sorted(edge for hit in log for edge in ((hit.started, 1), (hit.ended, -1)))
-    return max(accumulate(change for _, change in edges), default=0)
+    return most_at_once((hit.started, hit.ended) for hit in log)
 
 
-Rule = Callable[[Sequence[Hit], Manners], Iterator[Breach]]
-
+_GONE: Final = 410
 _PRIVATE: Final = ("Cookie", "Referer", "Authorization", "Proxy-Authorization")
 _VALIDATORS: Final = (("ETag", "If-None-Match"), ("Last-Modified", "If-Modified-Since"))
 
@@ -75,7 +73,8 @@ def exact_user_agent(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     for place, hit in enumerate(log):
         sent = hit.header_values("User-Agent")
         if hit.method != "CONNECT" and sent != [manners.user_agent]:
-            yield breach("R1", log, place, f"has User-Agent {sent}")
+            words = f"has User-Agent {sent}, not {manners.user_agent!r}"
+            yield breach("R1", log, place, words)
 
 
 def nothing_private(log: Sequence[Hit], _: Manners) -> Iterator[Breach]:
@@ -87,15 +86,20 @@ def nothing_private(log: Sequence[Hit], _: Manners) -> Iterator[Breach]:
 
 
 def robots_first(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
-    """R2: the first request to a scheme, host and port is for its robots.txt."""
-    robots, known = robots_hits(log), set[str]()
-    for place, hit in enumerate(log):
-        exempt = hit.method == "CONNECT" or hit.url in manners.robots_exempt
-        if not (exempt or place in robots or hit.origin in known) and manners.robots_first:
-            yield breach("R2", log, place, f"came before any {hit.origin}/robots.txt")
-            known.add(hit.origin)
+    """R2: no page of a scheme, host and port is requested before its robots.txt was answered."""
+    robots, files, reported = robots_hits(log), dict[str, int](), set[str]()
+    for place, hit in enumerate(log if manners.robots_first else ()):
+        file = files.get(hit.origin)
+        exempt = hit.method == "CONNECT" or hit.url in manners.robots_exempt or place in robots
         if hit.path == "/robots.txt":
-            known.add(hit.origin)
+            files.setdefault(hit.origin, place)
+        elif exempt or hit.origin in reported:
+            continue
+        elif file is None:
+            reported.add(hit.origin)
+            yield breach("R2", log, place, f"came before any {hit.origin}/robots.txt")
+        elif hit.started < log[file].ended:
+            yield breach("R2", log, place, f"came before {shown(log, file)} had ended", file)
 
 
 def robots_cached(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
@@ -119,9 +123,10 @@ def documents_cached(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
 
 def robots_obeyed(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     """R2: no URL is requested that a robots.txt denies."""
-    denied = tuple(manners.denied)
+    # Crawlers differ in what they percent-encode (RFC 3986 6.2).
+    denied = tuple(map(unquote, manners.denied))
     for place, hit in enumerate(log):
-        if hit.url.startswith(denied) and hit.path != "/robots.txt":
+        if f"{unquote(hit.url)}$".startswith(denied) and hit.path != "/robots.txt":
             yield breach("R2", log, place, "is denied to us by robots.txt")
 
 
@@ -172,11 +177,11 @@ def validators_echoed(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
 
 
 def not_too_often(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
-    """R8: a page that was answered is not requested again too soon."""
+    """R8: a page that was answered, also with 410 (gone), is not requested again too soon."""
 
     def is_good(hit: Hit) -> bool:
         is_page = hit.method != "CONNECT" and hit.path != "/robots.txt"
-        return is_page and 200 <= hit.status < 400
+        return is_page and (200 <= hit.status < 400 or hit.status == _GONE)
 
     return _fetched_again("R8", log, manners.revisit, is_good)
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from walsh_scrapy.identity import BLOCKLIST_URL, POLICY_URL
+from walsh_scrapy.identity import BLOCKLIST_URL
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.copies import BlocklistCopy
 
@@ -34,17 +34,7 @@ def _table(entry: Mapping[str, str | float | list[str]]) -> str:
     return "\n".join(["[[source]]", *lines, ""])
 
 
-_EMPTY: Final = json.dumps(
-    {
-        "contract": "walsh-research-blocklist/v1",
-        "updated": "2026-01-01T00:00:00Z",
-        "operator": "a test",
-        "contact": "test@operator.example",
-        "policy": POLICY_URL,
-        "refresh": "P7D",
-        "blocked": [],
-    }
-).encode()
+_EMPTY: Final = b'{"contract": "walsh-research-blocklist/v1", "refresh": "P7D", "blocked": []}'
 
 
 def keep_empty_blocklist(state_url: str, now: float | None = None) -> None:

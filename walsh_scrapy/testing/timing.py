@@ -59,7 +59,6 @@ def _too_soon(
             f"R4: {log[place].host}: {started - since:.3f} s from the {edge} of {shown(log, last)} "
             f"to the start of {shown(log, place)}; at least {asked:.3f} s are asked for",
             (last, place),
-            started - since,
         )
 
 
@@ -74,7 +73,7 @@ def holds_kept(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
                 early, asked = until - hit.started, log[cause].answered("Retry-After")
                 words = f"came {early:.3f} s before the Retry-After: {asked} of "
                 words += f"{shown(log, cause)} had passed"
-                yield breach("R5", log, place, words, cause, seconds=early)
+                yield breach("R5", log, place, words, cause)
             if (end := retry_after(hit)) is not None and end > until:
                 until, cause = end, place
 
@@ -105,7 +104,7 @@ def _by_host(log: Sequence[Hit], manners: Manners) -> dict[str, list[int]]:
     return places
 
 
-def one_connection(_: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
+def one_connection(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     """R4: no connection is opened while another is open, to any host or to the same origin."""
     opened = sorted(manners.connections, key=lambda each: each.opened)
     last: dict[tuple[str, str], tuple[int, ConnectionRecord]] = {}
@@ -113,9 +112,11 @@ def one_connection(_: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
         scope = ("", "") if manners.serial else (each.scheme, each.host)
         if scope in last and (shared := last[scope][1].closed - each.opened) > 0:
             before, other = last[scope]
+            clients = {other.client, each.client}
             yield Breach(
                 f"R4: {each.host}: connection {number} ({each.scheme}) was opened {shared:.3f} s "
-                f"before connection {before} to {other.scheme}://{other.host} was closed"
+                f"before connection {before} to {other.scheme}://{other.host} was closed",
+                tuple(place for place, hit in enumerate(log) if hit.client in clients),
             )
         if scope not in last or each.closed > last[scope][1].closed:
             last[scope] = number, each

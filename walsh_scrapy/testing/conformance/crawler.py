@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, Final
 
@@ -139,15 +139,7 @@ class Given:
     @property
     def words(self) -> dict[str, str]:
         """The value of each placeholder."""
-        return {
-            "seeds": str(self.seeds),
-            "pages": str(self.pages),
-            "folder": str(self.folder),
-            "ca": str(self.ca),
-            "key": str(self.key),
-            "blocklist": self.blocklist,
-            "proxy": self.proxy,
-        }
+        return {name: str(value) for name, value in asdict(self).items()}
 
     def command(self, command: Sequence[str]) -> list[str]:
         """Return the command with its placeholders filled in; other braces stay."""
@@ -171,21 +163,23 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How a call ended: its exit status, and whether it was ended at its limit."""
+class CallOfRun:
+    """One call of the command: its seconds, its exit status, whether its time was over."""
 
-    exit_status: int
-    cut: bool
+    run: str
     seconds: float
+    exit_status: int  #: negative: the signal that ended it
+    cut: bool
+    requests: int = 0
 
 
 def call(
+    run: Run,
     command: Sequence[str],
     environment: Mapping[str, str],
     output: Path,
-    longest: float,
     kill_when: Callable[[], bool],
-) -> Ended:
+) -> CallOfRun:
     """Run a command to its end, to its limit in seconds, or to SIGKILL once `kill_when` is true.
 
     Its output is added to a file. Raises OSError if it cannot be started.
@@ -205,7 +199,7 @@ def call(
         while process.poll() is None:
             if kill_when():
                 break
-            if time.monotonic() - began > longest:
+            if time.monotonic() - began > LONGEST[run]:
                 cut = True
                 _signal(process, signal.SIGTERM)
                 _wait(process, _GRACE_SECONDS)
@@ -213,7 +207,7 @@ def call(
             _wait(process, _POLL_SECONDS)
     finally:
         _signal(process, signal.SIGKILL)  # what it started too
-    return Ended(process.wait(), cut, time.monotonic() - began)
+    return CallOfRun(run.value, time.monotonic() - began, process.wait(), cut)
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:

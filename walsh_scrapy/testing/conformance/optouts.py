@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.testing.conformance.scenario import (
     Run,
-    Scenario,
-    failed,
+    failed_by,
     feed,
     not_applicable,
     passed,
+    scenario,
 )
+from walsh_scrapy.testing.politeness import blocklist_kept
 from walsh_scrapy.testing.reply import Reply, redirect
 from walsh_scrapy.testing.site import Site
 
@@ -54,18 +55,19 @@ _SUBDOMAIN: Final = Site("www.optedout.example", "", {"/feed.xml": feed()})
 _HOP: Final = Site("to-optedout.example", "", {"/a.xml": redirect("http://optedout.example/b.xml")})
 
 
-def _left_alone(host: str, run: Run, after: str | None = None) -> Callable[[TrialLog], Judgement]:
-    """Return a judge that fails if a host was asked for anything, its robots.txt included."""
+def _left_alone(run: Run, after: str | None = None) -> Callable[[TrialLog], Judgement]:
+    """Return a judge that fails if a listed host was asked for anything, its robots.txt too."""
 
     def judge(evidence: TrialLog) -> Judgement:
-        lists = [each for each in evidence.seen(host="operator.example") if not each.is_robots]
+        lists = evidence.pages(host=_OPERATOR.host)
         if not lists:
             return not_applicable(f"it never asked for the list of opt-outs ({BLOCKLIST_URL})")
-        if asked := evidence.seen(run, host=host):
-            return failed("it asked a host that has opted out", [lists[0], *asked])
+        seen, reason = evidence.seen(run), "it asked a host that has opted out"
+        if fault := failed_by(blocklist_kept, seen, reason, lists[:1], blocked=[_OUT.host]):
+            return fault
         if after and not evidence.pages(run, host=after):
             return not_applicable(f"it never asked {after}, which redirects there")
-        return passed(f"no request reached {host}", lists)
+        return passed("no request reached a listed domain", lists)
 
     return judge
 
@@ -73,41 +75,25 @@ def _left_alone(host: str, run: Run, after: str | None = None) -> Callable[[Tria
 def _subdomain_left_alone(evidence: TrialLog) -> Judgement:
     if not evidence.has_proxy:
         return not_applicable("the hosts are addresses, which have no subdomains: try --proxy")
-    return _left_alone("www.optedout.example", Run.FIRST)(evidence)
+    return _left_alone(Run.FIRST)(evidence)
 
 
 SCENARIOS: Final = (
-    Scenario(
-        "opted-out",
-        "R3",
-        "No request goes to a listed domain, not even for robots.txt",
-        _left_alone("optedout.example", Run.FIRST),
-        (_OPERATOR, _OUT),
-        ("http://optedout.example/feed.xml",),
+    scenario(
+        "R3", "opted-out", "No request goes to a listed domain, not even for robots.txt",
+        _left_alone(Run.FIRST), _OUT, _OPERATOR,
     ),
-    Scenario(
-        "opted-out-subdomain",
-        "R3",
-        "No request goes to a subdomain of a listed domain",
-        _subdomain_left_alone,
-        (_OPERATOR, _SUBDOMAIN),
-        ("http://www.optedout.example/feed.xml",),
+    scenario(
+        "R3", "opted-out-subdomain", "No request goes to a subdomain of a listed domain",
+        _subdomain_left_alone, _SUBDOMAIN, _OPERATOR,
     ),
-    Scenario(
-        "redirect-to-opted-out",
-        "R3",
-        "No redirect is followed to a listed domain",
-        _left_alone("optedout.example", Run.FIRST, "to-optedout.example"),
-        (_OPERATOR, _HOP, _OUT),
-        ("http://to-optedout.example/a.xml",),
+    scenario(
+        "R3", "redirect-to-opted-out", "No redirect is followed to a listed domain",
+        _left_alone(Run.FIRST, _HOP.host), _HOP, _OUT, _OPERATOR,
     ),
-    Scenario(
-        "list-retained",
-        "R3",
+    scenario(
+        "R3", "list-retained",
         "The last good list stays in force while the list is invalid or cannot be fetched",
-        _left_alone("optedout.example", Run.FORCED),
-        (_OPERATOR, _OUT),
-        ("http://optedout.example/feed.xml",),
-        runs=(Run.FIRST, Run.FORCED),
+        _left_alone(Run.FORCED), _OUT, _OPERATOR, runs=(Run.FIRST, Run.FORCED),
     ),
-)
+)  # fmt: skip

@@ -5,86 +5,64 @@ Pauses are measured from the start of one request to the start of the next, as t
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.testing.conformance.scenario import (
-    SLACK,
     Level,
     Run,
-    Scenario,
-    Seen,
-    failed,
+    failed_by,
     feed,
     not_applicable,
     passed,
     robots,
+    scenario,
 )
-from walsh_scrapy.testing.manners import Breach, Manners, certainly_before
 from walsh_scrapy.testing.reply import Reply, redirect
 from walsh_scrapy.testing.site import Site
-from walsh_scrapy.testing.timing import one_at_a_time, spaced
+from walsh_scrapy.testing.timing import one_at_a_time, one_connection, spaced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from walsh_scrapy.testing.conformance.scenario import Judgement, TrialLog
 
 
-#: Of a crawler of which only the requests are known.
-_MANNERS: Final = Manners(resolution=SLACK, from_start=True, robots_delayed=False)
-
-
-def _spaced(seconds: float, *runs: Run, at_least: int = 2) -> Callable[[TrialLog], Judgement]:
+def _spaced(seconds: float, at_least: int = 2) -> Callable[[TrialLog], Judgement]:
     """Return a judge of the pauses at the first host; before a page they are `seconds`.
 
     A crawler cannot know a Crawl-delay before it has read it, so a robots.txt comes after 1 s.
     """
 
     def judge(evidence: TrialLog) -> Judgement:
-        seen = evidence.seen(*runs)
+        seen = evidence.seen(Run.FIRST)
         if len(seen) < at_least:
             return not_applicable(f"it made {len(seen)} of {at_least} requests that are needed")
-        hits = [each.hit for each in seen]
         delays = dict.fromkeys(evidence.hosts, seconds)
-        if short := list(spaced(hits, replace(_MANNERS, crawl_delays=delays))):
-            least = min(breach.seconds for breach in short)
-            return failed(f"only {least:.3f} s from one request to the next", _of(short, seen))
-        least = min(b.started - a.started for a, b in pairwise(hits))
+        if fault := failed_by(spaced, seen, crawl_delays=delays):
+            return fault
         if seconds > 1 and not any(each.is_robots for each in seen):
             return not_applicable("it never asked for robots.txt, and was slow by itself")
+        least = min(b.hit.started - a.hit.started for a, b in pairwise(seen))
         return passed(f"at least {least:.3f} s between requests", seen)
 
     return judge
 
 
-def _overlapping(seen: Sequence[Seen]) -> list[Seen]:
-    """Return the requests that began before the end of an earlier one of their run, with that."""
-    found: list[Seen] = []
-    for run in Run:
-        of_run = [each for each in seen if each.run == run]
-        found += _of(one_at_a_time([each.hit for each in of_run], _MANNERS), of_run)
-    return found
-
-
-def _of(breaches: Iterable[Breach], seen: Sequence[Seen]) -> list[Seen]:
-    return [seen[place] for breach in breaches for place in breach.places]
-
-
 def _one_at_a_time(evidence: TrialLog) -> Judgement:
     seen = evidence.seen(Run.FIRST)
-    if overlapping := _overlapping(seen):
-        return failed("a request began before the last one to this host had ended", overlapping)
-    slow = [each for each in seen if not each.is_robots]
-    if len(slow) < 2:
+    reason = "a request began before the last one to this host had ended"
+    if fault := failed_by(one_at_a_time, seen, reason):
+        return fault
+    if len(evidence.pages(Run.FIRST)) < 2:
         return not_applicable("it asked for fewer than two slow pages")
     return passed("each request began after the end of the last one", seen)
 
 
 def _serial(evidence: TrialLog) -> Judgement:
-    if overlapping := _overlapping(evidence.everything):
-        return failed("requests to different hosts were under way at once", overlapping)
+    reason = "requests to different hosts were under way at once"
+    if fault := failed_by(one_at_a_time, evidence.everything, reason, serial=True):
+        return fault
     if len(evidence.pages()) < 2:
         return not_applicable("it asked for fewer than two slow pages")
     return passed(f"never two of {len(evidence.everything)} requests at once")
@@ -93,15 +71,11 @@ def _serial(evidence: TrialLog) -> Judgement:
 def _one_connection(evidence: TrialLog) -> Judgement:
     if evidence.has_proxy:
         return not_applicable("the hosts are behind a proxy, to which connections belong")
-    ours = [each for each in evidence.connections if each.host in evidence.hosts]
     if len(evidence.pages()) < 2:
         return not_applicable("it asked for fewer than two slow pages")
-    for earlier, later in pairwise(sorted(ours, key=lambda each: each.opened)):
-        if later.opened < earlier.closed:
-            clients = {earlier.client, later.client}
-            lines = [each for each in evidence.seen() if each.hit.client in clients]
-            reason = f"{later.host} had two open connections, from ports {earlier.client} and"
-            return failed(f"{reason} {later.client}", lines)
+    ours = [each for each in evidence.connections if each.host in evidence.hosts]
+    if fault := failed_by(one_connection, evidence.seen(), connections=ours):
+        return fault
     return passed("never two open connections to the host")
 
 
@@ -110,10 +84,10 @@ def _kept_over_restart(seconds: float) -> Callable[[TrialLog], Judgement]:
         before, after = evidence.seen(Run.KILLED), evidence.pages(Run.RESTARTED)
         if not any(not each.is_robots for each in before) or not after:
             return not_applicable("it asked for no page both before and after it was killed")
-        pause = after[0].hit.started - before[-1].hit.started
         lines = [before[-1], after[0]]
-        if certainly_before(after[0].hit.started, before[-1].hit.started + seconds, SLACK):
-            return failed(f"{pause:.3f} s after the last request before it was killed", lines)
+        if fault := failed_by(spaced, lines, interval=seconds):
+            return fault
+        pause = after[0].hit.started - before[-1].hit.started
         return passed(f"{pause:.3f} s after the last request before it was killed", lines)
 
     return judge
@@ -124,10 +98,6 @@ def _feeds(host: str, paths: Iterable[str], robots_txt: str = "", delay: float =
         path: Reply(feed().body, content_type="application/xml", delay=delay) for path in paths
     }
     return Site(host, robots(robots_txt), dict(pages))
-
-
-def _seeds(*sites: Site) -> tuple[str, ...]:
-    return tuple(f"http://{site.host}{path}" for site in sites for path in site.pages)
 
 
 _THREE: Final = ("/a.xml", "/b.xml", "/c.xml")
@@ -146,78 +116,40 @@ _HOPS: Final = Site("hops.example", "", {"/old.xml": redirect("/new.xml"), "/new
 RESTARTED: Final = _feeds("restarted.example", _THREE[:2], "User-agent: *\nCrawl-delay: 7\n")
 
 SCENARIOS: Final = (
-    Scenario(
-        "one-a-second",
-        "R4",
-        "At most one request a second goes to a host, robots.txt included",
-        _spaced(1.0, Run.FIRST, at_least=3),
-        (_QUICK,),
-        _seeds(_QUICK),
+    scenario(
+        "R4", "one-a-second", "At most one request a second goes to a host, robots.txt included",
+        _spaced(1.0, at_least=3), _QUICK,
     ),
-    Scenario(
-        "crawl-delay",
-        "R4",
-        "Crawl-delay passes before each page",
-        _spaced(3.0, Run.FIRST),
-        (_DELAY,),
-        _seeds(_DELAY),
+    scenario(
+        "R4", "crawl-delay", "Crawl-delay passes before each page", _spaced(3.0), _DELAY
     ),
-    Scenario(
-        "crawl-delay-of-group",
-        "R4",
+    scenario(
+        "R4", "crawl-delay-of-group",
         "The Crawl-delay of the group that names the crawler counts, with its decimals",
-        _spaced(2.5, Run.FIRST),
-        (_OWN_DELAY,),
-        _seeds(_OWN_DELAY),
+        _spaced(2.5), _OWN_DELAY,
     ),
-    Scenario(
-        "request-rate",
-        "R4",
+    scenario(
+        "R4", "request-rate",
         "Extended standard 2.0: Request-rate 1/3 is one request in three seconds",
-        _spaced(3.0, Run.FIRST),
-        (_RATE,),
-        _seeds(_RATE),
-        level=Level.MAY,
+        _spaced(3.0), _RATE, level=Level.MAY,
     ),
-    Scenario(
-        "redirect-paced",
-        "R4",
-        "A redirect on the same host waits as any other request",
-        _spaced(1.0, Run.FIRST),
-        (_HOPS,),
-        ("http://hops.example/old.xml",),
+    scenario(
+        "R4", "redirect-paced", "A redirect on the same host waits as any other request",
+        _spaced(1.0), _HOPS, paths=["/old.xml"],
     ),
-    Scenario(
-        "one-at-a-time",
-        "R4",
-        "A host that is slow to answer gets no second request meanwhile",
-        _one_at_a_time,
-        (_SLOW,),
-        _seeds(_SLOW),
+    scenario(
+        "R4", "one-at-a-time", "A host that is slow to answer gets no second request meanwhile",
+        _one_at_a_time, _SLOW,
     ),
-    Scenario(
-        "one-connection",
-        "R4",
-        "A host has at most one open connection",
-        _one_connection,
-        (_SLOW,),
-        _seeds(_SLOW),
+    scenario(
+        "R4", "one-connection", "A host has at most one open connection", _one_connection, _SLOW
     ),
-    Scenario(
-        "serial",
-        "R4",
-        "The process has one request under way, whatever the host",
-        _serial,
-        (_SLOW,),
-        _seeds(_SLOW),
+    scenario(
+        "R4", "serial", "The process has one request under way, whatever the host", _serial, _SLOW
     ),
-    Scenario(
-        "pacing-after-restart",
-        "R4",
+    scenario(
+        "R4", "pacing-after-restart",
         "Crawl-delay is kept by a crawler that was killed and started again",
-        _kept_over_restart(7.0),
-        (RESTARTED,),
-        _seeds(RESTARTED),
-        runs=(Run.KILLED, Run.RESTARTED),
+        _kept_over_restart(7.0), RESTARTED, runs=(Run.KILLED, Run.RESTARTED),
     ),
-)
+)  # fmt: skip

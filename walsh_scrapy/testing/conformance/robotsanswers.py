@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.testing.conformance.robotsrules import obeys
 from walsh_scrapy.testing.conformance.scenario import (
-    SLACK,
     Level,
     Run,
     Scenario,
     failed,
+    failed_by,
     feed,
     not_applicable,
     passed,
     robots,
+    scenario,
 )
+from walsh_scrapy.testing.hit import DEFAULT_PORTS
+from walsh_scrapy.testing.politeness import robots_cached, robots_first, robots_obeyed
 from walsh_scrapy.testing.reply import Fault, Reply, redirect
 from walsh_scrapy.testing.site import Certificate, Site
+from walsh_scrapy.testing.timing import spaced
 
 if TYPE_CHECKING:
     from walsh_scrapy.testing.conformance.scenario import Judgement, Seen, TrialLog
@@ -27,62 +30,62 @@ if TYPE_CHECKING:
 _DENIES: Final = "User-agent: *\nDisallow: /no/\n"
 _FEEDS: Final = {"/feed.xml": feed(), "/no/feed.xml": feed()}
 _MOST_TRIES: Final = 10
+_DAY: Final = 86_400.0
 
 
 def _robots_first(evidence: TrialLog) -> Judgement:
-    first: dict[str, Seen] = {}
-    for each in evidence.everything:
-        first.setdefault(each.hit.origin, each)
-    # A redirect of a robots.txt may lead to any page of another host.
-    early = [each for each in first.values() if not each.hit.path.endswith("robots.txt")]
-    if early:
-        return failed(f"of {len(early)} origins a page was asked for first", early)
-    if not first:
+    if fault := failed_by(robots_first, evidence.everything):
+        return fault
+    if not evidence.everything:
         return not_applicable("it asked for nothing")
-    return passed(f"robots.txt was the first request to each of {len(first)} origins")
+    origins = {each.hit.origin for each in evidence.everything}
+    return passed(f"robots.txt was the first request to each of {len(origins)} origins")
 
 
 def _robots_kept(evidence: TrialLog) -> Judgement:
-    files = [each for each in evidence.seen() if each.is_robots]
-    if len(files) > 1:
-        return failed("it asked for an answered robots.txt again within a day", files)
+    files = _files(evidence)
+    reason = "it asked for an answered robots.txt again within a day"
+    if fault := failed_by(robots_cached, files, reason, robots_ttl=_DAY):
+        return fault
     if not files or len(evidence.pages(Run.FIRST)) < 2:
         return not_applicable("it never asked for robots.txt and for two pages")
     return passed("robots.txt was asked for once", files)
 
 
 def _not_before_answer(evidence: TrialLog) -> Judgement:
-    files = [each for each in evidence.seen() if each.is_robots]
-    if not files:
+    if not _files(evidence):
         return not_applicable("it never asked for robots.txt")
-    early = [each for each in evidence.pages() if each.hit.started < files[0].hit.ended]
-    if early:
-        return failed("it asked for a page before the answer of robots.txt", [files[0], *early])
+    reason = "it asked for a page before the answer of robots.txt"
+    if fault := failed_by(robots_first, evidence.seen(), reason):
+        return fault
     return passed("no page was asked for before robots.txt was answered", evidence.seen())
 
 
 def _tried_gently(evidence: TrialLog) -> Judgement:
-    files = [each for each in evidence.seen() if each.is_robots]
+    files = _files(evidence)
     if not files:
         return not_applicable("it never asked for robots.txt")
     if len(files) > _MOST_TRIES:
         return failed(f"it asked {len(files)} times for a robots.txt that fails", files)
-    pairs = pairwise(files)
-    hasty = [b for a, b in pairs if b.hit.started - a.hit.started < 1 - SLACK]
-    if hasty:
-        return failed("it asked again within a second", files)
+    if fault := failed_by(spaced, files, "it asked again within a second"):
+        return fault
     return passed(f"requests for robots.txt: {len(files)}, with pauses", evidence.seen())
 
 
 def _obeys_new_copy(evidence: TrialLog) -> Judgement:
-    now = evidence.seen(Run.FORCED)
-    files = [each for each in now if each.is_robots]
+    files = _files(evidence, Run.FORCED)
     if not files:
         return not_applicable("it did not ask for robots.txt again")
     later = [each for each in evidence.pages(Run.FORCED) if each.at > files[0].at]
-    if later:
-        return failed("it asked for what the new robots.txt denies", [files[0], *later])
-    return passed("the new robots.txt was obeyed", now)
+    reason = "it asked for what the new robots.txt denies"
+    denied = [f"http://{_LATER.host}/"]
+    if fault := failed_by(robots_obeyed, later, reason, files[:1], denied=denied):
+        return fault
+    return passed("the new robots.txt was obeyed", evidence.seen(Run.FORCED))
+
+
+def _files(evidence: TrialLog, *runs: Run) -> list[Seen]:
+    return [each for each in evidence.seen(*runs) if each.is_robots]
 
 
 def _by_scheme(hit: Hit) -> Reply:
@@ -91,16 +94,13 @@ def _by_scheme(hit: Hit) -> Reply:
 
 def _origins(evidence: TrialLog) -> Judgement:
     asked = evidence.pages()
-    wrong = [each for each in asked if each.hit.path.startswith(f"/no-{each.hit.scheme}/")]
-    if wrong:
-        return failed("it asked for what the robots.txt of that scheme denies", evidence.seen())
+    denied = [f"{scheme}://{_BOTH.host}/no-{scheme}/" for scheme in DEFAULT_PORTS]
+    reason = "it asked for what the robots.txt of that scheme denies"
+    if fault := failed_by(robots_obeyed, evidence.seen(), reason, denied=denied):
+        return fault
     if {each.hit.scheme for each in asked} != {"http", "https"}:
         return not_applicable("it did not reach the host over both http and https")
     return passed("each scheme has its own robots.txt", evidence.seen())
-
-
-def _feeds(host: str, *paths: str) -> tuple[str, ...]:
-    return tuple(f"http://{host}{path}" for path in paths or _FEEDS)
 
 
 _LATER: Final = Site("later.example", ["", "User-agent: *\nDisallow: /\n"], {"/feed.xml": feed()})
@@ -118,97 +118,61 @@ _HANGS: Final = Site(
     {"/feed.xml": feed()},
 )
 
-SCENARIOS: Final = (
-    Scenario(
-        "robots-first",
-        "R2",
-        "The first request to a scheme, host and port is for its robots.txt",
-        _robots_first,
-        (_MISSING,),
-        _feeds(_MISSING.host, "/feed.xml"),
-    ),
-    Scenario(
-        "robots-kept",
-        "R2",
-        "A robots.txt is asked for once for all pages of its host, and kept for a day",
-        _robots_kept,
-        (_ONCE,),
-        _feeds(_ONCE.host, "/a.xml", "/b.xml"),
-        runs=(Run.FIRST, Run.AGAIN, Run.FORCED),
-        level=Level.SHOULD,
-    ),
-    Scenario(
-        "robots-of-each-scheme",
-        "R2",
-        "http and https have a robots.txt each",
-        _origins,
-        (_BOTH,),
-        tuple(
-            f"{scheme}://origins.example/no-{other}/a.xml"
-            for scheme in ("http", "https")
-            for other in ("http", "https")
-        ),
-    ),
-    Scenario(
-        "robots-hangs",
-        "R2",
-        "No page is asked for while robots.txt is not answered",
-        _not_before_answer,
-        (_HANGS,),
-        _feeds(_HANGS.host, "/feed.xml"),
-    ),
-    Scenario(
-        "robots-fails",
-        "R2",
-        "A robots.txt that answers 500 is asked for again only after a pause, and not endlessly",
-        _tried_gently,
-        (Site("robots-fails.example", Reply("Broken.\n", 500), {"/feed.xml": feed()}),),
-        _feeds("robots-fails.example", "/feed.xml"),
-    ),
-    Scenario(
-        "robots-redirected",
-        "R2",
-        "A robots.txt is followed through redirects, and counts for the host that was asked",
-        obeys(("/no/feed.xml",), ("/feed.xml",), "robots-redirected.example"),
-        (
-            Site(
-                "robots-redirected.example",
-                redirect("/first-robots.txt"),
-                {
-                    **_FEEDS,
-                    "/first-robots.txt": redirect("http://robots-kept-there.example/robots.txt"),
-                },
-            ),
-            Site("robots-kept-there.example", _DENIES),
-        ),
-        _feeds("robots-redirected.example"),
-    ),
-    Scenario(
-        "redirect-to-denied-path",
-        "R2",
-        "A redirect is followed only where robots.txt allows it",
-        obeys(("/no/feed.xml",), ("/old.xml",)),
-        (Site("to-path.example", _DENIES, {**_FEEDS, "/old.xml": redirect("/no/feed.xml")}),),
-        _feeds("to-path.example", "/old.xml"),
-    ),
-    Scenario(
-        "redirect-to-denying-host",
-        "R2",
-        "A redirect to another host is followed only if the robots.txt of that host allows it",
-        obeys(("/feed.xml",), ("/old.xml",)),
-        (
-            Site("to-host.example", "", {"/old.xml": redirect("http://denying.example/feed.xml")}),
-            Site("denying.example", robots("User-agent: *\nDisallow: /\n"), {"/feed.xml": feed()}),
-        ),
-        _feeds("to-host.example", "/old.xml"),
-    ),
-    Scenario(
-        "opt-out-later",
-        "R2",
-        "Whoever asks for robots.txt anew obeys what it says now",
-        _obeys_new_copy,
-        (_LATER,),
-        _feeds(_LATER.host, "/feed.xml"),
-        runs=(Run.FIRST, Run.FORCED),
-    ),
+_REDIRECTED: Final = Site(
+    "robots-redirected.example",
+    redirect("/first-robots.txt"),
+    {**_FEEDS, "/first-robots.txt": redirect("http://robots-kept-there.example/robots.txt")},
 )
+_KEPT_THERE: Final = Site("robots-kept-there.example", _DENIES)
+_TO_PATH: Final = Site("to-path.example", _DENIES, {**_FEEDS, "/old.xml": redirect("/no/feed.xml")})
+_TO_HOST: Final = Site(
+    "to-host.example", "", {"/old.xml": redirect("http://denying.example/feed.xml")}
+)
+_DENYING: Final = Site(
+    "denying.example", robots("User-agent: *\nDisallow: /\n"), {"/feed.xml": feed()}
+)
+_FAILS: Final = Site("robots-fails.example", Reply("Broken.\n", 500), {"/feed.xml": feed()})
+
+SCENARIOS: Final = (
+    scenario(
+        "R2", "robots-first", "The first request to a scheme, host and port is for its robots.txt",
+        _robots_first, _MISSING,
+    ),
+    scenario(
+        "R2", "robots-kept",
+        "A robots.txt is asked for once for all pages of its host, and kept for a day",
+        _robots_kept, _ONCE, runs=(Run.FIRST, Run.AGAIN, Run.FORCED), level=Level.SHOULD,
+    ),
+    Scenario(
+        "robots-of-each-scheme", "R2", "http and https have a robots.txt each", _origins, (_BOTH,),
+        tuple(f"{scheme}://{_BOTH.host}{path}" for scheme in DEFAULT_PORTS for path in _BOTH.pages),
+    ),
+    scenario(
+        "R2", "robots-hangs", "No page is asked for while robots.txt is not answered",
+        _not_before_answer, _HANGS,
+    ),
+    scenario(
+        "R2", "robots-fails",
+        "A robots.txt that answers 500 is asked for again only after a pause, and not endlessly",
+        _tried_gently, _FAILS,
+    ),
+    scenario(
+        "R2", "robots-redirected",
+        "A robots.txt is followed through redirects, and counts for the host that was asked",
+        obeys(["/no/feed.xml"], ["/feed.xml"], _REDIRECTED.host),
+        _REDIRECTED, _KEPT_THERE, paths=_FEEDS,
+    ),
+    scenario(
+        "R2", "redirect-to-denied-path", "A redirect is followed only where robots.txt allows it",
+        obeys(["/no/feed.xml"], ["/old.xml"]), _TO_PATH, paths=["/old.xml"],
+    ),
+    scenario(
+        "R2", "redirect-to-denying-host",
+        "A redirect to another host is followed only if the robots.txt of that host allows it",
+        obeys(["/feed.xml"], ["/old.xml"]), _TO_HOST, _DENYING,
+    ),
+    scenario(
+        "R2", "opt-out-later", "Whoever asks for robots.txt anew obeys what it says now",
+        _obeys_new_copy, _LATER, runs=(Run.FIRST, Run.FORCED),
+    ),
+)  # fmt: skip

@@ -7,11 +7,12 @@ addresses in their place: see `walsh_scrapy.testing.conformance.crawler`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 from walsh_scrapy.testing.feeds import Post, rss
+from walsh_scrapy.testing.manners import Manners
 from walsh_scrapy.testing.reply import Reply
 
 if TYPE_CHECKING:
@@ -21,12 +22,15 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.testing.connections import ConnectionRecord
     from walsh_scrapy.testing.hit import Hit
+    from walsh_scrapy.testing.manners import Rule, Terms
     from walsh_scrapy.testing.reply import Page
     from walsh_scrapy.testing.site import Site
 
-#: Seconds by which a pause may look shorter to a server than it was to a crawler that measures
-#: from the start of one request to the start of the next.
-SLACK: Final = 0.1
+#: What every crawler is judged by. It may measure its pauses from the start of one request to the
+#: start of the next, and they may look 0.1 s shorter to a server than they were.
+_MANNERS: Final = Manners(
+    serial=False, resolution=0.1, from_start=True, robots_delayed=False, conditional=True
+)
 #: Headers of a request and of a response that prove something, shown with its line.
 _TELLING: Final = (
     "Cookie",
@@ -131,6 +135,25 @@ def failed(reason: str, seen: Iterable[Seen]) -> Judgement:
     return Judgement(Verdict.FAIL, reason, _lines(list(seen)))
 
 
+def failed_by(
+    rule: Rule,
+    seen: Sequence[Seen],
+    reason: str = "",
+    after: Sequence[Seen] = (),
+    **terms: Unpack[Terms],
+) -> Judgement | None:
+    """Return a failure if these requests break a rule of `walsh_scrapy.testing`.
+
+    Without a reason the rule tells it. `after` are requests to show before those that break it,
+    `terms` are fields of `Manners`.
+    """
+    manners = replace(_MANNERS, **terms)
+    if not (found := list(rule([each.hit for each in seen], manners))):
+        return None
+    proof = [seen[place] for breach in found for place in breach.places]
+    return failed(reason or found[0].sentence.partition(": ")[2], [*after, *proof])
+
+
 def not_applicable(reason: str) -> Judgement:
     """Return that the scenario does not apply to this crawler."""
     return Judgement(Verdict.NOT_APPLICABLE, reason)
@@ -176,6 +199,22 @@ class Scenario:
     def hosts(self) -> frozenset[str]:
         """The names of the scenario's hosts."""
         return frozenset(site.host for site in self.sites)
+
+
+def scenario(
+    rule: str,
+    name: str,
+    asks: str,
+    judge: Callable[[TrialLog], Judgement],
+    *sites: Site,
+    paths: Iterable[str] | None = None,
+    runs: tuple[Run, ...] = (Run.FIRST,),
+    level: Level = Level.MUST,
+) -> Scenario:
+    """Return a scenario whose seeds are these paths of its first site, by default all its pages."""
+    given = sites[0].pages if paths is None else paths
+    seeds = tuple(f"http://{sites[0].host}{path}" for path in given)
+    return Scenario(name, rule, asks, judge, sites, seeds, (), runs, level)
 
 
 def feed(body: str = _FEED, *, etag: str | None = None, modified: str | None = None) -> Reply:

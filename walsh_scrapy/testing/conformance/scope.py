@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.testing.conformance.scenario import Run, Scenario, failed, not_applicable, passed
+from walsh_scrapy.testing.conformance.scenario import (
+    Run,
+    failed_by,
+    not_applicable,
+    passed,
+    scenario,
+)
 from walsh_scrapy.testing.feeds import rss
+from walsh_scrapy.testing.politeness import in_scope, read_only
 from walsh_scrapy.testing.reply import Reply
 from walsh_scrapy.testing.site import Site
 
@@ -27,12 +34,17 @@ _ENCLOSURE: Final = (
 )
 
 
-def _nothing_but(*paths: str) -> Callable[[TrialLog], Judgement]:
+def _nothing_but(site: Site) -> Callable[[TrialLog], Judgement]:
+    """Return a judge that fails if anything but the pages of a site, or llms.txt, was asked for."""
+    given = {f"http://{site.host}{path}" for path in site.pages}
+
     def judge(evidence: TrialLog) -> Judgement:
+        declared = {*given, f"http://{site.host}/llms.txt"}
+        reason = "it asked for what it was not given"
+        if fault := failed_by(in_scope, evidence.seen(Run.FIRST), reason, declared=declared):
+            return fault
         asked = evidence.pages(Run.FIRST)
-        if others := [each for each in asked if each.hit.path not in {*paths, "/llms.txt"}]:
-            return failed("it asked for what it was not given", others)
-        if not {each.hit.path for each in asked} & set(paths):
+        if not {each.hit.url for each in asked} & given:
             return not_applicable("it never asked for the page that has links")
         return passed("it asked for nothing but what it was given", asked)
 
@@ -40,8 +52,9 @@ def _nothing_but(*paths: str) -> Callable[[TrialLog], Judgement]:
 
 
 def _read_only(evidence: TrialLog) -> Judgement:
-    if others := [each for each in evidence.everything if each.hit.method not in {"GET", "HEAD"}]:
-        return failed("it sent a method other than GET and HEAD", others)
+    reason = "it sent a method other than GET and HEAD"
+    if fault := failed_by(read_only, evidence.everything, reason):
+        return fault
     if not evidence.everything:
         return not_applicable("it asked for nothing")
     return passed(f"all {len(evidence.everything)} requests are GET or HEAD")
@@ -68,28 +81,14 @@ _PARTS: Final = Site(
 )
 
 SCENARIOS: Final = (
-    Scenario(
-        "no-links-followed",
-        "R6",
-        "The links of a feed are not followed",
-        _nothing_but("/feed.xml"),
-        (_LINKS,),
-        ("http://links.example/feed.xml",),
+    scenario(
+        "R6", "no-links-followed", "The links of a feed are not followed",
+        _nothing_but(_LINKS), _LINKS,
     ),
-    Scenario(
-        "no-sub-resources",
-        "R6",
+    scenario(
+        "R6", "no-sub-resources",
         "Images, scripts, styles, frames, enclosures and links of a page are not asked for",
-        _nothing_but("/feed.xml", "/page.html"),
-        (_PARTS,),
-        ("http://parts.example/feed.xml", "http://parts.example/page.html"),
+        _nothing_but(_PARTS), _PARTS,
     ),
-    Scenario(
-        "read-only",
-        "R6",
-        "Only GET and HEAD are sent",
-        _read_only,
-        (_LINKS,),
-        ("http://links.example/feed.xml",),
-    ),
-)
+    scenario("R6", "read-only", "Only GET and HEAD are sent", _read_only, _LINKS),
+)  # fmt: skip

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.testing.conformance.scenario import Verdict
 
 if TYPE_CHECKING:
+    from walsh_scrapy.testing.conformance.crawler import CallOfRun
     from walsh_scrapy.testing.conformance.scenario import Judgement, Scenario
 
 #: The version of the JSON; `conformance.schema.json` describes it.
@@ -21,17 +22,6 @@ class Result:
 
     scenario: Scenario
     finding: Judgement
-
-
-@dataclass(frozen=True, slots=True)
-class CallOfRun:
-    """One call of the command: its seconds, its exit status, whether its time was over."""
-
-    run: str
-    seconds: float
-    exit_status: int  #: negative: the signal that ended it
-    cut: bool
-    requests: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +58,10 @@ class Scorecard:
             "command": list(self.command),
             "web": self.web,
             "user_agents": list(self.user_agents),
-            "runs": [_call(each) for each in self.calls],
+            "runs": [asdict(each) | {"seconds": round(each.seconds, 3)} for each in self.calls],
             "conformant": self.is_conformant,
             "results": [_result(each) for each in self.results],
         }
-
-
-def _call(call: CallOfRun) -> dict[str, object]:
-    return {
-        "run": call.run,
-        "seconds": round(call.seconds, 3),
-        "exit_status": call.exit_status,
-        "cut": call.cut,
-        "requests": call.requests,
-    }
 
 
 def _result(result: Result) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,11 +23,11 @@ from walsh_scrapy.testing.conformance import (
     scope,
 )
 from walsh_scrapy.testing.conformance.backoff import HELD
-from walsh_scrapy.testing.conformance.crawler import LONGEST, Given, Places, call
+from walsh_scrapy.testing.conformance.crawler import LONGEST, CallOfRun, Given, Places, call
 from walsh_scrapy.testing.conformance.optouts import BLOCKLIST_URL
 from walsh_scrapy.testing.conformance.pacing import RESTARTED
 from walsh_scrapy.testing.conformance.scenario import Judgement, Run, Seen, TrialLog, Verdict
-from walsh_scrapy.testing.conformance.scorecard import CallOfRun, Result, Scorecard
+from walsh_scrapy.testing.conformance.scorecard import Result, Scorecard
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.manners import BUSY
 from walsh_scrapy.testing.site import Certificate, Site
@@ -128,18 +128,16 @@ class _Trial:
         told(f"{run.value} run, at most {LONGEST[run]:.0f} s")
         try:
             ended = call(
+                run,
                 given.command(self.command),
                 given.environment(run),
                 self.output,
-                LONGEST[run],
                 self._is_time_to_kill if run is Run.KILLED else lambda: False,
             )
         except OSError as error:
             raise TrialError(f"{self.command[0]}: {error.strerror}") from error
         requests = len(self.web.log) - before
-        self.calls.append(
-            CallOfRun(run.value, ended.seconds, ended.exit_status, ended.cut, requests)
-        )
+        self.calls.append(replace(ended, requests=requests))
         if not self.web.log:
             raise TrialError(f"the command made no request. It wrote:\n{self._tail()}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from walsh_scrapy.testing.manners import certainly_before
+from walsh_scrapy.testing.manners import BUSY, certainly_before
 
 if TYPE_CHECKING:
     from walsh_scrapy.policy.robots import Rules
@@ -58,7 +58,7 @@ class GroupTerms:
 
 
 _ROBOTS: Final = b"/robots.txt"
-_REFUSED: Final = (b"429", b"503")
+_REFUSED: Final = frozenset(str(status).encode() for status in BUSY)
 #: Seconds: a retry as early as that after a refusal is hasty.
 _HASTY: Final = 1
 #: Seconds. Lines are written at the end of a request, so a few may be out of order. A line that is

@@ -18,10 +18,10 @@ from typing import Any, Final
 
 from walsh_scrapy.testing.judgelog.layouts import (
     FINE,
-    LONGEST_REQUEST,
     NAMELESS,
     STAMP,
     Line,
+    line_of,
     moment_of,
     second_of,
     whole,
@@ -62,13 +62,9 @@ def read(line: bytes, missing: set[str]) -> Line | None:
     missing.update(lacking)
     if moment is None or target is None or status is None or agent is None:
         return None
-    duration = _duration(record)
     blur = 1 if isinstance(moment, int) else FINE
-    if begun is not None:
-        return Line(moment, target, status, agent, blur, 0, duration or 0)
-    if duration is None:
-        return Line(moment, target, status, agent, blur, LONGEST_REQUEST)
-    return Line(moment - duration, target, status, agent, blur, 0, duration)
+    took = _duration(record)
+    return line_of(moment, took, target, status, agent, blur, is_end=begun is None)
 
 
 def _first(record: dict[str, Any], keys: tuple[str, ...]) -> float | None:

@@ -7,7 +7,7 @@ import gzip
 import lzma
 import sys
 import zlib
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, cast
 
@@ -127,7 +127,7 @@ def open_log(name: str) -> Iterator[IO[bytes]]:
     So does what is read in the block: a packed log may be cut or damaged.
     """
     try:
-        with _opened(name) as raw:
+        with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as raw:
             yield _unpacked(raw)
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         why = getattr(error, "strerror", None) or error
@@ -143,12 +143,3 @@ def _unpacked(raw: IO[bytes]) -> IO[bytes]:
     if head.startswith(b"\xfd7zXZ\0"):
         return cast("IO[bytes]", lzma.LZMAFile(raw))
     return raw
-
-
-@contextmanager
-def _opened(name: str) -> Iterator[IO[bytes]]:
-    if name == "-":
-        yield sys.stdin.buffer
-    else:
-        with Path(name).open("rb") as file:
-            yield file

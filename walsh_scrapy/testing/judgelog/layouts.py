@@ -65,6 +65,27 @@ class Line(NamedTuple):
     duration: float = 0  #: 0 if it is not known
 
 
+def line_of(
+    moment: float,
+    took: float | None,
+    target: bytes,
+    status: bytes,
+    agent: bytes,
+    blur: float,
+    *,
+    is_end: bool,
+) -> Line:
+    """Return a line by the moment at which its request began or ended, and what it took, if known.
+
+    It began up to `LONGEST_REQUEST` earlier than its end if it is not known what it took.
+    """
+    if not is_end:
+        return Line(moment, target, status, agent, blur, 0, took or 0)
+    if took is None:
+        return Line(moment, target, status, agent, blur, LONGEST_REQUEST)
+    return Line(moment - took, target, status, agent, blur, 0, took)
+
+
 class _Field(NamedTuple):
     """What a word of a format says, and how that is written."""
 
@@ -83,8 +104,7 @@ class Layout:
         self._find = pattern.match if pattern is not LINE else pattern.search
         self._time, self._duration = time, duration
         self._last: tuple[bytes, float | None] = (b"", None)
-        #: Whether a line says when its request began.
-        self.says_when = not time.is_end or duration is not None
+        self._groups = ("time", "target", "status", "agent", "duration")[: 5 if duration else 4]
 
     @classmethod
     def known(cls) -> Layout:
@@ -113,30 +133,15 @@ class Layout:
         found = self._find(line)
         if found is None:
             return None
-        if self._duration is None:
-            stamp, target, status, agent = found.group("time", "target", "status", "agent")
-        else:
-            return self._timed(*found.group("time", "target", "status", "agent", "duration"))
-        moment = self._moment(stamp)
-        if moment is None:
-            return None
-        slack = 0 if self.says_when else LONGEST_REQUEST
-        return Line(moment, target, status, agent or NAMELESS, self._time.blur, slack)
-
-    def _timed(
-        self, stamp: bytes, target: bytes, status: bytes, agent: bytes, written: bytes
-    ) -> Line | None:
+        stamp, target, status, agent, *durations = found.group(*self._groups)
         moment, time = self._moment(stamp), self._time
         if moment is None:
             return None
-        if written == b"-" or self._duration is None:
-            slack = LONGEST_REQUEST if time.is_end else 0
-            return Line(moment, target, status, agent, time.blur, slack)
-        duration = float(written) * self._duration.unit
-        if not time.is_end:
-            return Line(moment, target, status, agent, time.blur, 0, duration)
-        blur = max(time.blur, self._duration.blur)
-        return Line(moment - duration, target, status, agent, blur, 0, duration)
+        took, blur = None, time.blur
+        if self._duration is not None and durations[0] != b"-":
+            took = float(durations[0]) * self._duration.unit
+            blur = max(blur, self._duration.blur) if time.is_end else blur
+        return line_of(moment, took, target, status, agent or NAMELESS, blur, is_end=time.is_end)
 
     def _moment(self, stamp: bytes) -> float | None:
         if stamp != self._last[0]:
