@@ -31,24 +31,15 @@ sys.dont_write_bytecode = False
 
 #: Tests that use one of these run crawls or commands in processes of their own.
 PROCESSES = {"crawl", "simulated", "run_scrapy", "crawl_launcher", "installed", "demo"}
-FORKS = pytest.StashKey[ForkServer]()
 SERVER = "postgresql+psycopg://postgres@127.0.0.1:5432/test"
 
 
-def pytest_xdist_setupnodes(config):
-    """Start one fork server for all workers, and compile the tests once if they never were."""
-    forks = config.stash[FORKS] = ForkServer()
-    config.add_cleanup(forks.close)
-    forks.start()
+def pytest_xdist_setupnodes():
+    """Compile the tests once if they never were, and not in each worker."""
     here = Path(__file__).parent
     if not any(here.glob(f"*/__pycache__/test_*.{sys.implementation.cache_tag}-pytest-*.pyc")):
         collect = ["-m", "pytest", "--collect-only", "--numprocesses=0", str(here)]
         subprocess.run([sys.executable, *collect], stdout=subprocess.DEVNULL, check=False)
-
-
-def pytest_configure_node(node):
-    """Say to a worker where the fork server is."""
-    node.workerinput["forks"] = node.config.stash[FORKS].address
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -90,10 +81,9 @@ def linear():
 
 
 @pytest.fixture(scope="session")
-def crawl_launcher(pytestconfig):
+def crawl_launcher():
     """Start crawls and commands from one warm process, which ends with the tests."""
-    worker = getattr(pytestconfig, "workerinput", {})
-    with ForkServer(worker.get("forks", "")) as server:
+    with ForkServer() as server:
         yield server
 
 
