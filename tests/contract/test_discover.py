@@ -261,12 +261,6 @@ def test_titles_are_escaped_for_toml_and_the_terminal(docs):
     assert found.stdout.count("\n[[source]]") == 1
 
 
-def test_only_the_gates_write_to_the_state(docs):
-    found = docs(top=markdown(etag='"1"'), llms_txt=LLMS_TXT)
-    assert (found.rows("sources"), found.rows("entries")) == (0, 0)
-    assert (found.rows("hosts"), found.rows("robots"), found.rows("requests")) == (1, 1, 3)
-
-
 def test_if_robots_txt_denies_the_page_the_llms_txt_is_requested(docs):
     found = docs(robots="User-agent: *\nDisallow: /\nAllow: /llms.txt\n", llms_txt=LLMS_TXT)
     assert found.code == 0

@@ -3,12 +3,14 @@
 import csv
 import json
 import sqlite3
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from tests.helpers.sites import feed, rows_of, site
+from walsh_scrapy.items import EntryItem
 from walsh_scrapy.sources import load_sources
 from walsh_scrapy.testing.feeds import Post, atom
 from walsh_scrapy.testing.web import Reply
@@ -19,6 +21,7 @@ SOURCES = [
     {"url": "http://other.example/feed"},
 ]
 FORMATS = ("jsonl", "json", "csv", "xml")
+COLUMNS = [field.name for field in fields(EntryItem)]
 
 
 @pytest.fixture
@@ -78,7 +81,7 @@ def test_every_format_is_what_the_run_exported(web, crawl, export, tmp_path, set
         assert result.stderr == f"6 entries written to {file}\n".encode()
         assert read(file, ending) == read(run, ending), ending
         if not settings:
-            assert len(read(file, ending)) == 6
+            assert [list(item) for item in read(file, ending)] == [COLUMNS] * 6
         # To the byte, but for the order of one response's entries.
         assert sorted(file.read_bytes()) == sorted(run.read_bytes()), ending
 

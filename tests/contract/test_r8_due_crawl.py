@@ -117,18 +117,6 @@ def test_a_source_that_is_another_kind_now_is_read_anew(loopback_web, crawl, aga
     assert [item["url"] for item in second.items] == ["http://blog.example/a"]
 
 
-def test_two_crawls_at_once_ask_for_each_source_once(loopback_web, crawl):
-    pages = {f"p{number}": feed() for number in range(4)}
-    web = loopback_web(site("blog.example", **pages))
-    sources = [f"http://blog.example/{page}" for page in pages]
-    running = [crawl.start(web, sources=sources) for _ in range(2)]
-    results = [each.wait() for each in running]
-    asked = [path for path in paths(web.log) if not path.endswith("robots.txt")]
-    assert sorted(asked) == [f"blog.example/{page}" for page in pages]
-    assert sum(result.stats.get("walsh/sources/fetched", 0) for result in results) == 4
-    assert all("not reached" not in result.stderr for result in results)
-
-
 def test_arguments_choose_and_unknown_ones_are_accepted(loopback_web, crawl):
     hosts = [f"h{number}.example" for number in range(8)]
     web = loopback_web(*map(site, hosts))

@@ -123,19 +123,6 @@ def test_due_is_what_the_next_run_asks_for(loopback_web, crawl, listed):
     assert listed("--due", sources=sources) == {}
 
 
-def test_a_host_that_must_wait_is_said_to(loopback_web, crawl, listed, scrapy_sources):
-    busy = Reply(status=429, headers={"Retry-After": "7200"})
-    web = loopback_web(site("busy.example", feed=busy))
-    sources = ["http://busy.example/feed", "http://busy.example/other"]
-    crawl(web, sources=sources[:1])
-    held = listed("--due", sources=sources)[sources[1]]
-    assert held["host_waits"] == "hold"
-    assert MOMENT.fullmatch(held["host_waits_until"])
-    told = scrapy_sources("--due").stdout
-    assert told.count("due, but busy.example is on hold until ") == 2
-    assert held["host_waits_until"] in told
-
-
 def test_without_a_state_all_are_new_and_none_is_made(scrapy_sources, listed, tmp_path):
     sources = ["http://a.example/feed", "http://b.example/feed"]
     found = listed("--due", sources=sources)
