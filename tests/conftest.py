@@ -103,11 +103,24 @@ def run_scrapy(crawl_launcher, pytestconfig):
     """Return a function that runs `scrapy ...` to its end, as `subprocess.run` would.
 
     Its working directory is the project's, unless `cwd` is given; `environment` comes on top of
-    ours, `stdin` is a text and `stdout` a descriptor, in whose place nothing is captured.
+    ours, `stdin` is a text and `stdout` a descriptor, in whose place nothing is captured. Settings
+    stand before the arguments, so an argument may give another value.
     """
 
-    def run(*arguments, cwd=None, environment=None, stdin="", stdout=None, encoding="utf-8"):
-        command = [sys.executable, "-m", "scrapy", *map(str, arguments)]
+    def run(
+        name,
+        *arguments,
+        settings=None,
+        cwd=None,
+        environment=None,
+        stdin="",
+        stdout=None,
+        encoding="utf-8",
+    ):
+        given = [
+            part for each in (settings or {}).items() for part in ("-s", "{}={}".format(*each))
+        ]
+        command = [sys.executable, "-m", "scrapy", name, *given, *map(str, arguments)]
         with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as error:
             given.write(stdin.encode())
             given.seek(0)
@@ -125,6 +138,18 @@ def run_scrapy(crawl_launcher, pytestconfig):
                 process.kill()
             told = [_told(each, encoding) for each in (out, error)]
         return CompletedProcess(command, status, *told)
+
+    return run
+
+
+@pytest.fixture
+def on_state(tmp_path, run_scrapy):
+    """Return a function that runs a command on the state that the crawls of a test share."""
+    state = f"sqlite:///{tmp_path / 'crawl' / 'walsh.sqlite3'}"
+
+    def run(*arguments, settings=None, **options):
+        given = {"WALSH_STATE_URL": state, "WALSH_SOURCES": tmp_path / "sources.txt"}
+        return run_scrapy(*arguments, settings=given | (settings or {}), **options)
 
     return run
 

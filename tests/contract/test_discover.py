@@ -69,10 +69,9 @@ def discover(tmp_path, run_scrapy):
             "WALSH_STATE_URL": f"sqlite:///{folder / 'state.sqlite3'}",
             "WALSH_BLOCKLIST_SCHEMA_URL": "",
         } | settings
-        options = [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
         environment = {"PYTHONIOENCODING": "ascii"} | (web.environment if web else {})
         keep_empty_blocklist(given["WALSH_STATE_URL"])
-        done = run_scrapy("discover", *arguments, *options, environment=environment)
+        done = run_scrapy("discover", *arguments, settings=given, environment=environment)
         if web and web.log:
             delays = web.crawl_delays
             assert_polite(web.log, crawl_delays=delays, blocked=blocked, robots_exempt=[LIST_URL])
@@ -372,27 +371,6 @@ def test_after_a_failed_request_a_site_gets_no_other(loopback_web, discover):
         assert "cannot say" in said
         assert words in said
     assert "/llms.txt" not in found.asked
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ([], "which URL? Example: "),
-        (["docs.example"], "begin it with https://"),
-        ([URL, "ftp://docs.example/"], "not http or https"),
-        (["http://user:secret@docs.example/"], "password, which is never sent"),
-        (["--nosuch", URL], "--nosuch"),
-        ([URL, "-s", "WALSH_MIN_INTERVAL=0"], "WALSH_MIN_INTERVAL"),
-        ([URL, "-s", "ADDONS={}"], "the gates are switched off"),
-    ],
-)
-def test_a_wrong_call_is_one_line_and_sends_no_request(loopback_web, discover, arguments, words):
-    found = discover(loopback_web(), *arguments)
-    assert found.code == 2
-    assert words in found.stderr
-    assert "secret" not in found.stderr
-    assert found.stdout == ""
-    assert found.log == []
 
 
 def test_help_has_an_example(discover):

@@ -19,7 +19,7 @@ def digest(body):
     return hashlib.sha256(body).hexdigest()
 
 
-def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl, run_scrapy):
+def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl, on_state):
     listed = blocklist("out.example")
     web = direct_web(
         site("a.example", RULES, feed=[Reply(status=503), redirect("http://www.out.example/feed")]),
@@ -79,8 +79,7 @@ def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl
     assert [each.pause.hold > each.pause.spacing for each in line.sent] == [False, False, True]
     assert line.short == 0, "the pauses that the report sees were kept"
 
-    url = f"WALSH_STATE_URL=sqlite:///{result.folder.parent / 'walsh.sqlite3'}"
-    told = run_scrapy("why", "http://a.example/feed", "--json", "-s", url)
+    told = on_state("why", "http://a.example/feed", "--json")
     assert told.returncode == 0, told.stderr
     account = json.loads(told.stdout)
     assert [each["line"] for each in account["requests"]] == [None, 3, 3]

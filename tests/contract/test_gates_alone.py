@@ -423,7 +423,7 @@ def test_below_its_floor_a_gate_refuses_to_start(direct_web, run, gates, setting
     assert "Traceback" not in result.stderr
 
 
-def test_a_gate_of_the_project_is_told_of_as_ours_are(direct_web, run, crawl, run_scrapy):
+def test_a_gate_of_the_project_is_told_of_as_ours_are(direct_web, run, crawl, on_state):
     web = direct_web(Site("a.example", "", {"/": page("/night"), "/night": page()}))
     result = run(
         web,
@@ -436,9 +436,8 @@ def test_a_gate_of_the_project_is_told_of_as_ours_are(direct_web, run, crawl, ru
     assert "http://a.example/night ended: http://a.example/night is not asked" in result.stderr
     assert result.stats["walsh/night/denied"] == 1
     assert "1 by night" in result.stderr
-    state = f"WALSH_STATE_URL=sqlite:///{crawl.folder / 'walsh.sqlite3'}"
-    told = run_scrapy("why", "http://a.example/night", "--json", "-s", state)
+    told = on_state("why", "http://a.example/night", "--json")
     assert "is not asked for at night" in told.stdout
     written = crawl.folder / "report.html"
-    run_scrapy("report", "-o", written, "-s", state)
+    on_state("report", "-o", written)
     assert "is not asked for at night" in written.read_text("utf-8")

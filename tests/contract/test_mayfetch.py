@@ -22,10 +22,11 @@ def ask(tmp_path, run_scrapy):
             "WALSH_STATE_URL": f"sqlite:///{tmp_path / 'state.sqlite3'}",
             "WALSH_BLOCKLIST_SCHEMA_URL": "",
         } | settings
-        options = [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
-        environment = web.environment if web else {}
         keep_empty_blocklist(given["WALSH_STATE_URL"])
-        return run_scrapy("mayfetch", *arguments, *options, environment=environment, stdin=stdin)
+        environment = web.environment if web else {}
+        return run_scrapy(
+            "mayfetch", *arguments, settings=given, environment=environment, stdin=stdin
+        )
 
     return run
 
@@ -121,21 +122,6 @@ def test_a_host_on_hold_is_not_waited_for(loopback_web, ask):
     result = ask(web, "http://busy.example/feed")
     assert result.returncode == 2
     assert "on hold until 20" in result.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ([], "which URL?"),
-        (["--robots", "/nowhere/robots.txt", "http://a.example/"], "/nowhere/robots.txt"),
-        (["-s", "WALSH_MIN_INTERVAL=0", "--offline", "http://a.example/"], "WALSH_MIN_INTERVAL"),
-    ],
-)
-def test_a_wrong_call_is_one_line(ask, arguments, words):
-    result = ask(None, *arguments)
-    assert result.returncode == 2
-    assert words in result.stderr
-    assert "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize("online", [True, False])

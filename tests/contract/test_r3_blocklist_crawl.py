@@ -222,7 +222,7 @@ def test_the_published_schema_is_consulted_and_a_broken_one_is_not(direct_web, c
 
 @pytest.mark.parametrize("identity", ["ours", "another bot without a published list"])
 def test_a_local_list_adds_to_the_published_one_and_takes_nothing_away(
-    direct_web, crawl, run_scrapy, identity, tmp_path
+    direct_web, crawl, on_state, identity, tmp_path
 ):
     is_ours = identity == "ours"
     own = tmp_path / "own.txt"
@@ -246,8 +246,5 @@ def test_a_local_list_adds_to_the_published_one_and_takes_nothing_away(
     assert f"{own} blocks 2 domains beside the published list" in result.stderr
     why = f"shop.example is in line 2 of {own}: mail of 3 May"
     assert result.stderr.count(f"is denied by blocklist: {why}") == 2
-    state = f"sqlite:///{crawl.folder / 'walsh.sqlite3'}"
-    given = {"WALSH_STATE_URL": state, **settings}
-    options = [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
-    answer = run_scrapy("mayfetch", "--offline", "http://shop.example/", *options)
+    answer = on_state("mayfetch", "--offline", "http://shop.example/", settings=settings)
     assert (answer.returncode, f"  blocklist  {why}\n" in answer.stdout) == (1, True)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.sites import LIST_URL, feed, paths, site
 from walsh_scrapy.testing.politeness import assert_polite
-from walsh_scrapy.testing.project import keep_empty_blocklist
+from walsh_scrapy.testing.project import keep_empty_blocklist, write_sources
 from walsh_scrapy.testing.web import Reply, Site
 from walsh_scrapy.tools.discover.report import TRY
 
@@ -25,20 +25,15 @@ MOMENT = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 @pytest.fixture
-def scrapy_sources(tmp_path, run_scrapy):
+def scrapy_sources(tmp_path, on_state):
     """Run `scrapy sources` on the state that the crawls of this test share."""
 
     def run(*arguments, sources=None, stdout=None, environment=None, **settings):
-        file = tmp_path / "sources.txt"
         if sources is not None:
-            file.write_text("".join(f"{source}\n" for source in sources))
-        given = {
-            "WALSH_STATE_URL": f"sqlite:///{tmp_path / 'crawl' / 'walsh.sqlite3'}",
-            "WALSH_SOURCES": file,
-        } | settings
-        options = [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
+            write_sources(tmp_path / "sources.txt", sources)
         terminal = {"COLUMNS": "100", "TERM": "xterm"} | (environment or {})
-        return run_scrapy("sources", *options, *arguments, environment=terminal, stdout=stdout)
+        options = {"settings": settings, "environment": terminal, "stdout": stdout}
+        return on_state("sources", *arguments, **options)
 
     return run
 
@@ -227,44 +222,6 @@ def test_a_change_by_the_operator_during_a_visit_is_kept(
     assert "if-none-match" not in {name.lower() for name, _ in hit.headers}
 
 
-@pytest.mark.parametrize("action", ["forget", "resume"])
-def test_an_unknown_url_is_one_line_with_the_nearest(scrapy_sources, action):
-    result = scrapy_sources(action, "http://blog.exmple/feed", sources=["http://blog.example/feed"])
-    assert result.returncode == 1
-    assert result.stdout == ""
-    assert result.stderr == (
-        "walsh-scrapy: http://blog.exmple/feed is not a source, declared or in the state; "
-        "did you mean http://blog.example/feed?\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "words"),
-    [
-        (["forget"], 2, "scrapy sources forget https://"),
-        (["prune", "--yes", "--failing"], 2, "--failing belongs to the list, not to `prune`"),
-        (["drop", "http://a.example/"], 2, "`forget URL`"),
-        (["prune", "http://a.example/"], 2, "takes no URL"),
-        (["rewrite"], 2, "scrapy sources rewrite --moved"),
-        (["remove", "http://a.example/", "--yes"], 2, "--yes belongs to `prune`"),
-        (["remove", "http://b.example/"], 1, "http://b.example/ is not declared in "),
-        (["remove", "http://a.example/"], 1, "would declare no source any more"),
-        (["add", "ftp://a.example/"], 1, "not http or https"),
-        (["--stale", "1 month"], 2, "write for example 90d"),
-        (["--jsn"], 2, "no option --jsn"),
-        (["-a", "sources=x.toml"], 2, "the sources file is --sources FILE here"),
-        (["-s", "WALSH_MIN_INTERVAL=0"], 1, "WALSH_MIN_INTERVAL"),
-        (["-s", "WALSH_STATE_URL=nonsense"], 1, "WALSH_STATE_URL"),
-        (["--sources", "nowhere.toml"], 1, "nowhere.toml: there is no such file"),
-    ],
-)
-def test_an_error_is_one_line(scrapy_sources, arguments, status, words):
-    result = scrapy_sources(*arguments, sources=["http://a.example/"])
-    assert result.returncode == status
-    assert words in result.stderr
-    assert len(result.stderr.splitlines()) == 1
-
-
 def test_add_asks_what_is_there_and_declares_it(loopback_web, scrapy_sources, tmp_path):
     link = f'<link rel="alternate" type="{RSS}" title="{{0}}" href="/{{0}}.xml">'
     declared = {"page": ("posts", "comments"), "several": ("news", "posts"), "none": ()}
@@ -317,17 +274,6 @@ def test_a_file_without_sources_and_a_broken_one_are_refused_as_a_crawl_does(scr
     broken = scrapy_sources(sources=["nonsense"])
     assert broken.returncode == 1
     assert len(broken.stderr.splitlines()) == 1
-
-
-def test_a_damaged_state_is_one_line_and_stays_as_it_is(scrapy_sources, tmp_path):
-    file = tmp_path / "crawl" / "walsh.sqlite3"
-    file.parent.mkdir()
-    file.write_bytes(b"no database" * 500)
-    result = scrapy_sources(sources=["http://a.example/"])
-    assert result.returncode == 1
-    assert "cannot be used as state" in result.stderr
-    assert len(result.stderr.splitlines()) == 1
-    assert file.read_bytes() == b"no database" * 500
 
 
 def test_control_characters_are_escaped_for_a_terminal(scrapy_sources, tmp_path):

@@ -31,26 +31,6 @@ def test_the_option_of_other_commands_for_the_sources_file(monkeypatch, capsys, 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["crawl", "feed"], "there is no spider 'feed'; did you mean feeds?"),
-        (["crawl", "nosuch"], "there is no spider 'nosuch'; there is feeds, llms"),
-        (["fetch", "http://a.example/"], "`scrapy discover URL` what is there"),
-        (["shell", "http://a.example/"], "`scrapy mayfetch URL` says whether"),
-        (["parse", "--spider", "feeds", "http://a.example/"], "`scrapy crawl feeds -a only=URL`"),
-        (["parse", "http://a.example/", "-s", "WALSH_SCOPE=x"], "WALSH_SCOPE is 'x'"),
-    ],
-)
-def test_a_call_that_could_ask_for_nothing_is_one_line(loopback_web, run_scrapy, arguments, words):
-    web = loopback_web(site("a.example"))
-    ended = run_scrapy(*arguments, environment=web.environment)
-    (line,) = ended.stderr.splitlines()
-    assert words in line
-    assert ended.returncode > 0
-    assert web.log == []
-
-
-@pytest.mark.parametrize(
     ("name", "text", "words"),
     [
         ("missing.toml", None, ["missing.toml", "no such file"]),
