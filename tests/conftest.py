@@ -117,10 +117,8 @@ def run_scrapy(crawl_launcher, pytestconfig):
         stdout=None,
         encoding="utf-8",
     ):
-        given = [
-            part for each in (settings or {}).items() for part in ("-s", "{}={}".format(*each))
-        ]
-        command = [sys.executable, "-m", "scrapy", name, *given, *map(str, arguments)]
+        options = [f"--set={setting}={value}" for setting, value in (settings or {}).items()]
+        command = [sys.executable, "-m", "scrapy", name, *options, *map(str, arguments)]
         with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as error:
             given.write(stdin.encode())
             given.seek(0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.helpers.sites import paths, rows_of, write_project
+from tests.helpers.sites import paths, refusal, rows_of, write_project
 from walsh_scrapy.testing.web import Reply, Site
 
 ADDON = {"ADDONS": {"walsh_scrapy.addon.Addon": 500}}
@@ -70,8 +70,7 @@ def web(direct_web):
 )
 def test_a_spider_that_could_ask_for_nothing_does_not_start(web, run, settings, lines):
     result = run(web, **ADDON, **settings)
-    assert (result.exit_code, result.log) == (1, [])
-    (told,) = [line for line in result.stderr.splitlines() if line.startswith("walsh-scrapy: ")]
+    told = refusal(result)
     missing = [line for line in [*lines, 'WALSH_SCOPE = "any"', "pages"] if line not in told]
     assert missing == []
     assert ("WALSH_USER_AGENT" in told) is bool(lines)
@@ -87,8 +86,7 @@ def test_gates_that_are_used_alone_say_all_they_need_at_once(web, run):
         },
     }
     first = run(web, **theirs, ROBOTSTXT_OBEY=True, DOWNLOAD_DELAY=1)
-    assert (first.exit_code, first.log) == (1, [])
-    told = first.stderr.partition("walsh-scrapy: ")[2]
+    told = refusal(first)
     assert told.startswith("3 settings have to be changed first:\n")
     proposed = [
         'WALSH_USER_AGENT = "theirs/2 (+https://their.example/)"',

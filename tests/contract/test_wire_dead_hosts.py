@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from scrapy import signals
 
-from tests.helpers.sites import LIST_URL, blocklist, feed, rows_of, site
+from tests.helpers.sites import LIST_URL, blocklist, critical_line, feed, rows_of, site
 from walsh_scrapy.testing.names import DEAD, NO_RESOLVER, Answer, silent
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.site import Down
@@ -75,9 +75,8 @@ def test_a_machine_that_is_offline_marks_no_source_as_failed(direct_web, crawl, 
     web.dns = NO_RESOLVER
     sources = [f"http://h{each}.example/feed" for each in range(number)]
     result = crawl(web, sources=sources)
-    assert result.exit_code == 1
+    assert critical_line(result)
     assert result.stats["finish_reason"] == "machine_trouble"
-    assert result.stderr.count(" CRITICAL ") == 1
     assert asked(result) == []
     assert outcomes(result) == {}
     assert rows_of(result, "SELECT * FROM hosts WHERE strikes OR silences OR hold_until") == []
@@ -113,10 +112,7 @@ def test_without_descriptors_the_run_ends_and_nothing_is_lost(direct_web, crawl)
     settings = {"EXTENSIONS": json.dumps({f"{__name__}.Hog": 0})}
     sources = [f"http://h{each}.example/feed" for each in range(6)]
     result = crawl(web, sources=sources, settings=settings)
-    assert result.exit_code == 1
-    assert result.stderr.count(" CRITICAL ") == 1
-    assert "Too many open files" in result.stderr
-    assert "Traceback" not in result.stderr
+    assert "Too many open files" in critical_line(result)
     fetched = [url for url, outcome in outcomes(result).items() if outcome == "fetched"]
     assert len(fetched) == len(outcomes(result)) < 6
     assert fetched

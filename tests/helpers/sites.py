@@ -49,6 +49,24 @@ def judge(served, **terms):
     assert_polite(served.log, connections=served.connections, **terms)
 
 
+def critical_line(result):
+    """The one line of a run that ended early by trouble of ours, with exit status 1."""
+    assert result.exit_code == 1
+    for word in ("Traceback", "Exception ignored", "never retrieved"):
+        assert word not in result.stderr
+    (line,) = [line for line in result.stderr.splitlines() if " CRITICAL " in line]
+    return line
+
+
+def refusal(result):
+    """What a crawl that did not start says, without a request and without a traceback."""
+    assert result.exit_code not in (0, -9)
+    assert result.log == []
+    assert "Traceback" not in result.stderr
+    assert result.stderr.count("walsh-scrapy: ") == 1
+    return result.stderr.partition("walsh-scrapy: ")[2]
+
+
 def rows_of(crawl, statement, parameters=()):
     """Execute a statement on the state of a crawl or of a folder, and return its rows."""
     folder = getattr(crawl, "folder", crawl)

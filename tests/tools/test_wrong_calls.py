@@ -48,7 +48,7 @@ CALLS = [
     ("mayfetch --robots /nowhere/robots.txt http://a.example/", 2, "/nowhere/robots.txt"),
     ("mayfetch -s WALSH_MIN_INTERVAL=0 --offline http://a.example/", 2, "WALSH_MIN_INTERVAL"),
     ("parse --spider feeds http://a.example/", 2, "`scrapy crawl feeds -a only=URL`"),
-    ("parse http://a.example/ -s WALSH_SCOPE=x", 2, "WALSH_SCOPE is 'x'"),
+    ("parse http://a.example/ -s WALSH_SCOPE=x", 1, "WALSH_SCOPE is 'x'"),
     ("report", 2, "give one file"),
     ("report -o a.html -O b.html", 2, "give one file"),
     ("report -o - --run 1 --since P1D", 2, "exclude each other"),
