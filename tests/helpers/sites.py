@@ -33,6 +33,11 @@ def site(host, robots="", **pages):
     return Site(host, robots, {"/feed": feed(host=host.partition(":")[0])} | given)
 
 
+def feeds(*names, path="feed"):
+    """The URLs of the feeds of NAME.example."""
+    return [f"http://{name}.example/{path}" for name in names]
+
+
 def blocklist(*domains, **fields):
     blocked = [{"domain": name, "added": "2026-05-23", "reason": "email"} for name in domains]
     document = BLOCKLIST | {"blocked": blocked} | fields
