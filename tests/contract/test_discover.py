@@ -5,6 +5,7 @@ import random
 import sqlite3
 from collections import Counter
 from itertools import count
+from unittest.mock import ANY
 
 import pytest
 
@@ -81,63 +82,162 @@ def discover(tmp_path, run_scrapy):
     return run
 
 
-@pytest.fixture
-def docs(loopback_web, discover):
-    """Discover one host with these pages."""
-
-    def run(*arguments, robots="", url=URL, **pages):
-        given = {f"/{name.replace('_', '.')}": page for name, page in pages.items()}
-        given["/"] = given.pop("/top", Reply(status=404))
-        return discover(loopback_web(Site("docs.example", robots, given)), url, *arguments)
-
-    return run
+def announcing(*targets, media_type="text/markdown"):
+    """An HTML page that announces these URLs in its headers."""
+    links = (f'<{target}>; rel="alternate"; type="{media_type}"' for target in targets)
+    return html(headers={"Link": ", ".join(links)})
 
 
-def test_a_site_with_an_llms_txt_is_a_line_for_the_sources_file(docs):
-    found = docs(top=html(), llms_txt=LLMS_TXT)
-    assert found.code == 0, found.stderr
-    assert found.sources == (Source(URL, "llms", "Index"),)
-    assert [line for line in found.stdout.splitlines() if not line.startswith("#")] == [
-        "[[source]]",
-        f'url = "{URL}"',
-        'kind = "llms"',
-        'name = "Index"',
-    ]
-    assert found.asked == ["/", "/llms.txt"]
+def negotiated(hit):
+    return markdown() if hit.header("Accept") == "text/markdown" else html()
 
 
-@pytest.mark.parametrize("gzip", [False, True])
-def test_html_is_cut_off_behind_its_head(docs, gzip):
-    # Nothing more is asked of the host: when exactly a cut exchange ended, its server cannot tell.
-    robots = "User-agent: *\nDisallow: /llms.txt\nDisallow: /feed\n"
-    noise = random.Random(1).randbytes(6_000_000).hex()
-    page = f"<html><head>{LINK.format('/feed')}</head><body>{noise}{LINK.format('/never')}"
-    found = docs(top=html(page, gzip=gzip), robots=robots)
-    assert (found.code, found.asked) == (1, ["/"])
-    assert [hit.complete for hit in found.log] == [True, False]
-    assert "/feed: denied by robots" in found.stdout.replace("application/rss+xml: ", "")
-    assert "never" not in found.stdout
+def strict(hit):
+    return feed() if "application/rss+xml" in hit.header("Accept") else Reply(status=406)
 
 
-def test_html_gives_nothing_but_one_sentence(docs):
-    links = (f'<{path}>; rel="alternate"; type="text/markdown"' for path in ("/", "/llms.txt"))
-    found = docs(top=html(headers={"Link": ", ".join(links)}))
-    assert (found.code, found.asked) == (1, ["/", "/llms.txt"])  # each once, announced or not
-    assert "# nothing found: the page as markdown or as a feed" in found.stdout
-    assert "nothing else of the page is read" in found.stdout
-    assert "# try this: open the page in a browser" in found.stdout
-    assert all(line.startswith("#") for line in found.stdout.splitlines())
+NOISE = random.Random(1).randbytes(6_000_000).hex()
+LONG = f"<html><head>{LINK.format('/feed')}</head><body>{NOISE}{LINK.format('/never')}"
+TITLE = 'A "b" \\ \x1b[31m\x9b \u202e \u2028 \U0001f600 é\n[[source]]\nurl = "http://evil.example/"'
+RSS = feed().body
+AS_RSS = "application/rss+xml"
+INDEX = {"/llms.txt": LLMS_TXT}
+DUMPS = dict.fromkeys(("/LLMS-full.txt", "/docs/llms-full.txt"), markdown())
+TO_DUMP = {"/": html(), "/llms.txt": redirect("/docs/llms-full.txt", 302)}
+#: By URL: pages, what is asked for beside robots.txt, kind and name of the source, and words.
+CASES = {
+    "index.example/": ({"/": html()} | INDEX, ["/", "/llms.txt"], ("llms", "Index"), []),
+    # HTML is cut off behind its head; nothing more is asked of that host.
+    "cut.example/": ({"/": html(LONG)}, ["/"], None, ["/feed: application/rss+xml: denied by rob"]),
+    "packed.example/": ({"/": html(LONG, gzip=True)}, ["/"], None, ["/feed: application/rss+xml: d"]),
+    # It gives nothing but one sentence. Each is asked for once, announced or not.
+    "nothing.example/": (
+        {"/": announcing("/", "/llms.txt")},
+        ["/", "/llms.txt"],
+        None,
+        [
+            "# nothing found: the page as markdown or as a feed",
+            "nothing else of the page is read",
+            "# try this: open the page in a browser",
+        ],
+    ),
+    # A page of markdown comes first, and its llms.txt is shown beside it.
+    "negotiated.example/": (
+        {"/": negotiated} | INDEX,
+        ["/", "/llms.txt"],
+        ("llms", "Docs"),
+        ['# url = "http://negotiated.example/llms.txt"', '"Docs", 2 links', '"Index", 1 link\n'],
+    ),
+    # Announced markdown is requested until one is; what is no page on the web is not.
+    "announced.example/": (
+        {
+            "/": announcing("/llms-full.txt", "ftp://announced.example/index.md", "/my index.md"),
+            "/my%20index.md": markdown(),
+        },
+        ["/", "/my%20index.md", "/llms.txt"],
+        ("llms", "Docs"),
+        [],
+    ),
+    "several.example/": (
+        {
+            "/": announcing("/none.md", "/denied.md", "/b.md", "/never.md"),
+            "/b.md": markdown(),
+            "/never.md": markdown(),
+        },
+        ["/", "/none.md", "/b.md", "/llms.txt"],
+        ("llms", "Docs"),
+        [],
+    ),
+    # A feed that is declared goes before, and is none here.
+    "declared.example/": (
+        {"/": announcing("/feed.xml", media_type=AS_RSS)} | INDEX,
+        ["/", "/feed.xml", "/llms.txt"],
+        ("llms", "Index"),
+        ["/feed.xml: application/rss+xml: answered 404"],
+    ),
+    "public.example/": (
+        {"/": html(LINK.format("http://10.0.0.1/feed"))},
+        ["/", "/llms.txt"],
+        None,
+        ["denied by publicweb: a public host leads to 10.0.0.1"],
+    ),
+    # A feed ends the search, whatever its type.
+    "rss.example/feed": (
+        {"/feed": Reply(RSS, content_type=AS_RSS)} | INDEX, ["/feed"], ("feed", "Feed"), [],
+    ),
+    "text.example/feed": (
+        {"/feed": Reply(RSS, content_type="text/plain")} | INDEX,
+        ["/feed"],
+        ("feed", "Feed"),
+        ['"Feed", 2 entries'],
+    ),
+    "bare.example/feed": (
+        {"/feed": Reply(RSS, content_type=None)} | INDEX, ["/feed"], ("feed", "Feed"), [],
+    ),
+    "old.example/feed": (
+        {"/feed": redirect("http://rss.example/feed")},
+        ["/feed"],
+        ("feed", "Feed"),
+        ["(by redirect, at http://rss.example/feed)"],
+    ),
+    # A server that has no markdown is asked for a feed once.
+    "strict.example/feed": ({"/feed": strict}, ["/feed", "/feed"], ("feed", "Feed"), []),
+    "neither.example/feed": (
+        {"/feed": Reply(status=406)}, ["/feed", "/feed", "/llms.txt"], None, [],
+    ),
+    # If robots.txt denies the page, the llms.txt is requested.
+    "barred.example/": (
+        INDEX, ["/llms.txt"], ("llms", "Index"), ["line 2 of robots.txt", "line 3 of robots.txt"],
+    ),
+    "closed.example/b": (INDEX, [], None, []),
+    "www.optedout.example/": (INDEX, [], None, ["denied by blocklist"]),
+    # The dump of all pages is never asked for, under no spelling and through no redirect (R6, R9).
+    "a.example/LLMS%2Dfull.txt": (DUMPS, [], None, ["the pages themselves"]),
+    "b.example/": (DUMPS | TO_DUMP, ["/", "/llms.txt"], None, ["the pages themselves"]),
+    "c.example/llms.txt": (DUMPS | TO_DUMP, ["/llms.txt"], None, ["the pages themselves"]),
+    # Titles are escaped for TOML and the terminal.
+    "titled.example/feed": (
+        {"/feed": Reply(json_feed(TITLE, ["One"]))}, ["/feed"], ("feed", ANY), ["\U0001f600 é"],
+    ),
+}  # fmt: skip
+CUT = "User-agent: *\nDisallow: /llms.txt\nDisallow: /feed\n"
+ROBOTS = {
+    "cut.example": CUT,
+    "packed.example": CUT,
+    "several.example": "User-agent: *\nDisallow: /denied.md\n",
+    "barred.example": "User-agent: *\nDisallow: /\nAllow: /llms.txt\n",
+    "closed.example": "User-agent: *\nDisallow: /\n",
+}
 
 
-def test_a_page_of_markdown_comes_first_and_its_llms_txt_is_shown_beside_it(docs):
-    found = docs(
-        top=lambda hit: markdown() if hit.header("Accept") == "text/markdown" else html(),
-        llms_txt=LLMS_TXT,
+def test_what_is_asked_for_and_declared(loopback_web, discover):
+    web = loopback_web(
+        Site("operator.example", pages={"/blocklist.json": blocklist("optedout.example")})
     )
-    assert found.sources == (Source(URL, "llms", "Docs"),)
-    assert '# url = "http://docs.example/llms.txt"' in found.stdout
-    assert '"Docs", 2 links' in found.stdout
-    assert '"Index", 1 link\n' in found.stdout
+    for url, (pages, *_) in CASES.items():
+        host = url.partition("/")[0]
+        web.add(Site(host, ROBOTS.get(host, ""), {"/": Reply(status=404)} | pages))
+    urls = [f"http://{url}" for url in CASES]
+    found = discover(web, *urls, blocked=["optedout.example"], WALSH_BLOCKLIST_URL=LIST_URL)
+    assert found.code == 1, found.stderr
+    declared = {source.url: (source.kind, source.name) for source in found.sources}
+    told = found.stdout.split("\n\n")
+    for (url, (_, asked, source, words)), said in zip(CASES.items(), told, strict=True):
+        host = url.partition("/")[0]
+        hits = [hit for hit in found.log if hit.host == host and hit.path != "/robots.txt"]
+        if host != "rss.example":  # which another one leads to
+            assert sorted(hit.path for hit in hits) == sorted(asked), url
+        assert declared.get(f"http://{url}") == source, url
+        assert [each for each in words if each not in said] == []
+        assert source or all(line.startswith("#") for line in said.splitlines()), url
+        assert ("kind" in said) is (source is not None and source[0] == "llms"), url
+        if host in ("cut.example", "packed.example"):
+            assert [hit.complete for hit in hits] == [False]
+    assert "10.0.0.1" not in {hit.host for hit in found.log}
+    assert "never" not in found.stdout.replace("never.md", "")
+    (name,) = (name for url, (_, name) in declared.items() if "titled" in url)
+    assert name.startswith('A "b" \\ [31m \U0001f600')
+    assert not set("\x1b\x9b\u202e\u2028") & set(found.stdout)
 
 
 def test_what_a_page_declares_as_its_feeds_is_requested_and_nothing_else_of_it(
@@ -181,111 +281,6 @@ def test_what_a_page_declares_as_its_feeds_is_requested_and_nothing_else_of_it(
         f'# url = "{URL}comments/feed/"',
     ):
         assert line in found.stdout
-
-
-def test_announced_markdown_is_requested_if_no_declared_feed_is_one(docs):
-    links = (
-        '</llms-full.txt>; rel="alternate"; type="text/markdown"',
-        '<ftp://docs.example/index.md>; rel="alternate"; type="text/markdown"',
-        '</my index.md>; rel="alternate"; type="text/markdown"',
-        '</feed.xml>; rel="alternate"; type="application/rss+xml"',
-    )
-    found = docs(top=html(headers={"Link": ", ".join(links)}), **{"my%20index.md": markdown()})
-    assert found.sources == (Source(URL, "llms", "Docs"),)
-    assert found.asked == ["/", "/feed.xml", "/my%20index.md", "/llms.txt"]
-    assert "/feed.xml: application/rss+xml: answered 404" in found.stdout
-
-
-def test_while_it_is_unknown_whether_there_is_a_feed_nothing_else_is_requested(docs):
-    page = html(LINK.format("/feed"))
-    found = docs(top=page, feed=Reply(status=500), llms_txt=LLMS_TXT)
-    assert (found.code, set(found.asked)) == (2, {"/", "/feed"})
-
-
-def test_a_public_page_declares_no_feed_of_a_private_network(docs):
-    found = docs(top=html(LINK.format("http://10.0.0.1/feed")))
-    assert {hit.host for hit in found.log} == {"docs.example"}
-    assert "denied by publicweb: a public host leads to 10.0.0.1" in found.stdout
-
-
-def test_announced_urls_are_requested_until_one_is_markdown(docs):
-    names = ("none.md", "denied.md", "b.md", "never.md")
-    links = (f'</{name}>; rel="alternate"; type="text/markdown"' for name in names)
-    pages = {"b.md": markdown(), "never.md": markdown()}
-    robots = "User-agent: *\nDisallow: /denied.md\n"
-    found = docs(top=html(headers={"Link": ", ".join(links)}), robots=robots, **pages)
-    assert sorted(found.asked) == ["/", "/b.md", "/llms.txt", "/none.md"]
-    assert found.sources == (Source(URL, "llms", "Docs"),)
-
-
-def test_a_feed_ends_the_search_and_needs_no_kind(loopback_web, discover):
-    kinds = {"rss.example": "application/rss+xml", "text.example": "text/plain", "a.example": None}
-    web = loopback_web(
-        *(
-            Site(host, "", {"/feed": Reply(feed().body, content_type=kind), "/llms.txt": LLMS_TXT})
-            for host, kind in kinds.items()
-        )
-    )
-    urls = [f"http://{host}/feed" for host in kinds]
-    found = discover(web, *urls)
-    assert found.code == 0
-    assert found.sources == tuple(Source(url, "feed", "Feed") for url in urls)
-    assert "kind" not in found.stdout
-    assert found.stdout.count('"Feed", 2 entries') == len(kinds)
-    assert found.asked == ["/feed"] * len(kinds)
-
-
-def test_a_server_that_has_no_markdown_is_asked_for_a_feed_once(docs):
-    def strict(hit):
-        return feed() if "application/rss+xml" in hit.header("Accept") else Reply(status=406)
-
-    found = docs(url=f"{URL}feed", feed=strict)
-    assert found.sources == (Source(f"{URL}feed", "feed", "Feed"),)
-    assert found.asked == ["/feed", "/feed"]
-    neither = docs(url=f"{URL}feed", feed=Reply(status=406))
-    assert neither.code == 1
-    assert neither.asked == ["/feed", "/feed", "/llms.txt"]
-
-
-def test_titles_are_escaped_for_toml_and_the_terminal(docs):
-    title = (
-        'A "b" \\ \x1b[31m\x9b \u202e \u2028 \U0001f600 é\n[[source]]\nurl = "http://evil.example/"'
-    )
-    found = docs(url=f"{URL}feed", feed=Reply(json_feed(title, ["One"])))
-    (source,) = found.sources
-    assert source.url == f"{URL}feed"
-    assert source.name.startswith('A "b" \\ [31m \U0001f600')
-    assert "\U0001f600 é" in found.stdout
-    assert not set("\x1b\x9b\u202e\u2028") & set(found.stdout)
-    assert found.stdout.count("\n[[source]]") == 1
-
-
-def test_if_robots_txt_denies_the_page_the_llms_txt_is_requested(docs):
-    found = docs(robots="User-agent: *\nDisallow: /\nAllow: /llms.txt\n", llms_txt=LLMS_TXT)
-    assert found.code == 0
-    assert found.asked == ["/llms.txt"]
-    assert "line 2 of robots.txt" in found.stdout
-    assert "line 3 of robots.txt" in found.stdout
-    denied = docs(
-        robots="User-agent: *\nDisallow: /\n", llms_txt=LLMS_TXT, url="http://docs.example/b"
-    )
-    assert (denied.code, denied.asked) == (1, [])
-
-
-def test_a_listed_host_gets_no_request(loopback_web, discover):
-    web = loopback_web(
-        Site("www.optedout.example", "", {"/llms.txt": LLMS_TXT}),
-        Site("operator.example", pages={"/blocklist.json": blocklist("optedout.example")}),
-    )
-    found = discover(
-        web,
-        "http://www.optedout.example/",
-        blocked=["optedout.example"],
-        WALSH_BLOCKLIST_URL=LIST_URL,
-    )
-    assert found.code == 1
-    assert "denied by blocklist" in found.stdout
-    assert {hit.host for hit in found.log} == {"operator.example"}
 
 
 def test_while_one_host_waits_the_others_are_asked(loopback_web, discover):
@@ -336,16 +331,6 @@ def test_a_crawl_reads_the_offered_sources_and_a_feed_comes_without_llms_txt(
     assert counts == {("feed", f"{URL}feed"): 2, ("llms", URL): 1, ("llms", f"{URL}guide"): 2}
 
 
-def test_a_redirect_is_followed_and_shown(loopback_web, discover):
-    web = loopback_web(
-        Site("docs.example", "", {"/feed": redirect("http://blog.example/feed")}),
-        site("blog.example"),
-    )
-    found = discover(web, f"{URL}feed")
-    assert found.sources == (Source(f"{URL}feed", "feed", "Feed"),)
-    assert "(by redirect, at http://blog.example/feed)" in found.stdout
-
-
 def test_after_a_failed_request_a_site_gets_no_other(loopback_web, discover):
     slow = "User-agent: *\nCrawl-delay: 86400\n"
     cases = {
@@ -356,10 +341,12 @@ def test_after_a_failed_request_a_site_gets_no_other(loopback_web, discover):
             "may not be asked before",
         ),
         "crawl-delay.example": (slow, markdown(), "may not be asked before"),
+        # It is not known whether there is a feed.
+        "feed.example": ("", html(LINK.format("/feed")), "answered 500"),
     }
     web = loopback_web(
         *(
-            Site(host, robots, {"/": page, "/llms.txt": LLMS_TXT})
+            Site(host, robots, {"/": page, "/feed": Reply(status=500), "/llms.txt": LLMS_TXT})
             for host, (robots, page, _) in cases.items()
         )
     )
@@ -376,18 +363,3 @@ def test_after_a_failed_request_a_site_gets_no_other(loopback_web, discover):
 def test_help_has_an_example(discover):
     words = " ".join(discover(None, "--help").stdout.split())
     assert "Example: scrapy discover https://docs.example/ >> sources.toml" in words
-
-
-def test_the_dump_of_all_pages_is_never_asked_for(loopback_web, discover):
-    """Neither under any spelling of its name, nor through a redirect (R6, R9)."""
-    way = redirect("/docs/llms-full.txt", 302)
-    dumps = dict.fromkeys(("/LLMS-full.txt", "/docs/llms-full.txt"), markdown())
-    asked_for = {"a.example": "/LLMS%2Dfull.txt", "b.example": "/", "c.example": "/llms.txt"}
-    pages = dumps | {"/": html(), "/llms.txt": way}
-    web = loopback_web(*(Site(host, "", pages) for host in asked_for))
-    found = discover(web, *(f"http://{host}{path}" for host, path in asked_for.items()))
-    assert not [path for path in found.asked if "full" in path]
-    assert found.code == 1
-    for host, said in zip(asked_for, found.stdout.split("\n\n"), strict=True):
-        assert host in said
-        assert "the pages themselves" in said
