@@ -108,8 +108,8 @@ TO_DUMP = {"/": html(), "/llms.txt": redirect("/docs/llms-full.txt", 302)}
 CASES = {
     "index.example/": ({"/": html()} | INDEX, ["/", "/llms.txt"], ("llms", "Index"), []),
     # HTML is cut off behind its head; nothing more is asked of that host.
-    "cut.example/": ({"/": html(LONG)}, ["/"], None, ["/feed: application/rss+xml: denied by rob"]),
-    "packed.example/": ({"/": html(LONG, gzip=True)}, ["/"], None, ["/feed: application/rss+xml: d"]),
+    "cut.example/": ({"/": html(LONG)}, ["/"], None, ["denied by robots"]),
+    "packed.example/": ({"/": html(LONG, gzip=True)}, ["/"], None, ["denied by robots"]),
     # It gives nothing but one sentence. Each is asked for once, announced or not.
     "nothing.example/": (
         {"/": announcing("/", "/llms.txt")},

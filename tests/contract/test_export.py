@@ -181,24 +181,6 @@ def test_a_folder_is_made_and_a_link_followed_as_by_a_run(web, crawl, export, tm
     assert export("-o", "/dev/null", "--format", "xml").returncode == 0
 
 
-def test_the_state_is_exported_while_a_crawl_writes_it(loopback_web, crawl, export):
-    delays = (0.0, 600.0)  # the second is under way for longer than we look
-    pages = {
-        f"p{number}": feed(host=f"h{number}.example", delay=delay)
-        for number, delay in enumerate(delays)
-    }
-    web = loopback_web(site("blog.example", **pages))
-    sources = [f"http://blog.example/{page}" for page in pages]
-    running = crawl.start(web, sources=sources, settings={"DOWNLOAD_TIMEOUT": 60})
-    assert web.wait_for(
-        lambda log: len(log) == 3, 300.0
-    )  # robots.txt, one that ended, one under way
-    during = export("-o", "-")
-    assert running.running
-    assert during.returncode == 0, during.stderr
-    assert len(during.stdout.splitlines()) == 2
-
-
 def test_a_place_that_takes_no_file_is_one_line(export, tmp_path):
     nowhere = export("-o", "/proc/nowhere/a.opml")
     assert nowhere.returncode == 1

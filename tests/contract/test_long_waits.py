@@ -50,14 +50,6 @@ def test_twenty_hosts_take_seconds_and_not_the_sum_of_their_waits(simulated):
     assert served < waits / 4
 
 
-def test_the_next_run_keeps_the_spacing_of_the_last(simulated):
-    slow = site("slow.example", "User-agent: *\nCrawl-delay: 40\n")
-    sources = ["http://slow.example/feed"]
-    first, second = simulated(slow, starts=[0.0, 0.0], sources=sources, arguments=AGAIN)
-    assert (len(first.log), len(second.log)) == (2, 1)
-    assert_polite(first.log + second.log, crawl_delays={"slow.example": 40.0})
-
-
 def test_a_pause_of_the_operator_is_kept_and_others_are_asked_meanwhile(simulated, tmp_path):
     (tmp_path / "simulation").mkdir()
     url = f"sqlite:///{tmp_path / 'simulation' / 'walsh.sqlite3'}"

@@ -19,6 +19,7 @@ NOWHERE = (
     "http://",
     "\\",
 )
+QUERY = "User-agent: *\nDisallow: /feed?private\n"
 #: 16.6 kB that unpack to 17 MB, more than any body may have; what counts is in the first 500 KiB.
 BOMB = Reply(
     gzip.compress(BLOCKED_HERE.encode() + b"#" * 17_000_000),
@@ -37,7 +38,7 @@ ANSWERS = {
         # A named group overrides the star in both directions.
         "guest": (BLOCKED_HERE + "\nUser-agent: walsh-research\nAllow: /\n", True),
         "barred": ("User-agent: *\nAllow: /\n\nUser-agent: Walsh\nDisallow: /\n", False),
-        "query": ("User-agent: *\nDisallow: /feed?private\n", True),
+        "query": (QUERY, True),
         # What stands behind 500 KiB is not read.
         "long": (PADDING * 512 + BLOCKED_HERE, True),
         "endless": (BLOCKED_HERE + PADDING * 20_000, False),
@@ -64,7 +65,7 @@ def test_what_is_fetched_by_the_answer_to_robots_txt(direct_web, crawl, unreacha
     cases = ANSWERS[unreachable]
     hops = {f"{hop}/robots.txt": redirect(f"/{hop - 1}/robots.txt") for hop in range(1, 6)}
     hops["0/robots.txt"] = Reply(BLOCKED_HERE)
-    hosts = {"rules": ("", True)} | cases
+    hosts = {"rules": ("", True), "query": (QUERY, True)} | cases
     web = direct_web(
         *(site(f"{name}.example", robots, **hops) for name, (robots, _) in hosts.items())
     )

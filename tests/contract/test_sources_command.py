@@ -1,8 +1,6 @@
 """`scrapy sources`: the outcome of each source, which are due and why; forget and resume."""
 
 import json
-import os
-import pty
 import re
 
 import pytest
@@ -14,7 +12,6 @@ from walsh_scrapy.testing.web import Reply, Site
 from walsh_scrapy.tools.discover.report import TRY
 
 RSS = "application/rss+xml"
-HOSTILE = "\x1b[31mred\x07 [bold]not bold[/]"
 FIELDS = [
     "url", "name", "kind", "tags", "declared", "fetched_at", "outcome", "status", "detail",
     "failures", "refused_since", "refused_until", "resent", "due", "due_at", "due_rule", "due_why",
@@ -143,41 +140,6 @@ def test_what_is_no_longer_declared_is_counted_and_can_be_shown(
     assert found[old]["entries"] == 2
 
 
-def test_another_spelling_or_every_is_seen_before_any_run(
-    loopback_web, crawl, listed, scrapy_sources, tmp_path
-):
-    web = loopback_web(site("blog.example"))
-    crawl(web, sources=[{"url": "http://blog.example/feed", "every": "P30D"}])
-    url = "http://blog.example/feed/"
-    found = listed("--all", sources=[url])
-    assert list(found) == [url]
-    line = found[url]
-    assert (line["outcome"], line["entries"], line["due_why"]) == ("fetched", 2, "every 1 d")
-    said = scrapy_sources("resume", url).stdout
-    when = line["due_at"].replace("T", " ").replace("Z", " UTC")
-    assert said.endswith(f"it is due {when}, as before\n")
-    rare = tmp_path / "rare.json"
-    rare.write_text(json.dumps([{"url": url, "every": "P7D"}]))
-    assert listed("--sources", str(rare))[url]["due_rule"] == "every"
-
-
-def test_forget_begins_anew_and_knows_the_entries(loopback_web, crawl, listed, scrapy_sources):
-    tagged = feed(headers={"ETag": '"1"'})
-    web = loopback_web(site("blog.example", feed=tagged))
-    url = "http://blog.example/feed"
-    crawl(web, sources=[url])
-    said = scrapy_sources("forget", "HTTP://Blog.example:80/feed/", sources=[url])
-    assert said.returncode == 0
-    assert said.stdout == (
-        f"{url} is forgotten: its next visit is its first; 2 entries from it remain known\n"
-    )
-    assert listed("--due")[url]["outcome"] == "new"
-    again = crawl(web, sources=[url])
-    (hit,) = [hit for hit in again.log if hit.path == "/feed"]
-    assert "if-none-match" not in {name.lower() for name, _ in hit.headers}
-    assert again.items == []
-
-
 def test_resume_makes_due_what_is_gone_or_failing(loopback_web, crawl, listed, scrapy_sources):
     web = loopback_web(
         site("gone.example", feed=[Reply(status=410), feed()]),
@@ -265,33 +227,6 @@ def test_add_asks_what_is_there_and_declares_it(loopback_web, scrapy_sources, tm
     assert_polite(web.log, crawl_delays=web.crawl_delays, blocked=(), robots_exempt=[LIST_URL])
     again = scrapy_sources("add", "http://blog.example/feed")
     assert (again.returncode, again.stdout) == (0, "declared already: 1 source\n")
-
-
-def test_a_file_without_sources_and_a_broken_one_are_refused_as_a_crawl_does(scrapy_sources):
-    empty = scrapy_sources(sources=[])
-    assert (empty.returncode, empty.stdout) == (1, "")
-    assert "it declares no source" in empty.stderr
-    broken = scrapy_sources(sources=["nonsense"])
-    assert broken.returncode == 1
-    assert len(broken.stderr.splitlines()) == 1
-
-
-def test_control_characters_are_escaped_for_a_terminal(scrapy_sources, tmp_path):
-    file = tmp_path / "hostile.json"
-    file.write_text(json.dumps([{"url": "http://a.example/" + "x" * 150, "name": HOSTILE}]))
-    master, slave = pty.openpty()
-    result = scrapy_sources("--sources", str(file), stdout=slave)
-    os.close(slave)
-    with os.fdopen(master, "rb", buffering=0) as screen:
-        shown = screen.read(100_000).decode()
-    assert result.returncode == 0
-    assert "[bold]not bold[/]" in re.sub(r"\s+", " ", shown)
-    assert "\x07" not in shown
-    assert "\x1b[31mred" not in shown
-    assert r"\x1b[31mred\x07" in shown
-    piped = scrapy_sources("--sources", str(file)).stdout
-    assert "\x1b" not in piped
-    assert "http://a.example/" + "x" * 150 in piped
 
 
 def test_it_runs_beside_a_crawl(loopback_web, crawl, listed):

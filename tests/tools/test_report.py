@@ -300,6 +300,18 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
+@pytest.fixture
+def filled(tmp_path):
+    """Return a function that fills a state and declares its sources; it returns the state's URL."""
+
+    def fill(*size):
+        url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+        (tmp_path / "sources.txt").write_text("\n".join(write_state(url, *size)))
+        return url
+
+    return fill
+
+
 def page_of(url, sources_file, **period):
     with closing(State(url)) as state:
         chosen = choose_period(state, NOW, MONTH, **period)
@@ -307,9 +319,8 @@ def page_of(url, sources_file, **period):
 
 
 @pytest.mark.parametrize(("requests", "hosts"), [(0, 1), (1, 1), (240, 6), (10_000, 206)])
-def test_the_page_is_whole_and_loads_nothing(tmp_path, requests, hosts):
-    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
-    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, requests, hosts)))
+def test_the_page_is_whole_and_loads_nothing(filled, tmp_path, requests, hosts):
+    url = filled(requests, hosts)
     text = page_of(url, tmp_path / "sources.txt")
     page = Page(text)
     assert page.opened == []
@@ -350,9 +361,8 @@ def test_each_run_says_whether_it_signed_and_by_which_key(tmp_path):
     ]
 
 
-def test_texts_of_strangers_are_shown_and_not_obeyed(tmp_path):
-    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
-    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 240, 6)))
+def test_texts_of_strangers_are_shown_and_not_obeyed(filled, tmp_path):
+    url = filled(240, 6)
     text = page_of(url, tmp_path / "sources.txt")
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "\\u202egnippals" in text
@@ -373,9 +383,8 @@ def write_earlier(url, hold):
         connection.execute(insert(requests), row | rest)
 
 
-def test_a_pause_that_was_too_short_is_told_wherever_it_counts(tmp_path):
-    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
-    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 30)))
+def test_a_pause_that_was_too_short_is_told_wherever_it_counts(filled, tmp_path):
+    url = filled(30)
     with closing(State(url)) as state, state._database.write() as connection:
         moment = BEGUN + 70.0
         moved = update(requests).where(requests.c.sent_at == moment)
@@ -387,18 +396,16 @@ def test_a_pause_that_was_too_short_is_told_wherever_it_counts(tmp_path):
     assert "no pause was shorter" not in text
 
 
-def test_a_request_has_its_rule_and_line(tmp_path):
-    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
-    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 30)))
+def test_a_request_has_its_rule_and_line(filled, tmp_path):
+    url = filled(30)
     text = page_of(url, tmp_path / "sources.txt")
     rule = "robots.txt, line 3: <bdi>Allow: /&lt;b&gt;feed&lt;/b&gt;\\u202e</bdi>"
     assert text.count(rule) == 29
     assert text.count("(hold)") == 7
 
 
-def test_a_long_log_is_cut_and_the_page_says_so(tmp_path, monkeypatch):
-    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
-    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 30)))
+def test_a_long_log_is_cut_and_the_page_says_so(filled, tmp_path, monkeypatch):
+    url = filled(30)
     write_earlier(url, hold=0.0)
     text = page_of(url, tmp_path / "sources.txt")
     assert "The log has more requests" not in text
@@ -410,9 +417,8 @@ def test_a_long_log_is_cut_and_the_page_says_so(tmp_path, monkeypatch):
     assert '<td class="number">2 d</td>' not in text, "what was cut off came between"
 
 
-def test_a_pause_since_an_earlier_run_is_compared_too(tmp_path):
-    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
-    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 1)))
+def test_a_pause_since_an_earlier_run_is_compared_too(filled, tmp_path):
+    url = filled(1)
     write_earlier(url, hold=3 * DAY)
     text = page_of(url, tmp_path / "sources.txt")
     assert "1 pause at 1 host was shorter than asked for" in text
@@ -420,9 +426,8 @@ def test_a_pause_since_an_earlier_run_is_compared_too(tmp_path):
     assert "request to 1 host</dt><dd>1</dd>" in text
 
 
-def test_a_report_of_one_host_has_no_other(tmp_path):
-    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
-    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 240, 6)))
+def test_a_report_of_one_host_has_no_other(filled, tmp_path):
+    url = filled(240, 6)
     text = page_of(url, tmp_path / "sources.txt", host="blog2.example")
     assert "blog2.example" in text
     assert "blog1.example" not in text
