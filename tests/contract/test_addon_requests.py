@@ -1,11 +1,11 @@
 """Requests of other projects' spiders: forms, download slots, deferral and cancellation."""
 
 import os
-import subprocess
 import sys
 
 import pytest
 
+from tests.helpers import execute
 from tests.helpers.sites import LIST_URL, blocklist, paths, rows_of, write_project
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site, redirect
@@ -186,15 +186,8 @@ for hosts in ("a b", "c d"):
     process.crawl("listed", hosts=hosts)
 process.start()
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=project,
-        env=os.environ | web.environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    environment = os.environ | web.environment
+    done = execute(sys.executable, "-c", script, cwd=project, env=environment)
     assert done.returncode == 0, done.stderr
     polite(web, serial=True)
     assert len([hit for hit in web.log if hit.path == "/"]) == 4, done.stderr

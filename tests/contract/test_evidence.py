@@ -4,7 +4,7 @@ import hashlib
 import json
 from contextlib import closing
 
-from tests.helpers.sites import LIST_URL, blocklist, rows_of, site
+from tests.helpers.sites import LIST_URL, blocklist, rows_of, site, trouble
 from walsh_scrapy.policy.audit.pauses import PauseJudge
 from walsh_scrapy.state import State
 from walsh_scrapy.state.log import TimeSpan
@@ -28,11 +28,8 @@ def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl
     crawl(
         web,
         sources=["http://a.example/feed", "http://a.example/private/feed"],
-        settings={
-            "WALSH_BLOCKLIST_URL": LIST_URL,
-            "WALSH_BACKOFF_BASE": 2.5,
-            "EXTENSIONS": json.dumps({"tests.helpers.troubles.PausedMeanwhile": 0}),
-        },
+        settings={"WALSH_BLOCKLIST_URL": LIST_URL, "WALSH_BACKOFF_BASE": 2.5}
+        | trouble("PausedMeanwhile"),
     )
     sent = rows_of(
         crawl,

@@ -5,16 +5,10 @@ import os
 
 import pytest
 
-from tests.helpers.sites import critical_line, feed, rows_of, site
+from tests.helpers.sites import critical_line, feed, rows_of, site, trouble
 from walsh_scrapy.testing.feeds import Post
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.project import keep_empty_blocklist
-
-TROUBLES = "tests.helpers.troubles"
-
-
-def extensions(name):
-    return {"EXTENSIONS": json.dumps({f"{TROUBLES}.{name}": 0})}
 
 
 def test_a_machine_that_cannot_connect_ends_the_run_and_fails_nobody(loopback_web, crawl):
@@ -22,7 +16,7 @@ def test_a_machine_that_cannot_connect_ends_the_run_and_fails_nobody(loopback_we
     web = loopback_web(*map(site, hosts))
     urls = [f"http://{host}/feed" for host in hosts]
     assert crawl(web, sources=urls[:1]).exit_code == 0
-    result = crawl(web, sources=urls, settings=extensions("NoFilesLeft"), arguments={"force": "1"})
+    result = crawl(web, sources=urls, settings=trouble("NoFilesLeft"), arguments={"force": "1"})
     line = critical_line(result)
     assert "no connection can be made: Too many open files; the run ends" in line
     assert result.stats["finish_reason"] == "machine_trouble"
@@ -81,7 +75,7 @@ def test_what_a_full_disk_keeps_from_being_visited_is_still_due(loopback_web, cr
 def test_a_file_that_may_not_grow_is_as_a_full_disk(loopback_web, crawl):
     posts = [Post(f"{number} {'x' * 500}") for number in range(1000)]
     web = loopback_web(site("blog.example", feed=feed(posts=posts)))
-    result = crawl(web, sources=["http://blog.example/feed"], settings=extensions("SmallFiles"))
+    result = crawl(web, sources=["http://blog.example/feed"], settings=trouble("SmallFiles"))
     line = critical_line(result)
     assert "File too large" in line or "disk I/O error" in line
     assert [each for each in result.folder.iterdir() if each.suffix == ".part"] == []
@@ -89,7 +83,7 @@ def test_a_file_that_may_not_grow_is_as_a_full_disk(loopback_web, crawl):
 
 def test_a_state_on_a_full_disk_ends_the_run_with_one_line(loopback_web, crawl):
     web = loopback_web(site("blog.example", feed=feed(posts=[str(n) for n in range(1000)])))
-    result = crawl(web, sources=["http://blog.example/feed"], settings=extensions("FullState"))
+    result = crawl(web, sources=["http://blog.example/feed"], settings=trouble("FullState"))
     assert "database or disk is full; check the free space" in critical_line(result)
     assert result.stats["finish_reason"] == "state_failed"
     assert rows_of(crawl, "SELECT * FROM sources") == []
@@ -132,7 +126,7 @@ def test_a_log_on_a_full_disk_ends_the_run_with_one_line(direct_web, crawl):
     hosts = [f"h{number}.example" for number in range(3)]
     web = direct_web(*map(site, hosts))
     urls = [f"http://{host}/feed" for host in hosts]
-    result = crawl(web, sources=urls, settings=extensions("FullLog") | {"LOG_LEVEL": "DEBUG"})
+    result = crawl(web, sources=urls, settings=trouble("FullLog") | {"LOG_LEVEL": "DEBUG"})
     assert result.exit_code == 1
     assert len(result.log) < 2 * len(hosts)
     told = result.stderr.partition(r"they say \x1b[2J" + "\n")[2]

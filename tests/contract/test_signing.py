@@ -182,15 +182,3 @@ def test_without_a_key_nothing_is_sent_that_was_not_sent_before(
     (hit,) = [hit for hit in signed.log if hit.scheme == "https"]
     assert hit.header("Signature-Agent") == f'"{AGENT}"'
     assert verify(hit, directory_body([key.public]), monkeypatch, hit.wall)
-
-
-def test_a_key_that_others_may_read_stops_the_start(direct_web, crawl, signing):
-    path = signing["WALSH_SIGNING_KEY"]
-    path.chmod(0o640)
-    result = crawl(web_of(direct_web), sources=SOURCES, settings=signing)
-    assert result.exit_code == 1
-    assert result.log == []
-    assert result.stderr.splitlines()[-1] == (
-        f"walsh-scrapy: WALSH_SIGNING_KEY: {path} is open to other users of this machine "
-        f"(mode 640); run: chmod 600 {path}"
-    )

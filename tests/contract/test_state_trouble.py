@@ -1,12 +1,10 @@
 """A failure of the state counts against no source, and is logged once."""
 
-import json
-
 import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
-from tests.helpers.sites import critical_line, feed, paths, refusal, rows_of, site
+from tests.helpers.sites import critical_line, feed, paths, refusal, rows_of, site, trouble
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site, redirect
 
@@ -15,11 +13,11 @@ from walsh_scrapy.testing.web import Reply, Site, redirect
 def test_a_failing_state_ends_the_run_with_1_and_fails_no_source(loopback_web, crawl, table):
     hosts = [f"h{number}.example" for number in range(4)]
 
-    def trouble(_hit):
+    def fail(_hit):
         rows_of(crawl, f"ALTER TABLE {table} RENAME TO lost")
         return feed()
 
-    web = loopback_web(site(hosts[0], feed=[trouble, feed(host=hosts[0])]), *map(site, hosts[1:]))
+    web = loopback_web(site(hosts[0], feed=[fail, feed(host=hosts[0])]), *map(site, hosts[1:]))
     urls = [f"http://{host}/feed" for host in hosts]
     first = crawl(web, sources=urls)
     assert f"no such table: {table}" in critical_line(first)
@@ -55,7 +53,7 @@ def test_a_state_that_is_deleted_ends_the_run_with_1_and_leaves_no_other(direct_
 
 def test_a_state_that_is_deleted_at_the_very_end_is_told_too(direct_web, crawl):
     web = direct_web(site("blog.example"))
-    gone = {"EXTENSIONS": json.dumps({"tests.helpers.troubles.StateDeletedAtTheEnd": 0})}
+    gone = trouble("StateDeletedAtTheEnd")
     result = crawl(web, sources=["http://blog.example/feed"], settings=gone)
     assert "was deleted or replaced" in critical_line(result)
 
@@ -89,11 +87,11 @@ def test_a_state_that_fails_while_it_is_asked_what_is_due_ends_the_run(loopback_
 def test_a_state_that_fails_between_page_and_record_defers_the_source(
     loopback_web, crawl, spider, kind, content_type
 ):
-    def trouble(_hit):
+    def fail(_hit):
         rows_of(crawl, "ALTER TABLE sources RENAME TO lost")
         return Reply("<p>", content_type=content_type)
 
-    web = loopback_web(Site("blog.example", "", {"/page": trouble}))
+    web = loopback_web(Site("blog.example", "", {"/page": fail}))
     url = "http://blog.example/page"
     result = crawl(web, spider, sources=[{"url": url, "kind": kind}])
     assert critical_line(result)

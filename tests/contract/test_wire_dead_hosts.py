@@ -1,15 +1,12 @@
 """Hosts that cannot be reached, a stopped crawl, and a machine in trouble (decisions 28, 29)."""
 
-import json
 import os
-import resource
 import signal
 from dataclasses import replace
 
 import pytest
-from scrapy import signals
 
-from tests.helpers.sites import LIST_URL, blocklist, critical_line, feed, rows_of, site
+from tests.helpers.sites import LIST_URL, blocklist, critical_line, feed, rows_of, site, trouble
 from walsh_scrapy.testing.names import DEAD, NO_RESOLVER, Answer, silent
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.site import Down
@@ -87,20 +84,6 @@ def test_a_machine_that_is_offline_marks_no_source_as_failed(direct_web, crawl, 
     assert_polite(back.log, connections=web.connections)
 
 
-class Hog:
-    """An extension after whose first exported entry this process may open no descriptor."""
-
-    @classmethod
-    def from_crawler(cls, crawler):
-        extension = cls()
-        crawler.signals.connect(extension.item_scraped, signal=signals.item_scraped)
-        return extension
-
-    def item_scraped(self):
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (3, most))
-
-
 def closing(host):
     """A host that keeps no connection, so each request needs another descriptor."""
     last = {"Connection": "close"}
@@ -109,9 +92,8 @@ def closing(host):
 
 def test_without_descriptors_the_run_ends_and_nothing_is_lost(direct_web, crawl):
     web = direct_web(*(closing(f"h{each}.example") for each in range(6)))
-    settings = {"EXTENSIONS": json.dumps({f"{__name__}.Hog": 0})}
     sources = [f"http://h{each}.example/feed" for each in range(6)]
-    result = crawl(web, sources=sources, settings=settings)
+    result = crawl(web, sources=sources, settings=trouble("NoDescriptors"))
     assert "Too many open files" in critical_line(result)
     fetched = [url for url, outcome in outcomes(result).items() if outcome == "fetched"]
     assert len(fetched) == len(outcomes(result)) < 6

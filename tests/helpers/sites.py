@@ -54,6 +54,11 @@ def judge(served, **terms):
     assert_polite(served.log, connections=served.connections, **terms)
 
 
+def trouble(name):
+    """The settings of a crawl with an extension of `tests.helpers.troubles`."""
+    return {"EXTENSIONS": json.dumps({f"tests.helpers.troubles.{name}": 0})}
+
+
 def critical_line(result):
     """The one line of a run that ended early by trouble of ours, with exit status 1."""
     assert result.exit_code == 1

@@ -26,6 +26,19 @@ from walsh_scrapy.state.waiting import Waiting
 SMALL = 200_000  #: bytes
 
 
+class Extension:
+    """An extension whose methods are called at the signals of Scrapy that they are named after."""
+
+    def __init__(self, crawler):
+        self.crawler = crawler
+        for name in vars(type(self)).keys() & vars(signals).keys():
+            crawler.signals.connect(getattr(self, name), getattr(signals, name))
+
+    @classmethod
+    def from_crawler(cls, crawler):
+        return cls(crawler)
+
+
 class NoFilesLeft:
     """No connection can be made once a host name has `far` in it."""
 
@@ -44,22 +57,13 @@ class NoFilesLeft:
         return cls()
 
 
-class PausedMeanwhile:
+class PausedMeanwhile(Extension):
     """The operator gives a host a pause while a request to it is out, and ends that after it."""
 
-    def __init__(self, crawler):
-        self.crawler = crawler
-        crawler.signals.connect(self.sent, signals.request_reached_downloader)
-        crawler.signals.connect(self.answered, signals.request_left_downloader)
-
-    @classmethod
-    def from_crawler(cls, crawler):
-        return cls(crawler)
-
-    def sent(self, request):
+    def request_reached_downloader(self, request):
         self.pause(request, 2.4)
 
-    def answered(self, request):
+    def request_left_downloader(self, request):
         self.pause(request, 0.0)
 
     def pause(self, request, seconds):
@@ -67,15 +71,8 @@ class PausedMeanwhile:
         context.state.ledger.pause(context.host(request.url), seconds, "")
 
 
-class FullState:
+class FullState(Extension):
     """The state may hardly grow, once the spider is open: SQLite then says that it is full."""
-
-    @classmethod
-    def from_crawler(cls, crawler):
-        extension = cls()
-        extension.crawler = crawler
-        crawler.signals.connect(extension.spider_opened, signals.spider_opened)
-        return extension
 
     def spider_opened(self):
         writer = Crawl.of(self.crawler).context.state._database._writer
@@ -84,28 +81,15 @@ class FullState:
         writer.rollback()
 
 
-class StateDeletedAtTheEnd:
+class StateDeletedAtTheEnd(Extension):
     """The file of the state is deleted once the spider has closed."""
-
-    @classmethod
-    def from_crawler(cls, crawler):
-        extension = cls()
-        extension.crawler = crawler
-        crawler.signals.connect(extension.spider_closed, signals.spider_closed)
-        return extension
 
     def spider_closed(self):
         Path(make_url(Crawl.of(self.crawler).context.options.state_url).database).unlink()
 
 
-class SmallFiles:
+class SmallFiles(Extension):
     """No file may be larger than `SMALL`, once the spider is open."""
-
-    @classmethod
-    def from_crawler(cls, crawler):
-        extension = cls()
-        crawler.signals.connect(extension.spider_opened, signals.spider_opened)
-        return extension
 
     def spider_opened(self):
         resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, resource.RLIM_INFINITY))
@@ -160,16 +144,18 @@ class BusyMachine:
         return cls()
 
 
-class FullLog:
+class FullLog(Extension):
     """The log is on a full disk once a line with strangers' text was written to it."""
-
-    @classmethod
-    def from_crawler(cls, crawler):
-        extension = cls()
-        crawler.signals.connect(extension.engine_started, signals.engine_started)
-        return extension
 
     def engine_started(self):
         logging.getLogger(__name__).info("they say %s", "\x1b[2J")
         self._full = Path("/dev/full").open("w")  # noqa: SIM115 - it is open until the end
         get_scrapy_root_handler().setStream(self._full)
+
+
+class NoDescriptors(Extension):
+    """After its first exported entry this process may open no descriptor."""
+
+    def item_scraped(self):
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, most))
