@@ -1,5 +1,7 @@
 """Fixtures of the tests of the contract."""
 
+import shutil
+
 import pytest
 
 
@@ -13,6 +15,22 @@ def again(crawl):
         )
 
     return run
+
+
+@pytest.fixture
+def project_with(tmp_path, pytestconfig):
+    """Return a function that copies the project and adds a spider; it returns the folder."""
+
+    def copy(spider):
+        project, ours = tmp_path / "project", pytestconfig.rootpath
+        spiders = shutil.copytree(ours / "spiders", project / "spiders", dirs_exist_ok=True)
+        (spiders / "own.py").write_text(spider)
+        shutil.copy(ours / "scrapy.cfg", project)
+        if not (project / "walsh_scrapy").exists():
+            (project / "walsh_scrapy").symlink_to(ours / "walsh_scrapy")
+        return project
+
+    return copy
 
 
 @pytest.fixture

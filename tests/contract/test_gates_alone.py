@@ -8,11 +8,19 @@ import gzip
 
 import pytest
 
-from tests.helpers.sites import LIST_URL, blocklist, paths, refusal, write_project
+from tests.helpers.sites import (
+    ADDON,
+    AGENT,
+    IDENTITY,
+    LIST_URL,
+    blocklist,
+    paths,
+    refusal,
+    write_project,
+)
 from walsh_scrapy.testing.politeness import assert_polite, most_in_flight
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
 
-AGENT = "Mozilla/5.0 (compatible; Example-Bot/1.0; +https://bot.example/)"
 OURS = "walsh_scrapy.downloadermiddlewares"
 GATES = {
     "blocklist": (f"{OURS}.blocklist.BlocklistMiddleware", 10),
@@ -113,17 +121,14 @@ def run(crawl, tmp_path, installed):
     def run_spider(web, *gates, urls, spider="follower", **settings):
         chain = dict(GATES[gate] if isinstance(gate, str) else gate for gate in gates)
         given = {
-            "SPIDER_MODULES": ["theirs.spiders"],
-            "WALSH_USER_AGENT": AGENT,
-            "WALSH_UA_TOKEN": "Example-Bot",
+            **IDENTITY,
             "USER_AGENT": AGENT,
             "WALSH_SERIAL": False,
             "REFERER_ENABLED": False,
             "DOWNLOAD_TIMEOUT": 30,
             "DOWNLOADER_MIDDLEWARES": chain,
         } | settings
-        text = "".join(f"{name} = {value!r}\n" for name, value in given.items())
-        project = write_project(tmp_path / "project", text, spiders=SPIDER)
+        project = write_project(tmp_path / "project", given, spiders=SPIDER)
         wins = {name: settings[name] for name in settings if name.startswith("WALSH_BLOCKLIST")}
         return crawl(
             web, spider, project=project, arguments={"urls": " ".join(urls)}, settings=wins
@@ -307,8 +312,7 @@ def test_all_of_them(loopback_web, run, gates):
         ("scrapy.downloadermiddlewares.redirect.RedirectMiddleware", None),
         urls=[f"http://{host}.example/" for host in hosts]
         + [f"http://{host}.example/1" for host in ("a", "far")],
-        ADDONS={} if gates else {"walsh_scrapy.addon.Addon": 500},
-        WALSH_SCOPE="any",
+        ADDONS={} if gates else ADDON["ADDONS"],
         RETRY_HTTP_CODES=WITHOUT_BUSY,
         USER_AGENT="theirs",
         WALSH_BLOCKLIST_URL=LIST_URL,
@@ -363,9 +367,8 @@ def test_requests_past_the_scheduler_under_the_add_on(direct_web, run):
             *(f"{link}?before" for link in links),
             *(f"http://{host}/" for host in mixed),
         ],
-        ADDONS={"walsh_scrapy.addon.Addon": 500},
+        **ADDON,
         WALSH_SERIAL=True,
-        WALSH_SCOPE="any",
         WALSH_BLOCKLIST_URL=LIST_URL,
     )
     assert result.exit_code == 0
@@ -426,8 +429,7 @@ def test_a_gate_of_the_project_is_told_of_as_ours_are(direct_web, run, crawl, on
         web,
         ("theirs.spiders.NightMiddleware", 50),
         urls=["http://a.example/"],
-        ADDONS={"walsh_scrapy.addon.Addon": 500},
-        WALSH_SCOPE="any",
+        **ADDON,
     )
     assert paths(result.log) == ["a.example/robots.txt", "a.example/"]
     assert "http://a.example/night ended: http://a.example/night is not asked" in result.stderr

@@ -164,21 +164,14 @@ def test_a_page_is_read_as_markdown_else_what_it_announces_else_the_llms_txt(llm
     assert not cut_off.complete, "HTML is cut off at its headers, and never read"
     assert "scraped" not in str(result.items)
     first, second = items["negotiated.example"]
-    assert first | {"first_seen": None} == {
+    assert {name: value for name, value in first.items() if value and name != "first_seen"} == {
         "kind": "llms",
         "source": "http://negotiated.example/docs",
         "source_title": "Docs",
         "url": "http://negotiated.example/start.md",
         "title": "Start",
-        "id": None,
-        "published": None,
-        "updated": None,
-        "authors": [],
-        "tags": [],
         "section": "Guide",
         "note": "how to begin",
-        "language": None,
-        "first_seen": None,
     }
     assert second["url"] == "https://other.example/"
 

@@ -2,12 +2,9 @@
 
 import pytest
 
-from tests.helpers.sites import paths, refusal, rows_of, write_project
+from tests.helpers.sites import ADDON, AGENT, IDENTITY, paths, refusal, rows_of, write_project
 from walsh_scrapy.testing.web import Reply, Site
 
-ADDON = {"ADDONS": {"walsh_scrapy.addon.Addon": 500}}
-AGENT = "Mozilla/5.0 (compatible; Example-Bot/1.0; +https://bot.example/)"
-IDENTITY = {"WALSH_USER_AGENT": AGENT, "WALSH_UA_TOKEN": "Example-Bot", "WALSH_SCOPE": "any"}
 SPIDER = """
 from scrapy import Request, Spider
 from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
@@ -38,9 +35,8 @@ def run(crawl, tmp_path, installed):
     """Run the spider of a project that has these settings, and nothing else."""
 
     def run_spider(web, *lines, urls="", **settings):
-        given = {"BOT_NAME": "theirs", "SPIDER_MODULES": ["theirs.spiders"]} | settings
-        text = [f"{name} = {value!r}" for name, value in given.items()]
-        project = write_project(tmp_path / "project", "\n".join([*text, *lines]), spiders=SPIDER)
+        given = {"BOT_NAME": "theirs"} | settings
+        project = write_project(tmp_path / "project", given, *lines, spiders=SPIDER)
         arguments = {"urls": urls} if urls else {}
         return crawl(web, "pages", project=project, arguments=arguments)
 

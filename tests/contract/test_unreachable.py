@@ -10,7 +10,7 @@ import pytest
 from scrapy import Request, Spider
 from scrapy.exceptions import CannotResolveHostError, DownloadTimeoutError
 
-from tests.helpers.sites import feed, rows_of, site
+from tests.helpers.sites import IDENTITY, feed, rows_of, site
 from walsh_scrapy.exceptions import GivenUp, MachineTrouble, Unreachable
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.clock import EPOCH
@@ -139,9 +139,7 @@ def test_requests_that_wait_in_the_gates_share_one_attempt_too(simulated, decide
         spider="asks",
         settings={
             "SPIDER_MODULES": ["tests.contract.test_unreachable"],
-            "WALSH_USER_AGENT": "Mozilla/5.0 (compatible; Example-Bot/1.0; +https://bot.example/)",
-            "WALSH_UA_TOKEN": "Example-Bot",
-            "WALSH_SCOPE": "any",
+            **IDENTITY,
             "WALSH_ROBOTS_UNREACHABLE": decides,
         },
     )

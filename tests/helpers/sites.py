@@ -86,8 +86,20 @@ def rows_of(crawl, statement, parameters=()):
         return state.execute(statement, parameters).fetchall()
 
 
-def write_project(folder, settings, **modules):
-    """Write a Scrapy project with a package `theirs` of these modules; return its folder."""
+#: The identity of another project's bot, whose spiders may follow links.
+AGENT = "Mozilla/5.0 (compatible; Example-Bot/1.0; +https://bot.example/)"
+IDENTITY = {"WALSH_USER_AGENT": AGENT, "WALSH_UA_TOKEN": "Example-Bot", "WALSH_SCOPE": "any"}
+ADDON = {"ADDONS": {"walsh_scrapy.addon.Addon": 500}}
+
+
+def write_project(folder, settings, *lines, **modules):
+    """Write a Scrapy project with a package `theirs` of these modules; return its folder.
+
+    Its settings are a text, or by their names, with more lines.
+    """
+    if not isinstance(settings, str):
+        given = {"SPIDER_MODULES": ["theirs.spiders"]} | settings
+        settings = "\n".join([*(f"{name} = {value!r}" for name, value in given.items()), *lines])
     (folder / "theirs").mkdir(parents=True, exist_ok=True)
     (folder / "scrapy.cfg").write_text("[settings]\ndefault = theirs.settings\n")
     for name, text in (modules | {"__init__": "", "settings": settings}).items():
