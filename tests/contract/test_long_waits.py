@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.helpers.sites import feed, paths, rows_of, site
+from tests.helpers.sites import feed, feeds, paths, rows_of, site
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.feeds import Post, rss
 from walsh_scrapy.testing.politeness import assert_polite
@@ -65,29 +65,24 @@ def test_a_pause_of_the_operator_is_kept_and_others_are_asked_meanwhile(simulate
 
 
 def test_a_wait_too_long_is_left_to_a_later_run_which_goes_on(simulated):
-    sites = site("slow.example", "User-agent: *\nCrawl-delay: 3600\n"), site("blog.example")
+    hosts = ("slow", "blog", "never", "rate")
     first, second, third = simulated(
-        *sites,
+        site("slow.example", "User-agent: *\nCrawl-delay: 3600\n"),
+        site("blog.example"),
+        # Beyond the calendar.
+        site("never.example", "User-agent: *\nCrawl-delay: 1000000000000\n"),
+        site("rate.example", "User-agent: *\nRequest-rate: 1/999999999999999d\n"),
         starts=[0.0, 60.0, HOUR + 60.0],
-        sources=["http://slow.example/feed", "http://blog.example/feed"],
+        sources=feeds(*hosts),
     )
     assert paths(first.log, "slow.example") == ["slow.example/robots.txt"]
-    assert "deferred          1   the first until" in first.stderr
+    assert "deferred          3   the first until" in first.stderr
+    assert "a time after the year 9999" in first.stderr
     assert first.seconds < 60.0
     assert paths(second.log) == [], "nor does the next run come too soon"
     assert paths(third.log) == ["slow.example/feed"]
     log = first.log + third.log
     assert_polite(log, crawl_delays={"slow.example": HOUR})
-
-
-def test_a_crawl_delay_beyond_the_calendar_is_left_to_a_later_run(simulated):
-    (result,) = simulated(
-        site("never.example", "User-agent: *\nCrawl-delay: 1000000000000\n"),
-        site("rate.example", "User-agent: *\nRequest-rate: 1/999999999999999d\n"),
-        sources=["http://never.example/feed", "http://rate.example/feed"],
-    )
-    assert result.stats["walsh/sources/deferred"] == 2
-    assert "a time after the year 9999" in result.stderr
 
 
 def test_a_download_delay_is_kept_as_spacing(simulated):

@@ -7,28 +7,7 @@ import pytest
 
 from tests.helpers.sites import critical_line, feed, rows_of, site, trouble
 from walsh_scrapy.testing.feeds import Post
-from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.project import keep_empty_blocklist
-
-
-def test_a_machine_that_cannot_connect_ends_the_run_and_fails_nobody(loopback_web, crawl):
-    hosts = ["near.example", *(f"far{number}.example" for number in range(3))]
-    web = loopback_web(*map(site, hosts))
-    urls = [f"http://{host}/feed" for host in hosts]
-    assert crawl(web, sources=urls[:1]).exit_code == 0
-    result = crawl(web, sources=urls, settings=trouble("NoFilesLeft"), arguments={"force": "1"})
-    line = critical_line(result)
-    assert "no connection can be made: Too many open files; the run ends" in line
-    assert result.stats["finish_reason"] == "machine_trouble"
-    assert not [hit for hit in result.log if "far" in hit.host]
-    assert rows_of(crawl, "SELECT url FROM sources WHERE url LIKE '%far%'") == []
-    assert rows_of(crawl, "SELECT host FROM requests WHERE host LIKE 'far%'") == []
-    assert rows_of(crawl, "SELECT origin FROM robots WHERE origin LIKE '%far%'") == []
-    assert "Stored jsonlines feed" in result.stderr or result.items == []
-    second = crawl(web, sources=urls)
-    assert second.exit_code == 0
-    assert {item["source"] for item in second.items} == set(urls[1:]), "they are still due"
-    assert_polite(second.log)
 
 
 @pytest.mark.parametrize("suffix", ["json", "jsonl", "csv", "xml"])

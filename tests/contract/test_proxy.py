@@ -12,11 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from scrapy import Request
 
 from tests.helpers.relay import Relay
 from tests.helpers.sites import critical_line, feed, paths, rows_of, site
-from walsh_scrapy.runtime.messages import endpoint_of, message_of
 from walsh_scrapy.testing.names import REFUSED, UNKNOWN, Answer
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Certificate, Site, redirect
@@ -190,27 +188,3 @@ def assert_nobodys_failure(result, why):
     assert f"the proxy {why}" in critical_line(result)
     assert result.stats["finish_reason"] == "machine_trouble"
     assert rows_of(result, "SELECT host FROM hosts WHERE strikes OR silences OR hold_until") == []
-
-
-@pytest.mark.parametrize(
-    ("url", "target", "is_told"),
-    [
-        ("http://a.example:8080/feed?q=1#x", b"http://a.example:8080/feed?q=1", True),
-        ("http://a.example", b"http://a.example/", True),
-        ("https://a.example/feed?q=1", b"/feed?q=1", False),
-    ],
-)
-def test_http_is_asked_for_by_its_whole_url_and_https_as_without_a_proxy(url, target, is_told):
-    request = Request(
-        url,
-        headers={"Proxy-Authorization": BASIC},
-        meta={"proxy": "http://proxy.example:3128"},
-    )
-    endpoint = endpoint_of(request)
-    _, sent, fields = message_of(request, endpoint)
-    assert sent == target
-    assert ((b"Proxy-Authorization", BASIC.encode()) in fields) is is_told
-    assert endpoint.proxy.authorization == BASIC.encode()
-    without_proxy = request.replace(meta={})
-    _, _, fields = message_of(without_proxy, endpoint_of(without_proxy))
-    assert b"Proxy-Authorization" not in dict(fields), "it is for the proxy only"

@@ -237,19 +237,3 @@ def test_it_runs_beside_a_crawl(loopback_web, crawl, listed):
     during = listed(sources=[url])[url]
     assert running.running
     assert during["host_waits"] == "lease"
-
-
-@pytest.mark.parametrize(("action", "page"), [("resume", 404), ("forget", 200)])
-def test_the_llms_txt_of_a_source_is_asked_for_anew_with_it(
-    loopback_web, crawl, scrapy_sources, action, page
-):
-    index = Reply(
-        "# T\n\n- [One](/one)\n", page, etag='"1"', headers={"Cache-Control": "max-age=99"}
-    )
-    web = loopback_web(Site("docs.example", "", {"/llms.txt": index}))
-    source = {"url": "http://docs.example/docs", "kind": "llms"}
-    crawl(web, "llms", sources=[source])
-    assert scrapy_sources(action, source["url"], sources=[source["url"]]).returncode == 0
-    again = crawl(web, "llms", sources=[source])
-    assert paths(again.log)[-2:] == ["docs.example/docs", "docs.example/llms.txt"]
-    assert again.log[-1].header("If-None-Match") is None

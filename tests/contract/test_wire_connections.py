@@ -46,15 +46,6 @@ def test_one_connection_at_a_time_and_one_full_handshake_a_host(direct_web, craw
     assert_polite(result.log, connections=web.connections, blocked=["blocked.example"])
 
 
-def test_a_connection_is_used_again_for_the_same_origin(direct_web, crawl):
-    web = direct_web(replace(site("blog.example", other="no feed"), tls=Certificate.GOOD))
-    sources = ["https://blog.example/feed", "https://blog.example/other"]
-    result = crawl(web, sources=sources)
-    assert len(result.log) == 3
-    assert [each.handshake for each in web.connections] == ["full"]
-    assert [lookup.name for lookup in web.lookups] == ["blog.example"]
-
-
 def test_every_family_and_every_address_is_tried(direct_web, crawl):
     answers = {
         "six.example": Answer(("::1",)),

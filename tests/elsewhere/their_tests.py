@@ -18,17 +18,8 @@ def page(*links, **reply):
 
 
 def blocklist(domain):
-    return json.dumps(
-        {
-            "contract": "walsh-research-blocklist/v1",
-            "updated": "2026-05-23T00:00:00Z",
-            "operator": "Nobody",
-            "contact": "nobody@bot.example",
-            "policy": "http://bot.example/",
-            "refresh": "PT6H",
-            "blocked": [{"domain": domain, "added": "2026-05-23", "reason": "mail"}],
-        }
-    )
+    blocked = [{"domain": domain, "added": "2026-05-23", "reason": "mail"}]
+    return json.dumps({"contract": "walsh-research-blocklist/v1", "blocked": blocked})
 
 
 def test_a_crawl_that_follows_links_over_many_hosts_at_once(loopback_web, crawl):

@@ -3,7 +3,6 @@
 import json
 import os
 import pty
-import random
 import signal
 import subprocess
 import sys
@@ -112,12 +111,6 @@ def test_a_child_finds_the_same_as_an_ordinary_process(warm, run, environment):
     for different in ("random", "process", "modules"):
         told.pop(different), wanted.pop(different)
     assert told == wanted
-
-
-def test_two_children_draw_different_random_numbers(warm, run):
-    first, second = (json.loads(run(warm, "tell")[1]) for _ in range(2))
-    assert first["process"] != second["process"]
-    assert first["random"] != second["random"] != random.random()
 
 
 def test_a_child_has_imported_scrapy_but_no_reactor_and_no_pytest(warm, run, pytestconfig):

@@ -1,6 +1,5 @@
 """Trouble of the machine for real crawls, as extensions of Scrapy: `EXTENSIONS={PATH: 0}`."""
 
-import errno
 import logging
 import math
 import os
@@ -16,8 +15,6 @@ from scrapy.utils.log import get_scrapy_root_handler
 from sqlalchemy import make_url
 
 from walsh_scrapy.crawl import Crawl
-from walsh_scrapy.downloadhandler import DownloadHandler
-from walsh_scrapy.exceptions import MachineTrouble
 from walsh_scrapy.runtime import isolated
 from walsh_scrapy.runtime.isolated import IsolatedProcess
 from walsh_scrapy.state import waiting
@@ -37,24 +34,6 @@ class Extension:
     @classmethod
     def from_crawler(cls, crawler):
         return cls(crawler)
-
-
-class NoFilesLeft:
-    """No connection can be made once a host name has `far` in it."""
-
-    @classmethod
-    def from_crawler(cls, crawler):
-        send = DownloadHandler.download_request
-
-        async def download_request(handler, request):
-            if "far" not in request.url:
-                return await send(handler, request)
-            words = os.strerror(errno.EMFILE)
-            Crawl.of(crawler).engine.machine_failed(f"no connection can be made: {words}")
-            raise MachineTrouble(Crawl.of(crawler).context.clock.now(), words)
-
-        DownloadHandler.download_request = download_request
-        return cls()
 
 
 class PausedMeanwhile(Extension):

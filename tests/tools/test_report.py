@@ -12,7 +12,7 @@ from scrapy.settings import Settings
 from sqlalchemy import insert, update
 
 from tests.helpers.records import entry_of
-from tests.helpers.reportstate import BEGUN, DAY, HOSTILE, MONTH, NOW, write_state
+from tests.helpers.reportstate import BEGUN, DAY, HOSTILE, MONTH, NOW, page_of, write_state
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.audit.pauses import JudgedRequest, Pause, PauseJudge
 from walsh_scrapy.policy.audit.record import Basis, Documents, LoggedRequest
@@ -31,13 +31,11 @@ from walsh_scrapy.tools.report import report
 from walsh_scrapy.tools.report.charts import MOST_POINTS, thinned
 from walsh_scrapy.tools.report.needs import find_needs, find_troubles
 from walsh_scrapy.tools.report.news import build_news
-from walsh_scrapy.tools.report.page import render
 from walsh_scrapy.tools.report.report import build_report, choose_period
 from walsh_scrapy.tools.report.requests import gates, host_lines, kind_of, shares
 from walsh_scrapy.tools.sources.overview import SourceRow, next_visit
 from walsh_scrapy.tools.status.findings import judge_clock
 
-OPTIONS = Options.from_settings(Settings({"WALSH_STATE_URL": "sqlite:///no.sqlite3"}))
 URL = "http://a.example/feed"
 
 
@@ -59,12 +57,6 @@ def test_a_pause_begins_at_the_end_of_the_exchange_before_it():
     assert (line.smallest.kept, line.asked.asked, line.short) == (1.5, 1.0, 0)
 
 
-def test_a_pause_counts_from_the_request_of_another_run():
-    (line,) = lines_of([sent(100.0, run=1), sent(101.0, run=2), sent(102.0, run=1)])
-    assert [each.pause.kept for each in line.sent] == [None, 0.5]
-    assert line.short == 1
-
-
 def test_hosts_with_short_pauses_come_first_then_those_with_most_requests():
     many = [sent(number * 10.0, host="many.example") for number in range(5)]
     few = [sent(1.0, host="few.example"), sent(2.4, host="few.example")]
@@ -77,15 +69,6 @@ def test_the_last_requests_are_listed_and_those_that_came_too_soon():
     assert [each.record.sent_at for each in line.listed(2)] == [1.0, 10.0, 20.0, 30.0]
     assert [each.record.sent_at for each in line.listed(1)] == [10.0, 30.0]
     assert line.listed(9) == line.sent
-
-
-def test_what_is_asked_for_is_the_spacing_or_a_longer_hold():
-    before = sent(100.0, 0.5, hold=8.0)
-    for spacing, asked in ((2.0, 8.0), (9.0, 9.0)):
-        (line,) = lines_of([before, sent(120.0, pause=spacing)])
-        assert line.sent[-1].pause.asked == asked
-    (line,) = lines_of([before, sent(108.0)])
-    assert (line.short, line.asked.asked) == (1, 8.0)
 
 
 @pytest.fixture
@@ -310,12 +293,6 @@ def filled(tmp_path):
         return url
 
     return fill
-
-
-def page_of(url, sources_file, **period):
-    with closing(State(url)) as state:
-        chosen = choose_period(state, NOW, MONTH, **period)
-        return render(build_report(state, OPTIONS, str(sources_file), chosen, NOW))
 
 
 @pytest.mark.parametrize(("requests", "hosts"), [(0, 1), (1, 1), (240, 6), (10_000, 206)])
