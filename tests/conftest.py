@@ -62,9 +62,12 @@ def pytest_collection_modifyitems(items):
     of_file = {}
     for item in items:
         of_file.setdefault(item.path, []).append(item)
-    crawling = [tests for path, tests in of_file.items() if path.parent.name == "contract"]
-    others = [item for item in items if item.path.parent.name != "contract"]
-    spread = []
+    crawling, others, spread = [], [], []
+    for tests in of_file.values():
+        if all(each.get_closest_marker("crawl") for each in tests):
+            crawling.append(tests)
+        else:
+            others += tests
     for number, tests in enumerate(crawling):
         first, last = (len(others) * part // len(crawling) for part in (number, number + 1))
         spread += [*tests, *others[first:last]]
@@ -148,6 +151,16 @@ def on_state(tmp_path, run_scrapy):
     def run(*arguments, settings=None, **options):
         given = {"WALSH_STATE_URL": state, "WALSH_SOURCES": tmp_path / "sources.txt"}
         return run_scrapy(*arguments, settings=given | (settings or {}), **options)
+
+    return run
+
+
+@pytest.fixture
+def again(crawl):
+    """Run once more over the same state, although nothing is due."""
+
+    def run(web, spider="feeds", **options):
+        return crawl(web, spider, **options, arguments={"force": "1"})
 
     return run
 

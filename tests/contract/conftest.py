@@ -6,18 +6,6 @@ import pytest
 
 
 @pytest.fixture
-def again(crawl):
-    """Run once more over the same state, although nothing is due."""
-
-    def run(web, spider="feeds", **options):
-        return crawl(
-            web, spider, **options, arguments={"force": "1"} | options.pop("arguments", {})
-        )
-
-    return run
-
-
-@pytest.fixture
 def project_with(tmp_path, pytestconfig):
     """Return a function that copies the project and adds a spider; it returns the folder."""
 
