@@ -28,8 +28,9 @@ class Extension:
 
     def __init__(self, crawler):
         self.crawler = crawler
-        for name in vars(type(self)).keys() & vars(signals).keys():
-            crawler.signals.connect(getattr(self, name), getattr(signals, name))
+        for name, moment in vars(signals).items():
+            if name in vars(type(self)) and not name.startswith("_"):
+                crawler.signals.connect(getattr(self, name), moment)
 
     @classmethod
     def from_crawler(cls, crawler):
