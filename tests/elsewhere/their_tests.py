@@ -12,9 +12,9 @@ LIST = "http://bot.example/blocklist.json"
 ROBOTS = "User-agent: example-bot\nDisallow: /private/\n\nUser-agent: *\nDisallow: /\n"
 
 
-def page(*links, **reply):
+def page(*links):
     text = "<title>A page</title>" + "".join(f'<a href="{link}">x</a>' for link in links)
-    return Reply(text, content_type="text/html", **reply)
+    return Reply(text, content_type="text/html")
 
 
 def blocklist(domain):
@@ -24,10 +24,12 @@ def blocklist(domain):
 
 def test_a_crawl_that_follows_links_over_many_hosts_at_once(loopback_web, crawl):
     assert walsh_scrapy.__file__.startswith(sys.prefix), "the wheel's own copy"
-    links = ("/1", "/private/x", "/missing", "http://b.example/", "http://www.listed.example/")
+    others = [f"http://{host}.example/" for host in ("b", "c", "www.listed")]
+    links = ("/1", "/private/x", "/missing", *others)
     web = loopback_web(
-        Site("a.example", ROBOTS, {"/": page(*links), "/1": page(delay=1.0)}),
+        Site("a.example", ROBOTS, {"/": page(*links), "/1": page()}),
         Site("b.example", Reply("User-agent: *\nCrawl-delay: 2\n", delay=0.5), {"/": page()}),
+        Site("c.example", Reply("", delay=0.5), {"/": page()}),
         Site("www.listed.example", "", {"/": page()}),
         Site("bot.example", "", {"/blocklist.json": blocklist("listed.example")}),
     )
@@ -47,6 +49,7 @@ def test_a_crawl_that_follows_links_over_many_hosts_at_once(loopback_web, crawl)
     assert {item["url"]: item.get("trouble") for item in result.items} == {
         "http://a.example/1": None,
         "http://b.example/": None,
+        "http://c.example/": None,
         "http://a.example/missing": "HttpError",
         "http://a.example/private/x": "Denied",
         "http://www.listed.example/": "Denied",
