@@ -31,24 +31,15 @@ sys.dont_write_bytecode = False
 
 #: Tests that use one of these run crawls or commands in processes of their own.
 PROCESSES = {"crawl", "simulated", "run_scrapy", "crawl_launcher", "installed", "demo"}
-FORKS = pytest.StashKey[ForkServer]()
 SERVER = "postgresql+psycopg://postgres@127.0.0.1:5432/test"
 
 
-def pytest_xdist_setupnodes(config):
-    """Start one fork server for all workers, and compile the tests once if they never were."""
-    forks = config.stash[FORKS] = ForkServer()
-    config.add_cleanup(forks.close)
-    forks.start()
+def pytest_xdist_setupnodes():
+    """Compile the tests once if they never were, and not in each worker."""
     here = Path(__file__).parent
     if not any(here.glob(f"*/__pycache__/test_*.{sys.implementation.cache_tag}-pytest-*.pyc")):
         collect = ["-m", "pytest", "--collect-only", "--numprocesses=0", str(here)]
         subprocess.run([sys.executable, *collect], stdout=subprocess.DEVNULL, check=False)
-
-
-def pytest_configure_node(node):
-    """Say to a worker where the fork server is."""
-    node.workerinput["forks"] = node.config.stash[FORKS].address
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -71,9 +62,12 @@ def pytest_collection_modifyitems(items):
     of_file = {}
     for item in items:
         of_file.setdefault(item.path, []).append(item)
-    crawling = [tests for path, tests in of_file.items() if path.parent.name == "contract"]
-    others = [item for item in items if item.path.parent.name != "contract"]
-    spread = []
+    crawling, others, spread = [], [], []
+    for tests in of_file.values():
+        if all(each.get_closest_marker("crawl") for each in tests):
+            crawling.append(tests)
+        else:
+            others += tests
     for number, tests in enumerate(crawling):
         first, last = (len(others) * part // len(crawling) for part in (number, number + 1))
         spread += [*tests, *others[first:last]]
@@ -90,10 +84,9 @@ def linear():
 
 
 @pytest.fixture(scope="session")
-def crawl_launcher(pytestconfig):
+def crawl_launcher():
     """Start crawls and commands from one warm process, which ends with the tests."""
-    worker = getattr(pytestconfig, "workerinput", {})
-    with ForkServer(worker.get("forks", "")) as server:
+    with ForkServer() as server:
         yield server
 
 
@@ -113,11 +106,22 @@ def run_scrapy(crawl_launcher, pytestconfig):
     """Return a function that runs `scrapy ...` to its end, as `subprocess.run` would.
 
     Its working directory is the project's, unless `cwd` is given; `environment` comes on top of
-    ours, `stdin` is a text and `stdout` a descriptor, in whose place nothing is captured.
+    ours, `stdin` is a text and `stdout` a descriptor, in whose place nothing is captured. Settings
+    stand before the arguments, so an argument may give another value.
     """
 
-    def run(*arguments, cwd=None, environment=None, stdin="", stdout=None, encoding="utf-8"):
-        command = [sys.executable, "-m", "scrapy", *map(str, arguments)]
+    def run(
+        name,
+        *arguments,
+        settings=None,
+        cwd=None,
+        environment=None,
+        stdin="",
+        stdout=None,
+        encoding="utf-8",
+    ):
+        options = [f"--set={setting}={value}" for setting, value in (settings or {}).items()]
+        command = [sys.executable, "-m", "scrapy", name, *options, *map(str, arguments)]
         with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as error:
             given.write(stdin.encode())
             given.seek(0)
@@ -135,6 +139,28 @@ def run_scrapy(crawl_launcher, pytestconfig):
                 process.kill()
             told = [_told(each, encoding) for each in (out, error)]
         return CompletedProcess(command, status, *told)
+
+    return run
+
+
+@pytest.fixture
+def on_state(tmp_path, run_scrapy):
+    """Return a function that runs a command on the state that the crawls of a test share."""
+    state = f"sqlite:///{tmp_path / 'crawl' / 'walsh.sqlite3'}"
+
+    def run(*arguments, settings=None, **options):
+        given = {"WALSH_STATE_URL": state, "WALSH_SOURCES": tmp_path / "sources.txt"}
+        return run_scrapy(*arguments, settings=given | (settings or {}), **options)
+
+    return run
+
+
+@pytest.fixture
+def again(crawl):
+    """Run once more over the same state, although nothing is due."""
+
+    def run(web, spider="feeds", **options):
+        return crawl(web, spider, **options, arguments={"force": "1"})
 
     return run
 

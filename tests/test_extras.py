@@ -1,6 +1,5 @@
 """What an installation needs: the add-on no extra, and the program of site owners only the core."""
 
-import subprocess
 import sys
 import zipfile
 from importlib.util import find_spec
@@ -8,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.helpers import ROOT, execute
+
 EXTRAS = ("jinja2", "prometheus_client", "psycopg", "pygal", "pytest", "trustme")
 HIDING = """
 import sys
@@ -38,10 +38,7 @@ CALLS = [
 
 
 def run(folder, *command, **environment):
-    command = [sys.executable, *map(str, command)]
-    return subprocess.run(
-        command, cwd=folder, env=environment or None, check=False, capture_output=True, text=True
-    )
+    return execute(sys.executable, *command, cwd=folder, env=environment or None)
 
 
 def scrapy_without(modules, *arguments, state="sqlite:///:memory:"):

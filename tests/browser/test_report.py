@@ -6,16 +6,10 @@ measure time, so no others may run beside them.
 
 import os
 import shutil
-from contextlib import closing
 
 import pytest
-from scrapy.settings import Settings
 
-from tests.helpers.reportstate import MONTH, NOW, write_state
-from walsh_scrapy.options import Options
-from walsh_scrapy.state import State
-from walsh_scrapy.tools.report.page import render
-from walsh_scrapy.tools.report.report import build_report, choose_period
+from tests.helpers.reportstate import page_of, write_state
 
 pytestmark = pytest.mark.browser
 
@@ -52,16 +46,8 @@ def address(tmp_path_factory):
             folder = tmp_path_factory.mktemp(size)
             url = f"sqlite:///{folder / 'state.sqlite3'}"
             (folder / "sources.txt").write_text("\n".join(write_state(url, *SIZES[size])))
-            with closing(State(url)) as state:
-                options = Options.from_settings(Settings())
-                report = build_report(
-                    state,
-                    options,
-                    str(folder / "sources.txt"),
-                    choose_period(state, NOW, MONTH),
-                    NOW,
-                )
-            (folder / "report.html").write_text(render(report), "utf-8")
+            page = page_of(url, folder / "sources.txt")
+            (folder / "report.html").write_text(page, "utf-8")
             written[size] = (folder / "report.html").as_uri()
         return written[size]
 

@@ -1,18 +1,24 @@
 """Fixtures of the tests of the contract."""
 
+import shutil
+
 import pytest
 
 
 @pytest.fixture
-def again(crawl):
-    """Run once more over the same state, although nothing is due."""
+def project_with(tmp_path, pytestconfig):
+    """Return a function that copies the project and adds a spider; it returns the folder."""
 
-    def run(web, spider="feeds", **options):
-        return crawl(
-            web, spider, **options, arguments={"force": "1"} | options.pop("arguments", {})
-        )
+    def copy(spider):
+        project, ours = tmp_path / "project", pytestconfig.rootpath
+        spiders = shutil.copytree(ours / "spiders", project / "spiders", dirs_exist_ok=True)
+        (spiders / "own.py").write_text(spider)
+        shutil.copy(ours / "scrapy.cfg", project)
+        if not (project / "walsh_scrapy").exists():
+            (project / "walsh_scrapy").symlink_to(ours / "walsh_scrapy")
+        return project
 
-    return run
+    return copy
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 import sysconfig
 import venv
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import ROOT
+from tests.helpers import ROOT, execute
 from tests.helpers.sites import paths, site
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.project import write_sources
@@ -69,15 +68,8 @@ class Elsewhere:
             for name, text in os.environ.items()
             if name != "PYTHONPATH" and not name.startswith("SCRAPY_")
         }
-        return subprocess.run(
-            [str(part) for part in command],
-            cwd=cwd or self.project,
-            env=kept | (web.environment if web else {}),
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
+        environment = kept | (web.environment if web else {})
+        return execute(*command, cwd=cwd or self.project, env=environment)
 
     def _pip(self, *arguments):
         done = self.run(sys.executable, "-m", "pip", "-q", *arguments, cwd=self.folder)

@@ -1,23 +1,24 @@
 """Requests of other projects' spiders: forms, download slots, deferral and cancellation."""
 
 import os
-import subprocess
 import sys
 
 import pytest
 
-from tests.helpers.sites import LIST_URL, blocklist, paths, rows_of, write_project
+from tests.helpers import execute
+from tests.helpers.sites import (
+    ADDON,
+    AGENT,
+    IDENTITY,
+    LIST_URL,
+    blocklist,
+    paths,
+    rows_of,
+    write_project,
+)
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site, redirect
 
-AGENT = "Mozilla/5.0 (compatible; Example-Bot/1.0; +https://bot.example/)"
-SETTINGS = f"""
-SPIDER_MODULES = ["theirs.spiders"]
-ADDONS = {{"walsh_scrapy.addon.Addon": 500}}
-WALSH_USER_AGENT = {AGENT!r}
-WALSH_UA_TOKEN = "Example-Bot"
-WALSH_SCOPE = "any"
-"""
 SPIDERS = """
 import asyncio
 import sqlite3
@@ -109,7 +110,7 @@ def page(**reply):
 
 @pytest.fixture
 def project(tmp_path, installed):
-    return write_project(tmp_path / "project", SETTINGS, spiders=SPIDERS)
+    return write_project(tmp_path / "project", ADDON | IDENTITY, spiders=SPIDERS)
 
 
 def polite(served, **terms):
@@ -186,15 +187,8 @@ for hosts in ("a b", "c d"):
     process.crawl("listed", hosts=hosts)
 process.start()
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=project,
-        env=os.environ | web.environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    environment = os.environ | web.environment
+    done = execute(sys.executable, "-c", script, cwd=project, env=environment)
     assert done.returncode == 0, done.stderr
     polite(web, serial=True)
     assert len([hit for hit in web.log if hit.path == "/"]) == 4, done.stderr

@@ -1,9 +1,9 @@
 """R4 in a program that runs crawls in event loops of its own: never two at once."""
 
 import os
-import subprocess
 import sys
 
+from tests.helpers import execute
 from tests.helpers.sites import judge
 from walsh_scrapy.testing.web import Reply, Site
 
@@ -59,14 +59,9 @@ run("cd")
 
 def run(web, folder, how):
     path = os.pathsep.join((web.environment["PYTHONPATH"], os.environ["PYTHONPATH"]))
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, how, f"sqlite:///{folder / 'state.sqlite3'}"],
-        env=os.environ | web.environment | {"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    environment = os.environ | web.environment | {"PYTHONPATH": path}
+    state = f"sqlite:///{folder / 'state.sqlite3'}"
+    done = execute(sys.executable, "-c", SCRIPT, how, state, env=environment)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     return done.stderr.splitlines()

@@ -2,10 +2,9 @@
 
 import hashlib
 import json
-import sqlite3
 from contextlib import closing
 
-from tests.helpers.sites import LIST_URL, blocklist, site
+from tests.helpers.sites import LIST_URL, blocklist, rows_of, site, trouble
 from walsh_scrapy.policy.audit.pauses import PauseJudge
 from walsh_scrapy.state import State
 from walsh_scrapy.state.log import TimeSpan
@@ -19,38 +18,30 @@ def digest(body):
     return hashlib.sha256(body).hexdigest()
 
 
-def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl, run_scrapy):
+def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl, on_state):
     listed = blocklist("out.example")
     web = direct_web(
         site("a.example", RULES, feed=[Reply(status=503), redirect("http://www.out.example/feed")]),
         site("out.example"),
         site("operator.example", **{"blocklist.json": listed}),
     )
-    result = crawl(
+    crawl(
         web,
-        sources=[
-            "http://a.example/feed",
-            "http://a.example/private/feed",
-        ],
-        settings={
-            "WALSH_BLOCKLIST_URL": LIST_URL,
-            "WALSH_BACKOFF_BASE": 2.5,
-            "EXTENSIONS": json.dumps({"tests.helpers.troubles.PausedMeanwhile": 0}),
-        },
+        sources=["http://a.example/feed", "http://a.example/private/feed"],
+        settings={"WALSH_BLOCKLIST_URL": LIST_URL, "WALSH_BACKOFF_BASE": 2.5}
+        | trouble("PausedMeanwhile"),
     )
-    with closing(sqlite3.connect(result.folder.parent / "walsh.sqlite3")) as state:
-        sent = state.execute(
-            "SELECT purpose, rule, line, robots, blocklist, pause, status, hold, run"
-            " FROM requests WHERE host = 'a.example' ORDER BY sent_at"
-        ).fetchall()
-        kept_back = state.execute(
-            "SELECT gate, url, rule, line, robots, blocklist, run FROM denials ORDER BY url"
-        ).fetchall()
-        led = state.execute("SELECT url, redirected_by, robots_status FROM denials").fetchall()
-        statuses = state.execute("SELECT robots_status FROM requests WHERE host = 'a.example'")
-        assert statuses.fetchall() == [(None,), (200,), (200,)]
-        bodies = dict(state.execute("SELECT hash, body FROM copies"))
-        purposes = dict(state.execute("SELECT url, purpose FROM requests"))
+    sent = rows_of(
+        crawl,
+        "SELECT purpose, rule, line, robots, blocklist, pause, status, hold, robots_status"
+        " FROM requests WHERE host = 'a.example' ORDER BY sent_at",
+    )
+    kept_back = rows_of(
+        crawl, "SELECT gate, url, rule, line, robots, blocklist, run FROM denials ORDER BY url"
+    )
+    led = rows_of(crawl, "SELECT url, redirected_by, robots_status FROM denials")
+    bodies = dict(rows_of(crawl, "SELECT hash, body FROM copies"))
+    purposes = dict(rows_of(crawl, "SELECT url, purpose FROM requests"))
     rules, published = digest(RULES.encode()), digest(listed.body.encode())
     assert [row[:5] for row in sent] == [
         ("robots", None, None, None, published),
@@ -59,6 +50,7 @@ def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl
     ]
     assert [row[5] for row in sent] == [0.0, 2.0, 2.0], "what counted when each was sent"
     assert [row[6] for row in sent] == [200, 503, 301]
+    assert [row[8] for row in sent] == [None, 200, 200]
     refused = sent[1][7]
     assert 2.5 <= refused <= 3.75, "the backoff"
     assert sent[0][7] == sent[2][7] == 0.0
@@ -72,15 +64,14 @@ def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl
     ]
     assert (bodies[rules], bodies[published]) == (RULES.encode(), listed.body.encode())
     assert purposes[LIST_URL] == "blocklist"
-    url = f"sqlite:///{result.folder.parent / 'walsh.sqlite3'}"
+    url = f"sqlite:///{crawl.folder / 'walsh.sqlite3'}"
     with closing(State(url)) as state, state.log() as log:
         judge = PauseJudge(log.basis(log.bounds(2e9)))
         (line,) = host_lines(log.requests(TimeSpan(), "a.example"), judge, lambda _record: True)
     assert [each.pause.hold > each.pause.spacing for each in line.sent] == [False, False, True]
     assert line.short == 0, "the pauses that the report sees were kept"
 
-    url = f"WALSH_STATE_URL=sqlite:///{result.folder.parent / 'walsh.sqlite3'}"
-    told = run_scrapy("why", "http://a.example/feed", "--json", "-s", url)
+    told = on_state("why", "http://a.example/feed", "--json")
     assert told.returncode == 0, told.stderr
     account = json.loads(told.stdout)
     assert [each["line"] for each in account["requests"]] == [None, 3, 3]

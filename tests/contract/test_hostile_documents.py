@@ -2,10 +2,8 @@
 
 import gzip
 import json
-import sqlite3
-from contextlib import closing
 
-from tests.helpers.sites import judge, site
+from tests.helpers.sites import feeds, judge, rows_of, site
 from walsh_scrapy.testing.web import Reply, Site
 
 AUTHORS = [{"name": f"{number:0290}"} for number in range(100)]
@@ -26,13 +24,10 @@ def test_hostile_feeds_beside_an_honest_one(direct_web, crawl):
         packed("attributes.example", f"<rss><channel {attributes}/></rss>", "text/xml"),
         site("honest.example"),
     )
-    hosts = ("inherited", "attributes", "honest")
-    result = crawl(web, sources=[f"http://{host}.example/feed" for host in hosts])
+    result = crawl(web, sources=feeds("inherited", "attributes", "honest"))
     judge(result)
-    state = result.folder.parent / "walsh.sqlite3"
-    with closing(sqlite3.connect(state)) as database:
-        rows = database.execute("SELECT url, outcome, detail FROM sources").fetchall()
-        (size,) = database.execute("SELECT sum(length(item)) FROM entries").fetchone()
+    rows = rows_of(crawl, "SELECT url, outcome, detail FROM sources")
+    ((size,),) = rows_of(crawl, "SELECT sum(length(item)) FROM entries")
     found = {url.split("/")[2]: (outcome, detail) for url, outcome, detail in rows}
     left_out = result.stats["walsh/entries/left_out"]
     assert found["honest.example"] == ("fetched", "")

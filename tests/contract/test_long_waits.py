@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.helpers.sites import feed, paths, rows_of, site
+from tests.helpers.sites import feed, feeds, paths, rows_of, site
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.feeds import Post, rss
 from walsh_scrapy.testing.politeness import assert_polite
@@ -50,14 +50,6 @@ def test_twenty_hosts_take_seconds_and_not_the_sum_of_their_waits(simulated):
     assert served < waits / 4
 
 
-def test_the_next_run_keeps_the_spacing_of_the_last(simulated):
-    slow = site("slow.example", "User-agent: *\nCrawl-delay: 40\n")
-    sources = ["http://slow.example/feed"]
-    first, second = simulated(slow, starts=[0.0, 0.0], sources=sources, arguments=AGAIN)
-    assert (len(first.log), len(second.log)) == (2, 1)
-    assert_polite(first.log + second.log, crawl_delays={"slow.example": 40.0})
-
-
 def test_a_pause_of_the_operator_is_kept_and_others_are_asked_meanwhile(simulated, tmp_path):
     (tmp_path / "simulation").mkdir()
     url = f"sqlite:///{tmp_path / 'simulation' / 'walsh.sqlite3'}"
@@ -73,39 +65,24 @@ def test_a_pause_of_the_operator_is_kept_and_others_are_asked_meanwhile(simulate
 
 
 def test_a_wait_too_long_is_left_to_a_later_run_which_goes_on(simulated):
-    sites = site("slow.example", "User-agent: *\nCrawl-delay: 3600\n"), site("blog.example")
+    hosts = ("slow", "blog", "never", "rate")
     first, second, third = simulated(
-        *sites,
+        site("slow.example", "User-agent: *\nCrawl-delay: 3600\n"),
+        site("blog.example"),
+        # Beyond the calendar.
+        site("never.example", "User-agent: *\nCrawl-delay: 1000000000000\n"),
+        site("rate.example", "User-agent: *\nRequest-rate: 1/999999999999999d\n"),
         starts=[0.0, 60.0, HOUR + 60.0],
-        sources=["http://slow.example/feed", "http://blog.example/feed"],
+        sources=feeds(*hosts),
     )
     assert paths(first.log, "slow.example") == ["slow.example/robots.txt"]
-    assert "deferred          1   the first until" in first.stderr
+    assert "deferred          3   the first until" in first.stderr
+    assert "a time after the year 9999" in first.stderr
     assert first.seconds < 60.0
     assert paths(second.log) == [], "nor does the next run come too soon"
     assert paths(third.log) == ["slow.example/feed"]
     log = first.log + third.log
     assert_polite(log, crawl_delays={"slow.example": HOUR})
-
-
-def test_after_a_crawl_delay_of_two_days_the_copy_that_deferred_the_request_counts(simulated):
-    """Otherwise robots.txt, which is fetched once a day, would use up every visit (decision 7)."""
-    slow = site("slow.example", f"User-agent: *\nCrawl-delay: {2 * DAY:.0f}\n")
-    starts = [number * DAY for number in range(5)]
-    runs = simulated(slow, starts=starts, sources=["http://slow.example/feed"])
-    log = [hit for each in runs for hit in each.log]
-    assert paths(log)[:2] == ["slow.example/robots.txt", "slow.example/feed"]
-    assert_polite(log, crawl_delays={"slow.example": 2 * DAY})
-
-
-def test_a_crawl_delay_beyond_the_calendar_is_left_to_a_later_run(simulated):
-    (result,) = simulated(
-        site("never.example", "User-agent: *\nCrawl-delay: 1000000000000\n"),
-        site("rate.example", "User-agent: *\nRequest-rate: 1/999999999999999d\n"),
-        sources=["http://never.example/feed", "http://rate.example/feed"],
-    )
-    assert result.stats["walsh/sources/deferred"] == 2
-    assert "a time after the year 9999" in result.stderr
 
 
 def test_a_download_delay_is_kept_as_spacing(simulated):
@@ -144,37 +121,6 @@ def test_without_retry_after_the_delay_doubles_and_the_tries_are_bounded(simulat
     assert_polite(result.log, backoff=12.0, max_retries=2)
     assert "failed            1" in result.stderr
     assert paths(result.log, "blog.example")[-1] == "blog.example/feed"
-
-
-def test_the_whole_host_is_on_hold_also_in_a_later_run(simulated):
-    busy = Reply(status=429, headers={"Retry-After": "600"})
-    first, second = simulated(
-        site("busy.example", a=[busy, feed()], b=feed()),
-        starts=[0.0, 550.0],
-        sources=["http://busy.example/a", "http://busy.example/b"],
-        settings={"WALSH_MAX_RETRIES": 1, "WALSH_MAX_WAIT": 100},
-        arguments=AGAIN,
-    )
-    log = first.log + second.log
-    assert_polite(log)
-    refused = next(hit for hit in log if hit.status == 429)
-    later = [hit for hit in log if hit.started > refused.started]
-    assert later
-    assert min(hit.started for hit in later) - refused.ended >= 600.0
-
-
-def test_a_retry_after_beyond_the_longest_wait_is_left_to_a_later_run(simulated):
-    long = Reply(status=429, headers={"Retry-After": "99999999999999999999"})
-    first, second = simulated(
-        site("busy.example", feed=long),
-        site("blog.example"),
-        starts=[0.0, 0.0],
-        sources=["http://busy.example/feed", "http://blog.example/feed"],
-        arguments=AGAIN,
-    )
-    assert paths(first.log, "busy.example") == ["busy.example/robots.txt", "busy.example/feed"]
-    assert "deferred          1" in first.stderr
-    assert paths(second.log) == ["blog.example/feed"]
 
 
 def test_progress_is_logged_only_if_it_has_changed(simulated):

@@ -1,7 +1,5 @@
 """A spider's own errback is called, whatever it is, and the visit still ends once in the record."""
 
-import shutil
-
 import pytest
 
 from tests.helpers.sites import feed, rows_of
@@ -105,20 +103,15 @@ AGAIN = ["a_copy", "the_same"]
 
 
 @pytest.fixture
-def run(loopback_web, crawl, tmp_path, pytestconfig):
+def run(loopback_web, crawl, project_with):
     """Run the spider on hosts given as (errback, answers); return the result and the record."""
 
     def run_spider(hosts):
-        project = tmp_path / "project"
-        spiders = shutil.copytree(pytestconfig.rootpath / "spiders", project / "spiders")
-        (spiders / "own.py").write_text(SPIDER)
-        (project / "walsh_scrapy").symlink_to(pytestconfig.rootpath / "walsh_scrapy")
-        shutil.copy(pytestconfig.rootpath / "scrapy.cfg", project)
         web = loopback_web(*(Site(host, "", {"/feed": page}) for host, (_, page) in hosts.items()))
         sources = [
             {"url": f"http://{host}/feed", "name": errback} for host, (errback, _) in hosts.items()
         ]
-        result = crawl(web, "own", sources=sources, project=project)
+        result = crawl(web, "own", sources=sources, project=project_with(SPIDER))
         assert_polite(result.log)
         rows = rows_of(crawl, "SELECT url, outcome, failures FROM sources")
         record = {url.split("/")[2]: (outcome, failures) for url, outcome, failures in rows}

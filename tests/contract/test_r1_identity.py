@@ -20,7 +20,8 @@ def test_the_identity_is_the_contracts_to_the_letter():
 
 
 def test_every_request_has_the_user_agent_whatever_the_command_line_says(direct_web, crawl):
-    setting_cookies = feed(headers={"Set-Cookie": "seen=1; Path=/"})
+    refresh = {"Set-Cookie": "seen=1; Path=/", "Refresh": "0; url=/feed?refreshed"}
+    setting_cookies = feed(headers=refresh)
     web = direct_web(
         Site("operator.example", pages={"/blocklist.json": blocklist("optedout.example")}),
         site("blog.example", feed=setting_cookies, second=setting_cookies),

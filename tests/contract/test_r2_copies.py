@@ -4,28 +4,21 @@ Real crawls in simulated time: a run every five days for three months, in turn a
 half past two.
 """
 
-import json
-
 import pytest
 
-from walsh_scrapy.testing.feeds import Post, rss
+from tests.helpers.sites import blocklist, feed
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.reply import Reply, redirect
 from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.testing.site import Site
 
 LIST_URL = "http://operator.example/list.json"
-LIST = {
-    "contract": "walsh-research-blocklist/v1",
-    "refresh": "P7D",
-    "blocked": [{"domain": "optedout.example"}],
-}
 RULES = "User-agent: *\nDisallow: /private\n"
-FEED = Reply(rss("Feed", [Post("One")]), content_type="application/rss+xml")
+FEED = feed()
 BUSY = Reply("Later.\n", 503, headers={"Retry-After": f"{3 * DAY:.0f}"})
 TAGGED = Reply(RULES, etag='"rules"', last_modified="Thu, 01 Jan 2026 12:00:00 GMT")
 SITES = (
-    Site("operator.example", pages={"/list.json": Reply(json.dumps(LIST))}),
+    Site("operator.example", pages={"/list.json": blocklist("optedout.example", refresh="P7D")}),
     Site("month.example", f"User-agent: *\nCrawl-delay: {30 * DAY:.0f}\n", {"/feed": FEED}),
     Site("night.example", "User-agent: *\nVisit-time: 0200-0300\n", {"/feed": FEED}),
     Site("busy.example", "User-agent: *\nCrawl-delay: 2\n", {"/feed": [BUSY, FEED]}),

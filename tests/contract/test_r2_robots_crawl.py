@@ -5,42 +5,29 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.helpers.sites import feed, judge, paths, rows_of, site
+from tests.helpers.sites import feed, feeds, judge, paths, rows_of, site
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
 
 BLOCKED_HERE = "User-agent: *\nDisallow: /\n"
 
 
-def test_a_named_group_overrides_the_star_in_both_directions(direct_web, crawl):
-    web = direct_web(
-        site("guest.example", BLOCKED_HERE + "\nUser-agent: walsh-research\nAllow: /\n"),
-        site("barred.example", "User-agent: *\nAllow: /\n\nUser-agent: Walsh\nDisallow: /\n"),
-        site("query.example", "User-agent: *\nDisallow: /feed?private\n"),
-    )
-    result = crawl(
-        web,
-        sources=[
-            "http://guest.example/feed",
-            "http://barred.example/feed",
-            "http://query.example/feed?private=1",
-            "http://query.example/feed?public=1",
-        ],
-    )
-    judge(result)
-    assert paths(result.log, "guest.example") == ["guest.example/robots.txt", "guest.example/feed"]
-    assert paths(result.log, "barred.example") == ["barred.example/robots.txt"]
-    assert "query.example/feed?public=1" in paths(result.log)
-    assert "query.example/feed?private=1" not in paths(result.log)
-    assert "denied            2   2 by robots" in result.stderr
-
-
+NOWHERE = (
+    "http://[bad",
+    "http://b.example:99999/robots.txt",
+    "ftp://b.example/",
+    "",
+    "http://",
+    "\\",
+)
+QUERY = "User-agent: *\nDisallow: /feed?private\n"
 #: 16.6 kB that unpack to 17 MB, more than any body may have; what counts is in the first 500 KiB.
 BOMB = Reply(
     gzip.compress(BLOCKED_HERE.encode() + b"#" * 17_000_000),
     headers={"Content-Encoding": "gzip"},
 )
+PADDING = "# " + "x" * 1000 + "\n"
 #: By WALSH_ROBOTS_UNREACHABLE: what a host answers for its robots.txt, and if its feed is fetched.
-BY_STATUS = {
+ANSWERS = {
     "allow": {
         "missing": (Reply(status=404), True),
         "html": (Reply(BLOCKED_HERE, content_type="text/html"), False),
@@ -48,6 +35,20 @@ BY_STATUS = {
         "error": (Reply(status=500), True),
         "reset": (Reply(fault=Fault.RESET), True),
         "recovers": ([Reply(status=503), Reply(BLOCKED_HERE)], False),
+        # A named group overrides the star in both directions.
+        "guest": (BLOCKED_HERE + "\nUser-agent: walsh-research\nAllow: /\n", True),
+        "barred": ("User-agent: *\nAllow: /\n\nUser-agent: Walsh\nDisallow: /\n", False),
+        "query": (QUERY, True),
+        # What stands behind 500 KiB is not read.
+        "long": (PADDING * 512 + BLOCKED_HERE, True),
+        "endless": (BLOCKED_HERE + PADDING * 20_000, False),
+        # Five redirects are followed; the rules apply to the authority that was asked first.
+        "five": (redirect("/4/robots.txt"), False),
+        "six": (redirect("/5/robots.txt"), True),
+        "away": (redirect("http://rules.example/0/robots.txt"), False),
+        "loop": (redirect("/robots.txt"), True),
+        # One without a target counts as no robots.txt.
+        **{f"odd{n}": (redirect(location), True) for n, location in enumerate(NOWHERE)},
     },
     "disallow": {
         "forbidden": (Reply(BLOCKED_HERE, status=403), True),
@@ -59,13 +60,18 @@ BY_STATUS = {
 }
 
 
-@pytest.mark.parametrize("unreachable", BY_STATUS)
-def test_by_the_status_of_robots_txt(direct_web, crawl, unreachable):
-    cases = BY_STATUS[unreachable]
-    web = direct_web(*(site(f"{name}.example", robots) for name, (robots, _) in cases.items()))
+@pytest.mark.parametrize("unreachable", ANSWERS)
+def test_what_is_fetched_by_the_answer_to_robots_txt(direct_web, crawl, unreachable):
+    cases = ANSWERS[unreachable]
+    hops = {f"{hop}/robots.txt": redirect(f"/{hop - 1}/robots.txt") for hop in range(1, 6)}
+    hops["0/robots.txt"] = Reply(BLOCKED_HERE)
+    hosts = {"rules": ("", True), "query": (QUERY, True)} | cases
+    web = direct_web(
+        *(site(f"{name}.example", robots, **hops) for name, (robots, _) in hosts.items())
+    )
     result = crawl(
         web,
-        sources=[f"http://{name}.example/feed" for name in cases],
+        sources=[*feeds(*cases), "http://query.example/feed?private=1"],
         settings={
             "WALSH_ROBOTS_UNREACHABLE": unreachable,
             "WALSH_BACKOFF_BASE": 0.1,
@@ -77,47 +83,8 @@ def test_by_the_status_of_robots_txt(direct_web, crawl, unreachable):
     assert {name: f"{name}.example/feed" in asked for name in cases} == {
         name: fetched for name, (_, fetched) in cases.items()
     }
-    judge(result)
-
-
-def test_five_redirects_of_robots_txt_are_followed_through_every_gate(direct_web, crawl):
-    def chain(host, hops, last):
-        steps = {f"/r{n}": redirect(f"/r{n + 1}") for n in range(1, hops)}
-        return Site(host, redirect("/r1"), {"/feed": feed()} | steps | {f"/r{hops}": last})
-
-    rules = Reply(BLOCKED_HERE)
-    web = direct_web(
-        chain("five.example", 5, rules),
-        chain("six.example", 6, rules),
-        Site("away.example", redirect("http://other.example/rules.txt"), {"/feed": feed()}),
-        Site("other.example", "", {"/rules.txt": rules, "/feed": feed()}),
-        Site("loop.example", redirect("/robots.txt"), {"/feed": feed()}),
-    )
-    hosts = ("five", "six", "away", "other", "loop")
-    result = crawl(web, sources=[f"http://{host}.example/feed" for host in hosts])
-    asked = paths(result.log)
-    assert "five.example/feed" not in asked, "five hops are followed, and what is there is obeyed"
-    assert "six.example/feed" in asked, "six are too many: as if there were none"
-    assert "six.example/r6" not in asked
-    assert "away.example/feed" not in asked, "rules apply to the authority that was asked first"
-    assert "other.example/feed" in asked
-    assert "loop.example/feed" in asked
-    judge(result)
-
-
-def test_a_redirect_without_a_target_counts_as_no_robots_txt(direct_web, crawl):
-    locations = ("http://[bad", "http://b.example:99999/robots.txt", "ftp://b.example/", "")
-    locations += ("http://", "\\")
-    hosts = [f"odd{number}.example" for number in range(len(locations))]
-    odd = zip(hosts, locations, strict=True)
-    web = direct_web(
-        *(Site(host, redirect(location), {"/feed": feed()}) for host, location in odd),
-        site("blog.example"),
-    )
-    hosts.append("blog.example")
-    result = crawl(web, sources=[f"http://{host}/feed" for host in hosts])
-    assert [host for host in hosts if f"{host}/feed" not in paths(result.log)] == []
-    assert result.stats["walsh/sources/fetched"] == len(hosts)
+    assert "query.example/feed?private=1" not in asked
+    assert "six.example/0/robots.txt" not in asked
     judge(result)
 
 
@@ -149,17 +116,6 @@ def test_after_its_day_it_is_read_again_and_if_that_fails_the_last_good_copy_cou
     assert "the last good copy" in second.stderr
 
 
-def test_no_more_than_500_kib_of_it_count(direct_web, crawl):
-    padding = "# " + "x" * 1000 + "\n"
-    long = padding * 512 + BLOCKED_HERE
-    endless = BLOCKED_HERE + padding * 20_000
-    web = direct_web(site("long.example", long), site("endless.example", endless))
-    result = crawl(web, sources=["http://long.example/feed", "http://endless.example/feed"])
-    assert "long.example/feed" in paths(result.log), "what stands behind 500 KiB is not read"
-    assert "endless.example/feed" not in paths(result.log), "what stands before is"
-    judge(result)
-
-
 def test_visit_time_keeps_a_host_for_its_hours_and_comments_are_shown(direct_web, crawl):
     def hours(first, last):
         now = datetime.now(UTC)
@@ -184,14 +140,6 @@ def test_visit_time_keeps_a_host_for_its_hours_and_comments_are_shown(direct_web
     assert result.stderr.count("'Crawl-delay: soon' is not understood and ignored") == 5
     again = crawl(web, sources=["http://closed.example/feed"])
     assert again.log == []
-
-
-def test_request_rate_is_a_spacing_like_any_other(direct_web, crawl):
-    robots = "User-agent: *\nRequest-rate: 1/1s\nRequest-rate: 20/1m\n"
-    web = direct_web(site("rate.example", robots, other=feed()))
-    result = crawl(web, sources=["http://rate.example/feed", "http://rate.example/other"])
-    assert len(result.log) == 3
-    judge(result, crawl_delays={"rate.example": 3.0})
 
 
 def a_day_later(crawl):

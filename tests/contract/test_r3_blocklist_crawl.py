@@ -15,26 +15,29 @@ SOURCES = ["http://optedout.example/feed", "http://blog.example/feed"]
 FORGED = r"by\u0000mail\u001b[2J\u202e\n2026 all is well"
 
 
-def operator(document, schema=None):
-    pages = {"/blocklist.json": document}
-    return Site("operator.example", pages=pages | ({"/schema.json": schema} if schema else {}))
+@pytest.fixture
+def listing(direct_web):
+    """Return a function from the answers for the list to a web that also has both sources."""
+
+    def web(document, *sites, schema=None):
+        pages = {"/blocklist.json": document} | ({"/schema.json": schema} if schema else {})
+        operator = Site("operator.example", pages=pages)
+        return direct_web(operator, site("blog.example"), site("optedout.example"), *sites)
+
+    return web
 
 
 def make_stale(crawl, seconds=86_400):
     rows_of(crawl, "UPDATE blocklist SET checked_at = checked_at - ?", [seconds])
 
 
-def test_no_wait_of_its_host_keeps_the_list_from_being_fetched_once_a_day(direct_web, crawl, again):
+def test_no_wait_of_its_host_keeps_the_list_from_being_fetched_once_a_day(listing, crawl, again):
     """Otherwise one answer could suspend all opt-outs (R3). Other requests wait in full (R5)."""
     busy = Reply(status=429, headers={"Retry-After": "10000000000"})
     lists = [blocklist(), redirect("http://mirror.example/list.json")]
     pages = {"/list.json": blocklist("optedout.example"), "/feed": busy}
-    web = direct_web(
-        Site("operator.example", pages={"/blocklist.json": lists, "/feed": busy}),
-        Site("mirror.example", pages=pages),
-        site("blog.example"),
-        site("optedout.example"),
-    )
+    web = listing(lists, Site("mirror.example", pages=pages))
+    web.add(Site("operator.example", pages={"/blocklist.json": lists, "/feed": busy}))
     sources = [*SOURCES, "http://operator.example/feed", "http://mirror.example/feed"]
     crawl(web, sources=sources, settings=WITH_LIST)
     make_stale(crawl)
@@ -54,12 +57,10 @@ def test_no_wait_of_its_host_keeps_the_list_from_being_fetched_once_a_day(direct
     assert paths(late.log, "optedout.example") == []
 
 
-def test_the_blocklist_is_fetched_first_and_a_listed_host_gets_no_request(direct_web, crawl):
-    web = direct_web(
-        operator(blocklist("optedout.example")),
-        site("blog.example"),
+def test_the_blocklist_is_fetched_first_and_a_listed_host_gets_no_request(listing, crawl):
+    web = listing(
+        blocklist("optedout.example"),
         site("notoptedout.example"),
-        site("optedout.example"),
         site("www.optedout.example"),
         site("old.example", feed=redirect("http://www.optedout.example/feed")),
         Site("shy.example", redirect("http://optedout.example/robots.txt"), {"/feed": feed()}),
@@ -98,15 +99,12 @@ def test_the_blocklist_is_fetched_first_and_a_listed_host_gets_no_request(direct
         Reply(fault=Fault.CLOSE),
         Reply("{" + " " * SHORT, content_type="application/json"),
         blocklist(contract="another/v1"),
+        redirect("http://optedout.example/list.json"),
     ],
-    ids=["404", "500", "no answer", "long, and no JSON", "another contract"],
+    ids=["404", "500", "no answer", "long, and no JSON", "another contract", "a listed host"],
 )
-def test_whatever_goes_wrong_the_last_list_stays_in_force(direct_web, crawl, again, answer):
-    web = direct_web(
-        operator([blocklist("optedout.example"), answer]),
-        site("blog.example"),
-        site("optedout.example"),
-    )
+def test_whatever_goes_wrong_the_last_list_stays_in_force(listing, crawl, again, answer):
+    web = listing([blocklist("optedout.example"), answer])
     crawl(web, sources=SOURCES, settings=WITH_LIST)
     make_stale(crawl)
     second = again(web, sources=SOURCES, settings=WITH_LIST)
@@ -116,33 +114,16 @@ def test_whatever_goes_wrong_the_last_list_stays_in_force(direct_web, crawl, aga
     assert "the last good one stays in force" in second.stderr
 
 
-def test_a_first_failure_ever_means_an_empty_list_and_a_warning(direct_web, crawl):
-    web = direct_web(operator(Reply(status=404)), site("blog.example"), site("optedout.example"))
+def test_a_first_failure_ever_means_an_empty_list_and_a_warning(listing, crawl):
+    web = listing(Reply(status=404))
     result = crawl(web, sources=SOURCES, settings=WITH_LIST)
     assert {"blog.example/feed", "optedout.example/feed"} <= set(paths(result.log))
     assert "there is none yet" in result.stderr
 
 
-def test_the_list_itself_is_not_followed_to_a_listed_host(direct_web, crawl, again):
-    web = direct_web(
-        operator([blocklist("optedout.example"), redirect("http://optedout.example/list.json")]),
-        site("blog.example"),
-        Site("optedout.example", "", {"/list.json": blocklist(), "/feed": feed()}),
-    )
-    crawl(web, sources=SOURCES, settings=WITH_LIST)
-    make_stale(crawl)
-    second = again(web, sources=SOURCES, settings=WITH_LIST)
-    assert "the last good one stays in force" in second.stderr
-    judge(web, blocked=["optedout.example"], robots_exempt=[LIST_URL])
-
-
-def test_it_is_kept_for_its_own_refresh_and_revalidated_with_its_etag(direct_web, crawl, again):
+def test_it_is_kept_for_its_own_refresh_and_revalidated_with_its_etag(listing, crawl, again):
     document = blocklist("optedout.example")
-    web = direct_web(
-        operator(Reply(document.body, content_type="application/json", etag='W/"list,1"')),
-        site("blog.example"),
-        site("optedout.example"),
-    )
+    web = listing(Reply(document.body, content_type="application/json", etag='W/"list,1"'))
     crawl(web, sources=SOURCES, settings=WITH_LIST)
     fresh = again(web, sources=SOURCES, settings=WITH_LIST)
     assert paths(fresh.log) == ["blog.example/feed"]
@@ -157,16 +138,12 @@ def test_it_is_kept_for_its_own_refresh_and_revalidated_with_its_etag(direct_web
     assert "operator.example/blocklist.json" in paths(ahead.log)
 
 
-def test_a_stored_list_that_cannot_be_read_any_more_stays_in_force(direct_web, crawl, again):
+def test_a_stored_list_that_cannot_be_read_any_more_stays_in_force(listing, crawl, again):
     """It was adopted by an earlier release, which was less strict."""
     quick = WITH_LIST | {"WALSH_MAX_RETRIES": 1, "WALSH_BACKOFF_BASE": 0.01}
     document = blocklist("optedout.example")
     tagged = Reply(document.body, content_type="application/json", etag='"1"')
-    web = direct_web(
-        operator([tagged, Reply(status=503), Reply(status=503), tagged]),
-        site("blog.example"),
-        site("optedout.example"),
-    )
+    web = listing([tagged, Reply(status=503), Reply(status=503), tagged])
     crawl(web, sources=SOURCES, settings=quick)
     old = document.body.replace("walsh-research-blocklist/v1", "v0")
     rows_of(crawl, "UPDATE blocklist SET body = ?", [old.encode()])
@@ -182,14 +159,12 @@ def test_a_stored_list_that_cannot_be_read_any_more_stays_in_force(direct_web, c
     judge(web, blocked=["optedout.example"], robots_exempt=[LIST_URL])
 
 
-def test_a_list_with_a_slip_is_adopted_and_an_etag_goes_to_no_other_url(direct_web, crawl, again):
+def test_a_list_with_a_slip_is_adopted_and_an_etag_goes_to_no_other_url(listing, crawl, again):
     slip = blocklist("optedout.example", "co.uk", refresh="P1M").body.replace("email", FORGED)
     moved = Reply("\ufeff" + slip, content_type="application/json", etag='"moved"')
-    web = direct_web(
-        operator(redirect("http://elsewhere.example/list.json", 302)),
+    web = listing(
+        redirect("http://elsewhere.example/list.json", 302),
         Site("elsewhere.example", "", {"/list.json": moved}),
-        site("blog.example"),
-        site("optedout.example"),
     )
     first = crawl(web, sources=SOURCES, settings=WITH_LIST)
     assert "$.refresh is 'P1M', which is no duration; PT6H is used" in first.stderr
@@ -202,15 +177,10 @@ def test_a_list_with_a_slip_is_adopted_and_an_etag_goes_to_no_other_url(direct_w
     judge(web, blocked=["optedout.example"], robots_exempt=[LIST_URL])
 
 
-def test_the_published_schema_is_consulted_and_a_broken_one_is_not(direct_web, crawl):
+def test_the_published_schema_is_consulted_and_a_broken_one_is_not(listing, crawl):
     strict = '{"$schema": "https://json-schema.org/draft/2020-12/schema", "required": ["signed"]}'
-    web = direct_web(
-        operator(
-            blocklist("optedout.example"), [Reply(strict), Reply('{"type": 7}' + " " * 300_000)]
-        ),
-        site("blog.example"),
-        site("optedout.example"),
-    )
+    schemas = [Reply(strict), Reply('{"type": 7}' + " " * 300_000)]
+    web = listing(blocklist("optedout.example"), schema=schemas)
     with_schema = WITH_LIST | {"WALSH_BLOCKLIST_SCHEMA_URL": SCHEMA_URL}
     refused = crawl(web, sources=SOURCES, settings=with_schema)
     assert "operator.example/schema.json" in paths(refused.log)
@@ -222,14 +192,14 @@ def test_the_published_schema_is_consulted_and_a_broken_one_is_not(direct_web, c
 
 @pytest.mark.parametrize("identity", ["ours", "another bot without a published list"])
 def test_a_local_list_adds_to_the_published_one_and_takes_nothing_away(
-    direct_web, crawl, run_scrapy, identity, tmp_path
+    listing, crawl, on_state, identity, tmp_path
 ):
     is_ours = identity == "ours"
     own = tmp_path / "own.txt"
     own.write_text("# ours\nshop.example  # mail of 3 May\noperator.example\n")
-    web = direct_web(
-        operator(blocklist("optedout.example")),
-        *map(site, ("blog.example", "optedout.example", "www.shop.example", "shop.example")),
+    web = listing(
+        blocklist("optedout.example"),
+        *map(site, ("www.shop.example", "shop.example")),
         site("old.example", feed=redirect("http://shop.example/feed")),
     )
     hosts = ("blog", "optedout", "www.shop", "old")
@@ -248,8 +218,5 @@ def test_a_local_list_adds_to_the_published_one_and_takes_nothing_away(
     for host, led in (("www.shop", ""), ("old", "it redirects to http://shop.example/feed: ")):
         said = f"http://{host}.example/feed is denied by blocklist: {led}{why}"
         assert result.stderr.count(said) == 1
-    state = f"sqlite:///{crawl.folder / 'walsh.sqlite3'}"
-    given = {"WALSH_STATE_URL": state, **settings}
-    options = [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
-    answer = run_scrapy("mayfetch", "--offline", "http://shop.example/", *options)
+    answer = on_state("mayfetch", "--offline", "http://shop.example/", settings=settings)
     assert (answer.returncode, f"  blocklist  {why}\n" in answer.stdout) == (1, True)

@@ -45,9 +45,7 @@ def test_by_domain_hosts_under_one_are_never_asked_too_soon_nor_at_once(
     assert list(cache.iterdir()) == []
 
 
-def test_by_domain_a_hold_is_that_of_the_host_name_that_asked_for_it(
-    direct_web, crawl, run_scrapy, tmp_path
-):
+def test_by_domain_a_hold_is_that_of_the_host_name_that_asked_for_it(direct_web, crawl, on_state):
     """Neither a hold of 300 years nor one within the run is one for the rest of a domain."""
     held = Reply(status=404, headers={"Retry-After": "10000000000"})
     busy = Reply(status=503, headers={"Retry-After": "8"})
@@ -64,11 +62,10 @@ def test_by_domain_a_hold_is_that_of_the_host_name_that_asked_for_it(
     last = [f"{host}/feed" for host in HOSTS[:2]]
     assert max(map(asked.index, last)) < len(asked) - 1
     assert asked[-1] == "0.site-one.co.uk/feed"
-    state = f"WALSH_STATE_URL=sqlite:///{tmp_path / 'crawl' / 'walsh.sqlite3'}"
-    options = ("-s", state, "-s", "WALSH_PACE_BY=domain")
-    rows = json.loads(run_scrapy("hosts", *options, "--json").stdout)
+    rows = json.loads(on_state("hosts", "--json", settings=by_domain).stdout)
     assert {row["host"] for row in rows if row["hold_until"]} == {apex}
-    released = run_scrapy("hosts", *options, "release", apex, "--because", "a mistake")
+    release = ("hosts", "release", apex, "--because", "a mistake")
+    released = on_state(*release, settings=by_domain)
     assert released.stdout.startswith(f"{apex} may be asked again; ")
 
 

@@ -79,6 +79,7 @@ def test_three_crawls_on_one_state_share_the_work_and_keep_every_spacing(direct_
     results = [each.wait() for each in running]
 
     assert [result.exit_code for result in results] == [0, 0, 0]
+    assert all("not reached" not in result.stderr for result in results)
     assert_polite(web.log, serial=False, crawl_delays=web.crawl_delays)
     assert web.most_open_connections <= len(CRAWLS), "one of each process"
     assert fetched(web.log) == sorted(urls), "each was fetched, by one of them, once"

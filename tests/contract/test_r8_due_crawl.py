@@ -54,22 +54,6 @@ def test_a_changed_file_loses_nothing_of_what_is_still_in_it(loopback_web, crawl
     }
 
 
-def test_a_changed_every_counts_at_once_and_what_the_server_asked_for_stays(loopback_web, crawl):
-    asking = feed(headers={"Cache-Control": "max-age=3600"})
-    web = loopback_web(site("blog.example"), site("slow.example", feed=asking))
-    hosts = ("blog.example", "slow.example")
-
-    def run(**declared):
-        sources = [{"url": f"http://{host}/feed"} | declared for host in hosts]
-        result = crawl(web, sources=sources, settings={"WALSH_MIN_REVISIT": 0})
-        return [path for path in paths(result.log) if path.endswith("/feed")]
-
-    assert sorted(run(every="P7D")) == ["blog.example/feed", "slow.example/feed"]
-    assert run(every="P7D") == []
-    assert run(every="PT0.001S") == ["blog.example/feed"]
-    assert run(every="PT1H") == []
-
-
 def test_a_source_that_is_spelled_otherwise_keeps_all_that_is_known(loopback_web, crawl, again):
     """Except validators, which belong to the URL that they came from."""
     lone = "<item><title>One</title></item><item><guid>17</guid><title>Two</title></item>"
@@ -117,40 +101,17 @@ def test_a_source_that_is_another_kind_now_is_read_anew(loopback_web, crawl, aga
     assert [item["url"] for item in second.items] == ["http://blog.example/a"]
 
 
-def test_two_crawls_at_once_ask_for_each_source_once(loopback_web, crawl):
-    pages = {f"p{number}": feed() for number in range(4)}
-    web = loopback_web(site("blog.example", **pages))
-    sources = [f"http://blog.example/{page}" for page in pages]
-    running = [crawl.start(web, sources=sources) for _ in range(2)]
-    results = [each.wait() for each in running]
-    asked = [path for path in paths(web.log) if not path.endswith("robots.txt")]
-    assert sorted(asked) == [f"blog.example/{page}" for page in pages]
-    assert sum(result.stats.get("walsh/sources/fetched", 0) for result in results) == 4
-    assert all("not reached" not in result.stderr for result in results)
-
-
 def test_arguments_choose_and_unknown_ones_are_accepted(loopback_web, crawl):
     hosts = [f"h{number}.example" for number in range(8)]
     web = loopback_web(*map(site, hosts))
-    sources = [
-        {"url": f"http://{host}/feed", "tags": ["even"] if n % 2 == 0 else []}
-        for n, host in enumerate(hosts)
-    ]
-    asked = [
-        {
-            hit.host
-            for hit in crawl(
-                web,
-                sources=sources,
-                arguments={"shard": f"{part}/2", "force": "1", "_job": "6487ec"},
-            ).log
-        }
+    sources = [f"http://{host}/feed" for host in hosts]
+    first, second = (
+        crawl(web, sources=sources, arguments={"shard": f"{part}/2", "_job": "6487ec"})
         for part in (1, 2)
-    ]
+    )
+    asked = [{hit.host for hit in each.log} for each in (first, second)]
     assert asked[0] | asked[1] == set(hosts)
     assert not asked[0] & asked[1]
-    even = crawl(web, sources=sources, arguments={"only": "even", "force": "1"})
-    assert {hit.host for hit in even.log} == set(hosts[::2])
 
 
 def test_a_clock_that_was_wrong_once_delays_no_source_for_years(loopback_web, crawl):

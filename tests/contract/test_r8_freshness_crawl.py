@@ -48,6 +48,8 @@ def test_only_sources_that_ask_for_time_are_visited_later(loopback_web, crawl):
     sources = [f"http://{host}/feed" for host in pages]
     first = crawl(web, sources=sources, settings=EAGER)
     assert asked(first) == set(pages)
+    kept = "SELECT (due_at - fetched_at) / 86400 FROM sources WHERE url LIKE '%expires%'"
+    assert rows_of(crawl, kept) == [(30.0,)], "no source is delayed for longer"
     second = crawl(web, sources=sources, settings=EAGER)
     assert asked(second) == {f"{name}.example" for name in SILENT}
     assert_polite(web.log)
@@ -77,13 +79,6 @@ def test_a_304_may_have_a_lifetime_and_otherwise_the_last_one_is_kept(loopback_w
     assert asked(crawl(web, sources=sources, settings=EAGER)) == set()
 
 
-def test_no_source_is_delayed_for_more_than_thirty_days(loopback_web, crawl):
-    web = loopback_web(site("blog.example", feed=feed(headers={"Expires": FUTURE})))
-    crawl(web, sources=["http://blog.example/feed"])
-    ((days,),) = rows_of(crawl, "SELECT (due_at - fetched_at) / 86400 FROM sources")
-    assert days == 30.0
-
-
 def test_hours_and_days_to_skip_hold_whenever_the_run_is(loopback_web, crawl):
     days = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
     web = loopback_web(
@@ -107,16 +102,6 @@ def test_hours_and_days_to_skip_hold_whenever_the_run_is(loopback_web, crawl):
     assert "not due yet: 1 source" in second.stderr
 
 
-def test_a_source_that_is_gone_is_not_visited_until_it_is_resumed(loopback_web, crawl, again):
-    web = loopback_web(site("gone.example", feed=[Reply(status=410), feed()]), site("blog.example"))
-    sources = ["http://gone.example/feed", "http://blog.example/feed"]
-    first = crawl(web, sources=sources, settings=EAGER)
-    assert first.stats["walsh/sources/gone"] == 1
-    second = again(web, sources=sources, settings=EAGER)
-    assert asked(second) == {"blog.example"}
-    assert "stopped           1" in second.stderr
-
-
 def test_a_permanent_address_is_asked_for_once_it_lasts(loopback_web, crawl, again):
     ages = {"six": 6, "eight": 8}
     web = loopback_web(
@@ -136,27 +121,6 @@ def test_a_permanent_address_is_asked_for_once_it_lasts(loopback_web, crawl, aga
     assert asked(third) == {"eight-new.example", "six-old.example", "six-new.example"}
     assert third.stats["walsh/sources/unchanged"] == 2
     assert third.items == []
-
-
-def test_where_the_new_address_fails_for_a_week_the_declared_one_is_asked_again(
-    loopback_web, crawl, again
-):
-    web = loopback_web(
-        site("old.example", feed=[redirect("http://new.example/feed", 308), feed()]),
-        site("new.example", feed=[feed(), Reply(status=404), Reply(status=404)]),
-    )
-    sources = ["http://old.example/feed"]
-    crawl(web, sources=sources)
-    rows_of(crawl, "UPDATE sources SET move_settled = 1")
-    second = again(web, sources=sources)
-    rows_of(crawl, "UPDATE sources SET move_failing_since = move_failing_since - 8 * 86400")
-    third, fourth = again(web, sources=sources), again(web, sources=sources)
-    assert [*map(asked, (second, third, fourth))] == [
-        {"new.example"},
-        {"new.example"},
-        {"old.example"},
-    ]
-    assert fourth.stats["walsh/sources/fetched"] == 1
 
 
 def test_failures_of_a_source_are_its_own_and_double_its_time(loopback_web, crawl, again):

@@ -90,6 +90,7 @@ def test_the_reason_of_each_failure_is_in_log_and_state(direct_web, crawl):
         assert found[sources[name]] == (status, detail)
         assert name in ("gone", "away") or f"{sources[name]} failed: {detail}\n" in result.stderr
     assert r"feed is not unpacked: no such coding, \x1b[2j\x85" in result.stderr
+    assert "http://gone.example/feed is gone (410) and not asked for again" in result.stderr
     assert "Gave up" not in result.stderr
     assert "Failure" not in result.stderr
     assert paths(result.log, "circle.example")[1:] == ["circle.example/feed", "circle.example/back"]

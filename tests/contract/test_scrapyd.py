@@ -12,10 +12,9 @@ import pytest
 from tests.docs.test_commands import FAILED_JOBS
 from tests.helpers import ROOT
 from tests.helpers.scrapyd import Scrapyd, build_checkout
-from tests.helpers.sites import feed, paths, site
+from tests.helpers.sites import paths, site
 from walsh_scrapy.sources import in_shard
 from walsh_scrapy.state import State
-from walsh_scrapy.testing.feeds import Post
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.project import keep_empty_blocklist, write_sources
 from walsh_scrapy.testing.web import LoopbackWeb
@@ -24,32 +23,13 @@ from walsh_scrapy.testing.web import LoopbackWeb
 SETTINGS = {"WALSH_BLOCKLIST_SCHEMA_URL": "", "DOWNLOAD_TIMEOUT": 10}
 
 
-SHARED = [f"h{number}.example" for number in range(4)]
 PARTED = [f"p{number}.example" for number in range(60)]
 
 
 @pytest.fixture(scope="module")
 def web():
     """The hosts of all tests: each has its own."""
-
-    def own(name, host):
-        """Let the first of two jobs wait for the other."""
-
-        def page(_hit):
-            together = {"/one", "/two"} <= {hit.path for hit in served.log}
-            post = Post(name, f"http://{host}/{name}.html")
-            return feed(posts=[post], host=host, delay=0.0 if together else 4.0)
-
-        return page
-
-    robots = {"h0.example": "User-agent: *\nCrawl-delay: 2\n"}
-    with LoopbackWeb(
-        *(
-            site(host, robots.get(host, ""), **{name: own(name, host) for name in ("one", "two")})
-            for host in SHARED
-        ),
-        *map(site, ["blog.example", *PARTED]),
-    ) as served:
+    with LoopbackWeb(*map(site, ["blog.example", *PARTED])) as served:
         yield served
 
 
@@ -90,33 +70,9 @@ def answered(log):
     )
 
 
-def test_two_jobs_at_once_pace_each_other(web, scrapyd, tmp_path):
-    assert scrapyd.call("listspiders.json")["spiders"] == ["feeds", "llms"]
-    settings = SETTINGS | {"WALSH_STATE_URL": f"sqlite:///{tmp_path / 'state' / 'walsh.sqlite3'}"}
-    keep_empty_blocklist(settings["WALSH_STATE_URL"])
-    for name in ("one", "two"):
-        urls = [f"http://{host}/{page}" for host in SHARED for page in ("feed", name)]
-        sources = write_sources(tmp_path / f"{name}.toml", urls)
-        scrapyd.schedule("feeds", name, settings, sources=sources)
-    scrapyd.wait()
-
-    log = log_of(web, SHARED)
-    assert_polite(log, serial=False, crawl_delays=web.crawl_delays)
-    assert answered(log) == dict.fromkeys(
-        (f"http://{host}/{page}" for host in SHARED for page in ("feed", "one", "two")), 1
-    )
-    began = [min(h.started for h in log if h.path == f"/{name}") for name in ("one", "two")]
-    ended = [max(h.ended for h in log if h.path == f"/{name}") for name in ("one", "two")]
-    assert max(began) < min(ended), "they ran at the same time"
-    for name in ("one", "two"):
-        assert Counter(item["title"] for item in scrapyd.items(name))[name] == len(SHARED)
-        assert "run finished; sources:" in scrapyd.job_log(name)
-    links = [item["url"] for job in ("one", "two") for item in scrapyd.items(job)]
-    assert len(links) == len(set(links)), "each entry once"
-
-
 def test_a_job_without_a_state_of_its_own_says_where_it_keeps_it(web, scrapyd, tmp_path):
     """There is no scrapy.cfg beside an egg, so the state is in the folder where Scrapyd started."""
+    assert scrapyd.call("listspiders.json")["spiders"] == ["feeds", "llms"]
     sources = write_sources(tmp_path / "sources.toml", ["http://blog.example/feed"])
     state = scrapyd.folder / ".scrapy" / "walsh.sqlite3"
     keep_empty_blocklist(f"sqlite:///{state}")

@@ -2,7 +2,6 @@
 
 import datetime as dt
 import json
-import sqlite3
 from base64 import urlsafe_b64decode
 from collections import namedtuple
 from dataclasses import replace
@@ -18,7 +17,7 @@ from http_message_signatures import (
     signatures,
 )
 
-from tests.helpers.sites import blocklist, feed, judge, site
+from tests.helpers.sites import blocklist, feed, judge, rows_of, site
 from walsh_scrapy.policy.signing.keys import PrivateKey, directory_body
 from walsh_scrapy.policy.signing.requests import FIELDS
 from walsh_scrapy.testing import Certificate, Reply, Site, redirect, verify_signature
@@ -161,9 +160,7 @@ def assert_nothing_is_left_of_it(result, signing, key):
             assert value.encode() not in written
     assert str(signing["WALSH_SIGNING_KEY"]).encode() not in kept
     assert key.pem.splitlines()[1] not in written
-    database = sqlite3.connect(state)
-    ((settings,),) = database.execute("SELECT settings FROM runs").fetchall()
-    database.close()
+    ((settings,),) = rows_of(result, "SELECT settings FROM runs")
     assert json.loads(settings)["signing_key"] == key.public.thumbprint
 
 
@@ -185,15 +182,3 @@ def test_without_a_key_nothing_is_sent_that_was_not_sent_before(
     (hit,) = [hit for hit in signed.log if hit.scheme == "https"]
     assert hit.header("Signature-Agent") == f'"{AGENT}"'
     assert verify(hit, directory_body([key.public]), monkeypatch, hit.wall)
-
-
-def test_a_key_that_others_may_read_stops_the_start(direct_web, crawl, signing):
-    path = signing["WALSH_SIGNING_KEY"]
-    path.chmod(0o640)
-    result = crawl(web_of(direct_web), sources=SOURCES, settings=signing)
-    assert result.exit_code == 1
-    assert result.log == []
-    assert result.stderr.splitlines()[-1] == (
-        f"walsh-scrapy: WALSH_SIGNING_KEY: {path} is open to other users of this machine "
-        f"(mode 640); run: chmod 600 {path}"
-    )

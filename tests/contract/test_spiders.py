@@ -1,7 +1,5 @@
 """The gates hold whatever a spider does. Spiders run in a copy of the project."""
 
-import shutil
-
 import pytest
 
 from tests.helpers.sites import judge, paths, site
@@ -67,17 +65,11 @@ BODIES = {
 
 
 @pytest.fixture
-def run(direct_web, crawl, tmp_path, pytestconfig):
+def run(direct_web, crawl, project_with):
     """Run an additional spider, beside those of the project."""
 
     def run_spider(name, **options):
-        project = tmp_path / "project"
-        spiders = project / "spiders"
-        shutil.copytree(pytestconfig.rootpath / "spiders", spiders, dirs_exist_ok=True)
-        (spiders / "own.py").write_text(SPIDER + BODIES[name])
-        if not (project / "walsh_scrapy").exists():
-            (project / "walsh_scrapy").symlink_to(pytestconfig.rootpath / "walsh_scrapy")
-        shutil.copy(pytestconfig.rootpath / "scrapy.cfg", project)
+        project = project_with(SPIDER + BODIES[name])
         web = direct_web(
             site("blog.example", "User-agent: *\nDisallow: /secret\n"),
             site("other.example"),

@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from tests.helpers.sites import feed, judge, rows_of, site
+from tests.helpers.sites import feed, judge, rows_of, site, trouble
 
 HANG_UP_TWICE = (signal.SIGHUP, signal.SIGHUP)
 #: Under nohup a crawl has to survive it.
@@ -69,14 +69,15 @@ def test_a_signal_at_any_moment_ends_the_run_in_order(direct_web, crawl, sent, w
     assert rows_of(crawl, "SELECT * FROM sources") == []
     if web.log:
         judge(web)
+        (error,) = rows_of(crawl, "SELECT error FROM requests ORDER BY id DESC LIMIT 1")[0]
+        assert error == "given up: the crawl ended"
 
 
 def test_a_signal_while_a_costly_document_is_read_ends_the_run_in_order(direct_web, crawl):
     posts = [str(number) for number in range(1000)]
     web = direct_web(site("a.example"), site("b.example", feed=feed(posts=posts)))
-    frozen = {"EXTENSIONS": json.dumps({"tests.helpers.troubles.FrozenReading": 0})}
     sources = ["http://a.example/feed", "http://b.example/feed"]
-    running = crawl.start(web, sources=sources, settings=frozen)
+    running = crawl.start(web, sources=sources, settings=trouble("FrozenReading"))
     wait_until(web, lambda: is_told(running, "frozen: "))
     os.kill(running.pid, signal.SIGTERM)
     result = running.wait()

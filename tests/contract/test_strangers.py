@@ -2,12 +2,9 @@
 
 import pytest
 
-from tests.helpers.sites import paths, rows_of, write_project
+from tests.helpers.sites import ADDON, AGENT, IDENTITY, paths, refusal, rows_of, write_project
 from walsh_scrapy.testing.web import Reply, Site
 
-ADDON = {"ADDONS": {"walsh_scrapy.addon.Addon": 500}}
-AGENT = "Mozilla/5.0 (compatible; Example-Bot/1.0; +https://bot.example/)"
-IDENTITY = {"WALSH_USER_AGENT": AGENT, "WALSH_UA_TOKEN": "Example-Bot", "WALSH_SCOPE": "any"}
 SPIDER = """
 from scrapy import Request, Spider
 from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
@@ -38,9 +35,8 @@ def run(crawl, tmp_path, installed):
     """Run the spider of a project that has these settings, and nothing else."""
 
     def run_spider(web, *lines, urls="", **settings):
-        given = {"BOT_NAME": "theirs", "SPIDER_MODULES": ["theirs.spiders"]} | settings
-        text = [f"{name} = {value!r}" for name, value in given.items()]
-        project = write_project(tmp_path / "project", "\n".join([*text, *lines]), spiders=SPIDER)
+        given = {"BOT_NAME": "theirs"} | settings
+        project = write_project(tmp_path / "project", given, *lines, spiders=SPIDER)
         arguments = {"urls": urls} if urls else {}
         return crawl(web, "pages", project=project, arguments=arguments)
 
@@ -70,8 +66,7 @@ def web(direct_web):
 )
 def test_a_spider_that_could_ask_for_nothing_does_not_start(web, run, settings, lines):
     result = run(web, **ADDON, **settings)
-    assert (result.exit_code, result.log) == (1, [])
-    (told,) = [line for line in result.stderr.splitlines() if line.startswith("walsh-scrapy: ")]
+    told = refusal(result)
     missing = [line for line in [*lines, 'WALSH_SCOPE = "any"', "pages"] if line not in told]
     assert missing == []
     assert ("WALSH_USER_AGENT" in told) is bool(lines)
@@ -87,8 +82,7 @@ def test_gates_that_are_used_alone_say_all_they_need_at_once(web, run):
         },
     }
     first = run(web, **theirs, ROBOTSTXT_OBEY=True, DOWNLOAD_DELAY=1)
-    assert (first.exit_code, first.log) == (1, [])
-    told = first.stderr.partition("walsh-scrapy: ")[2]
+    told = refusal(first)
     assert told.startswith("3 settings have to be changed first:\n")
     proposed = [
         'WALSH_USER_AGENT = "theirs/2 (+https://their.example/)"',

@@ -42,24 +42,45 @@ def handshakes(result, host):
     return [each.handshake for each in result.connections if each.host == host]
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, {"DOWNLOAD_VERIFY_CERTIFICATES": False}], ids=["default", "forced"]
+#: Against verification; the class cannot even be imported, and is never used.
+FORCED = {
+    "DOWNLOAD_VERIFY_CERTIFICATES": False,
+    "DOWNLOADER_CLIENTCONTEXTFACTORY": f"{__name__}.Blind",
+    "WALSH_ROBOTS_UNREACHABLE": "disallow",
+}
+OPERATOR = Site(
+    "operator.example",
+    pages={"/blocklist.json": blocklist("good.example")},
+    tls=Certificate.WRONG_NAME,
 )
+
+
+@pytest.mark.parametrize("settings", [{}, FORCED], ids=["default", "forced"])
 def test_only_hosts_with_a_valid_certificate_are_read(direct_web, crawl, settings):
-    """A crawl of one good host and several bad ones, also with settings against verification."""
+    """A crawl of one good host, one that leads to a bad one, several bad ones, and a blocklist."""
     bad = [secure(host, kind) for host, (kind, _) in BAD.items()]
-    web = direct_web(*bad, secure("good.example", robots="User-agent: *\nDisallow: /no\n"))
-    result = crawl(web, sources=feeds(*BAD, "good.example"), settings=settings)
+    web = direct_web(
+        *bad,
+        OPERATOR,
+        secure("good.example", robots="User-agent: *\nDisallow: /no\n"),
+        secure("old.example", feed=redirect("https://lapsed.example/feed")),
+        secure("lapsed.example", Certificate.EXPIRED),
+    )
+    given = settings | {"WALSH_BLOCKLIST_URL": LIST_URL.replace("http:", "https:")}
+    result = crawl(web, sources=feeds(*BAD, "old.example", "good.example"), settings=given)
     assert_good_host_is_read(result)
     assert_bad_certificates_are_named(result)
+    why = "TLS: the certificate of operator.example is for other.example"
+    assert f"the blocklist could not be fetched: {why}" in result.stderr
     judge(result)
 
 
 def assert_good_host_is_read(result):
     assert result.exit_code == 0
-    assert [hit.url for hit in result.log] == [
-        "https://good.example/robots.txt",
-        "https://good.example/feed",
+    assert {hit.host for hit in result.log} == {"good.example", "old.example"}
+    assert [hit.path for hit in result.log if hit.host == "good.example"] == [
+        "/robots.txt",
+        "/feed",
     ]
     shaken = handshakes(result, "good.example")
     assert shaken == ["full", *["resumed"] * (len(shaken) - 1)]
@@ -70,19 +91,22 @@ def assert_bad_certificates_are_named(result):
     """Each reason names its host, and no request was retried."""
     told = in_state(result)
     assert told.pop("good.example") == ("fetched", "")
+    lapsed = "TLS: the certificate of lapsed.example expired on 2025-01-01"
+    assert told.pop("old.example") == ("failed", lapsed)
     for host, (_, flaw) in BAD.items():
         sentence = f"TLS: the certificate of {host} {flaw}"
         assert told.pop(host) == ("failed", sentence)
         assert f"WARNING https://{host}/feed failed: {sentence}\n" in result.stderr
         assert handshakes(result, host) == ["failed"]
     assert told == {}
-    assert result.stats["walsh/sources/failed"] == len(BAD)
+    assert result.stats["walsh/sources/failed"] == len(BAD) + 1
     assert "Traceback" not in result.stderr
 
 
 NO_TLS = {
     "expired.example": "TLS: the certificate of expired.example expired on 2025-01-01",
     "alert.example": "TLS: no secure connection with alert.example: ",
+    "mute.example": "mute.example did not answer the TLS handshake in 1 s",
     "new.example": "TLS: no secure connection with new.example: ",
     "refused.example": "refused.example refused the connection",
 }
@@ -93,17 +117,18 @@ def test_a_host_without_tls_or_that_refuses_costs_one_attempt_a_run(direct_web, 
     web = direct_web(
         secure("expired.example", Certificate.EXPIRED),
         replace(secure("alert.example"), down=Down.ALERT),
+        replace(secure("mute.example"), down=Down.MUTE),
         replace(secure("new.example"), tls_version="1.3"),
         replace(site("refused.example"), dns=Answer((REFUSED,))),
         site("blog.example"),
     )
     sources = [f"https://{host}/{name}" for host in NO_TLS for name in ("feed", *"abcd")]
     sources += ["http://blog.example/feed"]
-    settings = {"DOWNLOAD_TLS_MAX_VERSION": "TLSv1.2"}
+    settings = {"DOWNLOAD_TLS_MAX_VERSION": "TLSv1.2", "WALSH_CONNECT_TIMEOUT": 1.0}
     first = crawl(web, sources=sources, settings=settings)
     counts = {name: first.stats[f"walsh/sources/{name}"] for name in ("fetched", "failed")}
-    assert counts == {"fetched": 1, "failed": 4}
-    assert first.stats["walsh/sources/deferred"] == 16
+    assert counts == {"fetched": 1, "failed": 5}
+    assert first.stats["walsh/sources/deferred"] == 20
     contacted = [each.host for each in first.connections if each.host != "blog.example"]
     assert sorted(contacted) == sorted(NO_TLS.keys() - {"refused.example"})
     asked = rows_of(first, "SELECT host, url, error FROM requests WHERE error != ''")
@@ -114,12 +139,15 @@ def test_a_host_without_tls_or_that_refuses_costs_one_attempt_a_run(direct_web, 
         assert first.stderr.count(f" failed: {error}\n") == 1
         assert f"INFO https://{host}/robots.txt" not in first.stderr
     counted = dict(rows_of(first, "SELECT host, strikes + silences FROM hosts"))
-    assert counted == dict.fromkeys((*NO_TLS, "blog.example"), 0) | {"refused.example": 1}
+    assert counted == dict.fromkeys((*NO_TLS, "blog.example"), 0) | {
+        "mute.example": 1,
+        "refused.example": 1,
+    }
     assert rows_of(first, "SELECT host FROM hosts WHERE hold_until") == []
 
     web.add(*(secure(host) for host in NO_TLS))
     second = again(web, sources=sources[::5], settings=settings)
-    assert second.stats["walsh/sources/fetched"] == 5
+    assert second.stats["walsh/sources/fetched"] == 6
     judge(second, robots_first=False)
 
 
@@ -133,54 +161,3 @@ def test_without_the_private_ca_no_certificate_is_accepted(direct_web, crawl, tm
     )
     _, detail = in_state(result)["blog.example"]
     assert detail.endswith(" is signed by Loopback CA, which this machine does not trust")
-
-
-def test_no_context_factory_switches_verification_off(direct_web, crawl):
-    """A class that cannot even be imported: it is never used."""
-    web = direct_web(secure("wrong.example", Certificate.WRONG_NAME))
-    settings = {"DOWNLOADER_CLIENTCONTEXTFACTORY": f"{__name__}.Blind"}
-    result = crawl(web, sources=feeds("wrong.example"), settings=settings)
-    assert handshakes(result, "wrong.example") == ["failed"]
-    assert result.log == []
-
-
-def test_a_redirect_to_a_bad_certificate_names_that_host(direct_web, crawl):
-    web = direct_web(
-        secure("old.example", feed=redirect("https://expired.example/feed")),
-        secure("expired.example", Certificate.EXPIRED),
-    )
-    result = crawl(web, sources=feeds("old.example"))
-    assert in_state(result) == {
-        "old.example": (
-            "failed",
-            "TLS: the certificate of expired.example expired on 2025-01-01",
-        )
-    }
-
-
-def test_a_robots_txt_that_decides_says_why_it_could_not_be_read(direct_web, crawl):
-    web = direct_web(secure("expired.example", Certificate.EXPIRED))
-    result = crawl(
-        web,
-        sources=feeds("expired.example"),
-        settings={"WALSH_ROBOTS_UNREACHABLE": "disallow"},
-    )
-    assert handshakes(result, "expired.example") == ["failed"]
-    why = "TLS: the certificate of expired.example expired on 2025-01-01"
-    assert f"WARNING https://expired.example/feed failed: {why}\n" in result.stderr
-
-
-def test_a_blocklist_over_an_invalid_certificate_is_not_adopted(direct_web, crawl):
-    url = LIST_URL.replace("http:", "https:")
-    web = direct_web(
-        Site(
-            "operator.example",
-            pages={"/blocklist.json": blocklist("blog.example")},
-            tls=Certificate.WRONG_NAME,
-        ),
-        secure("blog.example"),
-    )
-    result = crawl(web, sources=feeds("blog.example"), settings={"WALSH_BLOCKLIST_URL": url})
-    why = "TLS: the certificate of operator.example is for other.example"
-    assert f"the blocklist could not be fetched: {why}" in result.stderr
-    assert len(result.items) == 2

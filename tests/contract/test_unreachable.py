@@ -10,7 +10,7 @@ import pytest
 from scrapy import Request, Spider
 from scrapy.exceptions import CannotResolveHostError, DownloadTimeoutError
 
-from tests.helpers.sites import feed, rows_of, site
+from tests.helpers.sites import IDENTITY, feed, rows_of, site
 from walsh_scrapy.exceptions import GivenUp, MachineTrouble, Unreachable
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.clock import EPOCH
@@ -139,9 +139,7 @@ def test_requests_that_wait_in_the_gates_share_one_attempt_too(simulated, decide
         spider="asks",
         settings={
             "SPIDER_MODULES": ["tests.contract.test_unreachable"],
-            "WALSH_USER_AGENT": "Mozilla/5.0 (compatible; Example-Bot/1.0; +https://bot.example/)",
-            "WALSH_UA_TOKEN": "Example-Bot",
-            "WALSH_SCOPE": "any",
+            **IDENTITY,
             "WALSH_ROBOTS_UNREACHABLE": decides,
         },
     )
@@ -289,26 +287,27 @@ def test_a_request_that_is_given_up_is_recorded_and_counts_against_nobody(simula
     assert rows("SELECT strikes, silences, hold_until FROM hosts") == [(0, 0, 0.0)]
 
 
-def test_a_blocklist_on_a_dead_host_has_failed_and_keeps_no_target(simulated):
+@pytest.mark.parametrize(
+    ("operator", "failed", "why"),
+    [
+        (Site("operator.example", no_connection), 1, REASON),
+        # Our own trouble is no failure of it.
+        (
+            Site("operator.example", "", {"/list.json": no_route}),
+            None,
+            "the network is unreachable",
+        ),
+    ],
+)
+def test_a_blocklist_that_cannot_be_fetched_keeps_no_target(simulated, operator, failed, why):
     (run,) = simulated(
-        Site("operator.example", no_connection),
+        operator,
         site("alive.example"),
         sources=["http://alive.example/feed"],
         settings={"WALSH_BLOCKLIST_URL": "http://operator.example/list.json"},
     )
-    assert [hit.path for hit in run.log if hit.host == "operator.example"] == ["/robots.txt"]
-    assert run.stats["walsh/blocklist/failed"] == 1
-    assert f"the blocklist could not be fetched: {REASON}" in run.stderr
-    assert outcomes(run) == {"fetched": 1}
-
-
-def test_a_blocklist_that_cannot_be_fetched_by_our_own_trouble_is_no_failure(simulated):
-    (run,) = simulated(
-        Site("operator.example", "", {"/list.json": no_route}),
-        site("alive.example"),
-        sources=["http://alive.example/feed"],
-        settings={"WALSH_BLOCKLIST_URL": "http://operator.example/list.json"},
-    )
-    assert "walsh/blocklist/failed" not in run.stats
-    assert "the blocklist could not be fetched: the network is unreachable" in run.stderr
+    asked = [hit.path for hit in run.log if hit.host == "operator.example"]
+    assert asked == ["/robots.txt", *operator.pages]
+    assert run.stats.get("walsh/blocklist/failed") == failed
+    assert f"the blocklist could not be fetched: {why}" in run.stderr
     assert outcomes(run) == {"fetched": 1}

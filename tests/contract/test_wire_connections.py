@@ -2,12 +2,9 @@
 
 from dataclasses import replace
 
-import pytest
-
 from tests.helpers.sites import LIST_URL, blocklist, site
 from walsh_scrapy.testing.names import DEAD, OWN, UNKNOWN, Answer
 from walsh_scrapy.testing.politeness import assert_polite
-from walsh_scrapy.testing.site import Down
 from walsh_scrapy.testing.web import Certificate, Site, redirect
 
 
@@ -49,15 +46,6 @@ def test_one_connection_at_a_time_and_one_full_handshake_a_host(direct_web, craw
     assert_polite(result.log, connections=web.connections, blocked=["blocked.example"])
 
 
-def test_a_connection_is_used_again_for_the_same_origin(direct_web, crawl):
-    web = direct_web(replace(site("blog.example", other="no feed"), tls=Certificate.GOOD))
-    sources = ["https://blog.example/feed", "https://blog.example/other"]
-    result = crawl(web, sources=sources)
-    assert len(result.log) == 3
-    assert [each.handshake for each in web.connections] == ["full"]
-    assert [lookup.name for lookup in web.lookups] == ["blog.example"]
-
-
 def test_every_family_and_every_address_is_tried(direct_web, crawl):
     answers = {
         "six.example": Answer(("::1",)),
@@ -71,19 +59,6 @@ def test_every_family_and_every_address_is_tried(direct_web, crawl):
     assert {hit.host for hit in result.log} == {*answers} - {"nowhere.example"}
     assert result.stats["walsh/sources/fetched"] == 4
     assert web.most_open_connections == 1
-
-
-@pytest.mark.parametrize("down", [Down.ALERT, Down.MUTE])
-def test_a_host_without_tls_costs_one_time_limit(direct_web, crawl, down):
-    dead = replace(site("dead.example"), tls=Certificate.GOOD, down=down)
-    web = direct_web(dead, replace(site("blog.example"), tls=Certificate.GOOD))
-    sources = ["https://dead.example/feed", "https://blog.example/feed"]
-    quick = {"WALSH_CONNECT_TIMEOUT": 1.0, "RETRY_TIMES": 0}
-    quick |= {"WALSH_MAX_RETRIES": 1, "WALSH_BACKOFF_BASE": 0.5}
-    result = crawl(web, sources=sources, settings=quick)
-    assert result.stats["walsh/sources/fetched"] == 1
-    assert result.stats["walsh/sources/failed"] == 1
-    assert "Traceback" not in result.stderr
 
 
 def test_names_are_looked_up_before_their_turn(direct_web, crawl):

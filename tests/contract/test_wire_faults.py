@@ -1,7 +1,5 @@
 """What servers do on the wire, against a real socket: what is read, what is refused and why."""
 
-import pytest
-
 from tests.helpers.sites import feed, paths, rows_of, site
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.reply import Raw
@@ -103,20 +101,3 @@ def test_a_robots_txt_that_comes_slowly_is_given_up_as_a_whole(direct_web, crawl
     hits = [hit for hit in result.log if hit.path == "/robots.txt" and hit.host == "slow.example"]
     assert [hit.complete for hit in hits] == [False, False]
     assert_polite(result.log, connections=web.connections)
-
-
-@pytest.mark.parametrize("size", [65_000, 130_000])
-def test_a_head_is_read_up_to_its_limit_wherever_it_is_split(size):
-    from walsh_scrapy.wire.responsehead import HeadReader, HeadTooLarge
-
-    whole = head("X: " + "x" * size)
-    for step in (1000, 4096, 65_536):
-        reader = HeadReader()
-        pieces = [whole[at : at + step] for at in range(0, len(whole), step)]
-        try:
-            found = [reader.feed(piece) for piece in pieces]
-        except HeadTooLarge:
-            assert len(whole) > 128 * 1024 - 3
-        else:
-            assert found[:-1] == [None] * (len(pieces) - 1)
-            assert found[-1] == (whole, b"")

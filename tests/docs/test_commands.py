@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import time
 import tomllib
@@ -26,6 +25,7 @@ from sqlalchemy import make_url
 
 from tests.docs.test_pages import MAKEFILE, PAGES, blocks, page_of
 from tests.helpers import ROOT
+from tests.helpers import execute as run
 from tests.helpers.records import entry_of
 from tests.helpers.sites import BLOCKLIST
 from walsh_scrapy.console.program import main
@@ -201,7 +201,8 @@ def test_a_line_with_scrapy_works_on_both_databases(line, database, request):
 def test_a_command_line_is_one_that_works(line, request):
     program, *arguments = shlex.split(line)
     if program == "/usr/bin/curl":
-        check_ping(arguments, request.getfixturevalue("server"))
+        path, _ = sent_by(arguments, request.getfixturevalue("server"))
+        assert path in ("/YOUR-UUID", "/YOUR-UUID/fail")
     elif WALSH.match(line):
         request.getfixturevalue("project").walsh(line)
     elif line.startswith(TRIAL):
@@ -335,7 +336,7 @@ def check_trial(words):
     assert program.isupper() or program in ("wget", "python") or (ROOT / program).exists()
     if given.rules and not program.isupper():
         command = [sys.executable, *TRIAL.split()[1:], *words]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        done = run(*command, cwd=ROOT)
         assert done.returncode in (0, 1), done.stderr
         assert re.search(r' scenarios?: |"conformant": ', done.stdout)
 
@@ -347,17 +348,21 @@ def check_spider(name, **arguments):
         parse_shard(arguments["shard"])
 
 
-def check_job(arguments, server):
-    """Send what curl sends, and check it as Scrapyd reads it."""
+def sent_by(arguments, server):
+    """Call curl with these arguments; return the path and the body that a server then received."""
     if not shutil.which("curl"):
         pytest.skip("curl is not on this machine")
     address, received = server
-    url = arguments[0]
-    sent = ["curl", "-sS", url.replace(url.split("/")[2], address), *arguments[1:]]
-    done = subprocess.run(sent, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    (path, body) = received.pop()
-    if not url.endswith("/schedule.json"):
+    asked = [re.sub(r"^https?://[^/]+", f"http://{address}", each) for each in arguments]
+    done = run("curl", "-sS", *asked)
+    assert (done.returncode, done.stderr) == (0, "")
+    return received.pop()
+
+
+def check_job(arguments, server):
+    """Send what curl sends, and check it as Scrapyd reads it."""
+    path, body = sent_by(arguments, server)
+    if not path.startswith("/schedule.json"):
         assert path == "/listspiders.json?project=walsh_scrapy"
         return
     given = parse_qs(body, strict_parsing=True)
@@ -366,18 +371,6 @@ def check_job(arguments, server):
     make_url(settings["WALSH_STATE_URL"]).get_dialect()
     assert given.pop("project") == ["walsh_scrapy"]
     check_spider(given.pop("spider")[0], **{name: value for name, (value,) in given.items()})
-
-
-def check_ping(arguments, server):
-    """Send what curl sends at the end of a unit."""
-    if not shutil.which("curl"):
-        pytest.skip("curl is not on this machine")
-    address, received = server
-    *options, url = arguments
-    asked = url.replace("https://hc-ping.com", f"http://{address}")
-    done = subprocess.run(["curl", *options, asked], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    assert received.pop()[0] in ("/YOUR-UUID", "/YOUR-UUID/fail")
 
 
 @pytest.fixture
@@ -515,9 +508,7 @@ class Project:
         needed = [each for each in arguments if each.startswith("/etc/")]
         if not shutil.which(program) or not all(Path(each).exists() for each in needed):
             pytest.skip(f"{program} {' '.join(needed)} is not on this machine")
-        done = subprocess.run(
-            ["sh", "-c", self._here(line)], input=given, capture_output=True, text=True, check=False
-        )
+        done = run("sh", "-c", self._here(line), input=given)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

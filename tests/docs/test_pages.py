@@ -5,7 +5,6 @@ import configparser
 import json
 import os
 import re
-import subprocess
 import sys
 from dataclasses import fields
 from typing import get_args, get_type_hints
@@ -15,7 +14,7 @@ from scrapy.settings import Settings
 from scrapy.utils.misc import load_object
 from sqlalchemy import create_engine
 
-from tests.helpers import ROOT
+from tests.helpers import ROOT, execute
 from walsh_scrapy.addon import CEILINGS, MUSTS, SERIAL
 from walsh_scrapy.identity import POLICY_URL
 from walsh_scrapy.items import EntryItem
@@ -238,14 +237,8 @@ def test_the_tests_of_another_project_pass_as_they_are_written(tmp_path):
     for name, text in files.items():
         (tmp_path / name).write_text(text, "utf-8")
     plugin = ("-p", "walsh_scrapy.testing.plugin", "-p", "no:cacheprovider")
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", *plugin],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"},
-        capture_output=True,
-        check=False,
-        text=True,
-    )
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
+    ran = execute(sys.executable, "-m", "pytest", *plugin, cwd=tmp_path, env=environment)
     assert ran.returncode == 0, ran.stdout
     assert f"{len(tests)} passed" in ran.stdout
     assert len(tests) == 4

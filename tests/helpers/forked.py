@@ -1,12 +1,11 @@
 """The process that `tests.helpers.forkserver` starts: it imports, waits and forks.
 
-    python -m tests.helpers.forked DESCRIPTOR LISTENER
+    python -m tests.helpers.forked DESCRIPTOR
 
-A request comes in at the descriptor, or at a connection that the listener accepts: a size, four
-descriptors with it (the child's channel and its standard streams), then so many bytes of JSON. The
-server forks. It writes the child's process id to the channel, and the exit status when the child
-has ended. In the child the loop returns. The child ends with the status of an interpreter: `atexit`
-functions run, and the streams are flushed.
+A request comes in at the descriptor: a size, four descriptors with it (the child's channel and its
+standard streams), then so many bytes of JSON. The server forks. It writes the child's process id to
+the channel, and the exit status when the child has ended. In the child the loop returns. The child
+ends with the status of an interpreter: `atexit` functions run, and the streams are flushed.
 """
 
 import atexit
@@ -29,7 +28,7 @@ from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
 from pkgutil import walk_packages
-from typing import Final, NoReturn, TextIO, TypedDict, cast
+from typing import Final, NoReturn, TextIO, TypedDict
 
 #: What a crawl imports, except Twisted's reactor, which cannot be used after a fork, and the
 #: settings and spiders of a project, which each child imports itself.
@@ -47,7 +46,6 @@ _MODULES: Final = (
     "xml.sax.expatreader",
 )  # fmt: skip
 _NOT_WARM: Final = ("walsh_scrapy.settings", "walsh_scrapy.testing")
-_OURS: Final = "walsh_scrapy"
 _SIZE: Final = struct.Struct("!I")
 _NUMBER: Final = struct.Struct("!i")
 _DESCRIPTORS: Final = 4
@@ -62,29 +60,28 @@ class Request(TypedDict):
     environment: dict[str, str]
 
 
-def main(control: socket.socket, listener: socket.socket) -> None:
+def main(control: socket.socket) -> None:
     """Serve until the other end of `control` is closed; in a child, run its request."""
     path = _own_path()
     _import_what_a_crawl_imports()
     gc.collect()
     gc.freeze()  # so that the garbage collector of a child copies no memory of this process
-    if request := _Server(control, listener).serve():
+    if request := _Server(control).serve():
         _end(_status_of(lambda: _run(request, path)))
 
 
 class _Server:
     """The loop that forks children, and reaps them."""
 
-    def __init__(self, control: socket.socket, listener: socket.socket) -> None:
+    def __init__(self, control: socket.socket) -> None:
         self._control = control
-        self._listener = listener
         self._channels: dict[int, socket.socket] = {}
         self._selector = selectors.DefaultSelector()
         self._woken, wakes = socket.socketpair()
         self._wakes = wakes
         for end in (self._woken, wakes):
             end.setblocking(False)
-        for each in (control, listener, self._woken):
+        for each in (control, self._woken):
             self._selector.register(each, selectors.EVENT_READ)
         signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -93,22 +90,17 @@ class _Server:
         """Fork for each request; return it in the child, and None in the server at its end."""
         while True:
             for key, _ in self._selector.select():
-                connection = cast("socket.socket", key.fileobj)
-                if connection is self._woken:
+                if key.fileobj is self._woken:
                     self._reap()
-                elif connection is self._listener:
-                    self._selector.register(connection.accept()[0], selectors.EVENT_READ)
-                elif message := _receive(connection):
-                    if not self._fork(*message):
-                        return message[0]
-                elif connection is self._control:
+                elif message := _receive(self._control):
+                    request, descriptors = message
+                    if not self._fork(descriptors):
+                        return request
+                else:
                     self._end()
                     return None
-                else:
-                    self._selector.unregister(connection)
-                    connection.close()
 
-    def _fork(self, _request: Request, descriptors: list[int]) -> int:
+    def _fork(self, descriptors: list[int]) -> int:
         """Fork; in the child, close everything of the server except the standard streams."""
         channel = socket.socket(fileno=descriptors[0])
         process = os.fork()
@@ -120,9 +112,9 @@ class _Server:
             return process
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        ours = [cast("socket.socket", key.fileobj) for key in self._selector.get_map().values()]
         self._selector.close()
-        for each in (*ours, self._wakes, channel, *self._channels.values()):
+        ours = self._control, self._woken, self._wakes, channel
+        for each in (*ours, *self._channels.values()):
             each.close()
         for standard, stream in enumerate(descriptors[1:]):
             os.dup2(stream, standard)
@@ -186,7 +178,6 @@ def _run(request: Request, path: list[str]) -> None:
     _open_streams()
     sys.path[:] = [str(Path.cwd()), *_python_path(os.environ), *path]
     sys.path_importer_cache.clear()
-    _forget_other_copies()
     _customize()
     module, *arguments = request["arguments"]
     sys.argv = [module, *arguments]
@@ -225,16 +216,6 @@ def _end(status: int) -> NoReturn:
     os._exit(status & 0xFF)
 
 
-def _forget_other_copies() -> None:
-    """Leave the package to be imported anew where its name leads elsewhere, or nowhere."""
-    found = PathFinder.find_spec(_OURS)
-    ours = sys.modules[_OURS].__file__
-    if found and found.origin and ours and Path(found.origin).resolve() == Path(ours).resolve():
-        return
-    for name in [name for name in sys.modules if name.partition(".")[0] == _OURS]:
-        del sys.modules[name]
-
-
 def _customize() -> None:
     """Import `sitecustomize` from PYTHONPATH, as an interpreter does at its start."""
     if PathFinder.find_spec("sitecustomize", _python_path(os.environ)):
@@ -260,4 +241,4 @@ def _open_streams() -> None:
 
 
 if __name__ == "__main__":
-    main(*(socket.socket(fileno=int(each)) for each in sys.argv[1:]))
+    main(socket.socket(fileno=int(sys.argv[1])))

@@ -23,7 +23,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO, Any, Final, Self
 
 from walsh_scrapy.testing.crawl import Process
@@ -45,15 +44,10 @@ _SETTABLE: Final = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONIOENCODING"}
 class ForkServer:
     """Starts commands; its process starts with the first command and ends with `close`.
 
-    It is called as `subprocess.Popen` is, but without pipes. Several threads may call it. The
-    process serves other processes too, which give `address` of its `ForkServer`: they start none
-    of their own, and `close` only leaves it.
+    It is called as `subprocess.Popen` is, but without pipes. Several threads may call it.
     """
 
-    def __init__(self, address: str = "") -> None:
-        self._folder = None if address else TemporaryDirectory(prefix="walsh-")
-        #: Where the process listens, after `start`.
-        self.address = f"{self._folder.name}/forks" if self._folder else address
+    def __init__(self) -> None:
         self._server: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._one_at_a_time = threading.Lock()
@@ -72,13 +66,7 @@ class ForkServer:
             self._control.close()
         if self._server is not None:
             self._server.wait()
-        if self._folder:
-            self._folder.cleanup()
         self._control = self._server = None
-
-    def start(self) -> None:
-        """Start the server, which then imports while others do something else."""
-        self._connected()
 
     def __call__(
         self,
@@ -121,22 +109,16 @@ class ForkServer:
 
     def _connected(self) -> socket.socket:
         """Return the connection to the server; the first call starts the server."""
-        if self._control is None and self._folder:
+        if self._control is None:
             self._control, theirs = socket.socketpair()
-            with theirs, socket.socket(socket.AF_UNIX) as listener:
-                listener.bind(self.address)
-                listener.listen()
-                descriptors = theirs.fileno(), listener.fileno()
+            with theirs:
                 self._server = subprocess.Popen(
-                    [sys.executable, "-m", _MODULE, *map(str, descriptors)],
+                    [sys.executable, "-m", _MODULE, str(theirs.fileno())],
                     cwd=_HOME,
                     env=self._environment,
                     stdin=subprocess.DEVNULL,
-                    pass_fds=descriptors,
+                    pass_fds=[theirs.fileno()],
                 )
-        elif self._control is None:
-            self._control = socket.socket(socket.AF_UNIX)
-            self._control.connect(self.address)
         return self._control
 
 

@@ -3,12 +3,16 @@
 import json
 from contextlib import closing
 
+from scrapy.settings import Settings
 from sqlalchemy import insert
 
+from walsh_scrapy.options import Options
 from walsh_scrapy.state import State
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import denials, entries, requests
+from walsh_scrapy.tools.report.page import render
+from walsh_scrapy.tools.report.report import build_report, choose_period
 
 NOW = 1_779_516_000.0  # 2026-05-23 06:00 UTC
 DAY = 86_400.0
@@ -81,6 +85,14 @@ def entry_row(number, source, run, title, at):
         "item": json.dumps(item),
         "run": run,
     }
+
+
+def page_of(url, sources_file, options=None, **period):
+    """The page about a state, by default about its last crawl."""
+    with closing(State(url)) as state:
+        chosen = choose_period(state, NOW, MONTH, **period)
+        given = options or Options.from_settings(Settings())
+        return render(build_report(state, given, str(sources_file), chosen, NOW))
 
 
 def write_state(url, count, hosts=1, *, over=True):

@@ -33,6 +33,11 @@ def site(host, robots="", **pages):
     return Site(host, robots, {"/feed": feed(host=host.partition(":")[0])} | given)
 
 
+def feeds(*names, path="feed"):
+    """The URLs of the feeds of NAME.example."""
+    return [f"http://{name}.example/{path}" for name in names]
+
+
 def blocklist(*domains, **fields):
     blocked = [{"domain": name, "added": "2026-05-23", "reason": "email"} for name in domains]
     document = BLOCKLIST | {"blocked": blocked} | fields
@@ -49,6 +54,29 @@ def judge(served, **terms):
     assert_polite(served.log, connections=served.connections, **terms)
 
 
+def trouble(name):
+    """The settings of a crawl with an extension of `tests.helpers.troubles`."""
+    return {"EXTENSIONS": json.dumps({f"tests.helpers.troubles.{name}": 0})}
+
+
+def critical_line(result):
+    """The one line of a run that ended early by trouble of ours, with exit status 1."""
+    assert result.exit_code == 1
+    for word in ("Traceback", "Exception ignored", "never retrieved"):
+        assert word not in result.stderr
+    (line,) = [line for line in result.stderr.splitlines() if " CRITICAL " in line]
+    return line
+
+
+def refusal(result):
+    """What a crawl that did not start says, without a request and without a traceback."""
+    assert result.exit_code not in (0, -9)
+    assert result.log == []
+    assert "Traceback" not in result.stderr
+    assert result.stderr.count("walsh-scrapy: ") == 1
+    return result.stderr.partition("walsh-scrapy: ")[2]
+
+
 def rows_of(crawl, statement, parameters=()):
     """Execute a statement on the state of a crawl or of a folder, and return its rows."""
     folder = getattr(crawl, "folder", crawl)
@@ -58,8 +86,20 @@ def rows_of(crawl, statement, parameters=()):
         return state.execute(statement, parameters).fetchall()
 
 
-def write_project(folder, settings, **modules):
-    """Write a Scrapy project with a package `theirs` of these modules; return its folder."""
+#: The identity of another project's bot, whose spiders may follow links.
+AGENT = "Mozilla/5.0 (compatible; Example-Bot/1.0; +https://bot.example/)"
+IDENTITY = {"WALSH_USER_AGENT": AGENT, "WALSH_UA_TOKEN": "Example-Bot", "WALSH_SCOPE": "any"}
+ADDON = {"ADDONS": {"walsh_scrapy.addon.Addon": 500}}
+
+
+def write_project(folder, settings, *lines, **modules):
+    """Write a Scrapy project with a package `theirs` of these modules; return its folder.
+
+    Its settings are a text, or by their names, with more lines.
+    """
+    if not isinstance(settings, str):
+        given = {"SPIDER_MODULES": ["theirs.spiders"]} | settings
+        settings = "\n".join([*(f"{name} = {value!r}" for name, value in given.items()), *lines])
     (folder / "theirs").mkdir(parents=True, exist_ok=True)
     (folder / "scrapy.cfg").write_text("[settings]\ndefault = theirs.settings\n")
     for name, text in (modules | {"__init__": "", "settings": settings}).items():

@@ -3,7 +3,6 @@
 import json
 import os
 import pty
-import random
 import signal
 import subprocess
 import sys
@@ -53,7 +52,6 @@ if "stubborn" in sys.argv:
 print("ready", flush=True)
 time.sleep(600)
 """
-COPY = "import walsh_scrapy; print(walsh_scrapy.__file__)"
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +62,7 @@ def warm(crawl_launcher):
 
 @pytest.fixture
 def folder(tmp_path):
-    for name, text in {"tell": TELL, "ends": ENDS, "stays": STAYS, "copy_of": COPY}.items():
+    for name, text in {"tell": TELL, "ends": ENDS, "stays": STAYS}.items():
         (tmp_path / f"{name}.py").write_text(text)
     return tmp_path
 
@@ -115,12 +113,6 @@ def test_a_child_finds_the_same_as_an_ordinary_process(warm, run, environment):
     assert told == wanted
 
 
-def test_two_children_draw_different_random_numbers(warm, run):
-    first, second = (json.loads(run(warm, "tell")[1]) for _ in range(2))
-    assert first["process"] != second["process"]
-    assert first["random"] != second["random"] != random.random()
-
-
 def test_a_child_has_imported_scrapy_but_no_reactor_and_no_pytest(warm, run, pytestconfig):
     told = run(warm, "tell", PYTHONPATH=str(pytestconfig.rootpath))[1]
     modules = set(json.loads(told)["modules"])
@@ -134,12 +126,6 @@ def test_a_child_ends_as_an_ordinary_process(warm, run, how):
     (status, said, warned), wanted = (run(each, "ends", how) for each in (warm, subprocess.Popen))
     assert (status, said) == wanted[:2]
     assert warned.splitlines()[-1] == wanted[2].splitlines()[-1]
-
-
-def test_a_missing_module_fails_as_in_an_ordinary_process(warm, run):
-    status, _, warned = run(warm, "nosuchmodule")
-    assert status == 1
-    assert "nosuchmodule" in warned
 
 
 def started(launch, folder, *arguments):
@@ -173,26 +159,6 @@ def test_children_end_with_the_server(folder):
     assert process.wait() == -signal.SIGKILL
 
 
-def test_one_process_serves_others_until_its_own_server_ends(folder):
-    with ForkServer() as server:
-        server.start()
-        with ForkServer(server.address) as other:
-            processes = [started(each, folder) for each in (server, other)]
-            assert len({parent_of(each) for each in processes}) == 1
-        assert processes[1].poll() is None, "who leaves ends nothing"
-    assert {each.wait() for each in processes} == {-signal.SIGKILL}
-
-
-def parent_of(process):
-    return subprocess.run(
-        ["ps", "-o", "ppid=", "-p", str(process.pid)], capture_output=True, text=True, check=True
-    ).stdout.strip()
-
-
-def test_a_server_that_never_had_a_command_ends(folder):
-    ForkServer().close()
-
-
 @pytest.mark.parametrize(
     ("command", "environment"),
     [
@@ -221,9 +187,3 @@ def test_streams_may_be_shared_or_a_terminal_or_nowhere(warm, folder):
     os.close(slave)
     with os.fdopen(master, "rb", buffering=0) as screen:
         assert b"said" in screen.read(1000)
-
-
-def test_another_copy_of_the_package_is_not_taken_for_ours(warm, run, folder):
-    (folder / "walsh_scrapy").mkdir()
-    (folder / "walsh_scrapy" / "__init__.py").touch()
-    assert run(warm, "copy_of")[1] == f"{folder / 'walsh_scrapy' / '__init__.py'}\n"

@@ -1,6 +1,5 @@
 """Trouble of the machine for real crawls, as extensions of Scrapy: `EXTENSIONS={PATH: 0}`."""
 
-import errno
 import logging
 import math
 import os
@@ -16,8 +15,6 @@ from scrapy.utils.log import get_scrapy_root_handler
 from sqlalchemy import make_url
 
 from walsh_scrapy.crawl import Crawl
-from walsh_scrapy.downloadhandler import DownloadHandler
-from walsh_scrapy.exceptions import MachineTrouble
 from walsh_scrapy.runtime import isolated
 from walsh_scrapy.runtime.isolated import IsolatedProcess
 from walsh_scrapy.state import waiting
@@ -26,40 +23,27 @@ from walsh_scrapy.state.waiting import Waiting
 SMALL = 200_000  #: bytes
 
 
-class NoFilesLeft:
-    """No connection can be made once a host name has `far` in it."""
-
-    @classmethod
-    def from_crawler(cls, crawler):
-        send = DownloadHandler.download_request
-
-        async def download_request(handler, request):
-            if "far" not in request.url:
-                return await send(handler, request)
-            words = os.strerror(errno.EMFILE)
-            Crawl.of(crawler).engine.machine_failed(f"no connection can be made: {words}")
-            raise MachineTrouble(Crawl.of(crawler).context.clock.now(), words)
-
-        DownloadHandler.download_request = download_request
-        return cls()
-
-
-class PausedMeanwhile:
-    """The operator gives a host a pause while a request to it is out, and ends that after it."""
+class Extension:
+    """An extension whose methods are called at the signals of Scrapy that they are named after."""
 
     def __init__(self, crawler):
         self.crawler = crawler
-        crawler.signals.connect(self.sent, signals.request_reached_downloader)
-        crawler.signals.connect(self.answered, signals.request_left_downloader)
+        for name, moment in vars(signals).items():
+            if name in vars(type(self)) and not name.startswith("_"):
+                crawler.signals.connect(getattr(self, name), moment)
 
     @classmethod
     def from_crawler(cls, crawler):
         return cls(crawler)
 
-    def sent(self, request):
+
+class PausedMeanwhile(Extension):
+    """The operator gives a host a pause while a request to it is out, and ends that after it."""
+
+    def request_reached_downloader(self, request):
         self.pause(request, 2.4)
 
-    def answered(self, request):
+    def request_left_downloader(self, request):
         self.pause(request, 0.0)
 
     def pause(self, request, seconds):
@@ -67,15 +51,8 @@ class PausedMeanwhile:
         context.state.ledger.pause(context.host(request.url), seconds, "")
 
 
-class FullState:
+class FullState(Extension):
     """The state may hardly grow, once the spider is open: SQLite then says that it is full."""
-
-    @classmethod
-    def from_crawler(cls, crawler):
-        extension = cls()
-        extension.crawler = crawler
-        crawler.signals.connect(extension.spider_opened, signals.spider_opened)
-        return extension
 
     def spider_opened(self):
         writer = Crawl.of(self.crawler).context.state._database._writer
@@ -84,28 +61,15 @@ class FullState:
         writer.rollback()
 
 
-class StateDeletedAtTheEnd:
+class StateDeletedAtTheEnd(Extension):
     """The file of the state is deleted once the spider has closed."""
-
-    @classmethod
-    def from_crawler(cls, crawler):
-        extension = cls()
-        extension.crawler = crawler
-        crawler.signals.connect(extension.spider_closed, signals.spider_closed)
-        return extension
 
     def spider_closed(self):
         Path(make_url(Crawl.of(self.crawler).context.options.state_url).database).unlink()
 
 
-class SmallFiles:
+class SmallFiles(Extension):
     """No file may be larger than `SMALL`, once the spider is open."""
-
-    @classmethod
-    def from_crawler(cls, crawler):
-        extension = cls()
-        crawler.signals.connect(extension.spider_opened, signals.spider_opened)
-        return extension
 
     def spider_opened(self):
         resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, resource.RLIM_INFINITY))
@@ -160,16 +124,18 @@ class BusyMachine:
         return cls()
 
 
-class FullLog:
+class FullLog(Extension):
     """The log is on a full disk once a line with strangers' text was written to it."""
-
-    @classmethod
-    def from_crawler(cls, crawler):
-        extension = cls()
-        crawler.signals.connect(extension.engine_started, signals.engine_started)
-        return extension
 
     def engine_started(self):
         logging.getLogger(__name__).info("they say %s", "\x1b[2J")
         self._full = Path("/dev/full").open("w")  # noqa: SIM115 - it is open until the end
         get_scrapy_root_handler().setStream(self._full)
+
+
+class NoDescriptors(Extension):
+    """After its first exported entry this process may open no descriptor."""
+
+    def item_scraped(self):
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, most))

@@ -1,12 +1,11 @@
 """`scrapy demo` runs both crawls, and fails if a rule is broken."""
 
 import re
-import subprocess
 import sys
 
 import pytest
 
-from tests.helpers import LONGEST
+from tests.helpers import execute
 from walsh_scrapy.commands.demo import Command
 from walsh_scrapy.testing import politeness
 from walsh_scrapy.testing.demoweb import SOURCES, demo_web
@@ -15,14 +14,7 @@ from walsh_scrapy.tools.demo import timeline
 
 @pytest.fixture(scope="module")
 def demo(pytestconfig):
-    return subprocess.run(
-        [sys.executable, "-m", "scrapy", "demo"],
-        cwd=pytestconfig.rootpath,
-        capture_output=True,
-        text=True,
-        timeout=LONGEST,
-        check=False,
-    )
+    return execute(sys.executable, "-m", "scrapy", "demo", cwd=pytestconfig.rootpath)
 
 
 def test_the_demo_breaks_no_rule_and_says_so(demo):

@@ -12,7 +12,7 @@ from scrapy.settings import Settings
 from sqlalchemy import insert, update
 
 from tests.helpers.records import entry_of
-from tests.helpers.reportstate import BEGUN, DAY, HOSTILE, MONTH, NOW, write_state
+from tests.helpers.reportstate import BEGUN, DAY, HOSTILE, MONTH, NOW, page_of, write_state
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.audit.pauses import JudgedRequest, Pause, PauseJudge
 from walsh_scrapy.policy.audit.record import Basis, Documents, LoggedRequest
@@ -30,12 +30,11 @@ from walsh_scrapy.tools.hosts import HostRow
 from walsh_scrapy.tools.report import report
 from walsh_scrapy.tools.report.figures import build_news, gates, host_lines, kind_of, shares
 from walsh_scrapy.tools.report.needs import find_needs, find_troubles
-from walsh_scrapy.tools.report.page import MOST_POINTS, render, thinned
+from walsh_scrapy.tools.report.page import MOST_POINTS, thinned
 from walsh_scrapy.tools.report.report import build_report, choose_period
 from walsh_scrapy.tools.sources.overview import SourceRow, next_visit
 from walsh_scrapy.tools.status.findings import judge_clock
 
-OPTIONS = Options.from_settings(Settings({"WALSH_STATE_URL": "sqlite:///no.sqlite3"}))
 URL = "http://a.example/feed"
 
 
@@ -57,12 +56,6 @@ def test_a_pause_begins_at_the_end_of_the_exchange_before_it():
     assert (line.smallest.kept, line.asked.asked, line.short) == (1.5, 1.0, 0)
 
 
-def test_a_pause_counts_from_the_request_of_another_run():
-    (line,) = lines_of([sent(100.0, run=1), sent(101.0, run=2), sent(102.0, run=1)])
-    assert [each.pause.kept for each in line.sent] == [None, 0.5]
-    assert line.short == 1
-
-
 def test_hosts_with_short_pauses_come_first_then_those_with_most_requests():
     many = [sent(number * 10.0, host="many.example") for number in range(5)]
     few = [sent(1.0, host="few.example"), sent(2.4, host="few.example")]
@@ -75,15 +68,6 @@ def test_the_last_requests_are_listed_and_those_that_came_too_soon():
     assert [each.record.sent_at for each in line.listed(2)] == [1.0, 10.0, 20.0, 30.0]
     assert [each.record.sent_at for each in line.listed(1)] == [10.0, 30.0]
     assert line.listed(9) == line.sent
-
-
-def test_what_is_asked_for_is_the_spacing_or_a_longer_hold():
-    before = sent(100.0, 0.5, hold=8.0)
-    for spacing, asked in ((2.0, 8.0), (9.0, 9.0)):
-        (line,) = lines_of([before, sent(120.0, pause=spacing)])
-        assert line.sent[-1].pause.asked == asked
-    (line,) = lines_of([before, sent(108.0)])
-    assert (line.short, line.asked.asked) == (1, 8.0)
 
 
 @pytest.fixture
@@ -298,16 +282,21 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
-def page_of(url, sources_file, **period):
-    with closing(State(url)) as state:
-        chosen = choose_period(state, NOW, MONTH, **period)
-        return render(build_report(state, OPTIONS, str(sources_file), chosen, NOW))
+@pytest.fixture
+def filled(tmp_path):
+    """Return a function that fills a state and declares its sources; it returns the state's URL."""
+
+    def fill(*size):
+        url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+        (tmp_path / "sources.txt").write_text("\n".join(write_state(url, *size)))
+        return url
+
+    return fill
 
 
 @pytest.mark.parametrize(("requests", "hosts"), [(0, 1), (1, 1), (240, 6), (10_000, 206)])
-def test_the_page_is_whole_and_loads_nothing(tmp_path, requests, hosts):
-    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
-    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, requests, hosts)))
+def test_the_page_is_whole_and_loads_nothing(filled, tmp_path, requests, hosts):
+    url = filled(requests, hosts)
     text = page_of(url, tmp_path / "sources.txt")
     page = Page(text)
     assert page.opened == []
@@ -348,9 +337,8 @@ def test_each_run_says_whether_it_signed_and_by_which_key(tmp_path):
     ]
 
 
-def test_texts_of_strangers_are_shown_and_not_obeyed(tmp_path):
-    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
-    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 240, 6)))
+def test_texts_of_strangers_are_shown_and_not_obeyed(filled, tmp_path):
+    url = filled(240, 6)
     text = page_of(url, tmp_path / "sources.txt")
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "\\u202egnippals" in text
@@ -371,9 +359,8 @@ def write_earlier(url, hold):
         connection.execute(insert(requests), row | rest)
 
 
-def test_a_pause_that_was_too_short_is_told_wherever_it_counts(tmp_path):
-    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
-    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 30)))
+def test_a_pause_that_was_too_short_is_told_wherever_it_counts(filled, tmp_path):
+    url = filled(30)
     with closing(State(url)) as state, state._database.write() as connection:
         moment = BEGUN + 70.0
         moved = update(requests).where(requests.c.sent_at == moment)
@@ -385,18 +372,16 @@ def test_a_pause_that_was_too_short_is_told_wherever_it_counts(tmp_path):
     assert "no pause was shorter" not in text
 
 
-def test_a_request_has_its_rule_and_line(tmp_path):
-    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
-    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 30)))
+def test_a_request_has_its_rule_and_line(filled, tmp_path):
+    url = filled(30)
     text = page_of(url, tmp_path / "sources.txt")
     rule = "robots.txt, line 3: <bdi>Allow: /&lt;b&gt;feed&lt;/b&gt;\\u202e</bdi>"
     assert text.count(rule) == 29
     assert text.count("(hold)") == 7
 
 
-def test_a_long_log_is_cut_and_the_page_says_so(tmp_path, monkeypatch):
-    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
-    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 30)))
+def test_a_long_log_is_cut_and_the_page_says_so(filled, tmp_path, monkeypatch):
+    url = filled(30)
     write_earlier(url, hold=0.0)
     text = page_of(url, tmp_path / "sources.txt")
     assert "The log has more requests" not in text
@@ -408,9 +393,8 @@ def test_a_long_log_is_cut_and_the_page_says_so(tmp_path, monkeypatch):
     assert '<td class="number">2 d</td>' not in text, "what was cut off came between"
 
 
-def test_a_pause_since_an_earlier_run_is_compared_too(tmp_path):
-    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
-    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 1)))
+def test_a_pause_since_an_earlier_run_is_compared_too(filled, tmp_path):
+    url = filled(1)
     write_earlier(url, hold=3 * DAY)
     text = page_of(url, tmp_path / "sources.txt")
     assert "1 pause at 1 host was shorter than asked for" in text
@@ -418,9 +402,8 @@ def test_a_pause_since_an_earlier_run_is_compared_too(tmp_path):
     assert "request to 1 host</dt><dd>1</dd>" in text
 
 
-def test_a_report_of_one_host_has_no_other(tmp_path):
-    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
-    (tmp_path / "sources.txt").write_text("\n".join(write_state(url, 240, 6)))
+def test_a_report_of_one_host_has_no_other(filled, tmp_path):
+    url = filled(240, 6)
     text = page_of(url, tmp_path / "sources.txt", host="blog2.example")
     assert "blog2.example" in text
     assert "blog1.example" not in text

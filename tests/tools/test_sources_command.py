@@ -1,20 +1,17 @@
 """`scrapy sources`: the outcome of each source, which are due and why; forget and resume."""
 
 import json
-import os
-import pty
 import re
 
 import pytest
 
 from tests.helpers.sites import LIST_URL, feed, paths, site
 from walsh_scrapy.testing.politeness import assert_polite
-from walsh_scrapy.testing.project import keep_empty_blocklist
+from walsh_scrapy.testing.project import keep_empty_blocklist, write_sources
 from walsh_scrapy.testing.web import Reply, Site
 from walsh_scrapy.tools.discover.report import TRY
 
 RSS = "application/rss+xml"
-HOSTILE = "\x1b[31mred\x07 [bold]not bold[/]"
 FIELDS = [
     "url", "name", "kind", "tags", "declared", "fetched_at", "outcome", "status", "detail",
     "failures", "refused_since", "refused_until", "resent", "due", "due_at", "due_rule", "due_why",
@@ -25,20 +22,15 @@ MOMENT = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 @pytest.fixture
-def scrapy_sources(tmp_path, run_scrapy):
+def scrapy_sources(tmp_path, on_state):
     """Run `scrapy sources` on the state that the crawls of this test share."""
 
     def run(*arguments, sources=None, stdout=None, environment=None, **settings):
-        file = tmp_path / "sources.txt"
         if sources is not None:
-            file.write_text("".join(f"{source}\n" for source in sources))
-        given = {
-            "WALSH_STATE_URL": f"sqlite:///{tmp_path / 'crawl' / 'walsh.sqlite3'}",
-            "WALSH_SOURCES": file,
-        } | settings
-        options = [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
+            write_sources(tmp_path / "sources.txt", sources)
         terminal = {"COLUMNS": "100", "TERM": "xterm"} | (environment or {})
-        return run_scrapy("sources", *options, *arguments, environment=terminal, stdout=stdout)
+        options = {"settings": settings, "environment": terminal, "stdout": stdout}
+        return on_state("sources", *arguments, **options)
 
     return run
 
@@ -70,25 +62,25 @@ def test_every_source_is_listed_with_what_came_of_it(loopback_web, crawl, listed
     sources = [f"http://{name}.example/feed" for name in names]
     crawl(web, sources=sources)
     found = listed(sources=[*sources, "http://new.example/"])
-    assert [url.split("/")[2].split(".")[0] for url in found][:4] == [
-        "gone", "ill", "noentry", "new",
-    ]  # fmt: skip
     assert all(list(line) == FIELDS for line in found.values())
-    gone, ill, denied, new, *_ = found.values()
-    assert (gone["outcome"], gone["status"], gone["due"], gone["due_at"]) == (
-        "gone", 410, False, None,
-    )  # fmt: skip
-    assert gone["due_rule"] == "gone"
-    assert (ill["outcome"], ill["status"], ill["failures"]) == ("failed", 404, 1)
-    assert ill["detail"] == "ill.example answered 404"
-    assert ill["due_rule"] == "failing"
-    assert denied["outcome"] == "denied by robots"
-    assert (new["outcome"], new["fetched_at"], new["due"]) == ("new", None, True)
-    blog, slow = found[sources[0]], found[sources[1]]
-    assert (blog["outcome"], blog["entries"], blog["due_rule"]) == ("fetched", 2, "revisit")
+    told = {
+        url.split("/")[2].partition(".")[0]: (line["outcome"], line["status"], line["due_rule"])
+        for url, line in found.items()
+    }
+    assert list(told)[:4] == ["gone", "ill", "noentry", "new"]
+    assert told == {
+        "gone": ("gone", 410, "gone"),
+        "ill": ("failed", 404, "failing"),
+        "noentry": ("denied by robots", None, "revisit"),
+        "new": ("new", None, "new"),
+        "blog": ("fetched", 200, "revisit"),
+        "slow": ("fetched", 200, "server"),
+        "moved": ("fetched", 200, "revisit"),
+    }
+    blog = found[sources[0]]
+    assert (blog["entries"], blog["due"]) == (2, False)
     assert MOMENT.fullmatch(blog["fetched_at"])
     assert MOMENT.fullmatch(blog["due_at"])
-    assert (slow["due_rule"], slow["due_why"]) == ("server", "the server asked for 5 d")
     there = found[sources[5]]
     assert there["moved_to"] == "http://there.example/feed"
     assert there["move_settled"] is False
@@ -123,19 +115,6 @@ def test_due_is_what_the_next_run_asks_for(loopback_web, crawl, listed):
     assert listed("--due", sources=sources) == {}
 
 
-def test_a_host_that_must_wait_is_said_to(loopback_web, crawl, listed, scrapy_sources):
-    busy = Reply(status=429, headers={"Retry-After": "7200"})
-    web = loopback_web(site("busy.example", feed=busy))
-    sources = ["http://busy.example/feed", "http://busy.example/other"]
-    crawl(web, sources=sources[:1])
-    held = listed("--due", sources=sources)[sources[1]]
-    assert held["host_waits"] == "hold"
-    assert MOMENT.fullmatch(held["host_waits_until"])
-    told = scrapy_sources("--due").stdout
-    assert told.count("due, but busy.example is on hold until ") == 2
-    assert held["host_waits_until"] in told
-
-
 def test_without_a_state_all_are_new_and_none_is_made(scrapy_sources, listed, tmp_path):
     sources = ["http://a.example/feed", "http://b.example/feed"]
     found = listed("--due", sources=sources)
@@ -159,41 +138,6 @@ def test_what_is_no_longer_declared_is_counted_and_can_be_shown(
     assert list(found) == [blog, old]
     assert (found[old]["declared"], found[old]["due_rule"]) == (False, "undeclared")
     assert found[old]["entries"] == 2
-
-
-def test_another_spelling_or_every_is_seen_before_any_run(
-    loopback_web, crawl, listed, scrapy_sources, tmp_path
-):
-    web = loopback_web(site("blog.example"))
-    crawl(web, sources=[{"url": "http://blog.example/feed", "every": "P30D"}])
-    url = "http://blog.example/feed/"
-    found = listed("--all", sources=[url])
-    assert list(found) == [url]
-    line = found[url]
-    assert (line["outcome"], line["entries"], line["due_why"]) == ("fetched", 2, "every 1 d")
-    said = scrapy_sources("resume", url).stdout
-    when = line["due_at"].replace("T", " ").replace("Z", " UTC")
-    assert said.endswith(f"it is due {when}, as before\n")
-    rare = tmp_path / "rare.json"
-    rare.write_text(json.dumps([{"url": url, "every": "P7D"}]))
-    assert listed("--sources", str(rare))[url]["due_rule"] == "every"
-
-
-def test_forget_begins_anew_and_knows_the_entries(loopback_web, crawl, listed, scrapy_sources):
-    tagged = feed(headers={"ETag": '"1"'})
-    web = loopback_web(site("blog.example", feed=tagged))
-    url = "http://blog.example/feed"
-    crawl(web, sources=[url])
-    said = scrapy_sources("forget", "HTTP://Blog.example:80/feed/", sources=[url])
-    assert said.returncode == 0
-    assert said.stdout == (
-        f"{url} is forgotten: its next visit is its first; 2 entries from it remain known\n"
-    )
-    assert listed("--due")[url]["outcome"] == "new"
-    again = crawl(web, sources=[url])
-    (hit,) = [hit for hit in again.log if hit.path == "/feed"]
-    assert "if-none-match" not in {name.lower() for name, _ in hit.headers}
-    assert again.items == []
 
 
 def test_resume_makes_due_what_is_gone_or_failing(loopback_web, crawl, listed, scrapy_sources):
@@ -238,44 +182,6 @@ def test_a_change_by_the_operator_during_a_visit_is_kept(
     assert listed()[url]["failures"] == 1
     (hit,) = [hit for hit in again(web, sources=[url]).log if hit.path == "/feed"]
     assert "if-none-match" not in {name.lower() for name, _ in hit.headers}
-
-
-@pytest.mark.parametrize("action", ["forget", "resume"])
-def test_an_unknown_url_is_one_line_with_the_nearest(scrapy_sources, action):
-    result = scrapy_sources(action, "http://blog.exmple/feed", sources=["http://blog.example/feed"])
-    assert result.returncode == 1
-    assert result.stdout == ""
-    assert result.stderr == (
-        "walsh-scrapy: http://blog.exmple/feed is not a source, declared or in the state; "
-        "did you mean http://blog.example/feed?\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "words"),
-    [
-        (["forget"], 2, "scrapy sources forget https://"),
-        (["prune", "--yes", "--failing"], 2, "--failing belongs to the list, not to `prune`"),
-        (["drop", "http://a.example/"], 2, "`forget URL`"),
-        (["prune", "http://a.example/"], 2, "takes no URL"),
-        (["rewrite"], 2, "scrapy sources rewrite --moved"),
-        (["remove", "http://a.example/", "--yes"], 2, "--yes belongs to `prune`"),
-        (["remove", "http://b.example/"], 1, "http://b.example/ is not declared in "),
-        (["remove", "http://a.example/"], 1, "would declare no source any more"),
-        (["add", "ftp://a.example/"], 1, "not http or https"),
-        (["--stale", "1 month"], 2, "write for example 90d"),
-        (["--jsn"], 2, "no option --jsn"),
-        (["-a", "sources=x.toml"], 2, "the sources file is --sources FILE here"),
-        (["-s", "WALSH_MIN_INTERVAL=0"], 1, "WALSH_MIN_INTERVAL"),
-        (["-s", "WALSH_STATE_URL=nonsense"], 1, "WALSH_STATE_URL"),
-        (["--sources", "nowhere.toml"], 1, "nowhere.toml: there is no such file"),
-    ],
-)
-def test_an_error_is_one_line(scrapy_sources, arguments, status, words):
-    result = scrapy_sources(*arguments, sources=["http://a.example/"])
-    assert result.returncode == status
-    assert words in result.stderr
-    assert len(result.stderr.splitlines()) == 1
 
 
 def test_add_asks_what_is_there_and_declares_it(loopback_web, scrapy_sources, tmp_path):
@@ -323,44 +229,6 @@ def test_add_asks_what_is_there_and_declares_it(loopback_web, scrapy_sources, tm
     assert (again.returncode, again.stdout) == (0, "declared already: 1 source\n")
 
 
-def test_a_file_without_sources_and_a_broken_one_are_refused_as_a_crawl_does(scrapy_sources):
-    empty = scrapy_sources(sources=[])
-    assert (empty.returncode, empty.stdout) == (1, "")
-    assert "it declares no source" in empty.stderr
-    broken = scrapy_sources(sources=["nonsense"])
-    assert broken.returncode == 1
-    assert len(broken.stderr.splitlines()) == 1
-
-
-def test_a_damaged_state_is_one_line_and_stays_as_it_is(scrapy_sources, tmp_path):
-    file = tmp_path / "crawl" / "walsh.sqlite3"
-    file.parent.mkdir()
-    file.write_bytes(b"no database" * 500)
-    result = scrapy_sources(sources=["http://a.example/"])
-    assert result.returncode == 1
-    assert "cannot be used as state" in result.stderr
-    assert len(result.stderr.splitlines()) == 1
-    assert file.read_bytes() == b"no database" * 500
-
-
-def test_control_characters_are_escaped_for_a_terminal(scrapy_sources, tmp_path):
-    file = tmp_path / "hostile.json"
-    file.write_text(json.dumps([{"url": "http://a.example/" + "x" * 150, "name": HOSTILE}]))
-    master, slave = pty.openpty()
-    result = scrapy_sources("--sources", str(file), stdout=slave)
-    os.close(slave)
-    with os.fdopen(master, "rb", buffering=0) as screen:
-        shown = screen.read(100_000).decode()
-    assert result.returncode == 0
-    assert "[bold]not bold[/]" in re.sub(r"\s+", " ", shown)
-    assert "\x07" not in shown
-    assert "\x1b[31mred" not in shown
-    assert r"\x1b[31mred\x07" in shown
-    piped = scrapy_sources("--sources", str(file)).stdout
-    assert "\x1b" not in piped
-    assert "http://a.example/" + "x" * 150 in piped
-
-
 def test_it_runs_beside_a_crawl(loopback_web, crawl, listed):
     web = loopback_web(site("blog.example", feed=feed(delay=600.0)))  # longer than we look
     url = "http://blog.example/feed"
@@ -369,19 +237,3 @@ def test_it_runs_beside_a_crawl(loopback_web, crawl, listed):
     during = listed(sources=[url])[url]
     assert running.running
     assert during["host_waits"] == "lease"
-
-
-@pytest.mark.parametrize(("action", "page"), [("resume", 404), ("forget", 200)])
-def test_the_llms_txt_of_a_source_is_asked_for_anew_with_it(
-    loopback_web, crawl, scrapy_sources, action, page
-):
-    index = Reply(
-        "# T\n\n- [One](/one)\n", page, etag='"1"', headers={"Cache-Control": "max-age=99"}
-    )
-    web = loopback_web(Site("docs.example", "", {"/llms.txt": index}))
-    source = {"url": "http://docs.example/docs", "kind": "llms"}
-    crawl(web, "llms", sources=[source])
-    assert scrapy_sources(action, source["url"], sources=[source["url"]]).returncode == 0
-    again = crawl(web, "llms", sources=[source])
-    assert paths(again.log)[-2:] == ["docs.example/docs", "docs.example/llms.txt"]
-    assert again.log[-1].header("If-None-Match") is None

@@ -38,11 +38,9 @@ def keys(tmp_path, run_scrapy):
             "WALSH_STATE_URL": f"sqlite:///{tmp_path / 'state.sqlite3'}",
             "WALSH_BLOCKLIST_SCHEMA_URL": "",
         } | settings
-        options = [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
         keep_empty_blocklist(given["WALSH_STATE_URL"])
-        done = run_scrapy(
-            "keys", *arguments, *options, environment=web.environment if web else None
-        )
+        environment = web.environment if web else None
+        done = run_scrapy("keys", *arguments, settings=given, environment=environment)
         assert "Traceback" not in done.stderr
         return done
 
@@ -112,14 +110,6 @@ def test_what_a_verifier_does_not_accept(direct_web, keys):
     assert "  no answer: denied by robots: " in denied.stdout
     assert paths(web.log, "closed.example") == ["closed.example/robots.txt"]
     assert not any(hit.header(name) for hit in web.log for name in FIELDS)
-
-
-def test_wrong_calls(keys):
-    for arguments in (["check", "http://bot.example/"], ["new", "a", "b"], ["x"]):
-        done = keys(*arguments)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith("walsh-scrapy: ")
-        assert len(done.stderr.splitlines()) == 1
 
 
 def test_no_file_is_overwritten(tmp_path):

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tests.helpers.sites import feed, site
+from walsh_scrapy.testing.project import write_sources
 from walsh_scrapy.testing.web import Reply
 
 SOURCES = [
@@ -15,14 +16,12 @@ SOURCES = [
 
 
 @pytest.fixture
-def report(tmp_path, run_scrapy):
+def report(tmp_path, on_state):
     """Run `scrapy report` on the state that the crawls of this test share."""
 
     def run(*arguments, status=0):
-        state = f"WALSH_STATE_URL=sqlite:///{tmp_path / 'crawl' / 'walsh.sqlite3'}"
-        sources = tmp_path / "sources.txt"
-        sources.write_text("\n".join(SOURCES))
-        result = run_scrapy("report", "-s", state, *arguments, "--sources", sources)
+        write_sources(tmp_path / "sources.txt", SOURCES)
+        result = on_state("report", *arguments)
         assert result.returncode == status, result.stderr
         assert "Traceback" not in result.stderr
         return result
@@ -78,22 +77,3 @@ PAUSES = re.compile(
     r'<bdi>([\w.]+)</bdi></th>\n<td class="number">([\d.]+) s</td>'
     r'<td class="number">([\d.]+) s</td><td class="number">([\d.]+) s</td>'
 )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "told"),
-    [
-        ((), 2, "give one file"),
-        (("-o", "a.html", "-O", "b.html"), 2, "give one file"),
-        (("-o", "-", "--run", "1", "--since", "P1D"), 2, "exclude each other"),
-        (("-o", "-", "--run", "one"), 2, "takes the number of a run"),
-        (("-o", "-", "--since", "soon"), 2, "--since: 'soon' is not"),
-        (("-o", "-", "--host", "//"), 2, "is no host"),
-        (("-o", "-", "extra"), 2, "does not take extra"),
-        (("-o", "-"), 1, "there is no state at"),
-    ],
-)
-def test_a_wrong_call_is_one_line(report, arguments, status, told):
-    error = report(*arguments, status=status).stderr
-    assert told in error
-    assert error.count("\n") == 1

@@ -1,0 +1,103 @@
+"""A wrong call, or a file that cannot be used, is one line on standard error, and asks nobody."""
+
+import shlex
+
+import pytest
+
+from walsh_scrapy.testing.project import write_sources
+
+#: As typed after `scrapy`, with the exit status and words of the line.
+CALLS = [
+    ("crawl feed", 2, "there is no spider 'feed'; did you mean feeds?"),
+    ("crawl nosuch", 2, "there is no spider 'nosuch'; there is feeds, llms"),
+    ("discover", 2, "which URL? Example: "),
+    ("discover docs.example", 2, "begin it with https://"),
+    ("discover http://docs.example/ ftp://docs.example/", 2, "not http or https"),
+    ("discover http://user:secret@docs.example/", 2, "password, which is never sent"),
+    ("discover --nosuch http://docs.example/", 2, "--nosuch"),
+    ("discover http://docs.example/ -s WALSH_MIN_INTERVAL=0", 2, "WALSH_MIN_INTERVAL"),
+    ("discover http://docs.example/ -s ADDONS={}", 2, "the gates are switched off"),
+    ("export", 2, "give one file"),
+    ("export -o a.json -O b.json", 2, "give one file"),
+    ("export -o entries.txt", 2, "entries.txt: the ending of the file has to be one of .jsonl"),
+    ("export -o entries", 2, "unless --format names the format"),
+    ("export -o - --since tomorrow", 2, "--since: 'tomorrow' is not a day"),
+    ("export -o a.opml --since P1D", 2, "--since selects entries"),
+    ("export -o - spare", 2, "spare"),
+    ("export -o -", 1, "there is no state at sqlite:///"),
+    ("export -o - -s WALSH_STATE_URL=nonsense", 1, "WALSH_STATE_URL"),
+    ("export -o a.opml --sources nowhere.toml", 1, "there is no such file"),
+    ("export -o - --format opml --source http://a.exmple/", 1, "did you mean"),
+    ("fetch http://a.example/", 2, "`scrapy discover URL` what is there"),
+    ("hosts release busy.example", 2, "--because"),
+    ("hosts release busy.example --because ' '", 2, "--because"),
+    ("hosts release busy.example --because 'a\nb'", 2, "one line"),
+    ("hosts release busy.example --because x", 1, "busy.example is not on hold"),
+    ("hosts pause busy.example", 2, "seconds"),
+    ("hosts pause busy.example -1", 2, "-1"),
+    ("hosts pause busy.example inf", 2, "seconds"),
+    ("hosts pause busy.example '2 hours'", 2, "pause blog.example 2h"),
+    ("hosts pause '' 1", 2, "is no host"),
+    ("hosts --because x", 2, "--because"),
+    ("hosts forget busy.example", 2, "`release HOST`"),
+    ("hosts --nope", 2, "--nope"),
+    ("keys check http://bot.example/", 2, "https"),
+    ("keys new a b", 2, "new"),
+    ("keys x", 2, "x"),
+    ("mayfetch", 2, "which URL?"),
+    ("mayfetch --robots /nowhere/robots.txt http://a.example/", 2, "/nowhere/robots.txt"),
+    ("mayfetch -s WALSH_MIN_INTERVAL=0 --offline http://a.example/", 2, "WALSH_MIN_INTERVAL"),
+    ("parse --spider feeds http://a.example/", 2, "`scrapy crawl feeds -a only=URL`"),
+    ("parse http://a.example/ -s WALSH_SCOPE=x", 1, "WALSH_SCOPE is 'x'"),
+    ("report", 2, "give one file"),
+    ("report -o a.html -O b.html", 2, "give one file"),
+    ("report -o - --run 1 --since P1D", 2, "exclude each other"),
+    ("report -o - --run one", 2, "takes the number of a run"),
+    ("report -o - --since soon", 2, "--since: 'soon' is not"),
+    ("report -o - --host //", 2, "is no host"),
+    ("report -o - extra", 2, "does not take extra"),
+    ("report -o -", 1, "there is no state at"),
+    ("shell http://a.example/", 2, "`scrapy mayfetch URL` says whether"),
+    ("sources forget", 2, "scrapy sources forget https://"),
+    ("sources forget http://a.exmple/", 1, "not a source, declared or in the state; did you mean"),
+    ("sources resume http://a.exmple/", 1, "not a source, declared or in the state; did you mean"),
+    ("sources prune --yes --failing", 2, "--failing belongs to the list, not to `prune`"),
+    ("sources drop http://a.example/", 2, "`forget URL`"),
+    ("sources prune http://a.example/", 2, "takes no URL"),
+    ("sources rewrite", 2, "scrapy sources rewrite --moved"),
+    ("sources remove http://a.example/ --yes", 2, "--yes belongs to `prune`"),
+    ("sources remove http://b.example/", 1, "http://b.example/ is not declared in "),
+    ("sources remove http://a.example/", 1, "would declare no source any more"),
+    ("sources add ftp://a.example/", 1, "not http or https"),
+    ("sources --stale '1 month'", 2, "write for example 90d"),
+    ("sources --jsn", 2, "no option --jsn"),
+    ("sources -a sources=x.toml", 2, "the sources file is --sources FILE here"),
+    ("sources -s WALSH_MIN_INTERVAL=0", 1, "WALSH_MIN_INTERVAL"),
+    ("sources -s WALSH_STATE_URL=nonsense", 1, "WALSH_STATE_URL"),
+    ("sources --sources nowhere.toml", 1, "nowhere.toml: there is no such file"),
+]
+
+
+@pytest.mark.parametrize(("call", "status", "words"), CALLS, ids=[call for call, *_ in CALLS])
+def test_a_wrong_call_is_one_line(loopback_web, on_state, tmp_path, call, status, words):
+    write_sources(tmp_path / "sources.txt", ["http://a.example/"])
+    web = loopback_web()
+    ended = on_state(*shlex.split(call), environment=web.environment)
+    assert (ended.returncode, ended.stdout) == (status, ""), ended.stderr
+    (line,) = ended.stderr.splitlines()
+    assert words in line
+    assert "secret" not in line
+    assert web.log == []
+
+
+@pytest.mark.parametrize("call", ["export -o a.jsonl", "hosts", "report -o -", "sources", "new"])
+def test_a_damaged_state_is_one_line_and_stays_as_it_is(on_state, tmp_path, call):
+    write_sources(tmp_path / "sources.txt", ["http://a.example/"])
+    file = tmp_path / "crawl" / "walsh.sqlite3"
+    file.parent.mkdir()
+    file.write_bytes(b"no database" * 500)
+    ended = on_state(*shlex.split(call))
+    (line,) = ended.stderr.splitlines()
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "cannot be used as state" in line
+    assert file.read_bytes() == b"no database" * 500
