@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from walsh_scrapy.policy.backoff import Backoff
-from walsh_scrapy.policy.pacing import LEASE_MARGIN, Exchange
+from walsh_scrapy.policy.hosttimes import LEASE_MARGIN
+from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.state import State
 from walsh_scrapy.state.requests import RequestRecord
 

@@ -13,7 +13,8 @@ from random import Random
 import pytest
 
 from walsh_scrapy.policy.backoff import Backoff
-from walsh_scrapy.policy.pacing import LEASE_MARGIN, Exchange
+from walsh_scrapy.policy.hosttimes import LEASE_MARGIN
+from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.state import State
 from walsh_scrapy.state.requests import RequestRecord
 

@@ -11,9 +11,7 @@ from itertools import count
 from operator import itemgetter
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from walsh_scrapy.policy.hostrequests import HostRequests, Rank
-from walsh_scrapy.policy.readyhosts import Lane, ReadyHosts
-from walsh_scrapy.policy.slack import remaining
+from walsh_scrapy.policy.readyhosts import HostRequests, Lane, Rank, ReadyHosts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -171,17 +169,19 @@ class Frontier(Generic[T]):
         return None
 
     def remaining(self, now: float, others: int = 0) -> float:
-        """Return the least time in seconds that the crawl still takes.
+        """Return the least time in seconds that the crawl still takes (decision 6).
 
-        ``others`` are requests to come that are not here yet. The cost is linear in the number of
-        hosts.
+        That is the longest chain of a host, or the service times of all requests that are left, if
+        these are longer. It is infinite if a host's work is not known yet. ``others`` are requests
+        to come that are not here yet. The cost is linear in the number of hosts.
         """
         chains = (
             max(0.0, queue.ready_at - now) + queue.chain()
             for queue in self._hosts.values()
             if queue.requests
         )
-        return remaining(chains, self._size + others, self._ready.slack.mean)
+        service = (self._size + others) * self._ready.slack.mean
+        return max(max(chains, default=0.0), service)
 
     @property
     def is_restricted(self) -> bool:

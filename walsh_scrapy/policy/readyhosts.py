@@ -1,19 +1,34 @@
-"""Ready hosts, and which of them goes next (decision 6). Durations are seconds."""
+"""The requests of each host, and which ready host goes next (decision 6).
+
+Durations are seconds.
+"""
 
 from __future__ import annotations
 
 import heapq
+import math
+from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import chain, count, zip_longest
-from typing import TYPE_CHECKING, NamedTuple
-
-from walsh_scrapy.policy.slack import Slack
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+T = TypeVar("T")
+
 #: The spacing that a host may ask for in its robots.txt, until that was read.
 CAUTIOUS_INTERVAL = 5.0
+#: By what part of itself a crawl may get longer for hosts that were begun late.
+TOLERANCE = 0.04
+
+
+class Rank(IntEnum):
+    """What a request is for: a lower rank goes first, because others depend on its answer."""
+
+    ROBOTS = 0
+    OPERATOR = 1  #: the blocklist and its schema
+    TARGET = 2
 
 
 class Lane(IntEnum):
@@ -23,6 +38,100 @@ class Lane(IntEnum):
     KNOWN = 2  #: not begun; the spacing is known from an earlier run
     NEW = 3  #: not begun; the spacing is not known, and reckoned as one second
     LATE = 4  #: the host lately took long
+
+
+@dataclass(slots=True)
+class HostRequests(Generic[T]):
+    """The requests of one host, and when they may be handed out. Durations are seconds."""
+
+    interval: float | None = None  #: the spacing; None if it is not known
+    unexplored: float = 0.0  #: pacing that the links of its first target may cause
+    requests: list[tuple[int, int, int, T]] = field(default_factory=list)
+    ready_at: float = 0.0
+    open_to: int = Rank.TARGET  #: the highest rank that may go out now
+    version: int = 0  #: of its last change: heap entries with another version are void
+    is_busy: bool = False  #: one of its requests was handed out and has not ended
+    is_touched: bool = False  #: one of its requests was handed out at some time
+
+    def push(self, rank: Rank, priority: int, order: int, item: T) -> None:
+        """Add a request: a lower rank goes first, then a higher priority, then a lower order."""
+        heapq.heappush(self.requests, (rank, -priority, order, item))
+
+    def pop(self) -> T:
+        """Hand out the first request."""
+        self.is_busy = self.is_touched = True
+        return heapq.heappop(self.requests)[3]
+
+    @property
+    def first(self) -> T:
+        """The request that is handed out next."""
+        return self.requests[0][3]
+
+    @property
+    def rank(self) -> int:
+        """The rank of that request."""
+        return self.requests[0][0]
+
+    def lane(self) -> Lane:
+        """Return the lane of a host that is not late."""
+        if self.is_touched and self.rank != Rank.ROBOTS:
+            return Lane.BEGUN
+        return Lane.NEW if self.interval is None else Lane.KNOWN
+
+    def chain(self) -> float:
+        """Return the pauses that the host still needs, as far as is known.
+
+        Until a request was handed out, its robots.txt is still to come. Nothing has to wait after
+        the last request.
+        """
+        pauses = len(self.requests) - self.is_touched
+        return pauses * (1.0 if self.interval is None else self.interval) + self.unexplored
+
+
+class Slack:
+    """Compares a host's chain, which is its own pauses, with what the crawl still has to do.
+
+    Durations are seconds. A host that is not begun is critical when its chain may outlast all
+    requests that wait. The robots.txt of hosts that are not begun are no part of these: such hosts
+    are then begun one after the other, and the waiting requests fill the pauses of the last of
+    them. So the crawl does not get longer, although targets are read long before the last
+    robots.txt.
+    """
+
+    def __init__(self) -> None:
+        self._exchanges = 0
+        self._seconds = 0.0
+        self._last: float | None = None  # when the last exchange ended, if no pause came after it
+
+    def record_service(self, seconds: float, at_once: int, now: float) -> None:
+        """Count an exchange that ended ``now`` and was one of ``at_once`` in flight.
+
+        It cost the crawl the time since the one before, which includes what the machine did
+        meanwhile. After a pause only its own time is known.
+        """
+        cost = seconds / max(1, at_once) if self._last is None else now - self._last
+        self._seconds += cost
+        self._exchanges += 1
+        self._last = now
+
+    def record_pause(self) -> None:
+        """Note that no host was ready: the time until the next exchange is no work."""
+        self._last = None
+
+    @property
+    def mean(self) -> float:
+        """The seconds that an exchange costs the crawl, as far as is known; 0 before the first."""
+        return self._seconds / self._exchanges if self._exchanges else 0.0
+
+    def is_critical(self, chain: float, waiting: int) -> bool:
+        """Return True if a host whose chain may take so long has to begin now.
+
+        ``waiting`` is the number of all waiting requests. Before the first exchange nobody knows
+        how long one takes, and only a chain without an end is critical.
+        """
+        if not self._exchanges:
+            return chain == math.inf
+        return chain >= self.mean * (waiting + TOLERANCE * (waiting + self._exchanges))
 
 
 class _Entry(NamedTuple):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from walsh_scrapy.policy.backoff import is_good, is_redirect, is_refusal
-from walsh_scrapy.policy.hostrequests import Rank
+from walsh_scrapy.policy.readyhosts import Rank
 from walsh_scrapy.policy.wording import count_of
 
 #: Requests in a row that a host may leave without an answer.

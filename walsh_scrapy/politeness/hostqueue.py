@@ -16,8 +16,7 @@ from weakref import WeakValueDictionary
 from scrapy.utils.asyncio import sleep
 
 from walsh_scrapy.exceptions import RequestDeferred
-from walsh_scrapy.policy.pacedhosts import host_name
-from walsh_scrapy.policy.pacing import RECHECK_SECONDS
+from walsh_scrapy.policy.hosttimes import RECHECK_SECONDS, host_name
 from walsh_scrapy.policy.timestamps import format_moment
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.datatypes import LocalCache
 
 from walsh_scrapy.exceptions import Denied, NotModified, RequestDeferred, Unreachable
-from walsh_scrapy.policy.pacing import RECHECK_SECONDS
+from walsh_scrapy.policy.hosttimes import RECHECK_SECONDS
 from walsh_scrapy.policy.redirects import resolve_reference
 from walsh_scrapy.policy.robots.access import (
     LATENESS,

@@ -6,8 +6,7 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from walsh_scrapy.policy.pacedhosts import host_name
-from walsh_scrapy.policy.pacing import HostTimes
+from walsh_scrapy.policy.hosttimes import HostTimes, host_name
 from walsh_scrapy.policy.timestamps import format_moment, rfc3339
 from walsh_scrapy.policy.wording import count_of, format_seconds
 from walsh_scrapy.tools.exits import CommandError
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from walsh_scrapy.options import Options
-    from walsh_scrapy.policy.pacedhosts import PaceBy
+    from walsh_scrapy.policy.hosttimes import PaceBy
     from walsh_scrapy.state import State
     from walsh_scrapy.state.acts import Act
     from walsh_scrapy.state.ledger import HostSnapshot
