@@ -1,4 +1,4 @@
-"""Targets are resolved as browsers do, and moves that last are remembered (R8, decisions 16, 21)."""
+"""Targets are resolved as browsers do; moves that last are remembered (R8, decisions 16, 21)."""
 
 from dataclasses import replace
 
