@@ -42,8 +42,8 @@ class Frontier(Generic[T]):
     ``intervals`` are the known spacings of hosts in seconds; the default is one second.
     ``late`` are hosts that lately did not answer: they go last until an exchange is short.
     ``unexplored`` is added to the chain of a host, in seconds, until ``explored`` is called for it.
-    A crawl that follows links cannot know the work of a host before it has read one of its pages,
-    so it reads one of each host early.
+    A crawl that follows links does not know the work of a host before it has read one of its pages.
+    So it reads one page of each host early.
     """
 
     def __init__(
@@ -252,11 +252,10 @@ def start_order(
     """Return the items of a run in the order in which they are requested.
 
     ``waiting`` has tuples of host, the time since when the item is due, and the item. The host with
-    the most paced work goes first, with all its items; those that lately did not answer (``late``)
-    go last. A frontier that gets them in this order,
-    as it has room, takes no longer than one that knows all of them from the start. Within a host,
-    the item that is due longest goes first, so each source gets its turn even on a host that
-    allows one request a day.
+    the most paced work goes first, with all its items. Hosts that lately did not answer (``late``)
+    go last. A frontier that gets the items in this order takes no longer than one that has all of
+    them from the start. Within a host, the item that is due longest goes first. So each source gets
+    its turn, even on a host that allows one request a day.
     """
     hosts: dict[str, list[tuple[float, T]]] = {}
     for host, since, item in waiting:

@@ -22,7 +22,7 @@ _DAY = 86_400.0
 #: The longest hold after silences: 30 days, as for a source that fails (decision 20).
 LONGEST_SILENCE_HOLD = 30 * _DAY
 #: Seconds for which spacing or hold of the blocklist's own host keep back a request for the list.
-#: All that a host in order asks for is shorter. A longer one must not suspend opt-outs (R3).
+#: A host that works asks for less. A longer wait must not suspend opt-outs (R3).
 LONGEST_FOR_BLOCKLIST = _DAY
 
 

@@ -91,11 +91,11 @@ class HostRequests(Generic[T]):
 class Slack:
     """Compares a host's chain, which is its own pauses, with what the crawl still has to do.
 
-    Durations are seconds. A host that is not begun is critical when its chain may outlast all
-    requests that wait. The robots.txt of hosts that are not begun are no part of these: such hosts
-    are then begun one after the other, and the waiting requests fill the pauses of the last of
-    them. So the crawl does not get longer, although targets are read long before the last
-    robots.txt.
+    Durations are seconds. A host that is not begun is critical when its chain may last longer than
+    all requests that wait. The robots.txt of hosts that are not begun do not count among these
+    requests. The crawl begins such hosts one after the other, and sends the waiting requests in the
+    pauses of the last host. So it reads targets long before the last robots.txt, and takes no
+    longer.
     """
 
     def __init__(self) -> None:
@@ -106,8 +106,8 @@ class Slack:
     def record_service(self, seconds: float, at_once: int, now: float) -> None:
         """Count an exchange that ended ``now`` and was one of ``at_once`` in flight.
 
-        It cost the crawl the time since the one before, which includes what the machine did
-        meanwhile. After a pause only its own time is known.
+        Its cost is the time since the end of the exchange before it, with the work of the machine.
+        After a pause the cost is only the time of the exchange itself.
         """
         cost = seconds / max(1, at_once) if self._last is None else now - self._last
         self._seconds += cost
@@ -126,8 +126,8 @@ class Slack:
     def is_critical(self, chain: float, waiting: int) -> bool:
         """Return True if a host whose chain may take so long has to begin now.
 
-        ``waiting`` is the number of all waiting requests. Before the first exchange nobody knows
-        how long one takes, and only a chain without an end is critical.
+        ``waiting`` is the number of all waiting requests. Before the first exchange the cost of one
+        is not known. Only an infinite chain is critical then.
         """
         if not self._exchanges:
             return chain == math.inf
@@ -135,10 +135,10 @@ class Slack:
 
 
 class _Entry(NamedTuple):
-    """A host in the heap of its lane: the longest chain first, then the oldest."""
+    """A host in the heap of its lane. The longest chain is first, then the oldest entry."""
 
     chain: float  #: negative, because the least entry comes first
-    is_untouched: bool  #: the host whose robots.txt is waited for goes before its equals
+    is_untouched: bool  #: False sorts first: a host whose robots.txt was requested
     order: int
     host: str
 
@@ -202,8 +202,8 @@ class ReadyHosts:
     def _opening(self, tops: Mapping[Lane, _Entry]) -> Lane | None:
         """Return the lane that goes next while the crawl has not read anything yet.
 
-        The first entry must not wait until every critical host was begun. Hosts of known spacings
-        are those with long ones, so every other turn is for a new host.
+        The crawl should read its first entry before it has begun every critical host. Hosts with a
+        known spacing have a long one, so every other turn is for a new host.
         """
         if self._has_begun:
             return None

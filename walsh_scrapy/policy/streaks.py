@@ -1,4 +1,4 @@
-"""When a run puts off the other requests of a host: what it did in a row (decisions 15 and 28)."""
+"""Streaks of a host, after which a run puts off its other requests (decisions 15 and 28)."""
 
 from __future__ import annotations
 

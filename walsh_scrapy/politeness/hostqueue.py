@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 class Wait:
     """The wait of one request for its host, in one gate; ``gate`` is the name in stats.
 
-    ``seconds`` returns 0 if the request may be sent now, else the seconds after which to call it
-    again. It is called inside ``quiet``, a context manager that first waits for requests in flight.
-    ``by_robots`` returns whether only the host's robots.txt asks for the wait. ``host`` is what the
-    request waits for, as the ledger names it: ``seconds`` may change it to the name of a hold.
+    ``host`` is the name of the host in the ledger. ``seconds`` returns 0 if the request may be sent
+    now, else the seconds after which it is called again; it may set ``host`` to the name of a hold.
+    ``quiet`` returns a context manager that waits for requests in flight; ``seconds`` is called
+    inside it. ``by_robots`` returns True if only the host's robots.txt asks for the wait.
     """
 
     def __init__(
