@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.runtime.engine import Engine
 
 
+@dataclass(slots=True)
 class Wait:
     """The wait of one request for its host, in one gate; ``gate`` is the name in stats.
 
@@ -40,19 +42,11 @@ class Wait:
     inside it. ``by_robots`` returns True if only the host's robots.txt asks for the wait.
     """
 
-    def __init__(
-        self,
-        gate: str,
-        host: str,
-        seconds: Callable[[], float],
-        quiet: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
-        by_robots: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self.gate = gate
-        self.host = host
-        self.seconds = seconds
-        self.quiet = quiet
-        self.by_robots = by_robots
+    gate: str
+    host: str
+    seconds: Callable[[], float]
+    quiet: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+    by_robots: Callable[[], bool] = lambda: False
 
 
 class HostQueue(ABC):
