@@ -12,7 +12,7 @@ import pytest
 
 from tests.helpers import LONGEST
 from tests.helpers.sites import feed, paths, rows_of, site
-from walsh_scrapy.policy.pacing import LEASE_MARGIN
+from walsh_scrapy.policy.hosttimes import LEASE_MARGIN
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site

@@ -7,13 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walsh_scrapy.policy.backoff import Backoff
+from walsh_scrapy.policy.hosttimes import LEASE_MARGIN, QUIET_SECONDS, HostTimes
 from walsh_scrapy.policy.pacing import (
-    LEASE_MARGIN,
     LONGEST_FOR_BLOCKLIST,
-    QUIET_SECONDS,
     Exchange,
     GiveBack,
-    HostTimes,
     Lease,
     Release,
     after,
@@ -46,26 +44,28 @@ def test_spacing_is_the_largest_of_what_is_asked(
 
 
 def test_spacing_counts_from_the_end_of_the_exchange():
-    times = HostTimes().leased(100.0, 60.0).released(107.5, interval=2.0)
+    times = HostTimes().with_lease(100.0, 60.0).with_end(107.5, interval=2.0)
     assert times.ready_at(1.0) == 109.5
     assert times.ready_at(10.0) == 117.5, "the next request may want more room than the last"
 
 
 def test_a_hold_and_the_spacing_are_two_clocks():
-    times = HostTimes().released(100.0, interval=30.0).held(100.0, 5.0)
+    times = HostTimes().with_end(100.0, interval=30.0).with_hold(100.0, 5.0)
     assert times.ready_at(1.0) == 130.0
-    assert times.held(101.0, 60.0).ready_at(1.0) == 161.0
-    assert times.held(101.0, 60.0).held(102.0, 1.0).hold_until == 161.0, "a hold never shrinks"
+    assert times.with_hold(101.0, 60.0).ready_at(1.0) == 161.0
+    assert times.with_hold(101.0, 60.0).with_hold(102.0, 1.0).hold_until == 161.0, (
+        "a hold never shrinks"
+    )
 
 
 def test_a_leased_host_is_not_ready_until_the_lease_is_released_or_ends():
-    taken = HostTimes().leased(100.0, 60.0)
+    taken = HostTimes().with_lease(100.0, 60.0)
     assert taken.ready_at(1.0) == 165.0
-    assert taken.released(101.0, 1.0).ready_at(1.0) == 102.0
+    assert taken.with_end(101.0, 1.0).ready_at(1.0) == 102.0
 
 
 def test_a_lease_that_was_never_released_counts_as_an_exchange_of_its_whole_timeout():
-    slow = HostTimes().released(0.0, interval=100.0).leased(100.0, 60.0)
+    slow = HostTimes().with_end(0.0, interval=100.0).with_lease(100.0, 60.0)
     assert slow.ready_at(1.0) == 260.0, "a Crawl-delay counts from the end that may have been"
     assert slow.recheck_at(110.0, 1.0) == 111.0, "but the holder may be quick"
     assert slow.recheck_at(170.0, 1.0) == 260.0, "and a dead one gives nothing back"
@@ -79,13 +79,13 @@ ASKED_AT = 100_000.0
 @pytest.mark.parametrize(
     ("times", "asked"),
     [
-        (HostTimes().released(ASKED_AT, interval=5.0), 5.0),
-        (HostTimes().held(ASKED_AT, 60.0), 60.0),
-        (HostTimes().released(ASKED_AT, interval=5.0).held(ASKED_AT, 60.0), 60.0),
-        (HostTimes().released(ASKED_AT, interval=90.0).held(ASKED_AT, 60.0), 90.0),
-        (HostTimes().leased(ASKED_AT, timeout=20.0), 20.0 + LEASE_MARGIN),
-        (HostTimes(interval=30.0).leased(ASKED_AT, timeout=20.0), 50.0),
-        (HostTimes().held(ASKED_AT, 60.0).leased(ASKED_AT, timeout=20.0), 60.0),
+        (HostTimes().with_end(ASKED_AT, interval=5.0), 5.0),
+        (HostTimes().with_hold(ASKED_AT, 60.0), 60.0),
+        (HostTimes().with_end(ASKED_AT, interval=5.0).with_hold(ASKED_AT, 60.0), 60.0),
+        (HostTimes().with_end(ASKED_AT, interval=90.0).with_hold(ASKED_AT, 60.0), 90.0),
+        (HostTimes().with_lease(ASKED_AT, timeout=20.0), 20.0 + LEASE_MARGIN),
+        (HostTimes(interval=30.0).with_lease(ASKED_AT, timeout=20.0), 50.0),
+        (HostTimes().with_hold(ASKED_AT, 60.0).with_lease(ASKED_AT, timeout=20.0), 60.0),
     ],
     ids=["spacing", "hold", "hold longer", "spacing longer", "lease", "wide lease", "hold, lease"],
 )
@@ -94,26 +94,26 @@ def test_no_jump_back_makes_a_wait_longer_than_asked_nor_a_second_shorter(
 ):
     """Measured by true time; some of the wait has passed when the clock is set back."""
     now = ASKED_AT + passed - back
-    wait = times.rebased(now).ready_at(1.0) - now
+    wait = times.with_clock_at(now).ready_at(1.0) - now
     assert asked - passed <= wait <= asked
 
 
 @given(st.builds(HostTimes, ended=seconds, interval=seconds), seconds)
 def test_a_clock_that_only_goes_forward_changes_nothing(times, later):
-    assert times.rebased(times.ended + later) == times
+    assert times.with_clock_at(times.ended + later) == times
 
 
 def test_one_burst_counts_once():
-    first = HostTimes().struck(100.0, sent_at=99.0).held(100.0, 4.0)
+    first = HostTimes().with_strike(100.0, sent_at=99.0).with_hold(100.0, 4.0)
     assert first.strikes == 1
-    assert first.struck(100.5, sent_at=99.5).strikes == 1, "it was out before the hold began"
-    assert first.struck(104.5, sent_at=104.2).strikes == 2
+    assert first.with_strike(100.5, sent_at=99.5).strikes == 1, "it was out before the hold began"
+    assert first.with_strike(104.5, sent_at=104.2).strikes == 2
 
 
 def test_after_half_an_hour_of_quiet_the_backoff_starts_small_again():
-    times = HostTimes().struck(100.0, 99.0).held(100.0, 60.0)
-    assert times.struck(200.0, 199.0).strikes == 2
-    assert times.struck(161.0 + QUIET_SECONDS, 161.0 + QUIET_SECONDS).strikes == 1
+    times = HostTimes().with_strike(100.0, 99.0).with_hold(100.0, 60.0)
+    assert times.with_strike(200.0, 199.0).strikes == 2
+    assert times.with_strike(161.0 + QUIET_SECONDS, 161.0 + QUIET_SECONDS).strikes == 1
 
 
 DAY = 86_400.0
@@ -181,16 +181,18 @@ def test_a_hold_knows_what_began_it(exchange, by, refused):
     times = ended(HostTimes(silences=3), 1000.0, **exchange)
     assert (times.hold_by, times.hold_status) == (by, exchange["status"])
     assert times.refused == refused
-    assert times.held(1000.0, 1.0, "visit-time") == times, "a longer hold stays, with its cause"
-    assert times.held(1000.0, 9 * DAY, "visit-time").hold_by == "visit-time"
-    assert (times.lifted().hold_by, times.lifted().refused) == ("", None)
+    assert times.with_hold(1000.0, 1.0, "visit-time") == times, (
+        "a longer hold stays, with its cause"
+    )
+    assert times.with_hold(1000.0, 9 * DAY, "visit-time").hold_by == "visit-time"
+    assert (times.without_hold().hold_by, times.without_hold().refused) == ("", None)
 
 
 def test_a_silence_neither_shortens_a_hold_nor_holds_the_siblings_of_a_host():
-    held = HostTimes(silences=1).held(900.0, 10 * DAY)
+    held = HostTimes(silences=1).with_hold(900.0, 10 * DAY)
     now = held.hold_until + 10.0
     assert ended(held, now, unreachable=True).hold_until == now + 2 * DAY
-    longer = held.held(now, 30 * DAY)
+    longer = held.with_hold(now, 30 * DAY)
     silent = after(longer, Release(Exchange(interval=1.0, unreachable=True), BACKOFF, ""), now)
     assert silent.hold_until == longer.hold_until
     of_domain = Exchange(interval=1.0, unreachable=True).of_domain()
@@ -200,8 +202,8 @@ def test_a_silence_neither_shortens_a_hold_nor_holds_the_siblings_of_a_host():
 
 def test_what_the_blocklists_own_host_asks_for_holds_the_list_for_a_day_at_most():
     """Opt-outs have to be refreshed (R3); every other request waits in full (R5)."""
-    held = HostTimes(ended=900.0, interval=1e10).held(1000.0, 1e10)
-    assert held.bounded(LONGEST_FOR_BLOCKLIST).ready_at(0.0) == 1000.0 + DAY
+    held = HostTimes(ended=900.0, interval=1e10).with_hold(1000.0, 1e10)
+    assert held.with_limit(LONGEST_FOR_BLOCKLIST).ready_at(0.0) == 1000.0 + DAY
     ours, late = Lease(1e10, 60.0, "us", LONGEST_FOR_BLOCKLIST), 1000.0 + DAY
     assert after(held, ours, late - 1.0) == held
     leased = after(held, ours, late)
@@ -209,9 +211,9 @@ def test_what_the_blocklists_own_host_asks_for_holds_the_list_for_a_day_at_most(
     assert (leased.interval, leased.hold_until) == (1e10, 1000.0 + 1e10)
     assert after(held, Lease(1.0, 60.0, "us"), late) == held
     paused = HostTimes(ended=900.0, pause=3 * DAY)
-    assert paused.bounded(LONGEST_FOR_BLOCKLIST) == paused
-    short = HostTimes(ended=900.0, interval=10.0).held(1000.0, 600.0)
-    assert short.bounded(LONGEST_FOR_BLOCKLIST) == short
+    assert paused.with_limit(LONGEST_FOR_BLOCKLIST) == paused
+    short = HostTimes(ended=900.0, interval=10.0).with_hold(1000.0, 600.0)
+    assert short.with_limit(LONGEST_FOR_BLOCKLIST) == short
 
 
 def test_a_request_that_was_never_sent_leaves_no_trace_but_for_the_lease_of_another():

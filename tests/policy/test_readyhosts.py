@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walsh_scrapy.policy.frontier import Frontier, Rank, start_order
-from walsh_scrapy.policy.slack import Slack
+from walsh_scrapy.policy.readyhosts import Slack
 from walsh_scrapy.politeness.schedulerqueue import ENOUGH
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.politeness import assert_polite

@@ -1,8 +1,10 @@
-"""Failures are grouped by their reasons, whatever the hosts are called."""
+"""Failures are grouped by their reasons, and whose failure it is (decision 29)."""
 
 import pytest
 
-from walsh_scrapy.policy.reasons import ReasonGroups, kind_of, shorten
+from walsh_scrapy.policy.reasons import Connectivity, ReasonGroups, kind_of, shorten
+
+WORKED = None
 
 
 @pytest.mark.parametrize(
@@ -39,3 +41,30 @@ def test_hosts_of_one_reason_are_one_line():
 def test_a_list_of_one_more_than_is_shown():
     assert shorten(("a", "b", "c"), 2) == "a, b and 1 more host"
     assert shorten((), 2) == ""
+
+
+@pytest.mark.parametrize(
+    ("events", "found", "offline"),
+    [
+        ([], [], False),
+        ([WORKED], [], False),
+        (["a"], ["unknown"], True),
+        (["a", "a", "a", "a"], ["unknown"] * 4, True),  # one host proves nothing
+        (["a", "b", "a", "b"], ["unknown"] * 4, True),
+        ([*"abcde"], [*["unknown"] * 4, "machine"], True),
+        ([*"abcdea"], [*["unknown"] * 4, "machine", "machine"], True),
+        ([WORKED, "a", "b", "c"], ["host"] * 3, False),
+        (["a", "b", WORKED, "c", "a"], ["unknown", "unknown", "host", "host"], False),
+    ],
+)
+def test_whose_failure_it_is(events, found, offline):
+    """A machine that is offline fails no source, and a dead name server no machine."""
+    connectivity = Connectivity()
+    verdicts = []
+    for event in events:
+        if event is WORKED:
+            connectivity.record_success()
+        else:
+            verdicts.append(connectivity.fault_of(event))
+    assert verdicts == found
+    assert connectivity.offline is offline

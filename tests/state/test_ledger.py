@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.helpers.records import BACKOFF, RECORD
-from walsh_scrapy.policy.pacing import LEASE_MARGIN, Exchange
+from walsh_scrapy.policy.hosttimes import LEASE_MARGIN
+from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.state import State
 
 TIMEOUT = 20.0

@@ -11,7 +11,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import NullPool
 
 from tests.helpers.records import BACKOFF, RECORD, SOURCE, entry_of
-from walsh_scrapy.policy.pacing import Exchange, HostTimes
+from walsh_scrapy.policy.hosttimes import HostTimes
+from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state import State, StateError, schema
 from walsh_scrapy.state.copies import BlocklistCopy

@@ -16,7 +16,7 @@ from tests.helpers.reportstate import BEGUN, DAY, HOSTILE, MONTH, NOW, page_of, 
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.audit.pauses import JudgedRequest, Pause, PauseJudge
 from walsh_scrapy.policy.audit.record import Basis, Documents, LoggedRequest
-from walsh_scrapy.policy.pacing import HostTimes
+from walsh_scrapy.policy.hosttimes import HostTimes
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
 from walsh_scrapy.state.evidence import NO_EVIDENCE, DenialRecord

@@ -41,13 +41,12 @@ logger = logging.getLogger(__name__)
 class BackoffMiddleware:
     """Retries refused requests, at most ``WALSH_MAX_RETRIES`` times (order 549, decision 15).
 
-    A host that refuses more requests than that in a row, whatever their URLs, has refused its share
-    of tries. Its other requests of the run are deferred, and have not failed. The same goes for a
-    host at which a target and the request before it timed out, or that answered 403 to three URLs
-    in a row (decision 28).
+    A host may refuse that many requests in a row, whatever their URLs. After one more, the run
+    defers the host's other requests; they have not failed. It does the same if a target and the
+    request before it timed out, or if the host answered 403 to three URLs in a row (decision 28).
 
-    The pacing gate writes the hold with the end of the exchange. Without the pacing gate this gate
-    writes the hold, and keeps requests waiting for it.
+    The pacing gate writes the hold at the end of the exchange. In a crawl without the pacing gate,
+    this gate writes the hold, and lets requests wait for its end.
     """
 
     def __init__(self, crawl: Crawl, holds: Holds | None) -> None:
@@ -131,8 +130,9 @@ class BackoffMiddleware:
     ) -> Request | None:
         """Return the request to send again; None if it has failed.
 
-        It has failed after ``most`` retries. If the host has refused its share, its other requests
-        are put off, and so is this one if it has tries left and others used up the share.
+        It has failed after ``most`` retries. A host that refused more than ``most`` requests in a
+        row is put off, with its other requests. If those are the reason, and this request has
+        retries left, it is put off too.
         """
         rank, host = rank_of(request), host_of(request.url)
         attempt = marks_of(request).attempt + 1
@@ -166,7 +166,7 @@ class BackoffMiddleware:
     def _put_off_others(
         self, request: Request, *, gave_up: bool = False, refused: int | None = None
     ) -> None:
-        """Put off the other requests of a host by what it did in a row; none waits for its hold."""
+        """Put off the other requests of a host after a streak. None of them waits for its hold."""
         host = host_of(request.url)
         if reason := self._streaks.reason(host, rank_of(request), gave_up=gave_up):
             until = self._context.clock.now() + marks_of(request).hold

@@ -19,7 +19,8 @@ from walsh_scrapy.policy.robots.records import MAX_OCTETS
 from walsh_scrapy.policy.urls import host_of, origin_of, robots_url
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.politeness.hostqueue import Wait
-from walsh_scrapy.politeness.robots import RobotsCache, RobotsFetch
+from walsh_scrapy.politeness.robots import RobotsFetch
+from walsh_scrapy.politeness.robotscache import RobotsCache
 from walsh_scrapy.runtime.components import compression_problems
 from walsh_scrapy.runtime.gates import Gate
 from walsh_scrapy.runtime.requests import mark, marks_of, note_answer, rank_of, resolved

@@ -27,7 +27,7 @@ from walsh_scrapy.options.reader import (
     number_of,
 )
 from walsh_scrapy.policy.backoff import LEAST_CAP
-from walsh_scrapy.policy.pacedhosts import PaceBy
+from walsh_scrapy.policy.hosttimes import PaceBy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

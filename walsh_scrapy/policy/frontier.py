@@ -11,9 +11,7 @@ from itertools import count
 from operator import itemgetter
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from walsh_scrapy.policy.hostrequests import HostRequests, Rank
-from walsh_scrapy.policy.readyhosts import Lane, ReadyHosts
-from walsh_scrapy.policy.slack import remaining
+from walsh_scrapy.policy.readyhosts import HostRequests, Lane, Rank, ReadyHosts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -44,8 +42,8 @@ class Frontier(Generic[T]):
     ``intervals`` are the known spacings of hosts in seconds; the default is one second.
     ``late`` are hosts that lately did not answer: they go last until an exchange is short.
     ``unexplored`` is added to the chain of a host, in seconds, until ``explored`` is called for it.
-    A crawl that follows links cannot know the work of a host before it has read one of its pages,
-    so it reads one of each host early.
+    A crawl that follows links does not know the work of a host before it has read one of its pages.
+    So it reads one page of each host early.
     """
 
     def __init__(
@@ -171,17 +169,19 @@ class Frontier(Generic[T]):
         return None
 
     def remaining(self, now: float, others: int = 0) -> float:
-        """Return the least time in seconds that the crawl still takes.
+        """Return the least time in seconds that the crawl still takes (decision 6).
 
-        ``others`` are requests to come that are not here yet. The cost is linear in the number of
-        hosts.
+        That is the longest chain of a host, or the service times of all requests that are left, if
+        these are longer. It is infinite if a host's work is not known yet. ``others`` are requests
+        to come that are not here yet. The cost is linear in the number of hosts.
         """
         chains = (
             max(0.0, queue.ready_at - now) + queue.chain()
             for queue in self._hosts.values()
             if queue.requests
         )
-        return remaining(chains, self._size + others, self._ready.slack.mean)
+        service = (self._size + others) * self._ready.slack.mean
+        return max(max(chains, default=0.0), service)
 
     @property
     def is_restricted(self) -> bool:
@@ -252,11 +252,10 @@ def start_order(
     """Return the items of a run in the order in which they are requested.
 
     ``waiting`` has tuples of host, the time since when the item is due, and the item. The host with
-    the most paced work goes first, with all its items; those that lately did not answer (``late``)
-    go last. A frontier that gets them in this order,
-    as it has room, takes no longer than one that knows all of them from the start. Within a host,
-    the item that is due longest goes first, so each source gets its turn even on a host that
-    allows one request a day.
+    the most paced work goes first, with all its items. Hosts that lately did not answer (``late``)
+    go last. A frontier that gets the items in this order takes no longer than one that has all of
+    them from the start. Within a host, the item that is due longest goes first. So each source gets
+    its turn, even on a host that allows one request a day.
     """
     hosts: dict[str, list[tuple[float, T]]] = {}
     for host, since, item in waiting:

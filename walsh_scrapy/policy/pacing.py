@@ -10,180 +10,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from walsh_scrapy.policy.backoff import (
-    RETRIED_STATUSES,
-    TROUBLED_STATUSES,
-    is_good,
-    is_refusal,
-    parse_retry_after,
-)
+from walsh_scrapy.policy.backoff import RETRIED_STATUSES, is_refusal, parse_retry_after
 
 if TYPE_CHECKING:
     from walsh_scrapy.policy.backoff import Backoff
+    from walsh_scrapy.policy.hosttimes import HoldBy, HostTimes
 
-#: Seconds by which a lease outlasts the timeout of its request.
-LEASE_MARGIN = 5.0
-#: Seconds between two looks at a host that another process has leased: it may be released early.
-RECHECK_SECONDS = 1.0
-#: Seconds without a 429 or 503 after which the backoff of a host starts again at its base.
-QUIET_SECONDS = 1800.0
 _DAY = 86_400.0
 #: The longest hold after silences: 30 days, as for a source that fails (decision 20).
 LONGEST_SILENCE_HOLD = 30 * _DAY
 #: Seconds for which spacing or hold of the blocklist's own host keep back a request for the list.
-#: All that a host in order asks for is shorter. A longer one must not suspend opt-outs (R3).
+#: A host that works asks for less. A longer wait must not suspend opt-outs (R3).
 LONGEST_FOR_BLOCKLIST = _DAY
-#: What began a hold: the host asked for it (Retry-After, Visit-time), our backoff, or silences.
-HoldBy: TypeAlias = Literal["", "retry-after", "visit-time", "backoff", "silence"]
-
-
-@dataclass(frozen=True, slots=True)
-class HostTimes:
-    """What the ledger knows of a host. ``ended`` is None if it was never asked."""
-
-    ended: float | None = None  #: when the last exchange with the host was over
-    interval: float = 0.0  #: the spacing in force at that end
-    hold_since: float = 0.0  #: when the hold (Retry-After, backoff, Visit-time, silences) began
-    hold_until: float = 0.0
-    hold_by: HoldBy = ""  #: what began it
-    hold_status: int = 0  #: of the answer that began it; 0 if none did
-    lease_since: float = 0.0  #: when a process leased the host for one request
-    lease_until: float = 0.0
-    holder: str = ""  #: the process that has the lease
-    strikes: int = 0  #: bursts of 429 and 503 in a row (R5)
-    struck_at: float = 0.0
-    silences: int = 0  #: attempts in a row in which it was unreachable (decision 28)
-    silent_at: float = 0.0  #: the last of them
-    server_errors: int = 0  #: answers of 500, 502 and 504 in a row (decision 28)
-    pause: float = 0.0  #: the least spacing that the operator asks for (decision 31)
-
-    @property
-    def refused(self) -> int | None:
-        """The status with which the hold began if that was a refusal (429, 503), else None."""
-        return self.hold_status if self.hold_status in RETRIED_STATUSES else None
-
-    def spacing_with(self, spacing: float = 0.0) -> float:
-        """Return the spacing in force, for a request that asks for ``spacing`` itself."""
-        return max(self.interval, spacing, self.pause)
-
-    def ready_at(self, spacing: float) -> float:
-        """Return the first moment at which a request with this ``spacing`` may go out.
-
-        A host that was never asked is ready at once (R4: the first request MUST NOT be delayed).
-        A lease that was never released counts as an exchange that took its whole timeout.
-        """
-        least = self.spacing_with(spacing)
-        ends = (self.ended, self.lease_until - LEASE_MARGIN if self.lease_since else None)
-        spaced = max((end + least for end in ends if end is not None), default=0.0)
-        return max(spaced, self.hold_until, self.lease_until)
-
-    @property
-    def is_marked(self) -> bool:
-        """Whether the host was not well when it was asked last, or has a pause."""
-        return bool(self.silences or self.server_errors or self.pause)
-
-    def bounded(self, most: float) -> HostTimes:
-        """Return the times in which spacing and hold last at most ``most`` seconds.
-
-        The hold counts from its beginning. An operator's pause and a lease stay as they are.
-        """
-        hold_until = min(self.hold_until, self.hold_since + most)
-        return replace(self, interval=min(self.interval, most), hold_until=hold_until)
-
-    def is_spaced_by(self, interval: float) -> bool:
-        """Return True if a spacing of ``interval`` alone explains until when the host waits."""
-        return self.ended is not None and self.ended + interval >= self.ready_at(0.0)
-
-    def recheck_at(self, now: float, spacing: float) -> float:
-        """Return when to try again: when the host is ready, or may have been released."""
-        ready_at = self.ready_at(spacing)
-        return min(ready_at, now + RECHECK_SECONDS) if self.lease_until > now else ready_at
-
-    def rebased(self, now: float) -> HostTimes:
-        """Return these times after the clock was set back to ``now``.
-
-        Nothing can have begun in the future. What seems to have begun after ``now`` counts as begun
-        at ``now``, so a wait is as long as was asked for, and no longer.
-        """
-        if max(self.ended or 0.0, self.hold_since, self.lease_since) <= now:
-            return self
-        ended = None if self.ended is None else min(self.ended, now)
-        hold_ahead = max(0.0, self.hold_since - now)
-        lease_ahead = max(0.0, self.lease_since - now)
-        return replace(
-            self,
-            ended=ended,
-            hold_since=self.hold_since - hold_ahead,
-            hold_until=self.hold_until - hold_ahead,
-            lease_since=self.lease_since - lease_ahead,
-            lease_until=self.lease_until - lease_ahead,
-        )
-
-    def leased(self, now: float, timeout: float, holder: str = "") -> HostTimes:
-        """Return the times after a lease for one request of at most ``timeout`` seconds."""
-        until = now + timeout + LEASE_MARGIN
-        return replace(self, lease_since=now, lease_until=until, holder=holder)
-
-    def released(self, ended: float, interval: float, holder: str = "") -> HostTimes:
-        """Return the times after an exchange: spacing counts from its end (decision 2).
-
-        A process that was stopped for longer than its lease may come back while another has the
-        lease. Then the end of the exchange counts, and the lease of the other process stays.
-        """
-        if self.holder != holder:
-            last = ended if self.ended is None else max(self.ended, ended)
-            return replace(self, ended=last, interval=max(self.interval, interval))
-        return replace(
-            self, ended=ended, interval=interval, lease_since=0.0, lease_until=0.0, holder=""
-        )
-
-    def given_back(self, holder: str) -> HostTimes:
-        """Return the times without the lease of a request that was never sent (decision 29)."""
-        if self.holder != holder:
-            return self
-        return replace(self, lease_since=0.0, lease_until=0.0, holder="")
-
-    def widened(self, interval: float) -> HostTimes:
-        """Return the times with a spacing of at least ``interval``."""
-        return replace(self, interval=max(self.interval, interval))
-
-    def struck(self, now: float, sent_at: float) -> HostTimes:
-        """Return the times after one more refusal of a request sent at ``sent_at`` (R5).
-
-        Refusals of requests that were sent before the hold began belong to the burst that caused
-        the hold, and count as one strike (decision 15).
-        """
-        if self.strikes and sent_at < self.hold_since <= now:
-            return self
-        quiet = now - max(self.struck_at, self.hold_until) > QUIET_SECONDS
-        return replace(self, strikes=1 if quiet else self.strikes + 1, struck_at=now)
-
-    def silenced(self, now: float) -> HostTimes:
-        """Return the times after one more attempt to reach a host that is unreachable."""
-        return replace(self, silences=self.silences + 1, silent_at=now)
-
-    def with_status(self, status: int) -> HostTimes:
-        """Return the times after one more answer; ``status`` is 0 if none came (decision 28)."""
-        if status in TROUBLED_STATUSES:
-            return replace(self, server_errors=self.server_errors + 1)
-        return replace(self, server_errors=0) if is_good(status) else self
-
-    def held(self, now: float, seconds: float, by: HoldBy = "", status: int = 0) -> HostTimes:
-        """Return the times with a hold of ``seconds`` from ``now``; a longer hold stays.
-
-        ``by`` is what began it, ``status`` that of the answer that did.
-        """
-        if now + seconds <= self.hold_until:
-            return self
-        return replace(
-            self, hold_since=now, hold_until=now + seconds, hold_by=by, hold_status=status
-        )
-
-    def lifted(self) -> HostTimes:
-        """Return the times without a hold. Its strikes and silences count for the next one."""
-        return replace(self, hold_since=0.0, hold_until=0.0, hold_by="", hold_status=0)
 
 
 def spacing(
@@ -305,24 +145,24 @@ def after(times: HostTimes, event: Event, now: float) -> HostTimes:
     """Return the times of a host after an event at ``now``; no other function decides this."""
     match event:
         case Lease(spacing, timeout, holder, most):
-            is_ready = times.bounded(most).ready_at(min(spacing, most)) <= now
-            return times.leased(now, timeout, holder) if is_ready else times
+            is_ready = times.with_limit(most).ready_at(min(spacing, most)) <= now
+            return times.with_lease(now, timeout, holder) if is_ready else times
         case Release(exchange, backoff, holder):
             times, interval = times.with_status(exchange.status), exchange.interval
             if times.server_errors:
                 interval = slowed(interval, times.server_errors, backoff.cap)
-            released = times.released(now, interval, holder)
-            return after_answer(released, exchange, backoff, now)
+            times = times.with_end(now, interval, holder)
+            return after_answer(times, exchange, backoff, now)
         case GiveBack(holder):
-            return times.given_back(holder)
+            return times.without_lease(holder)
         case UnleasedEnd(exchange, backoff):
             return after_answer(times, exchange, backoff, now)
         case Hold(seconds, by):
-            return times.held(now, seconds, by)
+            return times.with_hold(now, seconds, by)
         case Widen(interval):
-            return times.widened(interval)
+            return replace(times, interval=max(times.interval, interval))
         case Lift():
-            return times.lifted() if times.hold_until > now else times
+            return times.without_hold() if times.hold_until > now else times
         case OperatorPause(seconds):
             return replace(times, pause=seconds)
 
@@ -336,9 +176,9 @@ def after_answer(times: HostTimes, exchange: Exchange, backoff: Backoff, now: fl
     if exchange.given_up:
         return times
     if exchange.unreachable:
-        silenced = times.silenced(now)
-        hold = silence_hold(silenced.silences)
-        return silenced.held(now, hold, "silence") if hold else silenced
+        times = replace(times, silences=times.silences + 1, silent_at=now)
+        hold = silence_hold(times.silences)
+        return times.with_hold(now, hold, "silence") if hold else times
     status, retry_after = exchange.status, exchange.retry_after
     if status and times.silences:
         times = replace(times, silences=0)
@@ -346,8 +186,9 @@ def after_answer(times: HostTimes, exchange: Exchange, backoff: Backoff, now: fl
     if not is_refused and not (status >= 400 and retry_after is not None):
         return times
     is_strike = is_refused or status >= 500
-    struck = times.struck(now, now - exchange.latency) if is_strike else times
+    if is_strike:
+        times = times.with_strike(now, now - exchange.latency)
     at = datetime.fromtimestamp(now, UTC)
     is_asked = retry_after is not None and parse_retry_after(retry_after, at)
-    seconds = backoff.hold(status, retry_after, at, struck.strikes - 1)
-    return struck.held(now, seconds, "retry-after" if is_asked else "backoff", status)
+    seconds = backoff.hold(status, retry_after, at, times.strikes - 1)
+    return times.with_hold(now, seconds, "retry-after" if is_asked else "backoff", status)

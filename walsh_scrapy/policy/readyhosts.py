@@ -1,19 +1,34 @@
-"""Ready hosts, and which of them goes next (decision 6). Durations are seconds."""
+"""The requests of each host, and which ready host goes next (decision 6).
+
+Durations are seconds.
+"""
 
 from __future__ import annotations
 
 import heapq
+import math
+from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import chain, count, zip_longest
-from typing import TYPE_CHECKING, NamedTuple
-
-from walsh_scrapy.policy.slack import Slack
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+T = TypeVar("T")
+
 #: The spacing that a host may ask for in its robots.txt, until that was read.
 CAUTIOUS_INTERVAL = 5.0
+#: By what part of itself a crawl may get longer for hosts that were begun late.
+TOLERANCE = 0.04
+
+
+class Rank(IntEnum):
+    """What a request is for: a lower rank goes first, because others depend on its answer."""
+
+    ROBOTS = 0
+    OPERATOR = 1  #: the blocklist and its schema
+    TARGET = 2
 
 
 class Lane(IntEnum):
@@ -25,11 +40,105 @@ class Lane(IntEnum):
     LATE = 4  #: the host lately took long
 
 
+@dataclass(slots=True)
+class HostRequests(Generic[T]):
+    """The requests of one host, and when they may be handed out. Durations are seconds."""
+
+    interval: float | None = None  #: the spacing; None if it is not known
+    unexplored: float = 0.0  #: pacing that the links of its first target may cause
+    requests: list[tuple[int, int, int, T]] = field(default_factory=list)
+    ready_at: float = 0.0
+    open_to: int = Rank.TARGET  #: the highest rank that may go out now
+    version: int = 0  #: of its last change: heap entries with another version are void
+    is_busy: bool = False  #: one of its requests was handed out and has not ended
+    is_touched: bool = False  #: one of its requests was handed out at some time
+
+    def push(self, rank: Rank, priority: int, order: int, item: T) -> None:
+        """Add a request: a lower rank goes first, then a higher priority, then a lower order."""
+        heapq.heappush(self.requests, (rank, -priority, order, item))
+
+    def pop(self) -> T:
+        """Hand out the first request."""
+        self.is_busy = self.is_touched = True
+        return heapq.heappop(self.requests)[3]
+
+    @property
+    def first(self) -> T:
+        """The request that is handed out next."""
+        return self.requests[0][3]
+
+    @property
+    def rank(self) -> int:
+        """The rank of that request."""
+        return self.requests[0][0]
+
+    def lane(self) -> Lane:
+        """Return the lane of a host that is not late."""
+        if self.is_touched and self.rank != Rank.ROBOTS:
+            return Lane.BEGUN
+        return Lane.NEW if self.interval is None else Lane.KNOWN
+
+    def chain(self) -> float:
+        """Return the pauses that the host still needs, as far as is known.
+
+        Until a request was handed out, its robots.txt is still to come. Nothing has to wait after
+        the last request.
+        """
+        pauses = len(self.requests) - self.is_touched
+        return pauses * (1.0 if self.interval is None else self.interval) + self.unexplored
+
+
+class Slack:
+    """Compares a host's chain, which is its own pauses, with what the crawl still has to do.
+
+    Durations are seconds. A host that is not begun is critical when its chain may last longer than
+    all requests that wait. The robots.txt of hosts that are not begun do not count among these
+    requests. The crawl begins such hosts one after the other, and sends the waiting requests in the
+    pauses of the last host. So it reads targets long before the last robots.txt, and takes no
+    longer.
+    """
+
+    def __init__(self) -> None:
+        self._exchanges = 0
+        self._seconds = 0.0
+        self._last: float | None = None  # when the last exchange ended, if no pause came after it
+
+    def record_service(self, seconds: float, at_once: int, now: float) -> None:
+        """Count an exchange that ended ``now`` and was one of ``at_once`` in flight.
+
+        Its cost is the time since the end of the exchange before it, with the work of the machine.
+        After a pause the cost is only the time of the exchange itself.
+        """
+        cost = seconds / max(1, at_once) if self._last is None else now - self._last
+        self._seconds += cost
+        self._exchanges += 1
+        self._last = now
+
+    def record_pause(self) -> None:
+        """Note that no host was ready: the time until the next exchange is no work."""
+        self._last = None
+
+    @property
+    def mean(self) -> float:
+        """The seconds that an exchange costs the crawl, as far as is known; 0 before the first."""
+        return self._seconds / self._exchanges if self._exchanges else 0.0
+
+    def is_critical(self, chain: float, waiting: int) -> bool:
+        """Return True if a host whose chain may take so long has to begin now.
+
+        ``waiting`` is the number of all waiting requests. Before the first exchange the cost of one
+        is not known. Only an infinite chain is critical then.
+        """
+        if not self._exchanges:
+            return chain == math.inf
+        return chain >= self.mean * (waiting + TOLERANCE * (waiting + self._exchanges))
+
+
 class _Entry(NamedTuple):
-    """A host in the heap of its lane: the longest chain first, then the oldest."""
+    """A host in the heap of its lane. The longest chain is first, then the oldest entry."""
 
     chain: float  #: negative, because the least entry comes first
-    is_untouched: bool  #: the host whose robots.txt is waited for goes before its equals
+    is_untouched: bool  #: False sorts first: a host whose robots.txt was requested
     order: int
     host: str
 
@@ -93,8 +202,8 @@ class ReadyHosts:
     def _opening(self, tops: Mapping[Lane, _Entry]) -> Lane | None:
         """Return the lane that goes next while the crawl has not read anything yet.
 
-        The first entry must not wait until every critical host was begun. Hosts of known spacings
-        are those with long ones, so every other turn is for a new host.
+        The crawl should read its first entry before it has begun every critical host. Hosts with a
+        known spacing have a long one, so every other turn is for a new host.
         """
         if self._has_begun:
             return None

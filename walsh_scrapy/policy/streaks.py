@@ -1,4 +1,4 @@
-"""When a run puts off the other requests of a host: what it did in a row (decisions 15 and 28)."""
+"""Streaks of a host, after which a run puts off its other requests (decisions 15 and 28)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from walsh_scrapy.policy.backoff import is_good, is_redirect, is_refusal
-from walsh_scrapy.policy.hostrequests import Rank
+from walsh_scrapy.policy.readyhosts import Rank
 from walsh_scrapy.policy.wording import count_of
 
 #: Requests in a row that a host may leave without an answer.

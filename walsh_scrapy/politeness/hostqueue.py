@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from scrapy.utils.asyncio import sleep
 
 from walsh_scrapy.exceptions import RequestDeferred
-from walsh_scrapy.policy.pacedhosts import host_name
-from walsh_scrapy.policy.pacing import RECHECK_SECONDS
+from walsh_scrapy.policy.hosttimes import RECHECK_SECONDS, host_name
 from walsh_scrapy.policy.timestamps import format_moment
 
 if TYPE_CHECKING:
@@ -32,28 +32,21 @@ if TYPE_CHECKING:
     from walsh_scrapy.runtime.engine import Engine
 
 
+@dataclass(slots=True)
 class Wait:
     """The wait of one request for its host, in one gate; ``gate`` is the name in stats.
 
-    ``seconds`` returns 0 if the request may be sent now, else the seconds after which to call it
-    again. It is called inside ``quiet``, a context manager that first waits for requests in flight.
-    ``by_robots`` returns whether only the host's robots.txt asks for the wait. ``host`` is what the
-    request waits for, as the ledger names it: ``seconds`` may change it to the name of a hold.
+    ``host`` is the name of the host in the ledger. ``seconds`` returns 0 if the request may be sent
+    now, else the seconds after which it is called again; it may set ``host`` to the name of a hold.
+    ``quiet`` returns a context manager that waits for requests in flight; ``seconds`` is called
+    inside it. ``by_robots`` returns True if only the host's robots.txt asks for the wait.
     """
 
-    def __init__(
-        self,
-        gate: str,
-        host: str,
-        seconds: Callable[[], float],
-        quiet: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
-        by_robots: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self.gate = gate
-        self.host = host
-        self.seconds = seconds
-        self.quiet = quiet
-        self.by_robots = by_robots
+    gate: str
+    host: str
+    seconds: Callable[[], float]
+    quiet: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+    by_robots: Callable[[], bool] = lambda: False
 
 
 class HostQueue(ABC):

@@ -9,7 +9,8 @@ from weakref import WeakKeyDictionary
 
 from walsh_scrapy.exceptions import GivenUp, Unreachable
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.pacing import LEASE_MARGIN, Exchange
+from walsh_scrapy.policy.hosttimes import LEASE_MARGIN
+from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.politeness.hostqueue import Wait
 from walsh_scrapy.runtime.engine import PerLoop

@@ -19,9 +19,8 @@ class _PutOff:
     until: float  #: the earliest time of the next request to the host, in epoch seconds
     refused: int | None = None  #: 429 or 503 if that is why
     is_told: bool = False  #: the log says so
-    owed: Unreachable | None = (
-        None  #: what a target fails with, as the attempt was for its robots.txt
-    )
+    #: The error of a failed request for robots.txt, until a target has failed with it.
+    owed: Unreachable | None = None
 
 
 class PutOffHosts:
@@ -35,17 +34,17 @@ class PutOffHosts:
         self._hosts: dict[str, _PutOff] = {}
 
     def add(self, host: str, reason: str, until: float, refused: int | None = None) -> None:
-        """Put off all further requests to a host: its request has failed, or nothing has.
+        """Put off all further requests to a host.
 
-        ``refused`` is 429 or 503 if it refused requests with that.
+        ``refused`` is 429 or 503 if the host refused requests with that status.
         """
         self._hosts[host] = _PutOff(reason, until, refused)
 
     def add_unreachable(self, host: str, error: Unreachable, rank: Rank, until: float) -> None:
         """Put off all further requests to a host that cannot be reached (decision 28).
 
-        ``rank`` is that of the request that failed. If it was for robots.txt, the next target fails
-        with the same error.
+        ``rank`` is the rank of the request that failed. If that was for robots.txt, the next target
+        fails with the same error.
         """
         owed = error if rank is Rank.ROBOTS else None
         self._hosts[host] = _PutOff(str(error), until, owed=owed)
@@ -53,7 +52,7 @@ class PutOffHosts:
     def check(self, host: str, rank: Rank = Rank.TARGET) -> None:
         """Raise PutOff for a request of ``rank`` to a host that is put off.
 
-        Raises Unreachable instead for the target that the attempt to reach it was made for.
+        Raises Unreachable instead for the first target after a robots.txt that failed with it.
         """
         put_off = self._hosts.get(host)
         if put_off is None:

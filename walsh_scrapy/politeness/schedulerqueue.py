@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.runtime.context import Context
     from walsh_scrapy.runtime.engine import Engine
 
-#: While this many hosts are ready, the next start request of a spider waits. These are far more
-#: hosts than are asked at once, and few enough for a few megabytes of memory.
+#: While this many hosts are ready, the next start request of a spider waits. A crawl asks far fewer
+#: hosts at once, and these take a few megabytes of memory.
 ENOUGH = 2000
 
 

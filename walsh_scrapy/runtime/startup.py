@@ -15,7 +15,7 @@ from scrapy.utils.misc import load_object
 from walsh_scrapy import identity
 from walsh_scrapy.exceptions import refuse_to_start
 from walsh_scrapy.options import BadSetting, Options, bad_setting
-from walsh_scrapy.policy.useragent import token_of
+from walsh_scrapy.policy.robots.records import token_of
 from walsh_scrapy.runtime.gates import Gate
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from sqlalchemy import bindparam, func, insert, select, update
 
-from walsh_scrapy.policy.pacing import HostTimes
+from walsh_scrapy.policy.hosttimes import HostTimes
 from walsh_scrapy.state._statements import Statement
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.rows import insert_if_new, row_of
@@ -54,7 +54,7 @@ class HostSnapshot(NamedTuple):
 
     def bounded(self, most: float) -> HostSnapshot:
         """Return the same with a spacing and a hold of at most ``most`` seconds."""
-        return self._replace(times=self.times.bounded(most))
+        return self._replace(times=self.times.with_limit(most))
 
     @property
     def reason(self) -> WaitReason | None:

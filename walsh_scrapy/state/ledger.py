@@ -10,12 +10,12 @@ from uuid import uuid4
 
 from sqlalchemy import bindparam, case, func, or_, select
 
+from walsh_scrapy.policy.hosttimes import HostTimes
 from walsh_scrapy.policy.pacing import (
     Event,
     Exchange,
     GiveBack,
     Hold,
-    HostTimes,
     Lease,
     Lift,
     OperatorPause,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Select
 
     from walsh_scrapy.policy.backoff import Backoff
-    from walsh_scrapy.policy.pacing import HoldBy
+    from walsh_scrapy.policy.hosttimes import HoldBy
     from walsh_scrapy.state.database import Database
     from walsh_scrapy.state.hosts import ActName
 
@@ -130,7 +130,7 @@ class Ledger(Store):
         with self._database.read() as connection:
             times = self._remember(host, find_row(connection, host))
             now = self._now(connection)
-        return HostSnapshot(times.rebased(now), now)
+        return HostSnapshot(times.with_clock_at(now), now)
 
     def take(
         self, host: str, spacing: float, timeout: float, *, most: float = math.inf
@@ -140,7 +140,7 @@ class Ledger(Store):
         Spacing and hold count for at most ``most`` seconds.
         """
         before, snapshot = self._change(host, Lease(spacing, timeout, self._holder, most))
-        times, spacing = before.bounded(most), min(spacing, most)
+        times, spacing = before.with_limit(most), min(spacing, most)
         if times.ready_at(spacing) > snapshot.now:
             return LeaseResult(times.recheck_at(snapshot.now, spacing) - snapshot.now)
         return LeaseResult(0.0, 0.0 if times.ended is None else times.spacing_with(spacing))
@@ -186,7 +186,7 @@ class Ledger(Store):
         with self._database.read() as connection:
             now = self._now(connection)
             rows = connection.execute(statement, {"now": now}).all()
-        return {row[-1]: HostSnapshot(HostTimes(*row[:-1]).rebased(now), now) for row in rows}
+        return {row[-1]: HostSnapshot(HostTimes(*row[:-1]).with_clock_at(now), now) for row in rows}
 
     def _change(
         self,
@@ -201,7 +201,7 @@ class Ledger(Store):
             with self._database.write() as connection:
                 row = remembered or find_row(connection, host)
                 now = self._now(connection)
-                before = row.times.rebased(now)
+                before = row.times.with_clock_at(now)
                 wanted = after(before, event, now)
                 if wanted == row.times and not remembered:
                     return _Change(before, HostSnapshot(self._remember(host, row), now))

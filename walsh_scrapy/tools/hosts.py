@@ -6,8 +6,7 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from walsh_scrapy.policy.pacedhosts import host_name
-from walsh_scrapy.policy.pacing import HostTimes
+from walsh_scrapy.policy.hosttimes import HostTimes, host_name
 from walsh_scrapy.policy.timestamps import format_moment, rfc3339
 from walsh_scrapy.policy.wording import count_of, format_seconds, printable
 from walsh_scrapy.tools.exits import CommandError

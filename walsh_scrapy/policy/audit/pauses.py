@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy.audit.checklist import Case, Kind
 from walsh_scrapy.policy.backoff import is_refusal
-from walsh_scrapy.policy.pacedhosts import host_name
+from walsh_scrapy.policy.hosttimes import host_name
 from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import format_seconds

@@ -131,6 +131,10 @@ def record_at(text: str, offset: int) -> str:
 
 
 _TOKEN: Final = re.compile(r"([A-Za-z_-]+)\S*")
+_COMPATIBLE: Final = re.compile(r"\bcompatible;\s*([A-Za-z_-]+)")
+_FIRST_PRODUCT: Final = re.compile(r"\s*([A-Za-z_-]+)")
+#: Browsers, and crawlers that look like one, begin with this; it names nobody.
+_NOBODY: Final = "mozilla"
 _EMPTY: Final[Span] = (0, 0)
 
 
@@ -175,6 +179,17 @@ def product_token(name: str) -> str:
     """
     found = _TOKEN.fullmatch(name)
     return found[1].lower() if found else ""
+
+
+def token_of(user_agent: str) -> str | None:
+    """Return the token by which a User-Agent names its crawler, or None if it names none.
+
+    It is the name after ``compatible;``, as many crawlers write it, or else the first product.
+    """
+    found = _COMPATIBLE.search(user_agent) or _FIRST_PRODUCT.match(user_agent)
+    if found is None or found[1].lower() == _NOBODY:
+        return None
+    return found[1]
 
 
 def most_specific_name(names: set[str], token: str) -> str | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, cast
 
 from walsh_scrapy.policy.robots import RobotsTxt
-from walsh_scrapy.policy.useragent import token_of
+from walsh_scrapy.policy.robots.records import token_of
 from walsh_scrapy.policy.wording import printable
 from walsh_scrapy.testing.judgelog import jsonlines
 from walsh_scrapy.testing.judgelog.agent import Agent, GroupTerms

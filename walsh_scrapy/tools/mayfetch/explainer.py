@@ -12,7 +12,7 @@ from walsh_scrapy.policy.pacing import spacing
 from walsh_scrapy.policy.robots.access import RobotsCopy, RobotsFile
 from walsh_scrapy.policy.urls import origin_of, wire_url
 from walsh_scrapy.politeness.blocklist import BlocklistCache
-from walsh_scrapy.politeness.robots import RobotsCache
+from walsh_scrapy.politeness.robotscache import RobotsCache
 from walsh_scrapy.runtime.requests import rank_of
 from walsh_scrapy.sources import Source
 from walsh_scrapy.spider import DeclaringSpider

@@ -12,7 +12,7 @@ from sqlalchemy import make_url
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
-from walsh_scrapy.policy.pacedhosts import host_name
+from walsh_scrapy.policy.hosttimes import host_name
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.politeness.blocklist import load_local_list
 from walsh_scrapy.runtime.engine import EarlyEnd

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.policy.audit.record import LoggedDenial
-    from walsh_scrapy.policy.pacing import HostTimes
+    from walsh_scrapy.policy.hosttimes import HostTimes
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state import State
     from walsh_scrapy.state.log import Log

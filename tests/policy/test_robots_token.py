@@ -2,7 +2,7 @@
 
 import pytest
 
-from walsh_scrapy.policy.useragent import token_of
+from walsh_scrapy.policy.robots.records import token_of
 
 
 @pytest.mark.parametrize(
