@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from html import unescape
 from typing import Final
+from urllib.parse import unquote
 
 _STEPS: Final = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
@@ -32,7 +33,7 @@ MAY_HAVE_ADDRESS: Final = re.compile(rf"{AT_SIGN}|%40|\bat\b", re.IGNORECASE)
 
 # A URL, or a path as a rule of robots.txt has it.
 _URL: Final = re.compile(r"(?<![\w/])(?:https?:/)?/[^\s<>\"'`]++", re.IGNORECASE)
-_USER_INFO: Final = re.compile(r"(?<=://)[^\s/?#@]++@")
+_USER_INFO: Final = re.compile(r"(?<=//)[^\s/?#@]++@")
 _PARAMETER: Final = re.compile(r"([?&;#][^\s=&;#?]{1,100}+=)([^\s&;#\"'<>]++)")
 #: Names of parameters whose values let somebody in. A short word counts only as a whole word.
 _SECRET: Final = re.compile(
@@ -79,7 +80,7 @@ def _without_credentials(url: str) -> str:
 
 def _value_hidden(found: re.Match[str]) -> str:
     name, value = found[1], found[2]
-    if _SECRET.search(name[1:-1]):
+    if _SECRET.search(unquote(name[1:-1])):
         return f"{name}…"
     return name + _ADDRESS_IN_QUERY.sub("…", value)
 

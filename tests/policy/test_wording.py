@@ -38,6 +38,7 @@ def test_nouns_follow_their_number():
     ("text", "shown"),
     [
         ("https://jo:pw@blog.example/feed", "https://…@blog.example/feed"),
+        ("ftp://jo:pw@blog.example/ //jo@a.example/", "ftp://…@blog.example/ //…@a.example/"),
         ("https://blog.example/?token=abc&page=2#x", "https://blog.example/?token=…&page=2#x"),
         (
             "/f?API_KEY=a&sig=b&key=c&auth=d&password=e",
@@ -47,6 +48,7 @@ def test_nouns_follow_their_number():
             "/f?X-Amz-Signature=a;jsessionid=b#access_token=c",
             "/f?X-Amz-Signature=…;jsessionid=…#access_token=…",
         ),
+        ("/f?%74oken=abc", "/f?%74oken=…"),
         ("'Disallow: /*?token=abc$'", "'Disallow: /*?token=…'"),
         ("http://a.example/?mail=jo%40blog.example&a=b", "http://a.example/?mail=…&a=b"),
         ("jo@blog.example opted out: ask jo [at] blog.example", "… opted out: ask …"),
