@@ -12,7 +12,7 @@ from scrapy.utils._compression import _DecompressionMaxSizeExceeded
 from scrapy.utils.gz import gunzip
 
 from walsh_scrapy.downloadermiddlewares.compression import CompressionMiddleware
-from walsh_scrapy.wire.codings import CODING_ERRORS, unpacked
+from walsh_scrapy.wire.codings import CODING_ERRORS, unpack
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -39,10 +39,10 @@ BODY = Random(1).randbytes(200_000)
 def test_the_beginning_of_a_body_whole_or_cut_off(name):
     coding, pack = PACKERS[name]
     packed = pack(BODY)
-    assert unpacked(packed, [coding], 500_000) == BODY
-    assert unpacked(packed, [coding], 1000) == BODY[:1000]
-    assert unpacked(pack(b""), [coding], 10) == b""
-    beginning = unpacked(packed[:150_000], [coding], 500_000)
+    assert unpack(packed, [coding], 500_000) == BODY
+    assert unpack(packed, [coding], 1000) == BODY[:1000]
+    assert unpack(pack(b""), [coding], 10) == b""
+    beginning = unpack(packed[:150_000], [coding], 500_000)
     assert len(beginning) > 100_000
     assert BODY.startswith(beginning)
 
@@ -51,14 +51,14 @@ def test_the_beginning_of_a_body_whole_or_cut_off(name):
 def test_what_is_not_packed_at_all_is_an_error(name):
     coding, _ = PACKERS[name]
     with pytest.raises(CODING_ERRORS):
-        unpacked(b"<html>not packed</html>" * 10, [coding], 100)
+        unpack(b"<html>not packed</html>" * 10, [coding], 100)
 
 
 @pytest.mark.parametrize("outer", PACKERS)
 def test_bombs_within_bombs(outer):
     coding, pack = PACKERS[outer]
     bomb = pack(gzip.compress(b"Disallow: /\n" * 1_000_000))
-    assert unpacked(bomb, [coding, b"gzip"], 2400) == b"Disallow: /\n" * 200
+    assert unpack(bomb, [coding, b"gzip"], 2400) == b"Disallow: /\n" * 200
 
 
 def decoded(body, coding, most=1_000_000):
@@ -75,9 +75,9 @@ def decoded(body, coding, most=1_000_000):
 )
 def test_a_body_of_very_many_empty_parts_is_refused(coding, part):
     assert decoded(part * 1000, coding) == b""
-    for unpack in (decoded, lambda body, coding: unpacked(body, [coding], 100)):
+    for read in (decoded, lambda body, coding: unpack(body, [coding], 100)):
         with pytest.raises(CODING_ERRORS, match="more than 10000 parts"):
-            unpack(part * 10_001, coding)
+            read(part * 10_001, coding)
 
 
 ONE = gzip.compress(BODY)
@@ -121,4 +121,4 @@ def test_a_body_that_unpacks_to_too_much_is_scrapys_error():
 
 
 def test_many_members_cost_no_more_than_one():
-    assert unpacked(gzip.compress(b"ab") * 5000, [b"gzip"], 8000) == b"ab" * 4000
+    assert unpack(gzip.compress(b"ab") * 5000, [b"gzip"], 8000) == b"ab" * 4000

@@ -155,7 +155,7 @@ class BackoffMiddleware:
         return None
 
     def _await(self, request: Request, number: int, most: int, what: str) -> None:
-        """Keep when the next try comes; the blocklist's is told, because everything waits."""
+        """Note the time of the next try; that for the blocklist is logged, because all wait."""
         marks, now = marks_of(request), self._context.clock.monotonic()
         for_blocklist = marks.rank is Rank.OPERATOR or marks.for_blocklist
         retry = Retry(number, most, now + marks.hold, what, for_blocklist)

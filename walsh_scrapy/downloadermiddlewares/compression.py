@@ -19,7 +19,7 @@ from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import cut, format_bytes, printable
 from walsh_scrapy.runtime.negotiation import content_type_of, counted_bytes
 from walsh_scrapy.runtime.requests import DATA_LOSS, source_of
-from walsh_scrapy.wire.codings import CODING_ERRORS, check_parts, is_complete, unpacked
+from walsh_scrapy.wire.codings import CODING_ERRORS, check_parts, is_complete, unpack
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -55,13 +55,13 @@ class CompressionMiddleware(HttpCompressionMiddleware):
             if most and headers:
                 answer: Request | Response = self._beginning(response, headers, most)
             else:
-                answer = self._unpacked(request, response)
+                answer = self._unpack(request, response)
         except (*CODING_ERRORS, BadAnswer) as error:
             if response.status >= 400:
                 return response.replace(body=b"")
             if isinstance(error, BadAnswer):
                 raise
-            said = shown(codings)
+            said = codings_text(codings)
             reason = f"the body of {response.url} is not {said} as announced: {error}"
             raise BadAnswer(response, reason) from error
         is_text = source_of(request) and may_be_llms(content_type_of(response.headers))
@@ -69,7 +69,7 @@ class CompressionMiddleware(HttpCompressionMiddleware):
             answer.flags.append(DATA_LOSS)
         return answer
 
-    def _unpacked(self, request: Request, response: Response) -> Request | Response:
+    def _unpack(self, request: Request, response: Response) -> Request | Response:
         try:
             return super().process_response(request, response)
         except IgnoreRequest as error:
@@ -88,14 +88,14 @@ class CompressionMiddleware(HttpCompressionMiddleware):
             check_parts(body)
         if encoding not in {b"gzip", b"x-gzip"}:
             return HttpCompressionMiddleware._decode(body, encoding, max_size)  # noqa: SLF001 - super()
-        found = unpacked(body, [encoding], max_size + 1 if max_size else sys.maxsize)
+        found = unpack(body, [encoding], max_size + 1 if max_size else sys.maxsize)
         _check_max_size(len(found), max_size)
         return found
 
     def _beginning(self, response: Response, headers: list[bytes], most: int) -> Response:
         """Return a body unpacked as far as it counts (decisions 11, 16 and 34)."""
         known, unknown = self._split_encodings(headers)
-        body = unpacked(response.body, known, most)
+        body = unpack(response.body, known, most)
         answer = response.replace(body=body)
         if unknown:
             self._warn_unknown_encoding(answer, unknown)
@@ -103,10 +103,10 @@ class CompressionMiddleware(HttpCompressionMiddleware):
 
     def _warn_unknown_encoding(self, response: Response, encodings: list[bytes]) -> None:
         """Log a coding that is unknown; Scrapy's own cannot read one that is not UTF-8."""
-        said = shown(b", ".join(encodings))
+        said = codings_text(b", ".join(encodings))
         logger.warning("the body of %s is not unpacked: no such coding, %s", response.url, said)
 
 
-def shown(codings: bytes) -> str:
+def codings_text(codings: bytes) -> str:
     """Return a Content-Encoding as it is shown to operators."""
     return cut(printable(codings.decode("latin-1")), LONGEST_CODINGS)

@@ -141,7 +141,9 @@ class BodyReader:
         expected = int(length) if length and length.isdigit() else None
         body, flags = bytearray(), list[str]()
         self._check_size(request, expected or 0, head.status_code)
-        stop = self._told(signals.headers_received, request, headers=headers, body_length=expected)
+        stop = self._signal(
+            signals.headers_received, request, headers=headers, body_length=expected
+        )
         try:
             if stop is None:
                 stop = await self._collect(request, exchange, body)
@@ -168,7 +170,7 @@ class BodyReader:
         most = self._most_of(request)
         async for piece in exchange.body():
             body += piece
-            if stop := self._told(signals.bytes_received, request, data=piece):
+            if stop := self._signal(signals.bytes_received, request, data=piece):
                 return stop
             if most and len(body) > most:
                 break
@@ -183,7 +185,7 @@ class BodyReader:
         most: int = request.meta.get("download_maxsize", self._most)
         return most
 
-    def _told(self, signal: object, request: Request, **arguments: Any) -> StopDownload | None:  # noqa: ANN401
+    def _signal(self, signal: object, request: Request, **arguments: Any) -> StopDownload | None:  # noqa: ANN401
         """Send a signal; return the StopDownload of a listener, if one was raised."""
         results = self._crawler.signals.send_catch_log(
             signal,

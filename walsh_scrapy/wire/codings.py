@@ -35,7 +35,7 @@ _ZEROS: Final = re.compile(rb"\0*+")
 _FRAMES: Final = (b"\x28\xb5\x2f\xfd", b"\x2a\x4d\x18")  # of zstd: with data, and skippable
 
 
-def unpacked(body: bytes, codings: Sequence[bytes], most: int) -> bytes:
+def unpack(body: bytes, codings: Sequence[bytes], most: int) -> bytes:
     """Return the first ``most`` bytes of a body; of the layers in it little more is unpacked.
 
     ``codings`` are names in lower case, the outermost first. What comes before an error counts.

@@ -65,7 +65,7 @@ class Names:
         return await asyncio.shield(self._lookup(host, port))
 
     def look_ahead(self, names: Iterable[tuple[str, int]]) -> None:
-        """Begin to look up hosts that are asked soon; a failure is found out again by ``find``."""
+        """Begin to look up hosts that are asked soon; ``find`` asks again after a failure."""
         for host, port in names:
             if len(self._running) >= MOST_AHEAD:
                 return

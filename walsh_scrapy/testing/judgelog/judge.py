@@ -128,13 +128,13 @@ def open_log(name: str) -> Iterator[IO[bytes]]:
     """
     try:
         with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as raw:
-            yield _unpacked(raw)
+            yield _unpack(raw)
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         why = getattr(error, "strerror", None) or error
         raise CommandError(printable(f"{name} cannot be read: {why}")) from error
 
 
-def _unpacked(raw: IO[bytes]) -> IO[bytes]:
+def _unpack(raw: IO[bytes]) -> IO[bytes]:
     head = raw.peek(6)  # type: ignore[attr-defined]
     if head.startswith(b"\x1f\x8b"):
         return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))

@@ -30,7 +30,7 @@ _INDENT: Final = " " * 10
 def letter(account: Account) -> Iterator[str]:
     """Yield the lines of the letter. Only what the operator says of himself has an address."""
     yield from map(printable, _sender(account))
-    for line in _told(account):
+    for line in _facts(account):
         yield printable(for_others(line))
     yield from map(printable, _opt_out(account))
 
@@ -50,7 +50,7 @@ def _sender(account: Account) -> Iterator[str]:
     yield ""
 
 
-def _told(account: Account) -> Iterator[str]:
+def _facts(account: Account) -> Iterator[str]:
     yield "What we asked for"
     for sent in account.requests:
         yield from _sent(sent, account)
