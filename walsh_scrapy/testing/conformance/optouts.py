@@ -36,7 +36,8 @@ _LIST: Final = {
     "refresh": "PT1S",
     "blocked": [{"domain": "optedout.example", "added": "2026-01-01", "reason": "by mail"}],
 }
-#: What the list is later: a document that must not be adopted (no `blocked`), then an error.
+#: What the list is later: a document that must not be adopted (no `blocked`), then none. A polite
+#: crawler asks a host with server errors (500) less and less often, and would come to nothing else.
 _BAD_LIST: Final = json.dumps({"contract": "walsh-research-blocklist/v1", "refresh": "PT1S"})
 _JSON: Final = "application/json"
 _OPERATOR: Final = Site(
@@ -46,7 +47,7 @@ _OPERATOR: Final = Site(
         "/blocklist.json": [
             Reply(json.dumps(_LIST), content_type=_JSON),
             Reply(_BAD_LIST, content_type=_JSON),
-            Reply("Broken.\n", 500),
+            Reply("Not here.\n", 404),
         ]
     },
 )
