@@ -44,10 +44,11 @@ def pytest_xdist_setupnodes():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup():
-    """Forget what Scrapy leaves of an earlier test: its project, and the levels of its loggers."""
+    """Forget what an earlier test left: Scrapy's project, and the levels of loggers."""
     os.environ.pop("SCRAPY_SETTINGS_MODULE", None)
     logging.getLogger().setLevel(logging.WARNING)
-    logging.getLogger("scrapy").setLevel(logging.NOTSET)
+    for name in ("scrapy", "walsh_scrapy", "walsh_scrapy.addon"):  # a command of ours sets them
+        logging.getLogger(name).setLevel(logging.NOTSET)
 
 
 def pytest_collection_modifyitems(items):
