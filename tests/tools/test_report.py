@@ -17,7 +17,6 @@ from walsh_scrapy.options import Options
 from walsh_scrapy.policy.audit.pauses import JudgedRequest, Pause, PauseJudge
 from walsh_scrapy.policy.audit.record import Basis, Documents, LoggedRequest
 from walsh_scrapy.policy.hosttimes import HostTimes
-from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
 from walsh_scrapy.state.evidence import NO_EVIDENCE, DenialRecord
 from walsh_scrapy.state.hosts import HostSnapshot
@@ -29,10 +28,8 @@ from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.hosts import HostRow
 from walsh_scrapy.tools.report import report
 from walsh_scrapy.tools.report.figures import build_news, gates, host_lines, kind_of, shares
-from walsh_scrapy.tools.report.needs import find_needs, find_troubles
 from walsh_scrapy.tools.report.page import MOST_POINTS, thinned
-from walsh_scrapy.tools.report.report import build_report, choose_period
-from walsh_scrapy.tools.sources.overview import SourceRow, next_visit
+from walsh_scrapy.tools.report.report import build_report, choose_period, find_needs
 from walsh_scrapy.tools.status.findings import judge_clock
 
 URL = "http://a.example/feed"
@@ -141,57 +138,7 @@ def test_an_item_that_is_odd_hides_no_other(item):
     assert news.sources[0].headlines[0].url == ""
 
 
-#: Fields of a source whose site refuses it.
-BUSY = {"outcome": "refused", "status": 429, "refused_since": NOW - 3 * DAY}
 CLOCK = judge_clock({}, NOW)
-
-
-def row_of(**fields):
-    source = Source(URL)
-    record = SourceRecord(**{"url": URL, "kind": "feed", "fetched_at": NOW, "due_at": NOW} | fields)
-    return SourceRow(source, record, next_visit(record, source, DAY, NOW), 0, None, "a.example")
-
-
-@pytest.mark.parametrize(
-    ("fields", "what", "advice", "command"),
-    [
-        ({"outcome": "gone", "due_at": float("inf")}, "gone", "sources prune", "sources resume"),
-        ({"failures": 1, "status": 404}, "failing", "Nothing is at this address", "discover"),
-        ({"failures": 1, "status": 403}, "failing", "does not want this", ""),
-        ({"failures": 1, **BUSY}, "refused", "asked to wait", "scrapy hosts"),
-        ({"fetched_at": None, **BUSY}, "refused", "asked to wait", "scrapy hosts"),
-        ({"resent": 3, "etag": b'W/"1"'}, "resent", "nginx: no gzip", ""),
-        ({"resent": 3, "etag": b'"1"'}, "resent", "compare If-None-Match", ""),
-        ({"failures": 1, "status": 500}, "failing", "Nothing to do yet", ""),
-        ({"failures": 5, "status": 500}, "failing", "Write to its owner", ""),
-        ({"failures": 1, "status": 200}, "failing", "could not be read as a feed", "discover"),
-        ({"failures": 1}, "failing", "did not answer. Nothing to do yet", ""),
-        ({"failures": 5}, "failing", "Check its address", "discover"),
-        ({"outcome": "denied by blocklist"}, "denied", "It is on a blocklist", "mayfetch"),
-        ({"outcome": "denied by night"}, "denied", "night, a gate of this project", "why"),
-        (
-            {"moved_to": "http://b.example/", "moved_since": 1.0, "move_settled": True},
-            *("moved", "scrapy sources rewrite --moved", ""),
-        ),
-    ],
-)
-def test_each_trouble_says_what_to_do(fields, what, advice, command):
-    (found,) = find_troubles([row_of(**fields), row_of(outcome="fetched")], {})
-    assert found.what == what
-    assert advice in found.advice
-    assert (command in found.command) if command else found.command == ""
-
-
-def test_a_failing_source_fails_since_the_first_of_its_visits_in_a_row():
-    visits = [RunVisit(URL, number, NOW - number * DAY) for number in range(4)]
-
-    def since(failures, seen):
-        (found,) = find_troubles([row_of(failures=failures, status=404)], {URL: seen})
-        return found.since
-
-    assert since(3, visits) == "since 2026-05-21 06:00:00 UTC"
-    assert since(9, visits) == "since 2026-05-20 06:00:00 UTC or before"
-    assert since(1, []) == "last seen 2026-05-23 06:00:00 UTC"
 
 
 def test_what_needs_the_operator_names_runs_pauses_and_files():

@@ -18,7 +18,7 @@ from scrapy.http.request import NO_CALLBACK
 from scrapy.spidermiddlewares.httperror import HttpError
 
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.runtime.requests import carry_facts, mark, marks_of, request_of
+from walsh_scrapy.runtime.requests import copy_of, mark, marks_of, request_of
 
 if TYPE_CHECKING:
     from scrapy.http import Response
@@ -87,7 +87,9 @@ class Prerequisites:
             return self._queue.sent_back(request)
         if not fetch.in_gate:
             await fetch.idle.wait()  # until its step in flight has ended or waits again
-            self._take_over(fetch)
+        if fetch.request is not None and not (fetch.is_over or fetch.in_gate):
+            fetch.in_gate = True  # from here on `check` drops the request that waits
+            self._make(fetch, copy_of(fetch.request))
         await asyncio.shield(fetch.end)
         return None
 
@@ -105,15 +107,6 @@ class Prerequisites:
         self._queue.restrict(self._rank, host)
         self._go_on(fetch, None)
         return fetch
-
-    def _take_over(self, fetch: Fetch) -> None:
-        """Download the step that waits in our scheduler past it; ``check`` then drops that."""
-        if fetch.is_over or fetch.in_gate or fetch.request is None:
-            return
-        fetch.in_gate = True
-        request = fetch.request.replace()
-        carry_facts(fetch.request, request)  # so its response ends nothing of the step that waits
-        self._make(fetch, request)
 
     def _go_on(self, fetch: Fetch, outcome: object) -> None:
         """Carry out the next step of a fetch; ``outcome`` is that of its last step."""

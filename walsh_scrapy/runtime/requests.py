@@ -136,9 +136,7 @@ def resolved(request: Request) -> Request | None:
     url = without_dot_segments(request.url)
     if url == request.url:
         return None
-    instead = request.replace(url=url)
-    carry_facts(request, instead)
-    return instead
+    return copy_of(request, url)
 
 
 def request_of(outcome: Response | Failure) -> Request:
@@ -262,6 +260,13 @@ def carry_facts(request: Request, following: Request) -> None:
     if ticket := _ticket_of(request):
         for fact in ticket.facts.values():
             state_fact(following, fact)
+
+
+def copy_of(request: Request, url: str | None = None) -> Request:
+    """Return a copy, of another URL if given, whose facts do not end with those of the request."""
+    copy = request.replace(url=url or request.url)
+    carry_facts(request, copy)
+    return copy
 
 
 def end_facts(request: Request) -> None:

@@ -24,7 +24,8 @@ from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.wording import count_of, cut, for_others, format_seconds, printable
 from walsh_scrapy.tools.output import minute
 from walsh_scrapy.tools.report.figures import KINDS, MOST_SOURCES, smallest
-from walsh_scrapy.tools.report.needs import MOST_TROUBLES, by_advice
+from walsh_scrapy.tools.report.report import MOST_TROUBLES
+from walsh_scrapy.tools.troubles import by_advice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

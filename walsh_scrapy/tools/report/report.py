@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from walsh_scrapy.policy import wording
 from walsh_scrapy.policy.audit.pauses import PauseJudge
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.timestamps import format_moment
@@ -24,18 +26,13 @@ from walsh_scrapy.tools.report.figures import (
     host_lines,
     shares,
 )
-from walsh_scrapy.tools.report.needs import (
-    MOST_TROUBLES,
-    Trouble,
-    find_needs,
-    find_troubles,
-    in_trouble,
-)
 from walsh_scrapy.tools.sources import overview
+from walsh_scrapy.tools.status.facts import ENDED_EARLY
 from walsh_scrapy.tools.status.findings import judge_clock
+from walsh_scrapy.tools.troubles import Trouble, find_troubles, in_trouble
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.policy.audit.record import LoggedRequest
@@ -44,13 +41,23 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.log import DenialCount, Log, RunVisit
     from walsh_scrapy.state.runs import RunRecord
     from walsh_scrapy.tools.hosts import HostRow
-    from walsh_scrapy.tools.report.needs import Need
     from walsh_scrapy.tools.sources.overview import SourceRow
+    from walsh_scrapy.tools.status.findings import Finding
 
 #: Requests that are read: as many as fit into 500 MB of memory.
 MOST_READ: Final = 300_000
 #: Runs that a report knows of.
 MOST_RUNS: Final = 1000
+#: Sources in trouble that the page lists; it says how many more there are.
+MOST_TROUBLES: Final = 150
+_WORDS: Final = {
+    "gone": "gone for good (410)",
+    "failing": "failing",
+    "refused": "refused by their sites (429, 503)",
+    "denied": "denied by a gate",
+    "moved": "moved for good",
+    "resent": "sent again though unchanged (no 304)",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,3 +222,75 @@ def _news(log: Log, period: Period, options: Options, sources: Sequence[Source])
     newest = log.newest(period.span, OF_EACH, MOST, only)
     names = {source.url: source.name for source in sources if source.name}
     return build_news(moments, newest, names)
+
+
+class Need(NamedTuple):
+    """One thing to look at, and the section of the page that tells more."""
+
+    text: str
+    section: str
+
+
+def find_needs(
+    runs: Sequence[RunRecord],
+    lines: Sequence[HostLine],
+    troubles: Sequence[Trouble],
+    resting: Sequence[HostRow],
+    unread_sources: str,
+    clock: Finding,
+) -> list[Need]:
+    """Return what needs the operator; empty if nothing does.
+
+    ``unread_sources`` says why the sources file could not be read. ``clock`` judges the times in
+    the state.
+    """
+    return [
+        *_of_runs([run for run in runs if not run.command]),
+        *([Need(f"{clock.what}: {clock.advice}", "runs")] * bool(clock.status)),
+        *_of_pauses(lines),
+        *(
+            [Need(f"The sources file was not read: {unread_sources}", "sources")]
+            * bool(unread_sources)
+        ),
+        *_of_sources(troubles),
+        *_of_hosts(resting),
+    ]
+
+
+def _of_runs(runs: Sequence[RunRecord]) -> Iterator[Need]:
+    early = [run for run in runs if run.how in ENDED_EARLY]
+    # Only the newest run may still go on.
+    killed = [run for run in runs[1:] if not run.is_over]
+    if early:
+        last = early[0]
+        yield Need(f"{count_of(len(early), 'run')} ended early, the last one: {last.how}", "runs")
+    if killed:
+        yield Need(f"{count_of(len(killed), 'run')} did not end in order, or still go on", "runs")
+
+
+def _of_pauses(lines: Sequence[HostLine]) -> Iterator[Need]:
+    if short := sum(line.short for line in lines):
+        hosts = count_of(sum(line.short > 0 for line in lines), "host")
+        were = "was" if short == 1 else "were"
+        yield Need(f"{count_of(short, 'pause')} at {hosts} {were} shorter than asked for", "pauses")
+
+
+def _of_sources(troubles: Sequence[Trouble]) -> Iterator[Need]:
+    counts = Counter(trouble.what for trouble in troubles)
+    for what, words in _WORDS.items():
+        if count := counts[what]:
+            verb = "has" if what == "moved" and count == 1 else "have" if what == "moved" else ""
+            verb = verb or ("is" if count == 1 else "are")
+            yield Need(f"{count_of(count, 'source')} {verb} {words}", "sources")
+
+
+def _of_hosts(resting: Sequence[HostRow]) -> Iterator[Need]:
+    long = [row for row in resting if row.is_long_hold]
+    if long:
+        verb = "is" if len(long) == 1 else "are"
+        yield Need(f"{count_of(len(long), 'host')} {verb} on hold for over a day", "resting")
+
+
+def count_of(number: int, singular: str, plural: str | None = None) -> str:
+    """Return a number with its noun, thousands apart: `10,000 requests`."""
+    return wording.count_of(number, singular, plural).replace(str(number), f"{number:,}", 1)
