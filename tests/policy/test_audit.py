@@ -4,10 +4,19 @@ import pytest
 
 from walsh_scrapy.policy.audit.checklist import Findings
 from walsh_scrapy.policy.audit.pauses import HostAudit
-from walsh_scrapy.policy.audit.record import DAY, Basis, Documents, LoggedAct, LoggedRequest
+from walsh_scrapy.policy.audit.record import (
+    DAY,
+    Basis,
+    Documents,
+    LoggedAct,
+    LoggedRequest,
+    RunFacts,
+    RunTerms,
+)
 from walsh_scrapy.policy.audit.visits import FrequencyAudit
 
 YEAR = 365 * DAY
+TERMS = RunTerms(0.0, None, RunFacts("", "", "", ""))
 
 
 def sent(at, url="http://a.example/feed", host="a.example", **columns):
@@ -81,7 +90,8 @@ def test_a_refusal_needs_a_hold(purpose, status, found):
 @pytest.mark.parametrize(("error", "found"), [("", 1), ("given up: the crawl ended", 0)])
 def test_an_answer_that_was_given_up_is_no_visit(error, found):
     findings = Findings()
-    audit = FrequencyAudit(findings)
+    basis = Basis({1: TERMS, 2: TERMS}, (), frozenset(), Documents({}.get))
+    audit = FrequencyAudit(findings, basis)
     for each in (sent(0.0, run=1, error=error), sent(9.0, run=2, error="")):
         audit.see(each)
     assert sum(each.count for each in findings.found.values()) == found

@@ -128,7 +128,7 @@ def test_a_clean_record_holds(record):
     assert {row["verdict"] for row in by_row.values()} == {"holds"}, "every row is shown"
     assert by_row["4"]["figures"]["least_beyond_asked"] == pytest.approx(0.0, abs=1e-3)
     assert by_row["4"]["figures"]["hosts"] == 5
-    assert by_row["5"]["judged"] == 1, "the 503"
+    assert by_row["5"]["shown"] == 1, "the 503"
     assert by_row["7"]["figures"] == {"asked_again": 4, "unchanged": 1}
     (versions,), (settings,) = attestation["versions"], attestation["settings"]
     assert (versions["runs"], versions["values"]["scrapy"][0]) == (2, "2")
@@ -150,9 +150,14 @@ COPIED = (
 #: One breach of each kind, as it would be found in the record.
 PLANTED = [
     ("user-agent", "UPDATE runs SET settings = json_set(settings, '$.user_agent', 'X') WHERE id=2"),
+    ("unknown-run", f"UPDATE requests SET run = 3 WHERE {ANY}"),
+    ("outside-run", f"UPDATE requests SET run = 2 WHERE {ANY}"),
+    ("outside-run", f"UPDATE runs SET ended = {BEGIN - 3601.0} WHERE id = 1"),
+    ("future", f"UPDATE requests SET sent_at = {NOW + 3601.0} WHERE {ANY}"),
     ("no-robots", f"UPDATE requests SET robots = NULL, robots_at = NULL WHERE {ANY}"),
     ("denied", f"UPDATE requests SET url = 'http://any.example/private/1' WHERE {ANY}"),
     ("old-robots", f"UPDATE requests SET robots_at = robots_at - 90001 WHERE {ANY}"),
+    ("later-robots", f"UPDATE requests SET robots_at = sent_at + 1 WHERE {ANY}"),
     ("denied-by-name", ("UPDATE requests SET url = 'http://named.example/private/feed'"
      " WHERE purpose = 'target' AND run = 2 AND host = 'named.example'")),
     ("no-blocklist", f"UPDATE requests SET gates = 'robots: allowed' WHERE {ANY}"),
@@ -172,7 +177,9 @@ PLANTED = [
      f"UPDATE requests SET pause = 0, robots = '{named(SLOWER)}' WHERE {ANY}"),
     ("short-pause", "UPDATE requests SET pause = 0 WHERE host = 'any.example'",
      f"UPDATE requests SET sent_at = sent_at - 0.2, seconds = 0.01 WHERE {ANY}"),
-    ("host-at-once", ("UPDATE requests SET run = 2, seconds = 9"
+    # Another crawl, which was killed, asked at the same time.
+    ("host-at-once", ("INSERT INTO runs SELECT 3, spider, command, begun, NULL, '', versions,"
+     " settings, summary FROM runs WHERE id = 1"), ("UPDATE requests SET run = 3, seconds = 9"
      " WHERE run = 1 AND url = 'http://any.example/robots.txt'")),
     ("run-at-once", f"UPDATE requests SET seconds = 60 WHERE id = {LAST_OF_HOST}"),
     ("other-host", f"UPDATE requests SET host = 'elsewhere.example' WHERE {ANY}"),
@@ -182,10 +189,11 @@ PLANTED = [
     ("content", "UPDATE entries SET item = json_set(item, '$.body', 'All of it')"),
     ("content", "UPDATE entries SET item = json_set(item, '$.title', printf('%.9999c', 'x'))"),
     ("content", "UPDATE entries SET item = json_remove(item, '$.note')"),
+    ("user-info", f"UPDATE requests SET url = 'http://me:secret@any.example/feed' WHERE {ANY}"),
     ("dump", f"UPDATE requests SET url = 'http://any.example/LLMS-full.txt' WHERE {ANY}"),
     *(("duplicate", (f"INSERT INTO entries SELECT 'k', key, {same}, source, kind, first_seen, item,"
      " run FROM entries LIMIT 1")) for same in ("own_key, NULL", "'other', title_key")),
-    ("too-often", (f"UPDATE requests SET sent_at = sent_at + 3600, robots_at = robots_at + 3600"
+    ("too-often", (f"UPDATE requests SET sent_at = sent_at + 3000, robots_at = robots_at + 3000"
      f" WHERE {ANY}")),
     ("scraped", "UPDATE entries SET kind = 'html'"),
 ]  # fmt: skip
@@ -263,10 +271,15 @@ def test_a_lifted_hold_and_a_new_pause_of_the_operator_are_no_breach(record):
         ),
         pytest.param(
             [
-                f"UPDATE requests SET sent_at = sent_at + 3600 WHERE {ANY}",
+                f"UPDATE requests SET sent_at = sent_at + 3000 WHERE {ANY}",
                 f"UPDATE requests SET status = 503, hold = 1 WHERE {ANY}",
             ],
             id="asked-again-because-it-was-refused",
+        ),
+        pytest.param(["UPDATE runs SET ended = NULL"], id="runs-were-killed"),
+        pytest.param(
+            ["UPDATE runs SET begun = begun + 3000, ended = begun WHERE id = 1"],
+            id="the-clock-was-set-during-a-run",
         ),
     ],
 )
@@ -291,9 +304,43 @@ def test_a_copy_that_is_not_kept_shows_nothing(record):
     assert findings(attestation) == {}
     with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as state:
         (count,) = state.execute("SELECT count(robots) FROM requests").fetchone()
-    assert rows(attestation)["2"]["not_shown"] == {
-        "names a copy of robots.txt that is not kept": count
-    }
+    for number in ("2", "4"):
+        assert rows(attestation)[number]["not_shown"] == {
+            "names a copy of robots.txt that is not kept": count
+        }
+
+
+@pytest.mark.parametrize(
+    ("statement", "unshown"),
+    [
+        ("DELETE FROM copies WHERE kind = 'robots'", {"2", "4"}),
+        ("DELETE FROM copies WHERE kind = 'blocklist'", {"3", "3a", "3c"}),
+        (f"DELETE FROM copies WHERE hash = '{named(RULES.encode())}'", {"2", "4"}),
+        (f"UPDATE requests SET run = NULL WHERE {ANY}", {"1", "2", "3", "4", "7", "8"}),
+        ("UPDATE requests SET run = NULL", {"1", "2", "3", "4", "7", "8"}),
+    ],
+)
+def test_a_row_holds_only_if_everything_in_it_is_shown(record, statement, unshown):
+    url, change = record
+    before = rows(judged(url))
+    change(statement)
+    attestation = judged(url)
+    validate(attestation)
+    assert findings(attestation) == {}
+    by_row = rows(attestation)
+    assert {number for number, row in by_row.items() if row["not_shown"]} == unshown
+    assert {by_row[number]["verdict"] for number in unshown} == {"not shown"}
+    for number in unshown & {"1", "2", "4", "8"}:
+        counted = by_row[number]["shown"] + sum(by_row[number]["not_shown"].values())
+        assert counted == before[number]["shown"], "each record is counted once"
+
+
+def test_a_record_is_counted_as_shown_or_as_broken(record):
+    url, change = record
+    whole = rows(judged(url))["1"]["shown"]
+    change(f"UPDATE requests SET run = 3 WHERE {ANY}")
+    row = rows(judged(url))["1"]
+    assert (row["shown"], row["not_shown"], row["broken"]) == (whole - 1, {}, 1)
 
 
 @pytest.fixture
@@ -421,11 +468,11 @@ def test_requests_that_are_out_are_not_judged_yet(record):
     change("UPDATE runs SET ended = NULL WHERE id = 2")
     last = judged(url)["record"]["bounds"]["until"]
     assert last == NOW, "a run that sent nothing for ten minutes was killed"
-    whole = rows(judged(url))["1"]["judged"]
+    whole = rows(judged(url))["1"]["shown"]
     now = BEGIN + DAY + 120.0
     attestation = judged(url, now)
     assert attestation["record"]["bounds"]["until"] == now - 300.0
-    assert 0 < rows(attestation)["1"]["judged"] < whole, "all of the second run is younger"
+    assert 0 < rows(attestation)["1"]["shown"] < whole, "all of the second run is younger"
 
 
 @pytest.fixture

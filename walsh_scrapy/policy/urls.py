@@ -24,6 +24,7 @@ LONGEST_FOLLOWED: Final = 4096
 _STRIPPED: Final = "".join(map(chr, range(0x21)))  # C0 controls and the space, at both ends
 _REMOVED: Final = str.maketrans("", "", "\t\n\r")  # everywhere
 _SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|(?=//)", re.ASCII)
+_USER_INFO: Final = re.compile(r"[^:/\\?#]*:[/\\]*[^/\\?#]*@")
 _AFTER_PATH: Final = re.compile(r"[?#]")
 _AFTER_AUTHORITY: Final = re.compile(r"[/?#]")
 # Each dot of a dot segment may be percent-encoded (RFC 3986 6.2.2.3).
@@ -141,6 +142,15 @@ def robots_url(url: str) -> str:
     """
     parsed = _requestable(url)
     return f"{parsed.base}/robots.txt" if parsed else ""
+
+
+def has_user_info(url: str) -> bool:
+    """Return True if a URL holds a user name or a password.
+
+    >>> has_user_info("https://me:secret@example.com/@me")
+    True
+    """
+    return _USER_INFO.match(url) is not None
 
 
 def strip_controls(text: str) -> str:

@@ -10,12 +10,11 @@ from urllib.parse import urljoin
 
 from w3lib.url import safe_url_string
 
-from walsh_scrapy.policy.urls import LONGEST_DECLARED, origin_of, wire_url
+from walsh_scrapy.policy.urls import LONGEST_DECLARED, has_user_info, origin_of, wire_url
 
 Kind = Literal["feed", "llms"]
 
 _SCHEME: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*):")
-_USER_INFO: Final = re.compile(r"[^:/\\?#]*:[/\\]*[^/\\?#]*@")
 
 
 class SourcesError(ValueError):
@@ -86,7 +85,7 @@ def target_url(url: object) -> str:
     """
     if not isinstance(url, str) or not url.strip():
         raise SourcesError("it has no URL; give it one that begins with https://")
-    if _USER_INFO.match(url):  # the URL is not shown, because it may hold a password
+    if has_user_info(url):  # the URL is not shown, because it may hold a password
         raise SourcesError("its URL holds a user name or password, which is never sent; remove it")
     scheme = _SCHEME.match(url)
     if scheme is None:

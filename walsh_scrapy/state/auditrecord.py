@@ -83,13 +83,14 @@ class AuditRecord:
     def basis(self, bounds: Bounds) -> Basis:
         """Return what requests are judged by. Runs with equal settings share one object."""
         known: dict[str, RunFacts] = {}
+        ended = self._ends(bounds)
         found = {}
         for row in self.run_rows(bounds):
             if row.settings not in known:
                 values = json.loads(row.settings)
                 facts = {name: values.get(name, "") for name in RunFacts._fields}
                 known[row.settings] = RunFacts(**facts)
-            found[row.id] = RunTerms(row.begun, known[row.settings])
+            found[row.id] = RunTerms(row.begun, ended.get(row.id), known[row.settings])
         for_list = _judged(bounds).with_only_columns(requests.c.host)
         for_list = for_list.where(requests.c.purpose == "blocklist").distinct()
         urls = {url for each in known.values() for url in each.list_urls}
@@ -108,6 +109,11 @@ class AuditRecord:
     def requests_by_time(self, bounds: Bounds) -> Iterator[LoggedRequest]:
         """Yield the requests in the order of their times."""
         return self.each(LoggedRequest, _judged(bounds).order_by(*BY_TIME))
+
+    def requests_after(self, moment: float) -> Iterator[LoggedRequest]:
+        """Yield the requests after a moment, in epoch seconds, whatever the bounds are."""
+        found = rows_of(LoggedRequest, requests).where(requests.c.sent_at > moment)
+        return self.each(LoggedRequest, found.order_by(*BY_TIME))
 
     def denials_by_host(self, bounds: Bounds) -> Iterator[LoggedDenial]:
         """Yield the denials of one host after another."""
@@ -150,6 +156,12 @@ class AuditRecord:
         rows = self._connection.execute(select(ended, runs.c.settings).where(ended >= since))
         cuts = (at - float(json.loads(text)["log_days"]) * DAY for at, text in rows)
         return max(cuts, default=0.0)
+
+    def _ends(self, bounds: Bounds) -> dict[int, float]:
+        """Return when each run ended. A row of `runs` gets that later, so no digest has it."""
+        is_over = and_(runs.c.id <= bounds.runs, runs.c.ended.is_not(None))
+        found = self._connection.execute(select(runs.c.id, runs.c.ended).where(is_over))
+        return {number: ended for number, ended in found}  # noqa: C416
 
     def each(self, kind: Callable[..., _Row], found: Select[Any]) -> Iterator[_Row]:
         """Yield the rows of a query as objects of a class that takes their columns in order."""

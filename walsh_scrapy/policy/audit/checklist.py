@@ -8,7 +8,7 @@ from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from walsh_scrapy.policy.audit.record import LoggedRequest
 
@@ -46,9 +46,13 @@ class Kind(Enum):
     """A kind of breach: its name in JSON, its row, its level, and a sentence for operators."""
 
     USER_AGENT = "user-agent", "1", "MUST", "a run sent another User-Agent"
+    UNKNOWN_RUN = "unknown-run", "1", "MUST", "a request names a run that is not recorded"
+    OUTSIDE_RUN = "outside-run", "1", "MUST", "a request was sent before or after its run"
+    FUTURE = "future", "1", "MUST", "a request is recorded for a moment in the future"
     NO_ROBOTS = "no-robots", "2", "MUST", "a request was sent without a robots.txt"
     DENIED = "denied", "2", "MUST", "the robots.txt of the time denies a request"
     OLD_ROBOTS = "old-robots", "2", "MUST", "a robots.txt was used for longer than a day"
+    LATER_ROBOTS = "later-robots", "2", "MUST", "a robots.txt was asked for after its request"
     DENIED_BY_NAME = "denied-by-name", "2a", "MUST", "the group that names us denies a request"
     NO_BLOCKLIST = "no-blocklist", "3", "MUST", "the blocklist was not consulted"
     ROBOTS_FIRST = "robots-first", "3", "MUST", "robots.txt was checked before the blocklist"
@@ -64,6 +68,7 @@ class Kind(Enum):
     NO_HOLD = "no-hold", "5", "MUST", "a refusal put its host on no hold"
     CONTENT = "content", "6", "MUST", "an entry has more than metadata"
     DUMP = "dump", "6", "MUST", "a dump of whole pages (llms-full.txt) was asked for"
+    USER_INFO = "user-info", "6", "MUST", "a URL with a user name or a password was asked for"
     DUPLICATE = "duplicate", "7", "SHOULD", "an entry is stored twice"
     TOO_OFTEN = "too-often", "8", "SHOULD", "a URL was asked for again within a day"
     SCRAPED = "scraped", "9", "MUST", "an entry comes from neither a feed nor markdown"
@@ -89,22 +94,33 @@ class Case(NamedTuple):
         return cls("requests", sent.id, sent.sent_at, what)
 
 
+class Breach(NamedTuple):
+    """One breach that a record shows."""
+
+    kind: Kind
+    case: Case
+    badness: float = 0.0  #: what it counts depends on the kind
+
+
 @dataclass(slots=True)
 class Breaches:
     """All breaches of one kind."""
 
     worst: Case
-    badness: float  #: of the worst case; what it counts depends on the kind
+    badness: float  #: of the worst case
     count: int = 0
 
 
 @dataclass(slots=True)
 class Findings:
-    """What an audit found. Rows are named by their numbers in the checklist."""
+    """What an audit found. Rows are named by their numbers in the checklist.
+
+    For each row a record is shown, not shown, or broken.
+    """
 
     found: dict[Kind, Breaches] = field(default_factory=dict)
-    judged: Counter[str] = field(default_factory=Counter)  #: how many records, by row
-    #: How many records show nothing, by row and reason.
+    shown: Counter[str] = field(default_factory=Counter)  #: records that kept to it, by row
+    #: Records of which it is not known, by row and reason.
     unshown: Counter[tuple[str, str]] = field(default_factory=Counter)
     #: Figures of the evidence, by row and name.
     numbers: dict[str, dict[str, float | None]] = field(default_factory=dict)
@@ -118,6 +134,26 @@ class Findings:
             finding.worst, finding.badness = case, badness
         finding.count += 1
 
+    def judge(
+        self, rows: Iterable[str], breaches: Iterable[Breach] = (), *, lacking: str = ""
+    ) -> None:
+        """Count one record for some rows, and its breaches.
+
+        A row that none of them breaks is shown, unless evidence is ``lacking``: a clause without
+        its subject, the record.
+        """
+        broken = set()
+        for breach in breaches:
+            self.add(*breach)
+            broken.add(breach.kind.row)
+        for row in rows:
+            if row in broken:
+                continue
+            if lacking:
+                self.unshown[row, lacking] += 1
+            else:
+                self.shown[row] += 1
+
     def note(self, row: str, **numbers: float | None) -> None:
         """Set figures of the evidence of a row."""
         self.numbers.setdefault(row, {}).update(numbers)
@@ -128,7 +164,7 @@ class Standing(StrEnum):
 
     HOLDS = "holds"
     BROKEN = "does not hold"
-    NOT_SHOWN = "not shown"  #: no record and no scenario is about it
+    NOT_SHOWN = "not shown"  #: something has no evidence, or no record and no scenario is about it
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +182,16 @@ class RowVerdict:
 
     row: Row
     verdict: Standing
-    judged: int
-    unshown: Mapping[str, int]  #: by reason
+    shown: int  #: records
+    unshown: Mapping[str, int]  #: records, by reason
     numbers: Mapping[str, float | None]
     findings: Mapping[Kind, Breaches]
     trial: Trial | None
+
+    @property
+    def broken(self) -> int:
+        """How many breaches were found; a record may have several."""
+        return sum(found.count for found in self.findings.values())
 
     @property
     def breaks_a_must(self) -> bool:
@@ -166,22 +207,23 @@ def verdicts(findings: Findings, trials: Mapping[str, Trial]) -> tuple[RowVerdic
 
 def _verdict(row: Row, findings: Findings, trial: Trial | None) -> RowVerdict:
     own = {kind: found for kind, found in findings.found.items() if kind.row == row.number}
-    judged = findings.judged[row.number]
+    shown = findings.shown[row.number]
+    unshown = {
+        reason: count
+        for (number, reason), count in findings.unshown.items()
+        if number == row.number
+    }
     failed = bool(trial and (trial.failed or trial.failed_should))
     verdict = Standing.NOT_SHOWN
     if own or failed:
         verdict = Standing.BROKEN
-    elif judged or (trial and trial.passed):
+    elif not unshown and (shown or (trial and trial.passed)):
         verdict = Standing.HOLDS
     return RowVerdict(
         row=row,
         verdict=verdict,
-        judged=judged,
-        unshown={
-            reason: count
-            for (number, reason), count in findings.unshown.items()
-            if number == row.number
-        },
+        shown=shown,
+        unshown=unshown,
         numbers=findings.numbers.get(row.number, {}),
         findings=own,
         trial=trial,

@@ -9,26 +9,34 @@ import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.policy.audit.checklist import Case, Kind
-from walsh_scrapy.policy.audit.record import DAY
+from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
+from walsh_scrapy.policy.audit.pauses import TOLERANCE
+from walsh_scrapy.policy.audit.record import DAY, NO_COPY, NO_RUN
+from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.robots.access import LATENESS
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import format_seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from walsh_scrapy.policy.audit.checklist import Findings
     from walsh_scrapy.policy.audit.record import Basis, LoggedDenial, LoggedRequest, RunTerms
+    from walsh_scrapy.policy.blocklist import Blocklist
     from walsh_scrapy.policy.robots import Rules
 
 #: Seconds for which a copy counts: a day, and what a request may wait for its turn after that.
 _LONGEST: Final = DAY + LATENESS
-_NO_RUN: Final = "names no run that is recorded"
+#: Rows 2 and 3: what is not known of a request to which no copy decided.
+_NO_FILE: Final = "had no copy: WALSH_ROBOTS_UNREACHABLE decided"
+_NO_LIST: Final = "names a blocklist that is not kept"
 
 
 class IdentityAudit:
     """Compares the User-Agent of each request's run, which the download handler sets on the wire.
 
-    ``wanted`` is the contract's User-Agent.
+    It is evidence for the requests that were sent while the run went on. ``wanted`` is the
+    contract's User-Agent.
     """
 
     def __init__(self, findings: Findings, basis: Basis, wanted: str) -> None:
@@ -38,14 +46,27 @@ class IdentityAudit:
 
     def see(self, sent: LoggedRequest) -> None:
         """Judge one request; requests may come in any order."""
+        lacking = NO_RUN if sent.run is None else ""
+        self._findings.judge("1", self._breaches(sent), lacking=lacking)
+
+    def see_future(self, sent: LoggedRequest) -> None:
+        """Count a request for a moment that is further in the future than clocks differ."""
+        self._findings.judge("1", [Breach(Kind.FUTURE, Case.of(sent, sent.url))])
+
+    def _breaches(self, sent: LoggedRequest) -> Iterator[Breach]:
         run = self._basis.run(sent)
         if run is None:
-            self._findings.unshown["1", _NO_RUN] += 1
+            if sent.run is not None:
+                yield Breach(Kind.UNKNOWN_RUN, Case.of(sent, f"run {sent.run} is not recorded"))
             return
-        self._findings.judged["1"] += 1
         if run.facts.user_agent != self._wanted:
             what = f"run {sent.run} sent {run.facts.user_agent!r}"
-            self._findings.add(Kind.USER_AGENT, Case.of(sent, what))
+            yield Breach(Kind.USER_AGENT, Case.of(sent, what))
+        ended = math.inf if run.ended is None else run.ended
+        beyond = max(run.begun - sent.sent_at, sent.sent_at - ended)
+        if beyond > CLOCK_SKEW:
+            what = f"{sent.url} was sent {format_seconds(beyond)} outside of run {sent.run}"
+            yield Breach(Kind.OUTSIDE_RUN, Case.of(sent, what), beyond)
 
 
 class RobotsAudit:
@@ -63,25 +84,10 @@ class RobotsAudit:
         """Judge one request."""
         if sent.purpose == "robots":
             return
-        if sent.robots_at is None:
-            self._findings.judged["2"] += 1
-            self._findings.add(Kind.NO_ROBOTS, Case.of(sent, f"{sent.url} names no robots.txt"))
-            return
-        rules = self._rules(sent)
-        if rules is None:
-            return
-        is_named = rules.group not in (None, "*")
-        self._findings.judged["2"] += 1
-        self._findings.judged["2a"] += is_named
-        verdict = rules.verdict(sent.url)
-        if not verdict.allowed:
-            kind = Kind.DENIED_BY_NAME if is_named else Kind.DENIED
-            what = f"{sent.url} is denied by line {verdict.line}: {verdict.rule!r}"
-            self._findings.add(kind, Case.of(sent, what))
-        age = sent.sent_at - sent.robots_at
-        if age > _LONGEST and not _makes_wait(rules, sent.robots_at):
-            what = f"the copy for {sent.url} was {format_seconds(age)} old"
-            self._findings.add(Kind.OLD_ROBOTS, Case.of(sent, what), age)
+        rules = self._basis.rules(sent)
+        rows = ("2", "2a") if rules is not None and _is_named(rules) else ("2",)
+        lacking = "" if rules is not None else self._lacking(sent)
+        self._findings.judge(rows, self._breaches(sent, rules), lacking=lacking)
 
     def see_denial(self, denial: LoggedDenial) -> None:
         """Judge one denial: that a copy allows what was denied is no breach, but is counted."""
@@ -93,16 +99,29 @@ class RobotsAudit:
         """Note the figures."""
         self._findings.note("2", denied_though_allowed=self._too_cautious)
 
-    def _rules(self, sent: LoggedRequest) -> Rules | None:
-        rules = self._basis.rules(sent)
+    def _breaches(self, sent: LoggedRequest, rules: Rules | None) -> Iterator[Breach]:
+        if sent.robots_at is None:
+            yield Breach(Kind.NO_ROBOTS, Case.of(sent, f"{sent.url} names no robots.txt"))
+            return
+        age = sent.sent_at - sent.robots_at
+        if age < -TOLERANCE:
+            what = f"the robots.txt for {sent.url} was asked for {format_seconds(-age)} later"
+            yield Breach(Kind.LATER_ROBOTS, Case.of(sent, what), -age)
         if rules is None:
-            reason = "names a copy of robots.txt that is not kept"
-            if self._basis.run(sent) is None:
-                reason = _NO_RUN
-            elif sent.robots is None:
-                reason = "had no copy: WALSH_ROBOTS_UNREACHABLE decided"
-            self._findings.unshown["2", reason] += 1
-        return rules
+            return
+        verdict = rules.verdict(sent.url)
+        if not verdict.allowed:
+            kind = Kind.DENIED_BY_NAME if _is_named(rules) else Kind.DENIED
+            what = f"{sent.url} is denied by line {verdict.line}: {verdict.rule!r}"
+            yield Breach(kind, Case.of(sent, what))
+        if age > _LONGEST and not _makes_wait(rules, sent.robots_at):
+            what = f"the copy for {sent.url} was {format_seconds(age)} old"
+            yield Breach(Kind.OLD_ROBOTS, Case.of(sent, what), age)
+
+    def _lacking(self, sent: LoggedRequest) -> str:
+        if self._basis.run(sent) is None:
+            return NO_RUN
+        return _NO_FILE if sent.robots is None else NO_COPY
 
 
 class BlocklistAudit:
@@ -124,27 +143,23 @@ class BlocklistAudit:
         """Judge one request."""
         run = self._basis.run(sent)
         if run is None:
-            self._unshown(_NO_RUN)
+            self._findings.judge("3", lacking=NO_RUN)
             return
         if not sent.gates.startswith("blocklist: "):
             self._judge_order(sent)
             return
-        self._findings.judged["3"] += 1
         self._judge_memory(sent, run)
         if sent.blocklist is None:
             self._without += 1
+            self._findings.judge("3")
             return
         listed = self._basis.documents.blocklist(sent.blocklist)
         if listed is None:
-            self._unshown("names a blocklist that is not kept")
+            self._findings.judge(("3", "3a", "3c"), lacking=_NO_LIST)
             return
         self._judge_list(sent)
-        self._findings.judged["3a"] += len(listed) > 0
-        if entry := listed.blocks(sent.url):
-            is_itself = entry.domain == host_of(sent.url)
-            kind = Kind.LISTED if is_itself else Kind.LISTED_ABOVE
-            what = f"{sent.url} is under {entry.domain}, which was listed"
-            self._findings.add(kind, Case.of(sent, what))
+        rows = ("3", "3a") if len(listed) > 0 else ("3",)
+        self._findings.judge(rows, _listed(sent, listed))
 
     def see_denial(self, denial: LoggedDenial) -> None:
         """Judge one denial: that the host was not listed is no breach, but is counted."""
@@ -167,22 +182,20 @@ class BlocklistAudit:
     def _judge_order(self, sent: LoggedRequest) -> None:
         if sent.purpose == "blocklist":
             return  # the list itself, or a hop of it, whose first robots.txt was asked for before
-        self._findings.judged["3"] += 1
-        if "blocklist: " in sent.gates:
-            self._findings.add(Kind.ROBOTS_FIRST, Case.of(sent, f"{sent.url}: {sent.gates}"))
-        else:
-            self._findings.add(Kind.NO_BLOCKLIST, Case.of(sent, f"{sent.url}: {sent.gates}"))
+        kind = Kind.ROBOTS_FIRST if "blocklist: " in sent.gates else Kind.NO_BLOCKLIST
+        self._findings.judge("3", [Breach(kind, Case.of(sent, f"{sent.url}: {sent.gates}"))])
 
     def _judge_memory(self, sent: LoggedRequest, run: RunTerms) -> None:
         """Find a request without a list, in a run that had one or began after one was in force."""
-        url, number = run.facts.blocklist_url, sent.run or 0
+        url, number, breaches = run.facts.blocklist_url, sent.run or 0, list[Breach]()
         if sent.blocklist is not None:
             self._named_at.setdefault(url, sent.sent_at)
             self._named_by.add(number)
         elif number in self._named_by or self._named_at.get(url, math.inf) < run.begun:
             what = f"{sent.url} was judged by no list, though one was in force before"
-            self._findings.add(Kind.FORGOTTEN, Case.of(sent, what))
-        self._findings.judged["3b"] += url in self._named_at
+            breaches.append(Breach(Kind.FORGOTTEN, Case.of(sent, what)))
+        if url in self._named_at:
+            self._findings.judge(("3b",), breaches)
 
     def _judge_list(self, sent: LoggedRequest) -> None:
         """Judge a list when it is first named: one that is invalid was salvaged or is wrong."""
@@ -190,12 +203,21 @@ class BlocklistAudit:
         if name is None or name in self._lists:
             return
         self._lists.add(name)
-        self._findings.judged["3c"] += 1
-        if error := self._basis.documents.blocklist_error(name):
-            self._findings.add(Kind.INVALID_LIST, Case("copies", name, sent.sent_at, error))
+        error = self._basis.documents.blocklist_error(name)
+        case = Case("copies", name, sent.sent_at, error)
+        self._findings.judge(("3c",), [Breach(Kind.INVALID_LIST, case)] if error else ())
 
-    def _unshown(self, reason: str) -> None:
-        self._findings.unshown["3", reason] += 1
+
+def _is_named(rules: Rules) -> bool:
+    """Return True if a group of its own, and not that of all, is in force for the bot."""
+    return rules.group not in (None, "*")
+
+
+def _listed(sent: LoggedRequest, listed: Blocklist) -> Iterator[Breach]:
+    if entry := listed.blocks(sent.url):
+        kind = Kind.LISTED if entry.domain == host_of(sent.url) else Kind.LISTED_ABOVE
+        what = f"{sent.url} is under {entry.domain}, which was listed"
+        yield Breach(kind, Case.of(sent, what))
 
 
 def _makes_wait(rules: Rules, at: float) -> bool:

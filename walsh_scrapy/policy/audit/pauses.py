@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from walsh_scrapy.policy.audit.checklist import Case, Kind
+from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
+from walsh_scrapy.policy.audit.record import NO_COPY, NO_RUN
 from walsh_scrapy.policy.backoff import is_refusal
 from walsh_scrapy.policy.hosttimes import host_name
 from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST
@@ -17,6 +18,8 @@ from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import format_seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from walsh_scrapy.policy.audit.checklist import Findings
     from walsh_scrapy.policy.audit.record import Basis, LoggedRequest
 
@@ -144,6 +147,7 @@ class HostAudit:
 
     def __init__(self, findings: Findings, basis: Basis) -> None:
         self._findings = findings
+        self._basis = basis
         self._judge = PauseJudge(basis)
         self._host: str | None = None
         self._hosts = self._pauses = 0
@@ -153,39 +157,50 @@ class HostAudit:
         """Judge one request."""
         self._hosts += sent.host != self._host
         self._host = sent.host
-        self._findings.judged["4"] += 1
-        name, pause = host_of(sent.url), self._judge.judge(sent)
-        if name != sent.host and not name.endswith(f".{sent.host}"):
-            what = f"{sent.url} is recorded under {sent.host}"
-            self._findings.add(Kind.OTHER_HOST, Case.of(sent, what))
-        if pause.kept is not None:
-            self._count(sent, pause, pause.kept)
-        if pause.is_in_hold:
-            early = pause.hold - (pause.kept or 0.0)
-            what = f"{name} was on hold for {format_seconds(early)} more"
-            self._findings.add(Kind.TOO_EARLY, Case.of(sent, what), early)
-        if sent.status is None or not is_refusal(sent.status, for_robots=sent.purpose == "robots"):
-            return
-        self._findings.judged["5"] += 1
-        if not sent.hold:
-            self._findings.add(Kind.NO_HOLD, Case.of(sent, f"{name} answered {sent.status}"))
+        pause = self._judge.judge(sent)
+        if pause.kept is not None and not pause.is_overlap:
+            self._pauses += 1
+            self._least = min(self._least, pause.kept - pause.spacing)
+        self._findings.judge("4", self._pacing(sent, pause), lacking=self._lacking(sent))
+        is_refused = sent.status is not None and is_refusal(
+            sent.status, for_robots=sent.purpose == "robots"
+        )
+        self._findings.judge("5" if is_refused else "", self._holding(sent, pause, is_refused))
 
     def end(self) -> None:
         """Note the figures."""
         least = None if math.isinf(self._least) else round(self._least, 3)
         self._findings.note("4", hosts=self._hosts, pauses=self._pauses, least_beyond_asked=least)
 
-    def _count(self, sent: LoggedRequest, pause: Pause, kept: float) -> None:
+    def _pacing(self, sent: LoggedRequest, pause: Pause) -> Iterator[Breach]:
+        name, kept = host_of(sent.url), pause.kept or 0.0
+        if name != sent.host and not name.endswith(f".{sent.host}"):
+            what = f"{sent.url} is recorded under {sent.host}"
+            yield Breach(Kind.OTHER_HOST, Case.of(sent, what))
         if pause.is_overlap:
             what = f"{sent.host} was asked {-kept:.3f} s before its last exchange was over"
-            self._findings.add(Kind.HOST_TWICE, Case.of(sent, what), -kept)
-            return
-        self._pauses += 1
-        self._least = min(self._least, kept - pause.spacing)
+            yield Breach(Kind.HOST_TWICE, Case.of(sent, what), -kept)
         if pause.is_short:
             asked = f"{pause.spacing:.3f} s were asked for"
             what = f"{sent.host} had a pause of {kept:.3f} s, and {asked}"
-            self._findings.add(Kind.SHORT_PAUSE, Case.of(sent, what), pause.spacing - kept)
+            yield Breach(Kind.SHORT_PAUSE, Case.of(sent, what), pause.spacing - kept)
+
+    def _lacking(self, sent: LoggedRequest) -> str:
+        """Return why it is not known what its robots.txt and its run asked for."""
+        if self._basis.run(sent) is None:
+            return NO_RUN
+        is_kept = sent.robots is None or self._basis.rules(sent) is not None
+        return "" if is_kept else NO_COPY
+
+    @staticmethod
+    def _holding(sent: LoggedRequest, pause: Pause, is_refused: bool) -> Iterator[Breach]:
+        name = host_of(sent.url)
+        if pause.is_in_hold:
+            early = pause.hold - (pause.kept or 0.0)
+            what = f"{name} was on hold for {format_seconds(early)} more"
+            yield Breach(Kind.TOO_EARLY, Case.of(sent, what), early)
+        if is_refused and not sent.hold:
+            yield Breach(Kind.NO_HOLD, Case.of(sent, f"{name} answered {sent.status}"))
 
 
 class SerialAudit:

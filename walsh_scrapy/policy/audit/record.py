@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.robots import Rules
 
 DAY: Final = 86_400.0
+#: What a record lacks that has no run, or a run that is not recorded.
+NO_RUN: Final = "names no run that is recorded"
+#: What a record lacks whose rules cannot be read again.
+NO_COPY: Final = "names a copy of robots.txt that is not kept"
 #: Copies of robots.txt and of the blocklist in memory: a list of a million domains takes 300 MiB.
 _MOST_RULES: Final = 256
 _MOST_LISTS: Final = 2
@@ -110,9 +114,10 @@ class RunFacts(NamedTuple):
 
 
 class RunTerms(NamedTuple):
-    """One run: when it began, and its settings."""
+    """One run: its time in epoch seconds, and its settings."""
 
     begun: float
+    ended: float | None  #: None while it goes on, and for good if it was killed
     facts: RunFacts
 
 

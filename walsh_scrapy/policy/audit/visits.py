@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from walsh_scrapy.policy.audit.checklist import Case, Kind
+from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
 from walsh_scrapy.policy.audit.pauses import TOLERANCE
-from walsh_scrapy.policy.audit.record import DAY
+from walsh_scrapy.policy.audit.record import DAY, NO_RUN
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
+from walsh_scrapy.policy.urls import has_user_info, host_of
 from walsh_scrapy.policy.wording import format_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from walsh_scrapy.policy.audit.checklist import Findings
-    from walsh_scrapy.policy.audit.record import EntryRow, LoggedRequest
+    from walsh_scrapy.policy.audit.record import Basis, EntryRow, LoggedRequest
 
 _KINDS: Final = ("feed", "llms")
 _DUMP: Final = "llms-full.txt"
@@ -36,8 +37,9 @@ class FrequencyAudit:
     hops and retries of one run are one visit. `-a force=1` shows as a finding.
     """
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: Findings, basis: Basis) -> None:
         self._findings = findings
+        self._basis = basis
         self._host: str | None = None
         self._visits: dict[str, _Visit] = {}
         self._most = _MOST
@@ -45,21 +47,25 @@ class FrequencyAudit:
 
     def see(self, sent: LoggedRequest) -> None:
         """Judge one request."""
-        if sent.purpose != "target" or sent.run is None:
+        if sent.purpose != "target":
+            return
+        if sent.run is None or self._basis.run(sent) is None:
+            self._findings.judge("78", lacking=NO_RUN)
             return
         if sent.host != self._host:
             self._host = sent.host
             self._visits.clear()
-        self._findings.judged["8"] += 1
         last = self._visits.get(sent.url)
+        breaches = list[Breach]()
         if last is not None and last.run != sent.run:
-            self._findings.judged["7"] += 1
+            self._findings.judge("7")
             self._again += 1
             self._unchanged += sent.status == 304
             since = sent.sent_at - last.at
             if since < DAY - TOLERANCE:
                 what = f"{sent.url} was asked for after {format_seconds(since)}"
-                self._findings.add(Kind.TOO_OFTEN, Case.of(sent, what), -since)
+                breaches.append(Breach(Kind.TOO_OFTEN, Case.of(sent, what), -since))
+        self._findings.judge("8", breaches)
         is_whole = sent.status is not None and not sent.error  # else it may have been given up
         is_answered = is_whole and sent.status not in RETRIED_STATUSES
         if is_answered and (last is None or last.run != sent.run):
@@ -91,19 +97,7 @@ class EntryAudit:
     def see(self, entry: EntryRow) -> None:
         """Judge one entry."""
         self._entries += 1
-        for row in "679":
-            self._findings.judged[row] += 1
-        key, kind, first_seen = entry.key, entry.kind, entry.first_seen
-        try:
-            values = json.loads(entry.item)
-            problem = self._problem(values) if isinstance(values, dict) else "it is no item"
-        except ValueError:
-            problem = "its item is no JSON"
-        if problem:
-            self._findings.add(Kind.CONTENT, Case("entries", key, first_seen, problem))
-        if kind not in _KINDS:
-            what = f"its kind is {kind!r}"
-            self._findings.add(Kind.SCRAPED, Case("entries", key, first_seen, what))
+        self._findings.judge("679", self._kept(entry))
 
     def see_duplicate(self, key: str) -> None:
         """Count an entry whose page and id, or page and title, another entry has too."""
@@ -112,12 +106,28 @@ class EntryAudit:
 
     def see_request(self, sent: LoggedRequest) -> None:
         """Judge what was asked for."""
-        if sent.purpose != "target":
-            return
-        self._findings.judged["6"] += 1
-        if _DUMP in sent.url.lower():
-            self._findings.add(Kind.DUMP, Case.of(sent, sent.url))
+        self._findings.judge("6" if sent.purpose == "target" else "", _asked(sent))
 
     def end(self) -> None:
         """Note the figures."""
         self._findings.note("6", entries=self._entries)
+
+    def _kept(self, entry: EntryRow) -> Iterator[Breach]:
+        key, kind, first_seen = entry.key, entry.kind, entry.first_seen
+        try:
+            values = json.loads(entry.item)
+            problem = self._problem(values) if isinstance(values, dict) else "it is no item"
+        except ValueError:
+            problem = "its item is no JSON"
+        if problem:
+            yield Breach(Kind.CONTENT, Case("entries", key, first_seen, problem))
+        if kind not in _KINDS:
+            what = f"its kind is {kind!r}"
+            yield Breach(Kind.SCRAPED, Case("entries", key, first_seen, what))
+
+
+def _asked(sent: LoggedRequest) -> Iterator[Breach]:
+    if has_user_info(sent.url):
+        yield Breach(Kind.USER_INFO, Case.of(sent, f"{host_of(sent.url)} was asked with a name"))
+    if sent.purpose == "target" and _DUMP in sent.url.lower():
+        yield Breach(Kind.DUMP, Case.of(sent, sent.url))

@@ -15,6 +15,7 @@ from walsh_scrapy.policy.audit.checklist import Findings, verdicts
 from walsh_scrapy.policy.audit.gates import BlocklistAudit, IdentityAudit, RobotsAudit
 from walsh_scrapy.policy.audit.pauses import HostAudit, SerialAudit
 from walsh_scrapy.policy.audit.visits import EntryAudit, FrequencyAudit
+from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.wording import count_of, for_others
 from walsh_scrapy.tools import own_version
@@ -106,12 +107,15 @@ def audit(log: Log, now: float) -> Audited:
     """
     bounds, findings = log.bounds(now), Findings()
     basis = log.basis(bounds)
+    identity = IdentityAudit(findings, basis, USER_AGENT)
+    for sent in log.requests_after(now + CLOCK_SKEW):
+        identity.see_future(sent)
     _audit_hosts(log, bounds, findings, basis)
-    return Audited(bounds, findings, _audit_times(log, bounds, findings, basis))
+    return Audited(bounds, findings, _audit_times(log, bounds, findings, basis, identity))
 
 
 def _audit_hosts(log: Log, bounds: Bounds, findings: Findings, basis: Basis) -> None:
-    hosts, frequency = HostAudit(findings, basis), FrequencyAudit(findings)
+    hosts, frequency = HostAudit(findings, basis), FrequencyAudit(findings, basis)
     robots = RobotsAudit(findings, basis)
     for sent in log.requests_by_host(bounds):
         for each in (robots, hosts, frequency):
@@ -122,9 +126,10 @@ def _audit_hosts(log: Log, bounds: Bounds, findings: Findings, basis: Basis) -> 
         each.end()
 
 
-def _audit_times(log: Log, bounds: Bounds, findings: Findings, basis: Basis) -> Digests:
-    digester = Digester()
-    identity, serial = IdentityAudit(findings, basis, USER_AGENT), SerialAudit(findings)
+def _audit_times(
+    log: Log, bounds: Bounds, findings: Findings, basis: Basis, identity: IdentityAudit
+) -> Digests:
+    digester, serial = Digester(), SerialAudit(findings)
     listed, kept = BlocklistAudit(findings, basis), EntryAudit(findings, _problem)
     for sent in digester.passed("requests", log.requests_by_time(bounds)):
         identity.see(sent)
@@ -184,8 +189,9 @@ def _row(row: RowVerdict) -> dict[str, Any]:
         "requirement": row.row.requirement,
         "level": row.row.level,
         "verdict": row.verdict.value,
-        "judged": row.judged,
+        "shown": row.shown,
         "not_shown": dict(row.unshown),
+        "broken": row.broken,
         "figures": dict(row.numbers),
         "findings": [_finding(kind, found) for kind, found in row.findings.items()],
         "conformance": None if row.trial is None else _trial(row.trial),
@@ -280,7 +286,7 @@ def _row_lines(row: Mapping[str, Any]) -> Iterator[str]:
         for name, value in row["figures"].items()
         if isinstance(value, float) or value
     ]
-    yield "; ".join([row["level"], f"judged: {row['judged']}", *figures])
+    yield "; ".join([row["level"], f"shown: {row['shown']}", *figures])
     for reason, count in row["not_shown"].items():
         yield f"{count} not shown: {reason}"
     for finding in row["findings"]:
