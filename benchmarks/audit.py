@@ -169,20 +169,22 @@ def _requests(hosts: int) -> Rows:
     """Yield robots.txt and feeds of each host, evenly spread over most of a day."""
     names = [hash_of(_robots(host)) for host in range(hosts)]
     step = (DAY - 3600.0) / (hosts * (FEEDS + 1))
+    seconds = min(step / 2, 0.2)
     for day in range(DAYS):
         at = BEGIN + day * DAY
+        asked = [at + host * step + seconds for host in range(hosts)]
         for page in range(-1, FEEDS):
             for host, name in enumerate(names):
-                yield _request(day + 1, host, page, at, name, min(step / 2, 0.2))
+                yield _request(day + 1, host, page, at, seconds) | {
+                    "robots": name,
+                    "robots_at": asked[host],
+                }
                 at += step
 
 
-def _request(
-    run: int, host: int, page: int, at: float, name: str, seconds: float
-) -> dict[str, Any]:
+def _request(run: int, host: int, page: int, at: float, seconds: float) -> dict[str, Any]:
     is_robots = page < 0
     path = "robots.txt" if is_robots else str(page)
-    robots_at = BEGIN + (run - 1) * DAY
     return {
         "sent_at": at,
         "host": f"h{host}.example",
@@ -195,8 +197,6 @@ def _request(
         "purpose": "robots" if is_robots else "target",
         "pause": 2.0 if run > 1 or not is_robots else 0.0,
         "hold": 0.0,
-        "robots": None if is_robots else name,
-        "robots_at": None if is_robots else robots_at,
         "blocklist": hash_of(LIST),
     }
 

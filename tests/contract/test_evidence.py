@@ -44,13 +44,13 @@ def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl
     purposes = dict(rows_of(crawl, "SELECT url, purpose FROM requests"))
     rules, published = digest(RULES.encode()), digest(listed.body.encode())
     assert [row[:5] for row in sent] == [
-        ("robots", None, None, None, published),
+        ("robots", None, None, rules, published),
         ("target", "Allow: /feed", 3, rules, published),
         ("target", "Allow: /feed", 3, rules, published),
     ]
     assert [row[5] for row in sent] == [0.0, 2.0, 2.0], "what counted when each was sent"
     assert [row[6] for row in sent] == [200, 503, 301]
-    assert [row[8] for row in sent] == [None, 200, 200]
+    assert [row[8] for row in sent] == [200, 200, 200]
     refused = sent[1][7]
     assert 2.5 <= refused <= 3.75, "the backoff"
     assert sent[0][7] == sent[2][7] == 0.0

@@ -1,8 +1,10 @@
-"""The audit of pauses and holds: whose hold it is, for how long, and what ends it (R4, R5)."""
+"""The audit of robots.txt, pauses and holds: what brought a copy, whose hold it is (R2, R4, R5)."""
 
 import pytest
 
 from walsh_scrapy.policy.audit.checklist import Findings
+from walsh_scrapy.policy.audit.fetches import RobotsFetches
+from walsh_scrapy.policy.audit.gates import RobotsAudit
 from walsh_scrapy.policy.audit.pauses import HostAudit
 from walsh_scrapy.policy.audit.record import (
     DAY,
@@ -14,9 +16,11 @@ from walsh_scrapy.policy.audit.record import (
     RunTerms,
 )
 from walsh_scrapy.policy.audit.visits import FrequencyAudit
+from walsh_scrapy.state.evidence import hash_of
 
 YEAR = 365 * DAY
-TERMS = RunTerms(0.0, None, RunFacts("", "", "", ""))
+RULES = b"User-agent: *\nDisallow: /private\n"
+TERMS = RunTerms(0.0, None, RunFacts("", "", "", "", "host", "allow"))
 
 
 def sent(at, url="http://a.example/feed", host="a.example", **columns):
@@ -34,11 +38,106 @@ def released(at, host="a.example"):
 
 def kinds(*requests, acts=(), list_hosts=frozenset()):
     findings = Findings()
-    audit = HostAudit(findings, Basis({}, acts, list_hosts, Documents({}.get)))
+    basis = Basis({}, acts, list_hosts, Documents({}.get))
+    audit = HostAudit(findings, basis, RobotsFetches(basis))
     for each in requests:
         audit.see(each)
     audit.end()
     return {kind.label: found.count for kind, found in findings.found.items()}
+
+
+def judged_robots(*requests, policy="allow", since=0.0):
+    """What row 2 finds: the breaches by kind, and what is not shown."""
+    findings = Findings()
+    run = RunTerms(0.0, None, RunFacts("", "", "", "", "host", policy))
+    copies = {hash_of(body): body for body in (b"", RULES)}
+    audit = RobotsAudit(findings, Basis({1: run}, (), frozenset(), Documents(copies.get), since))
+    for each in requests:
+        audit.see(each)
+    audit.end()
+    breaches = {kind.label: found.count for kind, found in findings.found.items()}
+    return breaches or list(findings.unshown.elements())
+
+
+def asked(at, status=200, body=RULES, **columns):
+    """A request for robots.txt, after which a copy counts; None if nothing was read."""
+    name = None if body is None else hash_of(body)
+    given = {"robots": name, "robots_at": at + 1.0, "purpose": "robots", "run": 1}
+    return sent(at, "http://a.example/robots.txt", **given | {"status": status} | columns)
+
+
+def target(at, asked_at, body=RULES, **columns):
+    """A request by the copy that was asked for at a moment; None if there was none."""
+    name = None if body is None else hash_of(body)
+    return sent(at, robots=name, robots_at=asked_at, run=1, **columns)
+
+
+GOOD = (asked(0.0), target(3.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "found"),
+    [
+        (200, b"", []),
+        (304, RULES, []),
+        (304, b"", {"other-copy": 1}),
+        (301, b"", []),
+        (404, b"", []),
+        (404, RULES, {"other-copy": 1}),
+        (503, RULES, []),
+        (503, b"", {"other-copy": 1}),
+        (503, None, {"other-copy": 2}),
+        (None, RULES, []),
+        (429, b"", {"other-copy": 1}),
+    ],
+)
+def test_after_each_answer_a_copy_counts_that_it_may_lead_to(status, body, found):
+    """Decision 12; a file that was read before is the last good copy."""
+    again = asked(DAY, status, body)
+    assert judged_robots(*GOOD, again, target(DAY + 3.0, DAY + 1.0, body)) == found
+
+
+@pytest.mark.parametrize(
+    ("policy", "found"),
+    [
+        ("allow", []),
+        ("disallow", {"denied": 1}),
+        ("phased", ["2"]),
+    ],
+)
+def test_without_any_copy_the_setting_decides(policy, found):
+    requests = asked(0.0, 503, None), target(3.0, 1.0, None)
+    judged = judged_robots(*requests, policy=policy)
+    assert (judged if isinstance(judged, dict) else [row for row, _ in judged]) == found
+
+
+def test_a_failure_that_ended_without_a_request_keeps_the_last_good_copy():
+    """The 30 s of robots.txt were over during a pause (decision 28): no request names the end."""
+    failed = asked(DAY, 503, robots=None, robots_at=None)
+    assert judged_robots(*GOOD, failed, target(DAY + 900.0, DAY + 800.0)) == []
+    assert judged_robots(*GOOD, failed, target(DAY + 900.0, DAY + 800.0, b"")) == {"other-copy": 1}
+    assert judged_robots(failed, target(DAY + 900.0, DAY + 800.0, None)) == []
+    late = target(2 * DAY + 900.0, 2 * DAY + 800.0)
+    assert judged_robots(*GOOD, failed, late) == {"unasked-robots": 1}
+
+
+def test_a_moment_that_no_request_for_robots_txt_had_is_made_up():
+    assert judged_robots(asked(0.0, robots_at=3000.0), target(3001.0, 3000.0)) == {
+        "unasked-robots": 1
+    }
+    hop = asked(0.0, redirected_by="http://b.example/robots.txt")
+    assert judged_robots(hop, target(3.0, 1.0)) == {"unasked-robots": 1}, "it is that of b.example"
+
+
+def test_what_was_asked_for_before_the_record_begins_is_no_breach():
+    assert judged_robots(target(3.0, 1.0), since=2.0) == []
+    assert judged_robots(target(3.0, 1.0), since=1.0) == {"unasked-robots": 1}
+
+
+def test_a_copy_that_was_not_in_use_for_a_month_may_be_lost():
+    """The state keeps it for 90 days, and the log may be kept for longer."""
+    failing = asked(91 * DAY, 503, None), target(91 * DAY + 3.0, 91 * DAY + 1.0, None)
+    assert judged_robots(*GOOD, *failing) == []
 
 
 def test_a_hold_counts_for_the_list_for_a_day_from_its_begin():

@@ -16,7 +16,7 @@ NOW = 1000 * DAY
 
 def fill(database, table, rows):
     with database.write() as connection:
-        connection.execute(insert(table), rows)
+        connection.execute(insert(table), list(rows))
 
 
 def left(database, column):
@@ -79,10 +79,12 @@ def test_rows_go_in_small_transactions(state, database, monkeypatch):
 
 def test_a_neglected_state_is_not_pruned_at_once(state, database, monkeypatch):
     monkeypatch.setattr("walsh_scrapy.state.rows.MOST_ROWS", 10)
-    fill(database, requests, [sent(NOW - 31 * DAY) for _ in range(25)])
+    moments = [NOW - (31 + number) * DAY for number in range(25)]
+    fill(database, requests, map(sent, moments))
     for remaining in (15, 5, 0):
         state.prune(NOW, 30 * DAY)
-        assert len(left(database, requests.c.id)) == remaining
+        found = left(database, requests.c.sent_at)
+        assert found == sorted(moments[:remaining]), "nothing is missing after what is left"
 
 
 def test_what_another_process_renews_meanwhile_stays(state, database, monkeypatch):
@@ -95,7 +97,8 @@ def test_what_another_process_renews_meanwhile_stays(state, database, monkeypatc
         return write(self)
 
     monkeypatch.setattr(Database, "write", renewed)
-    delete_old(database, robots, robots.c.fetched_at < NOW - 90 * DAY)
+    fetched_at = robots.c.fetched_at
+    delete_old(database, robots, fetched_at < NOW - 90 * DAY, fetched_at)
     assert left(database, robots.c.origin) == ["http://a:80"]
 
 

@@ -142,6 +142,7 @@ LAST_OF_HOST = (
     " n.run = 2 AND n.sent_at > r.sent_at) AND NOT EXISTS (SELECT 1 FROM requests n WHERE"
     " n.sent_at > r.sent_at AND n.host = r.host) ORDER BY sent_at LIMIT 1)"
 )
+HOST = "run = 1 AND host = 'any.example'"
 ANY = "run = 1 AND url = 'http://any.example/feed'"
 COPIED = (
     "INSERT INTO copies SELECT '{}', kind, CAST('{}' AS BLOB), first_seen, kept_at FROM copies"
@@ -157,16 +158,28 @@ PLANTED = [
     ("no-robots", f"UPDATE requests SET robots = NULL, robots_at = NULL WHERE {ANY}"),
     ("denied", f"UPDATE requests SET url = 'http://any.example/private/1' WHERE {ANY}"),
     ("old-robots", f"UPDATE requests SET robots_at = robots_at - 90001 WHERE {ANY}"),
-    ("later-robots", f"UPDATE requests SET robots_at = sent_at + 1 WHERE {ANY}"),
+    ("later-robots", f"UPDATE requests SET robots_at = robots_at + 60 WHERE {HOST}"),
+    ("unasked-robots", f"DELETE FROM requests WHERE {HOST} AND purpose = 'robots'"),
+    # The copy of http for https, that of another port, and that of a host that was never asked.
+    ("unasked-robots", f"UPDATE requests SET url = 'https://any.example/feed' WHERE {ANY}"),
+    ("unasked-robots", f"UPDATE requests SET url = 'http://any.example:81/feed' WHERE {ANY}"),
+    ("unasked-robots", ("UPDATE requests SET host = 'a.example', url = 'http://a.example/feed'"
+     f" WHERE {ANY}")),
+    ("unasked-robots", f"UPDATE requests SET robots_at = robots_at + 0.5 WHERE {ANY}"),
+    # The copy of another site, and a 304 that empties the rules, a 404 that keeps them.
+    ("other-copy", f"UPDATE requests SET robots = '{named(b'')}' WHERE {ANY}"),
+    ("other-copy", (f"UPDATE requests SET robots = '{named(b'')}', status = 304 WHERE run = 2"
+     " AND host = 'any.example'")),
+    ("other-copy", f"UPDATE requests SET status = 404 WHERE {HOST} AND purpose = 'robots'"),
     ("denied-by-name", ("UPDATE requests SET url = 'http://named.example/private/feed'"
      " WHERE purpose = 'target' AND run = 2 AND host = 'named.example'")),
     ("no-blocklist", f"UPDATE requests SET gates = 'robots: allowed' WHERE {ANY}"),
     ("robots-first", ("UPDATE requests SET gates = 'robots: allowed; blocklist: not listed'"
      f" WHERE {ANY}")),
-    ("listed", ("UPDATE requests SET host = 'out.example', url = 'http://out.example/robots.txt'"
-     " WHERE run = 1 AND url = 'http://any.example/robots.txt'")),
-    ("listed-above", ("UPDATE requests SET host = 'a.out.example', url = 'http://a.out.example/'"
-     f" WHERE {ANY}")),
+    ("listed", ("UPDATE requests SET host = 'out.example',"
+     f" url = replace(url, host, 'out.example') WHERE {HOST}")),
+    ("listed-above", ("UPDATE requests SET host = 'a.out.example',"
+     f" url = replace(url, host, 'a.out.example') WHERE {HOST}")),
     ("forgotten-list", f"UPDATE requests SET blocklist = NULL WHERE {ANY}"),
     ("forgotten-list", "UPDATE requests SET blocklist = NULL WHERE run = 2"),
     ("invalid-list", COPIED.format(named(INVALID), INVALID.decode(), "blocklist"),
@@ -174,7 +187,7 @@ PLANTED = [
     ("short-pause", f"UPDATE requests SET pause = 1.5 WHERE {ANY}"),
     # The record says that nothing was asked for: the copy and the contract say more.
     ("short-pause", COPIED.format(named(SLOWER), SLOWER.decode(), "robots"),
-     f"UPDATE requests SET pause = 0, robots = '{named(SLOWER)}' WHERE {ANY}"),
+     f"UPDATE requests SET pause = 0, robots = '{named(SLOWER)}' WHERE {HOST}"),
     ("short-pause", "UPDATE requests SET pause = 0 WHERE host = 'any.example'",
      f"UPDATE requests SET sent_at = sent_at - 0.2, seconds = 0.01 WHERE {ANY}"),
     # Another crawl, which was killed, asked at the same time.
@@ -182,7 +195,7 @@ PLANTED = [
      " settings, summary FROM runs WHERE id = 1"), ("UPDATE requests SET run = 3, seconds = 9"
      " WHERE run = 1 AND url = 'http://any.example/robots.txt'")),
     ("run-at-once", f"UPDATE requests SET seconds = 60 WHERE id = {LAST_OF_HOST}"),
-    ("other-host", f"UPDATE requests SET host = 'elsewhere.example' WHERE {ANY}"),
+    ("other-host", f"UPDATE requests SET host = 'elsewhere.example' WHERE {HOST}"),
     ("too-early", ("UPDATE requests SET hold = 3600 WHERE run = 1"
      " AND url = 'http://any.example/robots.txt'")),
     ("no-hold", "UPDATE requests SET hold = 0 WHERE status = 503"),
@@ -194,7 +207,7 @@ PLANTED = [
     *(("duplicate", (f"INSERT INTO entries SELECT 'k', key, {same}, source, kind, first_seen, item,"
      " run FROM entries LIMIT 1")) for same in ("own_key, NULL", "'other', title_key")),
     ("too-often", (f"UPDATE requests SET sent_at = sent_at + 3000, robots_at = robots_at + 3000"
-     f" WHERE {ANY}")),
+     f" WHERE {HOST}")),
     ("scraped", "UPDATE entries SET kind = 'html'"),
 ]  # fmt: skip
 
@@ -303,7 +316,8 @@ def test_a_copy_that_is_not_kept_shows_nothing(record):
     attestation = judged(url)
     assert findings(attestation) == {}
     with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as state:
-        (count,) = state.execute("SELECT count(robots) FROM requests").fetchone()
+        named_by = "SELECT count(robots) FROM requests WHERE purpose != 'robots'"
+        (count,) = state.execute(named_by).fetchone()
     for number in ("2", "4"):
         assert rows(attestation)[number]["not_shown"] == {
             "names a copy of robots.txt that is not kept": count

@@ -102,7 +102,7 @@ class RobotsCache:
         copy = copy_after(known, now, status, result, answer.body)
         if given := answer.validators:
             copy = copy.with_validators(given.url, given.etag, given.last_modified)
-        self._store.keep(origin, copy)
+        self._store.keep(origin, copy, self._context.host(origin), self._context.run)
         file = self._read(origin, copy)
         self._fetched[origin] = now + max(LONGEST_IN_RUN, file.own_wait(now) + LATENESS)
         if result == "unreachable":

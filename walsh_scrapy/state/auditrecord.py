@@ -95,7 +95,13 @@ class AuditRecord:
         for_list = for_list.where(requests.c.purpose == "blocklist").distinct()
         urls = {url for each in known.values() for url in each.list_urls}
         hosts = {*self._connection.scalars(for_list), *map(host_of, urls)}
-        return Basis(found, list(self.acts(bounds)), frozenset(hosts), Documents(self.copy))
+        return Basis(
+            runs=found,
+            acts=list(self.acts(bounds)),
+            list_hosts=frozenset(hosts),
+            documents=Documents(self.copy),
+            since=self._connection.scalar(select(func.min(requests.c.sent_at))) or 0.0,
+        )
 
     def copy(self, name: str) -> bytes | None:
         """Return a document by its name; None if it is not kept, or is not what it was."""

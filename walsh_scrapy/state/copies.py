@@ -10,14 +10,15 @@ from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import bindparam, delete, not_, select, update
+from sqlalchemy import bindparam, delete, func, not_, select, update
 
-from walsh_scrapy.policy.robots.access import RobotsCopy
+from walsh_scrapy.policy.robots.access import LONGEST_SETTLING, RobotsCopy
+from walsh_scrapy.policy.urls import robots_url
 from walsh_scrapy.state._statements import Statement
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.evidence import keep_copy
 from walsh_scrapy.state.rows import delete_old, insert_if_new, row_of, upsert
-from walsh_scrapy.state.tables import blocklist, robots, robots_waits
+from walsh_scrapy.state.tables import blocklist, requests, robots, robots_waits
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Table
@@ -42,6 +43,19 @@ _SET_UNUSED: Final = Statement(
     update(robots).where(robots.c.origin == bindparam("key")).values(unused=bindparam("unused"))
 )
 
+_LAST_ASKED: Final = select(func.max(requests.c.id)).where(
+    requests.c.host == bindparam("paced"),
+    requests.c.sent_at >= bindparam("since"),
+    requests.c.purpose == bindparam("what"),
+    requests.c.url == bindparam("asked"),
+    requests.c.run.is_not_distinct_from(bindparam("crawl")),
+)
+_NAME_COPY: Final = Statement(
+    update(requests)
+    .where(requests.c.id == _LAST_ASKED.scalar_subquery())
+    .values(robots=bindparam("name"), robots_at=bindparam("at"), robots_status=bindparam("last"))
+)
+
 
 class RobotsStore(Store):
     """Keeps the last copy of each file, so that all runs of a day request it once."""
@@ -52,11 +66,22 @@ class RobotsStore(Store):
             row = _FIND_ROBOTS.first(connection, {"key": origin})
         return None if row is None else RobotsCopy(*row)
 
-    def keep(self, origin: str, copy: RobotsCopy) -> None:
-        """Replace the copy kept for an origin; no request waits by the new one yet."""
+    def keep(
+        self, origin: str, copy: RobotsCopy, host: str | None = None, run: int | None = None
+    ) -> None:
+        """Replace the copy kept for an origin; no request waits by the new one yet.
+
+        ``host`` is the name under which the ledger paces the origin. The request of ``run`` that
+        was the last one for the file names the copy from now on.
+        """
         with self._database.write() as connection:
-            _keep(connection, robots, {"origin": origin, **row_of(copy)}, copy.fetched_at)
+            row = {"origin": origin, **row_of(copy)}
+            name = _keep(connection, robots, row, copy.fetched_at)
             _END_ALL.run(connection, {"key": origin})
+            asked = {"paced": host, "asked": robots_url(origin), "crawl": run}
+            since = copy.fetched_at - LONGEST_SETTLING
+            brought = {"name": name, "at": copy.fetched_at, "last": copy.status}
+            _NAME_COPY.run(connection, {**asked, **brought, "since": since, "what": "robots"})
 
     def awaits(self, origin: str, url: str) -> bool:
         """Return True if the copy of an origin made the request of this URL wait (decision 7)."""
@@ -87,7 +112,7 @@ class RobotsStore(Store):
         A copy stays as long as a request that it deferred is still to be sent (decision 7).
         """
         is_old = robots.c.fetched_at < now - KEEP_SECONDS
-        delete_old(self._database, robots, is_old & not_(robots.c.unused))
+        delete_old(self._database, robots, is_old & not_(robots.c.unused), robots.c.fetched_at)
 
 
 def _wait(origin: str, url: str) -> dict[str, str]:
@@ -126,13 +151,17 @@ class BlocklistStore(Store):
             _keep(connection, blocklist, {"url": url, **row_of(copy)}, copy.checked_at)
 
 
-def _keep(connection: Connection, table: Table, row: dict[str, Any], now: float) -> None:
-    """Replace a row, and keep the document that is in force with it from ``now`` on."""
+def _keep(connection: Connection, table: Table, row: dict[str, Any], now: float) -> str | None:
+    """Replace a row, and keep the document that is in force with it from ``now`` on.
+
+    Return the name of the document.
+    """
     name, body, (key,) = None, row["body"], table.primary_key
     if body is not None:
         (last,) = _find_name(table).first(connection, {"key": row[key.name]}) or (None,)
         name = keep_copy(connection, table.name, body, now=now, last=last)
     upsert(connection, table, {**row, "copy": name})
+    return name
 
 
 @cache

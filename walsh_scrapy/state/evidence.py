@@ -38,7 +38,9 @@ class Evidence:
 
     rule: str | None = None  #: the record of robots.txt, or the listed domain
     line: int | None = None  #: of the rule in that robots.txt, from 1
-    robots: str | None = None  #: the copy of robots.txt that decided, by its SHA-256
+    #: The copy of robots.txt that decided, by its SHA-256. A request for robots.txt itself gets the
+    #: next three when the copy that counts after it is kept.
+    robots: str | None = None
     robots_at: float | None = None  #: when it was last asked for, in epoch seconds
     blocklist: str | None = None  #: the blocklist in force, by its SHA-256
     robots_status: int | None = None  #: of the answer at ``robots_at``; None if there was none
@@ -134,8 +136,8 @@ class EvidenceStore(Store):
         The log is kept for ``log_seconds``; ``now`` is in epoch seconds. A copy that is in force
         stays, however old. Old records that are left for a later call count as well.
         """
-        delete_old(self._database, requests, requests.c.sent_at < now - log_seconds)
-        delete_old(self._database, denials, denials.c.at < now - log_seconds)
+        for table, at in ((requests, requests.c.sent_at), (denials, denials.c.at)):
+            delete_old(self._database, table, at < now - log_seconds, at)
         moments = (func.min(requests.c.sent_at), func.min(denials.c.at))
         with self._database.read() as connection:
             left = [connection.scalar(select(moment)) for moment in moments]
@@ -145,7 +147,7 @@ class EvidenceStore(Store):
             select(blocklist.c.url).where(blocklist.c.copy == copies.c.hash).exists(),
         )
         is_old = copies.c.kept_at < first - MARGIN
-        delete_old(self._database, copies, is_old & ~is_in_force)
+        delete_old(self._database, copies, is_old & ~is_in_force, copies.c.kept_at)
 
 
 def _row(record: RequestRecord | DenialRecord) -> dict[str, Any]:

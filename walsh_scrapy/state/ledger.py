@@ -230,7 +230,8 @@ class Ledger(Store):
         """
         with self._database.read() as connection:
             before = self._now(connection) - KEEP_SECONDS
-        delete_old(self._database, hosts, (_last_moment() < before) & (hosts.c.pause == 0.0))
+        is_old = (_last_moment() < before) & (hosts.c.pause == 0.0)
+        delete_old(self._database, hosts, is_old, hosts.c.ended)
 
     def pace_by(self, unit: str) -> None:
         """Pace by "host" or "domain" from now on.

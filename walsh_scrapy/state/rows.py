@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from _typeshed import DataclassInstance
-    from sqlalchemy import ColumnElement, Connection, Table
+    from sqlalchemy import Column, ColumnElement, Connection, Table
     from sqlalchemy.dialects import postgresql, sqlite
 
     from walsh_scrapy.state.database import Database
@@ -100,15 +100,19 @@ ROWS_AT_ONCE: Final = 500
 MOST_ROWS: Final = 100_000
 
 
-def delete_old(database: Database, table: Table, is_old: ColumnElement[bool]) -> None:
+def delete_old(
+    database: Database, table: Table, is_old: ColumnElement[bool], by: Column[Any]
+) -> None:
     """Delete the rows of a table for which ``is_old`` is true, at most `MOST_ROWS`.
+
+    The oldest ones by the time in ``by`` go first, so that nothing is missing after what is left.
 
     It is checked once more as a row is deleted, because another process may have changed the row.
     What another process is changing or deleting now is left to it.
     """
     (key,) = table.primary_key
     with database.read() as connection:
-        keys = connection.scalars(select(key).where(is_old).limit(MOST_ROWS)).all()
+        keys = connection.scalars(select(key).where(is_old).order_by(by).limit(MOST_ROWS)).all()
     for start in range(0, len(keys), ROWS_AT_ONCE):
         some = key.in_(keys[start : start + ROWS_AT_ONCE])
         still_old = select(key).where(some, is_old).with_for_update(skip_locked=True)

@@ -53,6 +53,8 @@ class Kind(Enum):
     DENIED = "denied", "2", "MUST", "the robots.txt of the time denies a request"
     OLD_ROBOTS = "old-robots", "2", "MUST", "a robots.txt was used for longer than a day"
     LATER_ROBOTS = "later-robots", "2", "MUST", "a robots.txt was asked for after its request"
+    UNASKED = "unasked-robots", "2", "MUST", "a robots.txt was never asked for at its origin"
+    OTHER_COPY = "other-copy", "2", "MUST", "a copy is not what the robots.txt of its origin was"
     DENIED_BY_NAME = "denied-by-name", "2a", "MUST", "the group that names us denies a request"
     NO_BLOCKLIST = "no-blocklist", "3", "MUST", "the blocklist was not consulted"
     ROBOTS_FIRST = "robots-first", "3", "MUST", "robots.txt was checked before the blocklist"

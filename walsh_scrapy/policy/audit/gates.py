@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
+from walsh_scrapy.policy.audit.fetches import RobotsFetches
 from walsh_scrapy.policy.audit.pauses import TOLERANCE
-from walsh_scrapy.policy.audit.record import DAY, NO_COPY, NO_RUN
+from walsh_scrapy.policy.audit.record import DAY, NO_COPY, NO_FETCH, NO_RUN
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.robots.access import LATENESS
-from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.urls import host_of, origin_of
 from walsh_scrapy.policy.wording import format_seconds
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 #: Seconds for which a copy counts: a day, and what a request may wait for its turn after that.
 _LONGEST: Final = DAY + LATENESS
-#: Rows 2 and 3: what is not known of a request to which no copy decided.
-_NO_FILE: Final = "had no copy: WALSH_ROBOTS_UNREACHABLE decided"
+#: Rows 2 and 3: what is not known of a request that names no copy, or one that is not kept.
+_NO_FILE: Final = "had no copy: WALSH_ROBOTS_UNREACHABLE decided by the time of the first failure"
 _NO_LIST: Final = "names a blocklist that is not kept"
 
 
@@ -72,22 +73,26 @@ class IdentityAudit:
 class RobotsAudit:
     """Judges each request by the copy of robots.txt that its record names.
 
-    It is fastest if requests of one host come together, because they share copies.
+    Requests come host by host, and for each host in the order of their times.
     """
 
     def __init__(self, findings: Findings, basis: Basis) -> None:
         self._findings = findings
         self._basis = basis
-        self._too_cautious = 0
+        self.fetches = RobotsFetches(basis)
+        self._too_cautious = self._before = 0
+        # If runs differ in it, requests for one robots.txt stand under several hosts.
+        self._is_paced_alike = len({run.facts.pace_by for run in basis.runs.values()}) < 2
 
     def see(self, sent: LoggedRequest) -> None:
         """Judge one request."""
         if sent.purpose == "robots":
+            self._findings.judge("", self.fetches.take(sent))
             return
         rules = self._basis.rules(sent)
         rows = ("2", "2a") if rules is not None and _is_named(rules) else ("2",)
-        lacking = "" if rules is not None else self._lacking(sent)
-        self._findings.judge(rows, self._breaches(sent, rules), lacking=lacking)
+        breaches = self._breaches(sent, rules)
+        self._findings.judge(rows, breaches, lacking=self._lacking(sent, rules))
 
     def see_denial(self, denial: LoggedDenial) -> None:
         """Judge one denial: that a copy allows what was denied is no breach, but is counted."""
@@ -97,7 +102,11 @@ class RobotsAudit:
 
     def end(self) -> None:
         """Note the figures."""
-        self._findings.note("2", denied_though_allowed=self._too_cautious)
+        figures = {
+            "denied_though_allowed": self._too_cautious,
+            "asked_before_the_record": self._before,
+        }
+        self._findings.note("2", **figures)
 
     def _breaches(self, sent: LoggedRequest, rules: Rules | None) -> Iterator[Breach]:
         if sent.robots_at is None:
@@ -107,6 +116,7 @@ class RobotsAudit:
         if age < -TOLERANCE:
             what = f"the robots.txt for {sent.url} was asked for {format_seconds(-age)} later"
             yield Breach(Kind.LATER_ROBOTS, Case.of(sent, what), -age)
+        yield from self._origins(sent, sent.robots_at)
         if rules is None:
             return
         verdict = rules.verdict(sent.url)
@@ -118,10 +128,31 @@ class RobotsAudit:
             what = f"the copy for {sent.url} was {format_seconds(age)} old"
             yield Breach(Kind.OLD_ROBOTS, Case.of(sent, what), age)
 
-    def _lacking(self, sent: LoggedRequest) -> str:
-        if self._basis.run(sent) is None:
+    def _origins(self, sent: LoggedRequest, asked_at: float) -> Iterator[Breach]:
+        """Judge where the copy comes from."""
+        run = self._basis.run(sent)
+        if self.fetches.is_recorded(sent, asked_at):
+            yield from self.fetches.breaches(sent, asked_at)
+        elif asked_at < self._basis.since:
+            self._before += 1
+        elif self._is_paced_alike:
+            what = f"no request for the robots.txt of {origin_of(sent.url)} brought that"
+            yield Breach(Kind.UNASKED, Case.of(sent, f"{sent.url} names a copy, and {what}"))
+        if sent.robots is None and run is not None and run.facts.robots_unreachable == "disallow":
+            what = f"{sent.url} has no robots.txt, and WALSH_ROBOTS_UNREACHABLE denies it"
+            yield Breach(Kind.DENIED, Case.of(sent, what))
+
+    def _lacking(self, sent: LoggedRequest, rules: Rules | None) -> str:
+        run = self._basis.run(sent)
+        if run is None:
             return NO_RUN
-        return _NO_FILE if sent.robots is None else NO_COPY
+        if sent.robots is None:
+            return "" if run.facts.robots_unreachable == "allow" else _NO_FILE
+        if rules is None:
+            return NO_COPY
+        at = sent.robots_at or 0.0
+        is_known = at < self._basis.since or self.fetches.is_recorded(sent, at)
+        return "" if is_known else NO_FETCH
 
 
 class BlocklistAudit:

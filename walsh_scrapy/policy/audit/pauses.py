@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
-from walsh_scrapy.policy.audit.record import NO_COPY, NO_RUN
+from walsh_scrapy.policy.audit.record import NO_COPY, NO_FETCH, NO_RUN
 from walsh_scrapy.policy.backoff import is_refusal
 from walsh_scrapy.policy.hosttimes import host_name
 from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from walsh_scrapy.policy.audit.checklist import Findings
+    from walsh_scrapy.policy.audit.fetches import RobotsFetches
     from walsh_scrapy.policy.audit.record import Basis, LoggedRequest
 
 #: Seconds by which two times of the record may differ from what the ledger measured (decision 35).
@@ -143,11 +144,15 @@ class PauseJudge:
 
 
 class HostAudit:
-    """Counts pauses, holds and overlaps of hosts; requests come as `PauseJudge` takes them."""
+    """Counts pauses, holds and overlaps of hosts; requests come as `PauseJudge` takes them.
 
-    def __init__(self, findings: Findings, basis: Basis) -> None:
+    ``fetches`` has taken the requests for robots.txt before.
+    """
+
+    def __init__(self, findings: Findings, basis: Basis, fetches: RobotsFetches) -> None:
         self._findings = findings
         self._basis = basis
+        self._fetches = fetches
         self._judge = PauseJudge(basis)
         self._host: str | None = None
         self._hosts = self._pauses = 0
@@ -186,11 +191,17 @@ class HostAudit:
             yield Breach(Kind.SHORT_PAUSE, Case.of(sent, what), pause.spacing - kept)
 
     def _lacking(self, sent: LoggedRequest) -> str:
-        """Return why it is not known what its robots.txt and its run asked for."""
+        """Return why it is not known what was asked for before it, and what its host had got."""
         if self._basis.run(sent) is None:
             return NO_RUN
-        is_kept = sent.robots is None or self._basis.rules(sent) is not None
-        return "" if is_kept else NO_COPY
+        at = sent.robots_at
+        if sent.purpose == "robots" or at is None:
+            return ""
+        if sent.robots is not None and self._basis.rules(sent) is None:
+            return NO_COPY
+        if at < self._basis.since or self._fetches.is_recorded(sent, at):
+            return ""
+        return NO_FETCH
 
     @staticmethod
     def _holding(sent: LoggedRequest, pause: Pause, is_refused: bool) -> Iterator[Breach]:

@@ -21,6 +21,8 @@ DAY: Final = 86_400.0
 NO_RUN: Final = "names no run that is recorded"
 #: What a record lacks whose rules cannot be read again.
 NO_COPY: Final = "names a copy of robots.txt that is not kept"
+#: What a record lacks whose robots.txt was asked for in no recorded request.
+NO_FETCH: Final = "names a robots.txt whose request is not recorded"
 #: Copies of robots.txt and of the blocklist in memory: a list of a million domains takes 300 MiB.
 _MOST_RULES: Final = 256
 _MOST_LISTS: Final = 2
@@ -43,7 +45,7 @@ class LoggedRequest(NamedTuple):
     hold: float  #: seconds for which its answer put its host on hold; 0 for none
     rule: str | None
     line: int | None
-    robots: str | None
+    robots: str | None  #: of a request for robots.txt: the copy that counted after it
     robots_at: float | None
     blocklist: str | None
     robots_status: int | None
@@ -106,6 +108,8 @@ class RunFacts(NamedTuple):
     ua_token: str
     blocklist_url: str
     blocklist_schema_url: str
+    pace_by: str
+    robots_unreachable: str
 
     @property
     def list_urls(self) -> set[str]:
@@ -163,6 +167,7 @@ class Basis(NamedTuple):
     #: for a day at most (decision 14).
     list_hosts: frozenset[str]
     documents: Documents
+    since: float = 0.0  #: when the first request of the record was sent, in epoch seconds
 
     def run(self, row: LoggedRequest | LoggedDenial) -> RunTerms | None:
         """Return the run of a row; None if it names none that is recorded."""

@@ -26,6 +26,8 @@ UNREACHABLE_TTL = 3600.0
 LONGEST_IN_RUN = 86_400.0
 #: Seconds by which a request may be later than its own wait, as other hosts are asked meanwhile.
 LATENESS = 3600.0
+#: Seconds from a request for robots.txt until the record says at it which copy counts after it.
+LONGEST_SETTLING = 300.0
 #: `"phased"`: seconds after the first failure in which everything is disallowed.
 PHASE_DISALLOW = 12 * 3600.0
 #: `"phased"`: seconds after the first failure at which the last good copy ceases to count.

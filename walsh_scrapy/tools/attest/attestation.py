@@ -58,6 +58,7 @@ _COLUMNS: Final = frozenset(column.name for column in fields(EntryItem))
 _FIGURES: Final = {
     "least_beyond_asked": "seconds to spare",
     "denied_though_allowed": "denied though the copy allows it",
+    "asked_before_the_record": "robots.txt of before the record",
     "before_the_first_list": "before the first list",
     "denied_though_not_listed": "denied though not listed",
     "asked_again": "asked for again",
@@ -115,8 +116,8 @@ def audit(log: Log, now: float) -> Audited:
 
 
 def _audit_hosts(log: Log, bounds: Bounds, findings: Findings, basis: Basis) -> None:
-    hosts, frequency = HostAudit(findings, basis), FrequencyAudit(findings, basis)
-    robots = RobotsAudit(findings, basis)
+    robots, frequency = RobotsAudit(findings, basis), FrequencyAudit(findings, basis)
+    hosts = HostAudit(findings, basis, robots.fetches)
     for sent in log.requests_by_host(bounds):
         for each in (robots, hosts, frequency):
             each.see(sent)
