@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
 from walsh_scrapy.policy.robots import RobotsTxt
+from walsh_scrapy.policy.robots.secondreader import SecondReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -134,6 +135,7 @@ class Documents:
     def __init__(self, copy: Callable[[str], bytes | None]) -> None:
         self._copy = copy
         self.rules = lru_cache(_MOST_RULES)(self._rules)
+        self.second_reader = lru_cache(_MOST_RULES)(self._second_reader)
         self._read_list = lru_cache(_MOST_LISTS)(self._list)
 
     def blocklist(self, name: str) -> Blocklist | None:
@@ -147,6 +149,10 @@ class Documents:
     def _rules(self, name: str, token: str) -> Rules | None:
         body = self._copy(name)
         return None if body is None else RobotsTxt.parse(body).rules_for(token)
+
+    def _second_reader(self, name: str) -> SecondReader | None:
+        body = self._copy(name)
+        return None if body is None else SecondReader(body)
 
     def _list(self, name: str) -> tuple[Blocklist | None, str]:
         body = self._copy(name)
