@@ -7,6 +7,7 @@
 | `record`    | all    | rows of the record, and what they are judged by                          |
 | `checklist` | all    | the rows, each kind of breach, the findings, and what they mean          |
 | `gates`     | 1 to 3 | the User-Agent, robots.txt and blocklist of the time, judged again       |
+| `listage`   | 3      | how old the blocklist was                                                |
 | `pauses`    | 4, 5   | pauses, holds, and two requests at once                                  |
 | `visits`    | 6 to 9 | what was asked for, how often, and what was kept                         |
 """
