@@ -1,7 +1,7 @@
 """A politeness test for any crawler: whatever it is written in, it is a command that is called.
 
-    card = run(["wget", "-i", "{seeds}"], rules=["R2"])
-    card.is_conformant
+    card = run(["wget", "-i", "{seeds}"])
+    assert card.is_conformant, card.failed
 
 Nothing here knows the crawler of this package: the judge shares no code with what it judges.
 """
