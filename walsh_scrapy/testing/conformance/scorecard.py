@@ -37,7 +37,7 @@ class Scorecard:
     """What a trial found."""
 
     command: tuple[str, ...]
-    web: str  #: "direct" or "proxy"
+    web: str  #: "direct", "proxy" or "both"
     user_agents: tuple[str, ...]  #: that the crawler sent, in the order of their first use
     calls: tuple[CallOfRun, ...]
     results: tuple[Result, ...]
