@@ -19,6 +19,7 @@ _WGET = (
 )
 CRAWLERS = {
     "ours": [sys.executable, "-m", "walsh_scrapy.tools.attest.owncrawl"],
+    "polite": [sys.executable, f"{_HERE}/polite.py", "{seeds}", "{folder}"],
     "scrapy": [sys.executable, f"{_HERE}/scrapy_spider.py"],
     "scrapy-polite": [sys.executable, f"{_HERE}/scrapy_spider.py", "polite"],
     "wget": _WGET.split(),

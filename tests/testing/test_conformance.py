@@ -6,10 +6,12 @@ import os
 import re
 import sys
 import time
+from collections import Counter
 from contextlib import redirect_stdout
 from dataclasses import replace
 from importlib.resources import files
-from itertools import pairwise
+from itertools import accumulate
+from random import Random
 from types import SimpleNamespace
 from urllib.parse import urlsplit
 
@@ -29,6 +31,7 @@ from walsh_scrapy.testing.conformance import (
     Verdict,
     crawler,
     run,
+    run_both_ways,
 )
 from walsh_scrapy.testing.conformance.crawler import Places
 from walsh_scrapy.testing.conformance.optouts import BLOCKLIST_URL
@@ -80,6 +83,17 @@ def test_each_scenario_can_fail(bad):
             assert finding.verdict is Verdict.FAIL, (scenario.name, finding)
         assert finding.lines, scenario.name
     assert not bad.is_conformant
+
+
+@pytest.mark.crawl
+@pytest.mark.usefixtures("patient")
+@pytest.mark.skipif(sys.platform != "linux", reason="hosts have addresses on Linux only")
+def test_what_needs_names_is_tried_behind_the_proxy_too():
+    card = run_both_ways(BAD, ["opted-out-subdomain", "read-only"])
+    assert {finding.verdict for finding in findings(card).values()} == {Verdict.FAIL}
+    assert card.web == "both"
+    assert [each.run for each in card.calls] == ["first", "first"]
+    jsonschema.validate(json.loads(json.dumps(card.as_dict())), SCHEMA)
 
 
 @pytest.mark.crawl
@@ -185,9 +199,11 @@ def test_what_a_run_did_not_reach_is_no_failure(monkeypatch, tmp_path):
     )
     card = run([sys.executable, "-c", "\n".join(lines)], ["429-seconds", "503-seconds"])
     verdicts = [each.finding.verdict for each in card.results]
-    assert verdicts == [Verdict.NOT_APPLICABLE, Verdict.NOT_RUN]
+    assert verdicts == [Verdict.NOT_RUN, Verdict.NOT_RUN]
+    assert "--patience 2 gives it twice the time" in card.results[0].finding.reason
     assert card.calls[0].cut
-    assert not card.is_conformant
+    assert [each.scenario.name for each in card.not_shown] == ["429-seconds", "503-seconds"]
+    assert verdict_of(card).endswith("nothing shows 429-seconds, 503-seconds.")
 
 
 def test_scenarios_are_whole():
@@ -299,20 +315,72 @@ def test_crawl_delay_is_known_only_after_robots_txt():
     assert judged("crawl-delay", seen("/a.xml", 0), seen("/b.xml", 9)) == "not applicable"
 
 
+def refused(pauses_of):
+    """Return the verdict of a crawler that waits so long between its tries, host by host."""
+    scenario, log = BY_NAME["always-503"], []
+    for number, site in enumerate(scenario.sites):
+        moments = [float(number), *accumulate(pauses_of(number), initial=float(number))][1:]
+        log += [seen("/feed.xml", at, site.host, status=503) for at in moments]
+    log.sort(key=lambda each: each.at)
+    return scenario.judge(TrialLog(tuple(log), scenario.hosts)).verdict
+
+
 @pytest.mark.parametrize(
-    ("moments", "verdict"),
+    ("pauses", "verdict"),
     [
-        ((0,), "pass"),
-        ((0, 2, 6, 14), "pass"),
-        ((0, 5, 7), "fail"),
-        ((0, 0.5), "fail"),
-        (tuple(n * n for n in range(1, 11)), "pass"),
-        (tuple(n * n for n in range(1, 12)), "fail"),
+        (lambda _: (), "pass"),
+        (lambda host: (2 + host / 10, 4 + host / 10, 8), "pass"),
+        (lambda host: (5 + host / 10, 2), "fail"),  # they shrink
+        (lambda host: (3 + host / 10, 3 + host / 10), "fail"),  # they stay
+        (lambda _: (2, 4, 8), "fail"),  # without chance
+        (lambda _: (0.5,), "fail"),
+        (lambda host: tuple(n + host / 10 for n in range(2, 11)), "pass"),
+        (lambda host: tuple(n + host / 10 for n in range(2, 12)), "fail"),  # too many tries
+        (lambda host: (3,) if host == 5 else (), "pass"),  # too few hosts to tell
     ],
 )
-def test_pauses_after_503_have_to_grow(moments, verdict):
-    assert judged("always-503", *(seen("/feed.xml", at, status=503) for at in moments)) == verdict
-    assert all(later > earlier for earlier, later in pairwise(moments))
+def test_pauses_after_503_have_to_grow_by_chance(pauses, verdict):
+    assert refused(pauses) == verdict
+
+
+def test_full_jitter_over_eight_hosts_is_growth():
+    """The contract's own backoff: `base x 2^n x rand`, at least a second after each try."""
+    random = Random(1)
+
+    def jitter(_):
+        return [max(1.0, 2.0 * 2**attempt * random.random()) for attempt in range(4)]
+
+    verdicts = Counter(refused(jitter) for _ in range(1000))
+    assert verdicts["fail"] <= 1, verdicts
+
+
+def test_a_retry_after_of_an_hour_lasts_over_a_restart():
+    first = seen("/feed.xml", 0, status=429, answer=(("Retry-After", "3600"),))
+    assert judged("long-hold", first) == "pass"
+    assert judged("long-hold", first, seen("/feed.xml", 61, run=Run.RESTARTED)) == "fail"
+
+
+def test_the_invalid_list_has_to_be_fetched():
+    scenario = BY_NAME["list-retained"]
+    lists = [
+        seen("/blocklist.json", at, "operator.example", run=run)
+        for at, run in ((0, Run.FIRST), (60, Run.FORCED))
+    ]
+    out = seen("/feed.xml", 70, "optedout.example", run=Run.FORCED)
+    verdicts = [
+        scenario.judge(TrialLog(log, scenario.hosts)).verdict
+        for log in (tuple(lists[:1]), tuple(lists), (*lists, out))
+    ]
+    assert verdicts == ["not applicable", "pass", "fail"]
+
+
+@pytest.mark.parametrize(("path", "verdict"), [("/a.xml", "pass"), ("/image.png", "fail")])
+def test_only_what_was_given_is_asked_for_in_the_whole_trial(path, verdict):
+    asked = (seen("/robots.txt"), seen(path, 2))
+    given = frozenset({f"http://{HOST}/a.xml"})
+    scenario = BY_NAME["nothing-undeclared"]
+    evidence = TrialLog(asked, scenario.hosts, declared=given)
+    assert scenario.judge(evidence).verdict == verdict
 
 
 @pytest.mark.parametrize(("pause", "verdict"), [(0.5, "fail"), (2, "pass")])

@@ -78,11 +78,11 @@ def _scorecard(opts: argparse.Namespace) -> dict[str, Any] | None:
         return read_scorecard(opts.conformance)
     if not opts.tries:
         return None
-    from walsh_scrapy.testing.conformance import TrialError, run
+    from walsh_scrapy.testing.conformance import TrialError, run_both_ways
 
     print("trying this project's crawls on a web of this machine ...", file=sys.stderr)
     try:
-        return run([sys.executable, "-m", "walsh_scrapy.tools.attest.owncrawl"]).as_dict()
+        return run_both_ways([sys.executable, "-m", "walsh_scrapy.tools.attest.owncrawl"]).as_dict()
     except TrialError as error:
         # What the crawls wrote has lines of its own, which a CommandError would escape.
         message = f"walsh-scrapy: this project's crawls cannot be tried: {error}"

@@ -10,7 +10,7 @@ from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.tools.output import columns, print_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from rich.console import Console
 
@@ -58,6 +58,9 @@ def _details(card: Scorecard) -> Iterator[str]:
     for call in card.calls:
         ended = "ended at its limit" if call.cut else f"exit status {call.exit_status}"
         requests = count_of(call.requests, "request")
+        if call.daemons:
+            left = count_of(call.daemons, "process", "processes")
+            ended += f"; {left} that had left it ended too"
         yield f"{call.run} run: {requests} in {call.seconds:.1f} s, {ended}"
     agents = ", ".join(map(repr, card.user_agents[:3]))
     yield f"User-Agent: {agents}"
@@ -70,7 +73,20 @@ def verdict_of(card: Scorecard) -> str:
     for each in card.results:
         numbers[each.finding.verdict.value] += 1
     told = ", ".join(f"{number} {verdict}" for verdict, number in numbers.items() if number)
-    return f"{count_of(len(card.results), 'scenario')}{': ' * bool(told)}{told}."
+    scenarios = f"{count_of(len(card.results), 'scenario')}{': ' * bool(told)}{told}."
+    return f"{scenarios} {_conformance(card)}".rstrip()
+
+
+def _conformance(card: Scorecard) -> str:
+    if card.failed:
+        return f"Not conformant: {_names(card.failed)}."
+    if card.not_shown:
+        return f"Conformance is not shown: nothing shows {_names(card.not_shown)}."
+    return "Conformant: each MUST that applies passed." if card.is_conformant else ""
+
+
+def _names(results: Sequence[Result]) -> str:
+    return ", ".join(each.scenario.name for each in results)
 
 
 def _result(result: Result) -> Iterator[str]:

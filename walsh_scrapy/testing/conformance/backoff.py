@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.testing.conformance.scenario import (
     Run,
+    Scenario,
     failed,
     failed_by,
     feed,
@@ -22,9 +23,9 @@ from walsh_scrapy.testing.site import Site
 from walsh_scrapy.testing.timing import backed_off, holds_kept, spaced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from walsh_scrapy.testing.conformance.scenario import Judgement, Scenario, TrialLog
+    from walsh_scrapy.testing.conformance.scenario import Judgement, TrialLog
     from walsh_scrapy.testing.hit import Hit
     from walsh_scrapy.testing.reply import Page
 
@@ -32,6 +33,13 @@ if TYPE_CHECKING:
 _WAIT: Final = 4
 _HOLD: Final = 8
 _MOST_RETRIES: Final = 9
+_HOSTS: Final = 8
+#: Hosts that have to be asked again before growth and chance can be told.
+_ENOUGH: Final = 5
+#: Seconds: what a server can tell apart.
+_ALIKE: Final = 0.05
+_HOUR: Final = 3600
+LONG_HOLD: Final = "long-hold"
 _IMF: Final = "%a, %d %b %Y %H:%M:%S GMT"
 _RFC850: Final = "%A, %d-%b-%y %H:%M:%S GMT"
 _ASCTIME: Final = "%a %b %e %H:%M:%S %Y"
@@ -51,21 +59,41 @@ def _held(evidence: TrialLog) -> Judgement:
 
 
 def _grows(evidence: TrialLog) -> Judgement:
-    """Judge the pauses after answers without Retry-After."""
-    tries = [each for each in evidence.pages() if each.hit.status in BUSY]
-    if not tries:
+    """Judge the pauses after answers without Retry-After, over hosts that always refuse.
+
+    Chance may make a single pause shorter than the one before it (full jitter). Over eight hosts
+    the last pauses are longer than the first ones all the same, and no two are alike.
+    """
+    tries = [evidence.pages(host=host) for host in sorted(evidence.hosts)]
+    if not any(tries):
         return not_applicable("it never asked for the page")
-    pauses = [b.hit.started - a.hit.started for a, b in pairwise(tries)]
-    told = ", ".join(f"{pause:.1f} s" for pause in pauses)
-    if fault := failed_by(backed_off, tries, max_retries=_MOST_RETRIES):
-        return fault
-    if fault := failed_by(spaced, tries, f"the pauses were {told}"):
-        return fault
-    if len(pauses) > 1 and pauses[-1] <= pauses[0]:
-        return failed(f"the pauses did not grow: {told}", tries)
-    if not pauses:
-        return passed("it did not come back within the run", tries)
-    return passed(f"the pauses were {told}", tries)
+    for each in tries:
+        if fault := failed_by(backed_off, each, max_retries=_MOST_RETRIES):
+            return fault
+        if fault := failed_by(spaced, each):
+            return fault
+    pauses = [[b.hit.started - a.hit.started for a, b in pairwise(each)] for each in tries]
+    steps = [[p for p in step if p is not None] for step in zip_longest(*pauses)]
+    # At the least pause of a second all are alike, by chance or not.
+    steps = [step for step in steps if len(step) >= _ENOUGH and max(step) > 1 + _ALIKE]
+    proof = [each for of_host in tries for each in of_host]
+    told = "; ".join(", ".join(f"{pause:.1f} s" for pause in each) or "none" for each in pauses)
+    if _shrinks([each for each in pauses if len(each) > 1]):
+        return failed(f"the pauses did not grow: {told}", proof)
+    if steps and all(max(step) - min(step) < _ALIKE for step in steps):
+        return failed(f"the pauses of all hosts are alike, without chance: {told}", proof)
+    return passed(f"the pauses were {told}", proof)
+
+
+def _shrinks(pauses: Sequence[Sequence[float]]) -> bool:
+    """Return whether the pauses of hosts, two or more each, certainly do not grow."""
+    if len(pauses) < _ENOUGH:
+        return False
+    if all(each[-1] <= each[0] for each in pauses):
+        return True
+    # Two pauses by chance may be in any order; the third is four times the first on the average.
+    long = [each for each in pauses if len(each) > 2]
+    return len(long) >= _ENOUGH and sum(e[-1] for e in long) <= sum(e[0] for e in long)
 
 
 def _kept_over_restart(evidence: TrialLog) -> Judgement:
@@ -99,12 +127,16 @@ def _once(name: str, asks: str, refusal: Page) -> Scenario:
     return scenario("R5", name, asks, _held, Site(f"{name}.example", "", pages))
 
 
-_ALWAYS: Final = Site("always-503.example", "", {"/feed.xml": Reply("Not now.\n", 503)})
+_ALWAYS: Final = [
+    Site(f"always-503-{number}.example", "", {"/feed.xml": Reply("Not now.\n", 503)})
+    for number in range(_HOSTS)
+]
 _ROBOTS: Final = Site(
     "robots-503.example",
     [_busy(503, str(_WAIT)), "User-agent: *\nDisallow: /no/\n"],
     {"/feed.xml": feed()},
 )
+_LONG: Final = Site("held-an-hour.example", "", {"/feed.xml": _busy(429, str(_HOUR))})
 HELD: Final = Site("held.example", "", {"/feed.xml": [_busy(429, str(_HOLD)), feed()]})
 
 SCENARIOS: Final = (
@@ -121,9 +153,10 @@ SCENARIOS: Final = (
     _once("429-imf-date", "Retry-After may be a date as in RFC 9110", _date(_IMF)),
     _once("429-rfc850-date", "Retry-After may be a date as in RFC 850", _date(_RFC850)),
     _once("429-asctime-date", "Retry-After may be a date as asctime writes it", _date(_ASCTIME)),
-    scenario(
-        "R5", "always-503", "After 503 without Retry-After the pauses grow, and the tries end",
-        _grows, _ALWAYS,
+    Scenario(
+        "always-503", "R5",
+        "After 503 without Retry-After the pauses grow, by chance too, and the tries end",
+        _grows, tuple(_ALWAYS), tuple(f"http://{each.host}/feed.xml" for each in _ALWAYS),
     ),
     scenario(
         "R5", "robots-503", "A Retry-After of robots.txt binds as that of any page", _held, _ROBOTS
@@ -132,5 +165,9 @@ SCENARIOS: Final = (
         "R5", "hold-after-restart",
         "Retry-After is kept by a crawler that was killed and started again",
         _kept_over_restart, HELD, runs=(Run.KILLED, Run.RESTARTED),
+    ),
+    scenario(
+        "R5", LONG_HOLD, "A Retry-After of an hour is not cut short, in no later run",
+        _held, _LONG, runs=(Run.FIRST, Run.RESTARTED),
     ),
 )  # fmt: skip

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import asdict, dataclass, replace
 from ipaddress import IPv4Address
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from threading import Thread
+from typing import IO, TYPE_CHECKING, Final
 
 from walsh_scrapy.testing.conformance.scenario import Run
 from walsh_scrapy.testing.hit import DEFAULT_PORTS
@@ -18,7 +22,6 @@ from walsh_scrapy.testing.reply import Raw, Reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from walsh_scrapy.testing.connections import ConnectionRecord
     from walsh_scrapy.testing.hit import Hit
@@ -109,6 +112,9 @@ LONGEST: Final = {
 }
 _POLL_SECONDS: Final = 0.05
 _GRACE_SECONDS: Final = 2.0
+#: Bytes at the end of what the command writes that are kept.
+_TAIL: Final = 4000
+_SUPERVISOR: Final = Path(__file__).with_name("processes.py")
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 #: How programs are told which CA to trust: OpenSSL, requests, curl, Node.js.
 _CA_VARIABLES: Final = (
@@ -171,48 +177,77 @@ class CallOfRun:
     exit_status: int  #: negative: the signal that ended it
     cut: bool
     requests: int = 0
+    daemons: int = 0  #: processes that had left it, and were ended with it
+
+
+class Output:
+    """What the command writes in all its calls: only the end of it is kept."""
+
+    def __init__(self) -> None:
+        self._tail = b""
+
+    def read(self, stream: IO[bytes]) -> None:
+        """Read a stream to its end."""
+        while written := stream.read1():  # type: ignore[attr-defined]
+            self._tail = (self._tail + written)[-_TAIL:]
+
+    @property
+    def tail(self) -> str:
+        """The end, as text."""
+        return self._tail.decode("utf-8", "replace")
 
 
 def call(
     run: Run,
     command: Sequence[str],
     environment: Mapping[str, str],
-    output: Path,
+    output: Output,
     kill_when: Callable[[], bool],
+    patience: float = 1.0,
 ) -> CallOfRun:
     """Run a command to its end, to its limit in seconds, or to SIGKILL once `kill_when` is true.
 
-    Its output is added to a file. Raises OSError if it cannot be started.
+    `patience` stretches the limit. What the command has started is ended with it (`processes`).
+    Raises OSError if it cannot be started.
     """
     began = time.monotonic()
-    with output.open("ab") as written:
-        process = subprocess.Popen(  # noqa: S603 - running it is what we are here for
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=written,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    cut = False
-    try:
-        while process.poll() is None:
-            if kill_when():
-                break
-            if time.monotonic() - began > LONGEST[run]:
-                cut = True
-                _signal(process, signal.SIGTERM)
-                _wait(process, _GRACE_SECONDS)
-                break
-            _wait(process, _POLL_SECONDS)
-    finally:
-        _signal(process, signal.SIGKILL)  # what it started too
-    return CallOfRun(run.value, time.monotonic() - began, process.wait(), cut)
-
-
-def _signal(process: subprocess.Popen[bytes], number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
+    told, tells = os.pipe()
+    with os.fdopen(told, "rb") as report:
+        try:
+            process = subprocess.Popen(  # noqa: S603 - running it is what we are here for
+                [sys.executable, "-I", str(_SUPERVISOR), str(tells), *command],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=[tells],
+            )
+        finally:
+            os.close(tells)
+        with process:
+            reader = Thread(target=output.read, args=[process.stdout], daemon=True)
+            reader.start()
+            cut = False
+            try:
+                while process.poll() is None:
+                    if kill_when():
+                        break
+                    if time.monotonic() - began > LONGEST[run] * patience:
+                        cut = True
+                        process.terminate()
+                        _wait(process, _GRACE_SECONDS * patience)
+                        break
+                    _wait(process, _POLL_SECONDS)
+            finally:
+                process.send_signal(signal.SIGUSR1)
+                process.wait()
+                reader.join(_GRACE_SECONDS)
+        ended = json.loads(report.read())
+    if "error" in ended:
+        raise OSError(None, ended["error"])
+    seconds = time.monotonic() - began
+    return CallOfRun(run.value, seconds, ended["status"], cut, daemons=ended["daemons"])
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:

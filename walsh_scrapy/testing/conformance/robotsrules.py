@@ -55,6 +55,10 @@ def obeys(
 _MANY_LINES: Final = "".join(f"Disallow: /{number:06}/\n" for number in range(15_000))
 
 
+#: Longer than the lines that some parsers read.
+_LONG: Final = "long" * 400
+
+
 def _case(
     name: str,
     asks: str,
@@ -91,6 +95,11 @@ SCENARIOS: Final = (
         "wildcard", "`*` is any run of characters, also in the query",
         robots("User-agent: *\nDisallow: /*/internal/\nDisallow: /*?*session=\n"),
         ["/a/internal/feed.xml", "/feed.xml?session=1"],
+    ),
+    _case(
+        "wildcard-over-segments", "`*` crosses `/`, before `$` too",
+        robots("User-agent: *\nDisallow: /a/*/z.xml\nDisallow: /*.json$\n"),
+        ["/a/b/c/z.xml", "/x/y/feed.json"], ["/feed.xml", "/a/z.xml", "/x/y/feed.json?x=1"],
     ),
     _case(
         "named-group-denies", "A group that names the crawler overrides `*`, where it denies",
@@ -154,6 +163,11 @@ SCENARIOS: Final = (
     _case(
         "late-line", "At least the first 500 KiB count",
         robots(f"User-agent: *\n{_MANY_LINES}Disallow: /no/\n"), ["/no/feed.xml"],
+    ),
+    _case(
+        "long-lines", "A long line counts to its end, and so do those after it",
+        robots(f"# {'-' * 9000}\nUser-agent: *\nDisallow: /{_LONG}/no/\nDisallow: /no/\n"),
+        [f"/{_LONG}/no/feed.xml", "/no/feed.xml"], ["/feed.xml", f"/{_LONG}/feed.xml"],
     ),
     _case(
         "visit-time", "Extended standard 2.0: outside of Visit-time nothing is asked for",

@@ -110,6 +110,7 @@ class TrialLog:
     user_agent: str | None = None  #: that the caller expects, None if any
     key: Ed25519PublicKey | None = None  #: of the private key that the command was given
     has_proxy: bool = False  #: the hosts have names then, and connections are those to the proxy
+    declared: frozenset[str] = frozenset()  #: URLs that the command was given, of all scenarios
 
     def seen(self, *runs: Run, host: str | None = None) -> list[Seen]:
         """Return the requests to the scenario's hosts, or to one, in these runs (default: all)."""

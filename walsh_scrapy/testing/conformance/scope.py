@@ -51,6 +51,17 @@ def _nothing_but(site: Site) -> Callable[[TrialLog], Judgement]:
     return judge
 
 
+def _nothing_undeclared(evidence: TrialLog) -> Judgement:
+    asked = [each for each in evidence.everything if not each.is_robots]
+    reason = "it asked for what nobody declared"
+    # The whole log, because a robots.txt may redirect to a page.
+    if fault := failed_by(in_scope, evidence.everything, reason, declared=evidence.declared):
+        return fault
+    if not asked:
+        return not_applicable("it asked for nothing but robots.txt")
+    return passed(f"all {len(asked)} pages were given, or a redirect led there")
+
+
 def _read_only(evidence: TrialLog) -> Judgement:
     reason = "it sent a method other than GET and HEAD"
     if fault := failed_by(read_only, evidence.everything, reason):
@@ -89,6 +100,11 @@ SCENARIOS: Final = (
         "R6", "no-sub-resources",
         "Images, scripts, styles, frames, enclosures and links of a page are not asked for",
         _nothing_but(_PARTS), _PARTS,
+    ),
+    scenario(
+        "R6", "nothing-undeclared",
+        "In the whole trial only what was given is asked for, its redirects and /llms.txt",
+        _nothing_undeclared, _LINKS,
     ),
     scenario("R6", "read-only", "Only GET and HEAD are sent", _read_only, _LINKS),
 )  # fmt: skip

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.testing.conformance.scenario import Verdict
+from walsh_scrapy.testing.conformance.scenario import Level, Verdict
 
 if TYPE_CHECKING:
     from walsh_scrapy.testing.conformance.crawler import CallOfRun
@@ -14,6 +14,14 @@ if TYPE_CHECKING:
 
 #: The version of the JSON; `conformance.schema.json` describes it.
 FORMAT: Final = "walsh-research-conformance/v1"
+
+
+#: What every crawler comes to, whatever it leaves out: that it says who asks, asks for robots.txt
+#: first, obeys it and its own group, keeps its pauses, and asks for nothing else.
+UNAVOIDABLE: Final = frozenset({
+    "one-user-agent", "says-who", "robots-first", "disallow", "named-group-denies",
+    "named-group-exempts", "one-a-second", "crawl-delay", "nothing-undeclared",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +37,11 @@ class Scorecard:
     """What a trial found."""
 
     command: tuple[str, ...]
-    web: str  #: "direct" or "proxy"
+    web: str  #: "direct", "proxy" or "both"
     user_agents: tuple[str, ...]  #: that the crawler sent, in the order of their first use
     calls: tuple[CallOfRun, ...]
     results: tuple[Result, ...]
+    is_whole: bool = True  #: all scenarios were tried
     output: str = ""  #: the end of what the command wrote
 
     def having(self, verdict: Verdict) -> list[Result]:
@@ -40,9 +49,34 @@ class Scorecard:
         return [each for each in self.results if each.finding.verdict is verdict]
 
     @property
+    def failed(self) -> list[Result]:
+        """The MUSTs that failed."""
+        return [each for each in self.having(Verdict.FAIL) if each.scenario.level is Level.MUST]
+
+    @property
+    def not_shown(self) -> list[Result]:
+        """The MUSTs that could not run, and those that no crawler can avoid and this one did."""
+        return [
+            each
+            for each in self.results
+            if (each.finding.verdict is Verdict.NOT_RUN and each.scenario.level is Level.MUST)
+            or (
+                each.finding.verdict is Verdict.NOT_APPLICABLE and each.scenario.name in UNAVOIDABLE
+            )
+        ]
+
+    @property
     def is_conformant(self) -> bool:
-        """True if nothing failed, and something passed."""
-        return not self.having(Verdict.FAIL) and bool(self.having(Verdict.PASS))
+        """True if no MUST failed, each could run, and those that no crawler can avoid passed.
+
+        SHOULDs count for nothing here. A trial of some scenarios alone shows no conformance.
+        """
+        return self.is_whole and self.keeps_what_was_tried
+
+    @property
+    def keeps_what_was_tried(self) -> bool:
+        """True if the same can be said of the scenarios that were tried, and one of them passed."""
+        return bool(self.having(Verdict.PASS)) and not self.failed and not self.not_shown
 
     def by_rule(self) -> dict[str, Counter[Verdict]]:
         """Return how often each verdict was found, by rule."""
@@ -60,6 +94,8 @@ class Scorecard:
             "user_agents": list(self.user_agents),
             "runs": [asdict(each) | {"seconds": round(each.seconds, 3)} for each in self.calls],
             "conformant": self.is_conformant,
+            "failed": [each.scenario.name for each in self.failed],
+            "not_shown": [each.scenario.name for each in self.not_shown],
             "results": [_result(each) for each in self.results],
         }
 

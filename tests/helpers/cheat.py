@@ -1,0 +1,66 @@
+"""Crawlers that are polite as long as it matters: `python cheat.py SEEDS FOLDER HOW`."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urljoin, urlsplit
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks.conformance import polite
+
+seeds, folder, how = Path(sys.argv[1]).read_text().split(), Path(sys.argv[2]), sys.argv[3]
+
+
+class Cheat(polite.Crawler):
+    count = 0
+
+    def request(self, url):
+        self.count += 1
+        if how == "follows-entries" and self.count == len(seeds):
+            super().request(urljoin(url, "/entry.html"))
+        return super().request(url)
+
+
+def rush():
+    """Ask for everything at once, whatever it says."""
+    for seed in seeds:
+        polite.Crawler(folder).request(seed)
+
+
+match how:
+    case "one-robots":
+        Cheat(folder).request(urljoin(seeds[0], "/robots.txt"))
+    case "ten-requests":
+        Cheat(folder).run(seeds[:5])
+        rush()
+    case "first-host":
+        first = urlsplit(seeds[0]).netloc
+        Cheat(folder).run([seed for seed in seeds if urlsplit(seed).netloc == first])
+        rush()
+    case "browser":
+        polite.AGENT = "Mozilla/5.0 (X11; Linux x86_64) Firefox/150.0"
+        Cheat(folder).run(seeds)
+    case "no-robots-later":
+        if (folder / "been-here").exists():
+            rush()
+        (folder / "been-here").touch()
+        Cheat(folder).run(seeds)
+        rush()
+    case "daemon":
+        code = "import time; time.sleep(600)"
+        left = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+        Path(sys.argv[4]).write_text(f"{left.pid}\n")
+        Cheat(folder).request(urljoin(seeds[0], "/robots.txt"))
+    case "floods":
+        Cheat(folder).request(urljoin(seeds[0], "/robots.txt"))
+        for _ in range(200):
+            print("x" * 100_000)
+        print("the end")
+    case "kills-itself":
+        Cheat(folder).request(urljoin(seeds[0], "/robots.txt"))
+        os.kill(os.getpid(), signal.SIGKILL)
+    case _:
+        Cheat(folder).run(seeds)
