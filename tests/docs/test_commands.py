@@ -48,6 +48,7 @@ from walsh_scrapy.testing.conformance.commandline import add_options
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.project import write_sources
 from walsh_scrapy.tools.attest.attestation import attest
+from walsh_scrapy.tools.attest.digests import sign
 
 #: Many of these lines are crawls and servers in processes of their own.
 pytestmark = pytest.mark.crawl
@@ -413,6 +414,8 @@ class Project:
         shutil.copy(ROOT / "scrapy.cfg", folder)
         write_sources(folder / "sources.toml", [*FEEDS, {"url": PAGE, "kind": "llms"}])
         (folder / "our-ca.pem").touch()
+        published = directory_body([BOT_KEYS["key.pem"].public])
+        (folder / "directory.json").write_bytes(published)
         log = "".join(map(LOG_LINE.format, (1, 11, 21)))
         (folder / "access.log").write_text(log, "utf-8")
         (folder / "robots.txt").write_text("User-agent: *\nDisallow: /private\n", "utf-8")
@@ -433,11 +436,16 @@ class Project:
                 state.ledger.hold("blog.example", 3600.0)
         if "attest --verify" in line:
             with contextlib.closing(State(self._url)) as state, state.log() as record:
-                attestation = json.dumps(attest(record, 2.0))
+                attestation = json.dumps(sign(attest(record, 2.0), BOT_KEYS["key.pem"]))
             (self.folder / "attestation.json").write_text(attestation, "utf-8")
         command, _, filters = self._here(line).partition(" | ")
         settings = get_project_settings()
         settings.set("WALSH_STATE_URL", self._url)
+        if "--sign" in command:
+            key = self.folder / "key.pem"
+            key.touch(0o600)
+            key.write_bytes(BOT_KEYS["key.pem"].pem)
+            settings.setdict({"WALSH_SIGNING_KEY": str(key), "WALSH_SIGNATURE_AGENT": AGENT})
         capfd = self._request.getfixturevalue("capfd")
         with pytest.raises(SystemExit) as ended:
             execute(shlex.split(command), settings)

@@ -14,6 +14,8 @@ from walsh_scrapy.tools.output import print_lines
 if TYPE_CHECKING:
     import argparse
 
+    from walsh_scrapy.options import Options
+    from walsh_scrapy.policy.signing.keys import PrivateKey
     from walsh_scrapy.state import State
 
 
@@ -48,21 +50,38 @@ class Command(OperatorCommand):
             "metavar": "FILE",
             "help": "say whether the record still has what an attestation judged",
         },
+        "--sign": {
+            "action": "store_true",
+            "help": "sign the JSON with the key of the bot (WALSH_SIGNING_KEY)",
+        },
+        "--directory": {
+            "metavar": "FILE",
+            "help": "with --verify: the keys that the bot publishes, which must have signed it",
+        },
     }
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:  # noqa: ARG002
         """Audit and print, or verify."""
         from walsh_scrapy.tools.attest.attestation import attestation_text
 
-        if opts.verify and (opts.json or opts.conformance or opts.tries):
-            self.refuse("--verify goes with no other option")
+        if opts.verify and (opts.json or opts.conformance or opts.tries or opts.sign):
+            self.refuse("--verify goes with no other option but --directory")
         if opts.tries and opts.conformance:
             self.refuse("--try makes a conformance run, and --conformance takes one; drop one")
-        scorecard = _scorecard(opts)
+        if opts.sign and not opts.json:
+            self.refuse("--sign goes with --json")
+        if opts.directory and not opts.verify:
+            self.refuse("--directory goes with --verify")
+        key = _key(self.options) if opts.sign else None
+        scorecard = _scorecard(opts, self.options)
         with self.state() as state:
             if opts.verify:
-                return 0 if _verify(state, opts.verify) else 1
+                return 0 if _verify(state, opts.verify, opts.directory) else 1
             attestation = _attest(state, scorecard)
+        if key is not None:
+            from walsh_scrapy.tools.attest.digests import sign
+
+            attestation = sign(attestation, key)
         if opts.json:
             print(json.dumps(attestation, indent=1))
         else:
@@ -70,19 +89,27 @@ class Command(OperatorCommand):
         return 0 if attestation["holds"] else 1
 
 
-def _scorecard(opts: argparse.Namespace) -> dict[str, Any] | None:
-    """Return the scorecard of a conformance run, made or read; None if none is asked for."""
-    if opts.conformance:
-        from walsh_scrapy.tools.attest.owncrawl import read_scorecard
+def _key(options: Options) -> PrivateKey:
+    from walsh_scrapy.tools.keys import keys_of
 
-        return read_scorecard(opts.conformance)
+    if not options.signing_key:
+        raise CommandError("--sign needs the key of the bot: set WALSH_SIGNING_KEY")
+    return keys_of([options.signing_key])[0]
+
+
+def _scorecard(opts: argparse.Namespace, options: Options) -> dict[str, Any] | None:
+    """Return the scorecard of a conformance run, made or read; None if none is asked for."""
+    from walsh_scrapy.tools.attest.owncrawl import OWN_CRAWL, read_scorecard
+
+    if opts.conformance:
+        return read_scorecard(opts.conformance, options.user_agent)
     if not opts.tries:
         return None
     from walsh_scrapy.testing.conformance import TrialError, run_both_ways
 
     print("trying this project's crawls on a web of this machine ...", file=sys.stderr)
     try:
-        return run_both_ways([sys.executable, "-m", "walsh_scrapy.tools.attest.owncrawl"]).as_dict()
+        return run_both_ways(OWN_CRAWL).as_dict()
     except TrialError as error:
         # What the crawls wrote has lines of its own, which a CommandError would escape.
         message = f"walsh-scrapy: this project's crawls cannot be tried: {error}"
@@ -99,10 +126,15 @@ def _attest(state: State, scorecard: dict[str, Any] | None) -> dict[str, Any]:
     return attestation
 
 
-def _verify(state: State, name: str) -> bool:
-    from walsh_scrapy.tools.attest.digests import compare, read_attestation
+def _verify(state: State, name: str, directory: str | None) -> bool:
+    from walsh_scrapy.tools.attest.digests import check_signature, compare, read_attestation
+    from walsh_scrapy.tools.files import read_file
 
     attestation = read_attestation(name)
+    if directory:
+        print(f"signed by {check_signature(attestation, read_file(directory))}")
+    elif "signature" in attestation:
+        print("its signature was not checked: name the published directory with --directory FILE")
     with state.log() as log:
         comparison = compare(log, attestation["record"], time.time())
     print_lines(comparison.lines())

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from sqlalchemy import and_, func, select
 
 from walsh_scrapy.policy.audit.record import (
-    DAY,
     Basis,
     Documents,
     EntryRow,
@@ -21,7 +20,7 @@ from walsh_scrapy.policy.audit.record import (
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.state.entries import ROWS_AT_ONCE
 from walsh_scrapy.state.evidence import hash_of
-from walsh_scrapy.state.tables import acts, copies, denials, entries, requests, runs
+from walsh_scrapy.state.tables import acts, copies, denials, entries, requests, runs, sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,9 +52,26 @@ class RunRow(NamedTuple):
 
     id: int
     spider: str
+    command: str
     begun: float
     versions: str
     settings: str
+
+
+class RunEnd(NamedTuple):
+    """How a run ended. A row of `runs` gets that later, and it stays."""
+
+    id: int
+    ended: float  #: epoch seconds
+    how: str
+
+
+class SourceRow(NamedTuple):
+    """What never changes in a row of `sources` once it was visited."""
+
+    url: str
+    kind: str
+    visited_since: float  #: epoch seconds
 
 
 class AuditRecord:
@@ -83,7 +99,7 @@ class AuditRecord:
     def basis(self, bounds: Bounds) -> Basis:
         """Return what requests are judged by. Runs with equal settings share one object."""
         known: dict[str, RunFacts] = {}
-        ended = self._ends(bounds)
+        ended = {run.id: run.ended for run in self.run_ends(bounds)}
         found = {}
         for row in self.run_rows(bounds):
             if row.settings not in known:
@@ -156,18 +172,27 @@ class AuditRecord:
         found = rows_of(LoggedAct, acts).where(acts.c.id <= bounds.acts)
         return self.each(LoggedAct, found.order_by(acts.c.id))
 
-    def pruned_until(self, since: float, now: float) -> float:
-        """Return until when runs after ``since`` may have deleted the log, in epoch seconds."""
-        ended = func.coalesce(runs.c.ended, now)
-        rows = self._connection.execute(select(ended, runs.c.settings).where(ended >= since))
-        cuts = (at - float(json.loads(text)["log_days"]) * DAY for at, text in rows)
-        return max(cuts, default=0.0)
+    def run_ends(self, bounds: Bounds) -> Iterator[RunEnd]:
+        """Yield the ends of the runs that were over by then, in the order of their numbers."""
+        is_over = and_(runs.c.id <= bounds.runs, runs.c.ended <= bounds.until)
+        return self.each(RunEnd, rows_of(RunEnd, runs).where(is_over).order_by(runs.c.id))
 
-    def _ends(self, bounds: Bounds) -> dict[int, float]:
-        """Return when each run ended. A row of `runs` gets that later, so no digest has it."""
-        is_over = and_(runs.c.id <= bounds.runs, runs.c.ended.is_not(None))
-        found = self._connection.execute(select(runs.c.id, runs.c.ended).where(is_over))
-        return {number: ended for number, ended in found}  # noqa: C416
+    def source_rows(self, bounds: Bounds) -> Iterator[SourceRow]:
+        """Yield the sources that were visited by then, in the order of their URLs."""
+        found = rows_of(SourceRow, sources).where(sources.c.visited_since <= bounds.until)
+        return self.each(SourceRow, found.order_by(sources.c.url))
+
+    def missing_copies(self, bounds: Bounds) -> list[str]:
+        """Return the names of copies that rows name and that are not kept as they were."""
+        names = set[str]()
+        for table, is_judged in (
+            (requests, _is_judged(bounds)),
+            (denials, _is_judged_denial(bounds)),
+        ):
+            for column in (table.c.robots, table.c.blocklist):
+                named = select(column).where(is_judged, column.is_not(None)).distinct()
+                names.update(self._connection.scalars(named))
+        return sorted(name for name in names if self.copy(name) is None)
 
     def each(self, kind: Callable[..., _Row], found: Select[Any]) -> Iterator[_Row]:
         """Yield the rows of a query as objects of a class that takes their columns in order."""
@@ -175,8 +200,7 @@ class AuditRecord:
             yield kind(*row)
 
     def _denials(self, bounds: Bounds, *order: ColumnElement[Any]) -> Iterator[LoggedDenial]:
-        is_judged = and_(denials.c.id <= bounds.denials, denials.c.at <= bounds.until)
-        found = rows_of(LoggedDenial, denials).where(is_judged)
+        found = rows_of(LoggedDenial, denials).where(_is_judged_denial(bounds))
         return self.each(LoggedDenial, found.order_by(*order))
 
 
@@ -186,5 +210,12 @@ def rows_of(kind: Any, table: Table) -> Select[Any]:  # noqa: ANN401 - a class o
 
 
 def _judged(bounds: Bounds) -> Select[Any]:
-    is_judged = and_(requests.c.id <= bounds.requests, requests.c.sent_at <= bounds.until)
-    return rows_of(LoggedRequest, requests).where(is_judged)
+    return rows_of(LoggedRequest, requests).where(_is_judged(bounds))
+
+
+def _is_judged(bounds: Bounds) -> ColumnElement[bool]:
+    return and_(requests.c.id <= bounds.requests, requests.c.sent_at <= bounds.until)
+
+
+def _is_judged_denial(bounds: Bounds) -> ColumnElement[bool]:
+    return and_(denials.c.id <= bounds.denials, denials.c.at <= bounds.until)

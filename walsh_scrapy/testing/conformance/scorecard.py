@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.testing.conformance.scenario import Level, Verdict
+from walsh_scrapy.tools import own_code, own_version
 
 if TYPE_CHECKING:
     from walsh_scrapy.testing.conformance.crawler import CallOfRun
@@ -89,6 +90,8 @@ class Scorecard:
         """Return the scorecard as `conformance.schema.json` describes it."""
         return {
             "format": FORMAT,
+            "judge": own_version(),
+            "code": own_code(),
             "command": list(self.command),
             "web": self.web,
             "user_agents": list(self.user_agents),

@@ -19,7 +19,7 @@ from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.wording import count_of, for_others
 from walsh_scrapy.tools import own_version
-from walsh_scrapy.tools.attest.digests import FORMAT, Digester, seal
+from walsh_scrapy.tools.attest.digests import FORMAT, Digester, seal, take_all
 from walsh_scrapy.tools.attest.owncrawl import trials_of
 from walsh_scrapy.tools.output import columns
 
@@ -72,7 +72,7 @@ _INDENT: Final = " " * 6
 
 
 def attest(log: Log, now: float, scorecard: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Judge the record, and return the attestation; ``now`` is in epoch seconds.
+    """Judge the record, and return the attestation, sealed; ``now`` is in epoch seconds.
 
     ``scorecard`` is that of a conformance run of this installation, if there was one.
     """
@@ -90,7 +90,11 @@ def attest(log: Log, now: float, scorecard: Mapping[str, Any] | None = None) -> 
         "versions": _grouped((row.id, json.loads(row.versions)) for row in runs),
         "settings": _grouped((row.id, _settings(row)) for row in runs),
         "conformance": None if scorecard is None else _conformance(scorecard),
-        "record": _record(audited),
+        "record": _record(audited)
+        | {
+            "missing_copies": log.missing_copies(audited.bounds),
+            "log_days": _settings(runs[-1])["log_days"] if runs else None,
+        },
     }
     return attestation | {"seal": seal(attestation)}
 
@@ -148,8 +152,7 @@ def _audit_times(
         kept.see_duplicate(key)
     for each in (listed, kept):
         each.end()
-    digester.take("runs", log.run_rows(bounds))
-    digester.take("acts", log.acts(bounds))
+    take_all(digester, log, bounds)
     return digester.digests()
 
 
@@ -164,7 +167,7 @@ def _problem(item: Mapping[str, Any]) -> str:
 
 def _conformance(scorecard: Mapping[str, Any]) -> dict[str, Any]:
     """Return what was tried, and by which User-Agents the servers knew it."""
-    tried = {name: scorecard[name] for name in ("command", "user_agents")}
+    tried = {name: scorecard[name] for name in ("command", "user_agents", "code")}
     return tried | {"sha256": seal(scorecard)}
 
 

@@ -7,6 +7,7 @@ and is deleted changes no other digest, and neither does what is written later.
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ from walsh_scrapy.tools.files import read_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from walsh_scrapy.policy.signing.keys import PrivateKey
     from walsh_scrapy.state.log import Log
 
 #: The version of the JSON.
@@ -32,6 +34,8 @@ _Row = TypeVar("_Row", bound="Sequence[Any]")
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 _DAY: Final = 86_400.0
 _LOG: Final = ("requests", "denials")
+#: Members that the seal does not cover: itself, and the signature of it.
+_AFTER_SEAL: Final = ("seal", "signature")
 #: Changed periods that are named; others are counted.
 _MOST_NAMED: Final = 10
 
@@ -86,8 +90,18 @@ _PERIODS: Final[dict[str, Callable[[Any], str]]] = {
     "denials": lambda row: _day(row.at),
     "entries": lambda row: _day(row.first_seen)[:7],
     "runs": lambda _row: "all",
+    "ends": lambda _row: "all",
     "acts": lambda _row: "all",
+    "sources": lambda _row: "all",
 }
+
+
+def take_all(digester: Digester, log: Log, bounds: Bounds) -> None:
+    """Take the tables that an audit does not read row by row."""
+    digester.take("runs", log.run_rows(bounds))
+    digester.take("ends", log.run_ends(bounds))
+    digester.take("acts", log.acts(bounds))
+    digester.take("sources", log.source_rows(bounds))
 
 
 def begin_of(day: str) -> float:
@@ -98,6 +112,42 @@ def begin_of(day: str) -> float:
 def seal(record: Mapping[str, object]) -> str:
     """Return the SHA-256 of a JSON object, whatever the order of its members."""
     return sha256(json.dumps(record, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def signed_text(attestation: Mapping[str, Any]) -> str:
+    """Return what the signature of an attestation is of: its format, a space, and its seal."""
+    return f"{attestation['format']} {attestation['seal']}"
+
+
+def sign(attestation: Mapping[str, Any], key: PrivateKey) -> dict[str, Any]:
+    """Return the attestation with a signature (Ed25519) by the key of the bot."""
+    value = b64encode(key.sign(signed_text(attestation))).decode("ascii")
+    return {**attestation, "signature": {"keyid": key.public.thumbprint, "value": value}}
+
+
+def check_signature(attestation: Mapping[str, Any], directory: bytes) -> str:
+    """Return the id of the key that signed an attestation.
+
+    ``directory`` is the JSON Web Key Set that the bot publishes. Raises CommandError if the
+    attestation is not signed by one of its keys.
+    """
+    from walsh_scrapy.policy.signing.verification import BadDirectory, KeySet
+
+    try:
+        keys = KeySet.from_body(directory).keys
+    except BadDirectory as error:
+        raise CommandError(f"the directory {error}") from None
+    signature = attestation.get("signature")
+    if signature is None:
+        raise CommandError("the attestation has no signature: it was made without --sign")
+    name, value = signature["keyid"], b64decode(signature["value"])
+    if name not in keys:
+        raise CommandError(
+            f"the attestation is signed by {name}, which the directory does not have"
+        )
+    if not keys[name].has_signed(signed_text(attestation), value):
+        raise CommandError(f"the signature of the attestation is not by {name}")
+    return str(name)
 
 
 @dataclass(slots=True)
@@ -130,7 +180,7 @@ def read_attestation(name: str) -> dict[str, Any]:
     if wrong is not None:
         why = f"{wrong.json_path}: {cut(wrong.message, 200)}"
         raise CommandError(f"{name} is no attestation ({FORMAT}): {why}")
-    rest = {member: value for member, value in attestation.items() if member != "seal"}
+    rest = {name: value for name, value in attestation.items() if name not in _AFTER_SEAL}
     if seal(rest) != attestation["seal"]:
         raise CommandError(f"{name} was changed after it was written: its seal does not fit")
     return dict(attestation)
@@ -139,18 +189,19 @@ def read_attestation(name: str) -> dict[str, Any]:
 def compare(log: Log, record: Mapping[str, Any], now: float) -> Comparison:
     """Compare the record with an attestation's ``record``; ``now`` is in epoch seconds.
 
-    A day of the log that a run may have deleted since, because it is older than `WALSH_LOG_DAYS`,
-    counts as deleted if it has fewer rows than were judged.
+    A day of the log that runs may have deleted since, because it is older than the
+    `WALSH_LOG_DAYS` that the attestation names, counts as deleted if it has fewer rows than were
+    judged. What the state says now of runs and settings excuses nothing.
     """
     bounds, digester = Bounds(**record["bounds"]), Digester()
     digester.take("requests", log.requests_by_time(bounds))
     digester.take("denials", log.denials_by_time(bounds))
     digester.take("entries", log.entries(bounds))
-    digester.take("runs", log.run_rows(bounds))
-    digester.take("acts", log.acts(bounds))
+    take_all(digester, log, bounds)
     found = digester.digests()
-    pruned_until = log.pruned_until(bounds.until, now)
-    comparison = Comparison()
+    pruned_until = 0.0 if record["log_days"] is None else now - record["log_days"] * _DAY
+    lost = set(log.missing_copies(bounds)).difference(record["missing_copies"])
+    comparison = Comparison(changed=[f"copies: {name} is not kept" for name in sorted(lost)])
     for table, periods in record["digests"].items():
         for period in sorted(periods.keys() | found[table].keys()):
             judged = Digest(**periods[period]) if period in periods else Digest(0, "")

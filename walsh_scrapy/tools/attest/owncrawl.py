@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.policy.audit.checklist import CHECKLIST, Trial
+from walsh_scrapy.tools import own_code
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.files import read_json
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 #: Where the key would be published; nothing is asked for there.
 _AGENT: Final = "https://bot.example/.well-known/http-message-signatures-directory"
 
+#: The command of such a run.
+OWN_CRAWL: Final = [sys.executable, "-m", "walsh_scrapy.tools.attest.owncrawl"]
 #: The version of the JSON of a conformance run.
 _SCORECARD: Final = "walsh-research-conformance/v1"
 #: Scenarios about a row of their own. All others count for the first row of their rule.
@@ -62,13 +65,26 @@ def _crawl(spider: str, sources: str, environment: Mapping[str, str]) -> None:
     subprocess.run(command, check=False)  # noqa: S603 - our own command, by our own interpreter
 
 
-def read_scorecard(name: str) -> dict[str, Any]:
-    """Read a scorecard. Raises CommandError for a file that is none."""
+def read_scorecard(name: str, user_agent: str) -> dict[str, Any]:
+    """Read a scorecard of this installation, whose bot has this User-Agent.
+
+    Raises CommandError for a file that is none, and for a scorecard of another crawler, of another
+    identity, or of other code.
+    """
     scorecard = read_json(name)
-    wanted = {"command", "user_agents", "results"}
+    wanted = {"code", "command", "user_agents", "results"}
     is_one = isinstance(scorecard, dict) and scorecard.get("format") == _SCORECARD
     if not is_one or wanted - scorecard.keys():
         raise CommandError(f"{name} is no scorecard of `scrapy conformance --json` ({_SCORECARD})")
+    why = ""
+    if scorecard["command"][-2:] != OWN_CRAWL[-2:]:
+        why = f"its command is not `python {' '.join(OWN_CRAWL[1:])}`"
+    elif scorecard["user_agents"] != [user_agent]:
+        why = f"its crawler was not {user_agent!r}"
+    elif scorecard["code"] != own_code():
+        why = "it is of another version of this package"
+    if why:
+        raise CommandError(f"{name} is not about this installation: {why}; make one with --try")
     return dict(scorecard)
 
 
