@@ -21,7 +21,7 @@ from walsh_scrapy.policy.audit.record import (
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.state.entries import ROWS_AT_ONCE
 from walsh_scrapy.state.evidence import hash_of
-from walsh_scrapy.state.tables import acts, copies, denials, entries, requests, runs
+from walsh_scrapy.state.tables import acts, copies, denials, entries, requests, runs, sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +34,7 @@ _Row = TypeVar("_Row")
 GOES_ON: Final = 600.0
 IN_FLIGHT: Final = 300.0
 STREAMED: Final = {"yield_per": ROWS_AT_ONCE}
+_MOVED: Final = select(sources.c.url, sources.c.moved_to).where(sources.c.moved_to.is_not(None))
 BY_TIME: Final = (requests.c.sent_at, requests.c.id)
 BY_HOST: Final = (requests.c.host, *BY_TIME)
 
@@ -83,14 +84,14 @@ class AuditRecord:
     def basis(self, bounds: Bounds) -> Basis:
         """Return what requests are judged by. Runs with equal settings share one object."""
         known: dict[str, RunFacts] = {}
-        ended = self._ends(bounds)
+        others = self._others(bounds)
         found = {}
         for row in self.run_rows(bounds):
             if row.settings not in known:
                 values = json.loads(row.settings)
                 facts = {name: values.get(name, "") for name in RunFacts._fields}
                 known[row.settings] = RunFacts(**facts)
-            found[row.id] = RunTerms(row.begun, ended.get(row.id), known[row.settings])
+            found[row.id] = RunTerms(row.begun, facts=known[row.settings], **others[row.id])
         for_list = _judged(bounds).with_only_columns(requests.c.host)
         for_list = for_list.where(requests.c.purpose == "blocklist").distinct()
         urls = {url for each in known.values() for url in each.list_urls}
@@ -101,6 +102,7 @@ class AuditRecord:
             list_hosts=frozenset(hosts),
             documents=Documents(self.copy),
             since=self._connection.scalar(select(func.min(requests.c.sent_at))) or 0.0,
+            moved=dict(self._connection.execute(_MOVED).all()),
         )
 
     def copy(self, name: str) -> bytes | None:
@@ -163,11 +165,13 @@ class AuditRecord:
         cuts = (at - float(json.loads(text)["log_days"]) * DAY for at, text in rows)
         return max(cuts, default=0.0)
 
-    def _ends(self, bounds: Bounds) -> dict[int, float]:
-        """Return when each run ended. A row of `runs` gets that later, so no digest has it."""
-        is_over = and_(runs.c.id <= bounds.runs, runs.c.ended.is_not(None))
-        found = self._connection.execute(select(runs.c.id, runs.c.ended).where(is_over))
-        return {number: ended for number, ended in found}  # noqa: C416
+    def _others(self, bounds: Bounds) -> dict[int, dict[str, Any]]:
+        """Return what no digest has of each run: its end, which comes later, and its command."""
+        found = select(runs.c.id, runs.c.ended, runs.c.command).where(runs.c.id <= bounds.runs)
+        return {
+            number: {"ended": ended, "command": command}
+            for number, ended, command in self._connection.execute(found)
+        }
 
     def each(self, kind: Callable[..., _Row], found: Select[Any]) -> Iterator[_Row]:
         """Yield the rows of a query as objects of a class that takes their columns in order."""

@@ -70,6 +70,7 @@ class Kind(Enum):
     NO_HOLD = "no-hold", "5", "MUST", "a refusal put its host on no hold"
     CONTENT = "content", "6", "MUST", "an entry has more than metadata"
     DUMP = "dump", "6", "MUST", "a dump of whole pages (llms-full.txt) was asked for"
+    UNDECLARED = "undeclared", "6", "MUST", "a URL was asked for that no source declares"
     USER_INFO = "user-info", "6", "MUST", "a URL with a user name or a password was asked for"
     DUPLICATE = "duplicate", "7", "SHOULD", "an entry is stored twice"
     TOO_OFTEN = "too-often", "8", "SHOULD", "a URL was asked for again within a day"
