@@ -145,12 +145,11 @@ class Findings:
         A row that none of them breaks is shown, unless evidence is ``lacking``: a clause without
         its subject, the record.
         """
-        broken = set()
-        for breach in breaches:
+        found = list(breaches)
+        for breach in found:
             self.add(*breach)
-            broken.add(breach.kind.row)
         for row in rows:
-            if row in broken:
+            if found and any(breach.kind.row == row for breach in found):
                 continue
             if lacking:
                 self.unshown[row, lacking] += 1
