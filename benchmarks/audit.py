@@ -26,6 +26,7 @@ from sqlalchemy.exc import OperationalError
 from benchmarks.capacity import SERVER, new_database
 from walsh_scrapy.identity import UA_TOKEN, USER_AGENT
 from walsh_scrapy.items import EntryItem
+from walsh_scrapy.sources import Source, declaration
 from walsh_scrapy.state import State
 from walsh_scrapy.state.evidence import hash_of
 from walsh_scrapy.state.tables import copies, denials, entries, requests, runs, sources
@@ -129,7 +130,7 @@ def _write(url: str, hosts: int) -> None:
     engine = create_engine(url)
     with engine.begin() as connection:
         for table, rows in (
-            (runs, map(_run, range(DAYS))),
+            (runs, (_run(day, hosts) for day in range(DAYS))),
             (copies, _copies(hosts)),
             (sources, ({"url": "http://h0.example/0", "kind": "feed", "outcome": "fetched"},)),
             (requests, _requests(hosts)),
@@ -145,14 +146,19 @@ def _insert(connection: Connection, table: Table, rows: Rows) -> None:
         connection.execute(insert(table), some)
 
 
-def _run(day: int) -> dict[str, Any]:
+def _declared(hosts: int) -> bytes:
+    urls = (f"http://h{host}.example/{page}" for host in range(hosts) for page in range(FEEDS))
+    return declaration(map(Source, urls))
+
+
+def _run(day: int, hosts: int) -> dict[str, Any]:
     begun = BEGIN + day * DAY
     return {
         "spider": "feeds",
         "begun": begun,
         "ended": begun + DAY - 60.0,
         "versions": "{}",
-        "settings": json.dumps(SETTINGS),
+        "settings": json.dumps(SETTINGS | {"declared": hash_of(_declared(hosts))}),
     }
 
 
@@ -163,6 +169,8 @@ def _robots(host: int) -> bytes:
 def _copies(hosts: int) -> Rows:
     kept = {"first_seen": BEGIN, "kept_at": BEGIN + DAYS * DAY}
     yield {"hash": hash_of(LIST), "kind": "blocklist", "body": LIST, **kept}
+    body = _declared(hosts)
+    yield {"hash": hash_of(body), "kind": "sources", "body": body, **kept}
     for host in range(hosts):
         body = _robots(host)
         yield {"hash": hash_of(body), "kind": "robots", "body": body, **kept}
@@ -191,11 +199,12 @@ def _requests(hosts: int) -> Rows:
 
 def _request(run: int, host: int, page: int, at: float, seconds: float) -> dict[str, Any]:
     is_robots = page < 0
-    path = "robots.txt" if is_robots else str(page)
+    url = f"http://h{host}.example/{'robots.txt' if is_robots else page}"
     return {
         "sent_at": at,
         "host": f"h{host}.example",
-        "url": f"http://h{host}.example/{path}",
+        "url": url,
+        "source": None if is_robots else url,
         "gates": "blocklist: not listed" + ("" if is_robots else "; robots: allowed"),
         "status": 200 if run == 1 or is_robots else 304,
         "seconds": seconds,

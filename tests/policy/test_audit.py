@@ -20,7 +20,7 @@ from walsh_scrapy.state.evidence import hash_of
 
 YEAR = 365 * DAY
 RULES = b"User-agent: *\nDisallow: /private\n"
-TERMS = RunTerms(0.0, None, RunFacts("", "", "", "", "host", "allow"))
+TERMS = RunTerms(0.0, None, RunFacts("", "", "", "", "host", "allow", "declared", ""))
 
 
 def sent(at, url="http://a.example/feed", host="a.example", **columns):
@@ -49,7 +49,7 @@ def kinds(*requests, acts=(), list_hosts=frozenset()):
 def judged_robots(*requests, policy="allow", since=0.0):
     """What row 2 finds: the breaches by kind, and what is not shown."""
     findings = Findings()
-    run = RunTerms(0.0, None, RunFacts("", "", "", "", "host", policy))
+    run = RunTerms(0.0, None, RunFacts("", "", "", "", "host", policy, "declared", ""))
     copies = {hash_of(body): body for body in (b"", RULES)}
     audit = RobotsAudit(findings, Basis({1: run}, (), frozenset(), Documents(copies.get), since))
     for each in requests:

@@ -25,7 +25,7 @@ from walsh_scrapy.politeness.inflight import InFlight, exchange_of
 from walsh_scrapy.runtime.components import component_problems
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requests import evidence_of, mark, marks_of, rank_of
+from walsh_scrapy.runtime.requests import evidence_of, mark, marks_of, rank_of, source_of
 from walsh_scrapy.runtime.startup import require_order
 from walsh_scrapy.state.evidence import RequestRecord
 
@@ -245,6 +245,7 @@ class PacingMiddleware:
             pause=marks.pause,
             hold=hold,
             evidence=evidence_of(request),
+            source=None if (source := source_of(request)) is None else source.url,
         )
 
 

@@ -16,6 +16,8 @@ from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.identity import SPEC_VERSION
 from walsh_scrapy.runtime.failures import words_of
+from walsh_scrapy.sources import declaration
+from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.tools.summary import (
     SourceCounts,
@@ -71,7 +73,8 @@ class Summary:
             settings=settings_of(context),
         )
         try:
-            context.run = context.state.runs.begin(run)
+            declared = spider.sources if isinstance(spider, DeclaringSpider) else ()
+            context.run = context.state.runs.begin(run, declaration(declared))
         except StateUnavailable as error:
             logger.debug("the begin of the run is not recorded: %s", error)
 

@@ -31,6 +31,8 @@ from walsh_scrapy.policy.urls import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+#: How many of the URLs that a page announces are tried, until one answers as markdown.
+MOST_ANNOUNCED: Final = 3
 _BEYOND_ASCII: Final = re.compile(rb"[\x80-\xff]")
 
 

@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 from walsh_scrapy.metadata.alternates import HEAD_BYTES, markdown_alternates
 from walsh_scrapy.metadata.document import is_html
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.redirects import MOST_ANNOUNCED
 from walsh_scrapy.policy.robots.records import MAX_OCTETS
 from walsh_scrapy.policy.urls import strip_controls
 from walsh_scrapy.runtime.requests import rank_of, visit_of
@@ -23,8 +24,6 @@ _DUMP: Final = "llms-full.txt"
 #: The Accept header of a request for an llms.txt, and for a page.
 ACCEPT_LLMSTXT: Final = "text/plain, text/markdown"
 ACCEPT_MARKDOWN: Final = "text/markdown"
-#: How many of the URLs that a page announces are tried, until one answers as markdown.
-MOST_ANNOUNCED: Final = 3
 #: Statuses of a page after which its llms.txt is requested instead: there is no page, or none as
 #: markdown (406). 408 and 429 say nothing about the page.
 ABSENT: Final = [status for status in range(400, 500) if status not in (408, 429)]

@@ -78,6 +78,11 @@ def declared_urls(source: Source) -> tuple[str, ...]:
     return (source.url,)
 
 
+def declaration(sources: Iterable[Source]) -> bytes:
+    """Return what sources declare, as the record keeps it: a line for each, its kind and URL."""
+    return "\n".join(f"{source.kind} {source.url}" for source in sources).encode()
+
+
 def target_url(url: object) -> str:
     """Return a declared URL as it will be requested: as Scrapy spells it, without fragment.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from scrapy import Request
 
@@ -15,6 +15,7 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.runtime.negotiation import announced_by, is_dump
 from walsh_scrapy.runtime.requests import (
     first_url,
+    note_answer,
     rank_of,
     request_of,
     resolved,
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: What declares a target: the sources file, the page of its source, or where that has moved.
+_DeclaredBy = Literal["declared", "announced", "moved"]
+
 
 class ScopeMiddleware:
     """Drops every request for a URL that no source of the spider declares (decision 16).
@@ -60,10 +64,17 @@ class ScopeMiddleware:
         return cls(crawler, crawl.context, crawl.denials)
 
     async def process_request(self, request: Request) -> None:
-        """Deny what is not declared; a redirect of a declared target is part of it."""
-        if rank_of(request) is Rank.TARGET and not self._is_declared(request):
-            reason = f"{request.url} is not a declared target (R6)"
-            raise self._denials.deny(request, "scope", reason)
+        """Deny what is not declared; a redirect of a declared target is part of it.
+
+        The record says of a target what declares it, if that is not the sources file.
+        """
+        if rank_of(request) is Rank.TARGET and self._declared_only:
+            declared_by = self._declared_by(request)
+            if declared_by is None:
+                reason = f"{request.url} is not a declared target (R6)"
+                raise self._denials.deny(request, "scope", reason)
+            if declared_by != "declared":
+                note_answer(request, "scope", declared_by)
         if self._declared_only and is_dump(request.url):
             reason = f"{request.url} holds the pages themselves, not a list of them (R6, R9)"
             raise self._denials.deny(request, "scope", reason)
@@ -102,16 +113,16 @@ class ScopeMiddleware:
             )
         return frozenset(url for source in sources for url in declared_urls(source))
 
-    def _is_declared(self, request: Request) -> bool:
-        if not self._declared_only:
-            return True
+    def _declared_by(self, request: Request) -> _DeclaredBy | None:
+        if request.method != "GET":
+            return None
         visit = visit_of(request)
         first = first_url(request)
-        return request.method == "GET" and (
-            first in self._declared
-            or first in (visit.announced if visit else ())
-            or self._is_where_it_moved(first, source_of(request))
-        )
+        if first in self._declared:
+            return "declared"
+        if first in (visit.announced if visit else ()):
+            return "announced"
+        return "moved" if self._is_where_it_moved(first, source_of(request)) else None
 
     def _is_where_it_moved(self, url: str, source: Source | None) -> bool:
         """Return True if the state knows that a declared source moved to this URL."""
@@ -121,7 +132,7 @@ class ScopeMiddleware:
         return url in declared_urls(replace(source, url=record.address))
 
     def _lets_pass(self, request: Request) -> bool:
-        if self._is_declared(request):
+        if not self._declared_only or self._declared_by(request):
             return True
         logger.warning("%s is dropped: it is not a declared target (R6)", request)
         reason = f"{request.url} is not a declared target (R6)"

@@ -33,6 +33,7 @@ _Row = TypeVar("_Row")
 GOES_ON: Final = 600.0
 IN_FLIGHT: Final = 300.0
 STREAMED: Final = {"yield_per": ROWS_AT_ONCE}
+_MOVED: Final = select(sources.c.url, sources.c.moved_to).where(sources.c.moved_to.is_not(None))
 BY_TIME: Final = (requests.c.sent_at, requests.c.id)
 BY_HOST: Final = (requests.c.host, *BY_TIME)
 
@@ -104,9 +105,10 @@ class AuditRecord:
         for row in self.run_rows(bounds):
             if row.settings not in known:
                 values = json.loads(row.settings)
-                facts = {name: values.get(name, "") for name in RunFacts._fields}
-                known[row.settings] = RunFacts(**facts)
-            found[row.id] = RunTerms(row.begun, ended.get(row.id), known[row.settings])
+                given = {name: values.get(name, "") for name in RunFacts._fields}
+                known[row.settings] = RunFacts(**given)
+            facts, end = known[row.settings], ended.get(row.id)
+            found[row.id] = RunTerms(row.begun, end, facts, row.command)
         for_list = _judged(bounds).with_only_columns(requests.c.host)
         for_list = for_list.where(requests.c.purpose == "blocklist").distinct()
         urls = {url for each in known.values() for url in each.list_urls}
@@ -117,6 +119,7 @@ class AuditRecord:
             list_hosts=frozenset(hosts),
             documents=Documents(self.copy),
             since=self._connection.scalar(select(func.min(requests.c.sent_at))) or 0.0,
+            moved=dict(self._connection.execute(_MOVED).all()),
         )
 
     def copy(self, name: str) -> bytes | None:
@@ -182,9 +185,13 @@ class AuditRecord:
         found = rows_of(SourceRow, sources).where(sources.c.visited_since <= bounds.until)
         return self.each(SourceRow, found.order_by(sources.c.url))
 
-    def missing_copies(self, bounds: Bounds) -> list[str]:
-        """Return the names of copies that rows name and that are not kept as they were."""
-        names = set[str]()
+    def missing_copies(self, bounds: Bounds, since: float = 0.0) -> list[str]:
+        """Return the names of copies that rows name and that are not kept as they were.
+
+        A run names what it declared, if it began at ``since`` or later, in epoch seconds.
+        """
+        young = (row for row in self.run_rows(bounds) if row.begun >= since)
+        names = {json.loads(row.settings).get("declared") for row in young}
         for table, is_judged in (
             (requests, _is_judged(bounds)),
             (denials, _is_judged_denial(bounds)),
@@ -192,7 +199,7 @@ class AuditRecord:
             for column in (table.c.robots, table.c.blocklist):
                 named = select(column).where(is_judged, column.is_not(None)).distinct()
                 names.update(self._connection.scalars(named))
-        return sorted(name for name in names if self.copy(name) is None)
+        return sorted(name for name in names if name and self.copy(name) is None)
 
     def each(self, kind: Callable[..., _Row], found: Select[Any]) -> Iterator[_Row]:
         """Yield the rows of a query as objects of a class that takes their columns in order."""

@@ -78,6 +78,7 @@ class RequestRecord:
     #: Seconds for which its answer put the host on hold. The ledger adds what it decides.
     hold: float = 0.0
     evidence: Evidence = NO_EVIDENCE
+    source: str | None = None  #: the declared source that a target was for
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from sqlalchemy import func, insert, select, update
 
 from walsh_scrapy.policy.wording import storable
 from walsh_scrapy.state.database import Store
+from walsh_scrapy.state.evidence import keep_copy
 from walsh_scrapy.state.tables import blocklist, entries, hosts, requests, robots, runs, sources
 
 if TYPE_CHECKING:
@@ -48,16 +49,24 @@ class RunRecord:
 class RunStore(Store):
     """Writes the begin and the end of runs, and reads them."""
 
-    def begin(self, run: RunRecord) -> int:
-        """Record the begin of a run, and return its number."""
+    def begin(self, run: RunRecord, declared: bytes = b"") -> int:
+        """Record the begin of a run, and return its number.
+
+        ``declared`` is the document of the sources that the run declares, empty for none. It is
+        kept as a copy, and the settings of the run name it.
+        """
+        settings = dict(run.settings)
         row = {
             "spider": _name(run.spider),
             "command": run.command,
             "begun": run.begun,
             "versions": json.dumps(dict(run.versions)),
-            "settings": json.dumps(dict(run.settings)),
         }
         with self._database.write() as connection:
+            if declared:
+                name = keep_copy(connection, "sources", declared, now=run.begun, last=None)
+                settings["declared"] = name
+            row["settings"] = json.dumps(settings)
             (number,) = connection.execute(insert(runs).returning(runs.c.id), row).one()
         return int(number)
 

@@ -131,9 +131,10 @@ blocklist = Table(
     Column("copy", String(64)),
 )
 
-# Each robots.txt and each blocklist that was in force, once, by the SHA-256 of its bytes. It stays
-# as long as a row of `requests` or `denials` may name it (decision 33). It names no site: many
-# sites share a body, and what is said of one comes from its own requests (decision 36).
+# Each robots.txt and each blocklist that was in force, and what each run declared, once, by the
+# SHA-256 of its bytes. It stays as long as a row of `requests` or `denials` may depend on it
+# (decision 33). A robots.txt names no site: many sites share a body, and what is said of one comes
+# from its own requests (decision 36).
 copies = Table(
     "copies",
     metadata,
@@ -261,6 +262,8 @@ requests = Table(
     Column("pause", Double, nullable=False),
     Column("hold", Double, nullable=False),
     *_evidence(),
+    # The declared source that a target was for.
+    Column("source", String(4096)),
     Index("requests_by_time", "sent_at"),
     Index("requests_by_host", "host", "sent_at"),
 )

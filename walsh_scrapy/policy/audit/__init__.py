@@ -7,7 +7,9 @@
 | `record`    | all    | rows of the record, and what they are judged by                          |
 | `checklist` | all    | the rows, each kind of breach, the findings, and what they mean          |
 | `gates`     | 1 to 3 | the User-Agent, robots.txt and blocklist of the time, judged again       |
+| `fetches`   | 2      | the requests that brought each robots.txt                                |
 | `listage`   | 3      | how old the blocklist was                                                |
 | `pauses`    | 4, 5   | pauses, holds, and two requests at once                                  |
-| `visits`    | 6 to 9 | what was asked for, how often, and what was kept                         |
+| `targets`   | 6      | what was asked for                                                       |
+| `visits`    | 6 to 9 | how often it was asked for, and what was kept                            |
 """

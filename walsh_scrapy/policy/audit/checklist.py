@@ -72,6 +72,7 @@ class Kind(Enum):
     NO_HOLD = "no-hold", "5", "MUST", "a refusal put its host on no hold"
     CONTENT = "content", "6", "MUST", "an entry has more than metadata"
     DUMP = "dump", "6", "MUST", "a dump of whole pages (llms-full.txt) was asked for"
+    UNDECLARED = "undeclared", "6", "MUST", "a URL was asked for that no source declares"
     USER_INFO = "user-info", "6", "MUST", "a URL with a user name or a password was asked for"
     DUPLICATE = "duplicate", "7", "SHOULD", "an entry is stored twice"
     TOO_OFTEN = "too-often", "8", "SHOULD", "a URL was asked for again within a day"
@@ -146,12 +147,11 @@ class Findings:
         A row that none of them breaks is shown, unless evidence is ``lacking``: a clause without
         its subject, the record.
         """
-        broken = set()
-        for breach in breaches:
+        found = list(breaches)
+        for breach in found:
             self.add(*breach)
-            broken.add(breach.kind.row)
         for row in rows:
-            if row in broken:
+            if found and any(breach.kind.row == row for breach in found):
                 continue
             if lacking:
                 self.unshown[row, lacking] += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
@@ -45,7 +46,7 @@ class RobotsFetches:
     def __init__(self, basis: Basis) -> None:
         self._basis = basis
         self._host: str | None = None
-        self._origins: dict[str, _Origin] = {}
+        self._origins: defaultdict[str, _Origin] = defaultdict(_Origin)
 
     def take(self, sent: LoggedRequest) -> Iterator[Breach]:
         """Take a request for robots.txt; yield a breach if its answer was not the copy it names."""
@@ -101,4 +102,4 @@ class RobotsFetches:
         if sent.host != self._host:
             self._host = sent.host
             self._origins.clear()
-        return self._origins.setdefault(origin_of(sent.url), _Origin())
+        return self._origins[origin_of(sent.url)]

@@ -6,6 +6,7 @@ Times are epoch seconds. Each row has its columns in their order.
 from __future__ import annotations
 
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
@@ -52,6 +53,7 @@ class LoggedRequest(NamedTuple):
     blocklist: str | None
     robots_status: int | None
     redirected_by: str | None
+    source: str | None  #: the declared source that a target was for
 
     @property
     def ended(self) -> float:
@@ -112,6 +114,8 @@ class RunFacts(NamedTuple):
     blocklist_schema_url: str
     pace_by: str
     robots_unreachable: str
+    scope: str
+    declared: str  #: the document of its declared sources, by its hash; "" if it declared none
 
     @property
     def list_urls(self) -> set[str]:
@@ -125,6 +129,7 @@ class RunTerms(NamedTuple):
     begun: float
     ended: float | None  #: None while it goes on, and for good if it was killed
     facts: RunFacts
+    command: str = ""  #: that asked for a URL by hand; "" for a crawl
 
 
 class Documents:
@@ -137,6 +142,7 @@ class Documents:
         self._copy = copy
         self.rules = lru_cache(_MOST_RULES)(self._rules)
         self.second_reader = lru_cache(_MOST_RULES)(self._second_reader)
+        self.declared = lru_cache(_MOST_LISTS)(self._declared)
         self._read_list = lru_cache(_MOST_LISTS)(self._list)
 
     def blocklist(self, name: str) -> Blocklist | None:
@@ -154,6 +160,14 @@ class Documents:
     def _second_reader(self, name: str) -> SecondReader | None:
         body = self._copy(name)
         return None if body is None else SecondReader(body)
+
+    def _declared(self, name: str) -> Mapping[str, str] | None:
+        """Return the kinds of the sources that a run declared, by their URLs."""
+        body = self._copy(name)
+        if body is None:
+            return None
+        lines = (line.partition(" ") for line in body.decode().splitlines())
+        return {url: kind for kind, _, url in lines}
 
     def _list(self, name: str) -> tuple[Blocklist | None, str]:
         body = self._copy(name)
@@ -175,6 +189,7 @@ class Basis(NamedTuple):
     list_hosts: frozenset[str]
     documents: Documents
     since: float = 0.0  #: when the first request of the record was sent, in epoch seconds
+    moved: Mapping[str, str] = MappingProxyType({})  #: where sources have moved to, by their URLs
 
     def run(self, row: LoggedRequest | LoggedDenial) -> RunTerms | None:
         """Return the run of a row; None if it names none that is recorded."""

@@ -1,4 +1,4 @@
-"""Rows 6 to 9: what was asked for, how often, and what was kept of it (R6 to R9)."""
+"""Rows 6 to 9: how often what was asked for, and what was kept of it (R6 to R9)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
 from walsh_scrapy.policy.audit.pauses import TOLERANCE
 from walsh_scrapy.policy.audit.record import DAY, NO_RUN
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
-from walsh_scrapy.policy.urls import has_user_info, host_of
 from walsh_scrapy.policy.wording import format_seconds
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.audit.record import Basis, EntryRow, LoggedRequest
 
 _KINDS: Final = ("feed", "llms")
-_DUMP: Final = "llms-full.txt"
 #: URLs of one host in memory before those are forgotten that were asked for a day ago or earlier.
 _MOST: Final = 10_000
 
@@ -84,7 +82,7 @@ class FrequencyAudit:
 
 
 class EntryAudit:
-    """Judges what the record keeps of other people's pages, and asks for.
+    """Judges what the record keeps of other people's pages.
 
     ``problem`` returns why an item may not be kept, "" if it may.
     """
@@ -104,10 +102,6 @@ class EntryAudit:
         what = "another entry of its page has the same id or title"
         self._findings.add(Kind.DUPLICATE, Case("entries", key, None, what))
 
-    def see_request(self, sent: LoggedRequest) -> None:
-        """Judge what was asked for."""
-        self._findings.judge("6" if sent.purpose == "target" else "", _asked(sent))
-
     def end(self) -> None:
         """Note the figures."""
         self._findings.note("6", entries=self._entries)
@@ -124,10 +118,3 @@ class EntryAudit:
         if kind not in _KINDS:
             what = f"its kind is {kind!r}"
             yield Breach(Kind.SCRAPED, Case("entries", key, first_seen, what))
-
-
-def _asked(sent: LoggedRequest) -> Iterator[Breach]:
-    if has_user_info(sent.url):
-        yield Breach(Kind.USER_INFO, Case.of(sent, f"{host_of(sent.url)} was asked with a name"))
-    if sent.purpose == "target" and _DUMP in sent.url.lower():
-        yield Breach(Kind.DUMP, Case.of(sent, sent.url))

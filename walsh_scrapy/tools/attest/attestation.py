@@ -14,6 +14,7 @@ from walsh_scrapy.items import EntryItem, InvalidItem, check
 from walsh_scrapy.policy.audit.checklist import Findings, verdicts
 from walsh_scrapy.policy.audit.gates import BlocklistAudit, IdentityAudit, RobotsAudit
 from walsh_scrapy.policy.audit.pauses import HostAudit, SerialAudit
+from walsh_scrapy.policy.audit.targets import TargetAudit
 from walsh_scrapy.policy.audit.visits import EntryAudit, FrequencyAudit
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.timestamps import rfc3339
@@ -66,6 +67,7 @@ _FIGURES: Final = {
     "denied_though_not_listed": "denied though not listed",
     "asked_again": "asked for again",
     "unchanged": "unchanged (304)",
+    "by_hand": "asked for by hand",
 }
 _CELLS: Final = ("row", "verdict", "requirement")
 _INDENT: Final = " " * 6
@@ -139,19 +141,18 @@ def _audit_times(
 ) -> Digests:
     digester, serial = Digester(), SerialAudit(findings)
     listed, kept = BlocklistAudit(findings, basis), EntryAudit(findings, _problem)
+    targets = TargetAudit(findings, basis)
     for sent in digester.passed("requests", log.requests_by_time(bounds)):
-        identity.see(sent)
-        serial.see(sent)
-        listed.see(sent)
-        kept.see_request(sent)
+        for each in (identity, serial, listed, targets):
+            each.see(sent)
     for denial in digester.passed("denials", log.denials_by_time(bounds)):
         listed.see_denial(denial)
     for entry in digester.passed("entries", log.entries(bounds)):
         kept.see(entry)
     for key in log.duplicates(bounds):
         kept.see_duplicate(key)
-    for each in (listed, kept):
-        each.end()
+    for audit in (listed, targets, kept):
+        audit.end()
     take_all(digester, log, bounds)
     return digester.digests()
 

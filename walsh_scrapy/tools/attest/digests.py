@@ -200,7 +200,7 @@ def compare(log: Log, record: Mapping[str, Any], now: float) -> Comparison:
     take_all(digester, log, bounds)
     found = digester.digests()
     pruned_until = 0.0 if record["log_days"] is None else now - record["log_days"] * _DAY
-    lost = set(log.missing_copies(bounds)).difference(record["missing_copies"])
+    lost = set(log.missing_copies(bounds, pruned_until)).difference(record["missing_copies"])
     comparison = Comparison(changed=[f"copies: {name} is not kept" for name in sorted(lost)])
     for table, periods in record["digests"].items():
         for period in sorted(periods.keys() | found[table].keys()):

@@ -1,0 +1,155 @@
+"""Row 6: whether what was asked for is declared, or a redirect of that (R6, R9)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urljoin
+
+from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
+from walsh_scrapy.policy.audit.record import NO_RUN
+from walsh_scrapy.policy.freshness import CLOCK_SKEW
+from walsh_scrapy.policy.redirects import MOST_ANNOUNCED
+from walsh_scrapy.policy.urls import canonical_url, has_user_info, host_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from walsh_scrapy.policy.audit.checklist import Findings
+    from walsh_scrapy.policy.audit.record import Basis, LoggedRequest, RunTerms
+
+_DUMP: Final = "llms-full.txt"
+_LLMSTXT: Final = "/llms.txt"
+#: What a request lacks by which it could be judged.
+_UNDECLARED: Final = "names a run whose declared sources are not kept"
+_ANY: Final = "names a run that may follow links (WALSH_SCOPE)"
+_MOVED: Final = "was asked for where a source had moved to, which is not recorded"
+_BEFORE: Final = "names a redirect that may be older than the record"
+
+
+class _Run:
+    """What a run has asked for so far."""
+
+    def __init__(self) -> None:
+        self.redirects: set[str] = set()  #: URLs that redirected
+        self.hosts: defaultdict[str, set[str]] = defaultdict(set)  #: by source without a feed
+        self.announced: defaultdict[str, set[str]] = defaultdict(set)  #: URLs, by such a source
+
+
+class TargetAudit:
+    """Judges what was asked for; requests come in the order of their times.
+
+    A run's sources are those that it declared when it began. What a command asked for by hand is
+    counted, and not judged (decision 39).
+    """
+
+    def __init__(self, findings: Findings, basis: Basis) -> None:
+        self._findings = findings
+        self._basis = basis
+        self._runs: dict[int, _Run] = {}
+        # By source: where redirects led, in any run.
+        self._led: defaultdict[str, set[str]] = defaultdict(set)
+        self._by_hand = 0
+
+    def see(self, sent: LoggedRequest) -> None:
+        """Judge one request."""
+        terms = self._basis.run(sent)
+        if terms is None or sent.run is None:
+            self._findings.judge("6", _forbidden(sent), lacking=NO_RUN)
+            return
+        run = self._run(sent.run, sent.sent_at)
+        if terms.command:
+            self._by_hand += 1
+            self._findings.judge("", _forbidden(sent))
+            return
+        problem, lacking = self._judge(sent, run, terms)
+        breaches = list(_forbidden(sent))
+        if problem:
+            what = f"{sent.url} {problem}"
+            breaches.append(Breach(Kind.UNDECLARED, Case.of(sent, what)))
+        self._findings.judge("6", breaches, lacking=lacking)
+        if sent.status is not None and 300 <= sent.status < 400 and sent.status != 304:
+            run.redirects.add(sent.url)
+
+    def end(self) -> None:
+        """Note the figures."""
+        self._findings.note("6", by_hand=self._by_hand)
+
+    def _judge(self, sent: LoggedRequest, run: _Run, terms: RunTerms) -> tuple[str, str]:
+        """Return what is wrong, and what is lacking; "" if nothing."""
+        if sent.redirected_by is not None:
+            return self._led_here(sent, run, terms)
+        if sent.purpose == "robots":
+            return ("" if sent.url.endswith("/robots.txt") else "is no robots.txt"), ""
+        if sent.purpose == "blocklist":
+            published = map(canonical_url, terms.facts.list_urls)
+            is_the_list = canonical_url(sent.url) in published
+            return ("" if is_the_list else "is neither the blocklist nor its schema"), ""
+        if terms.facts.scope == "any":
+            return "", _ANY
+        declared = self._basis.documents.declared(terms.facts.declared)
+        if declared is None:
+            return "", _UNDECLARED
+        return self._asked(sent, run, declared)
+
+    def _led_here(self, sent: LoggedRequest, run: _Run, terms: RunTerms) -> tuple[str, str]:
+        """Judge a request that a redirect led to."""
+        if sent.redirected_by not in run.redirects:
+            if terms.begun < self._basis.since:
+                return "", _BEFORE
+            return "names a redirect that is not recorded", ""
+        if sent.source is not None:
+            self._led[sent.source].add(sent.url)
+            if sent.source in run.hosts:
+                run.hosts[sent.source].add(host_of(sent.url))
+        return "", ""
+
+    def _asked(
+        self, sent: LoggedRequest, run: _Run, declared: Mapping[str, str]
+    ) -> tuple[str, str]:
+        """Judge a request for a target."""
+        source = sent.url if sent.source is None else sent.source
+        kind = declared.get(source)
+        if kind is None:
+            said = "is for no source" if sent.source is None else f"is for {source}"
+            return f"{said}, which the run did not declare", ""
+        addresses = {source}
+        if sent.url != source:
+            addresses |= {self._basis.moved.get(source, source), *self._led.get(source, ())}
+        if kind == "llms":
+            addresses |= {urljoin(each, _LLMSTXT) for each in addresses}
+        if sent.url in addresses or _is_announced(sent, run, source):
+            if kind == "llms":
+                run.hosts[source].add(host_of(sent.url))
+            return "", ""
+        if "scope: moved" in sent.gates:  # the state has the last address only
+            return "", _MOVED
+        return f"is not what its source {source} declares", ""
+
+    def _run(self, number: int, now: float) -> _Run:
+        if number not in self._runs:
+            for other in list(self._runs):
+                ended = self._basis.runs[other].ended
+                if ended is not None and ended < now - CLOCK_SKEW:
+                    del self._runs[other]
+            self._runs[number] = _Run()
+        return self._runs[number]
+
+
+def _is_announced(sent: LoggedRequest, run: _Run, source: str) -> bool:
+    """Return True if the page of a source announced a URL: on its own server, and few of them."""
+    is_said = "scope: announced" in sent.gates
+    if not is_said or host_of(sent.url) not in run.hosts.get(source, ()):
+        return False
+    announced = run.announced[source]
+    if len(announced) < MOST_ANNOUNCED:
+        announced.add(sent.url)
+    return sent.url in announced
+
+
+def _forbidden(sent: LoggedRequest) -> Iterator[Breach]:
+    """Yield a breach for what is never asked for."""
+    if has_user_info(sent.url):
+        yield Breach(Kind.USER_INFO, Case.of(sent, f"{host_of(sent.url)} was asked with a name"))
+    if sent.purpose == "target" and _DUMP in sent.url.lower():
+        yield Breach(Kind.DUMP, Case.of(sent, sent.url))
