@@ -3,6 +3,7 @@
 import pytest
 
 from tests.policy.test_audit import sent
+from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.policy.audit.checklist import Findings
 from walsh_scrapy.policy.audit.record import DAY, Basis, Documents, RunFacts, RunTerms
 from walsh_scrapy.policy.audit.targets import TargetAudit
@@ -10,7 +11,7 @@ from walsh_scrapy.policy.audit.targets import TargetAudit
 LIST, SCHEMA = "http://operator.example/list.json", "http://operator.example/schema.json"
 SOURCE, PAGE = "http://a.example/feed", "http://page.example/"
 DECLARED = f"feed {SOURCE}\nllms {PAGE}".encode()
-FACTS = RunFacts("", "", LIST, SCHEMA, "host", "allow", "declared", "sources")
+FACTS = RunFacts("", UA_TOKEN, LIST, SCHEMA, "host", "allow", "declared", "sources")
 
 
 def judged(*requests, since=0.0, moved=None, **terms):

@@ -77,7 +77,7 @@ class Command(OperatorCommand):
         with self.state() as state:
             if opts.verify:
                 return 0 if _verify(state, opts.verify, opts.directory) else 1
-            attestation = _attest(state, scorecard)
+            attestation = _attest(state, scorecard, self.options)
         if key is not None:
             from walsh_scrapy.tools.attest.digests import sign
 
@@ -116,11 +116,13 @@ def _scorecard(opts: argparse.Namespace, options: Options) -> dict[str, Any] | N
         raise SystemExit(message) from None
 
 
-def _attest(state: State, scorecard: dict[str, Any] | None) -> dict[str, Any]:
+def _attest(state: State, scorecard: dict[str, Any] | None, options: Options) -> dict[str, Any]:
+    from walsh_scrapy.policy.audit.record import Bot
     from walsh_scrapy.tools.attest.attestation import attest
 
+    bot = Bot(options.user_agent, options.ua_token)
     with state.log() as log:
-        attestation = attest(log, time.time(), scorecard)
+        attestation = attest(log, time.time(), scorecard, bot)
     if not any(attestation["record"]["digests"].values()) and scorecard is None:
         raise CommandError("the record is empty, so there is nothing to attest")
     return attestation

@@ -127,6 +127,8 @@ class Findings:
     shown: Counter[str] = field(default_factory=Counter)  #: records that kept to it, by row
     #: Records of which it is not known, by row and reason.
     unshown: Counter[tuple[str, str]] = field(default_factory=Counter)
+    #: Why a row, or a part of it, does not apply, by row.
+    waived: dict[str, str] = field(default_factory=dict)
     #: Figures of the evidence, by row and name.
     numbers: dict[str, dict[str, float | None]] = field(default_factory=dict)
 
@@ -158,6 +160,10 @@ class Findings:
             else:
                 self.shown[row] += 1
 
+    def waive(self, rows: Iterable[str], reason: str) -> None:
+        """Note that rows, or parts of them, bind Walsh-Research alone, and not this bot."""
+        self.waived |= dict.fromkeys(rows, reason)
+
     def note(self, row: str, **numbers: float | None) -> None:
         """Set figures of the evidence of a row."""
         self.numbers.setdefault(row, {}).update(numbers)
@@ -168,6 +174,7 @@ class Standing(StrEnum):
 
     HOLDS = "holds"
     BROKEN = "does not hold"
+    NOT_APPLICABLE = "not applicable"  #: it binds Walsh-Research, and this is another bot
     NOT_SHOWN = "not shown"  #: something has no evidence, or no record and no scenario is about it
 
 
@@ -188,6 +195,7 @@ class RowVerdict:
     verdict: Standing
     shown: int  #: records
     unshown: Mapping[str, int]  #: records, by reason
+    waived: str  #: what of it does not apply, and why; "" if all does
     numbers: Mapping[str, float | None]
     findings: Mapping[Kind, Breaches]
     trial: Trial | None
@@ -223,11 +231,14 @@ def _verdict(row: Row, findings: Findings, trial: Trial | None) -> RowVerdict:
         verdict = Standing.BROKEN
     elif not unshown and (shown or (trial and trial.passed)):
         verdict = Standing.HOLDS
+    elif not unshown and row.number in findings.waived:
+        verdict = Standing.NOT_APPLICABLE
     return RowVerdict(
         row=row,
         verdict=verdict,
         shown=shown,
         unshown=unshown,
+        waived=findings.waived.get(row.number, ""),
         numbers=findings.numbers.get(row.number, {}),
         findings=own,
         trial=trial,

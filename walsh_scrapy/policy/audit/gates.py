@@ -9,6 +9,7 @@ import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
 from walsh_scrapy.policy.audit.fetches import RobotsFetches
 from walsh_scrapy.policy.audit.listage import ListAge
@@ -23,7 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from walsh_scrapy.policy.audit.checklist import Findings
-    from walsh_scrapy.policy.audit.record import Basis, LoggedDenial, LoggedRequest, RunTerms
+    from walsh_scrapy.policy.audit.record import (
+        Basis,
+        Bot,
+        LoggedDenial,
+        LoggedRequest,
+        RunFacts,
+        RunTerms,
+    )
     from walsh_scrapy.policy.blocklist import Blocklist
     from walsh_scrapy.policy.robots import Rules
 
@@ -31,20 +39,21 @@ if TYPE_CHECKING:
 _LONGEST: Final = DAY + LATENESS
 #: Rows 2 and 3: what is not known of a request that names no copy, or one that is not kept.
 _NO_FILE: Final = "had no copy: WALSH_ROBOTS_UNREACHABLE decided by the time of the first failure"
+_NO_LIST_OF_ITS_OWN: Final = "this bot has no blocklist (WALSH_BLOCKLIST_URL is empty)"
 _NO_LIST: Final = "names a blocklist that is not kept"
 
 
 class IdentityAudit:
     """Compares the User-Agent of each request's run, which the download handler sets on the wire.
 
-    It is evidence for the requests that were sent while the run went on. ``wanted`` is the
-    contract's User-Agent.
+    It is evidence for the requests that were sent while the run went on. That of Walsh-Research is
+    exact. Another bot is known by its product token, and may change what stands beside it.
     """
 
-    def __init__(self, findings: Findings, basis: Basis, wanted: str) -> None:
+    def __init__(self, findings: Findings, basis: Basis, bot: Bot) -> None:
         self._findings = findings
         self._basis = basis
-        self._wanted = wanted
+        self._bot = bot
 
     def see(self, sent: LoggedRequest) -> None:
         """Judge one request; requests may come in any order."""
@@ -61,7 +70,7 @@ class IdentityAudit:
             if sent.run is not None:
                 yield Breach(Kind.UNKNOWN_RUN, Case.of(sent, f"run {sent.run} is not recorded"))
             return
-        if run.facts.user_agent != self._wanted:
+        if not self._is_of(run.facts):
             what = f"run {sent.run} sent {run.facts.user_agent!r}"
             yield Breach(Kind.USER_AGENT, Case.of(sent, what))
         ended = math.inf if run.ended is None else run.ended
@@ -69,6 +78,11 @@ class IdentityAudit:
         if beyond > CLOCK_SKEW:
             what = f"{sent.url} was sent {format_seconds(beyond)} outside of run {sent.run}"
             yield Breach(Kind.OUTSIDE_RUN, Case.of(sent, what), beyond)
+
+    def _is_of(self, facts: RunFacts) -> bool:
+        if self._bot.ua_token == UA_TOKEN:
+            return facts.user_agent == self._bot.user_agent
+        return facts.ua_token == self._bot.ua_token
 
 
 class RobotsAudit:
@@ -198,6 +212,9 @@ class BlocklistAudit:
         run = self._basis.run(sent)
         if run is None:
             self._findings.judge("3", lacking=NO_RUN)
+            return
+        if run.facts.is_of_another_bot and not run.facts.blocklist_url:
+            self._findings.waive(("3", "3a", "3b", "3c"), _NO_LIST_OF_ITS_OWN)
             return
         breaches = self._overdue(sent, run)
         if not sent.gates.startswith("blocklist: "):

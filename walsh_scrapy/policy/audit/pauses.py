@@ -213,13 +213,18 @@ class HostAudit:
 class SerialAudit:
     """Finds requests of one run that were out at once; they come in the order of their times."""
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: Findings, basis: Basis) -> None:
         self._findings = findings
+        self._basis = basis
         self._ended: dict[int, float] = {}  # by run
 
     def see(self, sent: LoggedRequest) -> None:
         """Judge one request."""
         if sent.run is None:
+            return
+        run = self._basis.run(sent)
+        if run and run.facts.is_of_another_bot and run.facts.serial is False:
+            self._findings.waive("4", "this bot asks several hosts at once (WALSH_SERIAL = False)")
             return
         ended = self._ended.get(sent.run, -math.inf)
         if Pause(sent.sent_at - ended, 0.0).is_overlap:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
 from walsh_scrapy.policy.robots import RobotsTxt
 from walsh_scrapy.policy.robots.secondreader import SecondReader
@@ -105,6 +106,13 @@ class LoggedAct(NamedTuple):
     reason: str
 
 
+class Bot(NamedTuple):
+    """Who is judged: the identity that an installation declares (R1)."""
+
+    user_agent: str
+    ua_token: str
+
+
 class RunFacts(NamedTuple):
     """The settings of a run that an audit needs."""
 
@@ -116,6 +124,12 @@ class RunFacts(NamedTuple):
     robots_unreachable: str
     scope: str
     declared: str  #: the document of its declared sources, by its hash; "" if it declared none
+    serial: bool = True
+
+    @property
+    def is_of_another_bot(self) -> bool:
+        """Whether the run had another identity than Walsh-Research (decision 24)."""
+        return self.ua_token != UA_TOKEN
 
     @property
     def list_urls(self) -> set[str]:

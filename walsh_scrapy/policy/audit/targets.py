@@ -86,7 +86,10 @@ class TargetAudit:
             is_the_list = canonical_url(sent.url) in published
             return ("" if is_the_list else "is neither the blocklist nor its schema"), ""
         if terms.facts.scope == "any":
-            return "", _ANY
+            if not terms.facts.is_of_another_bot:
+                return "", _ANY
+            self._findings.waive("6", "this bot may follow links (WALSH_SCOPE)")
+            return "", ""
         declared = self._basis.documents.declared(terms.facts.declared)
         if declared is None:
             return "", _UNDECLARED

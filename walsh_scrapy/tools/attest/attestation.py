@@ -9,11 +9,12 @@ import json
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
-from walsh_scrapy.identity import SPEC_VERSION, USER_AGENT
+from walsh_scrapy.identity import SPEC_VERSION, UA_TOKEN, USER_AGENT
 from walsh_scrapy.items import EntryItem, InvalidItem, check
 from walsh_scrapy.policy.audit.checklist import Findings, verdicts
 from walsh_scrapy.policy.audit.gates import BlocklistAudit, IdentityAudit, RobotsAudit
 from walsh_scrapy.policy.audit.pauses import HostAudit, SerialAudit
+from walsh_scrapy.policy.audit.record import Bot
 from walsh_scrapy.policy.audit.targets import TargetAudit
 from walsh_scrapy.policy.audit.visits import EntryAudit, FrequencyAudit
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.log import Log
     from walsh_scrapy.tools.attest.digests import Digests
 
+#: The bot of the contract.
+WALSH_RESEARCH: Final = Bot(USER_AGENT, UA_TOKEN)
 #: The settings on which the checklist depends.
 _SETTINGS: Final = (
     "user_agent",
@@ -73,22 +76,30 @@ _CELLS: Final = ("row", "verdict", "requirement")
 _INDENT: Final = " " * 6
 
 
-def attest(log: Log, now: float, scorecard: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def attest(
+    log: Log,
+    now: float,
+    scorecard: Mapping[str, Any] | None = None,
+    bot: Bot = WALSH_RESEARCH,
+) -> dict[str, Any]:
     """Judge the record, and return the attestation, sealed; ``now`` is in epoch seconds.
+
+    ``bot`` is the identity that the installation declares.
 
     ``scorecard`` is that of a conformance run of this installation, if there was one.
     """
     trials = {} if scorecard is None else trials_of(scorecard)
-    audited = audit(log, now)
+    audited = audit(log, now, bot)
     rows = verdicts(audited.findings, trials)
     runs = list(log.run_rows(audited.bounds))
     attestation = {
         "format": FORMAT,
         "contract": SPEC_VERSION,
+        "bot": bot.user_agent,
         "attested_by": f"walsh-scrapy {own_version()}",
         "at": rfc3339(now),
         "holds": not any(row.breaks_a_must for row in rows),
-        "checklist": [_row(row) for row in rows],
+        "checklist": [_row(row, bot) for row in rows],
         "versions": _grouped((row.id, json.loads(row.versions)) for row in runs),
         "settings": _grouped((row.id, _settings(row)) for row in runs),
         "conformance": None if scorecard is None else _conformance(scorecard),
@@ -110,14 +121,14 @@ class Audited:
     digests: Digests
 
 
-def audit(log: Log, now: float) -> Audited:
-    """Judge the whole record at ``now``, in epoch seconds.
+def audit(log: Log, now: float, bot: Bot = WALSH_RESEARCH) -> Audited:
+    """Judge the whole record of a bot at ``now``, in epoch seconds.
 
     A few rows, the copies that were used last, and one small object for each run are in memory.
     """
     bounds, findings = log.bounds(now), Findings()
     basis = log.basis(bounds)
-    identity = IdentityAudit(findings, basis, USER_AGENT)
+    identity = IdentityAudit(findings, basis, bot)
     for sent in log.requests_after(now + CLOCK_SKEW):
         identity.see_future(sent)
     _audit_hosts(log, bounds, findings, basis)
@@ -139,7 +150,7 @@ def _audit_hosts(log: Log, bounds: Bounds, findings: Findings, basis: Basis) -> 
 def _audit_times(
     log: Log, bounds: Bounds, findings: Findings, basis: Basis, identity: IdentityAudit
 ) -> Digests:
-    digester, serial = Digester(), SerialAudit(findings)
+    digester, serial = Digester(), SerialAudit(findings, basis)
     listed, kept = BlocklistAudit(findings, basis), EntryAudit(findings, _problem)
     targets = TargetAudit(findings, basis)
     for sent in digester.passed("requests", log.requests_by_time(bounds)):
@@ -190,15 +201,16 @@ def _grouped(values: Iterable[tuple[int, dict[str, Any]]]) -> list[dict[str, Any
     return sorted(groups.values(), key=lambda group: group["last_run"])
 
 
-def _row(row: RowVerdict) -> dict[str, Any]:
+def _row(row: RowVerdict, bot: Bot) -> dict[str, Any]:
     return {
         "row": row.row.number,
         "rule": row.row.rule,
-        "requirement": row.row.requirement,
+        "requirement": row.row.requirement.replace(UA_TOKEN, bot.ua_token),
         "level": row.row.level,
         "verdict": row.verdict.value,
         "shown": row.shown,
         "not_shown": dict(row.unshown),
+        "not_applicable": row.waived,
         "broken": row.broken,
         "figures": dict(row.numbers),
         "findings": [_finding(kind, found) for kind, found in row.findings.items()],
@@ -269,7 +281,9 @@ def conclusion(attestation: Mapping[str, Any]) -> str:
             ("holds", "hold"),
             ("does not hold", "do not hold"),
             ("not shown", "are not shown"),
+            ("not applicable", "do not apply"),
         )
+        if verdict != "not applicable" or verdict in verdicts
     )
     end = "no MUST is broken" if attestation["holds"] else "a MUST is broken"
     return f"{len(verdicts)} rows: {counts}; {end}"
@@ -297,6 +311,8 @@ def _row_lines(row: Mapping[str, Any]) -> Iterator[str]:
     yield "; ".join([row["level"], f"shown: {row['shown']}", *figures])
     for reason, count in row["not_shown"].items():
         yield f"{count} not shown: {reason}"
+    if row["not_applicable"]:
+        yield f"not applicable: {row['not_applicable']}"
     for finding in row["findings"]:
         yield f"{finding['level']} broken {count_of(finding['count'], 'time')}: {finding['what']}"
         worst = finding["worst"]
