@@ -50,10 +50,6 @@ class IdentityAudit:
         lacking = NO_RUN if sent.run is None else ""
         self._findings.judge("1", self._breaches(sent), lacking=lacking)
 
-    def see_future(self, sent: LoggedRequest) -> None:
-        """Count a request for a moment that is further in the future than clocks differ."""
-        self._findings.judge("1", [Breach(Kind.FUTURE, Case.of(sent, sent.url))])
-
     def _breaches(self, sent: LoggedRequest) -> Iterator[Breach]:
         run = self._basis.run(sent)
         if run is None:
