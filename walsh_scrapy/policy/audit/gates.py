@@ -113,15 +113,16 @@ class RobotsAudit:
             what = f"the robots.txt for {sent.url} was asked for {format_seconds(-age)} later"
             yield Breach(Kind.LATER_ROBOTS, Case.of(sent, what), -age)
         yield from self._origins(sent, sent.robots_at)
-        if rules is None:
-            return
-        verdict = rules.verdict(sent.url)
-        if not verdict.allowed:
+        if rules is not None and not (verdict := rules.verdict(sent.url)).allowed:
             kind = Kind.DENIED_BY_NAME if _is_named(rules) else Kind.DENIED
             what = f"{sent.url} is denied by line {verdict.line}: {verdict.rule!r}"
             yield Breach(kind, Case.of(sent, what))
-        if age > _LONGEST and not _makes_wait(rules, sent.robots_at):
-            what = f"the copy for {sent.url} was {format_seconds(age)} old"
+        if rules is None:  # a copy that is not kept may have made it wait
+            may_be_older = sent.robots is not None
+        else:
+            may_be_older = _makes_wait(rules, sent.robots_at)
+        if age > _LONGEST and not may_be_older:
+            what = f"the robots.txt for {sent.url} was {format_seconds(age)} old"
             yield Breach(Kind.OLD_ROBOTS, Case.of(sent, what), age)
 
     def _origins(self, sent: LoggedRequest, asked_at: float) -> Iterator[Breach]:
