@@ -111,6 +111,13 @@ def test_without_any_copy_the_setting_decides(policy, found):
     assert (judged if isinstance(judged, dict) else [row for row, _ in judged]) == found
 
 
+def test_what_was_asked_for_more_than_a_day_ago_is_old_whether_there_was_a_copy_or_not():
+    assert judged_robots(asked(0.0), target(DAY + 3000.0, 1.0)) == []
+    assert judged_robots(asked(0.0), target(DAY + 3700.0, 1.0)) == {"old-robots": 1}
+    failed = asked(0.0, 503, None)
+    assert judged_robots(failed, target(DAY + 3700.0, 1.0, None)) == {"old-robots": 1}
+
+
 def test_a_failure_that_ended_without_a_request_keeps_the_last_good_copy():
     """The 30 s of robots.txt were over during a pause (decision 28): no request names the end."""
     failed = asked(DAY, 503, robots=None, robots_at=None)

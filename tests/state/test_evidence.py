@@ -3,15 +3,15 @@
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from sqlalchemy import func, select
+from sqlalchemy import func, insert, select
 
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state.copies import BlocklistCopy
 from walsh_scrapy.state.evidence import MARGIN, DenialRecord, Evidence, hash_of
-from walsh_scrapy.state.tables import copies, denials
+from walsh_scrapy.state.tables import copies, denials, requests
 
 DAY = 86_400.0
-ORIGIN, LIST = "http://a.example:80", "http://operator.example/list"
+URL, ORIGIN, LIST = "http://a.example", "http://a.example:80", "http://operator.example/list"
 OLD, NEW = b"User-agent: *\nDisallow: /\n", b"User-agent: *\n"
 DENIAL = DenialRecord(
     at=100.0,
@@ -47,6 +47,25 @@ def test_each_document_is_kept_once(state, rows):
     kept = rows(select(copies.c.hash, copies.c.kind, copies.c.first_seen))
     assert set(kept) == {(hash_of(NEW), "robots", 1.0), (hash_of(b"{}"), "blocklist", 4.0)}
     assert (copy(state, NEW), copy(state, OLD)) == (NEW, None)
+
+
+def test_the_request_that_brought_a_robots_txt_names_it(state, database, rows):
+    """It is the last one of its run, if it was just sent; one that was tried before is not."""
+    asked = {"host": "a.example", "url": f"{URL}/robots.txt", "purpose": "robots", "run": 1}
+    others = [{"sent_at": 1.0}, {"run": 2}, {"run": None}, {"host": "b.example"}]
+    others += [{"url": f"{URL}:81/robots.txt"}, {"purpose": "target"}, {"sent_at": 699.0}]
+    empty = {"gates": "", "error": "", "seconds": 1.0, "pause": 0.0, "hold": 0.0, "sent_at": 900.0}
+    with database.write() as connection:
+        given = [empty | asked | other for other in [*others, {"sent_at": 901.0}]]
+        connection.execute(insert(requests), given)
+    state.robots.keep(ORIGIN, robots(1000.0), "a.example", 1)
+    named = (requests.c.robots, requests.c.robots_at, requests.c.robots_status)
+    found = rows(select(*named).order_by(requests.c.id))
+    assert found == [(None, None, None)] * len(others) + [(hash_of(NEW), 1000.0, 200)]
+    state.robots.keep(ORIGIN, RobotsCopy(1001.0, 503, failing_since=1001.0), "a.example", None)
+    assert rows(select(*named).where(requests.c.run.is_(None))) == [(None, 1001.0, 503)]
+    state.robots.keep(ORIGIN, robots(1300.0), "a.example", 1)
+    assert rows(select(requests.c.id).where(requests.c.robots_at == 1300.0)) == [], "too late"
 
 
 def test_a_copy_goes_after_the_last_record_that_can_name_it(state):

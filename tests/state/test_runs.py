@@ -11,6 +11,8 @@ from spiders.feeds import FeedsSpider
 from walsh_scrapy.extensions.summary import command_of, settings_of
 from walsh_scrapy.options import Options
 from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.sources import Source, declaration
+from walsh_scrapy.state.evidence import hash_of
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.tools.discover.spider import DiscoverSpider
 from walsh_scrapy.tools.keys import KeysSpider
@@ -35,6 +37,15 @@ def test_a_run_has_its_begin_and_then_its_end(runs):
     runs.end(number, 161.0, "why\0\ud800" + 300 * "y", {})
     assert runs.find(number).how.startswith("why\ufffd?yyy"), "a spider may name any reason"
     assert runs.find(number + 1) is None
+
+
+def test_a_run_names_what_it_declared_and_the_copy_is_kept_once(runs, state):
+    declared = declaration([Source("http://a.example/feed"), Source("http://b.example/", "llms")])
+    begun = RunRecord(spider="feeds", begun=100.0, settings={"x": True})
+    names = [runs.find(runs.begin(begun, each)).settings for each in (declared, declared, b"")]
+    assert names == [{"x": True, "declared": hash_of(declared)}] * 2 + [{"x": True}]
+    with state.log() as log:
+        assert log.copy(hash_of(declared)) == b"feed http://a.example/feed\nllms http://b.example/"
 
 
 def test_the_latest_runs_come_first(runs):

@@ -365,6 +365,7 @@ def test_a_copy_that_is_not_kept_shows_nothing(record):
         ("DELETE FROM copies WHERE kind = 'robots'", {"2", "4"}),
         ("DELETE FROM copies WHERE kind = 'blocklist'", {"3", "3a", "3c"}),
         ("DELETE FROM copies WHERE kind = 'sources'", {"6"}),
+        (f"UPDATE entries SET first_seen = {NOW + 3601.0}", {"6", "7", "9"}),
         ("UPDATE runs SET settings = json_remove(settings, '$.declared')", {"6"}),
         ("UPDATE runs SET settings = json_set(settings, '$.scope', 'any')", {"6"}),
         (f"DELETE FROM copies WHERE hash = '{named(RULES.encode())}'", {"2", "4"}),

@@ -140,6 +140,11 @@ class AuditRecord:
         found = rows_of(LoggedRequest, requests).where(requests.c.sent_at > moment)
         return self.each(LoggedRequest, found.order_by(*BY_TIME))
 
+    def entries_after(self, moment: float) -> int:
+        """Return how many entries were first seen after a moment, in epoch seconds."""
+        found = select(func.count()).select_from(entries).where(entries.c.first_seen > moment)
+        return self._connection.scalar(found) or 0
+
     def denials_by_host(self, bounds: Bounds) -> Iterator[LoggedDenial]:
         """Yield the denials of one host after another."""
         return self._denials(bounds, denials.c.host, denials.c.at, denials.c.id)

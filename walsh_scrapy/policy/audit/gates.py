@@ -60,10 +60,6 @@ class IdentityAudit:
         lacking = NO_RUN if sent.run is None else ""
         self._findings.judge("1", self._breaches(sent), lacking=lacking)
 
-    def see_future(self, sent: LoggedRequest) -> None:
-        """Count a request for a moment that is further in the future than clocks differ."""
-        self._findings.judge("1", [Breach(Kind.FUTURE, Case.of(sent, sent.url))])
-
     def _breaches(self, sent: LoggedRequest) -> Iterator[Breach]:
         run = self._basis.run(sent)
         if run is None:
@@ -138,10 +134,18 @@ class RobotsAudit:
             what = f"the robots.txt for {sent.url} was asked for {format_seconds(-age)} later"
             yield Breach(Kind.LATER_ROBOTS, Case.of(sent, what), -age)
         yield from self._origins(sent, sent.robots_at)
-        if rules is None:
-            return
-        verdict = rules.verdict(sent.url)
-        theirs = self._second_reading(sent)
+        if rules is not None:
+            yield from self._denials(sent, rules)
+        if rules is None:  # a copy that is not kept may have made it wait
+            may_be_older = sent.robots is not None
+        else:
+            may_be_older = _makes_wait(rules, sent.robots_at)
+        if age > _LONGEST and not may_be_older:
+            what = f"the robots.txt for {sent.url} was {format_seconds(age)} old"
+            yield Breach(Kind.OLD_ROBOTS, Case.of(sent, what), age)
+
+    def _denials(self, sent: LoggedRequest, rules: Rules) -> Iterator[Breach]:
+        verdict, theirs = rules.verdict(sent.url), self._second_reading(sent)
         self._compared += theirs is not None
         if not verdict.allowed:
             kind = Kind.DENIED_BY_NAME if _is_named(rules) else Kind.DENIED
@@ -150,9 +154,6 @@ class RobotsAudit:
         elif theirs is False:
             what = f"Protego denies {sent.url}, by the copy {sent.robots}"
             yield Breach(Kind.DENIED_BY_PROTEGO, Case.of(sent, what))
-        if age > _LONGEST and not _makes_wait(rules, sent.robots_at):
-            what = f"the copy for {sent.url} was {format_seconds(age)} old"
-            yield Breach(Kind.OLD_ROBOTS, Case.of(sent, what), age)
 
     def _second_reading(self, row: LoggedRequest | LoggedDenial) -> bool | None:
         """Return whether Protego allows the URL of a row; None where it cannot be compared."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.identity import SPEC_VERSION, UA_TOKEN, USER_AGENT
 from walsh_scrapy.items import EntryItem, InvalidItem, check
-from walsh_scrapy.policy.audit.checklist import Findings, verdicts
+from walsh_scrapy.policy.audit.checklist import Breach, Case, Findings, Kind, verdicts
 from walsh_scrapy.policy.audit.gates import BlocklistAudit, IdentityAudit, RobotsAudit
 from walsh_scrapy.policy.audit.pauses import HostAudit, SerialAudit
 from walsh_scrapy.policy.audit.record import Bot
@@ -28,7 +28,7 @@ from walsh_scrapy.tools.output import columns
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from walsh_scrapy.policy.audit.checklist import Breaches, Kind, RowVerdict, Trial
+    from walsh_scrapy.policy.audit.checklist import Breaches, RowVerdict, Trial
     from walsh_scrapy.policy.audit.record import Basis
     from walsh_scrapy.state.auditrecord import Bounds, RunRow
     from walsh_scrapy.state.log import Log
@@ -128,11 +128,17 @@ def audit(log: Log, now: float, bot: Bot = WALSH_RESEARCH) -> Audited:
     """
     bounds, findings = log.bounds(now), Findings()
     basis = log.basis(bounds)
-    identity = IdentityAudit(findings, basis, bot)
-    for sent in log.requests_after(now + CLOCK_SKEW):
-        identity.see_future(sent)
+    _audit_future(log, now, findings)
     _audit_hosts(log, bounds, findings, basis)
-    return Audited(bounds, findings, _audit_times(log, bounds, findings, basis, identity))
+    return Audited(bounds, findings, _audit_times(log, bounds, findings, basis, bot))
+
+
+def _audit_future(log: Log, now: float, findings: Findings) -> None:
+    """Judge what is recorded for a moment that is further in the future than clocks differ."""
+    for sent in log.requests_after(now + CLOCK_SKEW):
+        findings.judge("1", [Breach(Kind.FUTURE, Case.of(sent, sent.url))])
+    for _ in range(log.entries_after(now + CLOCK_SKEW)):
+        findings.judge("679", lacking="was first seen in the future")
 
 
 def _audit_hosts(log: Log, bounds: Bounds, findings: Findings, basis: Basis) -> None:
@@ -147,10 +153,9 @@ def _audit_hosts(log: Log, bounds: Bounds, findings: Findings, basis: Basis) -> 
         each.end()
 
 
-def _audit_times(
-    log: Log, bounds: Bounds, findings: Findings, basis: Basis, identity: IdentityAudit
-) -> Digests:
-    digester, serial = Digester(), SerialAudit(findings, basis)
+def _audit_times(log: Log, bounds: Bounds, findings: Findings, basis: Basis, bot: Bot) -> Digests:
+    digester = Digester()
+    identity, serial = IdentityAudit(findings, basis, bot), SerialAudit(findings, basis)
     listed, kept = BlocklistAudit(findings, basis), EntryAudit(findings, _problem)
     targets = TargetAudit(findings, basis)
     for sent in digester.passed("requests", log.requests_by_time(bounds)):
