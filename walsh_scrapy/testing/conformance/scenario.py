@@ -6,7 +6,6 @@ addresses in their place: see `walsh_scrapy.testing.conformance.crawler`.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Unpack
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 from walsh_scrapy.testing.feeds import Post, rss
 from walsh_scrapy.testing.manners import Manners
 from walsh_scrapy.testing.reply import Reply
+from walsh_scrapy.testing.useragent import token_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -165,8 +165,6 @@ def _lines(seen: Sequence[Seen]) -> tuple[str, ...]:
     return (*unique[:_MOST_LINES], *([f"and {more} more"] if more > 0 else []))
 
 
-_COMPATIBLE: Final = re.compile(r"compatible;\s*([A-Za-z_-]+)")
-_PRODUCT: Final = re.compile(r"[A-Za-z_-]+")
 _FEED: Final = rss("Feed", [Post("One", link=None, id="tag:feed.example,2026:1")], "")
 
 
@@ -230,7 +228,7 @@ def robots(text: str, *, content_type: str = "text/plain", end: str = "\n") -> P
     """
 
     def page(hit: Hit) -> Reply:
-        token = token_of(hit.header("User-Agent") or "")
+        token = token_of(hit.header("User-Agent") or "") or "nobody"
         hour = int(hit.wall // 3600) % 24
         closed = f"{(hour + 2) % 24:02}00-{(hour + 3) % 24:02}00"
         body = text.replace("{token}", token).replace("{TOKEN}", token.upper())
@@ -238,12 +236,3 @@ def robots(text: str, *, content_type: str = "text/plain", end: str = "\n") -> P
         return Reply(body.encode(), content_type=content_type)
 
     return page
-
-
-def token_of(user_agent: str) -> str:
-    """Return the product token of a User-Agent: after `compatible;`, else its first word."""
-    found = _COMPATIBLE.search(user_agent)
-    if found:
-        return found[1]
-    product = _PRODUCT.search(user_agent)
-    return product[0] if product else "nobody"
