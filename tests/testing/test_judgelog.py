@@ -308,7 +308,10 @@ def written(at, target="/", status=200, took=0.25, agent=BOT):
     common = f"192.0.2.1 - - [{clf}] {tail}"
     return {
         "combined": common,
+        "combined-ends": f"192.0.2.1 - - [{clf_end}] {tail}",
         "vhost": f"blog.example:443 {common}",
+        "lighttpd": f"192.0.2.1 blog.example - [{clf_end}] {tail}",
+        "lighttpd-took": f"192.0.2.1 blog.example - [{clf_end}] {tail} {int(took * 1e6)}",
         "apache": f"blog.example {common} {int(took * 1e6)}",
         "apache-ends": f"{int(end * 1e6)} {tail} {int(took * 1000)}",
         "apache-odd": f'{int(begin * 1e3)} [{clf}] {took:.0f} 100% "{agent}" {status} "{request}"',
@@ -326,9 +329,13 @@ NGINX = (
     '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent '
     '"$http_referer" "$http_user_agent"'
 )
+LIGHTTPD = '%h %V %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i"'
 #: The words of each format; None where the log says it by itself.
 FORMATS = {
     "combined": "combined",
+    "combined-ends": "combined",
+    "lighttpd": LIGHTTPD,
+    "lighttpd-took": f"{LIGHTTPD} %D",
     "vhost": "vhost_combined",
     "apache": '%v %h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i" %D',
     "apache-ends": '%{end:usec}t \\"%r\\" %s %O \\"%{Referer}i\\" \\"%{user-agent}i\\" %{ms}T',
@@ -560,7 +567,7 @@ def test_the_report_lists_the_busiest_and_where_each_rule_was_broken_first(
     head, *rows, more, total = out.splitlines()
     assert head.split()[:4] == ["requests", "addresses", "robots.txt", "denied"]
     assert len(rows) == MOST_ROWS
-    assert rows[0].endswith(f"{'x' * 30}-bot")
+    assert rows[0].endswith(f"{'x' * 30}-bot at 192.0.2.1")
     assert more == "… and 10 more"
     assert total == (
         f"{sum(map(len, bots)) + 1} lines read; 1 line in another format; "

@@ -98,7 +98,7 @@ class Agent:
 
     __slots__ = (
         "_hold", "_rate", "_refused_target", "_retries", "_robots", "_spacing", "address",
-        "addresses", "after_refusal", "again", "found", "fresh", "is_bound", "last",
+        "addresses", "after_refusal", "again", "earliest", "found", "fresh", "is_bound", "last",
         "more_addresses", "name", "number", "pause", "refused", "requests", "robots",
         "robots_read", "stale", "terms", "token", "unchanged", "was_robots",
     )  # fmt: skip
@@ -120,7 +120,8 @@ class Agent:
 
     def _begin(self) -> None:
         """Begin a log."""
-        self.last: float | None = None
+        self.last: float | None = None  # when the last one in order began, at the latest
+        self.earliest = 0.0
         self.robots_read: float | None = None
         self.was_robots = False
         self._spacing, self._rate = Spacing(), Rate()
@@ -139,9 +140,11 @@ class Agent:
         asked, is_closed = self.terms.at(moment, line.slack)
         if self._rate.add(moment, line.blur, line.slack):
             self._find(FAST, place)
-        if self.last is None or moment >= self.last:
+        earliest = moment - line.slack
+        # Another one may have begun before the last one, whatever the order of the lines.
+        if self.last is None or (moment >= self.last and earliest >= self.earliest):
             self._add_in_order(line, asked, place, is_robots=is_robots)
-            self.last, self.was_robots = moment, is_robots
+            self.last, self.earliest, self.was_robots = moment, earliest, is_robots
         if status in _REFUSED:
             self._add_refusal(line)
         else:

@@ -38,13 +38,15 @@ _HEADINGS: Final = (
     "hasty", "stubborn", "304", "User-Agent",
 )  # fmt: skip
 _WORDS: Final = {
-    SHORT: "earlier than the pause asked for ({asked})",
-    FAST: f"beyond {MOST_A_SECOND} a second for {PERIOD} s",
-    HASTY_RETRY: f"for the same URL within {HASTY} s after 429 or 503",
-    STUBBORN: f"after {MOST_RETRIES} retries in a row, each within {SOON} s after 429 or 503",
-    CLOSED: "outside the Visit-time",
-    DENIED: "for what robots.txt denies: {why}",
-    DIFFERS: "on which two readers of robots.txt differ, not accused: {why}",
+    SHORT: "{requests} earlier than the pause asked for ({asked})",
+    FAST: f"{{requests}} beyond {MOST_A_SECOND} a second for {PERIOD} s",
+    HASTY_RETRY: f"{{requests}} for the same URL within {HASTY} s after 429 or 503",
+    STUBBORN: (
+        f"{{requests}} after {MOST_RETRIES} retries in a row, each within {SOON} s after 429 or 503"
+    ),
+    CLOSED: "{requests} outside the Visit-time",
+    DENIED: "{requests} for what robots.txt denies: {why}",
+    DIFFERS: "two readers of robots.txt differ on {requests}: not accused ({why})",
 }
 
 
@@ -76,12 +78,10 @@ def _said(agent: Agent) -> Iterator[str]:
     for kind, words in _WORDS.items():
         if kind in agent.found:
             number, first = agent.found[kind]
-            said = words.format(asked=asked, why=agent.why(kind))
+            requests = count_of(number, "request")
+            said = words.format(requests=requests, asked=asked, why=agent.why(kind))
             target = first.target.decode("utf-8", "replace")
-            yield (
-                f"{count_of(number, 'request')} {said}; the first is {first.file}:{first.line} "
-                f"{target}"
-            )
+            yield f"{said}; the first is {first.file}:{first.line} {target}"
     if agent.again >= LEAST_REPEATED and agent.unchanged < LEAST_304 * agent.again:
         yield (
             f"few 304: {agent.unchanged} of {agent.again} repeated requests for what this host "
