@@ -538,8 +538,11 @@ def test_memory_is_bounded(monkeypatch):
     monkeypatch.setattr("walsh_scrapy.testing.judgelog.robots._MOST_VERDICTS", 2)
     assert only(*(line(9 * n, f"/private/{n}") for n in range(9))).count("denied") == 9
     longest = "bot-" + "x" * 2 * judging.LONGEST_AGENT
-    agent = only(line(0, agent=longest), line(9, agent=f"{longest}y"))
-    assert (len(agent.name), agent.requests) == (judging.LONGEST_AGENT, 2)
+    lines = [line(9 * n, agent=f"{longest}{n}", address=f"192.0.2.{n % 2}") for n in range(4)]
+    agents = list(judged(*lines).agents())
+    assert [(len(agent.name), agent.requests) for agent in agents] == [
+        (judging.LONGEST_AGENT, 2)
+    ] * 2
     target = "/private/" + "x" * 5_000
     agent = only(line(0, target), line(9, target))
     assert (agent.count("denied"), agent._robots._verdicts) == (2, {})

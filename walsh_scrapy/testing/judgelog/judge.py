@@ -43,6 +43,8 @@ OTHERS: Final = "other User-Agents than --agent names"
 SILENT: Final = "addresses that never asked for robots.txt, in a log without User-Agents"
 SHARED: Final = "programs at an address that many may share"
 BEYOND: Final = "further bots"
+#: Who sends a User-Agent: one bot, bots by address, or whose requests they are if not judged.
+_Senders = Agent | dict[bytes, Agent] | str
 
 
 class Judge:
@@ -55,8 +57,7 @@ class Judge:
         """
         self.robots = Robots(robots)
         self._wanted = wanted.lower()
-        #: By User-Agent: one bot, bots by address, or whose requests they are if not judged.
-        self._senders: dict[bytes, Agent | dict[bytes, Agent] | str] = {}
+        self._senders: dict[bytes, _Senders] = {}
         self._agents: list[Agent] = []
         self._answered = Answered()
         self._addresses = 0
@@ -82,33 +83,33 @@ class Judge:
                     continue
                 self.read += 1
                 sender = senders.get(line.agent)
-                agent = sender if isinstance(sender, Agent) else self._agent_of(line)
-                if agent is not None:
+                if not isinstance(sender, Agent):
+                    sender = self._sender_of(line, sender)
+                if isinstance(sender, str):
+                    self.apart[sender] += 1
+                else:
                     self.vague += line.slack >= LONGEST_REQUEST
-                    if line.address and line.address not in agent.addresses:
-                        self._add_address(agent, line.address)
-                    agent.add(line, name, number, self._answered)
+                    if line.address and line.address not in sender.addresses:
+                        self._add_address(sender, line.address)
+                    sender.add(line, name, number, self._answered)
 
     def agents(self) -> Iterator[Agent]:
         """Yield each bot that was judged, the one with the most requests first."""
         yield from sorted(self._agents, key=lambda each: (-each.requests, each.name, each.address))
 
-    def _agent_of(self, line: Line) -> Agent | None:
-        """Return the bot of a line, which may be new; count the line if nobody is judged by it."""
-        written = line.agent[:LONGEST_AGENT]
-        sender = self._senders.get(written)
+    def _sender_of(self, line: Line, sender: _Senders | None) -> Agent | str:
+        """Return the bot of a line, which may be new, or whose request it is if not judged."""
         if sender is None:
-            sender = self._add_sender(written)
+            written = line.agent[:LONGEST_AGENT]
+            sender = self._senders.get(written)
+            sender = self._add_sender(written) if sender is None else sender
         if isinstance(sender, dict):
             address = line.address[:_LONGEST_ADDRESS]
-            sender = sender.get(address) or self._add_at(sender, written, address, line)
-        if isinstance(sender, Agent):
-            return sender
-        self.apart[sender] += 1
-        return None
+            return sender.get(address) or self._add_at(sender, address, line)
+        return sender
 
-    def _add_sender(self, written: bytes) -> Agent | dict[bytes, Agent] | str:
-        sender: Agent | dict[bytes, Agent] | str
+    def _add_sender(self, written: bytes) -> _Senders:
+        sender: _Senders
         name = (written or NAMELESS).decode("utf-8", "replace")
         kind = Sender.MANY if written in (NAMELESS, UNKNOWN) else sender_of(name)
         if self._wanted not in name.lower():
@@ -125,10 +126,9 @@ class Judge:
             self._senders[written] = sender
         return sender
 
-    def _add_at(
-        self, agents: dict[bytes, Agent], written: bytes, address: bytes, line: Line
-    ) -> Agent | str:
+    def _add_at(self, agents: dict[bytes, Agent], address: bytes, line: Line) -> Agent | str:
         """Return the new bot of a User-Agent at an address, or why it is none."""
+        written = line.agent[:LONGEST_AGENT]
         is_shared = not self._wanted and _SHARED(address)
         if is_shared or address in _NOWHERE:
             return SHARED
