@@ -165,15 +165,32 @@ def test_few_304_are_said_and_nobody_is_accused():
         assert not any("few 304" in each for each in report(judged(*few), every=True))
 
 
-def test_while_robots_txt_is_answered_with_an_error_its_rules_bind_nobody():
-    after = [line(9, "/private"), line(10, "/")]
-    for status in (404, 503, 301):
-        assert found(only(line(0, "/robots.txt", status), *after)) == {}
-    for status in (200, 304):
-        assert found(only(line(0, "/robots.txt", status), *after)) == {
-            "denied": 1,
-            "short_pauses": 1,
-        }
+@pytest.mark.parametrize(
+    ("answers", "is_bound"),
+    [
+        ([200], True),
+        ([304], True),
+        ([404], False),
+        ([503], False),
+        ([301], False),
+        ([301, 200], True),
+        ([200, 404], False),  # the file was deleted
+        ([200, 301], True),  # asking for it by http, or with POST, frees nobody
+        ([200, 405], True),
+        ([200, 503], True),
+        ([404, 200], True),
+    ],
+)
+def test_who_gets_no_robots_txt_is_not_bound_by_it(answers, is_bound):
+    log = [line(9 * n, "/robots.txt", status) for n, status in enumerate(answers)]
+    log += [line(90, "/private"), line(91, "/")]
+    both = {"denied": 1, "short_pauses": 1}
+    assert found(only(*log)) == (both if is_bound else {})
+
+
+def test_a_copy_of_robots_txt_binds_for_a_day():
+    log = [line(0, "/robots.txt"), line(86_500, "/robots.txt", 503), line(86_600, "/private")]
+    assert found(only(*log)) == {}
 
 
 @pytest.mark.parametrize("at", [-59, 3600 + 59])

@@ -8,6 +8,8 @@ earlier. Times and durations are seconds of one clock. In doubt the crawler is r
 import math
 from typing import Final
 
+#: Seconds by which a pause may look shorter than it was: networks and timers are not exact.
+TOLERANCE: Final = 0.1
 #: Requests a second, for `PERIOD` seconds on end: who asks more often is too fast for any host.
 MOST_A_SECOND: Final = 10
 PERIOD: Final = 10
@@ -46,11 +48,12 @@ class Spacing:
         """Return True if a request certainly began too early.
 
         The next pause counts from its end, or without one from its start. A pause that may have
-        been kept was: the next one begins after it. So many that are each a little short are found.
+        been kept was, but for `TOLERANCE`: the next one counts from there. So many in a row are
+        found that are each too short by less than the resolution.
         """
         soonest = self._since + pause
         is_short = certainly_before(started, soonest, resolution)
-        kept = self._since if is_short else soonest
+        kept = self._since if is_short else soonest - min(TOLERANCE, resolution)
         self._since = max((started if ended is None else ended) - slack, kept)
         return is_short
 

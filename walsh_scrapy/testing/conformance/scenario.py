@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 from walsh_scrapy.testing.feeds import Post, rss
 from walsh_scrapy.testing.manners import Manners
 from walsh_scrapy.testing.reply import Reply
+from walsh_scrapy.testing.tallies import TOLERANCE
 from walsh_scrapy.testing.useragent import token_of
 
 if TYPE_CHECKING:
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     from walsh_scrapy.testing.site import Site
 
 #: What every crawler is judged by. It may measure its pauses from the start of one request to the
-#: start of the next, and they may look 0.1 s shorter to a server than they were.
+#: start of the next, and they may look a little shorter to a server than they were.
 _MANNERS: Final = Manners(
-    serial=False, resolution=0.1, from_start=True, robots_delayed=False, conditional=True
+    serial=False, resolution=TOLERANCE, from_start=True, robots_delayed=False, conditional=True
 )
 #: Headers of a request and of a response that prove something, shown with its line.
 _TELLING: Final = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from walsh_scrapy.testing.judgelog.robots import Verdict
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _ROBOTS: Final = b"/robots.txt"
 _ANSWERED: Final = frozenset({b"200", b"304"})
+#: There is no robots.txt, so everything is allowed (RFC 9309 2.3.1.3).
+_UNAVAILABLE: Final = frozenset({b"401", b"403", b"404", b"410"})
 _REFUSED: Final = frozenset(str(status).encode() for status in BUSY)
 #: Seconds until a bot that asks for several pages at once knows of a refusal.
 _NOTICE: Final = 1
@@ -93,14 +96,14 @@ class Agent:
     A pause is the time from the beginning of one request to that of the next. It counts as too
     short only if it certainly was, whatever the log does not have: fractions of seconds, or when a
     request began of which it has the end. Pauses before and after a request for robots.txt do not
-    count. While robots.txt was last answered with an error, its rules bind nobody.
+    count. Who was last answered that there is no robots.txt, or got none in a day, is not bound.
     """
 
     __slots__ = (
         "_hold", "_rate", "_refused_target", "_retries", "_robots", "_spacing", "address",
-        "addresses", "after_refusal", "again", "earliest", "found", "fresh", "is_bound", "last",
-        "more_addresses", "name", "number", "pause", "refused", "requests", "robots",
-        "robots_read", "stale", "terms", "token", "unchanged", "was_robots",
+        "addresses", "after_refusal", "again", "copy_read", "earliest", "found", "fresh",
+        "is_bound", "last", "more_addresses", "name", "number", "pause", "refused", "requests",
+        "robots", "robots_read", "stale", "terms", "token", "unchanged", "was_robots",
     )  # fmt: skip
 
     def __init__(self, name: str, address: str, token: str, robots: Robots, number: int) -> None:
@@ -123,6 +126,7 @@ class Agent:
         self.last: float | None = None  # when the last one in order began, at the latest
         self.earliest = 0.0
         self.robots_read: float | None = None
+        self.copy_read = -math.inf
         self.was_robots = False
         self._spacing, self._rate = Spacing(), Rate()
         self._hold: Hold | None = None  # of a refusal that nothing followed yet
@@ -156,9 +160,16 @@ class Agent:
         if is_robots:
             self.robots += 1
             self.robots_read = moment
-            self.is_bound = status in _ANSWERED
+            self._bind(moment, status)
         else:
             self._add_target(moment, place, is_closed=is_closed)
+
+    def _bind(self, moment: float, status: bytes) -> None:
+        """Note an answer to robots.txt. An error frees who has no copy of less than a day."""
+        if status in _ANSWERED:
+            self.is_bound, self.copy_read = True, moment
+        elif status in _UNAVAILABLE or moment - self.copy_read > _ROBOTS_SECONDS:
+            self.is_bound = False
 
     def _add_target(self, moment: float, place: _Place, *, is_closed: bool) -> None:
         if self.robots_read is None or moment - self.robots_read > _ROBOTS_SECONDS:

@@ -17,6 +17,8 @@ from datetime import UTC, datetime, timedelta, timezone
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from walsh_scrapy.testing.tallies import TOLERANCE
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
@@ -37,7 +39,7 @@ KNOWN: Final = ("common", "combined", "vhost_combined")
 #: the default limit of both servers for each step of an exchange.
 LONGEST_REQUEST: Final = 60
 #: Seconds within which a pause counts as kept, where a log has fractions of a second.
-FINE: Final = 0.1
+FINE: Final = TOLERANCE
 #: The User-Agent of a request without one, and of each request in a log that has none at all.
 NAMELESS: Final = b"-"
 UNKNOWN: Final = b""

@@ -42,7 +42,7 @@ _WORDS: Final = {
     FAST: f"{{requests}} beyond {MOST_A_SECOND} a second for {PERIOD} s",
     HASTY_RETRY: f"{{requests}} for the same URL within {HASTY} s after 429 or 503",
     STUBBORN: (
-        f"{{requests}} after {MOST_RETRIES} retries in a row, each within {SOON} s after 429 or 503"
+        f"{{requests}} after {MOST_RETRIES} in a row that came within {SOON} s after 429 or 503"
     ),
     CLOSED: "{requests} outside the Visit-time",
     DENIED: "{requests} for what robots.txt denies: {why}",
