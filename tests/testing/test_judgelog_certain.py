@@ -202,6 +202,14 @@ def test_clocks_may_differ_by_a_minute_at_the_edge_of_visit_time(at):
     }
 
 
+#: Lines of robots.txt; the names are read in two ways.
+LINES = [
+    b"User-agent: *", b"User-agent: foo*", b"user agent some", b"User-Agent : Some-Bot",
+    b"useragent: bot", b"User-agents: Other", b"User-agent: Other/1.0 # x", b"User-agent:",
+    b"Allow: /", b"Disallow: /x", b"Disallow: /y", b"Crawl-delay: 3", b"Foo: bar", b"",
+]  # fmt: skip
+
+
 class TestTwoReaders:
     @pytest.mark.parametrize(
         ("robots", "verdict"),
@@ -220,6 +228,16 @@ class TestTwoReaders:
         agent = only(line(0, "/x"), robots=robots)
         assert [*agent.found] == ([verdict] if verdict else [])
         assert agent.is_polite == (verdict != "denied")
+
+    @given(st.lists(st.sampled_from(LINES), max_size=9).map(b"\n".join))
+    def test_bots_share_no_verdict_that_is_not_theirs(self, body):
+        shared = Robots(body)
+        for token in ("Some-Bot", "foobar", "Other", "botsome"):
+            alone = Robots(body)
+            for target in (b"/x", b"/y"):
+                verdict = shared.verdict(shared.terms_of(token), target)
+                assert verdict is alone.verdict(alone.terms_of(token), target)
+            assert shared.terms_of(token).pause == alone.terms_of(token).pause
 
     def test_where_they_differ_is_said_with_the_line(self):
         robots = b"\xef\xbb\xbfUser-agent: *\nDisallow: /x\n"

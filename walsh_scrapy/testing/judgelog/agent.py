@@ -103,11 +103,11 @@ class Agent:
         "_hold", "_rate", "_refused_target", "_retries", "_robots", "_spacing", "address",
         "addresses", "after_refusal", "again", "copy_read", "earliest", "found", "fresh",
         "is_bound", "last", "more_addresses", "name", "number", "pause", "refused", "requests",
-        "robots", "robots_read", "stale", "terms", "token", "unchanged", "was_robots",
+        "robots", "robots_read", "stale", "terms", "unchanged", "was_robots",
     )  # fmt: skip
 
     def __init__(self, name: str, address: str, token: str, robots: Robots, number: int) -> None:
-        self.name, self.token, self.number = name, token, number
+        self.name, self.number = name, number
         self.address = address  #: "" if it is judged over all its addresses
         self._robots, self.terms = robots, robots.terms_of(token)
         self.requests = self.robots = self.unchanged = self.fresh = self.again = 0
@@ -176,7 +176,7 @@ class Agent:
             self.stale += 1
         if not self.is_bound:
             return
-        verdict = self._robots.verdict(self.token, self.terms, place[2])
+        verdict = self._robots.verdict(self.terms, place[2])
         if verdict is not Verdict.ALLOWED:
             self._find(DENIED if verdict is Verdict.DENIED else DIFFERS, place)
         if is_closed:

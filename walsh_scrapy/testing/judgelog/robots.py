@@ -49,10 +49,10 @@ class Verdict(Enum):
 
 
 class Terms:
-    """The pauses and the Visit-time of one group of bots."""
+    """What is asked of all bots for which both readers find the same groups, as of ``token``."""
 
     def __init__(self, rules: Rules, token: str, reader: Protego, *, has_times: bool) -> None:
-        self.rules = rules
+        self.rules, self.token = rules, token
         self._delay = reader.crawl_delay(token) or 0.0
         self._rate, self._visit = reader.request_rate(token), reader.visit_time(token)
         self._minutes: dict[int, tuple[float, bool]] = {}
@@ -115,36 +115,41 @@ class Robots:
         self._protego = Protego.parse("" if self.is_too_much else text)
         self._rfc = RobotsTxt.parse(body)
         self._has_times = bool(_TIMES.search(body))
-        self._verdicts: dict[tuple[str, bytes], Verdict] = {}
-        self._terms: dict[tuple[object, ...], Terms] = {}
+        self._names = {
+            line[found.end() :].partition("#")[0].strip(": \t").replace("*", "").lower()
+            for line in text.splitlines()
+            if (found := _NAMES.match(line))
+        } - {""}
+        self._verdicts: dict[tuple[Terms, bytes], Verdict] = {}
+        self._terms: dict[tuple[str | None, str], Terms] = {}
 
     def terms_of(self, token: str) -> Terms:
-        """Return the terms of a bot; bots of which the same is asked share theirs."""
-        rules, reader = self._rfc.rules_for(token), self._protego
-        asked = (reader.crawl_delay(token), reader.request_rate(token), reader.visit_time(token))
-        key = (rules.group, *asked)
+        """Return the terms of a bot; bots that no line is about share theirs."""
+        rules, name = self._rfc.rules_for(token), token.lower()
+        # Protego takes a group for that of a bot whose token has the group's name in it.
+        key = (rules.group, name if any(part in name for part in self._names) else "*")
         if key not in self._terms:
-            self._terms[key] = Terms(rules, token, reader, has_times=self._has_times)
+            self._terms[key] = Terms(rules, token, self._protego, has_times=self._has_times)
         return self._terms[key]
 
-    def verdict(self, token: str, terms: Terms, target: bytes) -> Verdict:
+    def verdict(self, terms: Terms, target: bytes) -> Verdict:
         """Return whether a bot may ask for a target, as the log has it."""
-        known = self._verdicts.get((token, target))
+        known = self._verdicts.get((terms, target))
         if known is None:
-            known = self._judge(token, terms.rules, target)
+            known = self._judge(terms, target)
             if len(self._verdicts) >= _MOST_VERDICTS:
                 self._verdicts.clear()
             if len(target) <= _LONGEST_KEPT:
-                self._verdicts[token, target] = known
+                self._verdicts[terms, target] = known
         return known
 
-    def _judge(self, token: str, rules: Rules, target: bytes) -> Verdict:
+    def _judge(self, terms: Terms, target: bytes) -> Verdict:
         url = _url(target)
         if url is None or self.is_too_much:
             return Verdict.ALLOWED
-        ours = rules.verdict(url)
+        ours = terms.rules.verdict(url)
         try:
-            is_allowed = bool(self._protego.can_fetch(url, token))
+            is_allowed = bool(self._protego.can_fetch(url, terms.token))
         except ValueError:  # a URL that it cannot read
             is_allowed = True
         if ours.allowed or ours.undecided:
