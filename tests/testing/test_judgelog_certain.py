@@ -139,7 +139,7 @@ def test_a_retry_loop_against_429_is_found(name, pause):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_many_requests_at_once_that_are_all_refused_are_no_loop(name):
-    burst = [{"at": n / 40, "status": 503, "took": 0.9, "target": f"/{n}"} for n in range(40)]
+    burst = [{"at": n / 40, "status": 503, "took": 0.05, "target": f"/{n}"} for n in range(40)]
     assert found(in_format(name, *burst, robots=b"")) == {}
 
 
@@ -277,6 +277,11 @@ class TestTwoReaders:
         robots = b"User-agent: *\nDisallow: /*x22\n"
         assert only(line(0, "/\\x22"), robots=robots).is_polite
         assert not only(line(0, "/\\x78\\x322"), robots=robots).is_polite
+
+    def test_a_verdict_that_costs_our_reader_too_much_accuses_nobody(self):
+        many = b"".join(b"Disallow: /*ab%d\n" % number for number in range(20_000))
+        agent = only(line(0, "/ab"), robots=b"User-agent: *\nDisallow: /ab\n" + many)
+        assert [*agent.found] == ["readers_differ"]
 
     def test_a_file_that_protego_would_read_for_minutes_accuses_nobody(self):
         names = b"".join(b"User-agent: bot%d\n" % number for number in range(9000))

@@ -19,15 +19,16 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         "judge",
         help="say how politely the bots in a log behaved",
         description="Reads the logs of one host, also packed by gzip, bzip2 or xz, and says of "
-        "each User-Agent whether it kept to robots.txt. Common and Combined Log Format and lines "
-        "of JSON (Caddy, Traefik, nginx) are read as they are. Nobody is accused unless it is "
-        "certain: of what two readers of robots.txt deny; of pauses that were shorter than it "
-        f"asks for; of more than {MOST_A_SECOND} requests a second for {PERIOD} s; of the same URL "
-        f"within {HASTY} s after 429 or 503; of more than {MOST_RETRIES} retries in a row, each "
-        f"within {SOON} s. A bot is a User-Agent that names itself and a page, or else a "
-        "User-Agent at one address; browsers are people. Exit status: 0 all were polite, 1 at "
-        "least one was not, 2 wrong call, no line that can be read, or a log that is cut or "
-        "damaged.",
+        "each bot whether it was polite. Common and Combined Log Format and lines of JSON (Caddy, "
+        "Traefik, nginx) are read as they are. A bot is a User-Agent that names itself and a "
+        "page, or else a User-Agent at one address; browsers are people. Nobody is accused "
+        "unless it is certain: of what two readers of robots.txt deny; of pauses that were "
+        "shorter than it asks for, and of requests outside its Visit-time; of more than "
+        f"{MOST_A_SECOND} requests a second for {PERIOD} s; of the same URL within {HASTY} s "
+        f"after 429 or 503; of more than {MOST_RETRIES} requests in a row that each came within "
+        f"{SOON} s after 429 or 503. Less than 10 % of 304 among 20 or more repeated requests "
+        "are said. Exit status: 0 nobody is accused, 1 somebody is, 2 wrong call, no line that "
+        "can be read, or a log that is cut or damaged.",
         epilog="example: walsh judge --robots robots.txt --format '$remote_addr [$time_local] "
         '"$request" $status "$http_user_agent" $request_time\' access.log',
     )
@@ -39,7 +40,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         "--agent",
         metavar="TEXT",
         default="",
-        help="only User-Agents with this text, browsers and proxies too",
+        help="only User-Agents with this text: browsers too, and at private addresses",
     )
     parser.add_argument(
         "--format",
