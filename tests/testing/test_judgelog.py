@@ -255,6 +255,21 @@ def test_the_address_is_found_behind_a_virtual_host_too(before, address):
     assert only(written, form=None, wanted="reader").address == address
 
 
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("caddy", {"remote_ip": "192.0.2.9"}),
+        ("caddy", {"remote_ip": "10.0.0.1", "client_ip": "192.0.2.9"}),
+        ("traefik", {"ClientHost": "192.0.2.9"}),
+        ("nginx-json", {"remote_addr": "192.0.2.9"}),
+    ],
+)
+def test_json_has_addresses_too(name, more):
+    record = json.loads(written(at=0, agent="reader/1.0")[name])
+    (record["request"] if name == "caddy" else record).update(more)
+    assert only(json.dumps(record), form=None).address == "192.0.2.9"
+
+
 def test_the_addresses_of_a_bot_are_shown(run_judge, monkeypatch):
     lines = [line(9 * n, address=f"192.0.2.{n % 150}") for n in range(200)]
     (agent,) = judged(*lines).agents()
