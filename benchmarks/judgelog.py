@@ -14,7 +14,8 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import IO
 
-from walsh_scrapy.testing.judgelog.judge import Judge, open_log
+from walsh_scrapy.testing.judgelog.judge import Judge
+from walsh_scrapy.testing.judgelog.logfile import open_log
 
 ROBOTS = b"User-agent: *\nDisallow: /private\nDisallow: /*?q=1*\nCrawl-delay: 2\n"
 BEGIN = 1_779_516_000.0

@@ -35,7 +35,7 @@ from walsh_scrapy.testing.conformance import (
 )
 from walsh_scrapy.testing.conformance.crawler import Places
 from walsh_scrapy.testing.conformance.optouts import BLOCKLIST_URL
-from walsh_scrapy.testing.conformance.scenario import Seen, TrialLog, token_of
+from walsh_scrapy.testing.conformance.scenario import Seen, TrialLog
 from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.reply import Reply, redirect, reply_of
 from walsh_scrapy.testing.site import Site
@@ -259,19 +259,6 @@ def test_hosts_have_addresses_in_all_that_is_served_and_names_in_the_log():
     named = places.hit(told)
     assert (named.url, named.header("Referer")) == (f"http://{HOST}/a", "http://b.example/")
     assert Places([HOST]).text(text) == text
-
-
-@pytest.mark.parametrize(
-    ("user_agent", "token"),
-    [
-        ("Mozilla/5.0 (compatible; Walsh-Research/1.0; +https://wal.sh/bot/)", "Walsh-Research"),
-        ("Wget/1.21.3", "Wget"),
-        ("python-requests/2.32", "python-requests"),
-        ("", "nobody"),
-    ],
-)
-def test_the_token_that_robots_txt_names(user_agent, token):
-    assert token_of(user_agent) == token
 
 
 def seen(path, at=0.0, host=HOST, status=200, run=Run.FIRST, answer=(), took=0.01):

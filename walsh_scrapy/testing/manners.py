@@ -89,14 +89,6 @@ class Breach:
 Rule = Callable[[Sequence[Hit], Manners], Iterator[Breach]]
 
 
-def certainly_before(started: float, moment: float, resolution: float = 0.0) -> bool:
-    """Return True if a request began before a moment, whatever its log leaves open.
-
-    It began at `started` or less than `resolution` seconds later. In doubt the crawler is right.
-    """
-    return started + resolution <= moment if resolution else started < moment
-
-
 def plain_names(domains: Iterable[str]) -> frozenset[str]:
     """Return domain names as hits have them: in lower case, without a trailing dot."""
     return frozenset(domain.lower().rstrip(".") for domain in domains)

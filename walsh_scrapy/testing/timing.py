@@ -3,7 +3,7 @@
 Each function takes the hits in the order of their start and yields each violation.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from walsh_scrapy.testing.connections import FULL, ConnectionRecord
@@ -13,12 +13,12 @@ from walsh_scrapy.testing.manners import (
     Breach,
     Manners,
     breach,
-    certainly_before,
     repeats,
     retry_after,
     robots_hits,
     shown,
 )
+from walsh_scrapy.testing.tallies import Hold, Retries, Spacing
 
 
 def one_at_a_time(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
@@ -38,52 +38,56 @@ def spaced(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     robots = robots_hits(log)
     for places in _by_host(log, manners).values():
         read = {place for place in places if place in robots and 200 <= log[place].status < 300}
-        last = places[0]
-        for place in places[1:]:
+        last, spacing = places[0], Spacing()
+        for place in places:
+            hit = log[place]
             # Before a robots.txt was read, a crawler cannot know its Crawl-delay.
-            known = any(log[n].host == log[place].host for n in read if n < place)
+            known = any(log[n].host == hit.host for n in read if n < place)
             is_exempt = place in robots and not (known and manners.robots_delayed)
-            asked = 0.0 if is_exempt else manners.crawl_delays.get(log[place].host, 0.0)
-            yield from _too_soon(log, last, place, max(manners.interval, asked), manners)
-            last = place if manners.from_start else max(last, place, key=lambda n: log[n].ended)
+            asked = 0.0 if is_exempt else manners.crawl_delays.get(hit.host, 0.0)
+            asked = max(manners.interval, asked)
+            ended = None if manners.from_start else hit.ended
+            is_short = spacing.add(hit.started, asked, manners.resolution, ended=ended)
+            edge, since = _edge(log[last], manners)
+            # `one_at_a_time` reports a request that began before the end of the last one.
+            if is_short and hit.started >= since:
+                yield Breach(
+                    f"R4: {hit.host}: {hit.started - since:.3f} s from the {edge} of "
+                    f"{shown(log, last)} to the start of {shown(log, place)}; at least "
+                    f"{asked:.3f} s are asked for",
+                    (last, place),
+                )
+            last = max(last, place, key=lambda n: _edge(log[n], manners)[1])
 
 
-def _too_soon(
-    log: Sequence[Hit], last: int, place: int, asked: float, manners: Manners
-) -> Iterator[Breach]:
-    edge, since = ("start", log[last].started) if manners.from_start else ("end", log[last].ended)
-    started = log[place].started
-    # `one_at_a_time` reports a request that began before the end of the last one.
-    if started >= since and certainly_before(started, since + asked, manners.resolution):
-        yield Breach(
-            f"R4: {log[place].host}: {started - since:.3f} s from the {edge} of {shown(log, last)} "
-            f"to the start of {shown(log, place)}; at least {asked:.3f} s are asked for",
-            (last, place),
-        )
+def _edge(hit: Hit, manners: Manners) -> tuple[str, float]:
+    """Return the edge of a request from which the pause counts, and its moment."""
+    return ("start", hit.started) if manners.from_start else ("end", hit.ended)
 
 
 def holds_kept(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     """R5: after a 429 or 503 with Retry-After, no request goes to that host until then."""
     for places in _by_host(log, manners).values():
-        until, cause = 0.0, places[0]
+        hold, cause = Hold(), places[0]
         for place in places:
             hit = log[place]
-            came_after = log[cause].ended <= hit.started
-            if came_after and certainly_before(hit.started, until, manners.resolution):
-                early, asked = until - hit.started, log[cause].answered("Retry-After")
+            if hold.is_broken(hit.started, manners.resolution):
+                early, asked = hold.until - hit.started, log[cause].answered("Retry-After")
                 words = f"came {early:.3f} s before the Retry-After: {asked} of "
                 words += f"{shown(log, cause)} had passed"
                 yield breach("R5", log, place, words, cause)
-            if (end := retry_after(hit)) is not None and end > until:
-                until, cause = end, place
+            if (end := retry_after(hit)) is not None and hold.begin(hit.ended, end):
+                cause = place
 
 
 def backed_off(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     """R5: without Retry-After each wait is at least twice the last; the retries are limited."""
-    failures = dict[str, int]()
+    rows: defaultdict[str, Retries] = defaultdict(Retries)
     for earlier, later in repeats(log):
         hit, retry = log[earlier], log[later]
-        count = failures[hit.url] = failures.get(hit.url, 0) + 1 if hit.status in BUSY else 0
+        row = rows[hit.url]
+        row.answered(hit.ended, is_refusal=hit.status in BUSY)
+        count = row.add(retry.started)
         wait = min(manners.backoff * 2 ** max(0, min(count, 60) - 1), manners.backoff_max)
         gap = retry.started - hit.ended
         if count and hit.answered("Retry-After") is None and gap < wait:

@@ -6,7 +6,6 @@ addresses in their place: see `walsh_scrapy.testing.conformance.crawler`.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Unpack
@@ -14,6 +13,8 @@ from typing import TYPE_CHECKING, Final, Unpack
 from walsh_scrapy.testing.feeds import Post, rss
 from walsh_scrapy.testing.manners import Manners
 from walsh_scrapy.testing.reply import Reply
+from walsh_scrapy.testing.tallies import TOLERANCE
+from walsh_scrapy.testing.useragent import token_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     from walsh_scrapy.testing.site import Site
 
 #: What every crawler is judged by. It may measure its pauses from the start of one request to the
-#: start of the next, and they may look 0.1 s shorter to a server than they were.
+#: start of the next, and they may look a little shorter to a server than they were.
 _MANNERS: Final = Manners(
-    serial=False, resolution=0.1, from_start=True, robots_delayed=False, conditional=True
+    serial=False, resolution=TOLERANCE, from_start=True, robots_delayed=False, conditional=True
 )
 #: Headers of a request and of a response that prove something, shown with its line.
 _TELLING: Final = (
@@ -166,8 +167,6 @@ def _lines(seen: Sequence[Seen]) -> tuple[str, ...]:
     return (*unique[:_MOST_LINES], *([f"and {more} more"] if more > 0 else []))
 
 
-_COMPATIBLE: Final = re.compile(r"compatible;\s*([A-Za-z_-]+)")
-_PRODUCT: Final = re.compile(r"[A-Za-z_-]+")
 _FEED: Final = rss("Feed", [Post("One", link=None, id="tag:feed.example,2026:1")], "")
 
 
@@ -231,7 +230,7 @@ def robots(text: str, *, content_type: str = "text/plain", end: str = "\n") -> P
     """
 
     def page(hit: Hit) -> Reply:
-        token = token_of(hit.header("User-Agent") or "")
+        token = token_of(hit.header("User-Agent") or "") or "nobody"
         hour = int(hit.wall // 3600) % 24
         closed = f"{(hour + 2) % 24:02}00-{(hour + 3) % 24:02}00"
         body = text.replace("{token}", token).replace("{TOKEN}", token.upper())
@@ -239,12 +238,3 @@ def robots(text: str, *, content_type: str = "text/plain", end: str = "\n") -> P
         return Reply(body.encode(), content_type=content_type)
 
     return page
-
-
-def token_of(user_agent: str) -> str:
-    """Return the product token of a User-Agent: after `compatible;`, else its first word."""
-    found = _COMPATIBLE.search(user_agent)
-    if found:
-        return found[1]
-    product = _PRODUCT.search(user_agent)
-    return product[0] if product else "nobody"

@@ -7,6 +7,7 @@
 | target | `request.uri` | `RequestPath` | `request_uri` or `request` |
 | status | `status` | `DownstreamStatus` | `status` |
 | User-Agent | `request.headers.User-Agent` | `request_User-Agent` | `http_user_agent` |
+| address | `request.client_ip`, `request.remote_ip` | `ClientHost` | `remote_addr` |
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ def read(line: bytes, missing: set[str]) -> Line | None:
         return None
     blur = 1 if isinstance(moment, int) else FINE
     took = _duration(record)
-    return line_of(moment, took, target, status, agent, blur, is_end=begun is None)
+    fields = (target, status, agent, _address(caddy, record))
+    return line_of(moment, took, blur, fields, is_end=begun is None)
 
 
 def _first(record: dict[str, Any], keys: tuple[str, ...]) -> float | None:
@@ -113,6 +115,11 @@ def _text(value: object) -> bytes | None:
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
     return str(value).encode("utf-8", "replace")
+
+
+def _address(caddy: dict[str, Any], record: dict[str, Any]) -> bytes:
+    written = caddy.get("client_ip", caddy.get("remote_ip", record.get("ClientHost")))
+    return _text(written or record.get("remote_addr")) or b""
 
 
 def _agent(headers: object, record: dict[str, Any]) -> bytes | None:

@@ -1,69 +1,78 @@
-"""Reads the logs of one host, and counts what each User-Agent did."""
+"""Reads the logs of one host, and counts what each bot did.
+
+One bot is a User-Agent that names itself and a page about it, over all its addresses. Any other
+User-Agent, as of feed readers and libraries, is another bot at each address. Browsers are people,
+and a log without User-Agents has people too: whoever asks there for robots.txt is a bot.
+"""
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import lzma
-import sys
-import zlib
-from contextlib import contextmanager, nullcontext
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final, cast
+import re
+from collections import Counter
+from typing import IO, TYPE_CHECKING, Final
 
-from walsh_scrapy.policy.robots import RobotsTxt
-from walsh_scrapy.policy.robots.records import token_of
-from walsh_scrapy.policy.wording import printable
 from walsh_scrapy.testing.judgelog import jsonlines
-from walsh_scrapy.testing.judgelog.agent import Agent, GroupTerms
-from walsh_scrapy.testing.judgelog.layouts import NAMELESS, Layout
-from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.testing.judgelog.agent import MOST_ADDRESSES, Agent, Answered
+from walsh_scrapy.testing.judgelog.layouts import LONGEST_REQUEST, NAMELESS, UNKNOWN, Layout
+from walsh_scrapy.testing.judgelog.logfile import lines_of
+from walsh_scrapy.testing.judgelog.robots import Robots
+from walsh_scrapy.testing.useragent import Sender, sender_of, token_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Bytes that are read at once.
-_BLOCK: Final = 1 << 20
-#: Bytes of a line that are read; a longer one is cut.
-LONGEST_LINE: Final = 1 << 16
-#: User-Agents that are told apart; the requests of further ones are only counted.
+    from walsh_scrapy.testing.judgelog.layouts import Line
+
+#: Bots that are told apart; the requests of further ones are only counted.
 MOST_AGENTS: Final = 100_000
-#: Bytes of a User-Agent by which it is known.
+#: Addresses that are kept, of all bots together.
+MOST_ADDRESSES_KEPT: Final = 200_000
+#: Bytes of a User-Agent by which it is known, and of an address.
 LONGEST_AGENT: Final = 1000
-#: Browsers that call themselves "compatible".
-_BROWSERS: Final = ("msie", "konqueror")
-_NAMES_NOBODY: Final = (b"", NAMELESS)
+_LONGEST_ADDRESS: Final = 60
+#: Addresses of a proxy in front of the server, or of its own machines: many clients may have one.
+_SHARED: Final = re.compile(
+    rb"(?:127|10|192\.168|169\.254|172\.(?:1[6-9]|2\d|3[01])|100\.(?:6[4-9]|[7-9]\d|1[01]\d|12[0-7]))\."
+    rb"|::1$|f[cd][0-9a-f]{2}:|fe80:",
+    re.IGNORECASE,
+).match
+_NOWHERE: Final = (b"", b"-")
+#: Whose requests are not judged: a key of `Judge.apart`.
+BROWSERS: Final = "browsers"
+OTHERS: Final = "other User-Agents than --agent names"
+SILENT: Final = "addresses that never asked for robots.txt, in a log without User-Agents"
+SHARED: Final = "programs at an address that many may share"
+BEYOND: Final = "further bots"
+#: Who sends a User-Agent: one bot, bots by address, or whose requests they are if not judged.
+_Senders = Agent | dict[bytes, Agent] | str
 
 
 class Judge:
-    """Counts the requests of each User-Agent that names a crawler, or has ``wanted`` in its name.
-
-    Requests of browsers are counted together in ``others``: each is of another person, to whom no
-    robots.txt applies.
-    """
+    """Counts the requests of each bot, or of those that have ``wanted`` in their User-Agent."""
 
     def __init__(self, robots: bytes, wanted: str = "", written: str | None = None) -> None:
         """``written`` is the format of the log; None if it may be JSON or one of `KNOWN`.
 
-        Raises CommandError if a format lacks a field.
+        Raises ValueError if a format lacks a field.
         """
-        self._robots = RobotsTxt.parse(robots)
+        self.robots = Robots(robots)
         self._wanted = wanted.lower()
-        self._terms: dict[str, GroupTerms] = {}
-        self._agents: dict[bytes, Agent] = {}
-        self._unjudged: set[bytes] = set()
+        self._senders: dict[bytes, _Senders] = {}
+        self._agents: list[Agent] = []
+        self._answered = Answered()
+        self._addresses = 0
         self._layout = Layout.known() if written is None else Layout.of(written)
         self.may_be_json = written is None
-        self.others = 0  #: requests that are not judged
+        self.apart: Counter[str] = Counter()  #: requests that are not judged, by whose they are
         self.unread = 0  #: lines that are in another format
         self.read = 0  #: lines that are not
-        #: Lines that do not say when their request began, but only when it ended.
+        #: Lines that do not say when their request began, but only a time before which it did.
         self.vague = 0
         self.missing = set[str]()  #: what lines of JSON lack, as in `jsonlines.NEEDED`
 
     def read_log(self, file: IO[bytes], name: str) -> None:
         """Read one log; ``name`` is said of the places in it."""
-        number, read, agents, json = 0, self._layout.read, self._agents, self.may_be_json
+        number, read, senders, json = 0, self._layout.read, self._senders, self.may_be_json
         for lines in lines_of(file):
             for written in lines:
                 number += 1
@@ -73,73 +82,78 @@ class Judge:
                     self.unread += bool(written.strip())
                     continue
                 self.read += 1
-                agent = agents.get(line.agent) or self._find(line.agent)
-                if agent is None:
-                    self.others += 1
+                sender = senders.get(line.agent)
+                if not isinstance(sender, Agent):
+                    sender = self._sender_of(line, sender)
+                if isinstance(sender, str):
+                    self.apart[sender] += 1
                 else:
-                    self.vague += bool(line.slack)
-                    agent.add(line, name, number)
+                    self.vague += line.slack >= LONGEST_REQUEST
+                    if line.address and line.address not in sender.addresses:
+                        self._add_address(sender, line.address)
+                    sender.add(line, name, number, self._answered)
 
-    def agents(self) -> Iterator[tuple[str, Agent]]:
-        """Yield each User-Agent that was judged, the one with the most requests first."""
-        judged = sorted(self._agents.items(), key=lambda pair: (-pair[1].requests, pair[0]))
-        for name, agent in judged:
-            yield name.decode("utf-8", "replace"), agent
+    def agents(self) -> Iterator[Agent]:
+        """Yield each bot that was judged, the one with the most requests first."""
+        yield from sorted(self._agents, key=lambda each: (-each.requests, each.name, each.address))
 
-    def _find(self, written: bytes) -> Agent | None:
-        """Return the counts of a User-Agent that is new or long; None if it is not judged."""
-        written = written[:LONGEST_AGENT]
-        if written in self._agents or written in self._unjudged:
-            return self._agents.get(written)
-        name = written.decode("utf-8", "replace")
-        token = token_of(name)
-        is_bot = written in _NAMES_NOBODY or (token or _BROWSERS[0]).lower() not in _BROWSERS
-        is_wanted = self._wanted in name.lower() if self._wanted else is_bot
-        if is_wanted and len(self._agents) < MOST_AGENTS:
-            agent = self._agents[written] = Agent(self._terms_of(token or "*"))
-            return agent
-        if len(self._unjudged) < MOST_AGENTS:
-            self._unjudged.add(written)
-        return None
+    def _sender_of(self, line: Line, sender: _Senders | None) -> Agent | str:
+        """Return the bot of a line, which may be new, or whose request it is if not judged."""
+        if sender is None:
+            written = line.agent[:LONGEST_AGENT]
+            sender = self._senders.get(written)
+            sender = self._add_sender(written) if sender is None else sender
+        if isinstance(sender, dict):
+            address = line.address[:_LONGEST_ADDRESS]
+            return sender.get(address) or self._add_at(sender, address, line)
+        return sender
 
-    def _terms_of(self, token: str) -> GroupTerms:
-        """Return the terms of a bot; those of one group are shared."""
-        rules = self._robots.rules_for(token)
-        return self._terms.setdefault(rules.group or "", GroupTerms(rules))
+    def _add_sender(self, written: bytes) -> _Senders:
+        sender: _Senders
+        name = (written or NAMELESS).decode("utf-8", "replace")
+        kind = Sender.MANY if written in (NAMELESS, UNKNOWN) else sender_of(name)
+        if self._wanted not in name.lower():
+            sender = OTHERS
+        elif kind is Sender.PERSON and not self._wanted:
+            sender = BROWSERS
+        elif kind is Sender.BOT:
+            sender = self._add_agent(name, "")
+        elif len(self._senders) < MOST_AGENTS:
+            sender = {}
+        else:
+            sender = BEYOND
+        if len(self._senders) < MOST_AGENTS or isinstance(sender, Agent):
+            self._senders[written] = sender
+        return sender
 
+    def _add_at(self, agents: dict[bytes, Agent], address: bytes, line: Line) -> Agent | str:
+        """Return the new bot of a User-Agent at an address, or why it is none."""
+        written = line.agent[:LONGEST_AGENT]
+        is_shared = not self._wanted and _SHARED(address)
+        if is_shared or address in _NOWHERE:
+            return SHARED
+        if written == UNKNOWN and not self._wanted and line.target != b"/robots.txt":
+            return SILENT
+        name, place = (each.decode("utf-8", "replace") for each in (written or NAMELESS, address))
+        agent = self._add_agent(name, place)
+        if isinstance(agent, Agent):
+            agents[address] = agent
+        return agent
 
-def lines_of(file: IO[bytes]) -> Iterator[list[bytes]]:
-    """Yield the lines of a file, some thousands at once, without their ends."""
-    rest = b""
-    # read1 returns what is there, also before a place where a packed file is damaged
-    while block := file.read1(_BLOCK):  # type: ignore[attr-defined]
-        lines = (rest + block).split(b"\n")
-        rest = lines.pop()[:LONGEST_LINE]
-        yield lines
-    if rest:
-        yield [rest]
+    def _add_agent(self, name: str, address: str) -> Agent | str:
+        if len(self._agents) >= MOST_AGENTS:
+            return BEYOND
+        token = token_of(name) or "*"
+        agent = Agent(name, address, token, self.robots, len(self._agents))
+        self._agents.append(agent)
+        return agent
 
-
-@contextmanager
-def open_log(name: str) -> Iterator[IO[bytes]]:
-    """Open a log, packed or not; `-` is standard input. Raises CommandError.
-
-    So does what is read in the block: a packed log may be cut or damaged.
-    """
-    try:
-        with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as raw:
-            yield _unpack(raw)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise CommandError(printable(f"{name} cannot be read: {why}")) from error
-
-
-def _unpack(raw: IO[bytes]) -> IO[bytes]:
-    head = raw.peek(6)  # type: ignore[attr-defined]
-    if head.startswith(b"\x1f\x8b"):
-        return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
-    if head.startswith(b"BZh"):
-        return cast("IO[bytes]", bz2.BZ2File(raw))
-    if head.startswith(b"\xfd7zXZ\0"):
-        return cast("IO[bytes]", lzma.LZMAFile(raw))
-    return raw
+    def _add_address(self, agent: Agent, address: bytes) -> None:
+        address = address[:_LONGEST_ADDRESS]
+        if address in agent.addresses:
+            return
+        if len(agent.addresses) < MOST_ADDRESSES and self._addresses < MOST_ADDRESSES_KEPT:
+            agent.addresses[address] = None
+            self._addresses += 1
+        else:
+            agent.more_addresses = True

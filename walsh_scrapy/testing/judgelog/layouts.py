@@ -3,9 +3,10 @@ r"""How a log is laid out: the format that its server was given, as a pattern.
     %h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i" %D          Apache's LogFormat
     $remote_addr [$time_local] "$request" $status "$http_user_agent"   nginx's log_format
 
-A request is judged by when it began. Apache writes that; nginx writes when it ended, which says
-when it began only with its duration. Every other field ends where the text after it begins, so a
-line is read in linear time.
+A request is judged by when it began. Apache writes that; nginx and lighttpd write when it ended,
+which says when it began only with its duration. Combined Log Format and `%t` do not say who wrote
+them, so they count as either. Every other field ends where the text after it begins, so a line is
+read in linear time.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.testing.tallies import TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -38,9 +39,15 @@ KNOWN: Final = ("common", "combined", "vhost_combined")
 #: the default limit of both servers for each step of an exchange.
 LONGEST_REQUEST: Final = 60
 #: Seconds within which a pause counts as kept, where a log has fractions of a second.
-FINE: Final = 0.1
-#: The User-Agent of a request without one; Common Log Format has none at all.
+FINE: Final = TOLERANCE
+#: The User-Agent of a request without one, and of each request in a log that has none at all.
 NAMELESS: Final = b"-"
+UNKNOWN: Final = b""
+#: The address in front of Common Log Format, behind a virtual host or not; or a host name there.
+_ADDRESS: Final = re.compile(
+    rb"(?:[^ ]++ )??(\d{1,3}(?:\.\d{1,3}){3}|[\da-fA-F]*+:[\da-fA-F]*+:[\da-fA-F:.]*+)(?:%\w+)?[ ,]"
+    rb"|(?:[^ ]+:\d+ )?([^ ]+) "
+).match
 _WORD: Final = re.compile(
     r"%%|%[!<>,\d]*(?:\{(?P<of>[^}]*)\})?(?P<letter>\^[A-Za-z]{2}|[A-Za-z])"
     r"|\$(?:\{(?P<braced>\w+)\}|(?P<name>\w+))"
@@ -62,28 +69,30 @@ class Line(NamedTuple):
     agent: bytes
     blur: float = 1
     slack: float = 0  #: how much earlier than ``moment`` it may have begun
-    duration: float = 0  #: 0 if it is not known
+    duration: float = 0  #: until its end, at least; 0 if it is not known
+    address: bytes = b""  #: empty if the log does not say it
 
 
 def line_of(
     moment: float,
     took: float | None,
-    target: bytes,
-    status: bytes,
-    agent: bytes,
     blur: float,
+    fields: tuple[bytes, bytes, bytes, bytes],
     *,
-    is_end: bool,
+    is_end: bool | None,
 ) -> Line:
     """Return a line by the moment at which its request began or ended, and what it took, if known.
 
-    It began up to `LONGEST_REQUEST` earlier than its end if it is not known what it took.
+    ``is_end`` is None if the moment may be either: the request began earlier by what it took, or
+    else by up to `LONGEST_REQUEST`. Fields are target, status, User-Agent and address.
     """
-    if not is_end:
-        return Line(moment, target, status, agent, blur, 0, took or 0)
-    if took is None:
-        return Line(moment, target, status, agent, blur, LONGEST_REQUEST)
-    return Line(moment - took, target, status, agent, blur, 0, took)
+    target, status, agent, address = fields
+    slack = LONGEST_REQUEST if took is None else took
+    if is_end is False:
+        return Line(moment, target, status, agent, blur, 0, took or 0, address)
+    if is_end is None or took is None:
+        return Line(moment, target, status, agent, blur, slack, 0, address)
+    return Line(moment - took, target, status, agent, blur, 0, took, address)
 
 
 class _Field(NamedTuple):
@@ -93,7 +102,7 @@ class _Field(NamedTuple):
     pattern: bytes
     unit: float = 1.0  #: seconds, of a duration or of a time since the epoch
     read: Callable[[bytes], float | None] | None = None  #: a time as epoch seconds
-    is_end: bool = False
+    is_end: bool | None = False  #: of a time; None: nobody knows
     blur: float = 1
 
 
@@ -105,15 +114,17 @@ class Layout:
         self._time, self._duration = time, duration
         self._last: tuple[bytes, float | None] = (b"", None)
         self._groups = ("time", "target", "status", "agent", "duration")[: 5 if duration else 4]
+        self._has_address = "address" in pattern.groupindex
+        self._is_known = pattern is LINE
 
     @classmethod
     def known(cls) -> Layout:
-        """Return the layout of Common and Combined Log Format, whose times count as beginnings."""
-        return cls(LINE, _Field("time", b"", read=second_of), None)
+        """Return the layout of Common and Combined Log Format, by whichever server."""
+        return cls(LINE, _Field("time", b"", read=second_of, is_end=None), None)
 
     @classmethod
     def of(cls, written: str) -> Layout:
-        """Return the layout of a format. Raises CommandError if a field is missing."""
+        """Return the layout of a format. Raises ValueError if a field is missing."""
         if written in KNOWN:
             return cls.known()
         pieces = list(_pieces(re.sub(r"\\([\"'\\])", r"\1", written).replace(r"\t", "\t")))
@@ -121,16 +132,16 @@ class Layout:
         for each in pieces:
             if isinstance(each, _Field) and each.kind:
                 known = fields.setdefault(each.kind, each)
-                if each.blur < known.blur:
+                if (each.blur, each.is_end is None) < (known.blur, known.is_end is None):
                     fields[each.kind] = each
         if missing := [said for kind, said in _NEEDED.items() if kind not in fields]:
-            raise CommandError(f"the --format lacks {', '.join(missing)}: bots are judged by these")
+            raise ValueError(f"the --format lacks {', '.join(missing)}: bots are judged by these")
         pattern = re.compile(b"".join(_patterns(pieces, fields)), re.DOTALL)
         return cls(pattern, fields["time"], fields.get("duration"))
 
-    def read(self, line: bytes) -> Line | None:
+    def read(self, written: bytes) -> Line | None:
         """Return what a line says; None if it is laid out in another way."""
-        found = self._find(line)
+        found = self._find(written)
         if found is None:
             return None
         stamp, target, status, agent, *durations = found.group(*self._groups)
@@ -140,8 +151,15 @@ class Layout:
         took, blur = None, time.blur
         if self._duration is not None and durations[0] != b"-":
             took = float(durations[0]) * self._duration.unit
-            blur = max(blur, self._duration.blur) if time.is_end else blur
-        return line_of(moment, took, target, status, agent or NAMELESS, blur, is_end=time.is_end)
+            blur = blur if time.is_end is False else max(blur, self._duration.blur)
+        if self._is_known:
+            agent = UNKNOWN if agent is None else agent or NAMELESS
+            place = _ADDRESS(written)
+            address = (place[1] or place[2]) if place else b""
+        else:
+            address = found["address"] if self._has_address else b""
+        fields = (target, status, agent, address)
+        return line_of(moment, took, blur, fields, is_end=time.is_end)
 
     def _moment(self, stamp: bytes) -> float | None:
         if stamp != self._last[0]:
@@ -205,6 +223,7 @@ _EPOCH: Final = rb"\d{1,12}(?:\.\d+)?"
 _REQUEST: Final = _Field("target", rb"[A-Z]{1,20}+ (?P<target>" + TARGET + rb")(?: HTTP/[\d.]++)?")
 _STATUS: Final = _Field("status", rb"\d{3}|-")
 _AGENT: Final = _Field("agent", b"")
+_ADDRESS_FIELD: Final = _Field("address", b"")
 _DURATION: Final = rb"\d+(?:\.\d+)?|-"
 _NGINX: Final[Mapping[str, _Field]] = {
     "time_local": _Field("time", STAMP, read=second_of, is_end=True),
@@ -214,10 +233,14 @@ _NGINX: Final[Mapping[str, _Field]] = {
     "request_uri": _Field("target", b""),
     "status": _STATUS,
     "http_user_agent": _AGENT,
+    "remote_addr": _ADDRESS_FIELD,
+    "http_x_forwarded_for": _ADDRESS_FIELD,
     "request_time": _Field("duration", _DURATION, blur=FINE),
 }
 _APACHE: Final[Mapping[str, _Field]] = {
-    "t": _Field("time", rb"\[(?P<time>" + STAMP + rb")\]", read=second_of),
+    "t": _Field("time", rb"\[(?P<time>" + STAMP + rb")\]", read=second_of, is_end=None),
+    "h": _ADDRESS_FIELD,
+    "a": _ADDRESS_FIELD,
     "r": _REQUEST,
     "s": _STATUS,
     "D": _Field("duration", _DURATION, unit=1e-6, blur=FINE),
@@ -231,7 +254,7 @@ def _apache(letter: str, of: str | None) -> _Field:
     if of is None:
         return _APACHE.get(letter, _OTHER)
     if letter == "i":
-        return _AGENT if of.lower() == "user-agent" else _OTHER
+        return {"user-agent": _AGENT, "x-forwarded-for": _ADDRESS_FIELD}.get(of.lower(), _OTHER)
     if letter == "T" and of in _UNITS:
         return _APACHE["T"]._replace(unit=_UNITS[of], blur=1 if of == "s" else FINE)
     return _apache_time(of) if letter == "t" else _OTHER
@@ -240,7 +263,7 @@ def _apache(letter: str, of: str | None) -> _Field:
 def _apache_time(of: str) -> _Field:
     """Return the field of `%{...}t`: seconds since the epoch, or the words of strftime."""
     edge, colon, rest = of.partition(":")
-    is_end = bool(colon) and edge == "end"
+    is_end = {"begin": False, "end": True}.get(edge if colon else "")
     form = rest if colon and edge in ("begin", "end") else of
     if form in _UNITS:
         fine = 1 if form == "sec" else FINE

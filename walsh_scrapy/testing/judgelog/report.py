@@ -1,63 +1,120 @@
-"""What ``walsh judge`` prints: a table by User-Agent, and where each rule was broken first."""
+"""What ``walsh judge`` prints: a table by bot, and where each rule was broken first."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.policy.wording import and_more, count_of, format_seconds, printable
+from walsh_scrapy.testing.judgelog.agent import (
+    ACCUSATIONS,
+    CLOSED,
+    DENIED,
+    DIFFERS,
+    FAST,
+    HASTY_RETRY,
+    SHORT,
+    STUBBORN,
+)
 from walsh_scrapy.testing.judgelog.jsonlines import NEEDED
 from walsh_scrapy.testing.judgelog.layouts import LONGEST_REQUEST
+from walsh_scrapy.testing.tallies import HASTY, MOST_A_SECOND, MOST_RETRIES, PERIOD, SOON
 from walsh_scrapy.tools.output import columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from walsh_scrapy.testing.judgelog.agent import Agent, LogLine
+    from walsh_scrapy.testing.judgelog.agent import Agent
     from walsh_scrapy.testing.judgelog.judge import Judge
 
-#: User-Agents that the table lists, those with the most requests.
+#: Bots that the table lists, those with the most requests.
 MOST_ROWS: Final = 20
+#: Addresses of a bot that are shown.
+_SHOWN_ADDRESSES: Final = 3
+#: Repeated requests with fewer 304 than this share are worth a line, from so many on.
+LEAST_304: Final = 0.1
+LEAST_REPEATED: Final = 20
 _HEADINGS: Final = (
-    "requests", "robots.txt", "denied", "pause", "asked", "short", "refused", "hasty", "304",
-    "User-Agent",
+    "requests", "addresses", "robots.txt", "denied", "pause", "asked", "short", "fast", "refused",
+    "hasty", "stubborn", "304", "User-Agent",
 )  # fmt: skip
-
-
-class _Breach(NamedTuple):
-    number: int
-    words: str
-    first: LogLine | None
+_WORDS: Final = {
+    SHORT: "{requests} earlier than the pause asked for ({asked})",
+    FAST: f"{{requests}} beyond {MOST_A_SECOND} a second for {PERIOD} s",
+    HASTY_RETRY: f"{{requests}} for the same URL within {HASTY} s after 429 or 503",
+    STUBBORN: (
+        f"{{requests}} after {MOST_RETRIES} in a row that came within {SOON} s after 429 or 503"
+    ),
+    CLOSED: "{requests} outside the Visit-time",
+    DENIED: "{requests} for what robots.txt denies: {why}",
+    DIFFERS: "two readers of robots.txt differ on {requests}: not accused ({why})",
+}
 
 
 def report(judge: Judge, *, every: bool) -> Iterator[str]:
-    """Yield the lines of the report; of ``every`` User-Agent, or of the first `MOST_ROWS`."""
+    """Yield the lines of the report; of ``every`` bot, or of the first `MOST_ROWS`."""
     agents = list(judge.agents())
     shown = agents if every else agents[:MOST_ROWS]
     if shown:
-        yield from columns([_HEADINGS, *(_cells(name, agent) for name, agent in shown)])
+        yield from columns([_HEADINGS, *map(_cells, shown)])
     if left := len(agents) - len(shown):
         yield and_more(left)
-    for name, agent in shown:
-        for breach in _breaches(agent):
-            if breach.number and breach.first:
-                place = f"{breach.first.file}:{breach.first.line}"
-                target = breach.first.target.decode("utf-8", "replace")
-                said = f"{count_of(breach.number, 'request')} {breach.words}"
-                yield printable(f"{name}: {said}; the first is {place} {target}")
+    for agent in shown:
+        yield from (printable(f"{_name(agent)}: {said}") for said in _said(agent))
+    for agent in agents[len(shown) :]:
+        if not agent.is_polite:
+            yield from (printable(f"{_name(agent)}: {said}") for said in _said(agent))
+    if judge.robots.is_too_much:
+        yield "Protego would take too long to read this robots.txt, so nobody is judged by it"
     if judge.vague:
         yield (
-            f"{count_of(judge.vague, 'line')} with the end of a request and no duration "
-            f"($request_time): only what no request of {LONGEST_REQUEST} s explains counts as short"
+            f"{count_of(judge.vague, 'line')} may have the end of a request, without its duration "
+            f"($request_time, %D): only what no request of {LONGEST_REQUEST} s explains counts"
         )
     yield totals(judge)
+
+
+def _said(agent: Agent) -> Iterator[str]:
+    asked = format_seconds(agent.terms.pause)
+    for kind, words in _WORDS.items():
+        if kind in agent.found:
+            number, first = agent.found[kind]
+            requests = count_of(number, "request")
+            said = words.format(requests=requests, asked=asked, why=agent.why(kind))
+            target = first.target.decode("utf-8", "replace")
+            yield f"{said}; the first is {first.file}:{first.line} {target}"
+    if agent.again >= LEAST_REPEATED and agent.unchanged < LEAST_304 * agent.again:
+        yield (
+            f"few 304: {agent.unchanged} of {agent.again} repeated requests for what this host "
+            "answers 304 as well"
+        )
+    if not agent.address and len(agent.addresses) > 1:
+        named = ", ".join(_first_addresses(agent))
+        more = ", …" if len(agent.addresses) > _SHOWN_ADDRESSES else ""
+        yield f"from {_count_of_addresses(agent)} addresses: {named}{more}"
+
+
+def _first_addresses(agent: Agent) -> list[str]:
+    return [each.decode("utf-8", "replace") for each in [*agent.addresses][:_SHOWN_ADDRESSES]]
+
+
+def _count_of_addresses(agent: Agent) -> str:
+    return f"{len(agent.addresses)}{'+' if agent.more_addresses else ''}"
+
+
+def _name(agent: Agent) -> str:
+    return f"{agent.name} at {agent.address}" if agent.address else agent.name
 
 
 def totals(judge: Judge) -> str:
     """Return one line: what was read, and what was not."""
     lacking = f" (JSON without {_missing(judge)})" if judge.missing else ""
+    apart = "".join(
+        f"; {count_of(number, 'request')} of {whose} not judged"
+        for whose, number in sorted(judge.apart.items())
+    )
     return (
-        f"{count_of(judge.read, 'line')} read; {count_of(judge.unread, 'line')} in another format"
-        f"{lacking}; {count_of(judge.others, 'request')} of browsers and the like not judged"
+        f"{count_of(judge.read, 'line')} read; "
+        f"{count_of(judge.unread, 'line')} in another format{lacking}{apart}"
     )
 
 
@@ -75,65 +132,54 @@ def _missing(judge: Judge) -> str:
 
 
 def records(judge: Judge) -> Iterator[dict[str, Any]]:
-    """Yield an object for each User-Agent, for ``--json``; pauses are in seconds."""
-    for name, agent in judge.agents():
+    """Yield an object for each bot, for ``--json``; pauses are in seconds."""
+    for agent in judge.agents():
         yield {
-            "user_agent": name,
+            "user_agent": agent.name,
+            "address": agent.address or None,
+            "addresses": len(agent.addresses),
+            "first_addresses": _first_addresses(agent),
             "polite": agent.is_polite,
             "requests": agent.requests,
             "robots_fetched": agent.robots,
             "without_robots_in_a_day": agent.stale,
-            "denied": agent.denied,
             "shortest_pause": _rounded(agent.pause),
             "pause_asked": agent.terms.pause,
-            "short_pauses": agent.short,
-            "outside_visit_time": agent.closed,
             "refused": agent.refused,
             "shortest_pause_after_refusal": _rounded(agent.after_refusal),
-            "hasty_retries": agent.hasty,
             "conditional": agent.conditional,
-            "first": {
-                kind: _place(breach.first)
-                for kind, breach in zip(_KINDS, _breaches(agent), strict=True)
-            },
+            "repeated": agent.again,
+            "repeated_unchanged": agent.unchanged,
+            **{kind: agent.count(kind) for kind in (*ACCUSATIONS, DIFFERS)},
+            "first": {kind: _place(agent, kind) for kind in (*ACCUSATIONS, DIFFERS)},
         }
-
-
-_KINDS: Final = ("denied", "short_pauses", "hasty_retries", "outside_visit_time")
-
-
-def _breaches(agent: Agent) -> Sequence[_Breach]:
-    why = f": {agent.terms.why(agent.denied_at.target)}" if agent.denied_at else ""
-    asked = format_seconds(agent.terms.pause)
-    return (
-        _Breach(agent.denied, f"for what robots.txt denies{why}", agent.denied_at),
-        _Breach(agent.short, f"earlier than the pause asked for ({asked})", agent.short_at),
-        _Breach(agent.hasty, "within a second after 429 or 503", agent.hasty_at),
-        _Breach(agent.closed, "outside the Visit-time", agent.closed_at),
-    )
 
 
 def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
 
 
-def _place(place: LogLine | None) -> dict[str, Any] | None:
-    if place is None:
+def _place(agent: Agent, kind: str) -> dict[str, Any] | None:
+    if kind not in agent.found:
         return None
+    place = agent.found[kind].first
     target = place.target.decode("utf-8", "replace")
     return {"file": place.file, "line": place.line, "target": target}
 
 
-def _cells(name: str, agent: Agent) -> tuple[str, ...]:
+def _cells(agent: Agent) -> tuple[str, ...]:
     return (
         str(agent.requests),
+        _count_of_addresses(agent),
         str(agent.robots),
-        str(agent.denied),
+        str(agent.count(DENIED)),
         "-" if agent.pause is None else format_seconds(agent.pause),
         format_seconds(agent.terms.pause) if agent.terms.pause else "-",
-        str(agent.short),
+        str(agent.count(SHORT)),
+        str(agent.count(FAST)),
         str(agent.refused),
-        str(agent.hasty),
+        str(agent.count(HASTY_RETRY)),
+        str(agent.count(STUBBORN)),
         "-" if agent.conditional is None else f"{agent.conditional:.0%}",
-        printable(name),
+        printable(_name(agent)),
     )
