@@ -45,8 +45,9 @@ class RobotsFetches:
 
     def __init__(self, basis: Basis) -> None:
         self._basis = basis
-        self._host: str | None = None
         self._origins: defaultdict[str, _Origin] = defaultdict(_Origin)
+        self._last: LoggedRequest | None = None
+        self._origin = _Origin()  # of the last request
 
     def take(self, sent: LoggedRequest) -> Iterator[Breach]:
         """Take a request for robots.txt; yield a breach if its answer was not the copy it names."""
@@ -99,7 +100,8 @@ class RobotsFetches:
         return 0.0 <= asked_at - origin.failed_at <= DAY
 
     def _of(self, sent: LoggedRequest) -> _Origin:
-        if sent.host != self._host:
-            self._host = sent.host
-            self._origins.clear()
-        return self._origins[origin_of(sent.url)]
+        if sent is not self._last:  # each is asked about several times
+            if self._last is None or sent.host != self._last.host:
+                self._origins.clear()
+            self._last, self._origin = sent, self._origins[origin_of(sent.url)]
+        return self._origin
