@@ -44,6 +44,9 @@ if request.url.endswith("/robots.txt"):
         Patch(_MESSAGES, "LastHeaders.__init__", "in NEVER_SENT", "in NEVER_SENT[1:]"),
     )),
     Mutant("robots-ignored", "R2", "reads robots.txt and ignores what it denies", (
+        Patch(_GATE, "RobotsMiddleware._judge", "if not verdict.allowed:", "if False:"),
+    )),
+    Mutant("nothing-denied", "R2", "its reader of robots.txt finds nothing that is denied", (
         Patch(_ROBOTSTXT, "Rules.verdict", "allowed = not denies(rank) and index is None",
               "allowed = True"),
     )),

@@ -51,6 +51,13 @@ Allow: /
 User-agent: Walsh-Research
 Disallow: /two
 """
+_OTHER: Final = """\
+User-agent: Walsh-Research-Extra
+Allow: /
+
+User-agent: *
+Disallow: /no
+"""
 _DELAYS: Final = "User-agent: *\nCrawl-delay: 12\nCrawl-delay: 3\n"
 _PAGE: Final = "<!DOCTYPE html><title>Page</title><p>It has no feed.</p>"
 _LINKS: Final = "# Site\n\n> Summary\n\n## Docs\n\n- [One](/one.md): first\n- [Two](/two.md)\n"
@@ -66,6 +73,8 @@ SOURCES: Final = (
     )),
     *(f"http://groups.example/{name}" for name in ("feed", "one", "two")),
     *(f"http://mark.example/{name}" for name in ("feed", "hidden")),
+    *(f"http://other.example/{name}" for name in ("feed", "no")),
+    "http://night.example/feed",
     *(f"http://later.example/{name}" for name in ("feed", "other")),
     *(f"http://unchanged.example/{name}" for name in ("feed", "no")),
     *(f"http://broken.example/{name}" for name in ("feed", "no")),
@@ -186,6 +195,8 @@ def _robots() -> list[Site]:
         _site("rules", _RULES, *paths),
         _site("groups", _TWO_GROUPS, "feed", "one", "two"),
         _site("mark", hidden, "feed", "hidden"),
+        _site("other", _OTHER, "feed", "no"),
+        _site("night", "User-agent: *\nVisit-time: 0300-2300\n", "feed"),
         _site("later", closing, "feed", "other"),
         _site("unchanged", kept, "feed", "no"),
         _site("broken", failing, "feed", "no"),
