@@ -27,6 +27,8 @@ _TRACEBACK: Final = "Traceback (most recent call last)"
 _INSIDE: Final = ("sh", "-c", 'cd "$0" && PYTHONPATH="$0" exec "$@"')
 #: Sources of each host that two processes crawl at once, and seconds that this takes at most.
 _SHARED, _LONGEST = 8, 120.0
+#: Characters of what a mutant says as it crashes.
+_WIDEST: Final = 100
 
 
 class Crashed(Exception):
@@ -179,4 +181,4 @@ def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def _tail(text: str) -> str:
     """Return the last line of a text that says anything."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "no word"
+    return lines[-1][:_WIDEST] if lines else "no word"

@@ -14,16 +14,19 @@ _ROBOTSTXT: Final = "walsh_scrapy/policy/robots/robotstxt.py"
 _ACCESS: Final = "walsh_scrapy/policy/robots/access.py"
 _LIST: Final = "walsh_scrapy/politeness/blocklist.py"
 _LIST_GATE: Final = "walsh_scrapy/downloadermiddlewares/blocklist.py"
+_GATES: Final = "walsh_scrapy/runtime/gates.py"
+_LIST_ORDER: Final = '    BLOCKLIST = {}, "blocklist.BlocklistMiddleware", _LIST_ADVICE\n'
 
 
-def _of_origin(name: str, what: str, origin: str) -> Mutant:
-    """Return a mutant that takes the robots.txt of another origin, which `origin` computes."""
-    place = "RobotsMiddleware"
-    asked, url = "origin = origin_of(request.url)", "url = robots_url(request.url)"
-    return Mutant(name, "R2", what, (
-        Patch(_GATE, f"{place}.process_request", asked, f"origin = {origin}"),
-        Patch(_GATE, f"{place}._fetch_first", url, 'url = f"{origin}/robots.txt"'),
-    ))  # fmt: skip
+def _of_key(name: str, what: str, key: str) -> Mutant:
+    """Return a mutant that keeps robots.txt under this key: one file for several origins."""
+    patch = Patch(
+        _GATE,
+        "RobotsMiddleware.process_request",
+        "origin = origin_of(request.url)",
+        f'origin = f"{key}://{{host_of(request.url)}}"',
+    )
+    return Mutant(name, "R2", what, (patch,))
 
 
 OF_R1_TO_R3: Final = (
@@ -50,10 +53,9 @@ if request.url.endswith("/robots.txt"):
         Patch(_ROBOTSTXT, "Rules.verdict", "allowed = not denies(rank) and index is None",
               "allowed = True"),
     )),
-    _of_origin("other-port", "uses the robots.txt of another port",
-               '":".join(origin_of(request.url).split(":")[:2])'),
-    _of_origin("http-for-https", "uses http's robots.txt for https",
-               'origin_of(request.url).replace("https://", "http://")'),
+    _of_key("other-port", "uses the robots.txt of another port",
+            "{request.url.partition(':')[0]}"),
+    _of_key("http-for-https", "uses http's robots.txt for https", "http"),
     Mutant("empty-304", "R2", "a 304 on robots.txt empties the rules", (
         Patch(_ACCESS, "copy_after", "return replace(known, fetched_at=now, status=status, "
               "failing_since=None, unused=False)", "return replace(known, fetched_at=now, "
@@ -129,7 +131,8 @@ if marks_of(request).hops:
               'while host := host.partition(".")[2]:', 'while host := "":'),
     )),
     Mutant("list-after-robots", "R3", "asks the list after robots.txt", (
-        Patch("walsh_scrapy/runtime/gates.py", "Gate", "BLOCKLIST = 10,", "BLOCKLIST = 110,"),
+        Patch(_GATES, "Gate", _LIST_ORDER.format(10), ""),
+        Patch(_GATES, "Gate", "    BACKOFF = 549,", f"{_LIST_ORDER.format(110)}    BACKOFF = 549,"),
         Patch(_LIST_GATE, "BlocklistMiddleware.problems", "(Gate.ROBOTS, Gate.PACING)",
               "(Gate.PACING,)"),
         Patch(_LIST_GATE, "BlocklistMiddleware.process_request", "rank = rank_of(request)", """\

@@ -81,10 +81,10 @@ SOURCES: Final = (
     *(f"http://delay.example/{number}" for number in range(3)),
     *(f"http://rate.example/{number}" for number in range(3)),
     *(f"http://slow.example/{number}" for number in range(3)),
-    *(f"http://{place}/{name}" for place in ("ports.example", "ports.example:8080")
-      for name in ("feed", "secret")),
-    *(f"{scheme}://tls.example/{name}" for scheme in ("http", "https")
-      for name in ("feed", "secret")),
+    *(f"{place}/{name}" for name in ("feed", "secret", "private/feed") for place in (
+        "http://ports.example", "http://ports.example:8080", "http://tls.example",
+        "https://tls.example",
+    )),
     *(f"http://busy{number}.example/{name}" for number in range(3) for name in ("feed", "more")),
     *(f"http://tired{number}.example/{name}" for number in range(8) for name in ("feed", "more")),
     *(f"http://never{number}.example/feed" for number in range(3)),
@@ -201,7 +201,9 @@ def _robots() -> list[Site]:
         _site("unchanged", kept, "feed", "no"),
         _site("broken", failing, "feed", "no"),
         *(
-            Site(f"{name}:{port}", robots, {"/feed": _feed("one"), "/secret": _feed("two")})
+            Site(f"{name}:{port}", robots, {f"/{path}": _feed(path) for path in (
+                "feed", "secret", "private/feed"
+            )})
             for name, port, robots in (
                 ("ports.example", 80, _OPEN), ("ports.example", 8080, denying),
                 ("tls.example", 80, _OPEN), ("tls.example", 443, denying),
