@@ -1,8 +1,12 @@
 """The mutants of `python -m benchmarks.mutants` fit the code, so none is the crawler itself."""
 
+import re
+import shlex
+
 import pytest
 
-from benchmarks.mutants.mutant import CONTROL, ROOT, Mutant, Patch, PatchError
+from benchmarks.mutants.__main__ import options_of, summary
+from benchmarks.mutants.mutant import CONTROL, ROOT, Mutant, Patch, PatchError, write_project
 from benchmarks.mutants.patches import MUTANTS
 
 
@@ -37,3 +41,30 @@ def test_a_patch_that_does_not_fit_is_named_with_the_reason(patch, why):
     with pytest.raises(PatchError, match=why) as caught:
         Mutant("broken", "R4", "", (patch,)).sources()
     assert str(caught.value).startswith("broken: ")
+
+
+def test_a_mutant_is_the_project_with_its_patches_and_nothing_else(tmp_path):
+    project = write_project(MUTANTS[0], tmp_path)
+    different = {
+        str(path.relative_to(project))
+        for path in project.rglob("*")
+        if path.is_file() and path.read_bytes() != (ROOT / path.relative_to(project)).read_bytes()
+    }
+    assert different == {patch.module for patch in MUTANTS[0].patches}
+
+
+def test_the_summary_names_what_nobody_or_one_alone_found():
+    found = {"a": [], "b": ["attest"], "c": ["attest", "demo"], "d": ["conformance"]}
+    assert [line.strip() for line in summary(found)] == [
+        "4 mutants. Found by nobody: a.",
+        "Found by one judge alone: b (attest), d (conformance).",
+    ]
+
+
+@pytest.mark.parametrize("page", ["benchmarks.md", "conformance.md"])
+def test_the_calls_in_the_docs_are_right(page):
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    calls = re.findall(r"`python -m benchmarks\.mutants\b([^`]*)`", text)
+    assert calls
+    for call in calls:
+        options_of(shlex.split(call))

@@ -8,21 +8,18 @@ it is worth nothing, and the benchmark stops.
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
 
-from benchmarks.mutants.judges import JUDGES, Crashed
+from benchmarks.mutants.judges import JUDGES, Opinion, judge
 from benchmarks.mutants.mutant import CONTROL, Mutant, PatchError, write_project
 from benchmarks.mutants.patches import MUTANTS
-
-_CRASH: Final = "crashed: "
 
 
 def main(words: Sequence[str]) -> int:
     """Judge the mutants that the words name; return the exit status."""
-    options = _options(words)
+    options = options_of(words)
     wanted = [each for each in MUTANTS if not options.only or each.name in options.only]
     try:
         for mutant in wanted:
@@ -30,29 +27,31 @@ def main(words: Sequence[str]) -> int:
     except PatchError as error:
         print(error, file=sys.stderr)
         return 2
-    judges = options.judges
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        said = _opinions(CONTROL, judges, Path(folder))
-        if any(opinion != "-" for opinion in said.values()):
-            print(f"the crawler as it is, is accused: {said}", file=sys.stderr)
+
+        def opinions(mutant: Mutant) -> dict[str, Opinion]:
+            place = Path(folder, mutant.name)
+            project = write_project(mutant, place)
+            return {name: judge(name, project, place) for name in options.judges}
+
+        said = opinions(CONTROL)
+        if any(opinion != Opinion() for opinion in said.values()):
+            accused = "; ".join(f"{name}: {opinion}" for name, opinion in said.items())
+            print(f"the crawler as it is, is accused: {accused}", file=sys.stderr)
             return 1
-        print(f"| rule | mutant | {' | '.join(judges)} |\n|---|---|{'---|' * len(judges)}")
+        print(f"| rule | mutant | {' | '.join(said)} |\n|---|---|{'---|' * len(said)}", flush=True)
         found: dict[str, list[str]] = {}
         with ThreadPoolExecutor(options.jobs) as pool:
-            results = pool.map(lambda each: _opinions(each, judges, Path(folder)), wanted)
-            for mutant, opinions in zip(wanted, results, strict=True):
-                cells = " | ".join(opinions.values())
+            for mutant, said in zip(wanted, pool.map(opinions, wanted), strict=True):
+                cells = " | ".join(map(str, said.values()))
                 print(f"| {mutant.rule} | `{mutant.name}`: {mutant.what} | {cells} |", flush=True)
-                found[mutant.name] = [
-                    judge
-                    for judge, said in opinions.items()
-                    if said != "-" and not said.startswith(_CRASH)
-                ]
-    print("\n".join(_summary(found)))
+                found[mutant.name] = [name for name, opinion in said.items() if opinion.breaches]
+    print("\n".join(summary(found)))
     return 0
 
 
-def _options(words: Sequence[str]) -> argparse.Namespace:
+def options_of(words: Sequence[str]) -> argparse.Namespace:
+    """Read the words of the call; a wrong one ends the process."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.mutants", description=__doc__)
     names, kinds = [each.name for each in MUTANTS], list(JUDGES)
     parser.add_argument(
@@ -75,19 +74,8 @@ def _known(text: str, kinds: Sequence[str]) -> list[str]:
     return given
 
 
-def _opinions(mutant: Mutant, judges: Sequence[str], folder: Path) -> dict[str, str]:
-    """Return what each judge says of a mutant."""
-    project = write_project(mutant, folder / mutant.name)
-    opinions = {}
-    for judge in judges:
-        try:
-            opinions[judge] = str(JUDGES[judge](project, folder / mutant.name))
-        except Crashed as error:
-            opinions[judge] = f"{_CRASH}{error}"
-    return opinions
-
-
-def _summary(found: dict[str, list[str]]) -> Iterator[str]:
+def summary(found: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield which mutants no judge found, and which one judge alone, as sentences."""
     nobody = [name for name, judges in found.items() if not judges]
     alone = [f"{name} ({judges[0]})" for name, judges in found.items() if len(judges) == 1]
     yield f"\n{len(found)} mutants. Found by nobody: {', '.join(nobody) or 'none'}."

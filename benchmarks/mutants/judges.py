@@ -32,41 +32,50 @@ _WIDEST: Final = 100
 
 
 class Crashed(Exception):
-    """The mutant does not work, so that no judge has said anything. The message says why."""
+    """The mutant does not work. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """What a judge says of a mutant: each breach in a word."""
+    """What a judge says of a mutant; nothing if the mutant crashed."""
 
-    breaches: tuple[str, ...] = ()
+    breaches: tuple[str, ...] = ()  #: each in a word
+    crash: str = ""  #: how the mutant ended
 
     def __str__(self) -> str:
-        return ", ".join(self.breaches) or "-"
+        return f"crashed: {self.crash}" if self.crash else ", ".join(self.breaches) or "-"
 
 
-def demo(project: Path, _: Path) -> Opinion:
+def judge(name: str, project: Path, folder: Path) -> Opinion:
+    """Ask the judge of this name about the mutant in `project`; `folder` is for its records."""
+    try:
+        return Opinion(JUDGES[name](project, folder))
+    except Crashed as error:
+        return Opinion(crash=str(error))
+
+
+def demo(project: Path, _: Path) -> tuple[str, ...]:
     """Run `scrapy demo` of the mutant: its judge is that of this tree."""
     done = _run(project, "-m", "scrapy", "demo")
     broken = [line for line in done.stdout.splitlines() if line.startswith("broken: ")]
     if done.returncode == 0:
-        return Opinion()
+        return ()
     if not broken or any("exit status" in line for line in broken):
         raise Crashed(_tail(done.stdout + done.stderr))
-    return Opinion((f"{len(broken)} sentences",))
+    return (f"{len(broken)} broken",)
 
 
-def conformance(project: Path, _: Path) -> Opinion:
+def conformance(project: Path, _: Path) -> tuple[str, ...]:
     """Try the mutant's crawls, by the trial of this tree."""
     return _trial(project)
 
 
-def proxy(project: Path, _: Path) -> Opinion:
+def proxy(project: Path, _: Path) -> tuple[str, ...]:
     """Try them behind the proxy, where hosts have subdomains."""
     return _trial(project, "--proxy")
 
 
-def _trial(project: Path, *options: str) -> Opinion:
+def _trial(project: Path, *options: str) -> tuple[str, ...]:
     command = [*_INSIDE, str(project), sys.executable, "-m", "walsh_scrapy.tools.attest.owncrawl"]
     trial = ("-m", "walsh_scrapy.testing.conformance", "--json", *options, "--", *command)
     done = _run(ROOT, *trial)
@@ -78,10 +87,10 @@ def _trial(project: Path, *options: str) -> Opinion:
     breaches = [_named(each["scenario"], each["level"]) for each in failed]
     if not card["conformant"] and not any(each["level"] == "MUST" for each in failed):
         breaches.append("not conformant")
-    return Opinion(tuple(breaches))
+    return tuple(breaches)
 
 
-def attest(project: Path, folder: Path) -> Opinion:
+def attest(project: Path, folder: Path) -> tuple[str, ...]:
     """Let the mutant audit its own records: of simulated days, and of two processes at once.
 
     A row of which the days show nothing counts as found, as the crawler as it is shows each row.
@@ -90,10 +99,10 @@ def attest(project: Path, folder: Path) -> Opinion:
     _simulated_days(project, days)
     _two_processes(project, processes)
     found = [*_rows(project, days, unshown=True), *_rows(project, processes, unshown=False)]
-    return Opinion(tuple(dict.fromkeys(found)))
+    return tuple(dict.fromkeys(found))
 
 
-JUDGES: Final[dict[str, Callable[[Path, Path], Opinion]]] = {
+JUDGES: Final[dict[str, Callable[[Path, Path], tuple[str, ...]]]] = {
     "attest": attest,
     "demo": demo,
     "conformance": conformance,
