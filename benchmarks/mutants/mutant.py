@@ -1,0 +1,96 @@
+"""A mutant: a copy of the project in which few lines of named functions are others."""
+
+import ast
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+#: What an installation needs to crawl and to audit its record.
+_PROJECT: Final = ("walsh_scrapy", "spiders", "scrapy.cfg", "pyproject.toml", "sources.toml")
+#: The judges and what they judge by are never mutated: a mutant has those of this tree.
+JUDGES: Final = ("walsh_scrapy/testing/", "walsh_scrapy/policy/audit/", "walsh_scrapy/tools/")
+
+
+class PatchError(Exception):
+    """A patch that does not fit the code any more. The message says which, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """Another text in one function or class."""
+
+    module: str  #: its file, from the root of the repository
+    place: str  #: the qualified name of the function or class
+    old: str  #: occurs exactly once in it
+    new: str
+
+    def apply(self, source: str) -> str:
+        """Return the source of the module with the new text; raises PatchError."""
+        lines = source.splitlines(keepends=True)
+        first, last = self._lines(ast.parse(source))
+        text = "".join(lines[first:last])
+        if (found := text.count(self.old)) != 1:
+            raise PatchError(
+                f"{self.module}: {self.place} has {self.old!r} {found} times, not once"
+            )
+        changed = "".join([*lines[:first], text.replace(self.old, self.new), *lines[last:]])
+        try:
+            compile(changed, self.module, "exec")
+        except SyntaxError as error:
+            raise PatchError(f"{self.module}: {self.place} would not compile: {error}") from error
+        return changed
+
+    def _lines(self, node: ast.AST) -> tuple[int, int]:
+        """Return the first line of the place, from 0, and the line after its last."""
+        for name in self.place.split("."):
+            kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+            inside = (each for each in ast.iter_child_nodes(node) if isinstance(each, kinds))
+            found = next((each for each in inside if each.name == name), None)
+            if found is None:
+                raise PatchError(f"{self.module} has no {self.place}")
+            node = found
+        return node.lineno - 1, node.end_lineno or node.lineno
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """What a crawler could do wrong, and the patches that make ours do it."""
+
+    name: str
+    rule: str  #: "R1" to "R9"
+    what: str  #: what it does, in one line for the table
+    patches: tuple[Patch, ...]
+
+    def sources(self, root: Path = ROOT) -> dict[str, str]:
+        """Return the changed modules by their files; raises PatchError."""
+        changed: dict[str, str] = {}
+        for patch in self.patches:
+            if patch.module.startswith(JUDGES):
+                raise PatchError(f"{self.name}: {patch.module} belongs to the judges")
+            try:
+                source = changed.get(patch.module) or (root / patch.module).read_text("utf-8")
+                changed[patch.module] = patch.apply(source)
+            except (OSError, PatchError) as error:
+                raise PatchError(f"{self.name}: {error}") from error
+        return changed
+
+
+#: The crawler as it is. Whoever accuses it is no judge.
+CONTROL: Final = Mutant("control", "", "nothing wrong", ())
+
+
+def write_project(mutant: Mutant, folder: Path) -> Path:
+    """Write the project of a mutant, and return its folder; raises PatchError."""
+    project = folder / "project"
+    project.mkdir(parents=True)
+    ignored = shutil.ignore_patterns("__pycache__")
+    for name in _PROJECT:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, project / name, ignore=ignored)
+        else:
+            shutil.copy(ROOT / name, project / name)
+    for module, source in mutant.sources().items():
+        (project / module).write_text(source, "utf-8")
+    return project

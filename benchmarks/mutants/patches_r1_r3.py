@@ -1,0 +1,149 @@
+"""Mutants that break R1 to R3: identity, robots.txt and opt-outs."""
+
+from typing import Final
+
+from benchmarks.mutants.mutant import Mutant, Patch
+
+_MESSAGES: Final = "walsh_scrapy/runtime/messages.py"
+_IDENTITY: Final = "walsh_scrapy/downloadermiddlewares/identity.py"
+_ADDON: Final = "walsh_scrapy/addon.py"
+_GATE: Final = "walsh_scrapy/downloadermiddlewares/robots.py"
+_RECORDS: Final = "walsh_scrapy/policy/robots/records.py"
+_MATCHING: Final = "walsh_scrapy/policy/robots/matching.py"
+_ROBOTSTXT: Final = "walsh_scrapy/policy/robots/robotstxt.py"
+_ACCESS: Final = "walsh_scrapy/policy/robots/access.py"
+_LIST: Final = "walsh_scrapy/politeness/blocklist.py"
+_LIST_GATE: Final = "walsh_scrapy/downloadermiddlewares/blocklist.py"
+_GATES: Final = "walsh_scrapy/runtime/gates.py"
+_LIST_ORDER: Final = '    BLOCKLIST = {}, "blocklist.BlocklistMiddleware", _LIST_ADVICE\n'
+
+
+def _of_key(name: str, what: str, key: str) -> Mutant:
+    """Return a mutant that keeps robots.txt under this key: one file for several origins."""
+    patch = Patch(
+        _GATE,
+        "RobotsMiddleware.process_request",
+        "origin = origin_of(request.url)",
+        f'origin = f"{key}://{{host_of(request.url)}}"',
+    )
+    return Mutant(name, "R2", what, (patch,))
+
+
+OF_R1_TO_R3: Final = (
+    Mutant("agent-on-robots", "R1", "another User-Agent on robots.txt", (
+        Patch(_MESSAGES, "LastHeaders.of", "return last", """\
+if request.url.endswith("/robots.txt"):
+            last |= {b"User-Agent": b"Mozilla/5.0"}
+        return last"""),
+    )),
+    Mutant("referer", "R1", "sends a Referer", (
+        Patch(_MESSAGES, "LastHeaders.of", "return last",
+              'return last | {b"Referer": request.url.encode("ascii")}'),
+    )),
+    Mutant("cookies", "R1", "keeps cookies, over redirects too", (
+        Patch(_ADDON, "Addon._musts", "**MUSTS,", '**MUSTS, "COOKIES_ENABLED": True,'),
+        Patch(_IDENTITY, "IdentityMiddleware.process_request", "in NEVER_SENT",
+              "in NEVER_SENT[1:]"),
+        Patch(_MESSAGES, "LastHeaders.__init__", "in NEVER_SENT", "in NEVER_SENT[1:]"),
+    )),
+    Mutant("robots-ignored", "R2", "reads robots.txt and ignores what it denies", (
+        Patch(_GATE, "RobotsMiddleware._judge", "if not verdict.allowed:", "if False:"),
+    )),
+    Mutant("nothing-denied", "R2", "its reader of robots.txt finds nothing that is denied", (
+        Patch(_ROBOTSTXT, "Rules.verdict", "allowed = not denies(rank) and index is None",
+              "allowed = True"),
+    )),
+    _of_key("other-port", "uses the robots.txt of another port",
+            "{request.url.partition(':')[0]}"),
+    _of_key("http-for-https", "uses http's robots.txt for https", "http"),
+    Mutant("empty-304", "R2", "a 304 on robots.txt empties the rules", (
+        Patch(_ACCESS, "copy_after", "return replace(known, fetched_at=now, status=status, "
+              "failing_since=None, unused=False)", "return replace(known, fetched_at=now, "
+              'status=status, failing_since=None, unused=False, body=b"")'),
+    )),
+    Mutant("star-in-a-segment", "R2", "`*` does not cross `/`", (
+        Patch(_MATCHING, "_found", "if found < 0:", 'if found < 0 or "/" in path[start:found]:'),
+        Patch(_MATCHING, "_found", "path.endswith(last[:-1])",
+              'path.endswith(last[:-1]) and "/" not in path[start : 1 - len(last)]'),
+        Patch(_MATCHING, "_found", "return path.find(last, start) >= 0", """\
+found = path.find(last, start)
+    return found >= 0 and "/" not in path[start:found]"""),
+    )),
+    Mutant("dollar", "R2", "`$` is a plain character", (
+        Patch(_MATCHING, "_comparable", 'if "$" in paths:', """\
+paths = paths.replace("$", "%24")
+    if "$" in paths:"""),
+    )),
+    Mutant("whole-path", "R2", "a rule is the whole path, not a prefix", (
+        Patch(_MATCHING, "PathRules.rank", "prefixes.get(path[:length], 0)",
+              "prefixes.get(path, 0)"),
+    )),
+    Mutant("first-match", "R2", "the first rule that matches decides, not the longest", (
+        Patch(_MATCHING, "patterns_of", 'ranks = [2 * length + (key != "") '
+              "for length, (key, _) in zip(lengths, rules, strict=True)]", """\
+ranks = [
+        2 * (len(rules) - number) + (key != "") if length else 0
+        for number, (length, (key, _)) in enumerate(zip(lengths, rules, strict=True))
+    ]"""),
+    )),
+    Mutant("first-group", "R2", "groups that name us are not merged", (
+        Patch(_ROBOTSTXT, "RobotsTxt.rules_for", "if line.name == name))",
+              "if line.name == name)[:1])"),
+    )),
+    Mutant("token-case", "R2", "finds its group only in lower case", (
+        Patch(_RECORDS, "user_agent_lines", "found[1].lower()", "found[1]"),
+    )),
+    Mutant("other-group", "R2", "takes the group of a bot whose name begins as ours", (
+        Patch(_RECORDS, "most_specific_name",
+              "return next((token[:end] for end in ends if token[:end] in names), None)",
+              "return min((name for name in names if name.startswith(token)), default=None)"),
+    )),
+    Mutant("byte-order-mark", "R2", "a byte order mark hides the first line", (
+        Patch(_RECORDS, "decode", "for length in (3, 2, 1):", "for length in ():"),
+    )),
+    Mutant("visit-time", "R2", "ignores Visit-time", (
+        Patch(_ACCESS, "RobotsFile.closed_for", "return (self.rules.opens(at) - at)",
+              "return (at - at)"),
+    )),
+    Mutant("expired-copy", "R2", "uses a robots.txt for two more days", (
+        Patch(_ACCESS, "RobotsCopy.is_usable", "< lifetime", "< lifetime + 2 * 86_400.0"),
+    )),
+    Mutant("hops-unjudged", "R2", "follows redirects whatever robots.txt says", (
+        Patch(_GATE, "RobotsMiddleware.process_request", "host = host_of(request.url)", """\
+if marks_of(request).hops:
+            return None
+        host = host_of(request.url)"""),
+    )),
+    Mutant("failure-allows", "R2", "a robots.txt that fails later allows everything", (
+        Patch(_ACCESS, "access_result", " or status >= 500:", ":"),
+    )),
+    Mutant("list-never-refreshed", "R3", "the blocklist is never fetched again", (
+        Patch(_LIST, "BlocklistCache.is_due",
+              "is_fresh = self._checked_at <= self._clock.now() < self._due_at",
+              "is_fresh = self._checked_at > 0.0"),
+    )),
+    Mutant("bad-list-clears", "R3", "a bad list clears the good one", (
+        Patch(_LIST, "BlocklistCache.keep_last", "has_one = self._list is not Blocklist.EMPTY",
+              "has_one, self._list = False, Blocklist.EMPTY"),
+    )),
+    Mutant("no-subdomains", "R3", "the list is without subdomains", (
+        Patch("walsh_scrapy/policy/blocklist.py", "Blocklist.blocks",
+              'while host := host.partition(".")[2]:', 'while host := "":'),
+    )),
+    Mutant("list-after-robots", "R3", "asks the list after robots.txt", (
+        Patch(_GATES, "Gate", _LIST_ORDER.format(10), ""),
+        Patch(_GATES, "Gate", "    BACKOFF = 549,", f"{_LIST_ORDER.format(110)}    BACKOFF = 549,"),
+        Patch(_LIST_GATE, "BlocklistMiddleware.problems", "(Gate.ROBOTS, Gate.PACING)",
+              "(Gate.PACING,)"),
+        Patch(_LIST_GATE, "BlocklistMiddleware.process_request", "rank = rank_of(request)", """\
+rank = rank_of(request)
+        if rank is Rank.ROBOTS:
+            return None"""),
+    )),
+    Mutant("list-not-for-hops", "R3", "follows redirects to listed domains", (
+        Patch(_LIST_GATE, "BlocklistMiddleware.process_request", "rank = rank_of(request)", """\
+rank = rank_of(request)
+        if hops_of(request):
+            return None"""),
+    )),
+)  # fmt: skip

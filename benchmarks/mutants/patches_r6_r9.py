@@ -1,0 +1,87 @@
+"""Mutants that break R6 to R9: scope, conditional requests, frequency, and feed-less sites."""
+
+from typing import Final
+
+from benchmarks.mutants.mutant import Mutant, Patch
+
+_SCOPE: Final = "walsh_scrapy/spidermiddlewares/scope.py"
+_MESSAGES: Final = "walsh_scrapy/runtime/messages.py"
+_FRESHNESS: Final = "walsh_scrapy/policy/freshness.py"
+_LLMS: Final = "spiders/llms.py"
+_ITEM: Final = "yield EntryItem.of_feed(entry, feed=feed, source=source.url)"
+_OF_URL: Final = "is_of_url = known is not None and known.url == request.url"
+#: Lets every request pass that a spider makes.
+_UNSCOPED: Final = Patch(_SCOPE, "ScopeMiddleware._is_declared", "if not self._declared_only:",
+                         "if True:")  # fmt: skip
+
+
+def _following(name: str, what: str, urls: str) -> Mutant:
+    """Return a mutant that asks for URLs of a feed, which `urls` computes from the response."""
+    return Mutant(name, "R6", what, (
+        _UNSCOPED,
+        Patch("spiders/feeds.py", "FeedsSpider.parse", _ITEM, f"""\
+{_ITEM}
+        import re
+        from urllib.parse import urljoin
+
+        from scrapy import Request
+
+        for url in {urls}:
+            yield Request(urljoin(response.url, url), callback=lambda _: None)"""),
+    ))  # fmt: skip
+
+
+OF_R6_TO_R9: Final = (
+    _following("enclosures", "asks for the enclosures of a feed",
+               """re.findall(r'<enclosure url="([^"]+)', response.body.decode())"""),
+    _following("entry-links", "asks for the pages of the entries",
+               "[entry.url for entry in feed.entries if entry.url]"),
+    _following("images", "asks for images", '[f"/{number}.png" for number in range(3)]'),
+    Mutant("content", "R6", "items have content", (
+        Patch("walsh_scrapy/items.py", "EntryItem.to_dict",
+              "return dict(zip(_NAMES, _values(self), strict=True))",
+              'return dict(zip(_NAMES, _values(self), strict=True)) | {"content": "All of it."}'),
+    )),
+    Mutant("private-hop", "R6", "a public host may redirect to a private address", (
+        Patch("walsh_scrapy/downloadermiddlewares/publicweb.py",
+              "PublicWebMiddleware.process_request", "if not hops:", "if True:"),
+    )),
+    Mutant("unconditional", "R7", "sends no validators", (
+        Patch(_MESSAGES, "conditions_of", _OF_URL, "is_of_url = False"),
+    )),
+    Mutant("validators-elsewhere", "R7", "sends the validators of another URL", (
+        Patch(_MESSAGES, "conditions_of", _OF_URL, "is_of_url = True"),
+    )),
+    Mutant("strong-etag", "R7", "sends a weak ETag as a strong one", (
+        Patch(_MESSAGES, "conditions_of", "known.etag if known and is_of_url",
+              'known.etag.removeprefix(b"W/") if known and known.etag and is_of_url'),
+    )),
+    Mutant("reported-again", "R7", "entries are stored and reported again in each run", (
+        Patch("walsh_scrapy/state/sources.py", "SourceStore.change",
+              "return Committed(record, insert_unseen(connection, found))", """\
+from dataclasses import replace
+            names = ("key", "page_key", "title_key")
+            insert_unseen(connection, [
+                replace(each, **{name: f"{each.run} {getattr(each, name)}" for name in names})
+                for each in found
+            ])
+            return Committed(record, frozenset(each.key for each in found))"""),
+    )),
+    Mutant("hourly", "R8", "visits a source once an hour", (
+        Patch(_FRESHNESS, "_interval", "operator_interval * 2.0**doublings",
+              "min(operator_interval, 3600.0) * 2.0**doublings"),
+    )),
+    Mutant("gone", "R8", "asks again for what is gone (410)", (
+        Patch(_FRESHNESS, "due", "if last is not None and last.is_gone:", "if False:"),
+    )),
+    Mutant("dump", "R9", "asks for llms-full.txt", (
+        _UNSCOPED,
+        Patch(_SCOPE, "ScopeMiddleware.process_request",
+              "if self._declared_only and is_dump(request.url):", "if False:"),
+        Patch(_LLMS, "LlmsSpider.first_request", "LLMSTXT_PATH", '"/llms-full.txt"'),
+    )),
+    Mutant("html-only", "R9", "asks for no structured form of a page", (
+        Patch(_LLMS, "LlmsSpider.parse", "if llmstxt is None:", "if True:"),
+        Patch(_LLMS, "LlmsSpider._page", "self.accept,", '"text/html",'),
+    )),
+)  # fmt: skip

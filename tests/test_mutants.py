@@ -1,0 +1,70 @@
+"""The mutants of `python -m benchmarks.mutants` fit the code, so none is the crawler itself."""
+
+import re
+import shlex
+
+import pytest
+
+from benchmarks.mutants.__main__ import options_of, summary
+from benchmarks.mutants.mutant import CONTROL, ROOT, Mutant, Patch, PatchError, write_project
+from benchmarks.mutants.patches import MUTANTS
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_each_patch_applies_once_and_the_module_compiles(mutant):
+    changed = mutant.sources()
+    assert changed.keys() == {patch.module for patch in mutant.patches}
+    for module, source in changed.items():
+        assert source != (ROOT / module).read_text("utf-8")
+
+
+def test_there_are_enough_of_them_and_each_rule_is_broken():
+    names = [mutant.name for mutant in MUTANTS]
+    assert len(names) >= 40
+    assert len({*names, CONTROL.name}) == len(names) + 1
+    assert {mutant.rule for mutant in MUTANTS} == {f"R{number}" for number in range(1, 10)}
+
+
+@pytest.mark.parametrize(
+    ("patch", "why"),
+    [
+        (Patch("walsh_scrapy/policy/pacing.py", "spacing", "no such text", ""), "0 times"),
+        (Patch("walsh_scrapy/policy/pacing.py", "after", "times", ""), "not once"),
+        (Patch("walsh_scrapy/policy/pacing.py", "nobody", "", ""), "has no nobody"),
+        (Patch("walsh_scrapy/policy/pacing.py", "spacing", "return max", "return ("), "compile"),
+        (Patch("walsh_scrapy/nothing.py", "f", "", ""), "No such file"),
+        (Patch("walsh_scrapy/policy/audit/pauses.py", "f", "", ""), "belongs to the judges"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.place,
+)
+def test_a_patch_that_does_not_fit_is_named_with_the_reason(patch, why):
+    with pytest.raises(PatchError, match=why) as caught:
+        Mutant("broken", "R4", "", (patch,)).sources()
+    assert str(caught.value).startswith("broken: ")
+
+
+def test_a_mutant_is_the_project_with_its_patches_and_nothing_else(tmp_path):
+    project = write_project(MUTANTS[0], tmp_path)
+    different = {
+        str(path.relative_to(project))
+        for path in project.rglob("*")
+        if path.is_file() and path.read_bytes() != (ROOT / path.relative_to(project)).read_bytes()
+    }
+    assert different == {patch.module for patch in MUTANTS[0].patches}
+
+
+def test_the_summary_names_what_nobody_or_one_alone_found():
+    found = {"a": [], "b": ["attest"], "c": ["attest", "demo"], "d": ["conformance"]}
+    assert [line.strip() for line in summary(found)] == [
+        "4 mutants. Found by nobody: a.",
+        "Found by one judge alone: b (attest), d (conformance).",
+    ]
+
+
+@pytest.mark.parametrize("page", ["benchmarks.md", "conformance.md"])
+def test_the_calls_in_the_docs_are_right(page):
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    calls = re.findall(r"`python -m benchmarks\.mutants\b([^`]*)`", text)
+    assert calls
+    for call in calls:
+        options_of(shlex.split(call))
