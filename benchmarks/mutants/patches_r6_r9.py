@@ -11,8 +11,12 @@ _LLMS: Final = "spiders/llms.py"
 _ITEM: Final = "yield EntryItem.of_feed(entry, feed=feed, source=source.url)"
 _OF_URL: Final = "is_of_url = known is not None and known.url == request.url"
 #: Lets every request pass that a spider makes.
-_UNSCOPED: Final = Patch(_SCOPE, "ScopeMiddleware._is_declared", "if not self._declared_only:",
-                         "if True:")  # fmt: skip
+_UNSCOPED: Final = Patch(
+    _SCOPE,
+    "ScopeMiddleware._declared_by",
+    'return "moved" if self._is_where_it_moved(first, source_of(request)) else None',
+    'return "declared"',
+)
 
 
 def _following(name: str, what: str, urls: str) -> Mutant:
