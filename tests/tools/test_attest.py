@@ -261,7 +261,8 @@ def test_a_planted_breach_is_found_and_no_other(record, label, statements):
 
 
 def test_each_kind_and_each_row_has_a_planted_breach():
-    assert {label for label, *_ in PLANTED} == {kind.label for kind in Kind}
+    # Only a faulty parser differs from Protego: tests/policy/audit/test_second_reader.py.
+    assert {label for label, *_ in PLANTED} == {kind.label for kind in Kind} - {"denied-by-protego"}
     assert {kind.row for kind in Kind} == {row.number for row in CHECKLIST}
 
 

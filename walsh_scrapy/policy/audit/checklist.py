@@ -51,6 +51,7 @@ class Kind(Enum):
     FUTURE = "future", "1", "MUST", "a request is recorded for a moment in the future"
     NO_ROBOTS = "no-robots", "2", "MUST", "a request was sent without a robots.txt"
     DENIED = "denied", "2", "MUST", "the robots.txt of the time denies a request"
+    DENIED_BY_PROTEGO = "denied-by-protego", "2", "MUST", "Protego, the second reader, denies it"
     OLD_ROBOTS = "old-robots", "2", "MUST", "a robots.txt was used for longer than a day"
     LATER_ROBOTS = "later-robots", "2", "MUST", "a robots.txt was asked for after its request"
     UNASKED = "unasked-robots", "2", "MUST", "a robots.txt was never asked for at its origin"

@@ -73,14 +73,16 @@ class IdentityAudit:
 class RobotsAudit:
     """Judges each request by the copy of robots.txt that its record names.
 
-    Requests come host by host, and for each host in the order of their times.
+    Requests come host by host, and for each host in the order of their times. The parser that let
+    a request go cannot show its own faults. So Protego reads the copy too, where both have to agree
+    (decision 35).
     """
 
     def __init__(self, findings: Findings, basis: Basis) -> None:
         self._findings = findings
         self._basis = basis
         self.fetches = RobotsFetches(basis)
-        self._too_cautious = self._before = 0
+        self._compared = self._too_cautious = self._allowed_by_protego = self._before = 0
         # If runs differ in it, requests for one robots.txt stand under several hosts.
         self._is_paced_alike = len({run.facts.pace_by for run in basis.runs.values()}) < 2
 
@@ -97,13 +99,17 @@ class RobotsAudit:
     def see_denial(self, denial: LoggedDenial) -> None:
         """Judge one denial: that a copy allows what was denied is no breach, but is counted."""
         rules = self._basis.rules(denial) if denial.gate == "robots" else None
-        if rules is not None and rules.verdict(denial.url).allowed:
-            self._too_cautious += 1
+        if rules is None:
+            return
+        self._too_cautious += rules.verdict(denial.url).allowed
+        self._allowed_by_protego += self._second_reading(denial) is True
 
     def end(self) -> None:
         """Note the figures."""
         figures = {
+            "compared_with_protego": self._compared,
             "denied_though_allowed": self._too_cautious,
+            "denied_though_protego_allows": self._allowed_by_protego,
             "asked_before_the_record": self._before,
         }
         self._findings.note("2", **figures)
@@ -120,13 +126,28 @@ class RobotsAudit:
         if rules is None:
             return
         verdict = rules.verdict(sent.url)
+        theirs = self._second_reading(sent)
+        self._compared += theirs is not None
         if not verdict.allowed:
             kind = Kind.DENIED_BY_NAME if _is_named(rules) else Kind.DENIED
             what = f"{sent.url} is denied by line {verdict.line}: {verdict.rule!r}"
             yield Breach(kind, Case.of(sent, what))
+        elif theirs is False:
+            what = f"Protego denies {sent.url}, by the copy {sent.robots}"
+            yield Breach(Kind.DENIED_BY_PROTEGO, Case.of(sent, what))
         if age > _LONGEST and not _makes_wait(rules, sent.robots_at):
             what = f"the copy for {sent.url} was {format_seconds(age)} old"
             yield Breach(Kind.OLD_ROBOTS, Case.of(sent, what), age)
+
+    def _second_reading(self, row: LoggedRequest | LoggedDenial) -> bool | None:
+        """Return whether Protego allows the URL of a row; None where it cannot be compared."""
+        run = self._basis.run(row)
+        if run is None or row.robots is None:
+            return None
+        reader, token = self._basis.documents.second_reader(row.robots), run.facts.ua_token
+        if reader is None or not reader.can_compare(row.url, token):
+            return None
+        return reader.allows(row.url, token)
 
     def _origins(self, sent: LoggedRequest, asked_at: float) -> Iterator[Breach]:
         """Judge where the copy comes from."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
 from walsh_scrapy.policy.robots import RobotsTxt
+from walsh_scrapy.policy.robots.secondreader import SecondReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -140,6 +141,7 @@ class Documents:
         self._copy = copy
         self.rules = lru_cache(_MOST_RULES)(self._rules)
         self.declared = lru_cache(_MOST_LISTS)(self._declared)
+        self.second_reader = lru_cache(_MOST_RULES)(self._second_reader)
         self._read_list = lru_cache(_MOST_LISTS)(self._list)
 
     def blocklist(self, name: str) -> Blocklist | None:
@@ -161,6 +163,10 @@ class Documents:
             return None
         lines = (line.partition(" ") for line in body.decode().splitlines())
         return {url: kind for kind, _, url in lines}
+
+    def _second_reader(self, name: str) -> SecondReader | None:
+        body = self._copy(name)
+        return None if body is None else SecondReader(body)
 
     def _list(self, name: str) -> tuple[Blocklist | None, str]:
         body = self._copy(name)

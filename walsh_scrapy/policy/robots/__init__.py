@@ -14,6 +14,7 @@ Modules, with their clauses of RFC 9309:
 | `access`       | 2.3.1, 2.4   | what a response to `/robots.txt` means                    |
 | `quotation`    | (none)       | the lines that are about one bot, or about use            |
 | `lint`         | 2.2          | lines that mean nothing, or not what they seem            |
+| `secondreader` | (none)       | how Protego reads a file, and where that can be compared  |
 """
 
 from walsh_scrapy.policy.robots.robotstxt import RobotsTxt, Rules, Verdict

@@ -58,7 +58,9 @@ _COLUMNS: Final = frozenset(column.name for column in fields(EntryItem))
 #: Figures of the record in other words than their names.
 _FIGURES: Final = {
     "least_beyond_asked": "seconds to spare",
+    "compared_with_protego": "compared with Protego",
     "denied_though_allowed": "denied though the copy allows it",
+    "denied_though_protego_allows": "denied though Protego allows it",
     "asked_before_the_record": "robots.txt of before the record",
     "before_the_first_list": "before the first list",
     "denied_though_not_listed": "denied though not listed",

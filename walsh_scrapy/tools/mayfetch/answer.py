@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from walsh_scrapy.policy.robots.quotation import usage_records
+from walsh_scrapy.policy.robots.secondreader import SecondReader
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.urls import origin_of
 from walsh_scrapy.policy.wording import and_more, format_seconds
@@ -14,8 +15,6 @@ from walsh_scrapy.tools.hosts import on_hold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from protego import Protego
 
     from walsh_scrapy.policy.robots.access import RobotsFile
 
@@ -182,15 +181,8 @@ def is_web(url: str) -> bool:
 
 def _protego(body: bytes, url: str, user_agent: str, *, allowed: bool) -> bool | None:
     """Return whether Protego allows a URL, if that is not our verdict; None if it agrees."""
-    try:
-        theirs = bool(_parser(body).can_fetch(url, user_agent))
-    except ValueError:  # a number or a URL that it cannot read
-        return None
+    theirs = _second_reader(body).allows(url, user_agent)
     return None if theirs is allowed else theirs
 
 
-@lru_cache(maxsize=1)
-def _parser(body: bytes) -> Protego:
-    from protego import Protego
-
-    return Protego.parse(body.decode("utf-8", errors="ignore"))  # as Scrapy reads it
+_second_reader = lru_cache(maxsize=1)(SecondReader)
