@@ -24,7 +24,7 @@ from sqlalchemy import Connection, Table, create_engine, insert
 from sqlalchemy.exc import OperationalError
 
 from benchmarks.capacity import SERVER, new_database
-from walsh_scrapy.identity import BLOCKLIST_URL, UA_TOKEN, USER_AGENT
+from walsh_scrapy.identity import UA_TOKEN, USER_AGENT
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.state import State
 from walsh_scrapy.state.evidence import hash_of
@@ -38,6 +38,7 @@ DAYS = 30
 FEEDS = 9
 #: Rows of one insert.
 AT_ONCE = 10_000
+LIST_URL = "http://h0.example/blocklist.json"
 LIST = json.dumps(
     {
         "contract": "walsh-research-blocklist/v1",
@@ -45,14 +46,14 @@ LIST = json.dumps(
         "operator": "a benchmark",
         "contact": "bench@operator.example",
         "policy": "https://operator.example/",
-        "refresh": "PT6H",
+        "refresh": "P1D",
         "blocked": [{"domain": f"out{number}.example"} for number in range(1000)],
     }
 ).encode()
 SETTINGS = {
     "user_agent": USER_AGENT,
     "ua_token": UA_TOKEN,
-    "blocklist_url": BLOCKLIST_URL,
+    "blocklist_url": LIST_URL,
     "blocklist_schema_url": "",
     "min_interval": 1.0,
     "serial": True,
@@ -67,6 +68,8 @@ SETTINGS = {
     "min_revisit": DAY,
     "log_days": DAYS,
 }
+#: A request for the list, which the first host publishes; each run fetches it.
+AS_LIST = {"url": LIST_URL, "purpose": "blocklist", "status": 200}
 Rows = Iterator[dict[str, Any]]
 
 
@@ -179,6 +182,10 @@ def _requests(hosts: int) -> Rows:
                     "robots": name,
                     "robots_at": asked[host],
                 }
+                at += step
+            if page < 0:
+                own = {"robots": names[0], "robots_at": asked[0]}
+                yield _request(day + 1, 0, 0, at, seconds) | own | AS_LIST
                 at += step
 
 

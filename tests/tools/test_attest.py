@@ -193,6 +193,7 @@ PLANTED = [
     ("no-blocklist", f"UPDATE requests SET gates = 'robots: allowed' WHERE {ANY}"),
     ("robots-first", ("UPDATE requests SET gates = 'robots: allowed; blocklist: not listed'"
      f" WHERE {ANY}")),
+    ("stale-list", "DELETE FROM requests WHERE run = 2 AND purpose = 'blocklist'"),
     ("listed", ("UPDATE requests SET host = 'out.example',"
      f" url = replace(url, host, 'out.example') WHERE {HOST}"),
      *declared("http://out.example/feed")),

@@ -8,6 +8,7 @@
 | `checklist` | all    | the rows, each kind of breach, the findings, and what they mean          |
 | `gates`     | 1 to 3 | the User-Agent, robots.txt and blocklist of the time, judged again       |
 | `fetches`   | 2      | the requests that brought each robots.txt                                |
+| `listage`   | 3      | how old the blocklist was                                                |
 | `pauses`    | 4, 5   | pauses, holds, and two requests at once                                  |
 | `targets`   | 6      | what was asked for                                                       |
 | `visits`    | 6 to 9 | how often it was asked for, and what was kept                            |

@@ -58,6 +58,7 @@ class Kind(Enum):
     OTHER_COPY = "other-copy", "2", "MUST", "a copy is not what the robots.txt of its origin was"
     DENIED_BY_NAME = "denied-by-name", "2a", "MUST", "the group that names us denies a request"
     NO_BLOCKLIST = "no-blocklist", "3", "MUST", "the blocklist was not consulted"
+    STALE_LIST = "stale-list", "3", "MUST", "a blocklist was used for longer than its refresh"
     ROBOTS_FIRST = "robots-first", "3", "MUST", "robots.txt was checked before the blocklist"
     LISTED = "listed", "3", "MUST", "a request went to a domain that was listed at the time"
     LISTED_ABOVE = "listed-above", "3a", "MUST", "a request went to a subdomain of a listed domain"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
 from walsh_scrapy.policy.audit.fetches import RobotsFetches
+from walsh_scrapy.policy.audit.listage import ListAge
 from walsh_scrapy.policy.audit.pauses import TOLERANCE
 from walsh_scrapy.policy.audit.record import DAY, NO_COPY, NO_FETCH, NO_RUN
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
@@ -189,6 +190,7 @@ class BlocklistAudit:
         self._named_at: dict[str, float] = {}
         self._named_by: set[int] = set()
         self._lists: set[str] = set()
+        self._age = ListAge(basis)
         self._without = self._too_cautious = 0
 
     def see(self, sent: LoggedRequest) -> None:
@@ -197,13 +199,14 @@ class BlocklistAudit:
         if run is None:
             self._findings.judge("3", lacking=NO_RUN)
             return
+        breaches = self._overdue(sent, run)
         if not sent.gates.startswith("blocklist: "):
             self._judge_order(sent)
             return
         self._judge_memory(sent, run)
         if sent.blocklist is None:
             self._without += 1
-            self._findings.judge("3")
+            self._findings.judge("3", breaches)
             return
         listed = self._basis.documents.blocklist(sent.blocklist)
         if listed is None:
@@ -211,7 +214,7 @@ class BlocklistAudit:
             return
         self._judge_list(sent)
         rows = ("3", "3a") if len(listed) > 0 else ("3",)
-        self._findings.judge(rows, _listed(sent, listed))
+        self._findings.judge(rows, [*breaches, *_listed(sent, listed)])
 
     def see_denial(self, denial: LoggedDenial) -> None:
         """Judge one denial: that the host was not listed is no breach, but is counted."""
@@ -227,6 +230,7 @@ class BlocklistAudit:
         figures = {
             "lists": len(self._lists),
             "before_the_first_list": self._without,
+            "fetched_before_the_record": self._age.unknown,
             "denied_though_not_listed": self._too_cautious,
         }
         self._findings.note("3", **figures)
@@ -248,6 +252,19 @@ class BlocklistAudit:
             breaches.append(Breach(Kind.FORGOTTEN, Case.of(sent, what)))
         if url in self._named_at:
             self._findings.judge(("3b",), breaches)
+
+    def _overdue(self, sent: LoggedRequest, run: RunTerms) -> list[Breach]:
+        """Find a request by a list that was out of date, and what the list of another run says."""
+        overdue = self._age.overdue(sent, run)
+        if overdue <= 0:
+            return []
+        what = f"run {sent.run} should have asked for its list {format_seconds(overdue)} before"
+        breaches = [Breach(Kind.STALE_LIST, Case.of(sent, what), overdue)]
+        newest = self._age.newest.get(run.facts.blocklist_url)
+        if newest is not None and newest != sent.blocklist:
+            listed = self._basis.documents.blocklist(newest)
+            breaches += _listed(sent, listed) if listed is not None else ()
+        return breaches
 
     def _judge_list(self, sent: LoggedRequest) -> None:
         """Judge a list when it is first named: one that is invalid was salvaged or is wrong."""

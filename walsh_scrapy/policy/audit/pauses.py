@@ -115,14 +115,14 @@ class PauseJudge:
         rules = None if sent.purpose == "robots" else self._basis.rules(sent)
         crawl_delay = rules.crawl_delay if rules else None
         spacing = max(_LEAST, recorded, crawl_delay or 0.0)
-        return min(spacing, LONGEST_FOR_BLOCKLIST) if self._is_for_list(sent) else spacing
+        return min(spacing, LONGEST_FOR_BLOCKLIST) if self._basis.is_for_list(sent) else spacing
 
     def _held_until(self, sent: LoggedRequest, name: str) -> float:
         """Return the end of the hold at which a request was sent; a release ends it."""
         if name not in self._held:
             return -math.inf
         since, until = self._held[name]
-        if self._is_for_list(sent):
+        if self._basis.is_for_list(sent):
             until = min(until, since + LONGEST_FOR_BLOCKLIST)
         return min([until, *self._acts_between("release", name, since, sent.sent_at)])
 
@@ -133,10 +133,6 @@ class PauseJudge:
         if not is_the_same or self._acts_between("release", name, since, sent.sent_at):
             since = sent.ended
         self._held[name] = since, sent.ended + sent.hold
-
-    def _is_for_list(self, sent: LoggedRequest) -> bool:
-        is_robots = sent.purpose == "robots" and host_of(sent.url) in self._basis.list_hosts
-        return is_robots or sent.purpose == "blocklist"
 
     def _acts_between(self, act: str, host: str, since: float, until: float) -> list[float]:
         times = self._acts.get((act, host), ())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
 from walsh_scrapy.policy.robots import RobotsTxt
 from walsh_scrapy.policy.robots.secondreader import SecondReader
+from walsh_scrapy.policy.urls import host_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -193,6 +194,11 @@ class Basis(NamedTuple):
     def run(self, row: LoggedRequest | LoggedDenial) -> RunTerms | None:
         """Return the run of a row; None if it names none that is recorded."""
         return None if row.run is None else self.runs.get(row.run)
+
+    def is_for_list(self, sent: LoggedRequest) -> bool:
+        """Return True for a request for the blocklist, or for the robots.txt that it needs."""
+        is_robots = sent.purpose == "robots" and host_of(sent.url) in self.list_hosts
+        return is_robots or sent.purpose == "blocklist"
 
     def rules(self, row: LoggedRequest | LoggedDenial) -> Rules | None:
         """Return the rules that decided, for the product token of the run; None if not known."""

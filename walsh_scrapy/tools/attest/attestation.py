@@ -63,6 +63,7 @@ _FIGURES: Final = {
     "denied_though_protego_allows": "denied though Protego allows it",
     "asked_before_the_record": "robots.txt of before the record",
     "before_the_first_list": "before the first list",
+    "fetched_before_the_record": "by a list of before the record",
     "denied_though_not_listed": "denied though not listed",
     "asked_again": "asked for again",
     "unchanged": "unchanged (304)",

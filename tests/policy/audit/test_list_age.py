@@ -1,0 +1,197 @@
+"""Row 3 by the age of the list: each run fetches it within its refresh, or has tried (R3)."""
+
+import hashlib
+import json
+
+import pytest
+
+from walsh_scrapy.policy.audit.checklist import Findings
+from walsh_scrapy.policy.audit.gates import BlocklistAudit
+from walsh_scrapy.policy.audit.record import (
+    DAY,
+    Basis,
+    Documents,
+    LoggedRequest,
+    RunFacts,
+    RunTerms,
+)
+
+HOUR = 3600.0
+LIST = "https://operator.example/list.json"
+URLS = {"blocklist_url": LIST, "blocklist_schema_url": "https://operator.example/schema.json"}
+FACTS = RunFacts(**dict.fromkeys(RunFacts._fields, "") | URLS)
+
+
+def a_list(*domains, refresh="PT6H"):
+    return json.dumps(
+        {
+            "contract": "walsh-research-blocklist/v1",
+            "updated": "2026-01-01T00:00:00Z",
+            "operator": "a test",
+            "contact": "bench@operator.example",
+            "policy": "https://operator.example/",
+            "refresh": refresh,
+            "blocked": [{"domain": domain} for domain in domains],
+        }
+    ).encode()
+
+
+EARLIER, LATER = a_list("out.example"), a_list("out.example", "a.example")
+COPIES = {hashlib.sha256(body).hexdigest(): body for body in (EARLIER, LATER)}
+OLD, NEW = COPIES
+
+
+def row(at, run, **columns):
+    given = {
+        "id": at,
+        "sent_at": at,
+        "host": "a.example",
+        "url": "http://a.example/feed",
+        "gates": "blocklist: not listed; robots: allowed",
+        "seconds": 1.0,
+        "status": 200,
+        "run": run,
+        "purpose": "target",
+        "pause": 1.0,
+        "hold": 0.0,
+        "blocklist": OLD,
+    }
+    return LoggedRequest(**dict.fromkeys(LoggedRequest._fields) | given | columns)
+
+
+def the_list(at, run, status=200, **columns):
+    asked = {"host": "operator.example", "url": LIST, "purpose": "blocklist", "gates": ""}
+    return row(at, run, status=status, blocklist=None, **asked | columns)
+
+
+def audited(*rows, begun=None, facts=FACTS):
+    """Return the findings; runs begin a second before their first row, or as ``begun`` says."""
+    first = {}
+    for each in sorted(rows, key=lambda row: row.sent_at):
+        first.setdefault(each.run, each.sent_at - 1.0)
+    runs = {run: RunTerms(at, None, facts) for run, at in (first | (begun or {})).items()}
+    since = min(each.sent_at for each in rows)
+    hosts = frozenset({"operator.example"})
+    basis = Basis(runs, (), hosts, Documents(COPIES.get), since=since)
+    findings = Findings()
+    audit = BlocklistAudit(findings, basis)
+    for each in sorted(rows, key=lambda row: row.sent_at):
+        audit.see(each)
+    audit.end()
+    return findings
+
+
+def kinds(*rows, **options):
+    return {kind.label: found.count for kind, found in audited(*rows, **options).found.items()}
+
+
+def test_a_list_that_is_never_refreshed_is_a_breach_of_each_run_that_did_not_look():
+    first = [the_list(0.0, 1), row(2.0, 1)]
+    second = [row(DAY, 2), row(DAY + 9.0, 2)]
+    third = [the_list(2 * DAY, 3, 304), row(2 * DAY + 2.0, 3)]
+    assert kinds(*first) == {}
+    assert kinds(*first, *second) == {"stale-list": 2}
+    assert kinds(*first, *second, *third) == {"stale-list": 2}
+    found = audited(*first, *second)
+    (worst,) = [each.worst.what for each in found.found.values()]
+    assert worst == "run 2 should have asked for its list 16 h 59 min before"
+    assert found.shown["3"] == 1
+
+
+def test_a_long_run_has_to_look_again():
+    run = [the_list(0.0, 1), *(row(hour * HOUR, 1) for hour in range(1, 14))]
+    assert kinds(*run) == {"stale-list": 5}, "from the second request after seven hours on"
+    assert kinds(*run, the_list(6.5 * HOUR, 1, 304)) == {}
+    other = [the_list(6.5 * HOUR, 2, 304), row(6.6 * HOUR, 2)]
+    assert kinds(*run, *other) == {"stale-list": 5}, "what another run fetched is not in its memory"
+
+
+def test_a_host_that_was_opted_out_before_a_run_that_did_not_look_is_a_breach():
+    first, newer = [the_list(0.0, 1), row(2.0, 1)], [the_list(DAY, 2), row(DAY + 2, 2, **new())]
+    long = [row(hour * HOUR, 1) for hour in range(6, 26, 6)]
+    assert kinds(*first, *newer, *long, row(25 * HOUR, 1)) == {"stale-list": 3, "listed": 1}
+    other = row(25 * HOUR, 1, url="http://b.example/", host="b.example")
+    below = row(25 * HOUR, 1, url="http://x.a.example/", host="x.a.example")
+    assert kinds(*first, *newer, *long, other) == {"stale-list": 3}
+    assert kinds(*first, *newer, *long, below) == {"stale-list": 3, "listed-above": 1}
+
+
+def new():
+    return {"blocklist": NEW, "url": "http://b.example/feed", "host": "b.example"}
+
+
+def test_a_run_that_has_no_list_and_never_asked_for_one_is_a_breach():
+    first = [the_list(0.0, 1, 404), row(2.0, 1, blocklist=None)]
+    assert kinds(*first) == {}
+    assert kinds(*first, row(3 * DAY, 2, blocklist=None)) == {"stale-list": 1}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param([row(5 * HOUR, 2), row(5.5 * HOUR, 2)], id="within-the-refresh"),
+        pytest.param([the_list(DAY, 2, 304), row(DAY + 2.0, 2)], id="revalidated"),
+        pytest.param(
+            [
+                the_list(DAY, 2, 301),
+                the_list(DAY + 1.0, 2, 200, host="m.example", url="https://m.example/list"),
+                row(DAY + 3.0, 2),
+            ],
+            id="redirected",
+        ),
+        pytest.param(
+            [the_list(DAY, 2, None, hold=60.0), *(row(DAY + n * HOUR, 2) for n in range(1, 72))],
+            id="its-server-is-down-and-put-off-for-the-rest-of-the-run",
+        ),
+        pytest.param(
+            [the_list(DAY, 2, 503, hold=1e6), row(DAY + 2.0, 2), row(1.9 * DAY, 3)],
+            id="its-server-is-on-hold-for-a-day-at-most",
+        ),
+        pytest.param(
+            [
+                row(
+                    DAY, 2, status=503, purpose="robots", url="https://operator.example/robots.txt"
+                ),
+                row(DAY + 2.0, 2),
+            ],
+            id="its-robots-txt-does-not-answer",
+        ),
+        pytest.param(
+            [the_list(DAY, 2, 304, pause=20 * HOUR), row(DAY + 3.0, 2), row(DAY + 19 * HOUR, 3)],
+            id="its-crawl-delay-is-longer-than-its-refresh",
+        ),
+        pytest.param(
+            [the_list(DAY, 2), row(DAY + 2.0, 2), row(DAY + 30 * HOUR, 2)],
+            id="one-request-was-out-while-the-machine-was-suspended",
+        ),
+    ],
+)
+def test_a_list_that_was_tried_is_no_breach(rows):
+    assert kinds(the_list(0.0, 1), row(2.0, 1), *rows) == {}
+
+
+def test_a_server_that_is_down_has_to_be_tried_again_by_later_runs():
+    first = [the_list(0.0, 1), row(2.0, 1), the_list(DAY, 2, None), row(DAY + 2.0, 2)]
+    assert kinds(*first, row(3 * DAY, 3)) == {"stale-list": 1}
+    assert kinds(*first, the_list(3 * DAY, 3, None), row(3 * DAY + 2.0, 3)) == {}
+
+
+def test_a_bot_without_a_published_list_needs_none():
+    """The list that an operator keeps in a file is read at each start."""
+    facts = FACTS._replace(blocklist_url="", blocklist_schema_url="")
+    rows = [row(day * DAY, day, blocklist=None) for day in range(1, 5)]
+    assert kinds(*rows, facts=facts) == {}
+
+
+def test_what_was_fetched_before_the_record_begins_is_not_known():
+    """Older rows were deleted. A request that is later than the refresh since then is a breach."""
+    rows = [row(0.0, 1), row(HOUR, 1)]
+    findings = audited(*rows, begun={1: -9.0})
+    assert findings.found == {}
+    assert findings.numbers["3"]["fetched_before_the_record"] == 2
+    assert kinds(*rows, row(3 * DAY, 2)) == {"stale-list": 1}
+
+
+def test_the_schema_alone_is_no_look():
+    rows = [the_list(0.0, 1), row(2.0, 1), the_list(DAY, 2, url=FACTS.blocklist_schema_url)]
+    assert kinds(*rows, row(DAY + 2.0, 2)) == {"stale-list": 1}
