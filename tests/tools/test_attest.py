@@ -220,6 +220,9 @@ PLANTED = [
     ("too-early", ("UPDATE requests SET hold = 3600 WHERE run = 1"
      " AND url = 'http://any.example/robots.txt'")),
     ("no-hold", "UPDATE requests SET hold = 0 WHERE status = 503"),
+    ("short-hold", "UPDATE requests SET retry_after = '60' WHERE status = 503"),
+    ("reported-again",
+     "UPDATE runs SET summary = json_set(summary, '$.new_entries', 99) WHERE id = 2"),
     ("content", "UPDATE entries SET item = json_set(item, '$.body', 'All of it')"),
     ("content", "UPDATE entries SET item = json_set(item, '$.title', printf('%.9999c', 'x'))"),
     ("content", "UPDATE entries SET item = json_remove(item, '$.note')"),
@@ -263,8 +266,9 @@ def test_a_planted_breach_is_found_and_no_other(record, label, statements):
 
 
 def test_each_kind_and_each_row_has_a_planted_breach():
-    # Only a faulty parser differs from Protego: tests/policy/audit/test_second_reader.py.
-    assert {label for label, *_ in PLANTED} == {kind.label for kind in Kind} - {"denied-by-protego"}
+    # The others need another crawl: test_attest_backoff.py, tests/policy/audit/.
+    others = {"denied-by-protego", "held-back", "no-growth", "no-jitter"}
+    assert {label for label, *_ in PLANTED} == {kind.label for kind in Kind} - others
     assert {kind.row for kind in Kind} == {row.number for row in CHECKLIST}
 
 

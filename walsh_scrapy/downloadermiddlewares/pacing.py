@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from scrapy import signals
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.runtime.startup import Problems
 
 
+#: Characters of a Retry-After that are recorded; its longest form has 33.
+_LONGEST_HEADER: Final = 200
 _PURPOSES: Final = {Rank.OPERATOR: "blocklist", Rank.ROBOTS: "robots", Rank.TARGET: "target"}
 
 
@@ -203,12 +206,13 @@ class PacingMiddleware:
         interval = self._spacing(request, latency)
         exchange = exchange_of(request, response, latency, interval, error)
         ledger, backoff = self._context.state.ledger, self._context.backoff
-        name, hold = self._context.hold_name(request.url), 0.0
+        name, hold, asked = self._context.hold_name(request.url), 0.0, exchange.retry_after
         if name != host:
             # The hold is written first: a crash before the release leaves a lease that runs out.
             hold = ledger.answered(name, exchange, backoff).hold
             exchange = exchange.of_domain()
-        record = self._record(request, response, latency, error, hold=hold)
+        record = self._record(request, response, latency, error)
+        record = replace(record, hold=hold, retry_after=asked and asked[:_LONGEST_HEADER])
         snapshot = ledger.release(host, exchange, backoff, record)
         hold = max(hold, snapshot.hold)
         mark(request, hold=hold)
@@ -228,8 +232,6 @@ class PacingMiddleware:
         response: Response | None,
         latency: float,
         error: Exception | None,
-        *,
-        hold: float,
     ) -> RequestRecord:
         marks = marks_of(request)
         return RequestRecord(
@@ -243,7 +245,6 @@ class PacingMiddleware:
             run=self._context.run,
             purpose=_PURPOSES[marks.rank],
             pause=marks.pause,
-            hold=hold,
             evidence=evidence_of(request),
             source=None if (source := source_of(request)) is None else source.url,
         )

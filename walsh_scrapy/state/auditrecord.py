@@ -14,6 +14,7 @@ from walsh_scrapy.policy.audit.record import (
     LoggedAct,
     LoggedDenial,
     LoggedRequest,
+    ReportedRun,
     RunFacts,
     RunTerms,
 )
@@ -169,6 +170,16 @@ class AuditRecord:
                 .order_by(func.max(entries.c.key))
             )
             yield from self._connection.scalars(shared, execution_options=STREAMED)
+
+    def reported(self, bounds: Bounds) -> Iterator[ReportedRun]:
+        """Yield how many new entries each run that has ended reported, and has in the record."""
+        counted = select(entries.c.run, func.count()).group_by(entries.c.run)
+        stored = {run: count for run, count in self._connection.execute(counted)}  # noqa: C416
+        is_over = and_(runs.c.id <= bounds.runs, runs.c.ended <= bounds.until)
+        found = select(runs.c.id, runs.c.ended, runs.c.summary).where(is_over)
+        for number, ended, text in self._connection.execute(found.order_by(runs.c.id)):
+            reported = json.loads(text or "{}").get("new_entries", 0)
+            yield ReportedRun(number, ended, reported, stored.get(number, 0))
 
     def run_rows(self, bounds: Bounds) -> Iterator[RunRow]:
         """Yield the runs in the order of their numbers."""

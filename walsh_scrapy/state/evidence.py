@@ -77,6 +77,7 @@ class RequestRecord:
     pause: float = 0.0
     #: Seconds for which its answer put the host on hold. The ledger adds what it decides.
     hold: float = 0.0
+    retry_after: str | None = None  #: the header of its answer, as it came
     evidence: Evidence = NO_EVIDENCE
     source: str | None = None  #: the declared source that a target was for
 

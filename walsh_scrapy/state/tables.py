@@ -261,6 +261,8 @@ requests = Table(
     # Seconds: the pause asked for before it, and the hold that its answer began.
     Column("pause", Double, nullable=False),
     Column("hold", Double, nullable=False),
+    # The header of its answer, a line each if it came several times; NULL if there was none.
+    Column("retry_after", Text),
     *_evidence(),
     # The declared source that a target was for.
     Column("source", String(4096)),

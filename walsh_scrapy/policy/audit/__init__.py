@@ -11,5 +11,7 @@
 | `listage`   | 3      | how old the blocklist was                                                |
 | `pauses`    | 4, 5   | pauses, holds, and two requests at once                                  |
 | `targets`   | 6      | what was asked for                                                       |
+| `refusals`  | 5      | the hold after each refusal                                              |
+| `firstrequests` | 4  | whether first requests to hosts were held back                           |
 | `visits`    | 6 to 9 | how often it was asked for, and what was kept                            |
 """

@@ -8,8 +8,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
-from walsh_scrapy.policy.audit.pauses import TOLERANCE
-from walsh_scrapy.policy.audit.record import DAY
+from walsh_scrapy.policy.audit.record import DAY, TOLERANCE
 from walsh_scrapy.policy.robots.access import ALLOW_ALL, LONGEST_SETTLING, access_result
 from walsh_scrapy.policy.urls import origin_of
 

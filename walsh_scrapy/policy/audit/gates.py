@@ -13,8 +13,7 @@ from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
 from walsh_scrapy.policy.audit.fetches import RobotsFetches
 from walsh_scrapy.policy.audit.listage import ListAge
-from walsh_scrapy.policy.audit.pauses import TOLERANCE
-from walsh_scrapy.policy.audit.record import DAY, NO_COPY, NO_FETCH, NO_RUN
+from walsh_scrapy.policy.audit.record import DAY, NO_COPY, NO_FETCH, NO_RUN, TOLERANCE
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.robots.access import LATENESS
 from walsh_scrapy.policy.urls import host_of, origin_of

@@ -10,7 +10,8 @@ import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
-from walsh_scrapy.policy.audit.record import NO_COPY, NO_FETCH, NO_RUN
+from walsh_scrapy.policy.audit.record import NO_COPY, NO_FETCH, NO_RUN, TOLERANCE
+from walsh_scrapy.policy.audit.refusals import RefusalJudge
 from walsh_scrapy.policy.backoff import is_refusal
 from walsh_scrapy.policy.hosttimes import host_name
 from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.audit.fetches import RobotsFetches
     from walsh_scrapy.policy.audit.record import Basis, LoggedRequest
 
-#: Seconds by which two times of the record may differ from what the ledger measured (decision 35).
-TOLERANCE: Final = 0.05
 #: R4: one request a second.
 _LEAST: Final = 1.0
 
@@ -150,6 +149,7 @@ class HostAudit:
         self._basis = basis
         self._fetches = fetches
         self._judge = PauseJudge(basis)
+        self._refusals = RefusalJudge(basis)
         self._host: str | None = None
         self._hosts = self._pauses = 0
         self._least = math.inf
@@ -169,7 +169,8 @@ class HostAudit:
         self._findings.judge("5" if is_refused else "", self._holding(sent, pause, is_refused))
 
     def end(self) -> None:
-        """Note the figures."""
+        """Judge all holds together, and note the figures."""
+        self._findings.judge("", self._refusals.end())
         least = None if math.isinf(self._least) else round(self._least, 3)
         self._findings.note("4", hosts=self._hosts, pauses=self._pauses, least_beyond_asked=least)
 
@@ -199,8 +200,7 @@ class HostAudit:
             return ""
         return NO_FETCH
 
-    @staticmethod
-    def _holding(sent: LoggedRequest, pause: Pause, is_refused: bool) -> Iterator[Breach]:
+    def _holding(self, sent: LoggedRequest, pause: Pause, is_refused: bool) -> Iterator[Breach]:
         name = host_of(sent.url)
         if pause.is_in_hold:
             early = pause.hold - (pause.kept or 0.0)
@@ -208,6 +208,8 @@ class HostAudit:
             yield Breach(Kind.TOO_EARLY, Case.of(sent, what), early)
         if is_refused and not sent.hold:
             yield Breach(Kind.NO_HOLD, Case.of(sent, f"{name} answered {sent.status}"))
+        if is_refused:
+            yield from self._refusals.breaches(sent)
 
 
 class SerialAudit:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.robots import Rules
 
 DAY: Final = 86_400.0
+#: Seconds by which two times of the record may differ from what the ledger measured (decision 35).
+TOLERANCE: Final = 0.05
 #: What a record lacks that has no run, or a run that is not recorded.
 NO_RUN: Final = "names no run that is recorded"
 #: What a record lacks whose rules cannot be read again.
@@ -47,6 +49,7 @@ class LoggedRequest(NamedTuple):
     purpose: str  #: "target", "robots" or "blocklist"
     pause: float  #: seconds: the spacing asked for before it
     hold: float  #: seconds for which its answer put its host on hold; 0 for none
+    retry_after: str | None  #: the header of its answer, as it came
     rule: str | None
     line: int | None
     robots: str | None  #: of a request for robots.txt: the copy that counted after it
@@ -95,6 +98,15 @@ class EntryRow(NamedTuple):
     run: int | None
 
 
+class ReportedRun(NamedTuple):
+    """The new entries of a run that has ended."""
+
+    id: int
+    ended: float
+    reported: int  #: as its summary says
+    stored: int  #: rows of `entries` that it is the first run of
+
+
 class LoggedAct(NamedTuple):
     """A row of `acts`: what the operator did to a host (decision 31)."""
 
@@ -125,6 +137,8 @@ class RunFacts(NamedTuple):
     scope: str
     declared: str  #: the document of its declared sources, by its hash; "" if it declared none
     serial: bool = True
+    backoff_base: float = 0.0  #: seconds; 0 if not known
+    backoff_max: float = 0.0
 
     @property
     def is_of_another_bot(self) -> bool:

@@ -6,8 +6,7 @@ import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
-from walsh_scrapy.policy.audit.pauses import TOLERANCE
-from walsh_scrapy.policy.audit.record import DAY, NO_RUN
+from walsh_scrapy.policy.audit.record import DAY, NO_RUN, TOLERANCE
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
 from walsh_scrapy.policy.wording import format_seconds
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from walsh_scrapy.policy.audit.checklist import Findings
-    from walsh_scrapy.policy.audit.record import Basis, EntryRow, LoggedRequest
+    from walsh_scrapy.policy.audit.record import Basis, EntryRow, LoggedRequest, ReportedRun
 
 _KINDS: Final = ("feed", "llms")
 #: URLs of one host in memory before those are forgotten that were asked for a day ago or earlier.
@@ -101,6 +100,13 @@ class EntryAudit:
         """Count an entry whose page and id, or page and title, another entry has too."""
         what = "another entry of its page has the same id or title"
         self._findings.add(Kind.DUPLICATE, Case("entries", key, None, what))
+
+    def see_reported(self, run: ReportedRun) -> None:
+        """Judge what a run reported: an entry is new once, and names the run that found it."""
+        again = run.reported - run.stored
+        if again > 0:
+            what = f"run {run.id} reported {run.reported} new entries, and {run.stored} were new"
+            self._findings.add(Kind.REPORTED_AGAIN, Case("runs", run.id, run.ended, what), again)
 
     def end(self) -> None:
         """Note the figures."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from walsh_scrapy.identity import SPEC_VERSION, UA_TOKEN, USER_AGENT
 from walsh_scrapy.items import EntryItem, InvalidItem, check
 from walsh_scrapy.policy.audit.checklist import Breach, Case, Findings, Kind, verdicts
+from walsh_scrapy.policy.audit.firstrequests import FirstRequestAudit
 from walsh_scrapy.policy.audit.gates import BlocklistAudit, IdentityAudit, RobotsAudit
 from walsh_scrapy.policy.audit.pauses import HostAudit, SerialAudit
 from walsh_scrapy.policy.audit.record import Bot
@@ -61,6 +62,7 @@ _COLUMNS: Final = frozenset(column.name for column in fields(EntryItem))
 #: Figures of the record in other words than their names.
 _FIGURES: Final = {
     "least_beyond_asked": "seconds to spare",
+    "first_requests": "first requests to hosts",
     "compared_with_protego": "compared with Protego",
     "denied_though_allowed": "denied though the copy allows it",
     "denied_though_protego_allows": "denied though Protego allows it",
@@ -157,9 +159,9 @@ def _audit_times(log: Log, bounds: Bounds, findings: Findings, basis: Basis, bot
     digester = Digester()
     identity, serial = IdentityAudit(findings, basis, bot), SerialAudit(findings, basis)
     listed, kept = BlocklistAudit(findings, basis), EntryAudit(findings, _problem)
-    targets = TargetAudit(findings, basis)
+    targets, first = TargetAudit(findings, basis), FirstRequestAudit(findings)
     for sent in digester.passed("requests", log.requests_by_time(bounds)):
-        for each in (identity, serial, listed, targets):
+        for each in (identity, serial, listed, targets, first):
             each.see(sent)
     for denial in digester.passed("denials", log.denials_by_time(bounds)):
         listed.see_denial(denial)
@@ -167,7 +169,9 @@ def _audit_times(log: Log, bounds: Bounds, findings: Findings, basis: Basis, bot
         kept.see(entry)
     for key in log.duplicates(bounds):
         kept.see_duplicate(key)
-    for audit in (listed, targets, kept):
+    for run in log.reported(bounds):
+        kept.see_reported(run)
+    for audit in (listed, targets, first, kept):
         audit.end()
     take_all(digester, log, bounds)
     return digester.digests()

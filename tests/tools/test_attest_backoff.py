@@ -1,0 +1,135 @@
+"""`scrapy attest` on the records of crawlers with one fault each, and of polite ones.
+
+Their crawls are real, in simulated time.
+"""
+
+import contextlib
+import json
+from email.utils import formatdate
+
+import pytest
+
+from tests.helpers.sites import LIST_URL, blocklist, feed
+from walsh_scrapy.state import State
+from walsh_scrapy.testing.simulation import DAY
+from walsh_scrapy.testing.site import Site
+from walsh_scrapy.testing.web import Reply
+from walsh_scrapy.tools.attest.attestation import attest
+
+BEGIN = 1_767_225_600.0
+#: Two and a half hours after the first run begins.
+DATE = formatdate(BEGIN + 9000.0, usegmt=True)
+HOSTS = [f"{name}.example" for name in "abcde"]
+
+
+def refusal(**headers):
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Reply(status=503, headers=given)
+
+
+@pytest.fixture
+def judged(simulated, tmp_path):
+    """Return a function that crawls some sites, a run a day, and judges the record."""
+
+    def run(*sites, mutant=None, runs=1, **settings):
+        operator = Site("operator.example", "", {"/blocklist.json": blocklist("out.example")})
+        if mutant is not None:
+            settings["EXTENSIONS"] = json.dumps({f"tests.helpers.faults.{mutant}": 0})
+        simulated(
+            operator,
+            *sites,
+            sources=[f"http://{site.host}{path}" for site in sites for path in site.pages],
+            starts=[day * (DAY + 60.0) for day in range(runs)],
+            settings={"WALSH_BLOCKLIST_URL": LIST_URL} | settings,
+        )
+        (file,) = tmp_path.rglob("walsh.sqlite3")
+        with contextlib.closing(State(f"sqlite:///{file}")) as state, state.log() as snapshot:
+            attestation = attest(snapshot, BEGIN + (runs + 1) * DAY)
+        found = [finding for row in attestation["checklist"] for finding in row["findings"]]
+        return {finding["kind"]: finding["worst"]["what"] for finding in found}
+
+    return run
+
+
+def feeds(*hosts):
+    return [Site(host, "", {"/feed": feed(host=host)}) for host in hosts]
+
+
+FAULTS = [
+    ("ListIsNeverRefreshed", 2, feeds("a.example"), {"stale-list"}),
+    (
+        "StarStopsAtSlashes",
+        1,
+        [Site("a.example", "User-agent: *\nDisallow: /*feed\n", {"/1/2/feed": feed()})],
+        {"denied"},
+    ),
+    (
+        "RetryAfterIsCapped",
+        1,
+        [Site("a.example", "", {"/feed": [refusal(Retry_After="600"), feed()]})],
+        {"short-hold"},
+    ),
+    (
+        "RetryAfterIsCapped",
+        1,
+        [
+            Site(
+                "a.example",
+                "",
+                {"/feed": [refusal(Retry_After=DATE), feed()]},
+            )
+        ],
+        {"short-hold"},
+    ),
+    ("BackoffHasNoChance", 1, [Site("a.example", "", {"/feed": refusal()})], {"no-jitter"}),
+    ("BackoffIsLinear", 1, [Site("a.example", "", {"/feed": refusal()})], {"no-growth"}),
+    (
+        "EntriesAreAlwaysNew",
+        2,
+        [Site("a.example", "", {"/feed": [feed(), feed("Another title")]})],
+        {"reported-again"},
+    ),
+    ("FirstRequestsAreHeldBack", 1, feeds(*HOSTS), {"held-back"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("mutant", "runs", "sites", "kinds"),
+    [pytest.param(*each, id=f"{n}-{each[0]}") for n, each in enumerate(FAULTS)],
+)
+def test_a_crawler_with_one_fault_is_told(judged, mutant, runs, sites, kinds):
+    assert set(judged(*sites, mutant=mutant, runs=runs)) == kinds
+
+
+def test_a_polite_crawl_of_the_same_sites_breaks_nothing(judged):
+    sites = [
+        *feeds("quick.example", *HOSTS),
+        Site("slow.example", "", {"/feed": Reply(feed().body, delay=4.0)}),
+        Site("star.example", "User-agent: *\nDisallow: /*feed\n", {"/1/2/feed": feed()}),
+        Site("long.example", "", {"/feed": [refusal(Retry_After="600"), feed()]}),
+        Site("zero.example", "", {"/feed": [refusal(Retry_After="0"), feed()]}),
+        Site("odd.example", "", {"/feed": [refusal(Retry_After="soon"), refusal(), feed()]}),
+        Site("down.example", "", {"/feed": refusal()}),
+        Site("robots.example", refusal(), {"/feed": feed()}),
+        Site("date.example", "", {"/feed": [refusal(Retry_After=DATE), feed()]}),
+    ]  # fmt: skip
+    assert judged(*sites, runs=3) == {}
+
+
+def test_a_list_whose_server_is_down_in_later_runs_is_no_breach(simulated, tmp_path):
+    operator = Site(
+        "operator.example", "", {"/blocklist.json": [blocklist("out.example"), refusal()]}
+    )
+    simulated(
+        operator,
+        *feeds("a.example"),
+        sources=["http://a.example/feed"],
+        starts=[0.0, DAY + 60.0, 2 * DAY + 120.0, 2.5 * DAY],
+        settings={"WALSH_BLOCKLIST_URL": LIST_URL},
+        arguments={"force": "1"},
+    )
+    (file,) = tmp_path.rglob("walsh.sqlite3")
+    with contextlib.closing(State(f"sqlite:///{file}")) as state, state.log() as snapshot:
+        attestation = attest(snapshot, BEGIN + 4 * DAY)
+    found = [each["kind"] for row in attestation["checklist"] for each in row["findings"]]
+    assert found == ["too-often"], "what force=1 asks for"
