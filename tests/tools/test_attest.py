@@ -324,7 +324,7 @@ def test_a_lifted_hold_and_a_new_pause_of_the_operator_are_no_breach(record):
         pytest.param(
             [
                 f"UPDATE requests SET sent_at = sent_at + 3000 WHERE {ANY}",
-                f"UPDATE requests SET status = 503, hold = 1 WHERE {ANY}",
+                f"UPDATE requests SET status = 503, hold = 3 WHERE {ANY}",
             ],
             id="asked-again-because-it-was-refused",
         ),
@@ -460,7 +460,7 @@ def test_new_rows_change_nothing_that_was_attested(record):
     attestation = judged(url)
     change(
         "INSERT INTO requests SELECT id + 1000, sent_at + 86400, host, url, gates, status, seconds,"
-        " error, run, purpose, pause, hold, rule, line, robots, robots_at, blocklist,"
+        " error, run, purpose, pause, hold, retry_after, rule, line, robots, robots_at, blocklist,"
         " robots_status, redirected_by, source FROM requests",
         "INSERT INTO entries SELECT key || 'x', NULL, own_key || 'x', title_key || 'x', source,"
         " kind, first_seen + 200000, item, run FROM entries",

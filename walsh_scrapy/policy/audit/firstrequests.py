@@ -54,7 +54,6 @@ class FirstRequestAudit:
         self._findings = findings
         self._seen: set[str] = set()
         self._runs: dict[int, _Run] = {}
-        self._number = 0
 
     def see(self, sent: LoggedRequest) -> None:
         """Take note of one request."""
@@ -77,16 +76,14 @@ class FirstRequestAudit:
             run.last = sent
 
     def end(self) -> None:
-        """Judge each run, and note the figures."""
+        """Judge each run."""
         for run in self._runs.values():
             if run.case is not None and run.is_late:
                 self._findings.add(Kind.HELD_BACK, run.case, run.longest)
-        self._findings.note("4", first_requests=self._number)
 
     def _note(self, run: _Run, sent: LoggedRequest, idle: float) -> None:
         run.number += 1
         run.has_one_after_robots |= run.last.purpose == "robots"
-        self._number += 1
         run.least = min(run.least, idle)
         if idle > run.longest:
             what = f"{sent.url} was the first to its host, {idle:.1f} s after the last exchange"

@@ -62,7 +62,6 @@ _COLUMNS: Final = frozenset(column.name for column in fields(EntryItem))
 #: Figures of the record in other words than their names.
 _FIGURES: Final = {
     "least_beyond_asked": "seconds to spare",
-    "first_requests": "first requests to hosts",
     "compared_with_protego": "compared with Protego",
     "denied_though_allowed": "denied though the copy allows it",
     "denied_though_protego_allows": "denied though Protego allows it",
