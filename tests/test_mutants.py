@@ -32,7 +32,7 @@ def test_there_are_enough_of_them_and_each_rule_is_broken():
         (Patch("walsh_scrapy/policy/pacing.py", "after", "times", ""), "not once"),
         (Patch("walsh_scrapy/policy/pacing.py", "nobody", "", ""), "has no nobody"),
         (Patch("walsh_scrapy/policy/pacing.py", "spacing", "return max", "return ("), "compile"),
-        (Patch("walsh_scrapy/nothing.py", "f", "", ""), "No such file"),
+        (Patch("nothing.py", "f", "", ""), "No such file"),
         (Patch("walsh_scrapy/policy/audit/pauses.py", "f", "", ""), "belongs to the judges"),
     ],
     ids=lambda value: value if isinstance(value, str) else value.place,

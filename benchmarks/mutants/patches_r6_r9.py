@@ -42,9 +42,8 @@ OF_R6_TO_R9: Final = (
                "[entry.url for entry in feed.entries if entry.url]"),
     _following("images", "asks for images", '[f"/{number}.png" for number in range(3)]'),
     Mutant("content", "R6", "items have content", (
-        Patch("walsh_scrapy/items.py", "EntryItem.to_dict",
-              "return dict(zip(_NAMES, _values(self), strict=True))",
-              'return dict(zip(_NAMES, _values(self), strict=True)) | {"content": "All of it."}'),
+        Patch("walsh_scrapy/visits/documentitems.py", "_record", "item.to_dict()",
+              'item.to_dict() | {"content": "All of it."}'),
     )),
     Mutant("private-hop", "R6", "a public host may redirect to a private address", (
         Patch("walsh_scrapy/downloadermiddlewares/publicweb.py",

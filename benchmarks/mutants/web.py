@@ -178,9 +178,9 @@ def _feeds() -> list[Site]:
             "/feed": Reply(podcast, content_type="application/rss+xml"), "/1.mp3": "audio",
             "/1": _PAGE, "/2": _PAGE, "/1.png": "image",
         }),
-        _site("steady", _OPEN, strong=_feed("strong", etag='"v1"'),
-              weak=_feed("weak", etag='W/"v1"'), modified=_feed("modified", last_modified=dated),
-              bare=_feed("bare")),
+        _site("steady", _OPEN, strong=_feed("steady", etag='"v1"'),
+              weak=_feed("steady", etag='W/"v1"'), modified=_feed("steady", last_modified=dated),
+              bare=_feed("steady")),
         Site("gone.example", _OPEN, {"/feed": Reply("Gone.\n", 410)}),
         Site("page.example", _OPEN, {"/feed": Reply(_PAGE, content_type="text/html")}),
     ]  # fmt: skip
@@ -201,7 +201,7 @@ def _robots() -> list[Site]:
         _site("unchanged", kept, "feed", "no"),
         _site("broken", failing, "feed", "no"),
         *(
-            Site(f"{name}:{port}", robots, {f"/{path}": _feed(path) for path in (
+            Site(f"{name}:{port}", robots, {f"/{path}": _feed(name[:-8]) for path in (
                 "feed", "secret", "private/feed"
             )})
             for name, port, robots in (
