@@ -6,6 +6,7 @@ it is worth nothing, and the benchmark stops.
 """
 
 import argparse
+import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,13 +14,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks.mutants.judges import JUDGES, Opinion, judge
-from benchmarks.mutants.mutant import CONTROL, Mutant, PatchError, write_project
+from benchmarks.mutants.mutant import CONTROL, ROOT, Mutant, PatchError, write_project
 from benchmarks.mutants.patches import MUTANTS
 
 
 def main(words: Sequence[str]) -> int:
     """Judge the mutants that the words name; return the exit status."""
     options = options_of(words)
+    # The process of a simulation imports the mutant from its folder, and its web from here.
+    os.environ["PYTHONPATH"] = str(ROOT)
     wanted = [each for each in MUTANTS if not options.only or each.name in options.only]
     try:
         for mutant in wanted:
