@@ -1,5 +1,6 @@
 """Trouble of the machine for real crawls, as extensions of Scrapy: `EXTENSIONS={PATH: 0}`."""
 
+import json
 import logging
 import math
 import os
@@ -19,6 +20,7 @@ from walsh_scrapy.runtime import isolated
 from walsh_scrapy.runtime.isolated import IsolatedProcess
 from walsh_scrapy.state import waiting
 from walsh_scrapy.state.waiting import Waiting
+from walsh_scrapy.testing.clock import EPOCH, SimulatedTime
 
 SMALL = 200_000  #: bytes
 
@@ -49,6 +51,27 @@ class PausedMeanwhile(Extension):
     def pause(self, request, seconds):
         context = Crawl.of(self.crawler).context
         context.state.ledger.pause(context.host(request.url), seconds, "")
+
+
+class ClockIsSet(Extension):
+    """The clock of a simulation is set, as ``CLOCK_SETS`` says: by so many seconds at a moment.
+
+    Its monotonic clock is not. A machine that is suspended looks the same.
+    """
+
+    def __init__(self, crawler):
+        sets = json.loads(crawler.settings["CLOCK_SETS"])
+        SimulatedTime.wall = property(
+            lambda time: EPOCH + time.now + sum(by for at, by in sets if time.now >= at)
+        )
+
+
+class ClockIsAhead(Extension):
+    """The clock of this machine is ahead of that of the database, by ``CLOCK_AHEAD`` seconds."""
+
+    def __init__(self, crawler):
+        now, ahead = time.time, crawler.settings.getfloat("CLOCK_AHEAD")
+        time.time = lambda: now() + ahead
 
 
 class FullState(Extension):

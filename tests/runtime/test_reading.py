@@ -7,6 +7,7 @@ import pickle
 import resource
 import signal
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -39,7 +40,7 @@ def readings(monkeypatch):
 
         def read(self, *documents):
             async def run():
-                readings = Readings(engine, SystemClock())
+                readings = Readings(engine, SystemClock(time.time))
                 try:
                     for each in documents:
                         response = Response(URL, body=each.body)

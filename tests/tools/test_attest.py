@@ -460,8 +460,8 @@ def test_new_rows_change_nothing_that_was_attested(record):
     attestation = judged(url)
     change(
         "INSERT INTO requests SELECT id + 1000, sent_at + 86400, host, url, gates, status, seconds,"
-        " error, run, purpose, pause, hold, retry_after, rule, line, robots, robots_at, blocklist,"
-        " robots_status, redirected_by, source FROM requests",
+        " monotonic, error, run, purpose, pause, hold, retry_after, rule, line, robots, robots_at,"
+        " blocklist, robots_status, redirected_by, source FROM requests",
         "INSERT INTO entries SELECT key || 'x', NULL, own_key || 'x', title_key || 'x', source,"
         " kind, first_seen + 200000, item, run FROM entries",
         "INSERT INTO runs SELECT id + 10, spider, command, begun, ended, how, versions, settings,"

@@ -216,7 +216,7 @@ def test_the_facts_of_a_state(url, tmp_path):
         empty = gather(state, options, None)
         assert (empty.sources, empty.sources_error, empty.latest) == (0, "", {})
         keep_empty_blocklist(url)
-        now = state.moments.now()
+        now = state.now()
         begin = {"spider": "feeds", "settings": {"max_wait": 900.0}}
         summaries = [
             ("finished", {"fetched": 2}),

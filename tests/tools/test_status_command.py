@@ -38,7 +38,7 @@ def well(status, tmp_path):
     """The same, with a state in which all is well."""
     (tmp_path / "sources.toml").write_text('[[source]]\nurl = "http://blog.example/feed"\n')
     with contextlib.closing(State(status.url)) as state:
-        now = state.moments.now()
+        now = state.now()
         number = state.runs.begin(RunRecord(spider="feeds", begun=now - 60))
         state.runs.end(number, now - 30, "finished", {"fetched": 1})
     keep_empty_blocklist(status.url)

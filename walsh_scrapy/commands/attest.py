@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from walsh_scrapy.tools.command import OperatorCommand
@@ -122,7 +121,7 @@ def _attest(state: State, scorecard: dict[str, Any] | None, options: Options) ->
 
     bot = Bot(options.user_agent, options.ua_token)
     with state.log() as log:
-        attestation = attest(log, time.time(), scorecard, bot)
+        attestation = attest(log, state.now(), scorecard, bot)
     if not any(attestation["record"]["digests"].values()) and scorecard is None:
         raise CommandError("the record is empty, so there is nothing to attest")
     return attestation
@@ -138,7 +137,7 @@ def _verify(state: State, name: str, directory: str | None) -> bool:
     elif "signature" in attestation:
         print("its signature was not checked: name the published directory with --directory FILE")
     with state.log() as log:
-        comparison = compare(log, attestation["record"], time.time())
+        comparison = compare(log, attestation["record"], state.now())
     print_lines(comparison.lines())
     print("the record has changed" if comparison.changed else "the record is as it was judged")
     return not comparison.changed

@@ -241,6 +241,7 @@ class PacingMiddleware:
             gates="; ".join(f"{gate}: {answer}" for gate, answer in marks.answers.items()),
             status=marks.answered if response is None else response.status,
             seconds=latency,
+            monotonic=self._context.clock.monotonic(),
             error="" if response is not None else _words(error, request.url),
             run=self._context.run,
             purpose=_PURPOSES[marks.rank],

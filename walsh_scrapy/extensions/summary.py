@@ -65,16 +65,16 @@ class Summary:
     def spider_opened(self, spider: Spider) -> None:
         """Record the begin. If the state fails, the crawl ends for that reason."""
         context = self._context
+        declaring = spider if isinstance(spider, DeclaringSpider) else DeclaringSpider(spider.name)
         run = RunRecord(
             spider=spider.name,
             command=command_of(self._crawl.crawler, spider),
             begun=context.started_at,
             versions=versions(),
-            settings=settings_of(context),
+            settings=settings_of(context) | {"force": declaring.force},
         )
         try:
-            declared = spider.sources if isinstance(spider, DeclaringSpider) else ()
-            context.run = context.state.runs.begin(run, declaration(declared))
+            context.run = context.state.runs.begin(run, declaration(declaring.sources))
         except StateUnavailable as error:
             logger.debug("the begin of the run is not recorded: %s", error)
 

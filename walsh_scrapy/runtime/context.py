@@ -12,7 +12,7 @@ from walsh_scrapy.runtime.requests import source_of
 from walsh_scrapy.sources import host_pauses, with_pauses
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from scrapy import Request
 
@@ -33,11 +33,14 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The clocks of this machine."""
+    """The clock of the state, and the monotonic one of this machine."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
 
     def now(self) -> float:
         """Return the time of day in epoch seconds."""
-        return time.time()
+        return self._now()
 
     def monotonic(self) -> float:
         """Return the seconds of the machine's monotonic clock."""
@@ -59,7 +62,7 @@ class Context:
     ) -> None:
         self.options = options
         self.state = state
-        self.clock = clock or SystemClock()
+        self.clock = clock or SystemClock(state.now)
         self.signer = signer
         self.started_at = self.clock.now()
         self.run: int | None = None  #: its number in the state, from when the spider has opened

@@ -61,6 +61,13 @@ class State:
         with self._database.snapshot() as connection:
             yield Log(connection)
 
+    def now(self) -> float:
+        """Return epoch seconds by the clock that all processes on the state share.
+
+        The server is not asked. It was whenever a host was leased or released.
+        """
+        return self._database.reckoned_now()
+
     def prune(self, now: float, log_seconds: float) -> None:
         """Delete what is too old to be needed, in small steps; ``now`` is in epoch seconds.
 

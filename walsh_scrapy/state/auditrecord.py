@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import and_, func, select
 
+from walsh_scrapy.policy.audit.clocks import SetClocks, Timed
 from walsh_scrapy.policy.audit.record import (
     Basis,
     Documents,
@@ -18,6 +19,7 @@ from walsh_scrapy.policy.audit.record import (
     RunFacts,
     RunTerms,
 )
+from walsh_scrapy.policy.robots.access import LONGEST_SETTLING
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.state.entries import ROWS_AT_ONCE
 from walsh_scrapy.state.evidence import hash_of
@@ -119,9 +121,29 @@ class AuditRecord:
             acts=list(self.acts(bounds)),
             list_hosts=frozenset(hosts),
             documents=Documents(self.copy),
-            since=self._connection.scalar(select(func.min(requests.c.sent_at))) or 0.0,
+            since=self._since(),
             moved=dict(self._connection.execute(_MOVED).all()),
+            clocks=self._clocks(bounds),
         )
+
+    def _since(self) -> float:
+        """Return from when on all is recorded that a request may depend on.
+
+        If rows were deleted, one of them may have brought a robots.txt that counted only later.
+        """
+        first = select(requests.c.id, requests.c.sent_at).order_by(*BY_TIME).limit(1)
+        row = self._connection.execute(first).one_or_none()
+        if row is None:
+            return 0.0
+        return float(row.sent_at) + (0.0 if row.id == 1 else LONGEST_SETTLING)
+
+    def _clocks(self, bounds: Bounds) -> SetClocks:
+        """Find where clocks were set; rows of the future, which are not judged, show that too."""
+        found = rows_of(Timed, requests).where(requests.c.id <= bounds.requests)
+        clocks = SetClocks()
+        for sent in self.each(Timed, found.order_by(requests.c.id)):
+            clocks.see(sent)
+        return clocks
 
     def copy(self, name: str) -> bytes | None:
         """Return a document by its name; None if it is not kept, or is not what it was."""

@@ -63,6 +63,7 @@ class Database:
         self._file = StateFile.of(self._engine.url)
         self._failed = failed
         self._given_up: StateError | None = None
+        self._ahead = 0.0  # seconds, of the server's clock
         self._open = ExitStack()
         self._open.callback(self._engine.dispose)
         try:
@@ -75,6 +76,8 @@ class Database:
             self._prepare()
             if self._file is not None:
                 self._file.remember()
+            with self._reader.begin():
+                self.now(self._reader)
             self._waiting.is_open = True
         except DBAPIError as error:
             self.close()
@@ -131,7 +134,15 @@ class Database:
 
         That is the clock of the server; on SQLite, which has none, the clock of the machine.
         """
-        return time.time() if self._is_sqlite else float(connection.scalars(_CLOCK).one())
+        if self._is_sqlite:
+            return time.time()
+        now = float(connection.scalars(_CLOCK).one())
+        self._ahead = time.time() - now
+        return now
+
+    def reckoned_now(self) -> float:
+        """Return the same, by what the clock of the machine was ahead when `now` was read last."""
+        return time.time() - self._ahead
 
     def close(self) -> None:
         """Close the connections; what was committed stays."""

@@ -70,6 +70,7 @@ class RequestRecord:
     gates: str
     status: int | None
     seconds: float
+    monotonic: float = 0.0  #: seconds of the machine's monotonic clock, at its end
     error: str = ""
     run: int | None = None  #: its number in `runs`
     purpose: str = "target"  #: or "robots" or "blocklist"

@@ -142,11 +142,6 @@ _TIMES: Final = (
 class MomentStore(Store):
     """Reads times."""
 
-    def now(self) -> float:
-        """Return epoch seconds by the clock that all processes on the state share."""
-        with self._database.read() as connection:
-            return self._database.now(connection)
-
     def latest(self) -> dict[str, float]:
         """Return the latest time of each table that has one, in epoch seconds."""
         latest: dict[str, float] = {}

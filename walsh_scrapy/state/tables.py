@@ -248,12 +248,15 @@ requests = Table(
     "requests",
     metadata,
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    # By the clock that all processes on the state share.
     Column("sent_at", Double, nullable=False),
     Column("host", String(255), nullable=False),
     Column("url", Text, nullable=False),
     Column("gates", Text, nullable=False),
     Column("status", Integer),
     Column("seconds", Double, nullable=False),
+    # The machine's own clock that is never set, in seconds, at the end of the exchange.
+    Column("monotonic", Double, nullable=False, server_default="0"),
     Column("error", Text, nullable=False, default=""),
     Column("run", BigInteger),
     # `target`, `robots` or `blocklist`.

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
+from walsh_scrapy.policy.audit.clocks import CLOCK_SET, SetClocks
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -110,6 +112,9 @@ class Breach(NamedTuple):
     kind: Kind
     case: Case
     badness: float = 0.0  #: what it counts depends on the kind
+    #: The moment with which that of the case is compared, in epoch seconds; None if times do not
+    #: matter.
+    since: float | None = None
 
 
 @dataclass(slots=True)
@@ -125,9 +130,11 @@ class Breaches:
 class Findings:
     """What an audit found. Rows are named by their numbers in the checklist.
 
-    For each row a record is shown, not shown, or broken.
+    For each row a record is shown, not shown, or broken. What follows from times that are not
+    certain, by ``clocks``, is not shown.
     """
 
+    clocks: SetClocks = field(default_factory=SetClocks)
     found: dict[Kind, Breaches] = field(default_factory=dict)
     shown: Counter[str] = field(default_factory=Counter)  #: records that kept to it, by row
     #: Records of which it is not known, by row and reason.
@@ -154,16 +161,26 @@ class Findings:
         A row that none of them breaks is shown, unless evidence is ``lacking``: a clause without
         its subject, the record.
         """
-        found = list(breaches)
-        for breach in found:
-            self.add(*breach)
+        doubtful, broken = set[str](), set[str]()
+        for breach in breaches:
+            if self._is_certain(breach):
+                self.add(breach.kind, breach.case, breach.badness)
+                broken.add(breach.kind.row)
+            else:
+                doubtful.add(breach.kind.row)
+        for row in doubtful - broken:
+            self.unshown[row, CLOCK_SET] += 1
         for row in rows:
-            if found and any(breach.kind.row == row for breach in found):
+            if row in broken or row in doubtful:
                 continue
             if lacking:
                 self.unshown[row, lacking] += 1
             else:
                 self.shown[row] += 1
+
+    def _is_certain(self, breach: Breach) -> bool:
+        at = breach.case.at
+        return breach.since is None or at is None or self.clocks.are_certain(breach.since, at)
 
     def waive(self, rows: Iterable[str], reason: str) -> None:
         """Note that rows, or parts of them, bind Walsh-Research alone, and not this bot."""

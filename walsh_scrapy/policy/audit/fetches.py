@@ -8,7 +8,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
-from walsh_scrapy.policy.audit.record import DAY, TOLERANCE
+from walsh_scrapy.policy.audit.clocks import TOLERANCE
+from walsh_scrapy.policy.audit.record import DAY
 from walsh_scrapy.policy.robots.access import ALLOW_ALL, LONGEST_SETTLING, access_result
 from walsh_scrapy.policy.urls import origin_of
 
@@ -68,7 +69,7 @@ class RobotsFetches:
             may_be = sent.robots in origin.copies
         if not may_be:
             what = f"{sent.url} answered {sent.status}, and another copy was in force after that"
-            yield Breach(Kind.OTHER_COPY, Case.of(sent, what))
+            yield Breach(Kind.OTHER_COPY, Case.of(sent, what), since=sent.sent_at)
         if sent.robots is not None:
             origin.copies.add(sent.robots)
         if -TOLERANCE <= sent.robots_at - sent.sent_at <= LONGEST_SETTLING + TOLERANCE:
@@ -91,7 +92,7 @@ class RobotsFetches:
             is_that = origin.redirects or not origin.copies or sent.robots in origin.copies
         if not is_that:
             what = f"{sent.url} names another copy than its robots.txt was"
-            yield Breach(Kind.OTHER_COPY, Case.of(sent, what))
+            yield Breach(Kind.OTHER_COPY, Case.of(sent, what), since=asked_at)
 
     @staticmethod
     def _has_failed(origin: _Origin, asked_at: float) -> bool:

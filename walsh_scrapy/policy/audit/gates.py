@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
+from walsh_scrapy.policy.audit.clocks import TOLERANCE
 from walsh_scrapy.policy.audit.fetches import RobotsFetches
 from walsh_scrapy.policy.audit.listage import ListAge
-from walsh_scrapy.policy.audit.record import DAY, NO_COPY, NO_FETCH, NO_RUN, TOLERANCE
+from walsh_scrapy.policy.audit.record import DAY, NO_COPY, NO_FETCH, NO_RUN
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.robots.access import LATENESS
 from walsh_scrapy.policy.urls import host_of, origin_of
@@ -72,7 +73,7 @@ class IdentityAudit:
         beyond = max(run.begun - sent.sent_at, sent.sent_at - ended)
         if beyond > CLOCK_SKEW:
             what = f"{sent.url} was sent {format_seconds(beyond)} outside of run {sent.run}"
-            yield Breach(Kind.OUTSIDE_RUN, Case.of(sent, what), beyond)
+            yield Breach(Kind.OUTSIDE_RUN, Case.of(sent, what), beyond, since=sent.sent_at)
 
     def _is_of(self, facts: RunFacts) -> bool:
         if self._bot.ua_token == UA_TOKEN:
@@ -131,7 +132,7 @@ class RobotsAudit:
         age = sent.sent_at - sent.robots_at
         if age < -TOLERANCE:
             what = f"the robots.txt for {sent.url} was asked for {format_seconds(-age)} later"
-            yield Breach(Kind.LATER_ROBOTS, Case.of(sent, what), -age)
+            yield Breach(Kind.LATER_ROBOTS, Case.of(sent, what), -age, sent.robots_at)
         yield from self._origins(sent, sent.robots_at)
         if rules is not None:
             yield from self._denials(sent, rules)
@@ -141,7 +142,7 @@ class RobotsAudit:
             may_be_older = _makes_wait(rules, sent.robots_at)
         if age > _LONGEST and not may_be_older:
             what = f"the robots.txt for {sent.url} was {format_seconds(age)} old"
-            yield Breach(Kind.OLD_ROBOTS, Case.of(sent, what), age)
+            yield Breach(Kind.OLD_ROBOTS, Case.of(sent, what), age, sent.robots_at)
 
     def _denials(self, sent: LoggedRequest, rules: Rules) -> Iterator[Breach]:
         verdict, theirs = rules.verdict(sent.url), self._second_reading(sent)
@@ -173,7 +174,8 @@ class RobotsAudit:
             self._before += 1
         elif self._is_paced_alike:
             what = f"no request for the robots.txt of {origin_of(sent.url)} brought that"
-            yield Breach(Kind.UNASKED, Case.of(sent, f"{sent.url} names a copy, and {what}"))
+            case = Case.of(sent, f"{sent.url} names a copy, and {what}")
+            yield Breach(Kind.UNASKED, case, since=asked_at)
         if sent.robots is None and run is not None and run.facts.robots_unreachable == "disallow":
             what = f"{sent.url} has no robots.txt, and WALSH_ROBOTS_UNREACHABLE denies it"
             yield Breach(Kind.DENIED, Case.of(sent, what))
@@ -266,7 +268,8 @@ class BlocklistAudit:
             self._named_by.add(number)
         elif number in self._named_by or self._named_at.get(url, math.inf) < run.begun:
             what = f"{sent.url} was judged by no list, though one was in force before"
-            breaches.append(Breach(Kind.FORGOTTEN, Case.of(sent, what)))
+            since = self._named_at.get(url, sent.sent_at)
+            breaches.append(Breach(Kind.FORGOTTEN, Case.of(sent, what), since=since))
         if url in self._named_at:
             self._findings.judge(("3b",), breaches)
 
@@ -276,11 +279,13 @@ class BlocklistAudit:
         if overdue <= 0:
             return []
         what = f"run {sent.run} should have asked for its list {format_seconds(overdue)} before"
-        breaches = [Breach(Kind.STALE_LIST, Case.of(sent, what), overdue)]
+        since = sent.sent_at - overdue
+        breaches = [Breach(Kind.STALE_LIST, Case.of(sent, what), overdue, since)]
         newest = self._age.newest.get(run.facts.blocklist_url)
         if newest is not None and newest != sent.blocklist:
             listed = self._basis.documents.blocklist(newest)
-            breaches += _listed(sent, listed) if listed is not None else ()
+            found = _listed(sent, listed) if listed is not None else ()
+            breaches += (each._replace(since=since) for each in found)
         return breaches
 
     def _judge_list(self, sent: LoggedRequest) -> None:

@@ -10,7 +10,8 @@ import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
-from walsh_scrapy.policy.audit.record import NO_COPY, NO_FETCH, NO_RUN, TOLERANCE
+from walsh_scrapy.policy.audit.clocks import CLOCK_SET, TOLERANCE
+from walsh_scrapy.policy.audit.record import NO_COPY, NO_FETCH, NO_RUN
 from walsh_scrapy.policy.audit.refusals import RefusalJudge
 from walsh_scrapy.policy.backoff import is_refusal
 from walsh_scrapy.policy.hosttimes import host_name
@@ -32,12 +33,14 @@ _LEAST: Final = 1.0
 class Pause(NamedTuple):
     """What lies between the end of an exchange with a host and the next request to it.
 
-    All are seconds from that end. ``kept`` is None for the first request that is known.
+    All are seconds from that end. ``kept`` is None for the first request that is known, and where
+    a pause seems to be too short because a clock was set.
     """
 
     kept: float | None  #: negative if the exchange was not over
     spacing: float  #: that was asked for; at least one second
     hold: float = -math.inf  #: what was left of the hold of the host name, if it had one
+    is_uncertain: bool = False  #: whether it seems to be too short because a clock was set
 
     @property
     def asked(self) -> float:
@@ -99,11 +102,18 @@ class PauseJudge:
         pause = Pause(None, spacing)
         if self._ended > -math.inf:
             hold = self._held_until(sent, name) - self._ended
-            pause = Pause(sent.sent_at - self._ended, spacing, hold)
+            pause = self._certain(Pause(sent.sent_at - self._ended, spacing, hold), sent, name)
         self._ended = max(self._ended, sent.ended)
         if sent.hold:
             self._hold(sent, name)
         return pause
+
+    def _certain(self, pause: Pause, sent: LoggedRequest, name: str) -> Pause:
+        """Return a pause that is too short as unknown if a clock was set meanwhile."""
+        since = self._held[name][0] if pause.is_in_hold else self._ended
+        if not pause.is_breach or self._basis.clocks.are_certain(since, sent.sent_at):
+            return pause
+        return pause._replace(kept=None, is_uncertain=True)
 
     def _spacing(self, sent: LoggedRequest) -> float:
         recorded = sent.pause
@@ -162,11 +172,13 @@ class HostAudit:
         if pause.kept is not None and not pause.is_overlap:
             self._pauses += 1
             self._least = min(self._least, pause.kept - pause.spacing)
-        self._findings.judge("4", self._pacing(sent, pause), lacking=self._lacking(sent))
+        self._findings.judge("4", self._pacing(sent, pause), lacking=self._lacking(sent, pause))
         is_refused = sent.status is not None and is_refusal(
             sent.status, for_robots=sent.purpose == "robots"
         )
-        self._findings.judge("5" if is_refused else "", self._holding(sent, pause, is_refused))
+        lacking = CLOCK_SET if pause.is_uncertain else ""
+        rows = "5" if is_refused or lacking else ""
+        self._findings.judge(rows, self._holding(sent, pause, is_refused), lacking=lacking)
 
     def end(self) -> None:
         """Judge all holds together, and note the figures."""
@@ -187,8 +199,10 @@ class HostAudit:
             what = f"{sent.host} had a pause of {kept:.3f} s, and {asked}"
             yield Breach(Kind.SHORT_PAUSE, Case.of(sent, what), pause.spacing - kept)
 
-    def _lacking(self, sent: LoggedRequest) -> str:
+    def _lacking(self, sent: LoggedRequest, pause: Pause) -> str:
         """Return why it is not known what was asked for before it, and what its host had got."""
+        if pause.is_uncertain:
+            return CLOCK_SET
         if self._basis.run(sent) is None:
             return NO_RUN
         at = sent.robots_at
@@ -232,5 +246,6 @@ class SerialAudit:
         if Pause(sent.sent_at - ended, 0.0).is_overlap:
             early = ended - sent.sent_at
             what = f"run {sent.run} asked {sent.host} {early:.3f} s before its last one had ended"
-            self._findings.add(Kind.RUN_TWICE, Case.of(sent, what), early)
+            breach = Breach(Kind.RUN_TWICE, Case.of(sent, what), early, since=ended)
+            self._findings.judge("", [breach])
         self._ended[sent.run] = max(ended, sent.ended)

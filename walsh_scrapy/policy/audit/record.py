@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.identity import UA_TOKEN
+from walsh_scrapy.policy.audit.clocks import SetClocks
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
 from walsh_scrapy.policy.robots import RobotsTxt
 from walsh_scrapy.policy.robots.secondreader import SecondReader
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.robots import Rules
 
 DAY: Final = 86_400.0
-#: Seconds by which two times of the record may differ from what the ledger measured (decision 35).
-TOLERANCE: Final = 0.05
 #: What a record lacks that has no run, or a run that is not recorded.
 NO_RUN: Final = "names no run that is recorded"
 #: What a record lacks whose rules cannot be read again.
@@ -44,6 +43,7 @@ class LoggedRequest(NamedTuple):
     gates: str
     status: int | None
     seconds: float
+    monotonic: float  #: seconds of a clock that is never set, at the end of its exchange
     error: str
     run: int | None
     purpose: str  #: "target", "robots" or "blocklist"
@@ -139,6 +139,7 @@ class RunFacts(NamedTuple):
     serial: bool = True
     backoff_base: float = 0.0  #: seconds; 0 if not known
     backoff_max: float = 0.0
+    force: bool = False  #: whether sources were asked that were not due
 
     @property
     def is_of_another_bot(self) -> bool:
@@ -216,8 +217,9 @@ class Basis(NamedTuple):
     #: for a day at most (decision 14).
     list_hosts: frozenset[str]
     documents: Documents
-    since: float = 0.0  #: when the first request of the record was sent, in epoch seconds
+    since: float = 0.0  #: from when on the record is whole, in epoch seconds
     moved: Mapping[str, str] = MappingProxyType({})  #: where sources have moved to, by their URLs
+    clocks: SetClocks = SetClocks()
 
     def run(self, row: LoggedRequest | LoggedDenial) -> RunTerms | None:
         """Return the run of a row; None if it names none that is recorded."""

@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
-from walsh_scrapy.policy.audit.record import TOLERANCE
+from walsh_scrapy.policy.audit.clocks import TOLERANCE
 from walsh_scrapy.policy.backoff import LONGEST_SECONDS
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.hosttimes import QUIET_SECONDS
@@ -63,6 +63,7 @@ class RefusalJudge:
             self._streaks.clear()
         name, asked = host_of(sent.url), _asked_for(sent)
         streak = self._streaks.get(name)
+        since = sent.ended if streak is None else streak.ended
         if streak is not None and sent.id > streak.id and sent.sent_at < streak.ended:
             return  # it was sent before the host refused: both are one burst
         self._streaks[name] = streak = _continued(streak, sent)
@@ -71,12 +72,12 @@ class RefusalJudge:
         if sent.retry_after is not None:
             if sent.hold < asked:
                 what = f"{name} asked for {sent.retry_after!r}, and had {format_seconds(sent.hold)}"
-                yield Breach(Kind.SHORT_HOLD, Case.of(sent, what), asked - sent.hold)
+                yield Breach(Kind.SHORT_HOLD, Case.of(sent, what), asked - sent.hold, sent.ended)
         elif (least := self._least(sent, streak.number)) is not None:
             if sent.hold < least - TOLERANCE:
                 had = f"{format_seconds(sent.hold)} after {streak.number} refusals in a row"
                 what = f"{name} was left alone for {had}"
-                yield Breach(Kind.NO_GROWTH, Case.of(sent, what), least - sent.hold)
+                yield Breach(Kind.NO_GROWTH, Case.of(sent, what), least - sent.hold, since)
             self._note_chance(sent, sent.hold / least)
 
     def end(self) -> Iterator[Breach]:

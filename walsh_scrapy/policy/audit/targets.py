@@ -66,7 +66,8 @@ class TargetAudit:
         breaches = list(_forbidden(sent))
         if problem:
             what = f"{sent.url} {problem}"
-            breaches.append(Breach(Kind.UNDECLARED, Case.of(sent, what)))
+            # What led here may be recorded for a later time.
+            breaches.append(Breach(Kind.UNDECLARED, Case.of(sent, what), since=sent.sent_at))
         self._findings.judge("6", breaches, lacking=lacking)
         if sent.status is not None and 300 <= sent.status < 400 and sent.status != 304:
             run.redirects.add(sent.url)

@@ -6,7 +6,8 @@ import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
-from walsh_scrapy.policy.audit.record import DAY, NO_RUN, TOLERANCE
+from walsh_scrapy.policy.audit.clocks import TOLERANCE
+from walsh_scrapy.policy.audit.record import DAY, NO_RUN
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
 from walsh_scrapy.policy.wording import format_seconds
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.audit.record import Basis, EntryRow, LoggedRequest, ReportedRun
 
 _KINDS: Final = ("feed", "llms")
+#: What of a second visit within a day is not known: whether it had to be.
+_FORCED: Final = "was asked for before it was due, by the operator (force)"
 #: URLs of one host in memory before those are forgotten that were asked for a day ago or earlier.
 _MOST: Final = 10_000
 
@@ -31,7 +34,7 @@ class FrequencyAudit:
 
     Requests come host by host, and for each host in the order of their times. A request that was
     refused, or got no answer, leaves its source due, so the next one is no second visit. Redirect
-    hops and retries of one run are one visit. `-a force=1` shows as a finding.
+    hops and retries of one run are one visit. What `-a force=1` asks for is not shown.
     """
 
     def __init__(self, findings: Findings, basis: Basis) -> None:
@@ -46,23 +49,26 @@ class FrequencyAudit:
         """Judge one request."""
         if sent.purpose != "target":
             return
-        if sent.run is None or self._basis.run(sent) is None:
+        run = self._basis.run(sent)
+        if sent.run is None or run is None:
             self._findings.judge("78", lacking=NO_RUN)
             return
         if sent.host != self._host:
             self._host = sent.host
             self._visits.clear()
         last = self._visits.get(sent.url)
-        breaches = list[Breach]()
+        breaches, lacking = list[Breach](), ""
         if last is not None and last.run != sent.run:
             self._findings.judge("7")
             self._again += 1
             self._unchanged += sent.status == 304
             since = sent.sent_at - last.at
-            if since < DAY - TOLERANCE:
+            if since < DAY - TOLERANCE and run.facts.force:
+                lacking = _FORCED
+            elif since < DAY - TOLERANCE:
                 what = f"{sent.url} was asked for after {format_seconds(since)}"
-                breaches.append(Breach(Kind.TOO_OFTEN, Case.of(sent, what), -since))
-        self._findings.judge("8", breaches)
+                breaches.append(Breach(Kind.TOO_OFTEN, Case.of(sent, what), -since, last.at))
+        self._findings.judge("8", breaches, lacking=lacking)
         is_whole = sent.status is not None and not sent.error  # else it may have been given up
         is_answered = is_whole and sent.status not in RETRIED_STATUSES
         if is_answered and (last is None or last.run != sent.run):

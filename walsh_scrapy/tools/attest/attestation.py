@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from walsh_scrapy.identity import SPEC_VERSION, UA_TOKEN, USER_AGENT
 from walsh_scrapy.items import EntryItem, InvalidItem, check
 from walsh_scrapy.policy.audit.checklist import Breach, Case, Findings, Kind, verdicts
+from walsh_scrapy.policy.audit.clocks import CLOCK_SET_BACK
 from walsh_scrapy.policy.audit.firstrequests import FirstRequestAudit
 from walsh_scrapy.policy.audit.gates import BlocklistAudit, IdentityAudit, RobotsAudit
 from walsh_scrapy.policy.audit.pauses import HostAudit, SerialAudit
@@ -127,8 +128,11 @@ def audit(log: Log, now: float, bot: Bot = WALSH_RESEARCH) -> Audited:
 
     A few rows, the copies that were used last, and one small object for each run are in memory.
     """
-    bounds, findings = log.bounds(now), Findings()
+    bounds = log.bounds(now)
     basis = log.basis(bounds)
+    findings = Findings(basis.clocks)
+    for _ in range(basis.clocks.set_back):
+        findings.judge("45", lacking=CLOCK_SET_BACK)
     _audit_future(log, now, findings)
     _audit_hosts(log, bounds, findings, basis)
     return Audited(bounds, findings, _audit_times(log, bounds, findings, basis, bot))
@@ -137,7 +141,8 @@ def audit(log: Log, now: float, bot: Bot = WALSH_RESEARCH) -> Audited:
 def _audit_future(log: Log, now: float, findings: Findings) -> None:
     """Judge what is recorded for a moment that is further in the future than clocks differ."""
     for sent in log.requests_after(now + CLOCK_SKEW):
-        findings.judge("1", [Breach(Kind.FUTURE, Case.of(sent, sent.url))])
+        breach = Breach(Kind.FUTURE, Case.of(sent, sent.url), since=sent.sent_at)
+        findings.judge("1", [breach])
     for _ in range(log.entries_after(now + CLOCK_SKEW)):
         findings.judge("679", lacking="was first seen in the future")
 

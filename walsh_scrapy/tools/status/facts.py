@@ -92,7 +92,7 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
 
     Raises StateError if the state fails.
     """
-    now = state.moments.now()
+    now = state.now()
     until = now + CLOCK_SKEW  # what is later was written by a wrong clock
     runs = state.runs.latest(MOST_RUNS, now - LONGEST, until, only_crawls=True)
     ended = [run for run in runs if run.is_over]

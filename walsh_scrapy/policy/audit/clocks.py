@@ -1,0 +1,116 @@
+"""The clocks of a record, and which of its times are not certain (decisions 35 and 37).
+
+A row has two clocks: the time of day, and the machine's monotonic clock, which nobody sets. Their
+difference is the same for all requests of a run, until its clock is set or its machine is
+suspended. A row that alone differs was changed afterwards, and no clock was set. Rows are numbered
+in the order in which they were written: a run whose times lie before those of earlier rows began
+after the clock was set back. All times are epoch seconds, all durations seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+#: Seconds by which two times of the record may differ from what the ledger measured (decision 35).
+TOLERANCE: Final = 0.05
+#: What a record lacks whose times are not certain, and how long a host was left alone meanwhile.
+CLOCK_SET: Final = "was recorded about when a clock was set"
+CLOCK_SET_BACK: Final = "came next after a clock was set back"
+#: Seconds by which the row of another run may be late: it may have waited for the database.
+_LATE: Final = 1.0
+#: Seconds from which on nobody knows how long the host was left alone meanwhile.
+_LONG: Final = 60.0
+
+
+class Timed(NamedTuple):
+    """What a row of `requests` says of its clocks."""
+
+    run: int | None
+    sent_at: float
+    seconds: float
+    monotonic: float  #: at the end of its exchange
+
+    @property
+    def ended(self) -> float:
+        """When its exchange was over."""
+        return self.sent_at + self.seconds
+
+    def agrees(self, other: Timed) -> bool:
+        """Whether no clock was set between two requests of a run."""
+        passed = self.monotonic - other.monotonic
+        return abs(self.ended - other.ended - passed) <= TOLERANCE
+
+
+class _Seen(NamedTuple):
+    sent: Timed
+    latest: float  #: end of an exchange that was recorded before
+
+
+@dataclass(slots=True)
+class _Run:
+    last: Timed | None = None  #: the last request whose times another one confirms
+    unconfirmed: _Seen | None = None
+
+
+class SetClocks:
+    """Finds where clocks were set; requests come in the order of their numbers."""
+
+    def __init__(self) -> None:
+        self.set_back = 0  #: how often a clock was, so that a pause is not known
+        self._runs: dict[int, _Run] = {}
+        self._latest = 0.0
+        self._spans: list[tuple[float, float]] = []
+        self._is_merged = True
+
+    def see(self, sent: Timed) -> None:
+        """Take note of one request."""
+        if sent.run is None:
+            return
+        run, seen = self._runs.setdefault(sent.run, _Run()), _Seen(sent, self._latest)
+        before = run.unconfirmed
+        if run.last is not None and sent.agrees(run.last):
+            self._confirm(run, seen)
+        elif before is not None and sent.agrees(before.sent):
+            if run.last is None:
+                self.set_back += before.sent.ended < before.latest - _LONG
+            else:
+                self._set(run.last, before.sent)
+            self._confirm(run, before, seen)
+        else:
+            run.unconfirmed = seen
+
+    def are_certain(self, one: float, other: float) -> bool:
+        """Return True if no clock was set between two moments of the record."""
+        if not self._is_merged:
+            self._merge()
+        since, until = min(one, other) - TOLERANCE, max(one, other) + TOLERANCE
+        begun_by_then = bisect_right(self._spans, (until, math.inf))
+        return not begun_by_then or self._spans[begun_by_then - 1][1] < since
+
+    def _confirm(self, run: _Run, *found: _Seen) -> None:
+        for sent, latest in found:
+            if sent.ended < latest - _LATE:
+                self._add(sent.sent_at, latest)
+            self._latest = max(self._latest, sent.ended)
+            run.last, run.unconfirmed = sent, None
+
+    def _set(self, last: Timed, first: Timed) -> None:
+        """Note that a clock was set between two requests of a run."""
+        self.set_back += first.ended - last.ended < first.monotonic - last.monotonic
+        self._add(min(last.ended, first.sent_at), max(last.ended, first.ended))
+
+    def _add(self, since: float, until: float) -> None:
+        self._spans.append((since, until))
+        self._is_merged = False
+
+    def _merge(self) -> None:
+        merged: list[tuple[float, float]] = []
+        for since, until in sorted(self._spans):
+            if merged and since <= merged[-1][1]:
+                merged[-1] = merged[-1][0], max(until, merged[-1][1])
+            else:
+                merged.append((since, until))
+        self._spans, self._is_merged = merged, True
