@@ -208,6 +208,7 @@ def _request(run: int, host: int, page: int, at: float, seconds: float) -> dict[
         "gates": "blocklist: not listed" + ("" if is_robots else "; robots: allowed"),
         "status": 200 if run == 1 or is_robots else 304,
         "seconds": seconds,
+        "monotonic": at + seconds - BEGIN,
         "error": "",
         "run": run,
         "purpose": "robots" if is_robots else "target",
