@@ -49,6 +49,8 @@ _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 #: The folder of the module that `environment` brings into each process.
 _HOOK: Final = Path(__file__).parent / "direct"
 _ALERT: Final = b"\x15\x03\x03\x00\x02\x02\x28"  # fatal, handshake_failure (RFC 8446 6)
+#: A second port for http, at which a site may listen whose name has the port.
+SECOND: Final = "http-alt"
 _LOCALHOST: Final = Answer(("127.0.0.1", "::1"))
 
 
@@ -63,7 +65,7 @@ class DirectWeb(Web):
     def __init__(self, *sites: Site, latency: float = 0.0) -> None:
         self.latency = latency
         self.dns: Dns | None = None
-        self.ports: dict[str, int] = {}  #: on which the web listens, by scheme; after `start`
+        self.ports: dict[str, int] = {}  #: on which it listens, by scheme, and SECOND
         self._ipv6_ports: dict[str, int] = {}
         self._addresses = AddressPlan()
         self._dns: dict[str, Dns] = {}
@@ -117,6 +119,7 @@ class DirectWeb(Web):
             self.ports[scheme] = self._listen_at("0.0.0.0", scheme)  # noqa: S104 - see _host_at
             with suppress(OSError):  # a machine without IPv6
                 self._ipv6_ports[scheme] = self._listen_at("::1", scheme)
+        self.ports[SECOND] = self._listen_at("0.0.0.0", "http")  # noqa: S104 - the same
         self._refused = bound(REFUSED_ADDRESS)
         self._let_die(self.sites)
         self._names, _ = await asyncio.get_running_loop().create_datagram_endpoint(

@@ -17,6 +17,7 @@ from threading import Thread
 from typing import IO, TYPE_CHECKING, Final
 
 from walsh_scrapy.testing.conformance.scenario import Run
+from walsh_scrapy.testing.directweb import SECOND
 from walsh_scrapy.testing.hit import DEFAULT_PORTS
 from walsh_scrapy.testing.reply import Raw, Reply
 
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from walsh_scrapy.testing.reply import Page
     from walsh_scrapy.testing.site import Site
 
-_NAME: Final = re.compile(r"(?:(https?)://)?((?:[a-z0-9-]+\.)+example)(?![\w.-])")
+_NAME: Final = re.compile(r"(?:(https?)://)?((?:[a-z0-9-]+\.)+example)(:8080)?(?![\w.-])")
+#: Of a site that has another port, with names.
+_OTHER_PORT: Final = 8080
 #: Of the first host.
 _FIRST: Final = IPv4Address("127.2.0.1")
 
@@ -52,8 +55,7 @@ class Places:
         """Return a site at its address."""
         pages = {path: self._page(page) for path, page in site.pages.items()}
         robots = None if site.robots is None else self._page(site.robots)
-        name = self._addresses.get(site.name, site.name)
-        return replace(site, name=name, pages=pages, robots=robots)
+        return replace(site, name=self._name(site), pages=pages, robots=robots)
 
     def hit(self, hit: Hit) -> Hit:
         """Return a request as if it had been made by name."""
@@ -62,7 +64,8 @@ class Places:
             return hit
         headers = tuple((key, self._named(value)) for key, value in hit.headers)
         answer = tuple((key, self._named(value)) for key, value in hit.answer)
-        port = DEFAULT_PORTS[hit.scheme]
+        is_other = hit.port == self._ports[SECOND]
+        port = _OTHER_PORT if is_other else DEFAULT_PORTS[hit.scheme]
         return replace(hit, host=name, port=port, headers=headers, answer=answer)
 
     def connection(self, record: ConnectionRecord) -> ConnectionRecord:
@@ -70,11 +73,20 @@ class Places:
         return replace(record, host=self._names.get(record.host, record.host))
 
     def _placed(self, found: re.Match[str]) -> str:
-        scheme, name = found.groups()
+        scheme, name, port = found.groups()
         address = self._addresses.get(name)
         if address is None:
             return found[0]
-        return f"{scheme}://{address}:{self._ports[scheme]}" if scheme else address
+        place = self._ports[SECOND if port else scheme] if scheme else ""
+        return f"{scheme}://{address}:{place}" if scheme else address
+
+    def _name(self, site: Site) -> str:
+        """Return the address of a site, with the port to which it is limited, if it is."""
+        host, colon, _ = site.name.partition(":")
+        address = self._addresses.get(host)
+        if address is None:
+            return site.name
+        return f"{address}:{self._ports[SECOND]}" if colon else address
 
     def _named(self, text: str) -> str:
         if self._address is None:

@@ -36,12 +36,16 @@ _LIST: Final = {
     "refresh": "PT1S",
     "blocked": [{"domain": "optedout.example", "added": "2026-01-01", "reason": "by mail"}],
 }
-#: What the list is later: a document that must not be adopted (no `blocked`), then none. A polite
-#: crawler asks a host with server errors (500) less and less often, and would come to nothing else.
-#: A list that is refreshed to a good one is not tried: a crawler may keep each for minutes.
+#: What the list is later: a document that must not be adopted (no `blocked`), then none, and at
+#: last one with another domain. A polite crawler asks a host with server errors (500) less and less
+#: often, and would come to nothing else.
 _BAD_LIST: Final = json.dumps({"contract": "walsh-research-blocklist/v1", "refresh": "PT1S"})
+_LATER_DOMAIN: Final = {"domain": "optedlater.example", "added": "2026-01-02", "reason": "by mail"}
+_LATER_LIST: Final = _LIST | {"blocked": [*_LIST["blocked"], _LATER_DOMAIN]}
 #: Requests for the list of which the last gets the invalid one.
 _WITH_BAD: Final = 2
+#: The one that gets the list with another domain.
+_WITH_LATER: Final = 4
 _JSON: Final = "application/json"
 _OPERATOR: Final = Site(
     "operator.example",
@@ -51,10 +55,12 @@ _OPERATOR: Final = Site(
             Reply(json.dumps(_LIST), content_type=_JSON),
             Reply(_BAD_LIST, content_type=_JSON),
             Reply("Not here.\n", 404),
+            Reply(json.dumps(_LATER_LIST), content_type=_JSON),
         ]
     },
 )
 _OUT: Final = Site("optedout.example", "", {"/feed.xml": feed()})
+_OUT_LATER: Final = Site("optedlater.example", "", {"/feed.xml": feed()})
 _SUBDOMAIN: Final = Site("www.optedout.example", "", {"/feed.xml": feed()})
 _HOP: Final = Site("to-optedout.example", "", {"/a.xml": redirect("http://optedout.example/b.xml")})
 
@@ -83,6 +89,22 @@ def _left_alone(
     return judge
 
 
+def _refreshed(evidence: TrialLog) -> Judgement:
+    """Judge what follows on the answer that has another domain."""
+    lists = evidence.pages(host=_OPERATOR.host)[_WITH_LATER - 1 :]
+    asked = evidence.seen(host=_OUT_LATER.host)
+    if not lists:
+        return not_applicable("it did not ask for the list once more in a later run")
+    adopted = lists[0].hit.ended
+    after = [each for each in asked if each.hit.started > adopted]
+    reason = "it asked a host that had opted out meanwhile"
+    if fault := failed_by(blocklist_kept, after, reason, lists[:1], blocked=[_OUT_LATER.host]):
+        return fault
+    if not asked:
+        return not_applicable(f"it never asked {_OUT_LATER.host}, not even before it was listed")
+    return passed("no request reached the domain once it was listed", [*asked, *lists[:1]])
+
+
 def _subdomain_left_alone(evidence: TrialLog) -> Judgement:
     if not evidence.has_proxy:
         return not_applicable("the hosts are addresses, which have no subdomains: try --proxy")
@@ -106,5 +128,10 @@ SCENARIOS: Final = (
         "R3", "list-retained",
         "The last good list stays in force while the list is invalid or cannot be fetched",
         _left_alone(Run.FORCED, bad=True), _OUT, _OPERATOR, runs=(Run.FIRST, Run.FORCED),
+    ),
+    scenario(
+        "R3", "list-refreshed", "A domain is left alone once the list has it",
+        _refreshed, _OUT_LATER, _OPERATOR,
+        runs=(Run.FIRST, Run.AGAIN, Run.FORCED, Run.RESTARTED),
     ),
 )  # fmt: skip

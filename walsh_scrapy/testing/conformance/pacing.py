@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from walsh_scrapy.testing.conformance.scenario import (
     Level,
     Run,
+    failed,
     failed_by,
     feed,
     not_applicable,
@@ -93,6 +94,28 @@ def _kept_over_restart(seconds: float) -> Callable[[TrialLog], Judgement]:
     return judge
 
 
+def _first_at_once(evidence: TrialLog) -> Judgement:
+    """Judge the pauses without any request before first requests to hosts, and before others.
+
+    A crawler may be slow by itself, so it fails only if it held back each first request, and let
+    others go at once: those to hosts that it had asked before, after a request to another host.
+    """
+    hosts, ended, last = set[str](), 0.0, ""
+    first, others = list[float](), list[float]()
+    for each in evidence.everything:
+        hit = each.hit
+        if each.run is Run.FIRST and hosts and hit.host != last:
+            (others if hit.host in hosts else first).append(hit.started - ended)
+        hosts.add(hit.host)
+        ended, last = max(ended, hit.ended), hit.host
+    if len(first) < _ENOUGH or min(others, default=_LATE) > _AT_ONCE:
+        return not_applicable("it asked too few hosts, or let no request go at once")
+    if min(first) >= _LATE:
+        reason = f"each first request to {len(first)} hosts came {min(first):.1f} s late or later"
+        return failed(reason, evidence.seen(Run.FIRST))
+    return passed(f"a first request came {max(0.0, min(first)):.3f} s after the exchange before it")
+
+
 def _feeds(host: str, paths: Iterable[str], robots_txt: str = "", delay: float = 0.0) -> Site:
     pages = {
         path: Reply(feed().body, content_type="application/xml", delay=delay) for path in paths
@@ -100,6 +123,10 @@ def _feeds(host: str, paths: Iterable[str], robots_txt: str = "", delay: float =
     return Site(host, robots(robots_txt), dict(pages))
 
 
+#: First requests that say enough; seconds from which on a request is late, and until which none is.
+_ENOUGH: Final = 8
+_LATE: Final = 1.0
+_AT_ONCE: Final = 0.5
 _THREE: Final = ("/a.xml", "/b.xml", "/c.xml")
 _QUICK: Final = _feeds("quick.example", (*_THREE, "/d.xml"))
 _SLOW: Final = _feeds("slow.example", ("/a.xml", "/b.xml"), delay=1.5)
@@ -146,6 +173,10 @@ SCENARIOS: Final = (
     ),
     scenario(
         "R4", "serial", "The process has one request under way, whatever the host", _serial, _SLOW
+    ),
+    scenario(
+        "R4", "first-request", "The first request to a host is not held back",
+        _first_at_once, _QUICK,
     ),
     scenario(
         "R4", "pacing-after-restart",

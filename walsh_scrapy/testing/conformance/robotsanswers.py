@@ -103,6 +103,23 @@ def _origins(evidence: TrialLog) -> Judgement:
     return passed("each scheme has its own robots.txt", evidence.seen())
 
 
+def _ports(evidence: TrialLog) -> Judgement:
+    denied = [f"{_AT_80}/no-80/", f"{_AT_8080}/no-8080/"]
+    reason = "it asked for what the robots.txt of that port denies"
+    if fault := failed_by(robots_obeyed, evidence.seen(), reason, denied=denied):
+        return fault
+    if len({each.hit.port for each in evidence.pages()}) < 2:
+        return not_applicable("it did not reach the host at both ports")
+    return passed("each port has its own robots.txt", evidence.seen())
+
+
+def _at_port(name: str, port: int) -> Site:
+    pages = dict.fromkeys(("/no-80/a.xml", "/no-8080/a.xml"), feed())
+    return Site(name, f"User-agent: *\nDisallow: /no-{port}/\n", pages)
+
+
+_PORTS: Final = (_at_port("ports.example", 80), _at_port("ports.example:8080", 8080))
+_AT_80, _AT_8080 = (f"http://{site.name}" for site in _PORTS)
 _LATER: Final = Site("later.example", ["", "User-agent: *\nDisallow: /\n"], {"/feed.xml": feed()})
 _BOTH: Final = Site(
     "origins.example",
@@ -146,6 +163,10 @@ SCENARIOS: Final = (
     Scenario(
         "robots-of-each-scheme", "R2", "http and https have a robots.txt each", _origins, (_BOTH,),
         tuple(f"{scheme}://{_BOTH.host}{path}" for scheme in DEFAULT_PORTS for path in _BOTH.pages),
+    ),
+    Scenario(
+        "robots-of-each-port", "R2", "Two ports of a host have a robots.txt each", _ports, _PORTS,
+        tuple(f"http://{site.name}{path}" for site in _PORTS for path in site.pages),
     ),
     scenario(
         "R2", "robots-hangs", "No page is asked for while robots.txt is not answered",

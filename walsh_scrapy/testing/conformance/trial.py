@@ -132,7 +132,7 @@ class _Trial:
     def __post_init__(self) -> None:
         sites = {site.name: site for each in self.scenarios for site in each.sites}
         ports = self.web.ports if isinstance(self.web, DirectWeb) else None
-        self.places = Places(sites, ports)
+        self.places = Places((site.host for site in sites.values()), ports)
         self.web.add(_WITH_TLS, *map(self.places.site, sites.values()))
         self.began = time.monotonic()
         self.output = Output()
