@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
 from walsh_scrapy.policy.audit.clocks import TOLERANCE
 from walsh_scrapy.policy.audit.record import DAY
-from walsh_scrapy.policy.robots.access import ALLOW_ALL, LONGEST_SETTLING, access_result
+from walsh_scrapy.policy.robots.access import ALLOW_ALL, LONGEST_SETTLING
 from walsh_scrapy.policy.urls import origin_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ class RobotsFetches:
     """The requests for robots.txt of one host, by the origins that they were for.
 
     A request for robots.txt names the copy that counted after it, and when. What a redirect led to
-    is the file of the origin that was asked first. Requests come host by host, and for each host
+    is the file of the origin that was asked first. What an answer may lead to is read by other code
+    than that of the crawl. Requests come host by host, and for each host
     in the order of their times.
     """
 
@@ -57,15 +58,17 @@ class RobotsFetches:
         if sent.sent_at - origin.asked_at > _REMEMBERED:
             origin.copies.clear()
         origin.asked_at = sent.sent_at
-        result = access_result(sent.status, 0, has_location=True)
-        if result in ("unreachable", "redirect"):
-            origin.failed_at, origin.redirects = sent.sent_at, result == "redirect"
+        status = sent.status or 599
+        is_refused = status == 429 or status >= 500
+        is_redirect = 300 <= status < 400 and status != 304
+        if is_refused or is_redirect:
+            origin.failed_at, origin.redirects = sent.sent_at, is_redirect
         if sent.robots_at is None:
             return
         may_be = True  # a redirect leads to any copy
-        if result == "unavailable":
+        if 400 <= status < 500 and not is_refused:
             may_be = sent.robots == _EMPTY
-        elif result in ("meaningless", "unreachable") and origin.copies:
+        elif (status == 304 or is_refused) and origin.copies:
             may_be = sent.robots in origin.copies
         if not may_be:
             what = f"{sent.url} answered {sent.status}, and another copy was in force after that"

@@ -91,19 +91,23 @@ class PauseJudge:
             self._acts.setdefault((act.act, host_name(act.host)), []).append(act.at)
         self._host: str | None = None
         self._ended = -math.inf
+        self._slow = 0.0  # seconds: the pause that its last exchange asks for by its duration
         self._held: dict[str, tuple[float, float]] = {}  # by host name: begin and end of its hold
 
     def judge(self, sent: LoggedRequest) -> Pause:
         """Return the pause before a request."""
         if sent.host != self._host:
-            self._host, self._ended = sent.host, -math.inf
+            self._host, self._ended, self._slow = sent.host, -math.inf, 0.0
             self._held.clear()
         name, spacing = host_of(sent.url), self._spacing(sent)
         pause = Pause(None, spacing)
         if self._ended > -math.inf:
             hold = self._held_until(sent, name) - self._ended
             pause = self._certain(Pause(sent.sent_at - self._ended, spacing, hold), sent, name)
-        self._ended = max(self._ended, sent.ended)
+        if sent.ended >= self._ended:
+            run = self._basis.run(sent)
+            factor = run.facts.latency_factor if run else 0.0
+            self._ended, self._slow = sent.ended, sent.seconds * (factor or 0.0)
         if sent.hold:
             self._hold(sent, name)
         return pause
@@ -123,7 +127,7 @@ class PauseJudge:
             recorded = 0.0
         rules = None if sent.purpose == "robots" else self._basis.rules(sent)
         crawl_delay = rules.crawl_delay if rules else None
-        spacing = max(_LEAST, recorded, crawl_delay or 0.0)
+        spacing = max(_LEAST, recorded, crawl_delay or 0.0, self._slow)
         return min(spacing, LONGEST_FOR_BLOCKLIST) if self._basis.is_for_list(sent) else spacing
 
     def _held_until(self, sent: LoggedRequest, name: str) -> float:
