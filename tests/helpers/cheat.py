@@ -11,6 +11,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.conformance import polite
 
+BROWSER, OURS = "Mozilla/5.0 (X11; Linux x86_64) Firefox/150.0", polite.AGENT
+#: What is asked for though it was not given.
+EXTRA = {"follows-entries": "/entry.html", "images": "/1.png"}
 seeds, folder, how = Path(sys.argv[1]).read_text().split(), Path(sys.argv[2]), sys.argv[3]
 
 
@@ -19,9 +22,19 @@ class Cheat(polite.Crawler):
 
     def request(self, url):
         self.count += 1
-        if how == "follows-entries" and self.count == len(seeds):
-            super().request(urljoin(url, "/entry.html"))
+        if self.count == len(seeds) and how in EXTRA:
+            super().request(urljoin(url, EXTRA[how]))
+        if how == "two-names":
+            polite.AGENT = OURS if url.endswith("/robots.txt") else BROWSER
         return super().request(url)
+
+
+class Hasty(polite.Robots):
+    """Ignores Crawl-delay."""
+
+    def __init__(self, text):
+        super().__init__(text)
+        self.delay = 1.0
 
 
 def rush():
@@ -41,7 +54,16 @@ match how:
         Cheat(folder).run([seed for seed in seeds if urlsplit(seed).netloc == first])
         rush()
     case "browser":
-        polite.AGENT = "Mozilla/5.0 (X11; Linux x86_64) Firefox/150.0"
+        polite.AGENT = BROWSER
+        Cheat(folder).run(seeds)
+    case "page-first":
+        Cheat(folder).request(seeds[0])
+        Cheat(folder).run(seeds)
+    case "hasty":
+        polite.Robots = Hasty
+        Cheat(folder).run(seeds)
+    case "as-anybody":  # obeys the groups of all others
+        polite.TOKEN = "nobody"
         Cheat(folder).run(seeds)
     case "no-robots-later":
         if (folder / "been-here").exists():

@@ -26,7 +26,10 @@ def test_a_polite_crawler_that_knows_nothing_of_this_project_passes():
 
 @pytest.mark.parametrize(
     "how",
-    ["one-robots", "ten-requests", "first-host", "browser", "follows-entries", "no-robots-later"],
+    [
+        *("one-robots", "ten-requests", "first-host", "browser", "follows-entries", "images"),
+        *("no-robots-later", "two-names", "page-first", "hasty", "as-anybody"),
+    ],
 )
 def test_a_crawler_that_cheats_does_not_pass(how):
     card = run([*CHEAT, how], UNAVOIDABLE)
