@@ -402,6 +402,25 @@ def test_full_jitter_over_eight_hosts_is_growth():
     assert verdicts["fail"] <= 1, verdicts
 
 
+@pytest.mark.parametrize(
+    ("pause", "verdict"),
+    [
+        (lambda n, chance: 2.0 * (n + 1) * chance(0.96, 1.04), "fail"),  # linear
+        (lambda n, chance: 2.0 * 1.5**n * chance(0.96, 1.04), "pass"),  # by a smaller factor
+        (lambda n, chance: 2.0 * 2.0**n * chance(1.0, 1.5), "pass"),
+        (lambda n, chance: min(9.0, 2.0 * 2.0**n) * chance(0.9, 1.1), "pass"),  # up to a limit
+        (lambda n, chance: 3.0 + 2.0 * 2.0**n * chance(1.0, 1.1), "pass"),  # and a wait
+    ],
+)
+def test_pauses_that_grow_linearly_are_told_where_that_is_certain(pause, verdict):
+    random = Random(1)
+
+    def pauses(_):
+        return [pause(attempt, random.uniform) for attempt in range(4)]
+
+    assert {refused(pauses) for _ in range(200)} == {verdict}
+
+
 def test_a_retry_after_of_an_hour_lasts_over_a_restart():
     first = seen("/feed.xml", 0, status=429, answer=(("Retry-After", "3600"),))
     assert judged("long-hold", first) == "pass"

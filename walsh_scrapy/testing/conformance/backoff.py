@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from itertools import pairwise, zip_longest
-from math import ceil
+from math import ceil, log, sqrt
+from statistics import fmean, variance
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.testing.conformance.scenario import (
@@ -36,6 +37,12 @@ _MOST_RETRIES: Final = 9
 _HOSTS: Final = 8
 #: Hosts that have to be asked again before growth and chance can be told.
 _ENOUGH: Final = 5
+#: Pauses of each host by which linear growth can be told.
+_LONG_ROW: Final = 4
+#: Standard errors between what is seen and what chance may do.
+_CERTAIN: Final = 6.0
+#: The growth from pause to pause of a crawler whose pauses do not stay at their longest.
+_GROWS: Final = 1.1
 #: Seconds: what a server can tell apart.
 _ALIKE: Final = 0.05
 _HOUR: Final = 3600
@@ -82,6 +89,8 @@ def _grows(evidence: TrialLog) -> Judgement:
         return failed(f"the pauses did not grow: {told}", proof)
     if steps and all(max(step) - min(step) < _ALIKE for step in steps):
         return failed(f"the pauses of all hosts are alike, without chance: {told}", proof)
+    if _is_linear([each for each in pauses if len(each) >= _LONG_ROW]):
+        return failed(f"the pauses grow linearly, and not by a factor: {told}", proof)
     return passed(f"the pauses were {told}", proof)
 
 
@@ -94,6 +103,28 @@ def _shrinks(pauses: Sequence[Sequence[float]]) -> bool:
     # Two pauses by chance may be in any order; the third is four times the first on the average.
     long = [each for each in pauses if len(each) > 2]
     return len(long) >= _ENOUGH and sum(e[-1] for e in long) <= sum(e[0] for e in long)
+
+
+def _is_linear(pauses: Sequence[Sequence[float]]) -> bool:
+    """Return whether the pauses of hosts, four each, certainly grow by ever smaller factors.
+
+    Exponential pauses grow by one factor, until they stay at their longest. With much chance in the
+    pauses (full jitter) nothing is certain.
+    """
+    if len(pauses) < _ENOUGH:
+        return False
+    steps = list(zip(*(each[:_LONG_ROW] for each in pauses), strict=True))
+    means = [fmean(step) for step in steps]
+    errors = [variance(step) / len(step) / fmean(step) ** 2 for step in steps]
+
+    def is_less(weights: Sequence[float], bound: float = 0.0) -> bool:
+        """Return whether a sum of logarithms of the means is certainly below a bound."""
+        total = sum(weight * log(mean) for weight, mean in zip(weights, means, strict=True))
+        spread = sum(w * w * error for w, error in zip(weights, errors, strict=True))
+        return total + _CERTAIN * sqrt(spread) < bound
+
+    slows_down = is_less((1, -2, 1, 0)) and is_less((1, -1, -1, 1))
+    return slows_down and is_less((0, 0, 1, -1), -log(_GROWS))
 
 
 def _kept_over_restart(evidence: TrialLog) -> Judgement:
