@@ -3,7 +3,8 @@
 It needs what the drivers use: wget, curl, feedparser and requests for this Python, and for the two
 of Node.js a `node_modules` in the current folder (`npm install rss-parser crawlee`). A cell has the
 scenarios that passed of those that passed or failed. `NAME-proxy` is tried behind the proxy. Each
-takes up to five minutes. `--save FOLDER` as the first words keeps the scorecards as JSON.
+may take twice as long as `scrapy conformance` gives it. `--save FOLDER` as the first words keeps
+the scorecards as JSON.
 """
 
 import json
@@ -46,7 +47,8 @@ def main(words: list[str]) -> None:
     print(f"| crawler | {' | '.join(RULES)} |")
     print(f"|---{'|---' * len(RULES)}|")
     for name in words or (*CRAWLERS, "crawlee-proxy"):
-        card = run(CRAWLERS[name.removesuffix("-proxy")], proxy=name.endswith("-proxy"))
+        command, proxy = CRAWLERS[name.removesuffix("-proxy")], name.endswith("-proxy")
+        card = run(command, proxy=proxy, patience=2.0)
         print(row(name, card), flush=True)
         if folder:
             (folder / f"{name}.json").write_text(json.dumps(card.as_dict(), indent=1), "utf-8")
