@@ -161,8 +161,18 @@ class Findings:
         A row that none of them breaks is shown, unless evidence is ``lacking``: a clause without
         its subject, the record.
         """
+        if found := list(breaches):
+            rows = self._left_of(rows, found)
+        for row in rows:
+            if lacking:
+                self.unshown[row, lacking] += 1
+            else:
+                self.shown[row] += 1
+
+    def _left_of(self, rows: Iterable[str], found: Iterable[Breach]) -> list[str]:
+        """Count breaches, and return the rows that none of them is about."""
         doubtful, broken = set[str](), set[str]()
-        for breach in breaches:
+        for breach in found:
             if self._is_certain(breach):
                 self.add(breach.kind, breach.case, breach.badness)
                 broken.add(breach.kind.row)
@@ -170,13 +180,7 @@ class Findings:
                 doubtful.add(breach.kind.row)
         for row in doubtful - broken:
             self.unshown[row, CLOCK_SET] += 1
-        for row in rows:
-            if row in broken or row in doubtful:
-                continue
-            if lacking:
-                self.unshown[row, lacking] += 1
-            else:
-                self.shown[row] += 1
+        return [row for row in rows if row not in broken | doubtful]
 
     def _is_certain(self, breach: Breach) -> bool:
         at = breach.case.at
