@@ -1,12 +1,11 @@
 """A polite crawler that knows nothing of this project: `python polite.py SEEDS FOLDER`.
 
-It asks for the seeds, one at a time, by the standard library alone. It shows that the MUSTs of the
-conformance test ask for nothing that only this project does.
+It asks for the seeds, one at a time, by the standard library and Protego. It shows that the MUSTs
+of the conformance test ask for nothing that only this project does.
 """
 
 import json
 import random
-import re
 import sys
 import time
 import urllib.error
@@ -15,7 +14,9 @@ from collections.abc import Generator, Iterator, Mapping
 from email.message import Message
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from urllib.parse import quote, unquote_to_bytes, urldefrag, urljoin, urlsplit
+from urllib.parse import urldefrag, urljoin, urlsplit
+
+from protego import Protego
 
 TOKEN = "Polite-Example"
 AGENT = f"Mozilla/5.0 (compatible; {TOKEN}/1.0; +https://polite.example.org/bot)"
@@ -36,43 +37,9 @@ class Stay(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def normal(path: str) -> str:
-    """Return a path with one spelling of each character; `*`, `$`, `?` and `/` stay."""
-    pieces = re.split(r"(%2[AF]|%24|%3F|[/*$?=&])", path, flags=re.IGNORECASE)
-    return "".join(p if i % 2 else quote(unquote_to_bytes(p)) for i, p in enumerate(pieces))
-
-
-class Robots:
-    """The rules of all groups that name us, or else of `*`."""
-
-    def __init__(self, text: str) -> None:
-        groups: dict[str, list[tuple[str, str]]] = {}
-        names, in_rules = list[str](), False
-        for line in re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff")):
-            key, _, value = (part.strip() for part in line.partition("#")[0].partition(":"))
-            if key.lower() == "user-agent":
-                names, in_rules = ([] if in_rules else names), False
-                names.append(re.sub(r"[^a-z_*-].*", "", value.lower()))
-                groups.setdefault(names[-1], [])
-            elif key.lower() in ("allow", "disallow", "crawl-delay"):
-                in_rules = True
-                for name in names:
-                    groups[name].append((key.lower(), value))
-        rules = groups.get(TOKEN.lower(), groups.get("*", []))
-        delays = [v for key, v in rules if key == "crawl-delay" and re.fullmatch(r"[\d.]+", v)]
-        self.delay = max([1.0, *map(float, delays)])
-        self.paths = [(path, key == "allow") for key, path in rules if path and "allow" in key]
-
-    def allows(self, url: str) -> bool:
-        """Return whether the longest rule for a URL is an Allow; an Allow wins a tie."""
-        parts = urlsplit(url)
-        path = normal((parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
-        best = (-1, True)
-        for rule, is_allow in self.paths:
-            pieces = [re.escape(normal(piece)) for piece in rule.removesuffix("$").split("*")]
-            if re.match(".*".join(pieces) + "$" * rule.endswith("$"), path):
-                best = max(best, (len(rule), is_allow))
-        return best[1]
+def delay_of(rules: Protego | None) -> float:
+    """Return the seconds between two requests to a host."""
+    return max(1.0, (rules and rules.crawl_delay(TOKEN)) or 0)
 
 
 class Crawler:
@@ -82,7 +49,7 @@ class Crawler:
         self.file = folder / "polite.json"  # when each host may be asked again
         known = self.file.read_text() if self.file.exists() else "{}"
         self.ready: dict[str, float] = json.loads(known)
-        self.robots: dict[str, Robots | None] = {}
+        self.robots: dict[str, Protego | None] = {}
         self.opener = urllib.request.build_opener(Stay)
 
     def run(self, urls: list[str]) -> None:
@@ -108,17 +75,16 @@ class Crawler:
                 if origin not in self.robots:
                     rules = yield from self.read_robots(f"{origin}/robots.txt")
                     self.robots[origin] = rules
-                    if rules:  # its Crawl-delay counts from here on
-                        self.ready[urlsplit(url).hostname or ""] += rules.delay - 1
+                    self.ready[urlsplit(url).hostname or ""] += delay_of(rules) - 1
                 rules = self.robots[origin]
-                if not (rules and rules.allows(url)):
+                if not (rules and rules.can_fetch(url, TOKEN)):
                     break
-                _, _, location = yield from self.ask(url, rules.delay)
+                _, _, location = yield from self.ask(url, delay_of(rules))
                 if not location:
                     break
                 url = urljoin(url, location)
 
-    def read_robots(self, url: str) -> Generator[str, None, Robots | None]:
+    def read_robots(self, url: str) -> Generator[str, None, Protego | None]:
         """Return the rules; None if they cannot be read, and nothing is allowed."""
         for _ in range(HOPS):
             status, body, location = yield from self.ask(url, 1.0)
@@ -127,7 +93,7 @@ class Crawler:
             url = urljoin(url, location)
         if status in BUSY:
             return None
-        return Robots(body[: 500 * 1024].decode("utf-8", "replace") if status == 200 else "")
+        return Protego.parse(body.decode("utf-8-sig", "replace") if status == 200 else "")
 
     def ask(self, url: str, delay: float) -> Generator[str, None, tuple[int, bytes, str | None]]:
         """Return status, body and Location, after at most `TRIES` tries."""

@@ -29,14 +29,6 @@ class Cheat(polite.Crawler):
         return super().request(url)
 
 
-class Hasty(polite.Robots):
-    """Ignores Crawl-delay."""
-
-    def __init__(self, text):
-        super().__init__(text)
-        self.delay = 1.0
-
-
 def rush():
     """Ask for everything at once, whatever it says."""
     for seed in seeds:
@@ -60,7 +52,7 @@ match how:
         Cheat(folder).request(seeds[0])
         Cheat(folder).run(seeds)
     case "hasty":
-        polite.Robots = Hasty
+        polite.delay_of = lambda _: 1.0  # ignores Crawl-delay
         Cheat(folder).run(seeds)
     case "as-anybody":  # obeys the groups of all others
         polite.TOKEN = "nobody"
