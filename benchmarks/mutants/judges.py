@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.mutants.mutant import ROOT
-from benchmarks.mutants.web import LIST_URL, PAGE_STARTS, PAGES, SOURCES, STARTS, sites
+from benchmarks.mutants.web import (
+    HOP_STARTS,
+    HOPS,
+    LIST_URL,
+    PAGE_STARTS,
+    PAGES,
+    SOURCES,
+    STARTS,
+    sites,
+)
 from walsh_scrapy.testing.crawl import start_crawl
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.reply import Reply
@@ -115,6 +124,7 @@ def _simulated_days(project: Path, folder: Path) -> None:
     runs: list[dict[str, Any]] = [
         {"starts": STARTS, "sources": SOURCES},
         {"starts": PAGE_STARTS, "sources": PAGES, "spider": "llms"},
+        {"starts": HOP_STARTS, "sources": HOPS},
     ]
     for run in runs:
         try:
