@@ -86,6 +86,21 @@ def test_a_redirect_belongs_to_what_redirected_in_the_same_run():
     assert early == ["names a redirect that may be older than the record"]
 
 
+@pytest.mark.parametrize(
+    ("url", "by_gate", "found"),
+    [
+        ("http://10.1.2.3/feed", "", 1),
+        ("http://wiki.internal/feed", "", 1),
+        ("http://10.1.2.3/feed", "; publicweb: from a private host", "holds"),
+        ("http://93.184.215.14/feed", "", "holds"),
+    ],
+)
+def test_a_public_host_may_not_lead_to_a_private_one(url, by_gate, found):
+    first = asked(1.0, SOURCE, SOURCE, status=302)
+    second = hop(3.0, url, SOURCE, source=SOURCE)
+    assert judged(first, second._replace(gates=second.gates + by_gate)) == found
+
+
 def test_a_source_that_moved_is_asked_for_at_its_new_address():
     new = "http://new.example/feed"
     direct = asked(DAY, new, SOURCE)

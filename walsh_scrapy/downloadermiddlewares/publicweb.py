@@ -10,7 +10,7 @@ from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.policy.hosts import is_private_host, is_public
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requests import hops_of, mark, visit_of
+from walsh_scrapy.runtime.requests import hops_of, mark, note_answer, visit_of
 from walsh_scrapy.runtime.startup import in_force, require_order
 from walsh_scrapy.wire.unreachable import NotConnected
 
@@ -69,6 +69,8 @@ class PublicWebMiddleware:
         first, host = host_of(hops[0]), host_of(request.url)
         is_private = is_private_host(first) or self._network.is_private(first)
         mark(request, public_only=not is_private)
+        if is_private:
+            note_answer(request, "publicweb", "from a private host")
         if is_private or host == first:
             return
         if is_private_host(host) or not await self._is_public(request.url):

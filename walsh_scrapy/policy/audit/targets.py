@@ -9,6 +9,7 @@ from urllib.parse import urljoin
 from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
 from walsh_scrapy.policy.audit.record import NO_RUN
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
+from walsh_scrapy.policy.hosts import is_private_host
 from walsh_scrapy.policy.redirects import MOST_ANNOUNCED
 from walsh_scrapy.policy.urls import canonical_url, has_user_info, host_of
 
@@ -102,6 +103,8 @@ class TargetAudit:
             if terms.begun < self._basis.since:
                 return "", _BEFORE
             return "names a redirect that is not recorded", ""
+        if is_private_host(host_of(sent.url)) and not _is_from_private(sent):
+            return "is not public, and a redirect of a public host led there", ""
         if sent.source is not None:
             self._led[sent.source].add(sent.url)
             if sent.source in run.hosts:
@@ -149,6 +152,12 @@ def _is_announced(sent: LoggedRequest, run: _Run, source: str) -> bool:
     if len(announced) < MOST_ANNOUNCED:
         announced.add(sent.url)
     return sent.url in announced
+
+
+def _is_from_private(sent: LoggedRequest) -> bool:
+    """Return True if the host of a source is private itself: by its name, or as the gate found."""
+    is_by_name = sent.source is None or is_private_host(host_of(sent.source))
+    return is_by_name or "publicweb: " in sent.gates
 
 
 def _forbidden(sent: LoggedRequest) -> Iterator[Breach]:
