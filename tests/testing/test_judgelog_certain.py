@@ -210,6 +210,17 @@ LINES = [
 ]  # fmt: skip
 
 
+@given(st.lists(st.sampled_from(LINES), max_size=9).map(b"\n".join))
+def test_bots_share_no_verdict_that_is_not_theirs(body):
+    shared = Robots(body)
+    for token in ("Some-Bot", "foobar", "Other", "botsome"):
+        alone = Robots(body)
+        for target in (b"/x", b"/y"):
+            verdict = shared.verdict(shared.terms_of(token), target)
+            assert verdict is alone.verdict(alone.terms_of(token), target)
+        assert shared.terms_of(token).pause == alone.terms_of(token).pause
+
+
 class TestTwoReaders:
     @pytest.mark.parametrize(
         ("robots", "verdict"),
@@ -228,16 +239,6 @@ class TestTwoReaders:
         agent = only(line(0, "/x"), robots=robots)
         assert [*agent.found] == ([verdict] if verdict else [])
         assert agent.is_polite == (verdict != "denied")
-
-    @given(st.lists(st.sampled_from(LINES), max_size=9).map(b"\n".join))
-    def test_bots_share_no_verdict_that_is_not_theirs(self, body):
-        shared = Robots(body)
-        for token in ("Some-Bot", "foobar", "Other", "botsome"):
-            alone = Robots(body)
-            for target in (b"/x", b"/y"):
-                verdict = shared.verdict(shared.terms_of(token), target)
-                assert verdict is alone.verdict(alone.terms_of(token), target)
-            assert shared.terms_of(token).pause == alone.terms_of(token).pause
 
     def test_where_they_differ_is_said_with_the_line(self):
         robots = b"\xef\xbb\xbfUser-agent: *\nDisallow: /x\n"

@@ -23,8 +23,10 @@ from scrapy.responsetypes import responsetypes
 from scrapy.settings import BaseSettings, Settings
 from scrapy.utils.project import get_project_settings
 
+import walsh_scrapy.crawl
 from walsh_scrapy.addon import FORCED, Addon
 from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.runtime.network import Network
 from walsh_scrapy.runtime.startup import ADDON
 from walsh_scrapy.testing.clock import SimulatedClock, SimulatedLoop, SimulatedTime
 from walsh_scrapy.testing.crawl import CrawlResult, read_items
@@ -163,6 +165,14 @@ class SimulatedAddon(Addon):
         Crawl(self._crawler, self.clock)
 
 
+class SimulatedNetwork(Network):
+    """Looks up no names: the answer of a resolver would come after hours, in simulated time."""
+
+    def has_proxy_for(self, _: str) -> bool:
+        """Return True: behind a proxy, which looks up the names, only names are judged."""
+        return True
+
+
 class Simulation:
     """The runs of a plan, one after the other."""
 
@@ -241,6 +251,7 @@ def main(folder: Path) -> None:
     logging.captureWarnings(capture=True)
     clock = SimulatedTime()
     SimulatedAddon.clock = SimulatedClock(clock)
+    setattr(walsh_scrapy.crawl, "Network", SimulatedNetwork)  # noqa: B010 - the same
     # Scrapy's periodic calls would come sooner by the real seconds that the simulation has taken.
     setattr(scrapy.utils.asyncio, "time", SimulatedAddon.clock)  # noqa: B010 - a module, to mypy
     simulation = Simulation(plan, folder, clock)
