@@ -14,16 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.mutants.mutant import ROOT
-from benchmarks.mutants.web import (
-    HOP_STARTS,
-    HOPS,
-    LIST_URL,
-    PAGE_STARTS,
-    PAGES,
-    SOURCES,
-    STARTS,
-    sites,
-)
+from benchmarks.mutants.web import LIST_URL, PAGE_STARTS, PAGES, SOURCES, STARTS, sites
 from walsh_scrapy.testing.crawl import start_crawl
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.reply import Reply
@@ -130,7 +121,6 @@ def _simulated_days(project: Path, folder: Path) -> None:
     runs: list[dict[str, Any]] = [
         {"starts": STARTS, "sources": SOURCES},
         {"starts": PAGE_STARTS, "sources": PAGES, "spider": "llms"},
-        {"starts": HOP_STARTS, "sources": HOPS},
     ]
     for run in runs:
         try:

@@ -93,9 +93,6 @@ SOURCES: Final = (
     *(f"http://hops.example/{name}" for name in ("here", "there", "denied", "out", "private")),
     *(f"http://{name}.example/feed" for name in ("out", "www.out", "leaver", "gone", "page")),
 )  # fmt: skip
-#: A run of its own: hosts that were never asked before, each by a redirect, and one that was.
-HOP_STARTS: Final = (12 * DAY,)
-HOPS: Final = ("http://hop0.example/feed", "http://plain.example/feed")
 PAGES: Final = tuple(
     {"url": f"http://{name}.example/", "kind": "llms"} for name in ("text", "markdown")
 )
@@ -245,9 +242,6 @@ def _hops() -> list[Site]:
               denied=redirect("http://rules.example/deep/feed", 302),
               out=redirect("http://www.out.example/feed", 302),
               private=redirect("http://10.1.2.3/feed", 302)),
-        *(_site(f"hop{n}", _OPEN, feed=redirect(f"http://hop{n + 1}.example/feed", 302))
-          for n in range(4)),
-        _site("hop4", _OPEN, "feed"),
         Site("10.1.2.3", _OPEN, {"/feed": _feed("intranet")}),
     ]  # fmt: skip
 

@@ -8,33 +8,32 @@ from walsh_scrapy.policy.audit.record import LoggedRequest
 
 
 def found(*requests):
-    """Judge requests of a run: each with its host, its status, and the idle seconds before it."""
+    """Judge requests of a run: each with its host, its purpose, and the idle seconds before it."""
     findings, at = Findings(), 0.0
     audit = FirstRequestAudit(findings)
-    for number, (host, status, idle) in enumerate(requests):
-        given = {"id": number, "sent_at": at + idle, "seconds": 0.5, "status": status, "run": 1}
+    for number, (host, purpose, idle) in enumerate(requests):
+        given = {"id": number, "sent_at": at + idle, "seconds": 0.5, "status": 200, "run": 1}
         url = f"http://{host}.example/feed"
-        row = dict.fromkeys(LoggedRequest._fields) | given | {"purpose": "target", "url": url}
+        row = dict.fromkeys(LoggedRequest._fields) | given | {"purpose": purpose, "url": url}
         audit.see(LoggedRequest(**row))
         at += idle + 0.5
     audit.end()
     return [kind.label for kind in findings.found]
 
 
-CHAIN = [("a", 302, 0.0), *((host, 302, 3.0) for host in "bcde")]
+LATE = [("a", "target", 0.0), *((host, "robots", 3.0) for host in "bcde")]
+AT_ONCE = ("a", "target", 0.1)
 
 
 @pytest.mark.parametrize(
     ("requests", "kinds"),
     [
-        pytest.param([*CHAIN, ("a", 200, 0.1)], ["held-back"], id="after-redirects"),
-        pytest.param(CHAIN, [], id="everything-waits"),
-        pytest.param([*CHAIN[:4], ("a", 200, 0.1)], [], id="too-few"),
-        pytest.param([*CHAIN, ("f", 200, 0.2), ("a", 200, 0.1)], [], id="one-at-once"),
+        pytest.param([*LATE, AT_ONCE], ["held-back"], id="after-robots-txt"),
+        pytest.param(LATE, [], id="everything-waits"),
+        pytest.param([*LATE[:4], AT_ONCE], [], id="too-few"),
+        pytest.param([*LATE, ("f", "robots", 0.2), AT_ONCE], [], id="one-at-once"),
         pytest.param(
-            [(host, 200, idle) for host, _, idle in CHAIN] + [("a", 200, 0.1)],
-            [],
-            id="after-documents",
+            [(host, "target", idle) for host, _, idle in LATE] + [AT_ONCE], [], id="after-documents"
         ),
     ],
 )

@@ -3,8 +3,7 @@
 The first request to a host that was not seen before goes out as soon as nothing else is out. A
 record shows when a run sent nothing, but not why: it may have read a document, its machine may have
 been asleep or busy. So a run is accused only if it did so before each of several first requests,
-one of them right after a robots.txt or a redirect, which take no time to read, and sent others at
-once.
+one of them right after a robots.txt, which takes no time to read, and sent others at once.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.policy.audit.checklist import Case, Kind
-from walsh_scrapy.policy.backoff import is_redirect
 from walsh_scrapy.policy.urls import host_of
 
 if TYPE_CHECKING:
@@ -39,14 +37,14 @@ class _Run:
     least: float = math.inf  #: the shortest pause before one of them
     case: Case | None = None  #: the one of them after the longest pause
     longest: float = 0.0
-    has_quick_one: bool = False  #: right after an answer that takes no time to read
+    has_one_after_robots: bool = False
     has_others_at_once: bool = False
 
     @property
     def is_late(self) -> bool:
         """Whether first requests were held back, and no others."""
         is_each_late = self.number >= _ENOUGH and self.least >= _IDLE
-        return is_each_late and self.has_quick_one and self.has_others_at_once
+        return is_each_late and self.has_one_after_robots and self.has_others_at_once
 
 
 class FirstRequestAudit:
@@ -85,9 +83,7 @@ class FirstRequestAudit:
 
     def _note(self, run: _Run, sent: LoggedRequest, idle: float) -> None:
         run.number += 1
-        last = run.last
-        is_hop = last.status is not None and is_redirect(last.status)
-        run.has_quick_one |= is_hop or last.purpose == "robots"
+        run.has_one_after_robots |= run.last.purpose == "robots"
         run.least = min(run.least, idle)
         if idle > run.longest:
             what = f"{sent.url} was the first to its host, {idle:.1f} s after the last exchange"
