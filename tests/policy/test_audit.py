@@ -193,6 +193,11 @@ def test_a_refusal_needs_a_hold(purpose, status, found):
     assert kinds(sent(0.0, purpose=purpose, status=status)) == found
 
 
+def test_a_refusal_that_was_given_up_may_be_that_of_a_proxy():
+    """The crawl ends when a proxy answers for too many hosts, and puts none on hold for that."""
+    assert kinds(sent(0.0, status=503, error="given up: status 503 of the proxy")) == {}
+
+
 @pytest.mark.parametrize(("error", "found"), [("", 1), ("given up: the crawl ended", 0)])
 def test_an_answer_that_was_given_up_is_no_visit(error, found):
     findings = Findings()

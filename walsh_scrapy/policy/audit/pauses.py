@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: R4: one request a second.
 _LEAST: Final = 1.0
+#: What a refusal lacks that may have been a proxy's, or whose answer did not come as a whole.
+_UNFINISHED: Final = "was refused by an answer that was given up"
 
 
 class Pause(NamedTuple):
@@ -181,6 +183,8 @@ class HostAudit:
             sent.status, for_robots=sent.purpose == "robots"
         )
         lacking = CLOCK_SET if pause.is_uncertain else ""
+        if is_refused and sent.error and not sent.hold:
+            lacking = lacking or _UNFINISHED
         rows = "5" if is_refused or lacking else ""
         self._findings.judge(rows, self._holding(sent, pause, is_refused), lacking=lacking)
 
@@ -224,7 +228,7 @@ class HostAudit:
             early = pause.hold - (pause.kept or 0.0)
             what = f"{name} was on hold for {format_seconds(early)} more"
             yield Breach(Kind.TOO_EARLY, Case.of(sent, what), early)
-        if is_refused and not sent.hold:
+        if is_refused and not sent.hold and not sent.error:
             yield Breach(Kind.NO_HOLD, Case.of(sent, f"{name} answered {sent.status}"))
         if is_refused:
             yield from self._refusals.breaches(sent)
