@@ -68,3 +68,9 @@ def test_the_calls_in_the_docs_are_right(page):
     assert calls
     for call in calls:
         options_of(shlex.split(call))
+
+
+def test_the_table_in_the_docs_has_each_mutant():
+    page = (ROOT / "docs" / "conformance.md").read_text("utf-8")
+    rows = re.findall(r"^\| (R\d) \| `([\w-]+)`: (.+?) \| .+ \| .+ \| .+ \|$", page, re.MULTILINE)
+    assert rows == [(each.rule, each.name, each.what) for each in MUTANTS]
