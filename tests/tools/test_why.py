@@ -423,6 +423,13 @@ def test_what_the_operator_did_stands_with_its_reason(noon, log):
     assert "ended our own pause: no reason given" in "\n".join(letter(account))
 
 
+def test_a_pause_in_which_a_clock_was_set_back_is_not_known(state, log):
+    moments = [(0.0, 0.5), (10.0, 10.5), (10.2, 12.5), (13.2, 15.5)]  # of a clock never set as well
+    log(*(replace(SENT, sent_at=NOON + at, monotonic=end) for at, end in moments))
+    assert told(state).count("too short") == 0
+    assert told(state).count("pause: not known, because a clock was set in between") == 1
+
+
 def test_the_last_request_of_another_day_counts_for_the_pause(state, log):
     log(replace(SENT, sent_at=NOON - DAY, seconds=3.0), SENT)
     (sent,) = give_account(state, options(), FEED, None).requests
