@@ -17,6 +17,7 @@ from scrapy.utils.conf import closest_scrapy_cfg
 from walsh_scrapy.exceptions import StateUnavailable, refuse_to_start
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.politeness.hostqueue import GateQueue, HostQueues
+from walsh_scrapy.politeness.inflight import InFlight
 from walsh_scrapy.politeness.prerequisites import Prerequisites
 from walsh_scrapy.politeness.putoff import PutOffHosts, Retries
 from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
@@ -132,13 +133,18 @@ class Crawl:
         return network
 
     @cached_property
+    def in_flight(self) -> InFlight:
+        """The requests in flight, as the pacing gate counts them."""
+        return InFlight(self.settings, self.context.clock, serial=self.context.options.serial)
+
+    @cached_property
     def denials(self) -> Denials:
         """What the gates denied."""
         return Denials(self.settings, self.stats, self.context)
 
     def prerequisites(self, rank: Rank) -> Prerequisites:
         """Return what fetches the documents of a gate, by requests of this rank."""
-        return Prerequisites(self.engine, self.queues, rank)
+        return Prerequisites(self.engine, self.network, self.queues, rank)
 
     def spider_opened(self) -> None:
         """Protect the log, before anything that strangers say is written to it."""

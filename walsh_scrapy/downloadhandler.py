@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +14,7 @@ from walsh_scrapy.exceptions import Denied, GivenUp
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.runtime.gates import Gate
 from walsh_scrapy.runtime.messages import BodyReader, LastHeaders, endpoint_of, message_of
-from walsh_scrapy.runtime.requests import marks_of, rank_of
+from walsh_scrapy.runtime.requests import mark, marks_of, rank_of
 from walsh_scrapy.runtime.startup import in_force
 from walsh_scrapy.wire.http1 import HttpExchange
 
@@ -122,11 +121,13 @@ class DownloadHandler(BaseDownloadHandler):
         stream = await self._network.connect(endpoint, public_only=public_only)
         exchange = HttpExchange(stream)
         try:
-            started = time.monotonic()
+            await self._network.may_send()
             message = message_of(request, endpoint, self._last.of(request))
+            started = self._clock.monotonic()
+            mark(request, sent=started)
             await exchange.send(*message, request.body)
             head = await exchange.head()
-            request.meta["download_latency"] = time.monotonic() - started
+            request.meta["download_latency"] = self._clock.monotonic() - started
             return await self._body.read(request, exchange, head, stream)
         except OSError as error:
             reason = f"the connection broke: {error.strerror or error}"

@@ -1,8 +1,12 @@
 """At most one connection is open, whatever is requested; names, families, sessions (26, 27)."""
 
 from dataclasses import replace
+from itertools import pairwise
 
-from tests.helpers.sites import LIST_URL, blocklist, site
+import pytest
+
+from tests.helpers.sites import LIST_URL, blocklist, feed, feeds, judge, rows_of, site
+from walsh_scrapy.spidermiddlewares.firstseen import MOST_AT_ONCE
 from walsh_scrapy.testing.names import DEAD, OWN, UNKNOWN, Answer
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Certificate, Site, redirect
@@ -72,3 +76,61 @@ def test_names_are_looked_up_before_their_turn(direct_web, crawl):
         for each in web.lookups
     ]
     assert max(overlapping) > 4
+
+
+#: Seconds that the spider below takes for each document, before its first item and after its last.
+BEFORE, AFTER = 0.5, 2.5
+SLOW_SPIDER = f"""
+import time
+from spiders.feeds import FeedsSpider
+
+
+class SlowSpider(FeedsSpider):
+    name = "slow"
+    custom_settings = {{"SPIDER_MODULES": ["spiders"]}}
+
+    def parse(self, response, source):
+        time.sleep({BEFORE})
+        yield from super().parse(response, source)
+        time.sleep({AFTER})
+"""
+
+
+@pytest.fixture
+def read_slowly(direct_web, crawl, project_with):
+    """Crawl two hosts, each with this page at two URLs, by the spider above."""
+
+    def run(page):
+        names = ("first", "second")
+        web = direct_web(*(site(f"{name}.example", feed=page, other=page) for name in names))
+        sources = [*feeds(*names), *feeds(*names, path="other")]
+        result = crawl(web, "slow", sources=sources, project=project_with(SLOW_SPIDER))
+        assert result.stats["walsh/sources/fetched"] == len(sources)
+        assert web.most_open_connections == 1
+        judge(result)
+        return web
+
+    return run
+
+
+def assert_no_exchange_seems_longer(crawl):
+    """Reading makes no exchange longer: neither in the record, nor in the pause after it."""
+    rows = rows_of(crawl, "SELECT max(seconds), max(pause) FROM requests WHERE purpose = 'target'")
+    assert max(rows[0]) < AFTER
+
+
+def test_the_next_connection_is_made_while_a_document_is_read(read_slowly, crawl):
+    web = read_slowly(feed())
+    opened = {(each.host, each.client): each.opened for each in web.connections}
+    read = [pair for pair in pairwise(web.log) if pair[0].path != "/robots.txt"]
+    assert len(read) == 3
+    for document, following in read[1:]:  # from then on both hosts are ready
+        assert following.started - document.ended >= BEFORE + AFTER
+        assert opened[following.host, following.client] - document.ended < BEFORE + AFTER
+    assert_no_exchange_seems_longer(crawl)
+
+
+def test_items_of_a_costly_document_wait_for_the_exchange_in_flight(read_slowly, crawl):
+    """While another process reads it the crawl goes on; its items are handled afterwards."""
+    read_slowly(feed(posts=[f"Post {number}" for number in range(8 * MOST_AT_ONCE)], delay=1.0))
+    assert_no_exchange_seems_longer(crawl)

@@ -6,7 +6,6 @@ A host that cannot be reached is tried once in a run (decision 28).
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +21,7 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST, spacing
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.politeness.hostqueue import Wait
-from walsh_scrapy.politeness.inflight import InFlight, exchange_of
+from walsh_scrapy.politeness.inflight import exchange_of
 from walsh_scrapy.runtime.components import component_problems
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.gates import Gate
@@ -60,9 +59,7 @@ class PacingMiddleware:
         self._queues = crawl.queues
         self._put_off = crawl.put_off
         self._pauses = crawl.pauses
-        serial = self._context.options.serial
-        self._in_flight = InFlight(crawl.settings, self._context.clock, serial=serial)
-        self._quiet = self._in_flight.quiet_process if serial else nullcontext
+        self._in_flight = crawl.in_flight
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -105,7 +102,7 @@ class PacingMiddleware:
             "pacing",
             host,
             lambda: self._lease(request, wait),
-            self._quiet,
+            self._in_flight.quiet,
             lambda: self._is_spaced_by_robots(request, wait),
         )
         return await self._queues.wait(request, wait)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -14,7 +14,7 @@ from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.politeness.hostqueue import Wait
 from walsh_scrapy.runtime.engine import PerLoop
-from walsh_scrapy.runtime.requests import mark, rank_of
+from walsh_scrapy.runtime.requests import mark, marks_of, rank_of
 from walsh_scrapy.wire.tlserrors import NoHandshake
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class InFlight:
     def __init__(self, settings: BaseSettings, clock: Clock, *, serial: bool = False) -> None:
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
         self._clock = clock
+        self._is_serial = serial
         own = _Traffic()
         self._traffic_now = _SERIAL.get if serial else lambda: own
 
@@ -73,12 +74,20 @@ class InFlight:
         self._traffic.sent[request] = _Sent(host, now, until)
 
     def end(self, request: Request) -> float | None:
-        """Return the seconds for which a request was in flight; None if it was not."""
+        """Return the seconds for which a request was in flight; None if it was not.
+
+        They count from when it was sent: its connection may have waited while a document was read.
+        They count from its lease if it was never sent.
+        """
         sent = self._traffic.sent.pop(request, None)
         if sent is None:
             return None
         self._traffic.ended.set()
-        return self._clock.monotonic() - sent.at
+        return self._clock.monotonic() - max(sent.at, marks_of(request).sent or 0.0)
+
+    def quiet(self) -> AbstractAsyncContextManager[None]:
+        """Wait as ``quiet_process`` in a serial crawl; in any other one for nothing."""
+        return self.quiet_process() if self._is_serial else nullcontext()
 
     @asynccontextmanager
     async def quiet_host(self, host: str) -> AsyncIterator[None]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.politeness.hostqueue import HostQueues
     from walsh_scrapy.runtime.engine import Engine
+    from walsh_scrapy.runtime.network import Network
 
 #: The outcome of a request: the response or the exception. A response whose status is not 2xx is
 #: an HttpError, unless the request handles every status (``handle_httpstatus_all``).
@@ -64,8 +65,9 @@ class Prerequisites:
     nothing while that request is active.
     """
 
-    def __init__(self, engine: Engine, queues: HostQueues, rank: Rank) -> None:
+    def __init__(self, engine: Engine, network: Network, queues: HostQueues, rank: Rank) -> None:
         self._engine = engine
+        self._network = network
         self._queue = queues.scheduler
         self._rank = rank
         self._fetches: dict[str, Fetch] = {}
@@ -151,7 +153,8 @@ class Prerequisites:
         else:
             self._go_on(fetch, result)
 
-    def _arrived(self, response: Response) -> None:
+    async def _arrived(self, response: Response) -> None:
+        await self._network.let_next_connect()
         self._step_ended(request_of(response), _outcome(response))
 
     def _failed(self, failure: Failure) -> None:

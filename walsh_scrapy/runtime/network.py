@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from urllib.request import getproxies, proxy_bypass
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
 _SERIAL: Final = PerLoop(lambda: IdleConnections(1, alone=True))
 
 
+#: Turns of the event loop within which the next request begins its connection, if it is ready: it
+#: passes the engine, the gates and the handler.
+MOST_TURNS: Final = 8
+
 #: With these a proxy may speak for itself; any host may send them too.
 _PROXY_STATUSES: Final = frozenset({407, 502, 503, 504})
 
@@ -59,6 +64,8 @@ class Network:
         self._connections = Connections(self._names, self._tls, options.connect_timeout)
         own = IdleConnections(options.max_idle_connections, alone=False)
         self._idle = _SERIAL.get if options.serial else lambda: own
+        self._may_send = asyncio.Event()
+        self._may_send.set()
 
     @property
     def idle(self) -> IdleConnections:
@@ -100,6 +107,31 @@ class Network:
             stream.close()
             check_public(endpoint.host, [stream.peer])
         return stream
+
+    async def let_next_connect(self) -> None:
+        """Let the next request make its connection while a document is read (decision 34).
+
+        Its name, TCP and TLS take their time meanwhile. It is sent when the document was read, so
+        that its own time does not run before.
+        """
+        for _ in range(MOST_TURNS):
+            await self.pause_reading()
+            if self.idle.is_in_use:
+                await self.pause_reading()  # with several addresses its attempts begin one later
+                return
+
+    async def pause_reading(self) -> None:
+        """Let the event loop do what waits, but send no request."""
+        self._may_send.clear()
+        try:
+            await asyncio.sleep(0)
+        finally:
+            self._may_send.set()
+
+    async def may_send(self) -> None:
+        """Wait while a document is read."""
+        while not self._may_send.is_set():
+            await self._may_send.wait()
 
     async def check_proxy(self, endpoint: Endpoint) -> None:
         """End the crawl if the proxy of an endpoint does not work any more (decision 29).

@@ -16,11 +16,15 @@ from walsh_scrapy.runtime.context import SystemClock
 from walsh_scrapy.runtime.isolated import CostLimits, Interrupted, IsolatedProcess, TooCostly
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
     from scrapy.http import Response
 
     from walsh_scrapy.metadata.entries import Feed
     from walsh_scrapy.runtime.context import Clock
     from walsh_scrapy.runtime.engine import Engine
+    from walsh_scrapy.runtime.network import Network
 
 #: What reading one document may cost.
 LIMITS: Final = CostLimits(seconds=5, memory=200 * 1024 * 1024)
@@ -41,15 +45,31 @@ def read(response: Response, document: Document) -> Feed:
 
 
 class Readings:
-    """Reads the costly documents of one crawl ahead, one at a time."""
+    """Reads the costly documents of one crawl ahead, one at a time.
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
+    While any other document is read, the next request makes its connection. ``quiet`` returns a
+    context manager that waits for requests in flight.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        network: Network,
+        quiet: Callable[[], AbstractAsyncContextManager[None]],
+    ) -> None:
         self._clock = clock
         self._process = IsolatedProcess(LIMITS, lambda: engine.is_closing, GRACE_SECONDS)
         self.close = self._process.close
+        self.pause = network.pause_reading
+        self._network = network
+        self._quiet = quiet
 
     async def ahead(self, response: Response, document: Document) -> None:
-        """Read a document that is costly; `read` then returns the result, or raises it."""
+        """Read a document that is costly; `read` then returns the result, or raises it.
+
+        The next connection begins before any other document is read.
+        """
         # In simulated time another process would seem to take hours.
         if document.is_costly and isinstance(self._clock, SystemClock):
             try:
@@ -63,3 +83,7 @@ class Readings:
                 _ahead[response] = MachineTrouble(self._clock.now(), reason)
             except Exception as error:  # noqa: BLE001 - as if it had been read in the callback
                 _ahead[response] = error
+            async with self._quiet():  # what comes of it is handled at once
+                pass
+        else:
+            await self._network.let_next_connect()

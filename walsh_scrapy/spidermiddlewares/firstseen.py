@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-#: Items that are handled before timers and other requests have their turn (decision 34).
+#: Items that are handled before timers and answers have their turn (decision 34).
 MOST_AT_ONCE = 250
 #: The document of a visit if the spider does not yield it.
 NOTHING_SAID = Feed(title=None, language=None, entries=())
@@ -79,7 +78,7 @@ class FirstSeenMiddleware:
         crawl = Crawl.of(crawler)
         context, stats, troubles = crawl.context, crawl.stats, crawl.troubles
         recorder = VisitRecorder(context, stats, troubles)
-        readings = Readings(crawl.engine, context.clock)
+        readings = Readings(crawl.engine, context.clock, crawl.network, crawl.in_flight.quiet)
         crawler.signals.connect(readings.close, signal=signals.engine_stopped)
         return cls(crawler, context, VisitOutcome(context, stats, troubles, recorder), readings)
 
@@ -98,7 +97,7 @@ class FirstSeenMiddleware:
         await self._read_ahead(response, source)  # before the callback begins
         now = self._context.clock.now()
         found = DocumentItems(request.url, rfc3339(now))
-        async for item in _in_turns(result):
+        async for item in self._in_turns(result):
             if request in self._over:  # its errback gave this, after an HTTP error
                 yield item
             elif source is not None and isinstance(item, EntryItem):
@@ -206,7 +205,7 @@ class FirstSeenMiddleware:
         """
         now, run = self._context.clock.now(), self._context.run
         fitting = found.records(source.url, now, run)
-        records = [record async for record in _in_turns(as_async_generator(fitting))]
+        records = [each async for each in self._in_turns(as_async_generator(fitting))]
         left_out = feed.left_out + len(found.valid) - len(records)
         new = frozenset[str]()
         request = request_of(response)
@@ -219,6 +218,15 @@ class FirstSeenMiddleware:
             self._crawler.stats.inc_value("walsh/entries/known", len(records) - len(new))
             self._crawler.stats.inc_value("walsh/entries/new", len(new))
         return [item for key, item in found.valid.items() if key in new]
+
+    async def _in_turns(self, items: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Yield the items; timers and answers have their turn meanwhile."""
+        number = 0
+        async for item in items:
+            yield item
+            number += 1
+            if number % MOST_AT_ONCE == 0:
+                await self._readings.pause()
 
     def _alternative(self, request: Request, error: BaseException | None) -> Request | None:
         """Return the spider's request instead of one for a page that robots.txt denies."""
@@ -240,16 +248,6 @@ def _goes_on(request: Request, following: object) -> bool:
     if repeats(request, following) and not hops_of(request):
         set_visit(following, visit)
     return source_of(following) == visit.source
-
-
-async def _in_turns(items: AsyncIterator[Any]) -> AsyncIterator[Any]:
-    """Yield the items; timers and other requests have their turn meanwhile."""
-    number = 0
-    async for item in items:
-        yield item
-        number += 1
-        if number % MOST_AT_ONCE == 0:
-            await asyncio.sleep(0)
 
 
 async def _output_of(errback: Callable[[Failure], Any], failure: Failure) -> AsyncIterator[Any]:
