@@ -111,11 +111,11 @@ def test_attest_report_and_why_find_the_same(tmp_path, rows, done, found):
         state.runs.end(state.runs.begin(run), now, "finished", {})
         copy = {"hash": hash_of(SLOW), "kind": "robots", "body": SLOW}
         with state._database.write() as connection:
-            connection.execute(insert(copies), copy | {"first_seen": 0.0, "kept_at": now})
+            connection.run(insert(copies), copy | {"first_seen": 0.0, "kept_at": now})
             for row in rows:
-                connection.execute(insert(requests), row)
+                connection.run(insert(requests), row)
             if done:
-                connection.execute(insert(acts), done)
+                connection.run_each(insert(acts), done)
         with state.log() as log:
             attestation = attest(log, now)
             days = sorted({day for host in hosts for day in log.days(host, rows[0]["host"])})

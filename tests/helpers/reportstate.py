@@ -120,11 +120,11 @@ def write_state(url, count, hosts=1, *, over=True):
         ]
         with state._database.write() as connection:
             if rows:
-                connection.execute(insert(requests), rows)
+                connection.run_each(insert(requests), rows)
                 kept_back = [denial_row(number, hosts, run) for number in range(7)]
-                connection.execute(insert(denials), kept_back)
+                connection.run_each(insert(denials), kept_back)
             if found:
-                connection.execute(insert(entries), found)
+                connection.run_each(insert(entries), found)
         if over:
             state.runs.end(run, NOW, "finished", {})
     return urls

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from scrapy import signals
 from scrapy.utils.log import get_scrapy_root_handler
-from sqlalchemy import make_url
+from sqlalchemy import make_url, text
 
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.runtime import isolated
@@ -79,9 +79,8 @@ class FullState(Extension):
 
     def spider_opened(self):
         writer = Crawl.of(self.crawler).context.state._database._writer
-        (pages,) = writer.exec_driver_sql("PRAGMA page_count").one()
-        writer.exec_driver_sql(f"PRAGMA max_page_count = {pages + 2}")
-        writer.rollback()
+        pages = writer.scalar(text("PRAGMA page_count"))
+        writer.run_sql(f"PRAGMA max_page_count = {pages + 2}")
 
 
 class StateDeletedAtTheEnd(Extension):

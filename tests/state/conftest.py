@@ -51,6 +51,6 @@ def rows(database):
 
     def read(statement):
         with database.read() as connection:
-            return connection.execute(statement).all()
+            return connection.all(statement)
 
     return read

@@ -18,8 +18,9 @@ from walsh_scrapy.policy.freshness import EntryHistory
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state import entries as state_entries
+from walsh_scrapy.state.connection import ROWS_AT_ONCE
 from walsh_scrapy.state.database import Database, exists
-from walsh_scrapy.state.entries import ROWS_AT_ONCE, EntryFilter, insert_unseen
+from walsh_scrapy.state.entries import EntryFilter, insert_unseen
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.sources import LlmsTxtRecord
 from walsh_scrapy.state.views import drop_views
@@ -233,7 +234,7 @@ def test_a_state_is_opened_while_another_process_writes(tmp_path):
 
 
 def test_a_failure_within_a_snapshot_is_described_in_one_sentence(database, state):
-    with database.write() as connection:
+    with database._engine.begin() as connection:
         drop_views(connection)
         connection.execute(text("DROP TABLE entries"))
     with pytest.raises(StateError, match="cannot be used as state"):

@@ -57,7 +57,8 @@ def test_the_request_that_brought_a_robots_txt_names_it(state, database, rows):
     empty = {"gates": "", "error": "", "seconds": 1.0, "pause": 0.0, "hold": 0.0, "sent_at": 900.0}
     with database.write() as connection:
         given = [empty | asked | other for other in [*others, {"sent_at": 901.0}]]
-        connection.execute(insert(requests), given)
+        for row in given:
+            connection.run(insert(requests), row)
     state.robots.keep(ORIGIN, robots(1000.0), "a.example", 1)
     named = (requests.c.robots, requests.c.robots_at, requests.c.robots_status)
     found = rows(select(*named).order_by(requests.c.id))

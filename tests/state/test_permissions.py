@@ -64,8 +64,7 @@ def test_what_may_not_be_written_is_refused_with_one_line(path, file_mode, folde
 
 def test_a_state_that_becomes_read_only_in_use_says_so(path):
     with contextlib.closing(State(f"sqlite:///{path}")) as state:
-        state._database._writer.exec_driver_sql("PRAGMA query_only = ON")
-        state._database._writer.rollback()
+        state._database._writer.run_sql("PRAGMA query_only = ON")
         with pytest.raises(StateError, match=r"readonly database; .* permission to write"):
             state.sources.commit(SOURCE)
         assert state.sources.find(SOURCE.url) == SOURCE

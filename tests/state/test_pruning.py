@@ -16,7 +16,7 @@ NOW = 1000 * DAY
 
 def fill(database, table, rows):
     with database.write() as connection:
-        connection.execute(insert(table), list(rows))
+        connection.run_each(insert(table), list(rows))
 
 
 def left(database, column):
@@ -111,8 +111,6 @@ def test_what_another_process_is_changing_is_left_to_it(postgresql_url):
         for origin in ("http://a:80", "http://b:80"):
             theirs.robots.keep(origin, RobotsCopy(NOW - 91 * DAY, 200, b""))
         with ours.write() as connection:
-            connection.execute(
-                update(robots).where(robots.c.origin == "http://a:80").values(status=1)
-            )
+            connection.run(update(robots).where(robots.c.origin == "http://a:80").values(status=1))
             theirs.robots.prune(NOW)
             assert left(theirs._database, robots.c.origin) == ["http://a:80"]

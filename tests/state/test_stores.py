@@ -152,9 +152,8 @@ def test_a_full_disk_is_a_state_error_that_says_so(tmp_path):
     """SQLite reports a full disk and a file at its page limit by the same error."""
     with contextlib.closing(State(f"sqlite:///{tmp_path / 'state.sqlite3'}")) as state:
         writer = state._database._writer
-        (pages,) = writer.exec_driver_sql("PRAGMA page_count").one()
-        writer.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
-        writer.rollback()
+        pages = writer.scalar(text("PRAGMA page_count"))
+        writer.run_sql(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(StateError, match=r"is full; check the free space"):
             hold_many(state.ledger)
 
@@ -355,9 +354,9 @@ def test_an_llms_txt_comes_back_as_it_was_until_it_is_forgotten(state):
 @pytest.mark.parametrize("versions", [[2], [11], [0], [-1], [], [1, 2]])
 def test_a_state_of_an_unknown_version_is_refused_and_stays_as_it_is(url, database, rows, versions):
     with database.write() as connection:
-        connection.execute(delete(schema_version))
+        connection.run(delete(schema_version))
         for number in versions:
-            connection.execute(insert(schema_version), {"version": number})
+            connection.run(insert(schema_version), {"version": number})
     for _ in range(2):
         with pytest.raises(StateError, match=r"use the version that wrote it, or another"):
             State(url)
@@ -398,8 +397,8 @@ def test_a_step_that_fails_leaves_the_state_as_it_was(url, monkeypatch):
         State(url)
     monkeypatch.undo()
     with contextlib.closing(Database(url)) as database, database.read() as connection:
-        assert connection.scalars(select(schema_version.c.version)).all() == [1]
-        columns = {column["name"] for column in inspect(connection).get_columns("sources")}
+        assert connection.scalars(select(schema_version.c.version)) == [1]
+        columns = {column["name"] for column in inspect(database._engine).get_columns("sources")}
         assert "mood" not in columns
         assert connection.scalar(text("SELECT count(*) FROM readable_sources")) == 0
 
@@ -443,7 +442,7 @@ def test_a_record_is_found_under_any_spelling_of_its_url():
 def test_a_transaction_that_fails_leaves_nothing(database, rows):
     def fail():
         with database.write() as connection:
-            connection.execute(insert(schema_version), {"version": 9})
+            connection.run(insert(schema_version), {"version": 9})
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -522,22 +521,22 @@ def test_a_connection_lost_within_a_transaction_rolls_it_back_and_is_reported_as
 
     def interrupted(database):
         with database.write() as connection:
-            connection.execute(insert(schema_version), {"version": 99})
+            connection.run(insert(schema_version), {"version": 99})
             lose_connections(postgresql_url)
-            connection.execute(insert(schema_version), {"version": 100})
+            connection.run(insert(schema_version), {"version": 100})
 
     with contextlib.closing(Database(postgresql_url, failed)) as database:
         with pytest.raises(LookupError):
             interrupted(database)
         with database.read() as connection:
-            assert connection.scalars(select(schema_version.c.version)).all() == [1]
+            assert connection.scalars(select(schema_version.c.version)) == [1]
     assert told == [True]
 
 
 def test_machines_that_share_a_database_share_its_clock(postgresql_url):
     with contextlib.closing(Database(postgresql_url)) as database, database.read() as connection:
         wanted = connection.scalar(text("SELECT extract(epoch FROM now())"))
-        assert database.now(connection) == pytest.approx(float(wanted), abs=60.0)
+        assert database.now() == pytest.approx(float(wanted), abs=60.0)
 
 
 def lose_connections(url):

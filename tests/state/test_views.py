@@ -18,7 +18,7 @@ GONE = "http://gone.example/feed"
 
 
 @pytest.fixture
-def view(state, rows, clock):
+def view(state, database, clock):
     """The rows of a view of a state with a few records."""
     clock.at = time.time()
     item = {"title": "Ünï %s :x", "authors": ["Jo", "Al"], "url": None}
@@ -28,7 +28,12 @@ def view(state, rows, clock):
     state.sources.commit(SourceRecord(url=URL, kind="feed", fetched_at=AT, due_at=AT), [entry])
     state.sources.commit(SourceRecord(url=GONE, kind="feed", due_at=math.inf, moved_since=1e300))
     state.ledger.hold("a.example", 3600.0)
-    return lambda name: [row._mapping for row in rows(text(f"SELECT * FROM {name}"))]
+
+    def read(name):
+        with database._engine.connect() as connection:
+            return connection.execute(text(f"SELECT * FROM {name}")).mappings().all()
+
+    return read
 
 
 def test_times_are_readable_and_none_is_empty(view):

@@ -88,7 +88,7 @@ def test_a_server_that_falls_silent_is_not_asked_again(postgresql_url, monkeypat
             def write():
                 with database.write() as connection:
                     relay.silence()
-                    connection.execute(text("SELECT length(:sent)"), {"sent": "x" * size})
+                    connection.all(text("SELECT length(:sent)"), {"sent": "x" * size})
 
             for _ in range(2):
                 with pytest.raises(LookupError):
@@ -115,7 +115,7 @@ def test_a_server_that_answers_no_new_connection_is_given_up_at_the_end_of_a_run
 def test_a_connection_whose_packets_are_lost_ends_by_the_means_of_tcp(postgresql_url):
     def of(url):
         with contextlib.closing(Database(url)) as database, database.snapshot() as connection:
-            return connection.connection.driver_connection.info.get_parameters()
+            return connection.driver.info.get_parameters()
 
     assert of(postgresql_url)["tcp_user_timeout"] == "30000"
     given = of(f"{postgresql_url}?keepalives_idle=60")

@@ -303,7 +303,7 @@ def write_earlier(url, hold):
     row = {"sent_at": BEGUN - 2 * DAY, "host": "blog0.example", "url": "http://blog0.example/"}
     rest = {"gates": "", "seconds": 0.0, "purpose": "target", "pause": 0.0, "hold": hold}
     with closing(State(url)) as state, state._database.write() as connection:
-        connection.execute(insert(requests), row | rest)
+        connection.run(insert(requests), row | rest)
 
 
 def test_a_pause_that_was_too_short_is_told_wherever_it_counts(filled, tmp_path):
@@ -311,7 +311,7 @@ def test_a_pause_that_was_too_short_is_told_wherever_it_counts(filled, tmp_path)
     with closing(State(url)) as state, state._database.write() as connection:
         moment = BEGUN + 70.0
         moved = update(requests).where(requests.c.sent_at == moment)
-        connection.execute(moved.values(sent_at=moment - 9.253))
+        connection.run(moved.values(sent_at=moment - 9.253))
     text = page_of(url, tmp_path / "sources.txt")
     assert '<a href="#pauses">1 pause at 1 host was shorter than asked for</a>' in text
     assert "smallest pause seen, at blog0.example</dt><dd>0.49 s</dd>" in text

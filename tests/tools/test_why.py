@@ -568,7 +568,7 @@ def test_ten_thousand_requests_are_told_in_order(state, url):
         for number in range(10_000)
     ]
     with contextlib.closing(Database(url)) as database, database.write() as connection:
-        connection.execute(insert(requests), rows)
+        connection.run_each(insert(requests), rows)
     account = give_account(state, options(), "a.example", None)
     assert [sent.record.url for sent in account.requests] == [row["url"] for row in rows]
     assert len(json.loads(json.dumps(record_of(account)))["requests"]) == 10_000

@@ -62,9 +62,12 @@ def test_other_work_has_its_turn_between_many_items():
             await asyncio.sleep(0)
             turns += 1
 
+    async def pause():
+        await asyncio.sleep(0)
+
     async def run():
         task = asyncio.create_task(others())
-        items = [item async for item in _in_turns(as_async_generator(range(1000)))]
+        items = [item async for item in _in_turns(as_async_generator(range(1000)), pause)]
         task.cancel()
         return items
 

@@ -35,7 +35,7 @@ from walsh_scrapy.visits.outcome import VisitOutcome
 from walsh_scrapy.visits.record import VisitRecorder
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from typing import Self
 
     from scrapy.crawler import Crawler
@@ -97,7 +97,7 @@ class FirstSeenMiddleware:
         await self._read_ahead(response, source)  # before the callback begins
         now = self._context.clock.now()
         found = DocumentItems(request.url, rfc3339(now))
-        async for item in self._in_turns(result):
+        async for item in _in_turns(result, self._readings.pause):
             if request in self._over:  # its errback gave this, after an HTTP error
                 yield item
             elif source is not None and isinstance(item, EntryItem):
@@ -204,8 +204,8 @@ class FirstSeenMiddleware:
         Its validators are not: they would stand for the whole visit.
         """
         now, run = self._context.clock.now(), self._context.run
-        fitting = found.records(source.url, now, run)
-        records = [each async for each in self._in_turns(as_async_generator(fitting))]
+        fitting, pause = found.records(source.url, now, run), self._readings.pause
+        records = [each async for each in _in_turns(as_async_generator(fitting), pause)]
         left_out = feed.left_out + len(found.valid) - len(records)
         new = frozenset[str]()
         request = request_of(response)
@@ -218,15 +218,6 @@ class FirstSeenMiddleware:
             self._crawler.stats.inc_value("walsh/entries/known", len(records) - len(new))
             self._crawler.stats.inc_value("walsh/entries/new", len(new))
         return [item for key, item in found.valid.items() if key in new]
-
-    async def _in_turns(self, items: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Yield the items; timers and answers have their turn meanwhile."""
-        number = 0
-        async for item in items:
-            yield item
-            number += 1
-            if number % MOST_AT_ONCE == 0:
-                await self._readings.pause()
 
     def _alternative(self, request: Request, error: BaseException | None) -> Request | None:
         """Return the spider's request instead of one for a page that robots.txt denies."""
@@ -248,6 +239,18 @@ def _goes_on(request: Request, following: object) -> bool:
     if repeats(request, following) and not hops_of(request):
         set_visit(following, visit)
     return source_of(following) == visit.source
+
+
+async def _in_turns(
+    items: AsyncIterator[Any], pause: Callable[[], Awaitable[None]]
+) -> AsyncIterator[Any]:
+    """Yield the items; with ``pause`` timers and answers have their turn meanwhile."""
+    number = 0
+    async for item in items:
+        yield item
+        number += 1
+        if number % MOST_AT_ONCE == 0:
+            await pause()
 
 
 async def _output_of(errback: Callable[[Failure], Any], failure: Failure) -> AsyncIterator[Any]:

@@ -21,21 +21,21 @@ from walsh_scrapy.policy.audit.record import (
 )
 from walsh_scrapy.policy.robots.access import LONGEST_SETTLING
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.state.entries import ROWS_AT_ONCE
 from walsh_scrapy.state.evidence import hash_of
 from walsh_scrapy.state.tables import acts, copies, denials, entries, requests, runs, sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from sqlalchemy import ColumnElement, Connection, Select, Table
+    from sqlalchemy import ColumnElement, Select, Table
+
+    from walsh_scrapy.state.connection import Connection
 
 _Row = TypeVar("_Row")
 #: Seconds after its last request in which a run without an end may still go on, and the seconds
 #: before now of which its record may still lack requests that are out.
 GOES_ON: Final = 600.0
 IN_FLIGHT: Final = 300.0
-STREAMED: Final = {"yield_per": ROWS_AT_ONCE}
 _MOVED: Final = select(sources.c.url, sources.c.moved_to).where(sources.c.moved_to.is_not(None))
 BY_TIME: Final = (requests.c.sent_at, requests.c.id)
 BY_HOST: Final = (requests.c.host, *BY_TIME)
@@ -122,7 +122,7 @@ class AuditRecord:
             list_hosts=frozenset(hosts),
             documents=Documents(self.copy),
             since=self._since(),
-            moved=dict(self._connection.execute(_MOVED).all()),
+            moved=dict(self._connection.all(_MOVED)),
             clocks=self._clocks(bounds),
         )
 
@@ -132,10 +132,11 @@ class AuditRecord:
         If rows were deleted, one of them may have brought a robots.txt that counted only later.
         """
         first = select(requests.c.id, requests.c.sent_at).order_by(*BY_TIME).limit(1)
-        row = self._connection.execute(first).one_or_none()
+        row = self._connection.first(first)
         if row is None:
             return 0.0
-        return float(row.sent_at) + (0.0 if row.id == 1 else LONGEST_SETTLING)
+        number, sent_at = row
+        return float(sent_at) + (0.0 if number == 1 else LONGEST_SETTLING)
 
     def _clocks(self, bounds: Bounds) -> SetClocks:
         """Find where clocks were set; rows of the future, which are not judged, show that too."""
@@ -191,15 +192,16 @@ class AuditRecord:
                 .having(func.count() > 1)
                 .order_by(func.max(entries.c.key))
             )
-            yield from self._connection.scalars(shared, execution_options=STREAMED)
+            for (key,) in self._connection.stream(shared):
+                yield key
 
     def reported(self, bounds: Bounds) -> Iterator[ReportedRun]:
         """Yield how many new entries each run that has ended reported, and has in the record."""
         counted = select(entries.c.run, func.count()).group_by(entries.c.run)
-        stored = {run: count for run, count in self._connection.execute(counted)}  # noqa: C416
+        stored: dict[int | None, int] = dict(self._connection.all(counted))
         is_over = and_(runs.c.id <= bounds.runs, runs.c.ended <= bounds.until)
         found = select(runs.c.id, runs.c.ended, runs.c.summary).where(is_over)
-        for number, ended, text in self._connection.execute(found.order_by(runs.c.id)):
+        for number, ended, text in self._connection.stream(found.order_by(runs.c.id)):
             reported = json.loads(text or "{}").get("new_entries", 0)
             yield ReportedRun(number, ended, reported, stored.get(number, 0))
 
@@ -241,7 +243,7 @@ class AuditRecord:
 
     def each(self, kind: Callable[..., _Row], found: Select[Any]) -> Iterator[_Row]:
         """Yield the rows of a query as objects of a class that takes their columns in order."""
-        for row in self._connection.execute(found, execution_options=STREAMED):
+        for row in self._connection.stream(found):
             yield kind(*row)
 
     def _denials(self, bounds: Bounds, *order: ColumnElement[Any]) -> Iterator[LoggedDenial]:

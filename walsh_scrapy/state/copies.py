@@ -14,32 +14,33 @@ from sqlalchemy import bindparam, delete, func, not_, select, update
 
 from walsh_scrapy.policy.robots.access import LONGEST_SETTLING, RobotsCopy
 from walsh_scrapy.policy.urls import robots_url
-from walsh_scrapy.state._statements import Statement
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.evidence import keep_copy
 from walsh_scrapy.state.rows import delete_old, insert_if_new, row_of, upsert
 from walsh_scrapy.state.tables import blocklist, requests, robots, robots_waits
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Table
+    from sqlalchemy import Select, Table
+
+    from walsh_scrapy.state.connection import Connection
 
 #: How long a copy is kept after the last request for it. The host of a source that is visited once
 #: in 30 days is still known then: its Crawl-delay, and its last good copy if it does not answer.
 KEEP_SECONDS: Final = 90 * 86_400.0
 _ROBOTS_COLUMNS: Final = tuple(robots.c[field.name] for field in fields(RobotsCopy))
-_FIND_ROBOTS: Final = Statement(select(*_ROBOTS_COLUMNS).where(robots.c.origin == bindparam("key")))
-_LOCK: Final = Statement(
+_FIND_ROBOTS: Final = select(*_ROBOTS_COLUMNS).where(robots.c.origin == bindparam("key"))
+_LOCK: Final = (
     select(robots.c.origin)
     .where(robots.c.origin == bindparam("key"))
     .with_for_update(key_share=True)
 )
 _OF_ORIGIN: Final = robots_waits.c.origin == bindparam("key")
 _OF_REQUEST: Final = robots_waits.c.request == bindparam("url")
-_FIND_WAIT: Final = Statement(select(robots_waits.c.request).where(_OF_ORIGIN, _OF_REQUEST))
-_FIND_ANY: Final = Statement(select(robots_waits.c.request).where(_OF_ORIGIN))
-_END: Final = Statement(delete(robots_waits).where(_OF_ORIGIN, _OF_REQUEST))
-_END_ALL: Final = Statement(delete(robots_waits).where(_OF_ORIGIN))
-_SET_UNUSED: Final = Statement(
+_FIND_WAIT: Final = select(robots_waits.c.request).where(_OF_ORIGIN, _OF_REQUEST)
+_FIND_ANY: Final = select(robots_waits.c.request).where(_OF_ORIGIN)
+_END: Final = delete(robots_waits).where(_OF_ORIGIN, _OF_REQUEST)
+_END_ALL: Final = delete(robots_waits).where(_OF_ORIGIN)
+_SET_UNUSED: Final = (
     update(robots).where(robots.c.origin == bindparam("key")).values(unused=bindparam("unused"))
 )
 
@@ -50,7 +51,7 @@ _LAST_ASKED: Final = select(func.max(requests.c.id)).where(
     requests.c.url == bindparam("asked"),
     requests.c.run.is_not_distinct_from(bindparam("crawl")),
 )
-_NAME_COPY: Final = Statement(
+_NAME_COPY: Final = (
     update(requests)
     .where(requests.c.id == _LAST_ASKED.scalar_subquery())
     .values(robots=bindparam("name"), robots_at=bindparam("at"), robots_status=bindparam("last"))
@@ -63,7 +64,7 @@ class RobotsStore(Store):
     def find(self, origin: str) -> RobotsCopy | None:
         """Return the copy kept for an origin, however old."""
         with self._database.read() as connection:
-            row = _FIND_ROBOTS.first(connection, {"key": origin})
+            row = connection.first(_FIND_ROBOTS, {"key": origin})
         return None if row is None else RobotsCopy(*row)
 
     def keep(
@@ -77,33 +78,33 @@ class RobotsStore(Store):
         with self._database.write() as connection:
             row = {"origin": origin, **row_of(copy)}
             name = _keep(connection, robots, row, copy.fetched_at)
-            _END_ALL.run(connection, {"key": origin})
+            connection.run(_END_ALL, {"key": origin})
             asked = {"paced": host, "asked": robots_url(origin), "crawl": run}
             since = copy.fetched_at - LONGEST_SETTLING
             brought = {"name": name, "at": copy.fetched_at, "last": copy.status}
-            _NAME_COPY.run(connection, {**asked, **brought, "since": since, "what": "robots"})
+            connection.run(_NAME_COPY, {**asked, **brought, "since": since, "what": "robots"})
 
     def awaits(self, origin: str, url: str) -> bool:
         """Return True if the copy of an origin made the request of this URL wait (decision 7)."""
         with self._database.read() as connection:
-            return _FIND_WAIT.first(connection, _wait(origin, url)) is not None
+            return connection.first(_FIND_WAIT, _wait(origin, url)) is not None
 
     def begin_wait(self, origin: str, url: str) -> None:
         """Record that the copy of an origin makes the request of this URL wait."""
         row = _wait(origin, url)
         with self._database.write() as connection:
             if insert_if_new(connection, robots_waits, {"origin": origin, "request": row["url"]}):
-                _SET_UNUSED.run(connection, {"key": origin, "unused": True})
+                connection.run(_SET_UNUSED, {"key": origin, "unused": True})
 
     def end_wait(self, origin: str, url: str) -> bool:
         """Record that the request of this URL was sent; return True if others still wait."""
         with self._database.write() as connection:
             # The row of the origin comes first, as where its copy is replaced: on PostgreSQL each
             # of two crawls could wait for the other.
-            _LOCK.first(connection, {"key": origin})
-            _END.run(connection, _wait(origin, url))
-            others = _FIND_ANY.first(connection, {"key": origin}) is not None
-            _SET_UNUSED.run(connection, {"key": origin, "unused": others})
+            connection.first(_LOCK, {"key": origin})
+            connection.run(_END, _wait(origin, url))
+            others = connection.first(_FIND_ANY, {"key": origin}) is not None
+            connection.run(_SET_UNUSED, {"key": origin, "unused": others})
             return others
 
     def prune(self, now: float) -> None:
@@ -142,7 +143,7 @@ class BlocklistStore(Store):
     def find(self, url: str) -> BlocklistCopy | None:
         """Return the copy of ``url``, or None if there never was one."""
         with self._database.read() as connection:
-            row = connection.execute(_FIND_BLOCKLIST, {"key": url}).one_or_none()
+            row = connection.first(_FIND_BLOCKLIST, {"key": url})
         return None if row is None else BlocklistCopy(*row)
 
     def keep(self, url: str, copy: BlocklistCopy) -> None:
@@ -158,14 +159,14 @@ def _keep(connection: Connection, table: Table, row: dict[str, Any], now: float)
     """
     name, body, (key,) = None, row["body"], table.primary_key
     if body is not None:
-        (last,) = _find_name(table).first(connection, {"key": row[key.name]}) or (None,)
+        last = connection.scalar(_find_name(table), {"key": row[key.name]})
         name = keep_copy(connection, table.name, body, now=now, last=last)
     upsert(connection, table, {**row, "copy": name})
     return name
 
 
 @cache
-def _find_name(table: Table) -> Statement:
+def _find_name(table: Table) -> Select[tuple[str | None]]:
     """Return the statement that finds the name of the copy in a row."""
     (key,) = table.primary_key
-    return Statement(select(table.c.copy).where(key == bindparam("key")))
+    return select(table.c.copy).where(key == bindparam("key"))

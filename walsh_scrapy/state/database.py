@@ -1,16 +1,16 @@
-"""The state's database connections: opened with checks, used in short transactions."""
+"""The state's database: opened with checks, used in short transactions."""
 
 from __future__ import annotations
 
 import logging
 import time
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import text
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
-from walsh_scrapy.state._statements import run_sql
+from walsh_scrapy.state.connection import Connection
 from walsh_scrapy.state.engines import (
     StateError,
     bare_engine,
@@ -20,20 +20,20 @@ from walsh_scrapy.state.engines import (
 )
 from walsh_scrapy.state.file import StateFile
 from walsh_scrapy.state.schema import create_or_migrate, has_schema, is_up_to_date
+from walsh_scrapy.state.serverclock import ServerClock
 from walsh_scrapy.state.waiting import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from sqlalchemy import Connection, Transaction
-
 logger = logging.getLogger(__name__)
 
 #: How long a crawl waits for a database server that went away before it gives up.
 LOST_SECONDS = 120.0
 _RETRY_SECONDS = 1.0
-_CLOCK = text("SELECT extract(epoch FROM clock_timestamp())::double precision")
+_CLOCK: Final = text("SELECT extract(epoch FROM clock_timestamp())::double precision")
+_SNAPSHOT: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 #: Errors of the values to be written, not of the database: raised as they are.
 _ROW_ERRORS = (IntegrityError, DataError)
 
@@ -63,21 +63,19 @@ class Database:
         self._file = StateFile.of(self._engine.url)
         self._failed = failed
         self._given_up: StateError | None = None
-        self._ahead = 0.0  # seconds, of the server's clock
+        self._outage = _Outage(str(self), self._waiting)
         self._open = ExitStack()
         self._open.callback(self._engine.dispose)
+        self._clock = ServerClock(lambda: float(self._reader.scalar(_CLOCK)))
         try:
             if self._file is not None:
                 self._file.check_sound()
-            self._writer = self._open.enter_context(self._engine.connect())
-            self._reader = self._open.enter_context(self._engine.connect())
-            if not self._is_sqlite:  # there a single statement needs no transaction
-                self._reader.execution_options(isolation_level="AUTOCOMMIT")
+            self._reader = self._connected()
             self._prepare()
+            self._writer = self._connected()
             if self._file is not None:
                 self._file.remember()
-            with self._reader.begin():
-                self.now(self._reader)
+            self.now()
             self._waiting.is_open = True
         except DBAPIError as error:
             self.close()
@@ -99,14 +97,14 @@ class Database:
         Raises what ``failed`` returns if the database fails; IntegrityError and DataError of
         SQLAlchemy for values that it does not accept.
         """
-        return self._transaction(self._writer, "BEGIN IMMEDIATE" if self._is_sqlite else None)
+        return self._checked(self._writer, "BEGIN IMMEDIATE" if self._is_sqlite else "BEGIN")
 
     def read(self) -> AbstractContextManager[Connection]:
         """Return a context manager of a connection for reading, for which no writer has to wait.
 
         Raises what ``failed`` returns if the database fails.
         """
-        return self._transaction(self._reader)
+        return self._checked(self._reader)
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
@@ -115,59 +113,58 @@ class Database:
         Raises StateError if the database fails meanwhile.
         """
         engine = separate_engine(self._engine)
+        connection = Connection(engine)
         try:
-            with engine.connect() as connection:
-                if self._is_sqlite:
-                    connection.exec_driver_sql("BEGIN")
-                else:
-                    connection.execution_options(
-                        isolation_level="REPEATABLE READ", postgresql_readonly=True
-                    )
+            with connection.transaction("BEGIN" if self._is_sqlite else _SNAPSHOT):
                 yield connection
         except DBAPIError as error:
             raise state_error(engine, error) from error
         finally:
+            connection.close()
             engine.dispose()
 
-    def now(self, connection: Connection) -> float:
+    def now(self) -> float:
         """Return epoch seconds by a clock that all processes on the database share.
 
         That is the clock of the server; on SQLite, which has none, the clock of the machine.
         """
-        if self._is_sqlite:
-            return time.time()
-        now = float(connection.scalars(_CLOCK).one())
-        self._ahead = time.time() - now
-        return now
+        return time.time() if self._is_sqlite else self._clock.now()
 
     def reckoned_now(self) -> float:
-        """Return the same, by what the clock of the machine was ahead when `now` was read last."""
-        return time.time() - self._ahead
+        """Return the same, as it was measured last; the server is not asked."""
+        return time.time() if self._is_sqlite else self._clock.reckoned()
 
     def close(self) -> None:
         """Close the connections; what was committed stays."""
         self._open.close()
 
+    def _connected(self) -> Connection:
+        connection = Connection(self._engine, None if self._is_sqlite else self._outage)
+        self._open.callback(connection.close)
+        connection.open()
+        return connection
+
     @contextmanager
-    def _transaction(
-        self, connection: Connection, first: str | None = None
-    ) -> Iterator[Connection]:
+    def _checked(self, connection: Connection, begin: str | None = None) -> Iterator[Connection]:
+        """Give a connection, in a transaction if ``begin`` begins one; name what goes wrong."""
         if self._given_up is not None:
             raise self._failed(self._given_up)
         self._check_file()
         try:
-            with self._begin(connection):
-                if first is not None:
-                    run_sql(connection, first)
+            if begin is None:
                 yield connection
+            else:
+                with connection.transaction(begin):
+                    yield connection
             self._check_file()  # else what was committed may be in a file that nobody can open
         except _ROW_ERRORS:
             raise
         except DBAPIError as error:
-            if self._waiting.is_over:
-                raise self._give_up(error) from error
             trouble = state_error(self._engine, error)
-            trouble.connection_lost = error.connection_invalidated
+            if not self._is_sqlite and (self._waiting.is_over or self._outage.is_final):
+                self._given_up = trouble  # a lock may have ended meanwhile; a server is not asked
+            else:
+                trouble.connection_lost = error.connection_invalidated
             raise self._failed(trouble) from error
 
     def _check_file(self) -> None:
@@ -179,45 +176,42 @@ class Database:
         except StateError as error:
             raise self._failed(error) from error
 
-    def _begin(self, connection: Connection) -> Transaction:
-        """Begin a transaction; if the server went away, wait until it is back."""
-        deadline, waited = time.monotonic() + LOST_SECONDS, False
-        while True:
-            transaction = None
-            try:
-                transaction = connection.begin()
-                if not self._is_sqlite:  # a lost connection shows with the first statement only
-                    run_sql(connection, "SELECT 1")
-            except DBAPIError as error:
-                if transaction is not None:
-                    transaction.close()
-                is_late = time.monotonic() > deadline or not self._waiting.goes_on()
-                if self._is_sqlite or self._waiting.is_over or is_late:
-                    raise self._give_up(error) from error
-                if not waited:
-                    reason = str(error.orig).partition("\n")[0]
-                    logger.warning("%s is lost (%s); the crawl waits for it", self, reason)
-                    waited = True
-                    continue  # mostly only the connection is lost, and a new one works at once
-                time.sleep(_RETRY_SECONDS)
-            else:
-                if waited:
-                    logger.warning("%s is back; the crawl continues", self)
-                return transaction
-
-    def _give_up(self, error: DBAPIError) -> Exception:
-        """Return what to raise for an error after which a server is not asked again."""
-        trouble = state_error(self._engine, error)
-        if not self._is_sqlite:  # a lock may have ended meanwhile, and asking takes no time
-            self._given_up = trouble
-        return self._failed(trouble)
-
     def _prepare(self) -> None:
-        with self._reader.begin():
-            if is_up_to_date(self._reader):  # nearly always, and without waiting for a lock
-                return
-        with self._writer.begin(), self._waiting.migrating():
-            create_or_migrate(self._writer, str(self))
+        with self._engine.connect() as connection:
+            with connection.begin():
+                if is_up_to_date(connection):  # nearly always, and without waiting for a lock
+                    return
+            with connection.begin(), self._waiting.migrating():
+                create_or_migrate(connection, str(self))
+
+
+class _Outage:
+    """Waits for a server that went away, and says so in the log."""
+
+    def __init__(self, name: str, waiting: Waiting) -> None:
+        self._name = name
+        self._waiting = waiting
+        self._until: float | None = None
+        self.is_final = False  #: True once the server was waited for in vain
+
+    def wait(self, error: DBAPIError) -> None:
+        """Return when the lost connection is to be made again; raise the error if it is not."""
+        until = time.monotonic() + LOST_SECONDS if self._until is None else self._until
+        is_late = time.monotonic() > until or not self._waiting.goes_on()
+        if self._waiting.is_over or is_late:
+            self.is_final = True
+            raise error
+        if self._until is None:
+            self._until = until
+            reason = str(error.orig).partition("\n")[0]
+            logger.warning("%s is lost (%s); the crawl waits for it", self._name, reason)
+            return  # mostly only the connection is lost, and a new one works at once
+        time.sleep(_RETRY_SECONDS)
+
+    def end(self) -> None:
+        """Note that the server answers."""
+        self._until = None
+        logger.warning("%s is back; the crawl continues", self._name)
 
 
 class Store:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sqlalchemy import bindparam, or_, select
 
 from walsh_scrapy.metadata.entries import KnownEntries
-from walsh_scrapy.state._statements import Statement
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.rows import insert_new, row_of
 from walsh_scrapy.state.tables import entries
@@ -19,11 +18,11 @@ from walsh_scrapy.state.tables import entries
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import ColumnElement, Select
+
+    from walsh_scrapy.state.connection import Connection
 
 
-#: Rows that a reader has in memory at once.
-ROWS_AT_ONCE: Final = 1000
 #: Keys in one SELECT; databases limit the parameters of a statement.
 KEYS_AT_ONCE: Final = 512
 
@@ -73,7 +72,8 @@ class EntryStore(Store):
     def latest_run(self, until: float) -> int | None:
         """Return the run that found the newest entry until a moment; None if no run is named."""
         with self._database.read() as connection:
-            return connection.scalar(_LATEST_RUN, {"until": until})
+            run: int | None = connection.scalar(_LATEST_RUN, {"until": until})
+        return run
 
 
 _LATEST_RUN: Final = (
@@ -105,15 +105,14 @@ class Snapshot:
         """
         found = select(entries.c.key, entries.c.item).where(*_conditions(wanted))
         ordered = found.order_by(entries.c.first_seen, entries.c.key)
-        options = {"yield_per": ROWS_AT_ONCE}
-        rows = self._connection.execute(ordered, execution_options=options)
+        rows = self._connection.stream(ordered)
         self._open.callback(rows.close)
         for row in rows:
             yield StoredEntry(*row)
 
     def newest(self, source: str) -> StoredEntry | None:
         """Return the entry of a source that was first seen last, or None if there is none."""
-        row = self._connection.execute(_NEWEST, {"url": source}).one_or_none()
+        row = self._connection.first(_NEWEST, {"url": source})
         return None if row is None else StoredEntry(*row)
 
 
@@ -160,18 +159,18 @@ def _known_entries(connection: Connection, found: Sequence[EntryRecord]) -> Know
         # The last key is repeated up to a power of two, so that few statements are compiled.
         size = 1 << (len(some) - 1).bit_length()
         keys = {f"key{at}": some[min(at, len(some) - 1)] for at in range(size)}
-        for key, page_key, own_key, title_key in _select_pages(size).all(connection, keys):
+        for key, page_key, own_key, title_key in connection.all(_select_pages(size), keys):
             known.add(page_key or key, own_key, title_key)
     return known
 
 
 @cache
-def _select_pages(size: int) -> Statement:
+def _select_pages(size: int) -> Select[Any]:
     """Return the statement that looks up the entries of ``size`` pages."""
     pages: list[Any] = [bindparam(f"key{at}") for at in range(size)]
     columns = entries.c["key", "page_key", "own_key", "title_key"]
     is_of_page = or_(entries.c.key.in_(pages), entries.c.page_key.in_(pages))
-    return Statement(select(*columns).where(is_of_page))
+    return select(*columns).where(is_of_page)
 
 
 def _conditions(wanted: EntryFilter) -> Iterator[ColumnElement[bool]]:

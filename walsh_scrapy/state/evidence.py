@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import bindparam, func, insert, or_, select, update
 
-from walsh_scrapy.state._statements import Statement
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.rows import delete_old, row_of, upsert
 from walsh_scrapy.state.tables import blocklist, copies, denials, requests, robots
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from walsh_scrapy.state.connection import Connection
 
 #: Seconds by which a copy outlasts the records that may name it. The longest Crawl-delay that a
 #: copy stays in use for is 30 days (decision 7).
@@ -25,8 +24,9 @@ MARGIN: Final = 31 * 86_400.0
 #: Characters. A URL that is denied may have a longer host than any that can be asked.
 _LONGEST_HOST: Final = 255
 _NAMED: Final = update(copies).where(copies.c.hash == bindparam("key"))
-_STILL_KEPT: Final = Statement(_NAMED.values(kept_at=bindparam("now")))
-_INSERT: Final = Statement(insert(requests))
+_STILL_KEPT: Final = _NAMED.values(kept_at=bindparam("now"))
+_INSERT: Final = insert(requests)
+_INSERT_DENIAL: Final = insert(denials)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +116,13 @@ def keep_copy(
         if each == name:
             upsert(connection, copies, row, only=("kept_at",))
         else:
-            _STILL_KEPT.run(connection, {"key": each, "now": now})
+            connection.run(_STILL_KEPT, {"key": each, "now": now})
     return name
 
 
 def write_request(connection: Connection, record: RequestRecord) -> None:
     """Log one request within a transaction of the ledger."""
-    _INSERT.run(connection, _row(record))
+    connection.run(_INSERT, _row(record))
 
 
 class EvidenceStore(Store):
@@ -131,7 +131,7 @@ class EvidenceStore(Store):
     def deny(self, record: DenialRecord) -> None:
         """Record a denial."""
         with self._database.write() as connection:
-            connection.execute(insert(denials), _row(record))
+            connection.run(_INSERT_DENIAL, _row(record))
 
     def prune(self, now: float, log_seconds: float) -> None:
         """Delete requests and denials that are older, and copies that no record can name.

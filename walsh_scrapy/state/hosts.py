@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 from sqlalchemy import bindparam, func, insert, select, update
 
 from walsh_scrapy.policy.hosttimes import HostTimes
-from walsh_scrapy.state._statements import Statement
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.rows import insert_if_new, row_of
 from walsh_scrapy.state.tables import acts, hosts
@@ -16,16 +15,14 @@ from walsh_scrapy.state.tables import acts, hosts
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from sqlalchemy import Connection
+    from walsh_scrapy.state.connection import Connection
 
 #: Names of the columns that are fields of `HostTimes`.
 TIMES: Final = tuple(field.name for field in fields(HostTimes))
-_FIND: Final = Statement(
-    select(*(hosts.c[name] for name in TIMES), hosts.c.revision).where(
-        hosts.c.host == bindparam("key")
-    )
+_FIND: Final = select(*(hosts.c[name] for name in TIMES), hosts.c.revision).where(
+    hosts.c.host == bindparam("key")
 )
-_UPDATE: Final = Statement(
+_UPDATE: Final = (
     update(hosts)
     .where(hosts.c.host == bindparam("key"), hosts.c.revision == bindparam("seen"))
     .values({name: bindparam(name) for name in (*TIMES, "revision")})
@@ -76,7 +73,7 @@ class LedgerRow(NamedTuple):
 
 def find_row(connection: Connection, host: str) -> LedgerRow:
     """Return the row of a host, with empty times if there is none."""
-    row = _FIND.first(connection, {"key": host})
+    row = connection.first(_FIND, {"key": host})
     return LedgerRow(HostTimes(), None) if row is None else LedgerRow(HostTimes(*row[:-1]), row[-1])
 
 
@@ -86,7 +83,7 @@ def write_row(connection: Connection, host: str, times: HostTimes, revision: int
     if revision is None:
         return insert_if_new(connection, hosts, {"host": host, "revision": 0, **values})
     values |= {"key": host, "seen": revision, "revision": revision + 1}
-    return _UPDATE.run(connection, values) == 1
+    return connection.run(_UPDATE, values) == 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +99,7 @@ class Act:
 
 def write_act(connection: Connection, act: Act) -> None:
     """Record one act within a transaction of the ledger."""
-    connection.execute(insert(acts), row_of(act))
+    connection.run(insert(acts), row_of(act))
 
 
 class ActStore(Store):
@@ -111,12 +108,12 @@ class ActStore(Store):
     def of(self, names: Collection[str]) -> list[Act]:
         """Return all acts on the hosts with these names in the ledger, the first one first."""
         with self._database.read() as connection:
-            rows = connection.execute(_ACTS.where(acts.c.host.in_(names)))
-            return [Act(*row) for row in rows]
+            rows = connection.all(_ACTS.where(acts.c.host.in_(names)))
+        return [Act(*row) for row in rows]
 
     def last(self) -> dict[str, Act]:
         """Return the last act of each host that has one."""
         newest = select(func.max(acts.c.id)).group_by(acts.c.host)
         with self._database.read() as connection:
-            rows = connection.execute(_ACTS.where(acts.c.id.in_(newest))).all()
-        return {row.host: Act(*row) for row in rows}
+            found = [Act(*row) for row in connection.all(_ACTS.where(acts.c.id.in_(newest)))]
+        return {act.host: act for act in found}

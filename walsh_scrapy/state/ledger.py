@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from sqlalchemy import ColumnElement, Connection, Select
+    from sqlalchemy import ColumnElement, Select
 
     from walsh_scrapy.policy.backoff import Backoff
     from walsh_scrapy.policy.hosttimes import HoldBy
@@ -102,7 +102,7 @@ class Ledger(Store):
             or_(hosts.c.interval > above, hosts.c.pause > above)
         )
         with self._database.read() as connection:
-            rows = connection.execute(wide).all()
+            rows = connection.all(wide)
         return {host: max(interval, pause) for host, interval, pause in rows}
 
     def silent_hosts(self) -> frozenset[str]:
@@ -129,7 +129,7 @@ class Ledger(Store):
         """Return what is known of a host, now; a host that was never asked has empty times."""
         with self._database.read() as connection:
             times = self._remember(host, find_row(connection, host))
-            now = self._now(connection)
+            now = self._now()
         return HostSnapshot(times.with_clock_at(now), now)
 
     def take(
@@ -184,8 +184,8 @@ class Ledger(Store):
 
     def _found(self, statement: Select[Any]) -> dict[str, HostSnapshot]:
         with self._database.read() as connection:
-            now = self._now(connection)
-            rows = connection.execute(statement, {"now": now}).all()
+            now = self._now()
+            rows = connection.all(statement, {"now": now})
         return {row[-1]: HostSnapshot(HostTimes(*row[:-1]).with_clock_at(now), now) for row in rows}
 
     def _change(
@@ -200,7 +200,7 @@ class Ledger(Store):
         while True:
             with self._database.write() as connection:
                 row = remembered or find_row(connection, host)
-                now = self._now(connection)
+                now = self._now()
                 before = row.times.with_clock_at(now)
                 wanted = after(before, event, now)
                 if wanted == row.times and not remembered:
@@ -228,8 +228,7 @@ class Ledger(Store):
         longer spacing or hold keeps its row until it ends, and an operator's pause for good. A
         known Crawl-delay is not kept longer: the next robots.txt of the host says it again.
         """
-        with self._database.read() as connection:
-            before = self._now(connection) - KEEP_SECONDS
+        before = self._now() - KEEP_SECONDS
         is_old = (_last_moment() < before) & (hosts.c.pause == 0.0)
         delete_old(self._database, hosts, is_old, hosts.c.ended)
 
@@ -244,9 +243,9 @@ class Ledger(Store):
                 return
         with self._database.write() as connection:
             found = connection.scalar(_UNIT)
-            now = self._now(connection)
-            waiting = connection.execute(_WAITING, {"now": now}).all()
-            paused = connection.scalars(_PAUSED).all()
+            now = self._now()
+            waiting = connection.all(_WAITING, {"now": now})
+            paused = connection.scalars(_PAUSED)
             if found not in (None, unit) and paused:
                 raise StateError(
                     f"{self._database} is paced by {found}, and {paused[0]} has a pause of the "
@@ -262,8 +261,8 @@ class Ledger(Store):
                 )
             upsert(connection, choices, {"name": "pace_by", "value": unit})
 
-    def _now(self, connection: Connection) -> float:
-        return self._clock() if self._clock else self._database.now(connection)
+    def _now(self) -> float:
+        return self._clock() if self._clock else self._database.now()
 
     def _remember(self, host: str, row: LedgerRow) -> HostTimes:
         self._rows[host] = row

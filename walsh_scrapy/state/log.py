@@ -113,7 +113,7 @@ class Log(AuditRecord):
         seen_then = _within(span, entries.c.first_seen, entries.c.run)
         found = select(*columns).where(*seen_then).order_by(entries.c.first_seen)
         seen: dict[str, list[float]] = {}
-        for source, first_seen in self._connection.execute(found):
+        for source, first_seen in self._connection.stream(found):
             seen.setdefault(source, []).append(first_seen)
         return seen
 
@@ -167,7 +167,7 @@ class Log(AuditRecord):
         denied = select(denials.c.at, denials.c.url).where(denials.c.host == host)
         counts: Counter[int] = Counter()
         for wanted in (sent, denied):
-            rows = self._connection.execute(wanted)
+            rows = self._connection.stream(wanted)
             counts.update(int(at // DAY) for at, url in rows if host_of(url) == host)
         return dict(sorted(counts.items()))
 
@@ -180,14 +180,14 @@ class Log(AuditRecord):
             requests.c.sent_at <= until,
         )
         newest = wanted.order_by(requests.c.sent_at.desc(), requests.c.id.desc()).limit(1)
-        row = self._connection.execute(newest).one_or_none()
+        row = self._connection.first(newest)
         return None if row is None else LoggedRequest(*row)
 
     def subdomains(self, host: str) -> Sequence[str]:
         """Return hosts below ``host`` that the log of requests has, at most `MOST_HOSTS`."""
         name = requests.c.host
         wanted = select(name).where(name.endswith(f".{host}", autoescape=True)).distinct()
-        return self._connection.scalars(wanted.order_by(name).limit(MOST_HOSTS)).all()
+        return self._connection.scalars(wanted.order_by(name).limit(MOST_HOSTS))
 
 
 def _at(paced: str | None) -> Iterator[ColumnElement[bool]]:

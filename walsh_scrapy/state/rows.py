@@ -9,21 +9,24 @@ from __future__ import annotations
 from dataclasses import fields
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sqlalchemy import delete, select
 
 from walsh_scrapy.policy.wording import storable
-from walsh_scrapy.state._statements import Statement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from _typeshed import DataclassInstance
-    from sqlalchemy import Column, ColumnElement, Connection, Table
-    from sqlalchemy.dialects import postgresql, sqlite
+    from sqlalchemy import Column, ColumnElement, Table
+    from sqlalchemy.dialects.postgresql import Insert
+    from sqlalchemy.sql.dml import ReturningInsert
 
+    from walsh_scrapy.state.connection import Connection
     from walsh_scrapy.state.database import Database
+
+_Record = TypeVar("_Record", bound="DataclassInstance")
 
 
 def row_of(record: DataclassInstance) -> dict[str, Any]:
@@ -38,6 +41,11 @@ def row_of(record: DataclassInstance) -> dict[str, Any]:
     return row
 
 
+def record_of(kind: type[_Record], row: Sequence[Any]) -> _Record:
+    """Return the record of a row that has the fields of its class, in their order."""
+    return kind(**dict(zip(_names(kind), row, strict=True)))
+
+
 @cache
 def _names(kind: type[DataclassInstance]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind))
@@ -47,12 +55,12 @@ def upsert(
     connection: Connection, table: Table, row: Mapping[str, Any], only: Sequence[str] = ()
 ) -> None:
     """Insert ``row``, or replace its columns, or ``only`` some, if its primary key exists."""
-    _upsert(connection.dialect.name, table, tuple(row), tuple(only)).run(connection, row)
+    connection.run(_upsert(connection.dialect.name, table, tuple(row), tuple(only)), row)
 
 
 def insert_if_new(connection: Connection, table: Table, row: Mapping[str, Any]) -> bool:
     """Insert ``row``, which has all columns, and return True if its primary key is new."""
-    return _insert_if_new(connection.dialect.name, table).run(connection, row) == 1
+    return connection.run(_insert_if_new(connection.dialect.name, table), row) == 1
 
 
 def insert_new(
@@ -69,26 +77,31 @@ def insert_new(
         return frozenset()
     (key,) = table.primary_key
     if connection.dialect.name == "sqlite":
-        _insert_if_new("sqlite", table).run_each(connection, rows)
+        connection.run_each(_insert_if_new("sqlite", table), rows)
         return frozenset(row[key.name] for row in rows)
-    statement = _insert("postgresql", table).on_conflict_do_nothing().returning(key)
-    return frozenset(connection.scalars(statement, rows))
+    return frozenset(value for (value,) in connection.insert_each(_insert_returning(table), rows))
 
 
 @cache
-def _upsert(dialect: str, table: Table, names: tuple[str, ...], only: tuple[str, ...]) -> Statement:
+def _upsert(dialect: str, table: Table, names: tuple[str, ...], only: tuple[str, ...]) -> Insert:
     keys = [column.name for column in table.primary_key]
     statement = _insert(dialect, table)
     changes = {name: statement.excluded[name] for name in only or names if name not in keys}
-    return Statement(statement.on_conflict_do_update(index_elements=keys, set_=changes))
+    return statement.on_conflict_do_update(index_elements=keys, set_=changes)
 
 
 @cache
-def _insert_if_new(dialect: str, table: Table) -> Statement:
-    return Statement(_insert(dialect, table).on_conflict_do_nothing())
+def _insert_if_new(dialect: str, table: Table) -> Insert:
+    return _insert(dialect, table).on_conflict_do_nothing()
 
 
-def _insert(dialect: str, table: Table) -> postgresql.Insert | sqlite.Insert:
+@cache
+def _insert_returning(table: Table) -> ReturningInsert[Any]:
+    (key,) = table.primary_key
+    return _insert("postgresql", table).on_conflict_do_nothing().returning(key)
+
+
+def _insert(dialect: str, table: Table) -> Insert:
     # Only the dialect in use is imported: PostgreSQL's takes as long as some commands do.
     inserts = import_module(f"sqlalchemy.dialects.{dialect}")
     return inserts.insert(table)  # type: ignore[no-any-return]
@@ -112,9 +125,9 @@ def delete_old(
     """
     (key,) = table.primary_key
     with database.read() as connection:
-        keys = connection.scalars(select(key).where(is_old).order_by(by).limit(MOST_ROWS)).all()
+        keys = connection.scalars(select(key).where(is_old).order_by(by).limit(MOST_ROWS))
     for start in range(0, len(keys), ROWS_AT_ONCE):
         some = key.in_(keys[start : start + ROWS_AT_ONCE])
         still_old = select(key).where(some, is_old).with_for_update(skip_locked=True)
         with database.write() as connection:
-            connection.execute(delete(table).where(key.in_(still_old)))
+            connection.run(delete(table).where(key.in_(still_old)))

@@ -17,12 +17,10 @@ from walsh_scrapy.state.evidence import keep_copy
 from walsh_scrapy.state.tables import blocklist, entries, hosts, requests, robots, runs, sources
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sqlalchemy import RowMapping
-
+    from collections.abc import Mapping, Sequence
 
 _LONGEST_NAME: Final = 255  #: characters, of a spider and of how a run ended
+_RUNS: Final = select(runs)
 _NEWEST_FIRST: Final = (runs.c.begun.desc(), runs.c.id.desc())
 
 
@@ -67,21 +65,19 @@ class RunStore(Store):
                 name = keep_copy(connection, "sources", declared, now=run.begun, last=None)
                 settings["declared"] = name
             row["settings"] = json.dumps(settings)
-            (number,) = connection.execute(insert(runs).returning(runs.c.id), row).one()
-        return int(number)
+            number: int = connection.scalar(insert(runs).returning(runs.c.id), row)
+        return number
 
     def end(self, number: int, ended: float, how: str, summary: Mapping[str, Any]) -> None:
         """Record the end of a run, and its summary."""
         values = {"ended": ended, "how": _name(how), "summary": json.dumps(dict(summary))}
         with self._database.write() as connection:
-            connection.execute(update(runs).where(runs.c.id == number).values(values))
+            connection.run(update(runs).where(runs.c.id == number).values(values))
 
     def find(self, number: int) -> RunRecord | None:
         """Return a run by its number, or None."""
         with self._database.read() as connection:
-            row = (
-                connection.execute(select(runs).where(runs.c.id == number)).mappings().one_or_none()
-            )
+            row = connection.first(_RUNS.where(runs.c.id == number))
         return None if row is None else _record(row)
 
     def latest(
@@ -97,7 +93,7 @@ class RunStore(Store):
         With ``since`` only those that began at that moment or later, and with ``until`` those that
         neither began nor ended after it, in epoch seconds. Crawls are the runs of no command.
         """
-        wanted = select(runs).order_by(*_NEWEST_FIRST).limit(most)
+        wanted = _RUNS.order_by(*_NEWEST_FIRST).limit(most)
         if since is not None:
             wanted = wanted.where(runs.c.begun >= since)
         if until is not None:
@@ -106,7 +102,7 @@ class RunStore(Store):
         if only_crawls:
             wanted = wanted.where(runs.c.command == "")
         with self._database.read() as connection:
-            return [_record(row) for row in connection.execute(wanted).mappings()]
+            return [_record(row) for row in connection.all(wanted)]
 
     def count(self) -> int:
         """Return the number of runs."""
@@ -119,8 +115,8 @@ def _name(text: str) -> str:
     return storable(text)[:_LONGEST_NAME]
 
 
-def _record(row: RowMapping) -> RunRecord:
-    values = dict(row)
+def _record(row: Sequence[Any]) -> RunRecord:
+    values = dict(zip(runs.c.keys(), row, strict=True))
     for name in ("versions", "settings", "summary"):
         values[name] = json.loads(values[name])
     return RunRecord(**values)

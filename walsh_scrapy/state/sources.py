@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from sqlalchemy import bindparam, case, delete, distinct, func, or_, select, update
 
 from walsh_scrapy.policy.freshness import HISTORY_SECONDS, NEVER, EntryHistory
-from walsh_scrapy.state._statements import Statement
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.entries import insert_unseen
-from walsh_scrapy.state.rows import insert_if_new, row_of, upsert
+from walsh_scrapy.state.rows import insert_if_new, record_of, row_of, upsert
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import entries, indexes, sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from sqlalchemy import Connection
-
+    from walsh_scrapy.state.connection import Connection
     from walsh_scrapy.state.entries import EntryRecord
 
 
@@ -49,20 +47,19 @@ class LlmsTxtStore(Store):
     def find(self, url: str) -> LlmsTxtRecord | None:
         """Return what is known of an llms.txt, or None if it was never requested."""
         with self._database.read() as connection:
-            row = connection.execute(_FIND_LLMSTXT, {"key": url}).one_or_none()
-        return None if row is None else LlmsTxtRecord(**row._asdict())
+            row = connection.first(_FIND_LLMSTXT, {"key": url})
+        return None if row is None else record_of(LlmsTxtRecord, row)
 
     def forget(self, url: str) -> None:
         """Delete what is known of an llms.txt, so that the next visit requests it again."""
         with self._database.write() as connection:
-            connection.execute(delete(indexes).where(indexes.c.url == url))
+            connection.run(delete(indexes).where(indexes.c.url == url))
 
 
 _COLUMNS: Final = tuple(sources.c[field.name] for field in fields(SourceRecord))
 _SELECT: Final = select(*_COLUMNS).where(sources.c.url == bindparam("key"))
-_FIND: Final = Statement(_SELECT)
 #: SQLite knows no lock of a row, and needs none: a transaction of ours has its one write lock.
-_FIND_LOCKED: Final = Statement(_SELECT.with_for_update())
+_LOCKED: Final = _SELECT.with_for_update()
 _IS_LATE: Final = entries.c.first_seen > sources.c.fetched_at - HISTORY_SECONDS
 _HISTORIES: Final = (
     select(
@@ -88,13 +85,13 @@ class SourceStore(Store):
     def find(self, url: str) -> SourceRecord | None:
         """Return the record of a source, or None if it was never visited."""
         with self._database.read() as connection:
-            row = _FIND.first(connection, {"key": url})
-        return None if row is None else _record(row)
+            row = connection.first(_SELECT, {"key": url})
+        return None if row is None else record_of(SourceRecord, row)
 
     def all(self) -> list[SourceRecord]:
         """Return the record of every source ever visited, whether it is still declared or not."""
         with self._database.read() as connection:
-            return [_record(row) for row in connection.execute(select(*_COLUMNS))]
+            return [record_of(SourceRecord, row) for row in connection.all(select(*_COLUMNS))]
 
     def urls(self) -> dict[str, None]:
         """Return the URL of every source ever visited, whether it is still declared or not."""
@@ -105,7 +102,7 @@ class SourceStore(Store):
         """Return the number of entries by source URL, for sources that gave any."""
         counted = select(entries.c.source, func.count()).group_by(entries.c.source)
         with self._database.read() as connection:
-            return dict(connection.execute(counted).all())
+            return dict(connection.all(counted))
 
     def histories(self, url: str | None = None) -> dict[str, EntryHistory]:
         """Return when sources gave new entries, by URL, for those that gave any.
@@ -114,14 +111,14 @@ class SourceStore(Store):
         """
         wanted = _HISTORIES if url is None else _HISTORIES.where(entries.c.source == url)
         with self._database.read() as connection:
-            rows = connection.execute(wanted).all()
+            rows = connection.all(wanted)
         return {source: EntryHistory(since, finds) for source, since, finds in rows}
 
     def newest_entries(self) -> dict[str, float]:
         """Return when the last new entry was seen, by source URL, for sources that gave any."""
         newest = select(entries.c.source, func.max(entries.c.first_seen)).group_by(entries.c.source)
         with self._database.read() as connection:
-            return dict(connection.execute(newest).all())
+            return dict(connection.all(newest))
 
     def commit(
         self,
@@ -161,13 +158,15 @@ class SourceStore(Store):
         """Give records and their entries the new spellings of their URLs, by the old ones."""
         with self._database.write() as connection:
             for old, new in spellings.items():
-                row = connection.execute(_SELECT.with_for_update(), {"key": old}).one_or_none()
+                row = connection.first(_LOCKED, {"key": old})
                 if row is None:
                     continue  # another run has renamed it
-                insert_if_new(connection, sources, row_of(_record(row).with_url(new)))
+                insert_if_new(
+                    connection, sources, row_of(record_of(SourceRecord, row).with_url(new))
+                )
                 entries_of_old = update(entries).where(entries.c.source == old)
-                connection.execute(entries_of_old.values(source=new))
-                connection.execute(delete(sources).where(sources.c.url == old))
+                connection.run(entries_of_old.values(source=new))
+                connection.run(delete(sources).where(sources.c.url == old))
 
     def forget(self, url: str) -> int | None:
         """Forget all visits of a source, so that its next visit is like its first.
@@ -185,7 +184,7 @@ class SourceStore(Store):
             if count:  # entries refer to their source, so an empty record has to stay
                 upsert(connection, sources, row_of(SourceRecord(url=url, kind=kind)))
             else:
-                connection.execute(delete(sources).where(sources.c.url == url))
+                connection.run(delete(sources).where(sources.c.url == url))
             return count
 
     def resume(self, url: str) -> bool:
@@ -196,12 +195,7 @@ class SourceStore(Store):
         in_trouble = or_(sources.c.due_at == NEVER, sources.c.failures > 0)
         resumed = update(sources).where(sources.c.url == url, in_trouble)
         with self._database.write() as connection:
-            return connection.execute(resumed.values(due_at=0.0, failures=0)).rowcount == 1
-
-
-def _record(row: Sequence[object]) -> SourceRecord:
-    names = (field.name for field in fields(SourceRecord))
-    return SourceRecord(**dict(zip(names, row, strict=True)))  # type: ignore[arg-type]
+            return connection.run(resumed.values(due_at=0.0, failures=0)) == 1
 
 
 def _lock(connection: Connection, url: str) -> SourceRecord | None:
@@ -210,9 +204,9 @@ def _lock(connection: Connection, url: str) -> SourceRecord | None:
     Where rows are locked one by one, a row that does not exist cannot be locked. So an empty one is
     inserted; if another process has done that first, its row counts.
     """
-    row = _FIND_LOCKED.first(connection, {"key": url})
+    row = connection.first(_LOCKED, {"key": url})
     if row is None and connection.dialect.name != "sqlite":
         empty = SourceRecord(url=url, kind="")
         if not insert_if_new(connection, sources, row_of(empty)):
-            row = _FIND_LOCKED.first(connection, {"key": url})
-    return None if row is None else _record(row)
+            row = connection.first(_LOCKED, {"key": url})
+    return None if row is None else record_of(SourceRecord, row)

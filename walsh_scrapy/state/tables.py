@@ -38,17 +38,17 @@ hosts = Table(
     metadata,
     Column("host", String(255), primary_key=True),
     Column("ended", Double),
-    Column("interval", Double, nullable=False, default=0.0),
-    Column("hold_since", Double, nullable=False, default=0.0),
-    Column("hold_until", Double, nullable=False, default=0.0),
+    Column("interval", Double, nullable=False, server_default="0"),
+    Column("hold_since", Double, nullable=False, server_default="0"),
+    Column("hold_until", Double, nullable=False, server_default="0"),
     # What began the hold, and the status of the answer that did; 0 if none did.
     Column("hold_by", String(16), nullable=False, server_default=""),
     Column("hold_status", Integer, nullable=False, server_default="0"),
-    Column("lease_since", Double, nullable=False, default=0.0),
-    Column("lease_until", Double, nullable=False, default=0.0),
+    Column("lease_since", Double, nullable=False, server_default="0"),
+    Column("lease_until", Double, nullable=False, server_default="0"),
     Column("holder", String(32), nullable=False, server_default=""),
-    Column("strikes", Integer, nullable=False, default=0),
-    Column("struck_at", Double, nullable=False, default=0.0),
+    Column("strikes", Integer, nullable=False, server_default="0"),
+    Column("struck_at", Double, nullable=False, server_default="0"),
     # Attempts in a row in which the host was unreachable, and the last of them (decision 28).
     Column("silences", Integer, nullable=False, server_default="0"),
     Column("silent_at", Double, nullable=False, server_default="0"),
@@ -58,7 +58,7 @@ hosts = Table(
     Column("pause", Double, nullable=False, server_default="0"),
     # Increased with every change: an update names the revision it read (compare-and-set), so only
     # one of two processes gets a host.
-    Column("revision", BigInteger, nullable=False, default=0),
+    Column("revision", BigInteger, nullable=False, server_default="0"),
 )
 
 # What the operator did to hosts, and why: kept for good (decision 31).
@@ -155,10 +155,10 @@ sources = Table(
     # The ends of its first visit and of its last one.
     Column("visited_since", Double),
     Column("fetched_at", Double),
-    Column("due_at", Double, nullable=False, default=0.0),
+    Column("due_at", Double, nullable=False, server_default="0"),
     Column("outcome", String(32), nullable=False),
-    Column("detail", Text, nullable=False, default=""),
-    Column("failures", Integer, nullable=False, default=0),
+    Column("detail", Text, nullable=False, server_default=""),
+    Column("failures", Integer, nullable=False, server_default="0"),
     Column("status", Integer),
     # The first refusal (429, 503) of the row that goes on; empty if the last visit was none.
     Column("refused_since", Double),
@@ -257,7 +257,7 @@ requests = Table(
     Column("seconds", Double, nullable=False),
     # The machine's own clock that is never set, in seconds, at the end of the exchange.
     Column("monotonic", Double, nullable=False, server_default="0"),
-    Column("error", Text, nullable=False, default=""),
+    Column("error", Text, nullable=False, server_default=""),
     Column("run", BigInteger),
     # `target`, `robots` or `blocklist`.
     Column("purpose", String(16), nullable=False),

@@ -1,0 +1,255 @@
+"""A connection to the database of the state: the one way in which its statements are run.
+
+SQLAlchemy writes the SQL, once for each statement and database. The driver's own cursor runs it,
+because `Connection.execute` would cost a tenth of a visit's CPU (`docs/benchmarks.md`).
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import Boolean, Select
+from sqlalchemy.exc import DBAPIError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+    from typing import Self
+
+    from sqlalchemy import Dialect, Engine, TextClause
+    from sqlalchemy.engine.interfaces import DBAPICursor, DBAPIModule
+    from sqlalchemy.pool import PoolProxiedConnection
+    from sqlalchemy.sql.dml import UpdateBase
+
+#: The values of a row, or of the parameters of a statement, by name.
+Row: TypeAlias = "Mapping[str, Any]"
+
+#: What is run.
+Statement: TypeAlias = "Select[Any] | UpdateBase | TextClause"
+
+#: A row that was found.
+Values: TypeAlias = "tuple[Any, ...]"
+
+_NOTHING: Final[Row] = {}
+#: Rows that a stream has in memory at once.
+ROWS_AT_ONCE: Final = 1000
+
+
+class Outage(Protocol):
+    """What to do while a server is away."""
+
+    def wait(self, error: DBAPIError) -> None:
+        """Return when the lost connection is to be made again; raise the error if it is not."""
+
+    def end(self) -> None:
+        """Note that the server answers."""
+
+
+class _Compiled(NamedTuple):
+    """A statement's SQL for one kind of database."""
+
+    sql: str
+    order: Sequence[str] | None  #: of positional parameters; None if they are named
+    own: Row  #: values that the statement has itself
+    booleans: Sequence[int]  #: columns to be made Boolean: SQLite, without the type, has 1 and 0
+
+    def parameters(self, row: Row) -> Row | list[Any]:
+        values = {**self.own, **row} if self.own else row
+        return values if self.order is None else [values[name] for name in self.order]
+
+    def typed(self, found: Values) -> Values:
+        if not self.booleans:
+            return found
+        values = list(found)
+        for at in self.booleans:
+            values[at] = bool(values[at])
+        return tuple(values)
+
+
+class Connection:
+    """Runs statements, each with the values of its parameters; each select gives tuples.
+
+    Outside of a transaction each statement is one by itself. If it finds that the connection was
+    lost, it is run again as soon as ``outage`` lets another one be made. Methods raise SQLAlchemy's
+    DBAPIError for whatever the driver raises.
+    """
+
+    def __init__(self, engine: Engine, outage: Outage | None = None) -> None:
+        self.dialect: Dialect = engine.dialect
+        self.is_sqlite = engine.dialect.name == "sqlite"
+        self._engine = engine
+        self._outage = outage
+        self._pooled: PoolProxiedConnection | None = None
+        self._in_transaction = False
+        self._streams = count()
+
+    @property
+    def driver(self) -> Any:  # noqa: ANN401 - a DBAPI connection
+        """The driver's connection; it is made if there is none, or if it was lost."""
+        return (self._pooled or self.open()).driver_connection
+
+    def open(self) -> PoolProxiedConnection:
+        """Make the connection."""
+        try:
+            self._pooled = self._engine.raw_connection()
+        except self.dialect.loaded_dbapi.Error as error:
+            raise self._failure(error, "") from error
+        if not self.is_sqlite:  # its driver would begin a transaction with each statement
+            self.driver.autocommit = True
+        return self._pooled
+
+    @contextmanager
+    def transaction(self, begin: str) -> Iterator[Self]:
+        """Run a block in a transaction that SQL begins: it is committed as a whole, or not."""
+        self.run_sql(begin)
+        self._in_transaction = True
+        try:
+            yield self
+            self.run_sql("COMMIT")
+        except BaseException:
+            with suppress(self.dialect.loaded_dbapi.Error):
+                if self._pooled is not None:
+                    self.driver.rollback()
+            raise
+        finally:
+            self._in_transaction = False
+
+    def close(self) -> None:
+        """Close the connection; what was committed stays."""
+        if self._pooled is not None:
+            self._pooled.close()
+            self._pooled = None
+
+    def all(self, statement: Statement, row: Row = _NOTHING) -> list[Values]:
+        """Return all rows found."""
+        compiled = self._compile(statement, row)
+        found: list[Values] = self._run(compiled, row, lambda cursor: cursor.fetchall())
+        return [compiled.typed(each) for each in found] if compiled.booleans else found
+
+    def first(self, statement: Statement, row: Row = _NOTHING) -> Values | None:
+        """Return the first row found, or None."""
+        compiled = self._compile(statement, row)
+        # SQLite's driver reads a row as it is fetched, and may fail then.
+        found: Values | None = self._run(compiled, row, lambda cursor: cursor.fetchone())
+        return None if found is None else compiled.typed(found)
+
+    def scalar(self, statement: Statement, row: Row = _NOTHING) -> Any:  # noqa: ANN401
+        """Return the first value of the first row found, or None."""
+        found = self.first(statement, row)
+        return None if found is None else found[0]
+
+    def scalars(self, statement: Statement, row: Row = _NOTHING) -> list[Any]:
+        """Return the first value of each row found."""
+        return [each[0] for each in self.all(statement, row)]
+
+    def stream(self, statement: Statement) -> Generator[Values]:
+        """Yield the rows found, of which a thousand are in memory at once, in a transaction."""
+        compiled = self._compile(statement, _NOTHING)
+        named = {} if self.is_sqlite else {"name": f"stream_{next(self._streams)}"}
+        try:
+            cursor = self.driver.cursor(**named)
+            try:
+                cursor.execute(compiled.sql, compiled.parameters(_NOTHING))
+                while some := cursor.fetchmany(ROWS_AT_ONCE):
+                    yield from map(compiled.typed, some)
+            finally:
+                cursor.close()
+        except self.dialect.loaded_dbapi.Error as error:
+            raise self._failure(error, compiled.sql) from error
+
+    def run(self, statement: Statement, row: Row = _NOTHING) -> int:
+        """Run an insert, update or delete, and return how many rows it changed."""
+        compiled = self._compile(statement, row)
+        changed: int = self._run(compiled, row, lambda cursor: cursor.rowcount)
+        return changed
+
+    def run_each(self, statement: Statement, rows: Sequence[Row]) -> None:
+        """Run an insert or update once for each row, of which there must be at least one."""
+        compiled = self._compile(statement, rows[0])
+        parameters: Any = [compiled.parameters(row) for row in rows]
+        self._drive(compiled.sql, lambda cursor: cursor.executemany(compiled.sql, parameters))
+
+    def insert_each(self, statement: Statement, rows: Sequence[Row]) -> list[Values]:
+        """Do the same with an insert, and return the rows that it returns: PostgreSQL alone."""
+        compiled = self._compile(statement, rows[0])
+        parameters: Any = [compiled.parameters(row) for row in rows]
+
+        def run(cursor: Any) -> list[Values]:  # noqa: ANN401 - psycopg's own
+            cursor.executemany(compiled.sql, parameters, returning=True)
+            returned = list(cursor.fetchall())
+            while cursor.nextset():
+                returned += cursor.fetchall()
+            return returned
+
+        inserted: list[Values] = self._drive(compiled.sql, run)
+        return inserted
+
+    def run_sql(self, sql: str) -> None:
+        """Run SQL without parameters and result."""
+        self._drive(sql, lambda cursor: cursor.execute(sql))
+
+    def _run(self, compiled: _Compiled, row: Row, take: Callable[[DBAPICursor], Any]) -> Any:  # noqa: ANN401
+        parameters: Any = compiled.parameters(row)
+
+        def run(cursor: DBAPICursor) -> Any:  # noqa: ANN401
+            cursor.execute(compiled.sql, parameters)
+            return take(cursor)
+
+        return self._drive(compiled.sql, run)
+
+    def _compile(self, statement: Statement, row: Row) -> _Compiled:
+        of_statement = _compiled.setdefault(statement, {})
+        compiled = of_statement.get(self.dialect.name)
+        if compiled is None:
+            compiled = of_statement[self.dialect.name] = _compile(statement, self.dialect, row)
+        return compiled
+
+    def _drive(self, sql: str, run: Callable[[DBAPICursor], Any]) -> Any:  # noqa: ANN401
+        was_lost = False
+        while True:
+            try:
+                result = run(self.driver.cursor())
+            except self.dialect.loaded_dbapi.Error as error:
+                failure = self._failure(error, sql)
+                cause: Exception = error
+            except DBAPIError as error:  # there was no connection to be had
+                failure = cause = error
+            else:
+                if was_lost and self._outage:
+                    self._outage.end()
+                return result
+            if self._pooled is not None or self._in_transaction or self._outage is None:
+                raise failure from cause
+            self._outage.wait(failure)
+            was_lost = True
+
+    def _failure(self, error: DBAPIModule.Error, sql: str) -> DBAPIError:
+        """Return SQLAlchemy's error for the driver's; a lost connection is not used again."""
+        is_lost = self._pooled is not None and self.dialect.is_disconnect(
+            error, self._pooled.driver_connection, None
+        )
+        if is_lost and self._pooled is not None:
+            self._pooled.invalidate()
+            self._pooled = None
+        kind, dialect = self.dialect.loaded_dbapi.Error, self.dialect
+        return DBAPIError.instance(  # type: ignore[return-value]  # of these it makes no other
+            sql, None, error, kind, connection_invalidated=is_lost, dialect=dialect
+        )
+
+
+_compiled: WeakKeyDictionary[Statement, dict[str, _Compiled]] = WeakKeyDictionary()
+
+
+def _compile(statement: Statement, dialect: Dialect, row: Row) -> _Compiled:
+    """Compile a statement. Every row given to it has a value for each parameter that is named."""
+    core = statement.compile(
+        dialect=dialect,
+        column_keys=list(row) or None,
+        compile_kwargs={"render_postcompile": not row},  # of lists of values
+    )
+    own = {name: value for name, value in core.params.items() if name not in row}
+    columns = statement.selected_columns if isinstance(statement, Select) else ()
+    booleans = [at for at, column in enumerate(columns) if isinstance(column.type, Boolean)]
+    return _Compiled(str(core), core.positiontup, own, booleans if dialect.name == "sqlite" else ())
