@@ -160,6 +160,7 @@ class Crawl:
         leave(self)
         state, options = self.context.state, self.context.options
         try:
+            state.ledger.write_ends()
             state.prune(self.context.clock.now(), options.log_seconds)
         except StateUnavailable:
             logger.debug("old rows stay in the state, because it cannot be used")

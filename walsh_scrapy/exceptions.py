@@ -105,6 +105,13 @@ class AlreadyRead(IgnoreRequest):
         self.trouble = trouble
 
 
+class FetchedMeanwhile(IgnoreRequest):
+    """Another crawl on the same state fetched this robots.txt while the request waited (R4)."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(f"another crawl fetched {url} in the meantime")
+
+
 class NotModified(IgnoreRequest):
     """The server answered our validators with 304: there is no new data (R7)."""
 

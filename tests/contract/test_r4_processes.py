@@ -5,13 +5,14 @@ All is read from the servers' log, but for the lease that a dead process left in
 
 import subprocess
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import pairwise
+from threading import Barrier, BrokenBarrierError
 
 import pytest
 
 from tests.helpers import LONGEST
-from tests.helpers.sites import feed, paths, rows_of, site
+from tests.helpers.sites import LIST_URL, blocklist, feed, paths, rows_of, site
 from walsh_scrapy.policy.hosttimes import LEASE_MARGIN
 from walsh_scrapy.state import State
 from walsh_scrapy.state.auditrecord import GOES_ON
@@ -19,6 +20,7 @@ from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site
 from walsh_scrapy.tools.attest.attestation import attest
 
+SCHEMA_URL = "http://operator.example/schema.json"
 CRAWLS = ("one", "two", "three")
 TIMEOUT = 6
 #: Crawls in processes of their own, which share no imports.
@@ -153,3 +155,46 @@ def test_a_crawl_delay_that_one_crawl_reads_holds_for_the_robots_txt_of_another(
     for each in running:
         each.wait()
     assert min(later.started - hit.ended for hit, later in pairwise(web.log)) >= 5.0
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def run_both(request, direct_web, crawl):
+    """Run two crawls of the same 30 hosts, with a robots.txt each; return what was asked for."""
+
+    def run(robots, *others, **settings):
+        hosts = [f"h{number}.example" for number in range(30)]
+        web = direct_web(*others, *(site(host, robots) for host in hosts))
+        if request.param == "postgresql":
+            settings["WALSH_STATE_URL"] = request.getfixturevalue("postgresql_url")
+        sources = [f"http://{host}/feed" for host in hosts]
+        running = [crawl.start(web, sources=sources, settings=settings, **ORDINARY) for _ in "ab"]
+        results = [each.wait(LONGEST) for each in running]
+        assert [each.exit_code for each in results] == [0, 0]
+        assert sum(len(each.items) for each in results) == 2 * len(hosts)
+        assert_polite(web.log)
+        asked = sorted(paths(web.log))
+        of_hosts = [f"{host}{path}" for host in hosts for path in ("/feed", "/robots.txt")]
+        assert [path for path in asked if path.startswith("h")] == sorted(of_hosts)
+        return [path for path in asked if not path.startswith("h")]
+
+    return run
+
+
+def test_crawls_that_share_all_sources_ask_for_nothing_twice(run_both):
+    """Both want the same host at the same time, so a request for robots.txt waits for its turn."""
+    both = Barrier(2)
+
+    def robots(_hit):
+        with suppress(BrokenBarrierError):
+            both.wait(1.0)
+        return ""
+
+    run_both(robots)
+
+
+def test_crawls_that_start_together_ask_for_the_blocklist_once(run_both):
+    lists = {"/blocklist.json": blocklist("x.example", delay=0.5), "/schema.json": "{}"}
+    settings = {"WALSH_BLOCKLIST_URL": LIST_URL, "WALSH_BLOCKLIST_SCHEMA_URL": SCHEMA_URL}
+    asked = run_both("", Site("operator.example", "", lists), **settings)
+    names = ("blocklist.json", "robots.txt", "schema.json")
+    assert asked == [f"operator.example/{name}" for name in names]

@@ -38,10 +38,10 @@ def feeds(*names, path="feed"):
     return [f"http://{name}.example/{path}" for name in names]
 
 
-def blocklist(*domains, **fields):
+def blocklist(*domains, delay=0.0, **fields):
     blocked = [{"domain": name, "added": "2026-05-23", "reason": "email"} for name in domains]
     document = BLOCKLIST | {"blocked": blocked} | fields
-    return Reply(json.dumps(document), content_type="application/json")
+    return Reply(json.dumps(document), content_type="application/json", delay=delay)
 
 
 def paths(log, host=None):

@@ -113,16 +113,25 @@ class LedgerMachine(RuleBasedStateMachine):
         self.out[host] = (process, self.true)
         return 0.0
 
-    @rule(host=hosts, interval=st.sampled_from([1.0, 5.0, 50.0]), hold=holds)
-    def an_answer_arrives(self, host, interval, hold):
+    @rule(
+        host=hosts,
+        interval=st.sampled_from([1.0, 5.0, 50.0]),
+        hold=holds,
+        later=st.booleans(),
+    )
+    def an_answer_arrives(self, host, interval, hold, later):
         if host in self.out:
-            self._end(self.out[host][0], host, self.true, interval, hold)
+            self._end(self.out[host][0], host, self.true, interval, hold, later=later)
 
-    def _end(self, process, host, end, interval, hold=0.0):
+    @rule(process=processes)
+    def the_ends_that_were_left_for_later_are_written(self, process):
+        self.states[process].ledger.write_ends()
+
+    def _end(self, process, host, end, interval, hold=0.0, *, later=False):
         del self.out[host]
         true, self.true = self.true, end
         ledger = self.states[process].ledger
-        ledger.release(host, Exchange(interval=interval), BACKOFF, RECORD)
+        ledger.release(host, Exchange(interval=interval), BACKOFF, RECORD, later=later)
         if hold:
             ledger.hold(host, hold)
         self.true = true
@@ -135,6 +144,8 @@ class LedgerMachine(RuleBasedStateMachine):
             if owner == process:
                 del self.out[host]
                 self.ended[host] = (self.true, 0.0)
+        for host in self.states[process].ledger._ends:  # nobody will know what was asked for
+            self.ended[host] = (self.ended[host][0], 0.0)
         self.states[process] = self._open()
 
     @invariant()

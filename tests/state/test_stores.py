@@ -25,8 +25,9 @@ from walsh_scrapy.state.tables import requests, schema_version
 URL = SOURCE.url
 
 
-def release(ledger, interval=1.0, host="a.example", record=RECORD, **answer):
-    return ledger.release(host, Exchange(interval=interval, **answer), BACKOFF, record)
+def release(ledger, interval=1.0, host="a.example", record=RECORD, *, later=False, **answer):
+    exchange = Exchange(interval=interval, **answer)
+    return ledger.release(host, exchange, BACKOFF, record, later=later)
 
 
 @pytest.fixture
@@ -94,11 +95,11 @@ def test_a_lease_says_which_pause_it_had_to_keep(ours, theirs, clock):
     theirs.widen("a.example", 30.0)
     clock.at += 10.0
     assert ours.take("a.example", 1.0, 60.0).pause == 0.0, "it has to wait"
-    assert ours.take("a.example", 1.0, 60.0, most=8.0) == (0.0, 8.0)
+    assert ours.take("a.example", 1.0, 60.0, most=8.0).pause == 8.0
     release(ours, 5.0)
     theirs.pause("a.example", 7.0, "")
     clock.at += 10.0
-    assert ours.take("a.example", 1.0, 60.0) == (0.0, 7.0)
+    assert ours.take("a.example", 1.0, 60.0).pause == 7.0
 
 
 def test_a_late_release_keeps_the_lease_of_another_process(opened, clock):
@@ -176,6 +177,47 @@ def test_a_change_that_lost_the_race_is_decided_anew(ours, theirs, clock):
     assert ours.answered("a.example", refused, BACKOFF).times.strikes == 1
     clock.at = 200.0
     assert theirs.answered("a.example", refused, BACKOFF).times.strikes == 2
+
+
+def test_an_end_is_written_with_what_came_of_it_or_not_at_all(ours, theirs, clock, rows):
+    """The lease protects the host until then, and spacing counts from the end itself."""
+
+    def write(connection):
+        connection.run(insert(schema_version), {"version": 5})
+
+    def fail(connection):
+        connection.run(insert(schema_version), {"version": 9})
+        raise RuntimeError
+
+    def end():
+        ours.take("a.example", 1.0, 60.0)
+        clock.at += 1.0
+        return ours.release("a.example", Exchange(interval=5.0), BACKOFF, RECORD, later=True)
+
+    assert end().wait == 5.0
+    assert theirs.take("a.example", 1.0, 60.0).wait == 1.0, "it is leased"
+    assert rows(select(requests.c.url)) == []
+    clock.at += 2.0
+    ours.write_end("a.example", write)
+    assert rows(select(schema_version.c.version)) == [(1,), (5,)]
+    assert rows(select(requests.c.url)) == [(RECORD.url,)]
+    assert theirs.take("a.example", 1.0, 60.0).wait == 3.0
+    clock.at += 100.0
+    end()
+    with pytest.raises(RuntimeError):
+        ours.write_end("a.example", fail)
+    assert rows(select(schema_version.c.version)) == [(1,), (5,)]
+    assert len(rows(select(requests.c.url))) == 1
+    assert theirs.take("a.example", 1.0, 60.0).wait == 1.0, "its lease runs out"
+
+
+def test_an_end_that_was_left_for_later_is_written_before_the_next_change(ours, theirs, clock):
+    for change in (lambda: ours.find("a.example"), lambda: ours.hold("a.example", 0.0)):
+        clock.at += 100.0
+        assert ours.take("a.example", 1.0, 60.0).wait == 0.0
+        release(ours, later=True)
+        change()
+        assert theirs.find("a.example").reason == "spacing"
 
 
 def test_a_row_from_memory_does_not_hide_what_another_process_wrote(ours, theirs, clock):

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from scrapy import Request, signals
 
 from walsh_scrapy.crawl import Crawl
-from walsh_scrapy.exceptions import NotModified, RequestDeferred, refuse_to_start
+from walsh_scrapy.exceptions import (
+    NotModified,
+    RequestDeferred,
+    StateUnavailable,
+    refuse_to_start,
+)
 from walsh_scrapy.identity import BLOCKLIST_URL
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.frontier import Rank
@@ -62,6 +68,7 @@ class BlocklistMiddleware:
         except BadSetting as error:
             refuse_to_start(error, log_file=crawler.settings["LOG_FILE"])
         crawler.signals.connect(gate.spider_opened, signal=signals.spider_opened)
+        crawler.signals.connect(gate.spider_closed, signal=signals.spider_closed)
         return gate
 
     def spider_opened(self) -> None:
@@ -74,6 +81,11 @@ class BlocklistMiddleware:
                 self._url,
                 BLOCKLIST_URL,
             )
+
+    def spider_closed(self) -> None:
+        """Leave a list that was not fetched to the next crawl."""
+        with suppress(StateUnavailable):
+            self._list.unclaim()
 
     @staticmethod
     def problems(settings: BaseSettings) -> Problems:
@@ -116,6 +128,15 @@ class BlocklistMiddleware:
         self._network.look_ahead(url for url in urls if not self._list.blocks(url))
 
     def _steps(self) -> Steps:
+        """Fetch the list, unless another crawl on the state does it: then wait for that."""
+        is_ours = yield self._list.claim()
+        if isinstance(is_ours, BaseException):
+            self._list.keep_last(f"it is not known whether another crawl fetches it: {is_ours}")
+        elif is_ours:
+            yield from self._fetch()
+            self._list.unclaim()
+
+    def _fetch(self) -> Steps:
         """Yield the requests for the list, and for its schema if one is published."""
         logger.info("waiting for the blocklist: try 1, %s", self._url)
         candidate = yield self._request(self._url)

@@ -6,6 +6,7 @@ A host that cannot be reached is tried once in a run (decision 28).
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -13,9 +14,17 @@ from scrapy import signals
 from scrapy.core.downloader import Downloader
 from scrapy.downloadermiddlewares.redirect import BaseRedirectMiddleware
 from scrapy.downloadermiddlewares.retry import RetryMiddleware
+from scrapy.utils.asyncio import call_later
 
 from walsh_scrapy.crawl import Crawl
-from walsh_scrapy.exceptions import Denied, GivenUp, MachineTrouble, Unreachable
+from walsh_scrapy.exceptions import (
+    Denied,
+    FetchedMeanwhile,
+    GivenUp,
+    MachineTrouble,
+    StateUnavailable,
+    Unreachable,
+)
 from walsh_scrapy.options import bad_setting, number_of
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST, spacing
@@ -42,6 +51,8 @@ if TYPE_CHECKING:
 
 #: Characters of a Retry-After that are recorded; its longest form has 33.
 _LONGEST_HEADER: Final = 200
+#: Seconds after the end of an exchange until it is written, even if nothing came of it.
+LONGEST_UNWRITTEN: Final = 0.05
 _PURPOSES: Final = {Rank.OPERATOR: "blocklist", Rank.ROBOTS: "robots", Rank.TARGET: "target"}
 
 
@@ -154,6 +165,10 @@ class PacingMiddleware:
         timeout = self._in_flight.timeout(request)
         turn = ledger.take(host, self._spacing(request), timeout, most=most)
         if not turn.wait:
+            fetch = marks_of(request).fetch
+            if fetch and turn.ended is not None and fetch.came_meanwhile(turn.ended):
+                ledger.give_back(host)
+                raise FetchedMeanwhile(request.url)
             # In the slot of another host it would wait for that host, and its own lease would end.
             request.meta[Downloader.DOWNLOAD_SLOT] = host
             mark(request, released=True, pause=turn.pause, answered=None)
@@ -210,7 +225,10 @@ class PacingMiddleware:
             exchange = exchange.of_domain()
         record = self._record(request, response, latency, error)
         record = replace(record, hold=hold, retry_after=asked and asked[:_LONGEST_HEADER])
-        snapshot = ledger.release(host, exchange, backoff, record)
+        later = rank_of(request) is Rank.ROBOTS and exchange.is_calm
+        snapshot = ledger.release(host, exchange, backoff, record, later=later)
+        if later:
+            call_later(LONGEST_UNWRITTEN, self._write_end, host)
         hold = max(hold, snapshot.hold)
         mark(request, hold=hold)
         wait, until = snapshot.wait, snapshot.now + hold
@@ -222,6 +240,11 @@ class PacingMiddleware:
         if isinstance(error, Unreachable | GivenUp):
             wait = 0.0  # requests that are put off wait for nothing: they end when handed out
         self._queues.scheduler.delay(host, wait, snapshot.times.interval, latency)
+
+    def _write_end(self, host: str) -> None:
+        """Write the end of an exchange, if what came of it was not written yet."""
+        with suppress(StateUnavailable):  # which ends the crawl
+            self._context.state.ledger.write_end(host)
 
     def _record(
         self,

@@ -186,4 +186,6 @@ class RobotsMiddleware:
             public_only=marks_of(request).public_only,
             for_blocklist=rank_of(request) is Rank.OPERATOR,
         )
-        return await self._prerequisites.before(request, origin, self._context.host(origin), steps)
+        came_meanwhile = partial(self._cache.came_meanwhile, origin)
+        host = self._context.host(origin)
+        return await self._prerequisites.before(request, origin, host, steps, came_meanwhile)

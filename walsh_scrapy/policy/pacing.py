@@ -71,6 +71,12 @@ class Exchange:
     unreachable: bool = False  #: there was no address, or no connection (decision 28)
     given_up: bool = False  #: it counts for nothing: we ended it, or TLS was not possible
 
+    @property
+    def is_calm(self) -> bool:
+        """Whether the host answered, and neither refuses nor asks for anything."""
+        is_refused = is_refusal(self.status, for_robots=self.for_robots)
+        return 0 < self.status < 500 and not is_refused and self.retry_after is None
+
     def of_domain(self) -> Exchange:
         """Return what the exchange means for its domain: only spacing (decision 5)."""
         status = 0 if self.status in RETRIED_STATUSES else self.status

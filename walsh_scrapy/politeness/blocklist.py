@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from scrapy import Request
 from walsh_scrapy.options import PREFIX, BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist, public_suffixes
 from walsh_scrapy.policy.blocklist_schema import is_bundled
+from walsh_scrapy.policy.hosttimes import RECHECK_SECONDS
 from walsh_scrapy.policy.localblocklist import parse_local
 from walsh_scrapy.policy.wording import and_more, count_of
 from walsh_scrapy.politeness.listreading import published_error, read_list, suffixes_in
@@ -30,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 #: Seconds after which a failed fetch is tried again; sooner if the list's own refresh is shorter.
 RETRY_SECONDS = 3600.0
+#: Seconds for which other crawls wait for one that fetches the list, and may have been killed.
+LONGEST_FETCH = 60.0
 #: Public suffixes that a warning names; the others are counted.
 MOST_SUFFIXES = 10
 _WIDE = (
@@ -68,6 +72,7 @@ class BlocklistCache:
         self.hash: str | None = None  #: of the list in force, as the state names its copy
         self._local_file = context.options.blocklist_file
         self._local = load_local_list(self._local_file)
+        self._is_claimed = False
         self._is_whole = True  # False if only a part of the stored list could be read
         self._list, self._checked_at, self._due_at = self._stored()
 
@@ -154,6 +159,28 @@ class BlocklistCache:
                 self._url, BlocklistCopy(known.body, etag, last_modified, given.checked_at)
             )
         self._due_in(self._list.refresh.total_seconds())
+
+    async def claim(self) -> bool:
+        """Claim the fetch of the list; return False if another crawl has fetched it.
+
+        While another crawl fetches it, it is waited for.
+        """
+        while left := self._store.claim(self._url, self._clock.now(), LONGEST_FETCH):
+            logger.info("waiting for another crawl, which fetches %s", self._url)
+            await asyncio.sleep(min(left, RECHECK_SECONDS))
+        self._is_claimed = True
+        stored = self._store.find(self._url)
+        if stored is not None and stored.checked_at > self._checked_at:
+            self._list, self._checked_at, self._due_at = self._stored()
+        if not self.is_due:
+            self.unclaim()
+        return self._is_claimed
+
+    def unclaim(self) -> None:
+        """Let other crawls fetch the list, if it was claimed here."""
+        if self._is_claimed:
+            self._is_claimed = False
+            self._store.unclaim(self._url)
 
     def keep_last(self, problem: str) -> None:
         """Keep the last good list in force, and log ``problem``, a sentence."""

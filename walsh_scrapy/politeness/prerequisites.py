@@ -40,8 +40,17 @@ class Fetch:
     Our scheduler hands its requests out, unless ``in_gate``: then they are downloaded past it.
     """
 
-    def __init__(self, key: str, host: str | None, steps: Steps, *, in_gate: bool) -> None:
+    def __init__(
+        self,
+        key: str,
+        host: str | None,
+        steps: Steps,
+        came_meanwhile: Callable[[float], bool],
+        *,
+        in_gate: bool,
+    ) -> None:
         self.key = key
+        self.came_meanwhile = came_meanwhile
         self.host = host
         self.steps = steps
         self.in_gate = in_gate
@@ -74,17 +83,24 @@ class Prerequisites:
         self._hosts: Counter[str | None] = Counter()
 
     async def before(
-        self, request: Request, key: str, host: str | None, steps: Callable[[], Steps]
+        self,
+        request: Request,
+        key: str,
+        host: str | None,
+        steps: Callable[[], Steps],
+        came_meanwhile: Callable[[float], bool] = lambda _ended: False,
     ) -> Request | None:
         """Return None once a document was fetched, or the request to send back until then.
 
         ``key`` names the document. ``host`` is the host whose requests wait for it; None stands for
-        all hosts. Raises what a step raises.
+        all hosts. ``came_meanwhile`` returns True if another crawl has fetched the document, by an
+        exchange that ended at a moment in epoch seconds. Raises what a step raises.
         """
         may_go_back = self._queue.has_handed_out(request)
         fetch = self._fetches.get(key)
         if fetch is None:
-            fetch = self._begin(key, host, steps(), in_gate=not may_go_back)
+            fetch = Fetch(key, host, steps(), came_meanwhile, in_gate=not may_go_back)
+            self._begin(fetch)
         if may_go_back:
             return self._queue.sent_back(request)
         if not fetch.in_gate:
@@ -103,12 +119,11 @@ class Prerequisites:
         ):
             raise IgnoreRequest(f"{request.url} was fetched in the meantime")
 
-    def _begin(self, key: str, host: str | None, steps: Steps, *, in_gate: bool) -> Fetch:
-        fetch = self._fetches[key] = Fetch(key, host, steps, in_gate=in_gate)
-        self._hosts[host] += 1
-        self._queue.restrict(self._rank, host)
+    def _begin(self, fetch: Fetch) -> None:
+        self._fetches[fetch.key] = fetch
+        self._hosts[fetch.host] += 1
+        self._queue.restrict(self._rank, fetch.host)
         self._go_on(fetch, None)
-        return fetch
 
     def _go_on(self, fetch: Fetch, outcome: object) -> None:
         """Carry out the next step of a fetch; ``outcome`` is that of its last step."""

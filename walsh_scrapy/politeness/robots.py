@@ -10,7 +10,13 @@ from weakref import WeakKeyDictionary
 from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
 
-from walsh_scrapy.exceptions import Denied, NotModified, RequestDeferred, Unreachable
+from walsh_scrapy.exceptions import (
+    Denied,
+    FetchedMeanwhile,
+    NotModified,
+    RequestDeferred,
+    Unreachable,
+)
 from walsh_scrapy.policy.redirects import resolve_reference
 from walsh_scrapy.policy.robots.access import access_result
 from walsh_scrapy.policy.urls import origin_of
@@ -107,15 +113,17 @@ class RobotsFetch:
                 validators=_validators(known),
             )
             answer = yield request
+            if isinstance(answer, FetchedMeanwhile):
+                return
             if isinstance(answer, NotModified):
                 renewed = Validators.of(answer.response)
                 outcome = RobotsOutcome(
                     result="unchanged", status=304, validators=renewed, asked_with=known
                 )
-                self._settle(origin, outcome)
+                self._settle(origin, outcome, url)
                 return
             if isinstance(answer, BaseException):
-                self._failed(origin, status, answer)
+                self._failed(origin, status, answer, url)
                 return
             status = answer.status
             location = answer.headers.get("Location")
@@ -130,26 +138,29 @@ class RobotsFetch:
         is_whole = result == "good" and not _CUT_OFF.intersection(answer.flags)
         given = Validators.of(answer) if is_whole else None
         outcome = RobotsOutcome(result=result, status=status, body=answer.body, validators=given)
-        self._settle(origin, outcome)
+        self._settle(origin, outcome, url)
 
-    def _failed(self, origin: str, status: int | None, error: BaseException) -> None:
+    def _failed(self, origin: str, status: int | None, error: BaseException, url: str) -> None:
         """Keep what an error means; ``status`` is that of the redirect before it, if any."""
         if isinstance(error, RequestDeferred):
             self._cache.defer(origin, error)
         elif isinstance(error, Denied):  # a gate denied the target of a redirect
             logger.info("%s/robots.txt redirects to a denied URL: %s", origin, error)
-            self._settle(origin, RobotsOutcome(result="meaningless", status=status))
+            self._settle(origin, RobotsOutcome(result="meaningless", status=status), url)
         else:
             is_dead = isinstance(error, Unreachable)
-            self._settle(origin, RobotsOutcome(result="unreachable", is_dead=is_dead))
+            self._settle(origin, RobotsOutcome(result="unreachable", is_dead=is_dead), url)
 
-    def _settle(self, origin: str, answer: RobotsOutcome) -> None:
-        """Keep the outcome, and give the host the spacing that its file asks for."""
+    def _settle(self, origin: str, answer: RobotsOutcome, url: str) -> None:
+        """Keep the outcome, and give the host the spacing that its file asks for.
+
+        ``url`` is that of the last request.
+        """
         self._stats.inc_value(f"walsh/robots/{answer.result}")
         if answer.result != "unreachable":
             self._spent.pop(origin, None)
         try:
-            file = self._cache.settle(origin, answer)
+            file = self._cache.settle(origin, answer, self._context.host(url))
         except RequestDeferred as error:  # the state failed
             self._cache.defer(origin, error)
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from scrapy.utils.datatypes import LocalCache
 
@@ -29,6 +29,10 @@ logger = logging.getLogger(__name__)
 PARSED_FILES = 2000
 
 
+#: Seconds after the end of an exchange within which its copy is in the state.
+LONGEST_WRITING: Final = 1.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RobotsOutcome:
     """The outcome of a request for robots.txt."""
@@ -41,16 +45,25 @@ class RobotsOutcome:
     is_dead: bool = False  #: the host could not be reached (decision 28)
 
 
+class _Look(NamedTuple):
+    """What the state had of an origin, and when that was looked at, in epoch seconds."""
+
+    copy: RobotsCopy | None
+    at: float
+
+
 class RobotsCache:
     """The robots.txt of each origin (scheme, host and port): in memory, and in the state.
 
-    Its methods raise StateUnavailable if the state fails.
+    The state is looked at where a request finds no copy to use, and not again until another crawl
+    may have written one. Methods raise StateUnavailable if the state fails.
     """
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._store = context.state.robots
         self._files: LocalCache[str, RobotsFile] = LocalCache(PARSED_FILES)
+        self._looks: LocalCache[str, _Look] = LocalCache(PARSED_FILES)
         # Fetched in this run, and until when they count for a request that is not sent yet.
         self._fetched: dict[str, float] = {}
         self._deferred: dict[str, tuple[RequestDeferred, float]] = {}
@@ -60,13 +73,27 @@ class RobotsCache:
 
         Beyond its day a copy counts only for a request that it made wait (decision 7).
         """
-        file, copy = self._in_use(origin)
+        file = self._files.get(origin)
+        if file is not None and self._is_fresh(origin, file.copy):
+            return file
+        copy = self._look(origin)
         if copy is None:
             return None
         is_awaited = copy.unused and self._store.awaits(origin, url)
         if not (self._is_fresh(origin, copy) or is_awaited):
             return None
-        return file or self._read(origin, copy)
+        return file if file is not None and file.copy == copy else self._read(origin, copy)
+
+    def came_meanwhile(self, origin: str, ended: float) -> bool:
+        """Return True if a copy has come since the last look, by an exchange that ended then.
+
+        Only another crawl on the state can have fetched it.
+        """
+        look = self._looks.get(origin)
+        if look is not None and ended < look.at - LONGEST_WRITING:
+            return False
+        copy = self._look(origin)
+        return copy is not None and self._is_fresh(origin, copy)
 
     def _is_fresh(self, origin: str, copy: RobotsCopy) -> bool:
         now = self._context.clock.now()
@@ -84,7 +111,7 @@ class RobotsCache:
     def interval(self, origin: str) -> float:
         """Return the spacing that the last known file asks for, in seconds, however old it is."""
         if (file := self._files.get(origin)) is None:
-            copy = self._store.find(origin)  # another crawl may have fetched it by now
+            copy = self.known(origin)
             if copy is None:
                 return 0.0
             file = self._read(origin, copy)
@@ -92,17 +119,25 @@ class RobotsCache:
 
     def known(self, origin: str) -> RobotsCopy | None:
         """Return the last copy of an origin, however old."""
-        return self._store.find(origin)
+        look = self._looks.get(origin)
+        return self._look(origin) if look is None else look.copy
 
-    def settle(self, origin: str, answer: RobotsOutcome) -> RobotsFile:
-        """Keep the outcome of a request for robots.txt, and return the file that decides now."""
+    def settle(self, origin: str, answer: RobotsOutcome, asked: str) -> RobotsFile:
+        """Keep the outcome of a request for robots.txt, and return the file that decides now.
+
+        It is written with the release of the host that was ``asked`` last.
+        """
         now, status, result = self._context.clock.now(), answer.status, answer.result
         # A 304 is about the copy whose validators were sent.
-        known = answer.asked_with if result == "unchanged" else self._store.find(origin)
+        known = answer.asked_with if result == "unchanged" else self.known(origin)
         copy = copy_after(known, now, status, result, answer.body)
         if given := answer.validators:
             copy = copy.with_validators(given.url, given.etag, given.last_modified)
-        self._store.keep(origin, copy, self._context.host(origin), self._context.run)
+        host, run = self._context.host(origin), self._context.run
+        self._context.state.ledger.write_end(
+            asked, lambda connection: self._store.write(connection, origin, copy, host, run)
+        )
+        self._looks[origin] = _Look(copy, now)
         file = self._read(origin, copy)
         self._fetched[origin] = now + max(LONGEST_IN_RUN, file.own_wait(now) + LATENESS)
         if result == "unreachable":
@@ -129,9 +164,9 @@ class RobotsCache:
     def mark_used(self, origin: str, url: str) -> None:
         """Let a copy expire as usual for a request that was sent or denied (decision 7)."""
         self._fetched.pop(origin, None)
-        file, copy = self._in_use(origin)
+        copy = self._in_use(origin)
         if copy is not None and copy.unused:
-            self._note_unused(origin, file, unused=self._store.end_wait(origin, url))
+            self._note_unused(origin, unused=self._store.end_wait(origin, url))
 
     def keep_for_later(self, origin: str, url: str) -> None:
         """Keep a copy usable in a later run, for a request that it made wait (decision 7).
@@ -139,16 +174,24 @@ class RobotsCache:
         A copy that is out of date makes nobody wait who does not wait already: else it would stay
         in use for ever on a host with many sources.
         """
-        file, copy = self._in_use(origin)
+        copy = self._in_use(origin)
         if copy is not None and self._is_fresh(origin, copy):
             self._store.begin_wait(origin, url)
-            self._note_unused(origin, file, unused=True)
+            self._note_unused(origin, unused=True)
 
-    def _in_use(self, origin: str) -> tuple[RobotsFile | None, RobotsCopy | None]:
+    def _in_use(self, origin: str) -> RobotsCopy | None:
         file = self._files.get(origin)
-        return file, self._store.find(origin) if file is None else file.copy
+        return self.known(origin) if file is None else file.copy
 
-    def _note_unused(self, origin: str, file: RobotsFile | None, *, unused: bool) -> None:
+    def _look(self, origin: str) -> RobotsCopy | None:
+        """Return the copy that the state has."""
+        now = self._context.clock.now()
+        copy = self._store.find(origin)
+        self._looks[origin] = _Look(copy, now)
+        return copy
+
+    def _note_unused(self, origin: str, *, unused: bool) -> None:
+        file = self._files.get(origin)
         if file is not None and file.copy.unused is not unused:
             self._files[origin] = replace(file, copy=replace(file.copy, unused=unused))
 

@@ -58,6 +58,9 @@ class Step(Protocol):
     def is_over(self) -> bool:
         """Whether the document is known, or will not be."""
 
+    def came_meanwhile(self, ended: float) -> bool:
+        """Return True if another crawl has fetched the document, by an exchange that ended then."""
+
 
 class Hop(NamedTuple):
     """A redirect that our middleware followed: the URL that redirected, and its status."""

@@ -76,13 +76,24 @@ class RobotsStore(Store):
         was the last one for the file names the copy from now on.
         """
         with self._database.write() as connection:
-            row = {"origin": origin, **row_of(copy)}
-            name = _keep(connection, robots, row, copy.fetched_at)
-            connection.run(_END_ALL, {"key": origin})
-            asked = {"paced": host, "asked": robots_url(origin), "crawl": run}
-            since = copy.fetched_at - LONGEST_SETTLING
-            brought = {"name": name, "at": copy.fetched_at, "last": copy.status}
-            connection.run(_NAME_COPY, {**asked, **brought, "since": since, "what": "robots"})
+            self.write(connection, origin, copy, host, run)
+
+    def write(
+        self,
+        connection: Connection,
+        origin: str,
+        copy: RobotsCopy,
+        host: str | None,
+        run: int | None,
+    ) -> None:
+        """Do the same within a transaction."""
+        row = {"origin": origin, **row_of(copy)}
+        name = _keep(connection, robots, row, copy.fetched_at)
+        connection.run(_END_ALL, {"key": origin})
+        asked = {"paced": host, "asked": robots_url(origin), "crawl": run}
+        since = copy.fetched_at - LONGEST_SETTLING
+        brought = {"name": name, "at": copy.fetched_at, "last": copy.status}
+        connection.run(_NAME_COPY, {**asked, **brought, "since": since, "what": "robots"})
 
     def awaits(self, origin: str, url: str) -> bool:
         """Return True if the copy of an origin made the request of this URL wait (decision 7)."""
@@ -133,12 +144,43 @@ class BlocklistCopy:
     checked_at: float  #: epoch seconds of the last time the server was asked
 
 
+_NO_COPY: Final = BlocklistCopy(None, None, None, 0.0)
 _BLOCKLIST_COLUMNS: Final = tuple(blocklist.c[field.name] for field in fields(BlocklistCopy))
-_FIND_BLOCKLIST: Final = select(*_BLOCKLIST_COLUMNS).where(blocklist.c.url == bindparam("key"))
+_FIND_BLOCKLIST: Final = select(*_BLOCKLIST_COLUMNS).where(
+    blocklist.c.url == bindparam("key"), blocklist.c.body.is_not(None)
+)
+
+
+_CLAIM: Final = (
+    update(blocklist)
+    .where(blocklist.c.url == bindparam("key"), blocklist.c.claimed_until <= bindparam("now"))
+    .values(claimed_until=bindparam("until"))
+)
+_CLAIMED: Final = select(blocklist.c.claimed_until).where(blocklist.c.url == bindparam("key"))
+_UNCLAIM: Final = (
+    update(blocklist).where(blocklist.c.url == bindparam("key")).values(claimed_until=0.0)
+)
 
 
 class BlocklistStore(Store):
     """Keeps the last good copy of each URL, however old, until a better one is adopted."""
+
+    def claim(self, url: str, now: float, seconds: float) -> float:
+        """Claim the fetch of ``url`` for so many seconds; return 0, or how long it is another's.
+
+        ``now`` is in epoch seconds.
+        """
+        claim = {"key": url, "now": now, "until": now + seconds}
+        with self._database.write() as connection:
+            row = {"url": url, **row_of(_NO_COPY), "claimed_until": now + seconds}
+            if connection.run(_CLAIM, claim) or insert_if_new(connection, blocklist, row):
+                return 0.0
+            return max(0.0, float(connection.scalar(_CLAIMED, {"key": url})) - now)
+
+    def unclaim(self, url: str) -> None:
+        """End the claim of ``url``."""
+        with self._database.write() as connection:
+            connection.run(_UNCLAIM, {"key": url})
 
     def find(self, url: str) -> BlocklistCopy | None:
         """Return the copy of ``url``, or None if there never was one."""

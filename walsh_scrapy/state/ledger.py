@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.policy.backoff import Backoff
     from walsh_scrapy.policy.hosttimes import HoldBy
+    from walsh_scrapy.state.connection import Connection
     from walsh_scrapy.state.database import Database
     from walsh_scrapy.state.hosts import ActName
 
@@ -74,6 +75,15 @@ class LeaseResult(NamedTuple):
     wait: float  #: seconds after which to ask again; 0 if the lease is ours now
     #: Seconds that had to lie between the exchange before the lease and this one.
     pause: float = 0.0
+    ended: float | None = None  #: when the last exchange with the host ended, whoever made it
+
+
+class _End(NamedTuple):
+    """The end of an exchange that is not written yet."""
+
+    event: Release
+    record: RequestRecord
+    at: float  #: epoch seconds
 
 
 class _Change(NamedTuple):
@@ -95,6 +105,7 @@ class Ledger(Store):
         self._clock = clock
         self._holder = uuid4().hex
         self._rows: OrderedDict[str, LedgerRow] = OrderedDict()
+        self._ends: dict[str, _End] = {}  # by host, each of which is still leased
 
     def intervals(self, above: float) -> dict[str, float]:
         """Return the spacing, in seconds, of each host where it is more than ``above``."""
@@ -127,6 +138,8 @@ class Ledger(Store):
 
     def find(self, host: str) -> HostSnapshot:
         """Return what is known of a host, now; a host that was never asked has empty times."""
+        if host in self._ends:
+            self.write_end(host)
         with self._database.read() as connection:
             times = self._remember(host, find_row(connection, host))
             now = self._now()
@@ -143,13 +156,45 @@ class Ledger(Store):
         times, spacing = before.with_limit(most), min(spacing, most)
         if times.ready_at(spacing) > snapshot.now:
             return LeaseResult(times.recheck_at(snapshot.now, spacing) - snapshot.now)
-        return LeaseResult(0.0, 0.0 if times.ended is None else times.spacing_with(spacing))
+        pause = 0.0 if times.ended is None else times.spacing_with(spacing)
+        return LeaseResult(0.0, pause, before.ended)
 
     def release(
-        self, host: str, exchange: Exchange, backoff: Backoff, record: RequestRecord
+        self,
+        host: str,
+        exchange: Exchange,
+        backoff: Backoff,
+        record: RequestRecord,
+        *,
+        later: bool = False,
     ) -> HostSnapshot:
-        """Release a host at the end of an exchange; log its request in the same transaction."""
-        return self._change(host, Release(exchange, backoff, self._holder), record).snapshot
+        """Release a host at the end of an exchange; log its request in the same transaction.
+
+        With ``later`` nothing is written yet: `write_end` does that, or the next change of the
+        host. The lease protects the host until then.
+        """
+        event, row = Release(exchange, backoff, self._holder), self._rows.get(host)
+        if not later or row is None:
+            return self._change(host, event, record).snapshot
+        end = self._ends[host] = _End(event, record, self._now())
+        return HostSnapshot(after(row.times.with_clock_at(end.at), event, end.at), end.at)
+
+    def write_end(self, host: str, also: Callable[[Connection], None] | None = None) -> None:
+        """Write the end of the last exchange with a host, if it was left for later.
+
+        ``also`` writes what came of it, in the same transaction; in one of its own if there is no
+        such end.
+        """
+        if end := self._ends.pop(host, None):
+            self._change(host, end.event, end.record, at=end.at, also=also)
+        elif also is not None:
+            with self._database.write() as connection:
+                also(connection)
+
+    def write_ends(self) -> None:
+        """Write all ends that were left for later."""
+        for host in list(self._ends):
+            self.write_end(host)
 
     def give_back(self, host: str) -> None:
         """Release a host that was leased for a request which was never sent (decision 29)."""
@@ -194,13 +239,21 @@ class Ledger(Store):
         event: Event,
         record: RequestRecord | None = None,
         act: tuple[ActName, str] | None = None,
+        *,
+        at: float | None = None,
+        also: Callable[[Connection], None] | None = None,
     ) -> _Change:
-        """Write what an event changes in a host's row, and log a request or an act with it."""
+        """Write what an event changes in a host's row, and log a request or an act with it.
+
+        ``at`` is when the event was, in epoch seconds, if that is not now; ``also`` writes more.
+        """
+        if host in self._ends:
+            self.write_end(host)
         remembered = self._rows.get(host)
         while True:
             with self._database.write() as connection:
                 row = remembered or find_row(connection, host)
-                now = self._now()
+                now = self._now() if at is None else at
                 before = row.times.with_clock_at(now)
                 wanted = after(before, event, now)
                 if wanted == row.times and not remembered:
@@ -216,6 +269,8 @@ class Ledger(Store):
                         left = max(0.0, before.hold_until - now)
                         seconds = left if name == "release" else wanted.pause
                         write_act(connection, Act(now, host, name, seconds, reason))
+                    if also is not None:
+                        also(connection)
                     revision = 0 if row.revision is None else row.revision + 1
                     times = self._remember(host, LedgerRow(wanted, revision))
                     return _Change(before, HostSnapshot(times, now))

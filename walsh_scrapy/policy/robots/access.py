@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from walsh_scrapy.policy.robots.robotstxt import RobotsTxt
 from walsh_scrapy.policy.timestamps import format_moment
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: How many redirects are followed (RFC 9309 2.3.1.2); after more the file is "unavailable".
 MAX_HOPS = 5
+#: Seconds by which the clock of another process on the state may be ahead.
+MOST_SKEW: Final = 1.0
 #: Seconds after which an unreachable robots.txt is requested again.
 UNREACHABLE_TTL = 3600.0
 #: Seconds for which a copy counts in the run that fetched it, until a request is sent by it. So a
@@ -76,7 +78,7 @@ class RobotsCopy:
         ``ttl`` is the usual lifetime (`WALSH_ROBOTS_TTL`).
         """
         lifetime = ttl if self.failing_since is None else min(ttl, UNREACHABLE_TTL)
-        return 0 <= now - self.fetched_at < lifetime
+        return -MOST_SKEW <= now - self.fetched_at < lifetime
 
     def with_validators(
         self, url: str, etag: bytes | None, last_modified: bytes | None
