@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.document import Document, may_be_feed
-from walsh_scrapy.metadata.feeds import Feed, NotAFeed, parse_feed
+from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.runtime.negotiation import content_type_of
 from walsh_scrapy.runtime.reading import read
 from walsh_scrapy.spider import SourcesSpider
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from scrapy.http import Response
 
+    from walsh_scrapy.metadata.entries import Feed
     from walsh_scrapy.sources import Kind, Source
 
 
@@ -33,6 +34,8 @@ class FeedsSpider(SourcesSpider):
 
     def document(self, response: Response, source: Source) -> Document:
         """Return the feed in a response, as it is to be read."""
+        from walsh_scrapy.metadata.feeds import parse_feed
+
         content_type = content_type_of(response.headers)
         return Document(parse_feed, response.body, response.url, content_type, source.url)
 

@@ -75,6 +75,16 @@ MUSTS: Final[dict[str, Any]] = {
     "DOWNLOAD_VERIFY_CERTIFICATES": True,
     "RETRY_HTTP_CODES": RETRIED_BY_SCRAPY,
 }
+#: What these settings switch off. Scrapy imports a component to ask it whether it is off, and these
+#: import an HTTP client and a web server.
+SWITCHED_OFF: Final = {
+    "DOWNLOADER_MIDDLEWARES_BASE": ("scrapy.downloadermiddlewares.cookies.CookiesMiddleware",),
+    "EXTENSIONS_BASE": (
+        "scrapy.extensions.remote_control.RemoteControl",
+        "scrapy.extensions.telnet.TelnetConsole",
+        "scrapy.extensions.throttle.AutoThrottle",
+    ),
+}
 SERIAL: Final[dict[str, Any]] = {"CONCURRENT_REQUESTS": 1, "CONCURRENT_REQUESTS_PER_DOMAIN": 1}
 CEILINGS: Final[dict[str, int]] = {
     "DOWNLOAD_MAXSIZE": MAX_BODY,
@@ -149,6 +159,9 @@ class Addon:
         settings.set("DOWNLOAD_DELAY", 0, priority=FORCED)
         for name, value in musts.items():
             _force(settings, name, value)
+        for name, paths in SWITCHED_OFF.items():
+            for path in paths:
+                settings[name].pop(path, None)
         chain = _CHAIN | HTTP_CACHE if musts["HTTPCACHE_ENABLED"] else _CHAIN
         handlers = HANDLERS if options.is_walsh_research else _handlers(settings)
         for name, components in (

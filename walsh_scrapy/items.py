@@ -3,19 +3,22 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from importlib.resources import files
 from operator import attrgetter
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import fastjsonschema
 from fastjsonschema import JsonSchemaValueException
 from itemadapter import ItemAdapter
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError
 from scrapy.exporters import CsvItemExporter, JsonLinesItemExporter, XmlItemExporter
 
 from walsh_scrapy.metadata.entries import Feed, FeedEntry
 from walsh_scrapy.metadata.text import title_to_keep
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import ValidationError
 
 #: What a spreadsheet takes for the beginning of a formula, also as a full-width character.
 _FORMULA_STARTS: Final = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
@@ -128,7 +131,7 @@ def check(item: object) -> None:
     values = _columns(item)
     if _is_accepted(values):
         return
-    error = next(_VALIDATOR.iter_errors(values), None)
+    error = next(_validator().iter_errors(values), None)
     if error is not None:
         raise InvalidItem(_sentence(error, values))
 
@@ -153,7 +156,15 @@ def _is_accepted(values: Mapping[str, object]) -> bool:
     return all(isinstance(values[name], list) for name in _ARRAYS)
 
 
-def _sentence(error: ValidationError, values: Mapping[str, object]) -> str:
+@cache
+def _validator() -> "Draft202012Validator":
+    # jsonschema takes long to import, and only an item that is refused needs it.
+    from jsonschema import Draft202012Validator  # noqa: PLC0415
+
+    return Draft202012Validator(_SCHEMA)
+
+
+def _sentence(error: "ValidationError", values: Mapping[str, object]) -> str:
     which = str(values.get("url") or values.get("id") or values.get("title") or "without link")
     start = f"The item {which[:200]!r} of {str(values.get('source'))[:200]!r} is refused:"
     if not error.path:
@@ -165,7 +176,6 @@ def _sentence(error: ValidationError, values: Mapping[str, object]) -> str:
 
 _SCHEMA: Final = json.loads((files("walsh_scrapy") / "entry.schema.json").read_text("utf-8"))
 _PROPERTIES: Final = _SCHEMA["properties"]
-_VALIDATOR: Final = Draft202012Validator(_SCHEMA)
 _COMPILED: Final = fastjsonschema.compile(_SCHEMA, use_default=False, detailed_exceptions=False)
 _NAMES: Final = tuple(column.name for column in fields(EntryItem))
 _ARRAYS: Final = tuple(name for name in _NAMES if _PROPERTIES[name].get("type") == "array")

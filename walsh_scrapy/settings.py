@@ -26,14 +26,10 @@ SPIDER_MIDDLEWARES = {
     "scrapy.spidermiddlewares.depth.DepthMiddleware": None,
     "scrapy.spidermiddlewares.metacopy.MetaCopyDetectionMiddleware": None,
 }
-# The add-on switches these off. An extension that is only set to None is imported nevertheless, and
-# one of them imports a web server, which takes longer than importing Scrapy.
-_UNUSED = (
-    "scrapy.extensions.remote_control.RemoteControl",
-    "scrapy.extensions.telnet.TelnetConsole",
-    "scrapy.extensions.throttle.AutoThrottle",
-)
-EXTENSIONS_BASE = {path: order for path, order in _EXTENSIONS_BASE.items() if path not in _UNUSED}
+# They are off without the add-on too (WALSH_ENABLED = False).
+TELNETCONSOLE_ENABLED = False
+REMOTE_CONTROL_ENABLED = False
+EXTENSIONS_BASE = dict(_EXTENSIONS_BASE)
 # An export that cannot be written ends the run with one line and exit status 1.
 EXTENSIONS_BASE["walsh_scrapy.extensions.feedexport.FeedExporter"] = EXTENSIONS_BASE.pop(
     "scrapy.extensions.feedexport.FeedExporter"

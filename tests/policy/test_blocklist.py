@@ -7,26 +7,26 @@ from contextlib import suppress
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from tests.fuzz.target import json_values
 from tests.helpers.sites import BLOCKLIST
-from walsh_scrapy.policy import blocklist_schema
 from walsh_scrapy.policy.blocklist import (
     Blocklist,
     Entry,
     InvalidBlocklist,
     public_suffixes,
-    sound_schema,
 )
+from walsh_scrapy.policy.blocklist_document import bundled_schema, is_clearly_valid
+from walsh_scrapy.policy.blocklist_schema import schema_error, sound_schema
 from walsh_scrapy.policy.urls import host_of
 
 CONTRACT = BLOCKLIST | {
     "blocked": [{"domain": "example.com", "added": "2026-05-23", "reason": "email opt-out"}]
 }
-BUNDLED = blocklist_schema.bundled_schema()
+BUNDLED = bundled_schema()
 
 
 def document(**changes):
@@ -290,11 +290,23 @@ ENTRIES = st.fixed_dictionaries(
 )
 
 
-@given(st.lists(ENTRIES | JSON, max_size=4))
-def test_the_fast_check_of_entries_agrees_with_the_schema(blocked):
-    value = CONTRACT | {"blocked": blocked}
+HEADS = st.fixed_dictionaries(
+    {}, optional={name: st.text() | JSON for name in [*CONTRACT, "contract ", "x"]}
+)
+
+
+@given(HEADS, st.lists(ENTRIES | JSON, max_size=4) | JSON, st.sets(st.sampled_from([*CONTRACT])))
+@example({}, CONTRACT["blocked"], set())
+def test_the_fast_checks_agree_with_the_schema(changes, blocked, left_out):
+    value = CONTRACT | changes | {"blocked": blocked}
+    value = {name: value[name] for name in value.keys() - left_out}
     exact = Draft202012Validator(BUNDLED).is_valid(value)
-    assert (blocklist_schema.schema_error(value, None) is None) is exact
+    assert (schema_error(value, None) is None) is exact
+    assert exact or not is_clearly_valid(value)
+
+
+def test_the_list_as_it_is_published_is_clearly_valid():
+    assert is_clearly_valid(CONTRACT)
 
 
 @given(DOMAINS, st.sampled_from(["http://{}/", "https://x.{}:8443/y", "http://u@{}"]))

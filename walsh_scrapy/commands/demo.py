@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.tools.command import OperatorCommand
-from walsh_scrapy.tools.summary import SourceCounts
 
 if TYPE_CHECKING:
     import argparse
@@ -94,6 +93,8 @@ def _crawl(
 
 def _unfinished(run: CrawlResult, sources: int) -> list[str]:
     """Return what a log cannot show: a run that failed, or sources without an outcome."""
+    from walsh_scrapy.tools.summary import SourceCounts
+
     done = SourceCounts.of(run.stats).done
     problems = [f"a run ended with exit status {run.exit_code}"] if run.exit_code else []
     return problems + [f"{done} of {sources} sources had an outcome"] * (done != sources)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy.downloadermiddlewares.cookies import CookiesMiddleware
 from scrapy.downloadermiddlewares.httpauth import HttpAuthMiddleware
 from scrapy.downloadermiddlewares.useragent import UserAgentMiddleware
 
@@ -41,7 +40,12 @@ class IdentityMiddleware:
     @staticmethod
     def problems(settings: BaseSettings) -> Problems:
         """Yield an error for each setting that has to be changed."""
-        others = (CookiesMiddleware, HttpAuthMiddleware, UserAgentMiddleware)
+        others: tuple[type, ...] = (HttpAuthMiddleware, UserAgentMiddleware)
+        if settings.getbool("COOKIES_ENABLED"):
+            # It imports tldextract, and that an HTTP client.
+            from scrapy.downloadermiddlewares.cookies import CookiesMiddleware  # noqa: PLC0415
+
+            others = (CookiesMiddleware, *others)
         yield from require_order(settings, Gate.IDENTITY, "it corrects what they set", after=others)
 
     async def process_request(self, request: Request) -> None:

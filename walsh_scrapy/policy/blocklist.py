@@ -20,13 +20,11 @@ from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
-from walsh_scrapy.policy.blocklist_schema import schema_error, sound_schema, strict_json
+from walsh_scrapy.policy.blocklist_document import is_clearly_valid, strict_json
 from walsh_scrapy.policy.durations import parse_duration
 from walsh_scrapy.policy.hosts import format_ip
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import cut, for_others, printable, storable
-
-__all__ = ["Blocklist", "Entry", "InvalidBlocklist", "sound_schema"]
 
 #: The limits of `Blocklist.refresh`.
 SHORTEST_REFRESH: Final = timedelta(minutes=1)
@@ -85,16 +83,17 @@ class Blocklist:
         """Read a `walsh-research-blocklist/v1` document.
 
         It has to be valid under the bundled schema and, if given, the published `schema`, which is
-        ignored if it cannot be used (see `sound_schema`). A `refresh` that makes no sense counts as
-        `DEFAULT_REFRESH`: a slip there must not keep opt-outs back. Raises InvalidBlocklist.
+        ignored if it cannot be used (`blocklist_schema` says when). A `refresh` that makes no sense
+        counts as `DEFAULT_REFRESH`: a slip there must not keep opt-outs back. Raises
+        InvalidBlocklist.
 
         >>> Blocklist.parse(b"[]")
         Traceback (most recent call last):
         walsh_scrapy.policy.blocklist.InvalidBlocklist: the blocklist is invalid at $: ...
         """
         document, refresh, problem = _with_refresh(_load(body))
-        if error := schema_error(document, schema):
-            raise _invalid(error)
+        if schema is not None or not is_clearly_valid(document):
+            _check(document, schema)
         entries: dict[str, Entry] = {}
         for index, item in enumerate(document["blocked"]):
             entry = entry_of(item)
@@ -169,6 +168,15 @@ def _load(body: bytes) -> Any:  # noqa: ANN401 - JSON not yet checked
     except ValueError as error:
         why = str(error)
     raise InvalidBlocklist(f"the blocklist is not JSON: {why}")
+
+
+def _check(document: Any, schema: dict[str, Any] | None) -> None:  # noqa: ANN401 - JSON
+    """Raise InvalidBlocklist if a document is invalid under the bundled schema or the other."""
+    # jsonschema takes long to import, and a list that is in force is clearly valid.
+    from walsh_scrapy.policy.blocklist_schema import schema_error  # noqa: PLC0415
+
+    if error := schema_error(document, schema):
+        raise _invalid(error)
 
 
 def _invalid(error: str) -> InvalidBlocklist:

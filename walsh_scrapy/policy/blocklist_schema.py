@@ -3,13 +3,9 @@
 A document is validated before it is adopted (R3, decision 14).
 """
 
-import json
 import re
 import warnings
-from codecs import BOM_UTF8
-from collections import Counter
 from functools import cache
-from importlib import resources
 from typing import Any, Final
 
 from jsonschema import Draft202012Validator
@@ -19,7 +15,12 @@ from jsonschema.validators import validator_for
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-_FIELDS: Final = frozenset({"domain", "added", "reason"})
+from walsh_scrapy.policy.blocklist_document import (
+    bundled_schema,
+    is_clearly_valid_entry,
+    strict_json,
+)
+
 _SAMPLE: Final[dict[str, Any]] = {
     "contract": "walsh-research-blocklist/v1",
     "updated": "2026-05-23T00:00:00Z",
@@ -62,30 +63,6 @@ def sound_schema(body: bytes) -> dict[str, Any] | None:
     return schema
 
 
-def is_domain(text: str) -> bool:
-    """Return True if a text is a domain as the bundled schema wants it: no URL, port or path."""
-    return _domain_pattern().search(text) is not None
-
-
-def is_bundled(body: bytes) -> bool:
-    """Return True if a published schema is the bundled one, whatever its layout."""
-    text = resources.files(__package__).joinpath("blocklist.schema.json").read_bytes()
-    if body == text:
-        return True
-    try:
-        return len(body) < 4 * len(text) and bool(strict_json(body) == bundled_schema())
-    except (ValueError, RecursionError):
-        return False
-
-
-@cache
-def bundled_schema() -> dict[str, Any]:
-    """Return the bundled `walsh-research-blocklist/v1` schema; callers must not change it."""
-    text = resources.files(__package__).joinpath("blocklist.schema.json").read_text("utf-8")
-    schema: dict[str, Any] = json.loads(text)
-    return schema
-
-
 def schema_error(document: Any, published: dict[str, Any] | None) -> str | None:  # noqa: ANN401 - any JSON
     """Return where and why a document is invalid under either schema; None if it is valid.
 
@@ -102,33 +79,6 @@ def schema_error(document: Any, published: dict[str, Any] | None) -> str | None:
     return _sentence(error, []) if error else None
 
 
-def strict_json(body: bytes) -> Any:  # noqa: ANN401 - JSON not yet checked
-    """Read JSON strictly: in UTF-8, without NaN and duplicate keys (RFC 8259).
-
-    A byte order mark is stripped: RFC 8259 8.1 forbids to send one, and allows to ignore it.
-
-    Raises ValueError, or RecursionError if it is nested too deeply.
-    """
-    return json.loads(
-        body.removeprefix(BOM_UTF8).decode("utf-8"),
-        object_pairs_hook=_unique,
-        parse_constant=_refuse_constant,
-    )
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        counted = Counter(name for name, _ in pairs)
-        twice = counted.most_common(1)[0][0]
-        raise ValueError(f"the key {twice[:40]!r} occurs twice in one object")
-    return found
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON value")
-
-
 def _bundled_error(document: Any) -> str | None:  # noqa: ANN401 - JSON not yet checked
     """Validate a document by the bundled schema.
 
@@ -138,31 +88,15 @@ def _bundled_error(document: Any) -> str | None:  # noqa: ANN401 - JSON not yet 
     blocked = document.get("blocked") if isinstance(document, dict) else None
     others: list[int] = []
     if isinstance(blocked, list):
-        others = [index for index, item in enumerate(blocked) if not _is_clearly_valid(item)]
+        others = [index for index, item in enumerate(blocked) if not is_clearly_valid_entry(item)]
         document = document | {"blocked": [blocked[index] for index in others]}
     error = _first_error(_bundled_validator(), document)
     return _sentence(error, others) if error else None
 
 
-def _is_clearly_valid(item: Any) -> bool:  # noqa: ANN401 - JSON not yet checked
-    return (
-        type(item) is dict
-        and "domain" in item
-        and item.keys() <= _FIELDS
-        and set(map(type, item.values())) == {str}
-        and len(item["domain"]) <= 254
-        and is_domain(item["domain"])
-    )
-
-
 @cache
 def _bundled_validator() -> Validator:
     return Draft202012Validator(bundled_schema(), registry=Registry())
-
-
-@cache
-def _domain_pattern() -> re.Pattern[str]:
-    return re.compile(bundled_schema()["$defs"]["entry"]["properties"]["domain"]["pattern"])
 
 
 def _validator(schema: dict[str, Any]) -> Validator:

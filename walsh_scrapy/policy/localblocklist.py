@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist, entry_of
-from walsh_scrapy.policy.blocklist_schema import is_domain, strict_json
+from walsh_scrapy.policy.blocklist_document import is_domain, strict_json
 
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 

@@ -11,7 +11,7 @@ from scrapy import Request
 
 from walsh_scrapy.options import PREFIX, BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist, public_suffixes
-from walsh_scrapy.policy.blocklist_schema import is_bundled
+from walsh_scrapy.policy.blocklist_document import is_bundled
 from walsh_scrapy.policy.hosttimes import RECHECK_SECONDS
 from walsh_scrapy.policy.localblocklist import parse_local
 from walsh_scrapy.policy.wording import and_more, count_of

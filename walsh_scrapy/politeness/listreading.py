@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
-from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist, public_suffixes, sound_schema
+from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist, public_suffixes
 from walsh_scrapy.runtime.engine import is_stopping
 from walsh_scrapy.runtime.isolated import CostLimits, Interrupted, IsolatedProcess, TooCostly
 
@@ -91,4 +91,7 @@ def _lines_of(body: bytes) -> bytes:
 
 
 def _check(body: bytes, schema: bytes) -> None:
+    # jsonschema takes long to import, and the crawl itself applies no published schema.
+    from walsh_scrapy.policy.blocklist_schema import sound_schema  # noqa: PLC0415
+
     Blocklist.parse(body, sound_schema(schema))

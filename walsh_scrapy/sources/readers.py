@@ -7,10 +7,12 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from walsh_scrapy.sources.opml import Outline, read_opml
 from walsh_scrapy.sources.source import UnreadableSources
+
+if TYPE_CHECKING:
+    from walsh_scrapy.sources.opml import Outline
 
 _COMMENT: Final = re.compile(r"(?:^|\s+)#.*")
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
@@ -79,6 +81,9 @@ def read_list(body: bytes) -> Contents:
 
 def read_opml_file(body: bytes) -> Contents:
     """Read subscriptions: `xmlUrl`, name, folders and categories as tags, `htmlUrl` as page."""
+    # It imports two parsers of XML, and few operators declare their sources so.
+    from walsh_scrapy.sources.opml import read_opml  # noqa: PLC0415
+
     opml = read_opml(body)
     warning = None
     if not opml.is_whole:
@@ -86,7 +91,7 @@ def read_opml_file(body: bytes) -> Contents:
     return Contents(map(_subscription, opml.outlines), is_exported=True, warning=warning)
 
 
-def _subscription(outline: Outline) -> RawSource:
+def _subscription(outline: "Outline") -> RawSource:
     name = outline.name
     kind = "llms" if outline.kind == "llms" else "feed"
     return RawSource(

@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.items import EntryItem
-from walsh_scrapy.metadata.feeds import Feed, NotAFeed
+from walsh_scrapy.metadata.entries import Feed, NotAFeed
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.reading import Readings

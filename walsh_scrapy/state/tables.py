@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy import (
+    DDL,
     BigInteger,
     Boolean,
     Column,
@@ -17,6 +18,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    event,
     false,
 )
 
@@ -220,14 +222,15 @@ entries = Table(
     Index("entries_by_time", "first_seen"),
     Index("entries_by_source", "source"),
 )
-# Few entries have a row. No two of one page have one title, even if two processes insert them.
-Index(
-    "entries_by_page",
-    entries.c.page_key,
-    entries.c.title_key,
-    unique=True,
-    sqlite_where=entries.c.page_key.is_not(None),
-    postgresql_where=entries.c.page_key.is_not(None),
+# Few entries have a row. No two of one page have one title, even if two processes insert them. An
+# `Index` with a condition would import the dialects of both databases.
+event.listen(
+    entries,
+    "after_create",
+    DDL(  # type: ignore[no-untyped-call]
+        "CREATE UNIQUE INDEX entries_by_page ON entries (page_key, title_key) "
+        "WHERE page_key IS NOT NULL"
+    ),
 )
 
 

@@ -15,7 +15,8 @@ from walsh_scrapy.metadata.alternates import (
     feeds_in_head,
 )
 from walsh_scrapy.metadata.document import is_html, is_markdown, may_be_feed, may_be_llms
-from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
+from walsh_scrapy.metadata.entries import NotAFeed
+from walsh_scrapy.metadata.feeds import parse_feed
 from walsh_scrapy.metadata.llms import parse_llms
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.runtime.negotiation import (

@@ -1,0 +1,117 @@
+"""What each command does not import, because it does not need it: most of a start is imports.
+
+Each command runs in a process of its own, which says at its end what it has imported.
+"""
+
+import sys
+
+import pytest
+
+from tests.helpers import ROOT, execute
+from walsh_scrapy.testing.project import keep_empty_blocklist, write_sources
+
+CALLING = """
+import sys
+written, program, *arguments = sys.argv[1:]
+try:
+    if program == "walsh":
+        from walsh_scrapy.console.program import main
+        main(arguments)
+    else:
+        from scrapy.cmdline import execute
+        execute([program, *arguments])
+finally:
+    with open(written, "w") as file:
+        print(*sys.modules, file=file)
+"""
+
+#: What no program for owners of sites needs.
+LARGE = {"aiohttp", "cryptography", "lxml", "rich.console", "scrapy", "sqlalchemy", "twisted"}
+#: What only some documents, settings, states and commands need.
+RARE = {
+    "feedparser",  # a feed
+    "jinja2",  # scrapy report
+    "jsonschema",  # an item or a blocklist that is not clearly valid
+    "markdown_it",  # a document of markdown
+    "prometheus_client",  # scrapy status --prometheus
+    "psycopg",  # a state in PostgreSQL
+    "pygal",  # scrapy report
+    "requests",  # as tldextract
+    "sqlalchemy.dialects.postgresql",  # a state in PostgreSQL
+    "tldextract",  # WALSH_PACE_BY = "domain"
+    "trustme",  # scrapy conformance
+    "walsh_scrapy.sources.opml",  # sources in OPML
+}
+#: What Scrapy imports in order to learn that it is switched off.
+SWITCHED_OFF = {
+    "scrapy.downloadermiddlewares.cookies",
+    "scrapy.extensions.remote_control",
+    "scrapy.extensions.telnet",
+    "scrapy.extensions.throttle",
+}
+#: What only those commands need that may send requests.
+CRAWLING = {"fastjsonschema", "h11", "walsh_scrapy.addon", "walsh_scrapy.downloadhandler"}
+#: What only those commands need that say something of this project.
+OURS = {
+    "rich.console",
+    "sqlalchemy",
+    "walsh_scrapy.options",
+    "walsh_scrapy.runtime",
+    "walsh_scrapy.state",
+    "walsh_scrapy.tools.summary",
+}
+
+#: What a command prints when it has done its work, and what it must not import.
+CALLS = {
+    "walsh --version": ("walsh-scrapy", LARGE | RARE),
+    "walsh lint robots.txt": ("0 errors", LARGE | RARE | {"protego"}),
+    "walsh mayfetch --robots robots.txt https://a.example/x": ("denied", LARGE | RARE),
+    "walsh judge --robots robots.txt access.log": ("GPTBot", LARGE | RARE),
+    "scrapy version": ("Scrapy 2", RARE | SWITCHED_OFF | CRAWLING | OURS),
+    "scrapy crawl feeds": ("run finished", RARE | SWITCHED_OFF),
+    "scrapy crawl llms": ("run finished", RARE | SWITCHED_OFF),
+    "scrapy mayfetch --offline https://a.example/feed": ("robots", RARE | SWITCHED_OFF),
+    "scrapy status": ("blocklist", RARE | SWITCHED_OFF | CRAWLING | {"rich.console"}),
+    "scrapy sources": ("http://127.0.0.1:9/feed", RARE | SWITCHED_OFF | CRAWLING),
+    "scrapy why 127.0.0.1": ("we asked for", RARE | SWITCHED_OFF | CRAWLING | {"rich.console"}),
+}
+
+
+@pytest.fixture(scope="module")
+def imported_by(tmp_path_factory):
+    """Return a function that runs a command; it returns what was imported, and what was printed.
+
+    The state has a blocklist in force, and a visit of the one source that is declared: nobody
+    listens at its address.
+    """
+    folder = tmp_path_factory.mktemp("start")
+    (folder / "robots.txt").write_text("User-agent: *\nDisallow: /x\n")
+    (folder / "access.log").write_text(
+        '192.0.2.1 - - [22/Nov/2026:10:00:01 +0000] "GET /x HTTP/1.1" 200 5 "-" "GPTBot/1.0"\n'
+    )
+    sources = write_sources(folder / "sources.toml", ["http://127.0.0.1:9/feed"])
+    state = f"sqlite:///{folder / 'walsh.sqlite3'}"
+    keep_empty_blocklist(state)
+    settings = ["-s", f"WALSH_STATE_URL={state}", "-s", f"WALSH_SOURCES={sources}"]
+
+    def run(call):
+        command = call.split() + settings * call.startswith("scrapy")
+        written = folder / "imported"
+        environment = {"PYTHONPATH": str(ROOT), "SCRAPY_SETTINGS_MODULE": "walsh_scrapy.settings"}
+        done = execute(
+            sys.executable, "-c", CALLING, written, *command, cwd=folder, env=environment
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return set(written.read_text().split()), done.stdout + done.stderr
+
+    _, said = run("scrapy crawl feeds")
+    assert "no source was read, and 1 failed" in said
+    return run
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_command_imports_nothing_that_it_does_not_need(imported_by, call):
+    words, unused = CALLS[call]
+    imported, said = imported_by(call)
+    assert words in said
+    assert imported & unused == set()
