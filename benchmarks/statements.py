@@ -9,20 +9,17 @@ visit is answered 304. Goal: the driver saves at least 5 % of what `benchmarks.o
 target, else it is not worth its code.
 """
 
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from pathlib import Path
 from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from sqlalchemy import Connection, create_engine
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import Connection
 
-from benchmarks.capacity import SERVER, new_database
+from benchmarks.databases import states
+from benchmarks.report import Figure, Report, run
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.policy.robots.access import RobotsCopy
@@ -37,17 +34,14 @@ BACKOFF = Backoff(2.0, 300.0, Random(0))
 Visit = Callable[[State, int], None]
 
 
-def main(visits: int) -> None:
+def main(report: Report, visits: int) -> None:
     """Measure SQLite, and PostgreSQL where there is one."""
-    with tempfile.TemporaryDirectory() as folder:
-        _measure(visits, f"sqlite:///{Path(folder, 'state.sqlite3')}", "SQLite")
-    if _has_server():
-        with new_database() as (url, _):
-            _measure(visits, url, "PostgreSQL")
+    for what, url in states():
+        _measure(report, visits, url, what)
 
 
-def _measure(visits: int, url: str, what: str) -> None:
-    """Print what each kind of visit costs both ways."""
+def _measure(report: Report, visits: int, url: str, what: str) -> None:
+    """Report what each kind of visit costs both ways."""
     for kind, visit in (("first visit", _first_visit), ("again, 304", _later_visit)):
         ours = plain = float("inf")
         for number in range(ROUNDS):
@@ -55,9 +49,10 @@ def _measure(visits: int, url: str, what: str) -> None:
             ours = min(ours, _cost(url, visit, range(base, base + visits)))
             with _plain_sqlalchemy():
                 plain = min(plain, _cost(url, visit, range(base + visits, base + 2 * visits)))
-        print(
-            f"{what}, {kind}: driver {ours:.0f} us, SQLAlchemy {plain:.0f} us; "
-            f"{plain / ours:.2f} times as much, {(plain - ours) / 1000:.2f} ms a target"
+        report.add(
+            f"{what}, {kind}",
+            Figure("CPU by the driver", ours, "us", peer="SQLAlchemy", peer_value=plain),
+            Figure("saved a target", (plain - ours) / 1000, "ms"),
         )
 
 
@@ -129,16 +124,5 @@ def _plain_sqlalchemy() -> Iterator[None]:
         yield
 
 
-def _has_server() -> bool:
-    server = create_engine(SERVER, connect_args={"connect_timeout": 2})
-    try:
-        server.connect().close()
-    except OperationalError:
-        return False
-    finally:
-        server.dispose()
-    return True
-
-
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 100)
+    run(main, 100)
