@@ -36,7 +36,7 @@ def pruned(monkeypatch, clock):
 
     def prune(self, now, log_seconds, goes_on):
         began = clock.at
-        while goes_on():
+        while goes_on() and clock.at < began + 100.0:
             clock.at += 1.0
         took.append(clock.at - began)
         return False
