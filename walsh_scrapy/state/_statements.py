@@ -1,7 +1,7 @@
 """Statements of every request: compiled by SQLAlchemy once, then run by the driver's own cursor.
 
-Only modules of ``state`` use this; statements that run once a crawl go through SQLAlchemy. It saves
-1 ms of CPU a visit: see `docs/benchmarks.md`, and `python -m benchmarks.statements` to measure it.
+Only modules of ``state`` use this; statements that run once a crawl go through SQLAlchemy.
+`docs/benchmarks.md` has what that saves, and `python -m benchmarks.statements` measures it.
 """
 
 from __future__ import annotations
