@@ -10,20 +10,17 @@ requests in less than 60 s on one core, with less than 500 MiB.
 
 import json
 import resource
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from itertools import islice
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Table, create_engine, insert
-from sqlalchemy.exc import OperationalError
 
-from benchmarks.capacity import SERVER, new_database
+from benchmarks.databases import states
+from benchmarks.report import Figure, Report, run
 from walsh_scrapy.identity import UA_TOKEN, USER_AGENT
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.sources import Source, declaration
@@ -74,25 +71,25 @@ AS_LIST = {"url": LIST_URL, "purpose": "blocklist", "status": 200}
 Rows = Iterator[dict[str, Any]]
 
 
-def main(count: int) -> None:
+def main(report: Report, count: int) -> None:
     """Measure SQLite, and PostgreSQL where there is one."""
-    with tempfile.TemporaryDirectory() as folder:
-        _measure(count, f"sqlite:///{Path(folder, 'state.sqlite3')}", "SQLite")
-    if _has_server():
-        with new_database() as (url, _):
-            _measure(count, url, "PostgreSQL")
+    for what, url in states():
+        _measure(report, count, url, what)
 
 
-def _measure(count: int, url: str, what: str) -> None:
-    """Write a record, audit it in another process, and print what that took."""
+def _measure(report: Report, count: int, url: str, what: str) -> None:
+    """Write a record, audit it in another process, and report what that took."""
     _write(url, max(1, count // DAYS // (FEEDS + 1)))
     with ProcessPoolExecutor(1) as pool:
         measured = pool.submit(_audit, url).result()
-    print(
-        f"{what}: {measured.requests:,} requests audited in {measured.audit:.1f} s, "
-        f"{measured.cpu:.1f} s of them CPU (goal: 60 s for 1,000,000), verified in "
-        f"{measured.verify:.1f} s; {measured.memory:.0f} MiB (goal: 500); "
-        f"broken rows: {measured.broken or 'none'}"
+    report.add(
+        f"{what}, {measured.requests:,} requests",
+        Figure("audit", measured.audit, "s", most=60),
+        Figure("CPU of it", measured.cpu, "s"),
+        Figure("verification", measured.verify, "s"),
+        Figure("memory", measured.memory, "MiB", most=500),
+        Figure("broken rows", len(measured.broken), most=0),
+        note=" ".join(measured.broken),
     )
 
 
@@ -255,16 +252,5 @@ def _entry(number: int) -> dict[str, Any]:
     }
 
 
-def _has_server() -> bool:
-    engine = create_engine(SERVER, connect_args={"connect_timeout": 5})
-    try:
-        with engine.connect():
-            return True
-    except OperationalError:
-        return False
-    finally:
-        engine.dispose()
-
-
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)
+    run(main, 1_000_000)

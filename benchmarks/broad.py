@@ -7,11 +7,11 @@ follows links over 200 hosts. The bound is the larger of two: all service times 
 slowest host's own chain of requests and pauses. Goal: at most 1.1 of it.
 """
 
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.report import Figure, Report, run
 from walsh_scrapy.testing.crawl import run_crawl
 from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.politeness import assert_polite, most_in_flight
@@ -82,14 +82,14 @@ def workloads() -> tuple[Workload, ...]:
     )
 
 
-def main(chosen: Sequence[str]) -> None:
+def main(report: Report, *chosen: str) -> None:
     """Run each workload."""
     for number, workload in enumerate(workloads(), 1):
         if not chosen or str(number) in chosen:
-            print(f"{number}. {workload.name}\n   {_measure(workload)}", flush=True)
+            report.add(f"{number}. {workload.name}", *_measure(workload))
 
 
-def _measure(workload: Workload) -> str:
+def _measure(workload: Workload) -> tuple[Figure, Figure]:
     with LoopbackWeb(*workload.sites) as web, tempfile.TemporaryDirectory() as folder:
         result = run_crawl(
             web, "pages", folder=Path(folder) / "c", project=_project(Path(folder)), timeout=900
@@ -99,10 +99,9 @@ def _measure(workload: Workload) -> str:
         raise SystemExit(f"{result.exit_code}: {len(result.items)} of {workload.pages} pages")
     assert_polite(log, serial=False, user_agent=USER_AGENT, crawl_delays=web.crawl_delays)
     took = max(hit.ended for hit in log) - min(hit.started for hit in log)
-    bound = workload.bound(log)
     return (
-        f"{took:6.1f} s of {bound:6.1f} s at least: ratio {took / bound:.3f} (goal: 1.1 at most), "
-        f"{most_in_flight(log)} at once at most"
+        Figure("time", took, "s", peer="bound", peer_value=workload.bound(log), most=1.1),
+        Figure("requests at once", most_in_flight(log)),
     )
 
 
@@ -130,4 +129,4 @@ def _site(host: str, delay: float, seconds: Sequence[float]) -> Site:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run(main)

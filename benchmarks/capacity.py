@@ -7,36 +7,35 @@ shards at once, into SQLite and into the PostgreSQL of this machine; then all ag
 web shares the machine's CPUs with them. No goal: it tells where the first limit lies.
 """
 
-import os
 import resource
-import sys
 import tempfile
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy import Connection, create_engine, text
+from sqlalchemy import text
 
+from benchmarks.databases import new_database
 from benchmarks.overhead import feed_of
+from benchmarks.report import Figure, Report, run
 from walsh_scrapy.testing.crawl import Crawl, start_crawl
 from walsh_scrapy.testing.project import find_project
 from walsh_scrapy.testing.web import LoopbackWeb, Reply, Site
 
-SERVER = "postgresql+psycopg://postgres@127.0.0.1:5432/test"
 PROJECT = find_project(Path(__file__).parent)
 
 
-def main(hosts: int) -> None:
+def main(report: Report, hosts: int) -> None:
     """Measure each state with one process and with two."""
     for processes in (1, 2):
         with tempfile.TemporaryDirectory() as name:
             file = Path(name, "state.sqlite3")
-            _measure(hosts, processes, f"sqlite:///{file}", "SQLite")
-            print(f"  {file.stat().st_size / hosts / 1024:.1f} KiB of state a target")
+            what = f"SQLite, processes: {processes}"
+            _measure(report, hosts, processes, f"sqlite:///{file}", what)
+            size = Figure("state a target", file.stat().st_size / hosts / 1024, "KiB")
+            report.add(what, size)
     for processes in (1, 2):
         with new_database() as (url, connection):
-            _measure(hosts, processes, url, "PostgreSQL")
+            what = f"PostgreSQL, processes: {processes}"
+            _measure(report, hosts, processes, url, what)
             commits, size = connection.execute(
                 text(
                     "SELECT xact_commit, pg_database_size(datname) FROM pg_stat_database "
@@ -44,19 +43,21 @@ def main(hosts: int) -> None:
                 ),
                 {"name": url.rpartition("/")[2]},
             ).one()
-            print(f"  {commits / hosts / 2:.1f} transactions a visit")
-            print(f"  {size / hosts / 1024:.1f} KiB of database a target")
+            report.add(
+                what,
+                Figure("transactions a visit", commits / hosts / 2),
+                Figure("state a target", size / hosts / 1024, "KiB"),
+            )
 
 
-def _measure(hosts: int, processes: int, state: str, what: str) -> None:
-    """Visit every host twice, and print rates and CPU of both visits."""
+def _measure(report: Report, hosts: int, processes: int, state: str, what: str) -> None:
+    """Visit every host twice, and report rates and CPU of both visits."""
     feeds = [feed_of(number, full=True) for number in range(hosts)]
     pages = [Reply(feed, content_type="application/rss+xml", etag='"1"') for feed in feeds]
     sites = [
         Site(f"h{number}.example", "User-agent: *\n", {"/feed": page})
         for number, page in enumerate(pages)
     ]
-    print(f"{what}, processes: {processes}")
     with LoopbackWeb(*sites) as web, tempfile.TemporaryDirectory() as name:
         for visit in ("first visit", "again, 304"):
             web.clear()
@@ -71,9 +72,11 @@ def _measure(hosts: int, processes: int, state: str, what: str) -> None:
             log = web.log
             seconds = max(hit.ended for hit in log) - min(hit.started for hit in log)
             cpu = ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime
-            print(
-                f"  {visit}: {hosts / seconds:.0f} targets a second, "
-                f"{len(log) / hosts:.1f} requests and {cpu / hosts * 1e3:.1f} ms of CPU a target"
+            report.add(
+                f"{what}, {visit}",
+                Figure("targets a second", hosts / seconds),
+                Figure("requests a target", len(log) / hosts),
+                Figure("CPU a target", cpu / hosts * 1e3, "ms"),
             )
 
 
@@ -88,19 +91,5 @@ def _start(web: LoopbackWeb, folder: Path, state: str, shard: str) -> Crawl:
     )
 
 
-@contextmanager
-def new_database() -> Iterator[tuple[str, Connection]]:
-    """Make a database, and drop it at the end."""
-    name = f"walsh_{os.getpid()}_{uuid.uuid4().hex[:8]}"
-    server = create_engine(SERVER, isolation_level="AUTOCOMMIT")
-    with server.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-        try:
-            yield f"{SERVER.rpartition('/')[0]}/{name}", connection
-        finally:
-            connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
-    server.dispose()
-
-
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)
+    run(main, 1000)

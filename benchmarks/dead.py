@@ -15,6 +15,7 @@ from pathlib import Path
 
 from benchmarks.overhead import feed_of
 from benchmarks.peer import POLITE, run_peer
+from benchmarks.report import Figure, Report, run
 from walsh_scrapy.testing.crawl import CrawlResult, run_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.hit import Hit
@@ -33,7 +34,7 @@ SILENCE = silent(60.0)
 PEER_SECONDS = 240.0
 
 
-def main() -> None:
+def main(report: Report) -> None:
     """Crawl without the dead hosts, with them, and with them again; then with the peer."""
     sites = [_site(number) for number in HOSTS]
     urls = [f"http://{site.host}/feed" for site in sites]
@@ -42,18 +43,19 @@ def main() -> None:
         alone = _crawl(web, Path(name, "alone"), living)
         first = _crawl(web, Path(name, "all"), urls)
         again = _crawl(web, Path(name, "all"), urls)
-        print(f"{len(HOSTS)} hosts, {len(DEAD)} of them dead, 30 ms away")
-        print(f"  the {len(living)} others alone    {_seconds(alone):6.1f} s; {_served(alone.log)}")
-        for title, result in (("all, first run", first), ("all, second run", again)):
+        report.add(f"{len(living)} hosts that answer", _time(alone), *_served(alone.log))
+        for title, result in (("first run", first), ("second run", again)):
             cost = (_seconds(result) - _seconds(alone)) / len(DEAD)
-            print(
-                f"  {title:21} {_seconds(result):6.1f} s; {_served(result.log)}; "
-                f"{cost:.1f} s a dead host (goal: 10 at most)"
+            report.add(
+                f"{len(HOSTS)} hosts, {len(DEAD)} of them dead, {title}",
+                _time(result),
+                *_served(result.log),
+                Figure("a dead host", cost, "s", most=10),
             )
         web.clear()
         code, _ = run_peer(web, Path(name, "peer"), urls, POLITE, PEER_SECONDS)
-        end = "killed" if code is None else f"ended with {code}"
-        print(f"  plain Scrapy: {end} after {PEER_SECONDS:.0f} s; {_served(web.log)}")
+        end = f"killed after {PEER_SECONDS:.0f} s" if code is None else f"ended with {code}"
+        report.add_peer("plain Scrapy, all hosts", *_served(web.log), note=end)
 
 
 def _crawl(web: DirectWeb, folder: Path, urls: Sequence[str]) -> CrawlResult:
@@ -72,15 +74,23 @@ def _seconds(result: CrawlResult) -> float:
     return seconds
 
 
+def _time(result: CrawlResult) -> Figure:
+    return Figure("time", _seconds(result), "s")
+
+
 def _read(log: Sequence[Hit]) -> int:
     return sum(hit.path == "/feed" and hit.complete for hit in log)
 
 
-def _served(log: Sequence[Hit]) -> str:
-    """Say how many feeds were read, until when, and how long nobody was asked at most."""
+def _served(log: Sequence[Hit]) -> tuple[Figure, ...]:
+    """Return how many feeds were read, until when, and how long nobody was asked at most."""
     pause = max(later.started - earlier.ended for earlier, later in pairwise(log))
     took = max(hit.ended for hit in log) - log[0].started
-    return f"{_read(log)} feeds read within {took:.1f} s, {pause:.1f} s without any at most"
+    return (
+        Figure("feeds read", _read(log)),
+        Figure("within", took, "s"),
+        Figure("longest time without any", pause, "s"),
+    )
 
 
 def _site(number: int) -> Site:
@@ -95,4 +105,4 @@ def _site(number: int) -> Site:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -7,7 +7,6 @@ is plain Scrapy under the same limit, over 200 hosts and without a delay.
 """
 
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from typing import Any
 
 from benchmarks.overhead import POSTS, feed_of
 from benchmarks.peer import run_peer
+from benchmarks.report import Figure, Report, run
 from walsh_scrapy.testing.crawl import start_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.project import find_project
@@ -26,7 +26,7 @@ WRAPPER = ("sh", "-c", f'ulimit -n {LIMIT}; exec "$@"', "sh")
 PEER_HOSTS = 200
 
 
-def main(hosts: int) -> None:
+def main(report: Report, hosts: int) -> None:
     """Crawl under the limit, with ours and with the peer."""
     urls = [f"http://h{number}.example/feed" for number in range(hosts)]
     sites = [
@@ -35,18 +35,22 @@ def main(hosts: int) -> None:
     ]
     with DirectWeb(*sites) as web, tempfile.TemporaryDirectory() as name:
         code, items, most = _run_ours(web, Path(name), urls)
-        print(f"at most {LIMIT} descriptors")
-        print(
-            f"  walsh-scrapy: {items // len(POSTS)} of {hosts} sources (goal: all), "
-            f"exit {code}, {most} descriptors at most, {web.most_open_connections} connections"
+        report.add(
+            f"walsh-scrapy, {hosts} sources",
+            Figure("fetched", items // len(POSTS), least=hosts),
+            Figure("exit status", code),
+            Figure("descriptors", most, most=LIMIT),
+            Figure("open connections", web.most_open_connections),
         )
         web.clear()
         few = urls[:PEER_HOSTS]
         code, items = run_peer(web, Path(name, "peer"), few, timeout=300, wrapper=WRAPPER)
-        print(
-            f"  plain Scrapy: {items // len(POSTS)} of {len(few)} sources, "
-            f"exit {'none, killed after 300 s' if code is None else code}, "
-            f"{web.most_open_connections} connections"
+        report.add_peer(
+            f"plain Scrapy, {len(few)} sources",
+            Figure("fetched", items // len(POSTS)),
+            Figure("exit status", code),
+            Figure("open connections", web.most_open_connections),
+            note="killed after 300 s" if code is None else "",
         )
 
 
@@ -73,4 +77,4 @@ def _feed(number: int) -> Reply:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5000)
+    run(main, 5000)

@@ -7,13 +7,13 @@ Goals: under 60 s a GB, under 200 MiB. The log is written beside the temporary f
 
 import random
 import resource
-import sys
 import tempfile
 import time
 from pathlib import Path
 from string import ascii_uppercase
 from typing import IO
 
+from benchmarks.report import Figure, Report, run
 from walsh_scrapy.testing.judgelog.judge import Judge
 from walsh_scrapy.testing.judgelog.logfile import open_log
 
@@ -59,7 +59,7 @@ def write(file: IO[bytes], size: int) -> None:
         file.write("".join(lines).encode())
 
 
-def main(gigabytes: float = 1.0) -> None:
+def main(report: Report, gigabytes: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "access.log")
         with log.open("wb") as file:
@@ -70,10 +70,12 @@ def main(gigabytes: float = 1.0) -> None:
             judge.read_log(opened, "access.log")
         seconds = time.process_time() - before
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{size:.2f} GB, {judge.read:,} lines, {judge.unread} not read")
-    print(f"{seconds / size:.1f} s of CPU time a GB (goal: under 60)")
-    print(f"{memory:.0f} MiB at most (goal: under 200)")
+    report.add(
+        f"{size:.2f} GB, {judge.read:,} lines, {judge.unread} not read",
+        Figure("CPU a GB", seconds / size, "s", most=60),
+        Figure("memory", memory, "MiB", most=200),
+    )
 
 
 if __name__ == "__main__":
-    main(*map(float, sys.argv[1:]))
+    run(main, 1.0)

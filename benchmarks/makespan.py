@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.report import Figure, Report, run
 from walsh_scrapy.testing.crawl import run_crawl
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.hit import Hit
@@ -100,35 +101,39 @@ def workloads() -> tuple[Workload, ...]:
     )
 
 
-def main(chosen: Sequence[str]) -> None:
+def main(report: Report, *chosen: str) -> None:
     """Run each workload with ours and with the peer."""
     for number, workload in enumerate(workloads(), 1):
         if chosen and str(number) not in chosen:
             continue
-        ours = _measure(workload, _run_ours)
-        print(f"{number}. {workload.name}\n   walsh-scrapy {ours}", flush=True)
+        title = f"{number}. {workload.name}"
+        report.add(f"{title}, walsh-scrapy", *_measure(workload, _run_ours))
         if number < 3:  # the peer has no Retry-After
-            print(f"   plain Scrapy {_measure(workload, _run_peer)}", flush=True)
+            report.add_peer(f"{title}, plain Scrapy", *_measure(workload, _run_peer))
 
 
-def _measure(workload: Workload, run: Callable[[LoopbackWeb, Path, Workload], None]) -> str:
+def _measure(
+    workload: Workload, crawl: Callable[[LoopbackWeb, Path, Workload], None]
+) -> tuple[Figure, ...]:
     with LoopbackWeb(*workload.sites) as web, tempfile.TemporaryDirectory() as folder:
-        run(web, Path(folder), workload)
+        crawl(web, Path(folder), workload)
         log = web.log
     took = max(hit.ended for hit in log) - min(hit.started for hit in log)
-    bound = workload.bound(log)
-    return (
-        f"{took:6.1f} s of {bound:6.1f} s at least: ratio {took / bound:.3f} (goal: 1.05 at most); "
-        f"{reading_of(log)}"
-    )
+    time = Figure("time", took, "s", peer="bound", peer_value=workload.bound(log), most=1.05)
+    return time, *reading_of(log)
 
 
-def reading_of(log: Sequence[Hit]) -> str:
-    """Say when the first feed was read, and half of them."""
+def reading_of(
+    log: Sequence[Hit], most: tuple[float, float] | tuple[None, None] = (None, None)
+) -> tuple[Figure, Figure]:
+    """Return when the first feed was read, and half of them; the goals of both are ``most``."""
     is_read = [hit.path != "/robots.txt" and hit.status == 200 for hit in log]
     read = [number for number, is_one in enumerate(is_read, 1) if is_one]
     first, half = log[read[0] - 1].ended - log[0].started, read[(len(read) - 1) // 2]
-    return f"first feed after {first:.1f} s, half after {half / len(log):.0%} of the requests"
+    return (
+        Figure("first feed after", first, "s", most=most[0]),
+        Figure("half of the feeds after", half / len(log) * 100, "% of the requests", most=most[1]),
+    )
 
 
 def _run_ours(web: LoopbackWeb, folder: Path, workload: Workload) -> None:
@@ -164,4 +169,4 @@ def _site(host: str, delay: float, feeds: int, *, busy: bool) -> Site:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run(main)

@@ -9,13 +9,13 @@ most the peer's; a revisit that is all 304 at most half of the first run.
 """
 
 import resource
-import sys
 import tempfile
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
 
 from benchmarks.peer import run_peer
+from benchmarks.report import Figure, Report, run
 from walsh_scrapy.testing.crawl import run_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.feeds import rss
@@ -32,14 +32,14 @@ DETAILS = (
 )
 
 
-def main(hosts: int) -> None:
+def main(report: Report, hosts: int) -> None:
     """Compare both on feeds with summaries, as most are, and on feeds of titles alone."""
-    _compare(hosts, "20 entries with summaries, 20 kB", full=True)
-    _compare(hosts, "20 entries of title, link, id and date, 4 kB", full=False)
+    _compare(report, hosts, "20 entries with summaries, 20 kB", full=True)
+    _compare(report, hosts, "20 entries of title, link, id and date, 4 kB", full=False)
 
 
-def _compare(hosts: int, what: str, *, full: bool) -> None:
-    """Crawl with the peer, with ours, and with ours again; print CPU per target and ratios."""
+def _compare(report: Report, hosts: int, what: str, *, full: bool) -> None:
+    """Crawl with the peer, with ours, and with ours again; report CPU per target and ratios."""
     pages = {
         f"h{number}.example": Reply(
             feed_of(number, full=full), content_type="application/rss+xml", etag='"1"'
@@ -50,11 +50,12 @@ def _compare(hosts: int, what: str, *, full: bool) -> None:
     urls = [f"http://{host}/feed" for host in pages]
     with DirectWeb(*sites) as web, tempfile.TemporaryDirectory() as name:
         rounds = [_round(web, Path(name, str(number)), urls) for number in range(ROUNDS)]
-    peer, ours, again = (min(seconds) / hosts for seconds in zip(*rounds, strict=True))
-    print(f"CPU per target over {hosts} hosts, one feed each of {what}")
-    print(f"  plain Scrapy  {peer * 1e3:6.2f} ms")
-    print(f"  walsh-scrapy  {ours * 1e3:6.2f} ms   ratio {ours / peer:.2f} (goal: 1.0 at most)")
-    print(f"  revisit, 304  {again * 1e3:6.2f} ms   ratio {again / ours:.2f} (goal: 0.5 at most)")
+    peer, ours, again = (min(cpu) / hosts * 1e3 for cpu in zip(*rounds, strict=True))
+    report.add(
+        f"CPU per target over {hosts} hosts, one feed each of {what}",
+        Figure("first run", ours, "ms", peer="plain Scrapy", peer_value=peer, most=1.0),
+        Figure("again, 304", again, "ms", peer="first run", peer_value=ours, most=0.5),
+    )
 
 
 def _round(web: DirectWeb, folder: Path, urls: list[str]) -> tuple[float, float, float]:
@@ -103,4 +104,4 @@ def _check(exit_code: int | None, items: int, wanted: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 2000)
+    run(main, 2000)

@@ -16,6 +16,7 @@ from time import process_time
 
 from protego import Protego
 
+from benchmarks.report import Figure, Report, run
 from walsh_scrapy.policy.robots import RobotsTxt, Rules
 
 TOKEN = "Walsh-Research"
@@ -74,8 +75,14 @@ def seconds(function: Callable[[], object]) -> float:
     return process_time() - start
 
 
-def compare_with_protego() -> None:
-    """Print parse + 1,000 verdicts of both, taken in turns."""
+def main(report: Report) -> None:
+    """Report both."""
+    compare_with_protego(report)
+    show_worst_files(report)
+
+
+def compare_with_protego(report: Report) -> None:
+    """Report parse + 1,000 verdicts of both, taken in turns."""
     body, targets = ordinary_file().encode(), urls()
     if ours(body, targets) != theirs(body, targets):
         raise AssertionError("the two readers do not agree on an ordinary file")
@@ -83,9 +90,9 @@ def compare_with_protego() -> None:
         (seconds(partial(ours, body, targets)), seconds(partial(theirs, body, targets)))
         for _ in range(ROUNDS)
     ]
-    mine, peer = (min(times) for times in zip(*rounds, strict=True))
-    print(f"50 KB file, parse + 1,000 verdicts: {mine * 1e3:.2f} ms, Protego {peer * 1e3:.2f} ms")
-    print(f"ratio {mine / peer:.2f} (goal <= 1.0)\n")
+    mine, peer = (min(times) * 1e3 for times in zip(*rounds, strict=True))
+    cost = Figure("CPU", mine, "ms", peer="Protego", peer_value=peer, most=1.0)
+    report.add("50 KB file, parse + 1,000 verdicts", cost)
 
 
 def filled(line: Callable[[int], str], head: str = "User-agent: *") -> bytes:
@@ -181,22 +188,21 @@ def peak_mib(body: bytes) -> float:
     return peak / 2**20
 
 
-def show_worst_files() -> None:
-    """Print what each of the worst files costs, and the worst of all."""
-    print(f"{'500 KiB of':26} {'parse ms':>9} {'verdict ms':>11} {'MiB':>6}")
-    costs = []
+def show_worst_files(report: Report) -> None:
+    """Report what each of the worst files costs."""
     for title, body in worst_files().items():
         parse = min(seconds(partial(select, body)) for _ in range(ROUNDS))
         rules = select(body)
         verdict = max(
             min(seconds(partial(rules.verdict, url)) for _ in range(3)) for url in LONG_URLS
         )
-        costs.append((parse * 1e3, verdict * 1e3, peak_mib(body)))
-        print(f"{title:26} {costs[-1][0]:9.1f} {costs[-1][1]:11.2f} {costs[-1][2]:6.1f}")
-    parse, verdict, peak = map(max, zip(*costs, strict=True))
-    print(f"{'worst (goals 50, 5, 20)':26} {parse:9.1f} {verdict:11.2f} {peak:6.1f}")
+        report.add(
+            f"500 KiB of {title}",
+            Figure("parse", parse * 1e3, "ms", most=50),
+            Figure("verdict", verdict * 1e3, "ms", most=5),
+            Figure("memory", peak_mib(body), "MiB", most=20),
+        )
 
 
 if __name__ == "__main__":
-    compare_with_protego()
-    show_worst_files()
+    run(main)

@@ -11,11 +11,11 @@ first request includes what ordering the sources costs.
 
 import math
 import resource
-import sys
 import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.report import Figure, Report, run
 from walsh_scrapy.policy.frontier import Frontier, start_order
 from walsh_scrapy.politeness.schedulerqueue import ENOUGH
 from walsh_scrapy.testing.crawl import start_crawl
@@ -28,18 +28,20 @@ WATCHED = 4000
 CROWD = 100
 
 
-def main(sources: int) -> None:
-    """Print all three figures."""
+def main(report: Report, sources: int) -> None:
+    """Report all three figures."""
     urls = _urls(sources)
     first, peak = _crawl(urls)
-    print(f"{sources} sources: first request after {first:.1f} s (goal: 10 at most)")
-    print(f"peak memory {peak:.0f} MiB (goal: 300 at most)")
-    few, many = (min(_hand_out(part) for _ in range(3)) for part in (urls[: sources // 10], urls))
-    growth, logarithm = many / few, math.log(sources) / math.log(sources // 10)
-    print(
-        f"handing out one of {sources // 10}: {few * 1e6:.1f} us, of {sources}: {many * 1e6:.1f} us"
+    report.add(
+        f"{sources:,} sources",
+        Figure("first request after", first, "s", most=10),
+        Figure("peak memory", peak, "MiB", most=300),
     )
-    print(f"growth {growth:.2f} (goal: {logarithm:.2f} at most, as the logarithm)")
+    few, many = (min(_hand_out(part) for _ in range(3)) for part in (urls[: sources // 10], urls))
+    logarithm = math.log(sources) / math.log(sources // 10)
+    fewer = f"one of {sources // 10:,}"
+    cost = Figure("CPU", many * 1e6, "us", peer=fewer, peer_value=few * 1e6, most=logarithm)
+    report.add("handing out one request", cost)
 
 
 def _urls(sources: int) -> list[str]:
@@ -90,4 +92,4 @@ def _hand_out(urls: list[str]) -> float:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000)
+    run(main, 100_000)

@@ -18,7 +18,6 @@ import math
 import re
 import resource
 import sqlite3
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -30,6 +29,7 @@ from threading import Event, Thread
 from typing import TypeVar
 
 from benchmarks.overhead import feed_of
+from benchmarks.report import Figure, Report, run
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.testing.crawl import Crawl, CrawlResult, start_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
@@ -115,13 +115,13 @@ DOWN: tuple[tuple[int, Down | str | None], ...] = (
 _Value = TypeVar("_Value")
 
 
-def main(sources: int, hosts: int, seed: int) -> None:
+def main(report: Report, sources: int, hosts: int, seed: int) -> None:
     """Crawl twice over one state."""
     sites, urls = _web(sources, hosts, Random(seed))
-    print(f"{sources} sources on {hosts} hosts, seed {seed}", flush=True)
+    report.say(f"{sources} sources on {hosts} hosts, seed {seed}")
     with DirectWeb(*sites) as web, tempfile.TemporaryDirectory() as name:
-        for run in (1, 2):
-            _run(web, Path(name), urls, run)
+        for number in (1, 2):
+            _run(report, web, Path(name), urls, number)
             web.clear()
 
 
@@ -148,13 +148,13 @@ def _drawn(random: Random, weighed: Sequence[tuple[int, _Value]]) -> _Value:
     return drawn
 
 
-def _run(web: DirectWeb, folder: Path, urls: Sequence[str], run: int) -> None:
-    project, arguments = find_project(Path(__file__).parent), {"force": 1} if run == 2 else {}
+def _run(report: Report, web: DirectWeb, folder: Path, urls: Sequence[str], number: int) -> None:
+    project, arguments = find_project(Path(__file__).parent), {"force": 1} if number == 2 else {}
     with (
         start_crawl(
             web, folder=folder, project=project, sources=urls, arguments=arguments
         ) as crawl,
-        closing(_Minutes(web, crawl, folder, run)),
+        closing(_Minutes(report, web, crawl, folder)),
     ):
         result = crawl.wait(LONGEST)
     outcomes = _outcomes(folder)
@@ -166,43 +166,47 @@ def _run(web: DirectWeb, folder: Path, urls: Sequence[str], run: int) -> None:
         crawl_delays=web.crawl_delays,
         declared=urls,
         denied=[f"http://{site.host}/" for site in web.sites if site.robots == DENIED],
-        robots_first=run == 1,
+        robots_first=number == 1,
         backoff=2.0,
     )
     bound = _bound(web, urls, result.log)
-    print(f"run {run}: exit {result.exit_code}, {len(result.items)} items")
-    print(f"  outcomes: {', '.join(f'{n} {what}' for what, n in outcomes.most_common())}")
-    print(f"  put off, so still due: {put_off}; without an outcome: {lost} (goal: 0)")
-    print(f"  rules broken: {len(broken)} (goal: 0)", *broken[:20], sep="\n    ")
-    print(
-        f"  {result.seconds:.0f} s, {result.seconds / bound:.2f} times the {bound:.0f} s that the "
-        "budgets allow (goal: 1.5 at most)",
-        flush=True,
+    report.add(
+        f"run {number}",
+        Figure("exit status", result.exit_code, least=0, most=0),
+        Figure("items", len(result.items)),
+        Figure("put off, so still due", put_off),
+        Figure("without an outcome", lost, most=0),
+        Figure("rules broken", len(broken), most=0),
+        Figure("time", result.seconds, "s", peer="budgets", peer_value=bound, most=1.5),
+        note=" | ".join(broken[:20]),
     )
+    counts = (Figure(what, count) for what, count in outcomes.most_common())
+    report.add(f"run {number}, sources by outcome", *counts)
 
 
 class _Minutes:
-    """Prints a line each minute, in a thread of its own, until it is closed."""
+    """Reports a line each minute, in a thread of its own, until it is closed."""
 
-    def __init__(self, web: DirectWeb, crawl: Crawl, folder: Path, run: int) -> None:
-        self._web, self._crawl, self._folder, self._run = web, crawl, folder, run
+    def __init__(self, report: Report, web: DirectWeb, crawl: Crawl, folder: Path) -> None:
+        self._report, self._web, self._crawl, self._folder = report, web, crawl, folder
         self._began, self._over = time.monotonic(), Event()
-        self._thread = Thread(target=self._print)
+        self._thread = Thread(target=self._watch)
         self._thread.start()
 
     def close(self) -> None:
         self._over.set()
         self._thread.join()
 
-    def _print(self) -> None:
+    def _watch(self) -> None:
         while not self._over.wait(MINUTE):
             minutes = (time.monotonic() - self._began) / MINUTE
             asked = len({hit.host for hit in self._web.log})
-            print(
-                f"  run {self._run}, {minutes:4.0f} min: {_memory(self._crawl.pid)} MiB, "
-                f"{_descriptors(self._crawl.pid)} descriptors, {asked} hosts asked, "
-                f"{sum(_outcomes(self._folder).values())} sources with an outcome",
-                flush=True,
+            self._report.add(
+                f"after {minutes:.0f} min",
+                Figure("memory", _memory(self._crawl.pid), "MiB"),
+                Figure("descriptors", _descriptors(self._crawl.pid)),
+                Figure("hosts asked", asked),
+                Figure("sources with an outcome", sum(_outcomes(self._folder).values())),
             )
 
 
@@ -258,5 +262,4 @@ def _descriptors(pid: int) -> int:
 
 
 if __name__ == "__main__":
-    given = [int(each) for each in sys.argv[1:]]
-    main(*given, *(5000, 2000, 0)[len(given) :])
+    run(main, 5000, 2000, 0)

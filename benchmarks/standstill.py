@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from scrapy import signals
 
+from benchmarks.report import Figure, Report, run
 from walsh_scrapy.testing.crawl import run_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.project import find_project
@@ -156,17 +157,17 @@ DOCUMENTS: Final[dict[str, tuple[str, Callable[[], str]]]] = {
 }
 
 
-def main(names: list[str]) -> None:
+def main(report: Report, *names: str) -> None:
     """Crawl each document, or each of those named."""
-    print(f"{'document':40} {'first: s':>8} {'CPU s':>6} {'again: s':>9} {'CPU s':>6}  mostly in")
     for name in names or DOCUMENTS:
         content_type, make = DOCUMENTS[name]
-        first, again = _measured(content_type, make())
-        print(
-            f"{name:40} {first['seconds']:8.2f} {first['cpu']:6.2f} "
-            f"{again['seconds']:9.2f} {again['cpu']:6.2f}  {first['where']}",
-            flush=True,
-        )
+        for visit, found in zip(("first", "again"), _measured(content_type, make()), strict=True):
+            report.add(
+                f"{name}, {visit}",
+                Figure("on the clock", found["seconds"], "s", most=0.5),
+                Figure("CPU", found["cpu"], "s"),
+                note=f"mostly in {found['where']}" if found["where"] else "",
+            )
 
 
 def _measured(content_type: str, document: str) -> list[dict[str, Any]]:
@@ -192,4 +193,4 @@ def _measured(content_type: str, document: str) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run(main)

@@ -1,6 +1,6 @@
 """How long a crawl takes against what its lines cost: no proxy, and each host at its own address.
 
-    python -m benchmarks.wire [HOSTS] [http|https]
+    python -m benchmarks.wire [HOSTS [http|https]]
 
 Every host is 30 ms away, and the lookup of its name takes 100 ms. The bound is the sum of all
 exchanges and of all handshakes, one after the other, since the crawl is serial. The servers
@@ -14,7 +14,6 @@ The peer is plain Scrapy, serial, with a delay of a second for each host. It wai
 turn, so it gets only as many hosts as take it two minutes.
 """
 
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ from pathlib import Path
 from benchmarks.makespan import reading_of
 from benchmarks.overhead import POSTS, feed_of
 from benchmarks.peer import POLITE, run_peer
+from benchmarks.report import Figure, Report, run
 from walsh_scrapy.testing.connections import FULL, RESUMED, ConnectionRecord
 from walsh_scrapy.testing.crawl import run_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
@@ -36,24 +36,23 @@ LOOKUP = Answer(delay=0.1)
 PEER_HOSTS = 100
 
 
-def main(hosts: int, schemes: Sequence[str]) -> None:
+def main(report: Report, hosts: int, *schemes: str) -> None:
     """Crawl over http and over https, with ours and with the peer."""
-    for scheme in schemes:
-        print(f"{scheme}, 30 ms away, names in 100 ms", flush=True)
-        print(f"  walsh-scrapy, {hosts} hosts: {_measure(hosts, scheme, _run_ours)}", flush=True)
-        few = min(hosts, PEER_HOSTS)
-        print(f"  plain Scrapy, {few} hosts: {_measure(few, scheme, _run_peer)}", flush=True)
+    few = min(hosts, PEER_HOSTS)
+    for scheme in schemes or ("http", "https"):
+        report.add(f"{scheme}, walsh-scrapy, {hosts} hosts", *_measure(hosts, scheme, _run_ours))
+        report.add_peer(f"{scheme}, plain Scrapy, {few} hosts", *_measure(few, scheme, _run_peer))
 
 
 def _measure(
-    hosts: int, scheme: str, run: Callable[[DirectWeb, Path, list[str]], tuple[int | None, int]]
-) -> str:
+    hosts: int, scheme: str, crawl: Callable[[DirectWeb, Path, list[str]], tuple[int | None, int]]
+) -> tuple[Figure, ...]:
     urls = [f"{scheme}://h{number}.example/feed" for number in range(hosts)]
     with (
         DirectWeb(*_sites(hosts, scheme), latency=LATENCY) as web,
         tempfile.TemporaryDirectory() as name,
     ):
-        code, items = run(web, Path(name), urls)
+        code, items = crawl(web, Path(name), urls)
         log, connections = web.log, web.connections
         began = min(lookup.started for lookup in web.lookups)
         most_open = web.most_open_connections
@@ -62,14 +61,16 @@ def _measure(
     took = max(hit.ended for hit in log) - began
     exchanges = sum(hit.ended - hit.started for hit in log)
     handshakes = _handshakes(log, connections)
-    ratio = took / (exchanges + handshakes)
+    bound = exchanges + handshakes
     return (
-        f"{took:.1f} s, {took / hosts * 1e3:.0f} ms a host; "
-        f"{exchanges:.1f} s of exchanges and {handshakes:.1f} s of handshakes: "
-        f"ratio {ratio:.3f} (goal: 1.1 at most)\n"
-        f"    {len(connections)} connections, {most_open} open at most (goal: 1)"
-        f"{_kinds(connections)}\n"
-        f"    {reading_of(log)} (goals: 2 s, 60 %)"
+        Figure("time", took, "s", peer="bound", peer_value=bound, most=1.1),
+        Figure("a host", took / hosts * 1e3, "ms"),
+        Figure("exchanges", exchanges, "s"),
+        Figure("handshakes", handshakes, "s"),
+        Figure("connections", len(connections)),
+        Figure("open at once", most_open, most=1),
+        *_kinds(connections),
+        *reading_of(log, most=(2.0, 60.0)),
     )
 
 
@@ -79,14 +80,17 @@ def _handshakes(log: Sequence[Hit], connections: Sequence[ConnectionRecord]) -> 
     return sum(first[each.host, each.client] - each.opened for each in connections)
 
 
-def _kinds(connections: Sequence[ConnectionRecord]) -> str:
-    """Say how many TLS handshakes were full, and how many resumed a session."""
+def _kinds(connections: Sequence[ConnectionRecord]) -> tuple[Figure, ...]:
+    """Return how many TLS handshakes were full, and how many resumed a session."""
     full = Counter(each.host for each in connections if each.handshake == FULL)
     resumed = sum(each.handshake == RESUMED for each in connections)
     if not full:
-        return ""
-    most = max(full.values())
-    return f"; {full.total()} full handshakes, {most} a host at most (goal: 1), {resumed} resumed"
+        return ()
+    return (
+        Figure("full handshakes", full.total()),
+        Figure("of one host", max(full.values()), most=1),
+        Figure("resumed", resumed),
+    )
 
 
 def _run_ours(web: DirectWeb, folder: Path, urls: list[str]) -> tuple[int | None, int]:
@@ -116,6 +120,4 @@ def _sites(hosts: int, scheme: str) -> list[Site]:
 
 
 if __name__ == "__main__":
-    numbers = [int(each) for each in sys.argv[1:] if each.isdigit()]
-    schemes = [each for each in sys.argv[1:] if not each.isdigit()]
-    main(numbers[0] if numbers else 2000, schemes or ["http", "https"])
+    run(main, 2000)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from scrapy import signals
@@ -45,6 +45,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: Seconds for which old rows are deleted from the state before the first request, while the user
+#: waits, and at the end of a run.
+_PRUNING_AT_BEGIN: Final = 2.0
+_PRUNING_AT_END: Final = 60.0
 _NO_PROJECT = (
     "the state is %s, below the current folder, because there is no scrapy.cfg; a run in another "
     "folder has another state; set WALSH_STATE_URL for all runs"
@@ -103,7 +107,7 @@ class Crawl:
                 enter(self)
             context = Context(options, state, self._clock, signer)
             # A run that is killed does not do it at its end.
-            state.prune(context.clock.now(), options.log_seconds)
+            _prune(context, _PRUNING_AT_BEGIN)
         except (AnotherLoop, BadSetting, StateError) as error:
             refuse_to_start(error, log_file=self.settings["LOG_FILE"])
         if not (self.settings.get("WALSH_STATE_URL") or closest_scrapy_cfg()):
@@ -158,13 +162,14 @@ class Crawl:
     def close(self) -> None:
         """Delete what is too old from the state, and close it."""
         leave(self)
-        state, options = self.context.state, self.context.options
+        # The event loop stands still meanwhile, and other crawls in it may wait for an answer.
+        is_alone = not any(crawl.engine.is_open for crawl in list(_crawls.values()))
         try:
-            state.ledger.write_ends()
-            state.prune(self.context.clock.now(), options.log_seconds)
+            self.context.state.ledger.write_ends()
+            _prune(self.context, _PRUNING_AT_END if is_alone else _PRUNING_AT_BEGIN)
         except StateUnavailable:
             logger.debug("old rows stay in the state, because it cannot be used")
-        state.close()
+        self.context.state.close()
 
     def _deferral(self, error: StateError) -> Exception:
         """Return the exception for the current request if the state fails: it is deferred.
@@ -177,6 +182,21 @@ class Crawl:
         if not error.connection_lost:
             self.engine.end("state_failed", str(error))
         return StateUnavailable(self.context.clock.now(), str(error))
+
+
+def _prune(context: Context, seconds: float) -> None:
+    """Delete what is too old from the state, for so long at most; stop when a signal comes."""
+    clock = context.clock
+    until = clock.monotonic() + seconds
+    is_done = context.state.prune(
+        clock.now(),
+        context.options.log_seconds,
+        lambda: clock.monotonic() < until and not is_stopping(),
+    )
+    if not is_done and not is_stopping():
+        logger.info(
+            "%.0f s were too short to delete all old rows; the rest is deleted later", seconds
+        )
 
 
 def _end_all() -> None:

@@ -9,13 +9,14 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks.mutants.judges import JUDGES, Opinion, judge
 from benchmarks.mutants.mutant import CONTROL, ROOT, Mutant, PatchError, write_project
 from benchmarks.mutants.patches import MUTANTS
+from benchmarks.report import Figure, Report
 
 
 def main(words: Sequence[str]) -> int:
@@ -42,14 +43,23 @@ def main(words: Sequence[str]) -> int:
             accused = "; ".join(f"{name}: {opinion}" for name, opinion in said.items())
             print(f"the crawler as it is, is accused: {accused}", file=sys.stderr)
             return 1
-        print(f"| rule | mutant | {' | '.join(said)} |\n|---|---|{'---|' * len(said)}", flush=True)
+        report = Report("mutants", words, as_json=options.json)
+        report.say(f"| rule | mutant | {' | '.join(said)} |\n|---|---|{'---|' * len(said)}")
         found: dict[str, list[str]] = {}
         with ThreadPoolExecutor(options.jobs) as pool:
             for mutant, said in zip(wanted, pool.map(opinions, wanted), strict=True):
                 cells = " | ".join(map(str, said.values()))
-                print(f"| {mutant.rule} | `{mutant.name}`: {mutant.what} | {cells} |", flush=True)
+                report.say(f"| {mutant.rule} | `{mutant.name}`: {mutant.what} | {cells} |")
                 found[mutant.name] = [name for name, opinion in said.items() if opinion.breaches]
-    print("\n".join(summary(found)))
+    report.say("")
+    for judges, names in summary(found).items():
+        most = 3 if judges == "nobody" else None
+        report.add(
+            f"{len(found)} mutants",
+            Figure(f"found by {judges}", len(names), most=most),
+            note=", ".join(names),
+        )
+    report.end()
     return 0
 
 
@@ -66,6 +76,7 @@ def options_of(words: Sequence[str]) -> argparse.Namespace:
         default=kinds[:3],
         help=f"separated by commas: {', '.join(kinds)}; default: all but the last",
     )
+    parser.add_argument("--json", action="store_true", help="the figures as one object")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="mutants judged at once")
     return parser.parse_args(words)
 
@@ -77,12 +88,14 @@ def _known(text: str, kinds: Sequence[str]) -> list[str]:
     return given
 
 
-def summary(found: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yield which mutants no judge found, and which one judge alone, as sentences."""
-    nobody = [name for name, judges in found.items() if not judges]
-    alone = [f"{name} ({judges[0]})" for name, judges in found.items() if len(judges) == 1]
-    yield f"\n{len(found)} mutants. Found by nobody: {', '.join(nobody) or 'none'}."
-    yield f"Found by one judge alone: {', '.join(alone) or 'none'}."
+def summary(found: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Return which mutants no judge found, and which one judge alone."""
+    return {
+        "nobody": [name for name, judges in found.items() if not judges],
+        "one judge alone": [
+            f"{name} ({judges[0]})" for name, judges in found.items() if len(judges) == 1
+        ],
+    }
 
 
 if __name__ == "__main__":

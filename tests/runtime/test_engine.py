@@ -19,6 +19,16 @@ class Crawler:
         self.engine = ScrapysEngine()
 
 
+def test_a_crawl_is_open_while_it_may_have_requests():
+    crawler = Crawler()
+    engine = Engine(crawler)
+    assert engine.is_open
+    crawler.engine._slot = None  # the spider is closed
+    assert not engine.is_open
+    crawler.engine = None
+    assert not engine.is_open
+
+
 def test_a_crawl_that_ended_early_says_nothing_about_later_crawls():
     crawler = Crawler()
     first, second = Engine(crawler), Engine(Crawler())

@@ -8,6 +8,7 @@ from sqlalchemy import func, insert, select
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state.copies import BlocklistCopy
 from walsh_scrapy.state.evidence import MARGIN, DenialRecord, Evidence, hash_of
+from walsh_scrapy.state.pruning import delete_in_turn
 from walsh_scrapy.state.tables import copies, denials, requests
 
 DAY = 86_400.0
@@ -27,6 +28,10 @@ DENIAL = DenialRecord(
 def copy(state, body):
     with state.log() as log:
         return log.copy(hash_of(body))
+
+
+def prune(database, state, now, log_seconds):
+    delete_in_turn(database, state.evidence.old_rows(now, log_seconds), lambda: True)
 
 
 def robots(at, body=NEW):
@@ -69,38 +74,37 @@ def test_the_request_that_brought_a_robots_txt_names_it(state, database, rows):
     assert rows(select(requests.c.id).where(requests.c.robots_at == 1300.0)) == [], "too late"
 
 
-def test_a_copy_goes_after_the_last_record_that_can_name_it(state):
+def test_a_copy_goes_after_the_last_record_that_can_name_it(state, database):
     state.robots.keep(ORIGIN, robots(0.0, OLD))
     state.robots.keep(ORIGIN, robots(5 * DAY, OLD))
     state.robots.keep(ORIGIN, robots(9 * DAY, NEW))
     last = 9 * DAY + 30 * DAY + MARGIN
-    state.evidence.prune(last, 30 * DAY)
+    prune(database, state, last, 30 * DAY)
     assert copy(state, OLD) is not None, "it was in force until day 9"
-    state.evidence.prune(last + 1.0, 30 * DAY)
+    prune(database, state, last + 1.0, 30 * DAY)
     assert copy(state, OLD) is None
-    state.evidence.prune(1000 * DAY, 30 * DAY)
+    prune(database, state, 1000 * DAY, 30 * DAY)
     assert copy(state, NEW) is not None, "it is in force"
 
 
-def test_the_copy_of_a_file_that_fails_stays(state):
+def test_the_copy_of_a_file_that_fails_stays(state, database):
     state.robots.keep(ORIGIN, robots(0.0))
     failing = replace(state.robots.find(ORIGIN), fetched_at=900 * DAY, failing_since=900 * DAY)
     state.robots.keep(ORIGIN, failing)
-    state.evidence.prune(1000 * DAY, 30 * DAY)
+    prune(database, state, 1000 * DAY, 30 * DAY)
     assert copy(state, NEW) == NEW
 
 
-def test_copies_stay_while_old_records_are_left_for_a_later_call(state, monkeypatch):
-    monkeypatch.setattr("walsh_scrapy.state.rows.MOST_ROWS", 1)
+def test_copies_stay_while_old_records_are_left_for_later(state, database):
     for body, at in ((OLD, 0.0), (NEW, DAY)):
         state.robots.keep(ORIGIN, robots(at, body))
-    for at in (DAY, DAY + 1.0):
-        state.evidence.deny(replace(DENIAL, at=at))
+    state.evidence.deny(replace(DENIAL, at=DAY))
     late = 300 * DAY
-    state.evidence.prune(late, 30 * DAY)
-    assert copy(state, OLD) is not None, "the second denial names it"
-    for _ in range(2):
-        state.evidence.prune(late, 30 * DAY)
+    log_requests, log_denials, documents = state.evidence.old_rows(late, 30 * DAY)
+    delete_in_turn(database, [log_requests, documents], lambda: True)
+    assert copy(state, OLD) is not None, "the denial names it"
+    delete_in_turn(database, [log_denials], lambda: True)
+    delete_in_turn(database, [documents], lambda: True)
     assert copy(state, OLD) is None
 
 
@@ -117,10 +121,10 @@ def test_a_denied_url_may_have_any_host(state, rows):
     assert rows(select(denials.c.host)) == [("a" * 255,)]
 
 
-def test_denials_go_with_the_log(state, rows):
+def test_denials_go_with_the_log(state, database, rows):
     state.evidence.deny(DENIAL)
     state.evidence.deny(replace(DENIAL, at=200.0))
-    state.evidence.prune(150.0 + 40 * DAY, 40 * DAY)
+    prune(database, state, 150.0 + 40 * DAY, 40 * DAY)
     assert rows(select(denials.c.at)) == [(200.0,)]
 
 

@@ -1,17 +1,72 @@
 """What is too old is deleted in small steps; what somebody still needs is not."""
 
 import contextlib
+import re
 
+import pytest
 from sqlalchemy import insert, select, update
 
 from walsh_scrapy.policy.robots.access import RobotsCopy
-from walsh_scrapy.state import State
+from walsh_scrapy.state import State, pruning
+from walsh_scrapy.state.connection import Connection
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.rows import delete_old
-from walsh_scrapy.state.tables import hosts, requests, robots
+from walsh_scrapy.state.pruning import delete_in_turn
+from walsh_scrapy.state.tables import copies, denials, hosts, requests, robots
 
 DAY = 86_400.0
 NOW = 1000 * DAY
+COPY = {"hash": "a", "kind": "robots", "body": b"", "first_seen": 1.0, "kept_at": 1.0}
+
+
+def always():
+    return True
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Let a transaction delete 5 rows."""
+    monkeypatch.setattr(pruning, "ROWS_AT_ONCE", 5)
+    monkeypatch.setattr(pruning, "KEYS_AT_ONCE", 15)
+
+
+@pytest.fixture
+def transactions(monkeypatch):
+    """Return a list with an element for each transaction."""
+    begun = []
+    write = Database.write
+    monkeypatch.setattr(Database, "write", lambda self: begun.append(1) or write(self))
+    return begun
+
+
+@pytest.fixture
+def within(transactions):
+    """Return what makes a budget of time, on a clock by which each transaction takes a second."""
+
+    def budget(seconds):
+        until = len(transactions) + seconds
+        return lambda: len(transactions) < until
+
+    return budget
+
+
+@pytest.fixture
+def plans(monkeypatch):
+    """Return a list of the plan of each statement from now on, if an index can be used."""
+    found = []
+    run = Connection._run
+
+    def explain(self, compiled, row, take):
+        cursor, how = self.driver.cursor(), "EXPLAIN QUERY PLAN "
+        if not self.is_sqlite:  # a small table is read as a whole, if that is not forbidden
+            how = "EXPLAIN "
+            for node in ("seqscan", "bitmapscan", "sort"):
+                cursor.execute(f"SET enable_{node} = off")
+        cursor.execute(how + compiled.sql, compiled.parameters(row))
+        found.append("\n".join(str(plan[-1]) for plan in cursor.fetchall()))
+        return run(self, compiled, row, take)
+
+    monkeypatch.setattr(Connection, "_run", explain)
+    return found
 
 
 def fill(database, table, rows):
@@ -27,6 +82,10 @@ def left(database, column):
 def sent(at):
     texts = {"host": "a", "url": "http://a/", "gates": "", "error": "", "purpose": "target"}
     return texts | {"sent_at": at, "seconds": 0.1, "pause": 1.0, "hold": 0.0}
+
+
+def denied(at):
+    return {"at": at, "host": "a", "url": "http://a/", "gate": "robots", "reason": ""}
 
 
 def host(name, **columns):
@@ -52,7 +111,7 @@ def test_hosts_go_90_days_after_the_last_moment_that_they_are_about(state, datab
         host("struck", struck_at=NOW - 31 * DAY),
     ]
     fill(database, hosts, rows)
-    state.prune(NOW, 30 * DAY)
+    state.prune(NOW, 30 * DAY, always)
     assert left(database, hosts.c.host) == sorted(row["host"] for row in rows[5:])
 
 
@@ -62,29 +121,63 @@ def test_robots_copies_go_90_days_after_the_last_request_unless_a_request_waits(
     state.robots.keep("http://failing:80", RobotsCopy(old, 503, b"", failing_since=old))
     state.robots.keep("http://young:80", RobotsCopy(young, 200, b""))
     state.robots.keep("http://waited-for:80", RobotsCopy(old, 200, b"", unused=True))
-    state.prune(NOW, 30 * DAY)
+    state.prune(NOW, 30 * DAY, always)
     assert left(database, robots.c.origin) == ["http://waited-for:80", "http://young:80"]
 
 
-def test_rows_go_in_small_transactions(state, database, monkeypatch):
+def test_rows_go_in_small_transactions(state, database, transactions):
     fill(database, requests, [sent(NOW - (31 + number % 2) * DAY) for number in range(1200)])
     fill(database, requests, [sent(NOW - 29 * DAY)])
-    begun = []
-    write = Database.write
-    monkeypatch.setattr(Database, "write", lambda self: begun.append(1) or write(self))
-    state.prune(NOW, 30 * DAY)
-    assert len(begun) == 3, "500 rows at once, and no transaction if nothing is old"
+    transactions.clear()
+    assert state.prune(NOW, 30 * DAY, always)
+    assert len(transactions) == 3, "500 rows at once, and no transaction if nothing is old"
     assert left(database, requests.c.sent_at) == [NOW - 29 * DAY]
 
 
-def test_a_neglected_state_is_not_pruned_at_once(state, database, monkeypatch):
-    monkeypatch.setattr("walsh_scrapy.state.rows.MOST_ROWS", 10)
+def test_pruning_ends_when_its_time_is_over(state, database, small_blocks, within):
     moments = [NOW - (31 + number) * DAY for number in range(25)]
     fill(database, requests, map(sent, moments))
-    for remaining in (15, 5, 0):
-        state.prune(NOW, 30 * DAY)
+    for remaining in (15, 5):
+        assert not state.prune(NOW, 30 * DAY, within(2))
         found = left(database, requests.c.sent_at)
         assert found == sorted(moments[:remaining]), "nothing is missing after what is left"
+    assert not state.prune(NOW, 30 * DAY, within(0))
+    assert len(left(database, requests.c.sent_at)) == 5
+    assert state.prune(NOW, 30 * DAY, always)
+    assert left(database, requests.c.sent_at) == []
+
+
+def test_no_table_has_to_wait_for_a_larger_one(state, database, clock, small_blocks, within):
+    clock.at = NOW
+    old = NOW - 200 * DAY
+    fill(database, requests, [sent(NOW - 31 * DAY)] * 100)
+    fill(database, denials, [denied(old)])
+    fill(database, copies, [COPY])
+    fill(database, hosts, [host("a", ended=old)])
+    state.robots.keep("http://a:80", RobotsCopy(old, 200, None))
+    assert not state.prune(NOW, 30 * DAY, within(6))
+    others = (denials.c.at, copies.c.hash, hosts.c.host, robots.c.origin)
+    assert [left(database, each) for each in others] == [[], [], [], []]
+    assert len(left(database, requests.c.sent_at)) == 90
+
+
+def test_a_record_of_as_many_requests_every_day_does_not_grow_for_ever(
+    state, database, small_blocks, within
+):
+    """200 a day are kept for 3 days; 5 are deleted in a second, and a run has 2 s and 60 s for it.
+
+    The first run comes after 6 days: each one deletes more than a day adds.
+    """
+    sizes = []
+    for day in range(1, 16):
+        now = NOW + day * DAY
+        fill(database, requests, (sent(now - DAY + at) for at in range(200)))
+        if day > 6:
+            for seconds in (2, 60):
+                state.prune(now, 3 * DAY, within(seconds))
+        sizes.append(len(left(database, requests.c.sent_at)))
+    assert max(sizes) == sizes[5] == 6 * 200
+    assert sizes[-1] == 3 * 200
 
 
 def test_what_another_process_renews_meanwhile_stays(state, database, monkeypatch):
@@ -97,8 +190,7 @@ def test_what_another_process_renews_meanwhile_stays(state, database, monkeypatc
         return write(self)
 
     monkeypatch.setattr(Database, "write", renewed)
-    fetched_at = robots.c.fetched_at
-    delete_old(database, robots, fetched_at < NOW - 90 * DAY, fetched_at)
+    delete_in_turn(database, [state.robots.old_rows(NOW)], always)
     assert left(database, robots.c.origin) == ["http://a:80"]
 
 
@@ -112,5 +204,34 @@ def test_what_another_process_is_changing_is_left_to_it(postgresql_url):
             theirs.robots.keep(origin, RobotsCopy(NOW - 91 * DAY, 200, b""))
         with ours.write() as connection:
             connection.run(update(robots).where(robots.c.origin == "http://a:80").values(status=1))
-            theirs.robots.prune(NOW)
+            theirs.prune(NOW, 30 * DAY, always)
             assert left(theirs._database, robots.c.origin) == ["http://a:80"]
+
+
+def test_pruning_ends_although_others_hold_all_that_is_left(
+    postgresql_url, small_blocks, transactions, within
+):
+    with (
+        contextlib.closing(State(postgresql_url)) as theirs,
+        contextlib.closing(Database(postgresql_url)) as ours,
+    ):
+        fill(ours, requests, [sent(NOW - 31 * DAY)] * 40)
+        with ours.write() as connection:
+            connection.run(update(requests).values(status=1))
+            assert theirs.prune(NOW, 30 * DAY, within(100))
+
+
+def test_old_rows_are_found_by_an_index(state, database, plans):
+    """Hosts are not: see their table."""
+    old = NOW - 200 * DAY
+    fill(database, requests, [sent(old)])
+    fill(database, denials, [denied(old)])
+    fill(database, copies, [COPY])
+    state.robots.keep("http://a:80", RobotsCopy(old, 200, b""))
+    groups = [*state.evidence.old_rows(NOW, 30 * DAY), state.robots.old_rows(NOW)]
+    plans.clear()
+    assert delete_in_turn(database, groups, always)
+    assert len(plans) == 8, "a query and a deletion of each table"
+    for plan in plans:
+        assert re.findall(r"SCAN (?!CONSTANT|blocklist).*|TEMP B-TREE.*", plan) == []
+        assert re.findall(r"Seq Scan on (?!blocklist).*|Sort .*", plan) == []

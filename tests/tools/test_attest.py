@@ -480,7 +480,7 @@ def test_what_runs_delete_as_too_old_is_told_apart_from_a_change(record):
     with contextlib.closing(State(url)) as state:
         settings = state.runs.find(1).settings
         number = state.runs.begin(RunRecord(spider="feeds", begun=later, settings=settings))
-        state.prune(later, 30 * DAY)
+        state.prune(later, 30 * DAY, lambda: True)
         state.runs.end(number, later, "finished", {})
     comparison = compared(url, attestation, later)
     assert comparison.deleted == ["requests of 2026-01-01", "denials of 2026-01-01"]

@@ -78,6 +78,11 @@ class Engine:
             return False
 
     @property
+    def is_open(self) -> bool:
+        """Whether the crawl has begun and its spider is not closed: requests may be under way."""
+        return self.has_begun and self._slot is not None
+
+    @property
     def is_closing(self) -> bool:
         """Whether the spider is closing: it sends no more requests, and waits for the last."""
         return self._slot is None or self._slot.closing is not None

@@ -13,6 +13,7 @@ from walsh_scrapy.state.evidence import EvidenceStore
 from walsh_scrapy.state.hosts import ActStore
 from walsh_scrapy.state.ledger import Ledger
 from walsh_scrapy.state.log import Log
+from walsh_scrapy.state.pruning import delete_in_turn
 from walsh_scrapy.state.runs import MomentStore, RunStore
 from walsh_scrapy.state.sources import LlmsTxtStore, SourceStore
 
@@ -68,15 +69,16 @@ class State:
         """
         return self._database.reckoned_now()
 
-    def prune(self, now: float, log_seconds: float) -> None:
-        """Delete what is too old to be needed, in small steps; ``now`` is in epoch seconds.
+    def prune(self, now: float, log_seconds: float, goes_on: Callable[[], bool]) -> bool:
+        """Delete what is too old to be needed; ``now`` is in epoch seconds.
 
         These are requests and denials after ``log_seconds``, and hosts and what is known of a
-        robots.txt after 90 days. Sources and entries are the record, and stay.
+        robots.txt after 90 days. Sources and entries are the record, and stay. ``goes_on`` is asked
+        before each small transaction; return False if it ended the pruning.
         """
-        self.evidence.prune(now, log_seconds)
-        self.robots.prune(now)
-        self.ledger.prune()
+        log = self.evidence.old_rows(now, log_seconds)
+        groups = (*log, self.robots.old_rows(now), self.ledger.old_rows())
+        return delete_in_turn(self._database, groups, goes_on)
 
     @classmethod
     @contextmanager

@@ -16,7 +16,8 @@ from walsh_scrapy.policy.robots.access import LONGEST_SETTLING, RobotsCopy
 from walsh_scrapy.policy.urls import robots_url
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.evidence import keep_copy
-from walsh_scrapy.state.rows import delete_old, insert_if_new, row_of, upsert
+from walsh_scrapy.state.pruning import OldRows
+from walsh_scrapy.state.rows import insert_if_new, row_of, upsert
 from walsh_scrapy.state.tables import blocklist, requests, robots, robots_waits
 
 if TYPE_CHECKING:
@@ -118,13 +119,13 @@ class RobotsStore(Store):
             connection.run(_SET_UNUSED, {"key": origin, "unused": others})
             return others
 
-    def prune(self, now: float) -> None:
-        """Delete copies that nobody asked for in 90 days; ``now`` is in epoch seconds.
+    def old_rows(self, now: float) -> OldRows:
+        """Return the copies that nobody asked for in 90 days; ``now`` is in epoch seconds.
 
         A copy stays as long as a request that it deferred is still to be sent (decision 7).
         """
         is_old = robots.c.fetched_at < now - KEEP_SECONDS
-        delete_old(self._database, robots, is_old & not_(robots.c.unused), robots.c.fetched_at)
+        return OldRows(robots, is_old & not_(robots.c.unused), robots.c.fetched_at)
 
 
 def _wait(origin: str, url: str) -> dict[str, str]:

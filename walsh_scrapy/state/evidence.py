@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import bindparam, func, insert, or_, select, update
+from sqlalchemy import bindparam, func, insert, literal, or_, select, union_all, update
 
 from walsh_scrapy.state.database import Store
-from walsh_scrapy.state.rows import delete_old, row_of, upsert
+from walsh_scrapy.state.pruning import OldRows
+from walsh_scrapy.state.rows import row_of, upsert
 from walsh_scrapy.state.tables import blocklist, copies, denials, requests, robots
 
 if TYPE_CHECKING:
@@ -126,31 +127,33 @@ def write_request(connection: Connection, record: RequestRecord) -> None:
 
 
 class EvidenceStore(Store):
-    """Records denials, and deletes what is too old of the log and its documents."""
+    """Records denials, and knows what is too old of the log and its documents."""
 
     def deny(self, record: DenialRecord) -> None:
         """Record a denial."""
         with self._database.write() as connection:
             connection.run(_INSERT_DENIAL, _row(record))
 
-    def prune(self, now: float, log_seconds: float) -> None:
-        """Delete requests and denials that are older, and copies that no record can name.
+    def old_rows(self, now: float, log_seconds: float) -> tuple[OldRows, ...]:
+        """Return requests and denials that are older, and copies that no record can name.
 
         The log is kept for ``log_seconds``; ``now`` is in epoch seconds. A copy that is in force
-        stays, however old. Old records that are left for a later call count as well.
+        stays, however old. Old records that are not deleted yet count as well.
         """
-        for table, at in ((requests, requests.c.sent_at), (denials, denials.c.at)):
-            delete_old(self._database, table, at < now - log_seconds, at)
-        moments = (func.min(requests.c.sent_at), func.min(denials.c.at))
-        with self._database.read() as connection:
-            left = [connection.scalar(select(moment)) for moment in moments]
-        first = min([now - log_seconds, *(moment for moment in left if moment is not None)])
+        until = now - log_seconds
+        log = [
+            OldRows(table, at < until, at)
+            for table, at in ((requests, requests.c.sent_at), (denials, denials.c.at))
+        ]
+        firsts = (select(func.min(each.by).label("at")) for each in log)
+        moments = union_all(*firsts, select(literal(until))).subquery()
+        first = select(func.min(moments.c.at)).scalar_subquery()
         is_in_force = or_(
             select(robots.c.origin).where(robots.c.copy == copies.c.hash).exists(),
             select(blocklist.c.url).where(blocklist.c.copy == copies.c.hash).exists(),
         )
         is_old = copies.c.kept_at < first - MARGIN
-        delete_old(self._database, copies, is_old & ~is_in_force, copies.c.kept_at)
+        return (*log, OldRows(copies, is_old & ~is_in_force, copies.c.kept_at))
 
 
 def _row(record: RequestRecord | DenialRecord) -> dict[str, Any]:

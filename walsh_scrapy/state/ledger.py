@@ -37,7 +37,8 @@ from walsh_scrapy.state.hosts import (
     write_act,
     write_row,
 )
-from walsh_scrapy.state.rows import delete_old, upsert
+from walsh_scrapy.state.pruning import OldRows
+from walsh_scrapy.state.rows import upsert
 from walsh_scrapy.state.tables import choices, hosts
 
 if TYPE_CHECKING:
@@ -276,8 +277,8 @@ class Ledger(Store):
                     return _Change(before, HostSnapshot(times, now))
             remembered = None
 
-    def prune(self) -> None:
-        """Delete the rows of hosts that nothing concerned in 90 days.
+    def old_rows(self) -> OldRows:
+        """Return the rows of hosts that nothing concerned in 90 days.
 
         All that such a row says is over by then: spacing, hold, lease, strikes and silences. A
         longer spacing or hold keeps its row until it ends, and an operator's pause for good. A
@@ -285,7 +286,7 @@ class Ledger(Store):
         """
         before = self._now() - KEEP_SECONDS
         is_old = (_last_moment() < before) & (hosts.c.pause == 0.0)
-        delete_old(self._database, hosts, is_old, hosts.c.ended)
+        return OldRows(hosts, is_old, hosts.c.ended)
 
     def pace_by(self, unit: str) -> None:
         """Pace by "host" or "domain" from now on.

@@ -1,17 +1,11 @@
-"""Rows: a record as a row, statements that insert or replace one, and old rows deleted.
-
-The statements work on SQLite and PostgreSQL alike. Old rows are deleted in small steps, so that no
-other process has to wait for long.
-"""
+"""Rows: a record as a row, and statements that insert or replace one on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
 from dataclasses import fields
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, TypeVar
-
-from sqlalchemy import delete, select
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from walsh_scrapy.policy.wording import storable
 
@@ -19,12 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from _typeshed import DataclassInstance
-    from sqlalchemy import Column, ColumnElement, Table
+    from sqlalchemy import Table
     from sqlalchemy.dialects.postgresql import Insert
     from sqlalchemy.sql.dml import ReturningInsert
 
     from walsh_scrapy.state.connection import Connection
-    from walsh_scrapy.state.database import Database
 
 _Record = TypeVar("_Record", bound="DataclassInstance")
 
@@ -105,29 +98,3 @@ def _insert(dialect: str, table: Table) -> Insert:
     # Only the dialect in use is imported: PostgreSQL's takes as long as some commands do.
     inserts = import_module(f"sqlalchemy.dialects.{dialect}")
     return inserts.insert(table)  # type: ignore[no-any-return]
-
-
-#: Rows of one transaction, during which nobody else can write to SQLite.
-ROWS_AT_ONCE: Final = 500
-#: Rows of one call, so that a crawl on a neglected state begins soon; a later run deletes the rest.
-MOST_ROWS: Final = 100_000
-
-
-def delete_old(
-    database: Database, table: Table, is_old: ColumnElement[bool], by: Column[Any]
-) -> None:
-    """Delete the rows of a table for which ``is_old`` is true, at most `MOST_ROWS`.
-
-    The oldest ones by the time in ``by`` go first, so that nothing is missing after what is left.
-
-    It is checked once more as a row is deleted, because another process may have changed the row.
-    What another process is changing or deleting now is left to it.
-    """
-    (key,) = table.primary_key
-    with database.read() as connection:
-        keys = connection.scalars(select(key).where(is_old).order_by(by).limit(MOST_ROWS))
-    for start in range(0, len(keys), ROWS_AT_ONCE):
-        some = key.in_(keys[start : start + ROWS_AT_ONCE])
-        still_old = select(key).where(some, is_old).with_for_update(skip_locked=True)
-        with database.write() as connection:
-            connection.run(delete(table).where(key.in_(still_old)))

@@ -35,6 +35,7 @@ choices = Table(
     Column("value", String(255), nullable=False),
 )
 
+# No index for pruning: a run writes its rows more often than it reads all of them.
 hosts = Table(
     "hosts",
     metadata,
@@ -111,6 +112,7 @@ robots = Table(
     # The body by its name in `copies`.
     Column("copy", String(64)),
     Index("robots_by_copy", "copy"),
+    Index("robots_by_time", "fetched_at"),
 )
 
 # Requests that the copy of an origin made wait, by the SHA-256 of their URLs, until each was sent:
