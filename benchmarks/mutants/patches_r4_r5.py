@@ -49,9 +49,8 @@ now = self._context.clock.monotonic()
     Mutant("hosts-at-once", "R4", "asks several hosts at once", (
         Patch("walsh_scrapy/addon.py", "Addon._musts", "serial = SERIAL if options.serial else {}",
               'serial = {"CONCURRENT_REQUESTS": 4}'),
-        Patch(_GATE, "PacingMiddleware.__init__",
-              "self._quiet = self._in_flight.quiet_process if serial else nullcontext",
-              "self._quiet = nullcontext"),
+        Patch("walsh_scrapy/politeness/inflight.py", "InFlight.quiet",
+              "self.quiet_process() if self._is_serial else nullcontext()", "nullcontext()"),
         Patch(_IDLE, "IdleConnections.turn", "self._lock or nullcontext()", "nullcontext()"),
     )),
     Mutant("two-connections", "R4", "keeps connections open while it opens another", (

@@ -57,7 +57,7 @@ def test_a_server_that_is_silent_ends_the_run(direct_web, crawl, postgresql_url,
     assert re.search(r"the server is silent for [0-9]+ s;", judge_end(result))
     engine = create_engine(postgresql_url, poolclass=NullPool)
     with engine.connect() as connection:
-        recorded = connection.all(text("SELECT url, failures FROM sources"))
+        recorded = connection.execute(text("SELECT url, failures FROM sources")).all()
         entries = connection.scalar(text("SELECT count(*) FROM entries"))
     assert [failures for _, failures in recorded] == [0]
     assert len(result.items) == entries == 2, "what was handed out is in the state"

@@ -63,7 +63,7 @@ def critical_line(result):
     """The one line of a run that ended early by trouble of ours, with exit status 1."""
     assert result.exit_code == 1
     for word in ("Traceback", "Exception ignored", "never retrieved"):
-        assert word not in result.stderr
+        assert word not in result.stderr, result.stderr
     (line,) = [line for line in result.stderr.splitlines() if " CRITICAL " in line]
     return line
 

@@ -8,6 +8,7 @@ import resource
 import signal
 import sys
 import time
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -29,6 +30,16 @@ def document(body, reader=parse_feed, url=URL):
     return Document(reader, body, url, None, URL)
 
 
+class FakeNetwork:
+    """No request waits."""
+
+    async def let_next_connect(self):
+        pass
+
+    async def pause_reading(self):
+        pass
+
+
 @pytest.fixture
 def readings(monkeypatch):
     """The readings of a crawl, with a function that reads one document ahead and then for good."""
@@ -40,7 +51,7 @@ def readings(monkeypatch):
 
         def read(self, *documents):
             async def run():
-                readings = Readings(engine, SystemClock(time.time))
+                readings = Readings(engine, SystemClock(time.time), FakeNetwork(), nullcontext)
                 try:
                     for each in documents:
                         response = Response(URL, body=each.body)

@@ -66,7 +66,7 @@ class Database:
         self._outage = _Outage(str(self), self._waiting)
         self._open = ExitStack()
         self._open.callback(self._engine.dispose)
-        self._clock = ServerClock(lambda: float(self._reader.scalar(_CLOCK)))
+        self._clock = ServerClock(self._server_time)
         try:
             if self._file is not None:
                 self._file.check_sound()
@@ -133,6 +133,10 @@ class Database:
     def reckoned_now(self) -> float:
         """Return the same, as it was measured last; the server is not asked."""
         return time.time() if self._is_sqlite else self._clock.reckoned()
+
+    def _server_time(self) -> float:
+        with self.read() as connection:
+            return float(connection.scalar(_CLOCK))
 
     def close(self) -> None:
         """Close the connections; what was committed stays."""
