@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.wire.idle import Endpoint
 
 
-#: Seconds for which a request goes on when the crawl ends, and seconds between two looks at that.
-GRACE_SECONDS: Final = 0.75
+#: Seconds for which a request goes on once the crawl ends, and seconds between two looks at that.
+GRACE_SECONDS: Final = 0.5
 LOOK_SECONDS: Final = 0.25
 #: Seconds until a server has seen that a connection was closed before the end of its response.
 #: Until then the exchange has not ended for the server, and so not for pacing (decision 2).
@@ -53,6 +52,8 @@ class DownloadHandler(BaseDownloadHandler):
         self._bind_address = crawler.settings["DOWNLOAD_BIND_ADDRESS"]
         self._body = BodyReader(crawler)
         self._last = LastHeaders(crawler.settings, crawl.context)
+        self._limits: set[asyncio.Timeout] = set()  # of the requests in flight
+        self._timer: asyncio.TimerHandle | None = None
         self._is_paced = bool(in_force(crawler.settings, Gate.PACING))
 
     async def download_request(self, request: Request) -> Response:
@@ -61,18 +62,14 @@ class DownloadHandler(BaseDownloadHandler):
         Raises Unreachable, Denied, MachineTrouble, GivenUp and the exceptions of Scrapy's own
         handlers.
         """
-        was_closing = self._engine.is_closing  # then the request is part of the end
-        running = asyncio.ensure_future(self._checked(request))
-        left = GRACE_SECONDS
+        endpoint = endpoint_of(request, self._bind_address)
         try:
-            # Scrapy has no signal for the moment at which a spider begins to close.
-            while left > 0 and not (await asyncio.wait({running}, timeout=LOOK_SECONDS))[0]:
-                left -= LOOK_SECONDS if self._engine.is_closing and not was_closing else 0.0
-        finally:
-            running.cancel()
-        with suppress(asyncio.CancelledError):
-            return await running
-        raise GivenUp(self._clock.now(), "the crawl ended")
+            response = await self._download(request, endpoint)
+        except (DownloadFailedError, DownloadTimeoutError) as error:
+            self._network.check_answer(request, endpoint, None, str(error))
+            raise
+        self._network.check_answer(request, endpoint, response)
+        return response
 
     async def close(self) -> None:
         """Close the connections that are idle."""
@@ -86,26 +83,42 @@ class DownloadHandler(BaseDownloadHandler):
             if most and own is not None and not 0 < own <= most:
                 request.meta[name] = most
 
-    async def _checked(self, request: Request) -> Response:
-        endpoint = endpoint_of(request, self._bind_address)
-        try:
-            response = await self._download(request, endpoint)
-        except (DownloadFailedError, DownloadTimeoutError) as error:
-            self._network.check_answer(request, endpoint, None, str(error))
-            raise
-        self._network.check_answer(request, endpoint, response)
-        return response
-
     async def _download(self, request: Request, endpoint: Endpoint) -> Response:
         if rank_of(request) is Rank.TARGET:  # a robots.txt is cut off, whatever its size
             self._lower_limits(request)
         timeout: float = request.meta.get("download_timeout") or self._timeout
+        was_closing = self._engine.is_closing  # then the request is part of the end
         try:
-            async with asyncio.timeout(timeout), self._network.idle.turn:
-                return await self._exchange(request, endpoint)
+            async with asyncio.timeout(timeout) as limit:
+                if not was_closing:
+                    self._watch(limit)
+                async with self._network.idle.turn:
+                    return await self._exchange(request, endpoint)
         except TimeoutError as error:
+            if self._engine.is_closing and not was_closing:
+                raise GivenUp(self._clock.now(), "the crawl ended") from None
             reason = f"Getting {request.url} took longer than {timeout} seconds."
             raise DownloadTimeoutError(reason) from error
+        finally:
+            self._limits.discard(limit)
+
+    def _watch(self, limit: asyncio.Timeout) -> None:
+        """Look from time to time whether the crawl ends: Scrapy has no signal for its begin."""
+        self._limits.add(limit)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        """Bound what is in flight once the crawl ends."""
+        self._timer = None
+        loop = asyncio.get_running_loop()
+        if self._engine.is_closing:
+            end = loop.time() + GRACE_SECONDS
+            for limit in self._limits:
+                if not limit.expired():
+                    limit.reschedule(min(limit.when() or end, end))
+        elif self._limits:
+            self._timer = loop.call_later(LOOK_SECONDS, self._look)
 
     async def _exchange(self, request: Request, endpoint: Endpoint) -> Response:
         if self._is_paced and not marks_of(request).released:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -55,12 +56,10 @@ class InFlight:
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
         self._clock = clock
         self._is_serial = serial
-        own = _Traffic()
-        self._traffic_now = _SERIAL.get if serial else lambda: own
 
-    @property
+    @cached_property
     def _traffic(self) -> _Traffic:
-        return self._traffic_now()
+        return _SERIAL.get() if self._is_serial else _Traffic()
 
     def timeout(self, request: Request) -> float:
         """Return the most seconds for which a request is in flight."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 from urllib.request import getproxies, proxy_bypass
 
@@ -62,15 +63,14 @@ class Network:
         self._proxies = getproxies() if uses_proxies else {}
         self._tls = _tls_of(settings)
         self._connections = Connections(self._names, self._tls, options.connect_timeout)
-        own = IdleConnections(options.max_idle_connections, alone=False)
-        self._idle = _SERIAL.get if options.serial else lambda: own
+        self._is_serial, self._most_idle = options.serial, options.max_idle_connections
         self._may_send = asyncio.Event()
         self._may_send.set()
 
-    @property
+    @cached_property
     def idle(self) -> IdleConnections:
         """The connections that are kept alive; serial crawls have at most one together."""
-        return self._idle()
+        return _SERIAL.get() if self._is_serial else IdleConnections(self._most_idle, alone=False)
 
     def is_private(self, host: str) -> bool:
         """Return True if a connection was made to a host at an address that is not public."""

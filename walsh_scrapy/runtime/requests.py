@@ -13,7 +13,8 @@ that a callback makes with the ``meta`` of the response. It is never written to 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cast
 from weakref import ref
 
@@ -69,8 +70,7 @@ class Hop(NamedTuple):
     status: int
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
+class Marks(NamedTuple):
     """What the gates know of a request; each gate sets its own. The default is a target."""
 
     rank: Rank = Rank.TARGET
@@ -86,7 +86,7 @@ class Marks:
     answered: int | None = None  #: the status of its answer, which may have been cut off later
     hold: float = 0.0  #: seconds for which its host was on hold when its exchange ended
     attempt: int = 0  #: retries so far after a refusal
-    answers: Mapping[str, str] = field(default_factory=dict)  #: of the gates so far, by their names
+    answers: Mapping[str, str] = MappingProxyType({})  #: of the gates so far, by their names
     evidence: Evidence = NO_EVIDENCE  #: what decided so far (decision 33)
 
 
@@ -100,17 +100,14 @@ def marks_of(request: Request) -> Marks:
 
 def mark(request: Request, **changes: Any) -> None:  # noqa: ANN401 - fields of Marks
     """Change some marks of a request; copies made before keep theirs."""
-    state_fact(request, replace(marks_of(request), **changes))
+    state_fact(request, marks_of(request)._replace(**changes))
 
 
 def note_answer(request: Request, gate: str, answer: str, **evidence: Any) -> None:  # noqa: ANN401
     """Add a gate's answer and its evidence (fields of Evidence), for the log of requests."""
     marks = marks_of(request)
-    answers = {**marks.answers, gate: answer}
-    state_fact(
-        request,
-        replace(marks, answers=answers, evidence=replace(marks.evidence, **evidence)),
-    )
+    found = replace(marks.evidence, **evidence) if evidence else marks.evidence
+    state_fact(request, marks._replace(answers={**marks.answers, gate: answer}, evidence=found))
 
 
 def rank_of(request: Request) -> Rank:
@@ -126,7 +123,9 @@ def hops_of(request: Request) -> tuple[Hop, ...]:
 def evidence_of(request: Request) -> Evidence:
     """Return what led to a request and decided about it, for the record (decision 33)."""
     marks = marks_of(request)
-    return replace(marks.evidence, redirected_by=marks.hops[-1].url if marks.hops else None)
+    if not marks.hops:
+        return marks.evidence
+    return replace(marks.evidence, redirected_by=marks.hops[-1].url)
 
 
 def first_url(request: Request) -> str:

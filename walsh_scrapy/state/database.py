@@ -153,14 +153,13 @@ class Database:
         """Give a connection, in a transaction if ``begin`` begins one; name what goes wrong."""
         if self._given_up is not None:
             raise self._failed(self._given_up)
-        self._check_file()
         try:
             if begin is None:
                 yield connection
             else:
                 with connection.transaction(begin):
                     yield connection
-            self._check_file()  # else what was committed may be in a file that nobody can open
+            self._check_file()  # what was read or committed may be in a file that nobody can open
         except _ROW_ERRORS:
             raise
         except DBAPIError as error:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sqlalchemy import bindparam, or_, select
 
 from walsh_scrapy.metadata.entries import KnownEntries
+from walsh_scrapy.policy.wording import storable
 from walsh_scrapy.state.database import Store
-from walsh_scrapy.state.rows import insert_new, row_of
+from walsh_scrapy.state.rows import insert_new
 from walsh_scrapy.state.tables import entries
 
 if TYPE_CHECKING:
@@ -146,8 +147,18 @@ def insert_unseen(connection: Connection, found: Sequence[EntryRecord]) -> froze
 
 
 def _row(entry: EntryRecord, *, is_first: bool) -> dict[str, Any]:
-    row = row_of(entry) | {"own_key": entry.key}
-    return row | ({"key": entry.page_key, "page_key": None} if is_first else {})
+    """Return the row of an entry: by name, which is faster for thousands of them than `row_of`."""
+    return {
+        "key": entry.page_key if is_first else entry.key,
+        "page_key": None if is_first else entry.page_key,
+        "own_key": entry.key,
+        "title_key": entry.title_key,
+        "source": entry.source,
+        "kind": entry.kind,
+        "first_seen": entry.first_seen,
+        "item": storable(entry.item),
+        "run": entry.run,
+    }
 
 
 def _known_entries(connection: Connection, found: Sequence[EntryRecord]) -> KnownEntries:
