@@ -67,7 +67,8 @@ def test_a_signal_at_any_moment_ends_the_run_in_order(direct_web, crawl, sent, w
     assert "Traceback" not in result.stderr
     assert rows_of(crawl, "SELECT * FROM hosts WHERE lease_until > 0") == []
     assert rows_of(crawl, "SELECT * FROM sources") == []
-    judge(web)
+    if web.log:
+        judge(web)
     last = rows_of(crawl, "SELECT error FROM requests ORDER BY id DESC LIMIT 1")
     if when.startswith("/"):  # else a robots.txt may be answered before the signal
         assert last == [("given up: the crawl ended",)]
