@@ -102,7 +102,8 @@ class BlocklistMiddleware:
         is_judged = self._list.has_list and not is_the_list
         if is_judged and (instead := await self._judge(request, rank)):
             return instead
-        self._look_ahead()
+        if rank is Rank.TARGET:
+            self._look_ahead()
         return None
 
     async def _judge(self, request: Request, rank: Rank) -> Request | None:
