@@ -1,9 +1,14 @@
 """R3 on the wire: the operator's blocklist first, before robots.txt, and never forgotten."""
 
+import os
+import signal
+import time
+
 import pytest
 
 from tests.helpers.sites import LIST_URL, blocklist, feed, judge, paths, rows_of, site
 from walsh_scrapy.politeness.listreading import SHORT
+from walsh_scrapy.state import State
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
 
 SCHEMA_URL = "http://operator.example/schema.json"
@@ -29,6 +34,30 @@ def listing(direct_web):
 
 def make_stale(crawl, seconds=86_400):
     rows_of(crawl, "UPDATE blocklist SET checked_at = checked_at - ?", [seconds])
+
+
+@pytest.mark.parametrize("is_signalled", [True, False])
+def test_the_claim_of_a_killed_crawl_runs_out_and_a_signal_ends_the_wait(
+    listing, crawl, is_signalled
+):
+    State(f"sqlite:///{crawl.folder / 'walsh.sqlite3'}").close()
+    until = time.time() + (60.0 if is_signalled else 2.0)
+    claim = "INSERT INTO blocklist (url, checked_at, claimed_until) VALUES (?, 0, ?)"
+    rows_of(crawl, claim, [LIST_URL, until])
+    web = listing(blocklist("optedout.example"))
+    running = crawl.start(web, sources=SOURCES, settings=WITH_LIST)
+    if is_signalled:
+        while "waiting for another crawl" not in (running.folder / "stderr").read_text("utf-8"):
+            assert running.running
+        os.kill(running.pid, signal.SIGTERM)
+    result = running.wait()
+    assert result.exit_code == 0
+    for word in ("Traceback", "never retrieved", "destroyed"):
+        assert word not in result.stderr
+    targets = [] if is_signalled else ["blog.example/robots.txt", "blog.example/feed"]
+    assert [path for path in paths(result.log) if "operator" not in path] == targets
+    assert (LIST_URL in {hit.url for hit in result.log}) is not is_signalled
+    assert time.time() < until or not is_signalled
 
 
 def test_no_wait_of_its_host_keeps_the_list_from_being_fetched_once_a_day(listing, crawl, again):

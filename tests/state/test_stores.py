@@ -57,8 +57,8 @@ def test_no_failure_is_lost_if_processes_record_failures_at_the_same_time(opened
     assert stores[0].find(URL).failures == 24
 
 
-def test_a_visit_is_recorded_after_the_one_that_is_being_recorded(opened):
-    """Also the first two visits of a source, whose row is not there to be locked."""
+def test_of_two_visits_that_end_at_once_none_is_lost(opened):
+    """Also of the first two visits of a source, which has no row yet."""
     ours, theirs = opened().sources, opened().sources
 
     def fail(known):
@@ -67,12 +67,32 @@ def test_a_visit_is_recorded_after_the_one_that_is_being_recorded(opened):
     with ThreadPoolExecutor(1) as threads:
 
         def fail_meanwhile(known):
-            meanwhile.append(threads.submit(theirs.change, URL, fail))
+            if not meanwhile:
+                meanwhile.append(threads.submit(theirs.change, URL, fail))
             return fail(known)
 
-        meanwhile = []
-        ours.change(URL, fail_meanwhile)
-        assert meanwhile[0].result().record.failures == 2
+        for total in (2, 4):
+            meanwhile = []
+            ended = ours.change(URL, fail_meanwhile).record.failures
+            assert {ended, meanwhile[0].result().record.failures} == {total - 1, total}
+
+
+def test_a_record_from_memory_does_not_hide_what_another_process_wrote(opened):
+    ours, theirs = opened().sources, opened().sources
+    found = [entry("1")]
+    ours.commit(replace(SOURCE, failures=1))
+    assert ours.find(URL).failures == theirs.find(URL).failures == 1
+
+    def fail(known):
+        return replace(known, failures=known.failures + 1)
+
+    assert theirs.change(URL, fail).record.failures == 2
+    assert ours.change(URL, fail, found) == (replace(SOURCE, failures=3), {found[0].key})
+    assert theirs.change(URL, fail).record.failures == 4
+    assert theirs.resume(URL)
+    assert ours.change(URL, fail).record.failures == 1
+    assert theirs.forget(URL) == 1
+    assert ours.change(URL, lambda known: replace(known, kind="feed")).record.failures == 0
 
 
 def test_only_one_of_two_processes_gets_a_host(ours, theirs, clock):

@@ -165,8 +165,11 @@ class BlocklistCache:
 
         While another crawl fetches it, it is waited for.
         """
+        is_told = False
         while left := self._store.claim(self._url, self._clock.now(), LONGEST_FETCH):
-            logger.info("waiting for another crawl, which fetches %s", self._url)
+            if not is_told:
+                logger.info("waiting for another crawl, which fetches %s", self._url)
+                is_told = True
             await asyncio.sleep(min(left, RECHECK_SECONDS))
         self._is_claimed = True
         stored = self._store.find(self._url)

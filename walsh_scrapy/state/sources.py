@@ -5,6 +5,7 @@ The llms.txt of a host is requested once for all sources that need it (R9), and 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -19,8 +20,10 @@ from walsh_scrapy.state.tables import entries, indexes, sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Self
 
     from walsh_scrapy.state.connection import Connection
+    from walsh_scrapy.state.database import Database
     from walsh_scrapy.state.entries import EntryRecord
 
 
@@ -57,9 +60,17 @@ class LlmsTxtStore(Store):
 
 
 _COLUMNS: Final = tuple(sources.c[field.name] for field in fields(SourceRecord))
-_SELECT: Final = select(*_COLUMNS).where(sources.c.url == bindparam("key"))
-#: SQLite knows no lock of a row, and needs none: a transaction of ours has its one write lock.
+_OF_URL: Final = sources.c.url == bindparam("key")
+_SELECT: Final = select(*_COLUMNS, sources.c.revision).where(_OF_URL)
 _LOCKED: Final = _SELECT.with_for_update()
+_CHANGED: Final = sources.c.revision + 1
+_UPDATE: Final = (
+    update(sources)
+    .where(_OF_URL, sources.c.revision == bindparam("seen"))
+    .values({column.name: bindparam(column.name) for column in (*_COLUMNS, sources.c.revision)})
+)
+#: Rows kept in memory as they were last read: a visit of each is about to end.
+_ROWS_IN_MEMORY: Final = 1000
 _IS_LATE: Final = entries.c.first_seen > sources.c.fetched_at - HISTORY_SECONDS
 _HISTORIES: Final = (
     select(
@@ -80,13 +91,19 @@ class Committed(NamedTuple):
 
 
 class SourceStore(Store):
-    """Finds and changes the records of sources; a visit's outcome is committed as a whole."""
+    """Finds and changes the records of sources; a visit's outcome is committed as a whole.
+
+    A change is a compare-and-set on the revision of a row, as in the ledger.
+    """
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._rows: OrderedDict[str, _Row] = OrderedDict()
 
     def find(self, url: str) -> SourceRecord | None:
         """Return the record of a source, or None if it was never visited."""
         with self._database.read() as connection:
-            row = connection.first(_SELECT, {"key": url})
-        return None if row is None else record_of(SourceRecord, row)
+            return self._remember(url, _Row.find(connection, url)).record
 
     def all(self) -> list[SourceRecord]:
         """Return the record of every source ever visited, whether it is still declared or not."""
@@ -139,7 +156,8 @@ class SourceStore(Store):
         """Write the outcome of a visit in one transaction.
 
         ``change`` returns the record to write for the one that is known, None on the first visit.
-        No other process changes that record meanwhile, so that no failure is counted twice or lost.
+        It is called again if another process has changed the record meanwhile, so that no failure
+        is counted twice or lost.
         ``llmstxt`` is the record of the llms.txt that the visit requested, if any. Validators and
         the entries of their response are written together, so that a crash at any point neither
         loses nor repeats an entry (R7, decision 17).
@@ -147,12 +165,19 @@ class SourceStore(Store):
         Raises SQLAlchemy's IntegrityError or DataError, and writes nothing, for values that the
         database does not accept, such as an entry of a source without a record.
         """
-        with self._database.write() as connection:
-            record = change(_lock(connection, url))
-            upsert(connection, sources, row_of(record))
-            if llmstxt is not None:
-                upsert(connection, indexes, row_of(llmstxt))
-            return Committed(record, insert_unseen(connection, found))
+        remembered = self._rows.pop(url, None)
+        while True:
+            with self._database.write() as connection:
+                known = remembered or _Row.find(connection, url)
+                record = change(known.record)
+                if written := known.replaced_by(connection, record):
+                    if llmstxt is not None:
+                        upsert(connection, indexes, row_of(llmstxt))
+                    new = insert_unseen(connection, found)
+            if written:
+                self._remember(url, written)
+                return Committed(record, new)
+            remembered = None
 
     def rename(self, spellings: Mapping[str, str]) -> None:
         """Give records and their entries the new spellings of their URLs, by the old ones."""
@@ -161,9 +186,8 @@ class SourceStore(Store):
                 row = connection.first(_LOCKED, {"key": old})
                 if row is None:
                     continue  # another run has renamed it
-                insert_if_new(
-                    connection, sources, row_of(record_of(SourceRecord, row).with_url(new))
-                )
+                renamed = record_of(SourceRecord, row[:-1]).with_url(new)
+                insert_if_new(connection, sources, {**row_of(renamed), "revision": 0})
                 entries_of_old = update(entries).where(entries.c.source == old)
                 connection.run(entries_of_old.values(source=new))
                 connection.run(delete(sources).where(sources.c.url == old))
@@ -182,7 +206,9 @@ class SourceStore(Store):
             kept = select(func.count()).select_from(entries).where(entries.c.source == url)
             count = connection.scalar(kept) or 0
             if count:  # entries refer to their source, so an empty record has to stay
-                upsert(connection, sources, row_of(SourceRecord(url=url, kind=kind)))
+                empty = row_of(SourceRecord(url=url, kind=kind))
+                of_url = update(sources).where(sources.c.url == url)
+                connection.run(of_url.values(**empty, revision=_CHANGED))
             else:
                 connection.run(delete(sources).where(sources.c.url == url))
             return count
@@ -195,18 +221,35 @@ class SourceStore(Store):
         in_trouble = or_(sources.c.due_at == NEVER, sources.c.failures > 0)
         resumed = update(sources).where(sources.c.url == url, in_trouble)
         with self._database.write() as connection:
-            return connection.run(resumed.values(due_at=0.0, failures=0)) == 1
+            changes = {"due_at": 0.0, "failures": 0, "revision": _CHANGED}
+            return connection.run(resumed.values(changes)) == 1
+
+    def _remember(self, url: str, row: _Row) -> _Row:
+        self._rows[url] = row
+        self._rows.move_to_end(url)
+        if len(self._rows) > _ROWS_IN_MEMORY:
+            self._rows.popitem(last=False)
+        return row
 
 
-def _lock(connection: Connection, url: str) -> SourceRecord | None:
-    """Return the record of a source, which nobody else changes until the transaction ends.
+class _Row(NamedTuple):
+    """What the table has of a source."""
 
-    Where rows are locked one by one, a row that does not exist cannot be locked. So an empty one is
-    inserted; if another process has done that first, its row counts.
-    """
-    row = connection.first(_LOCKED, {"key": url})
-    if row is None and connection.dialect.name != "sqlite":
-        empty = SourceRecord(url=url, kind="")
-        if not insert_if_new(connection, sources, row_of(empty)):
-            row = connection.first(_LOCKED, {"key": url})
-    return None if row is None else record_of(SourceRecord, row)
+    record: SourceRecord | None
+    revision: int | None  #: None for a source that it does not have
+
+    @classmethod
+    def find(cls, connection: Connection, url: str) -> Self:
+        """Read the row of a source."""
+        row = connection.first(_SELECT, {"key": url})
+        return cls(None, None) if row is None else cls(record_of(SourceRecord, row[:-1]), row[-1])
+
+    def replaced_by(self, connection: Connection, record: SourceRecord) -> Self | None:
+        """Write a record if the row is still this one, and return the new one; else None."""
+        values = row_of(record)
+        if self.revision is None:
+            is_written = insert_if_new(connection, sources, {**values, "revision": 0})
+            return type(self)(record, 0) if is_written else None
+        values |= {"key": record.url, "seen": self.revision, "revision": self.revision + 1}
+        is_written = connection.run(_UPDATE, values) == 1
+        return type(self)(record, self.revision + 1) if is_written else None

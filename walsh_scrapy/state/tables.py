@@ -190,6 +190,8 @@ sources = Table(
     # its validators were sent: the site seems to know no 304.
     Column("body_hash", String(64)),
     Column("resent", Integer, nullable=False, server_default="0"),
+    # Increased with every change, as that of a host.
+    Column("revision", BigInteger, nullable=False, server_default="0"),
 )
 
 # The llms.txt of a host, requested once for all its sources that need it (R9).
