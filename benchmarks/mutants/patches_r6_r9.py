@@ -61,7 +61,7 @@ OF_R6_TO_R9: Final = (
     )),
     Mutant("reported-again", "R7", "entries are stored and reported again in each run", (
         Patch("walsh_scrapy/state/sources.py", "SourceStore.change",
-              "return Committed(record, insert_unseen(connection, found))", """\
+              "new = insert_unseen(connection, found)", """\
 from dataclasses import replace
             names = ("key", "page_key", "title_key")
             insert_unseen(connection, [

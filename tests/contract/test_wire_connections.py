@@ -134,3 +134,20 @@ def test_items_of_a_costly_document_wait_for_the_exchange_in_flight(read_slowly,
     """While another process reads it the crawl goes on; its items are handled afterwards."""
     read_slowly(feed(posts=[f"Post {number}" for number in range(8 * MOST_AT_ONCE)], delay=1.0))
     assert_no_exchange_seems_longer(crawl)
+
+
+def test_a_request_is_sent_once_the_last_document_was_committed(loopback_web, crawl):
+    """Also over a connection that is there already: a proxy's serves every host."""
+    left = []
+
+    def page(hit):
+        answered = {each.host for each in web.log if each.path == "/feed" and each.complete}
+        left.append(len(answered) - len(rows_of(crawl, "SELECT url FROM sources")))
+        return feed(host=hit.host)
+
+    names = [f"h{number}" for number in range(10)]
+    web = loopback_web(*(site(f"{name}.example", feed=page) for name in names))
+    result = crawl(web, sources=feeds(*names))
+    assert result.stats["walsh/sources/fetched"] == len(names)
+    assert left == [0] * len(names)
+    judge(result)

@@ -31,5 +31,5 @@ def test_a_hop_has_no_referer_and_no_slot_of_the_host_before_but_its_marks():
     assert "download_slot" not in hop.meta
     assert hop.meta["redirect_urls"] == [URL], "only what was followed here"
     assert hop.meta["redirect_times"] == 1
-    assert marks_of(hop) == replace(marks_of(request), hops=(Hop(URL, 302),), released=False)
+    assert marks_of(hop) == marks_of(request)._replace(hops=(Hop(URL, 302),), released=False)
     assert request.headers["Referer"] == b"http://z.example/", "the request itself stays as it is"

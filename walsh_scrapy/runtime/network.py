@@ -44,6 +44,8 @@ _SERIAL: Final = PerLoop(lambda: IdleConnections(1, alone=True))
 #: Turns of the event loop within which the next request begins its connection, if it is ready: it
 #: passes the engine, the gates and the handler.
 MOST_TURNS: Final = 8
+#: Turns within which a document that came is read: it passes the engine and the spider middlewares.
+TURNS_TO_READING: Final = 4
 
 #: With these a proxy may speak for itself; any host may send them too.
 _PROXY_STATUSES: Final = frozenset({407, 502, 503, 504})
@@ -129,7 +131,9 @@ class Network:
             self._may_send.set()
 
     async def may_send(self) -> None:
-        """Wait while a document is read."""
+        """Wait while a document is read; one that has just come is read within some turns."""
+        for _ in range(TURNS_TO_READING):
+            await asyncio.sleep(0)
         while not self._may_send.is_set():
             await self._may_send.wait()
 
