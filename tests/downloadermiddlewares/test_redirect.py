@@ -1,6 +1,5 @@
 """R6: what a redirect takes along, before any other gate has a say."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 from scrapy import Request
