@@ -5,7 +5,8 @@
 The peer is a Scrapy project of a few lines with ROBOTSTXT_OBEY and a feedparser spider, as many
 people have it, one request at a time. Both crawl the same loopback web, in turn, and the least of
 three runs of each counts: whatever else the machine does only adds to it. Goals: CPU per target at
-most the peer's; a revisit that is all 304 at most half of the first run.
+most 0.38 of the peer's with summaries, and 0.95 with titles alone; a revisit that is all 304 at
+most half of the first run.
 """
 
 import resource
@@ -34,11 +35,11 @@ DETAILS = (
 
 def main(report: Report, hosts: int) -> None:
     """Compare both on feeds with summaries, as most are, and on feeds of titles alone."""
-    _compare(report, hosts, "20 entries with summaries, 20 kB", full=True)
-    _compare(report, hosts, "20 entries of title, link, id and date, 4 kB", full=False)
+    _compare(report, hosts, "20 entries with summaries, 20 kB", 0.38, full=True)
+    _compare(report, hosts, "20 entries of title, link, id and date, 4 kB", 0.95, full=False)
 
 
-def _compare(report: Report, hosts: int, what: str, *, full: bool) -> None:
+def _compare(report: Report, hosts: int, what: str, most: float, *, full: bool) -> None:
     """Crawl with the peer, with ours, and with ours again; report CPU per target and ratios."""
     pages = {
         f"h{number}.example": Reply(
@@ -53,7 +54,7 @@ def _compare(report: Report, hosts: int, what: str, *, full: bool) -> None:
     peer, ours, again = (min(cpu) / hosts * 1e3 for cpu in zip(*rounds, strict=True))
     report.add(
         f"CPU per target over {hosts} hosts, one feed each of {what}",
-        Figure("first run", ours, "ms", peer="plain Scrapy", peer_value=peer, most=1.0),
+        Figure("first run", ours, "ms", peer="plain Scrapy", peer_value=peer, most=most),
         Figure("again, 304", again, "ms", peer="first run", peer_value=ours, most=0.5),
     )
 
