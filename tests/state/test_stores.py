@@ -77,6 +77,33 @@ def test_of_two_visits_that_end_at_once_none_is_lost(opened):
             assert {ended, meanwhile[0].result().record.failures} == {total - 1, total}
 
 
+def test_a_source_that_was_forgotten_and_visited_anew_is_another_one(opened):
+    ours, theirs = opened().sources, opened().sources
+    ours.commit(replace(SOURCE, failures=5))
+    assert ours.find(URL).failures == 5
+    assert theirs.forget(URL) == 0
+    theirs.commit(SOURCE)
+
+    def fail(known):
+        return replace(known, failures=known.failures + 1)
+
+    assert ours.change(URL, fail).record.failures == 1
+
+
+def test_a_fetch_is_claimed_by_one_for_a_bounded_time(opened):
+    ours, theirs = opened().blocklist, opened().blocklist
+    url = "https://operator.example/list.json"
+    assert ours.claim(url, 100.0, 160.0) == 0.0
+    assert ours.find(url) is None, "a claim is no copy"
+    assert theirs.claim(url, 110.0, 170.0) == 50.0
+    assert theirs.claim(url, 160.0, 220.0) == 0.0
+    ours.unclaim(url, 160.0)
+    assert ours.claim(url, 170.0, 230.0) == 50.0, "the other one's goes on"
+    assert ours.claim(url, 30.0, 90.0) == 0.0, "the clock was set back"
+    ours.unclaim(url, 90.0)
+    assert theirs.claim(url, 31.0, 91.0) == 0.0
+
+
 def test_a_record_from_memory_does_not_hide_what_another_process_wrote(opened):
     ours, theirs = opened().sources, opened().sources
     found = [entry("1")]
@@ -229,6 +256,24 @@ def test_an_end_is_written_with_what_came_of_it_or_not_at_all(ours, theirs, cloc
     assert rows(select(schema_version.c.version)) == [(1,), (5,)]
     assert len(rows(select(requests.c.url))) == 1
     assert theirs.take("a.example", 1.0, 60.0).wait == 1.0, "its lease runs out"
+
+
+def test_an_end_that_is_written_too_late_takes_nothing_from_others(ours, theirs, clock, rows):
+    """A process was stopped for longer than its lease, and another has asked the host since."""
+    assert ours.take("a.example", 1.0, 60.0).wait == 0.0
+    clock.at += 1.0
+    release(ours, 5.0, later=True)
+    clock.at += 70.0
+    assert theirs.take("a.example", 1.0, 60.0).wait == 0.0
+    lease = theirs.find("a.example").times.lease_until
+    clock.at += 1.0
+    ours.write_ends()
+    assert rows(select(requests.c.url)) == [(RECORD.url,)]
+    assert theirs.find("a.example").times.lease_until == lease
+    assert ours.take("a.example", 1.0, 60.0).wait > 0.0
+    release(theirs, 1.0)
+    ended = theirs.find("a.example").times.ended
+    assert ended == clock.at
 
 
 def test_an_end_that_was_left_for_later_is_written_before_the_next_change(ours, theirs, clock):

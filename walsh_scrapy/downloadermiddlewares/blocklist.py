@@ -10,6 +10,7 @@ from scrapy import Request, signals
 
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import (
+    GivenUp,
     NotModified,
     RequestDeferred,
     StateUnavailable,
@@ -55,6 +56,7 @@ class BlocklistMiddleware:
         self._schema_url = self._options.blocklist_schema_url
         self._list = BlocklistCache(crawl.context)
         self._stats = crawl.stats
+        self._engine = crawl.engine
         self._denials = crawl.denials
         self._prerequisites = crawl.prerequisites(Rank.OPERATOR)
         self._queue = crawl.queues.scheduler
@@ -68,7 +70,7 @@ class BlocklistMiddleware:
         except BadSetting as error:
             refuse_to_start(error, log_file=crawler.settings["LOG_FILE"])
         crawler.signals.connect(gate.spider_opened, signal=signals.spider_opened)
-        crawler.signals.connect(gate.spider_closed, signal=signals.spider_closed)
+        crawler.signals.connect(gate._unclaim, signal=signals.spider_closed)
         return gate
 
     def spider_opened(self) -> None:
@@ -82,8 +84,8 @@ class BlocklistMiddleware:
                 BLOCKLIST_URL,
             )
 
-    def spider_closed(self) -> None:
-        """Leave a list that was not fetched to the next crawl."""
+    def _unclaim(self) -> None:
+        """Leave the list to other crawls, if it was claimed: at its end at the latest."""
         with suppress(StateUnavailable):
             self._list.unclaim()
 
@@ -130,12 +132,16 @@ class BlocklistMiddleware:
 
     def _steps(self) -> Steps:
         """Fetch the list, unless another crawl on the state does it: then wait for that."""
-        is_ours = yield self._list.claim()
+        is_ours = yield self._list.claim(lambda: self._engine.is_closing)
+        if isinstance(is_ours, GivenUp):
+            raise is_ours
         if isinstance(is_ours, BaseException):
             self._list.keep_last(f"it is not known whether another crawl fetches it: {is_ours}")
         elif is_ours:
-            yield from self._fetch()
-            self._list.unclaim()
+            try:
+                yield from self._fetch()
+            finally:
+                self._unclaim()
 
     def _fetch(self) -> Steps:
         """Yield the requests for the list, and for its schema if one is published."""

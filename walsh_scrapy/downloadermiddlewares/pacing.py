@@ -26,6 +26,7 @@ from walsh_scrapy.exceptions import (
     Unreachable,
 )
 from walsh_scrapy.options import bad_setting, number_of
+from walsh_scrapy.policy.backoff import is_redirect
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST, spacing
 from walsh_scrapy.policy.urls import host_of
@@ -225,7 +226,8 @@ class PacingMiddleware:
             exchange = exchange.of_domain()
         record = self._record(request, response, latency, error)
         record = replace(record, hold=hold, retry_after=asked and asked[:_LONGEST_HEADER])
-        later = rank_of(request) is Rank.ROBOTS and exchange.is_calm
+        is_last = exchange.is_calm and not is_redirect(exchange.status)
+        later = is_last and rank_of(request) is Rank.ROBOTS
         snapshot = ledger.release(host, exchange, backoff, record, later=later)
         if later:
             call_later(LONGEST_UNWRITTEN, self._write_end, host)
@@ -243,7 +245,7 @@ class PacingMiddleware:
 
     def _write_end(self, host: str) -> None:
         """Write the end of an exchange, if what came of it was not written yet."""
-        with suppress(StateUnavailable):  # which ends the crawl
+        with suppress(StateUnavailable):  # then the lease runs out, as after any failed release
             self._context.state.ledger.write_end(host)
 
     def _record(

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from scrapy import Request
 
+from walsh_scrapy.exceptions import GivenUp
 from walsh_scrapy.options import PREFIX, BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist, public_suffixes
 from walsh_scrapy.policy.blocklist_document import is_bundled
-from walsh_scrapy.policy.hosttimes import RECHECK_SECONDS
 from walsh_scrapy.policy.localblocklist import parse_local
 from walsh_scrapy.policy.wording import and_more, count_of
 from walsh_scrapy.politeness.listreading import published_error, read_list, suffixes_in
@@ -21,7 +21,7 @@ from walsh_scrapy.state.copies import BlocklistCopy
 from walsh_scrapy.state.evidence import hash_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from scrapy.http import Response
 
@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 #: Seconds after which a failed fetch is tried again; sooner if the list's own refresh is shorter.
 RETRY_SECONDS = 3600.0
+#: Seconds between two looks at whether another crawl has fetched it.
+LOOK_SECONDS = 0.25
 #: Seconds for which other crawls wait for one that fetches the list, and may have been killed.
 LONGEST_FETCH = 60.0
 #: Public suffixes that a warning names; the others are counted.
@@ -72,7 +74,7 @@ class BlocklistCache:
         self.hash: str | None = None  #: of the list in force, as the state names its copy
         self._local_file = context.options.blocklist_file
         self._local = load_local_list(self._local_file)
-        self._is_claimed = False
+        self._claimed_until: float | None = None
         self._is_whole = True  # False if only a part of the stored list could be read
         self._list, self._checked_at, self._due_at = self._stored()
 
@@ -160,33 +162,48 @@ class BlocklistCache:
             )
         self._due_in(self._list.refresh.total_seconds())
 
-    async def claim(self) -> bool:
+    async def claim(self, is_closing: Callable[[], bool]) -> bool:
         """Claim the fetch of the list; return False if another crawl has fetched it.
 
-        While another crawl fetches it, it is waited for.
+        While another crawl fetches it, it is waited for. Raises GivenUp once the crawl ends.
         """
         is_told = False
-        while left := self._store.claim(self._url, self._clock.now(), LONGEST_FETCH):
+        while True:
+            now = self._clock.now()
+            if is_closing():
+                raise GivenUp(now, "the crawl ended")
+            left = self._store.claim(self._url, now, now + LONGEST_FETCH)
+            if not left:
+                break
             if not is_told:
                 logger.info("waiting for another crawl, which fetches %s", self._url)
                 is_told = True
-            await asyncio.sleep(min(left, RECHECK_SECONDS))
-        self._is_claimed = True
-        stored = self._store.find(self._url)
-        if stored is not None and stored.checked_at > self._checked_at:
-            self._list, self._checked_at, self._due_at = self._stored()
-        if not self.is_due:
+            await asyncio.sleep(min(left, LOOK_SECONDS))
+        self._claimed_until = now + LONGEST_FETCH
+        if self._has_come():
             self.unclaim()
-        return self._is_claimed
+        return self._claimed_until is not None
 
     def unclaim(self) -> None:
         """Let other crawls fetch the list, if it was claimed here."""
-        if self._is_claimed:
-            self._is_claimed = False
-            self._store.unclaim(self._url)
+        if self._claimed_until is not None:
+            self._store.unclaim(self._url, self._claimed_until)
+            self._claimed_until = None
+
+    def _has_come(self) -> bool:
+        """Adopt the list of another crawl, and return True if it is not due any more."""
+        stored = self._store.find(self._url)
+        if stored is not None and stored.checked_at > self._checked_at:
+            self._list, self._checked_at, self._due_at = self._stored()
+        return not self.is_due
 
     def keep_last(self, problem: str) -> None:
-        """Keep the last good list in force, and log ``problem``, a sentence."""
+        """Keep the last good list in force, and log ``problem``, a sentence.
+
+        If another crawl was slower than its claim, its list is the last one.
+        """
+        if self._has_come():
+            return
         has_one = self._list is not Blocklist.EMPTY
         fallback = "the last good one stays in force" if has_one else "there is none yet"
         logger.warning("%s: %s; %s", self._url, problem, fallback)

@@ -8,6 +8,7 @@ yield an awaitable, such as a check in another process, and is sent its result o
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -17,6 +18,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http.request import NO_CALLBACK
 from scrapy.spidermiddlewares.httperror import HttpError
 
+from walsh_scrapy.exceptions import GivenUp
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.runtime.requests import copy_of, mark, marks_of, request_of
 
@@ -165,6 +167,8 @@ class Prerequisites:
             result = error
         if self._engine.is_closing and not fetch.in_gate:
             fetch.steps.close()
+            fetch.in_gate = True  # nobody waits in the scheduler any more
+            self._end(fetch, GivenUp(time.time(), "the crawl ended"))
         else:
             self._go_on(fetch, result)
 
@@ -183,6 +187,7 @@ class Prerequisites:
     def _end(self, fetch: Fetch, error: BaseException | None = None) -> None:
         if error is not None and fetch.in_gate:
             fetch.end.set_exception(error)
+            fetch.end.exception()  # there may be nobody who waits for it
         else:
             fetch.end.set_result(None)
         fetch.idle.set()

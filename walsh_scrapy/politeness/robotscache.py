@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy.utils.datatypes import LocalCache
 
@@ -12,6 +12,7 @@ from walsh_scrapy.policy.hosttimes import RECHECK_SECONDS
 from walsh_scrapy.policy.robots.access import (
     LATENESS,
     LONGEST_IN_RUN,
+    LONGEST_SETTLING,
     AccessResult,
     RobotsCopy,
     RobotsFile,
@@ -27,10 +28,6 @@ logger = logging.getLogger(__name__)
 
 #: Parsed files kept in memory at once; the state has the others.
 PARSED_FILES = 2000
-
-
-#: Seconds after the end of an exchange within which its copy is in the state.
-LONGEST_WRITING: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +87,7 @@ class RobotsCache:
         Only another crawl on the state can have fetched it.
         """
         look = self._looks.get(origin)
-        if look is not None and ended < look.at - LONGEST_WRITING:
+        if look is not None and ended < look.at - LONGEST_SETTLING:
             return False
         copy = self._look(origin)
         return copy is not None and self._is_fresh(origin, copy)
@@ -129,7 +126,9 @@ class RobotsCache:
         """
         now, status, result = self._context.clock.now(), answer.status, answer.result
         # A 304 is about the copy whose validators were sent.
-        known = answer.asked_with if result == "unchanged" else self.known(origin)
+        known = answer.asked_with
+        if result != "unchanged":  # a failure must not hide what another crawl has found since
+            known = self.known(origin) if result == "good" else self._look(origin)
         copy = copy_after(known, now, status, result, answer.body)
         if given := answer.validators:
             copy = copy.with_validators(given.url, given.etag, given.last_modified)

@@ -10,7 +10,7 @@ from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import bindparam, delete, func, not_, select, update
+from sqlalchemy import bindparam, delete, func, not_, or_, select, update
 
 from walsh_scrapy.policy.robots.access import LONGEST_SETTLING, RobotsCopy
 from walsh_scrapy.policy.urls import robots_url
@@ -154,34 +154,43 @@ _FIND_BLOCKLIST: Final = select(*_BLOCKLIST_COLUMNS).where(
 
 _CLAIM: Final = (
     update(blocklist)
-    .where(blocklist.c.url == bindparam("key"), blocklist.c.claimed_until <= bindparam("now"))
+    .where(
+        blocklist.c.url == bindparam("key"),
+        # A later end was written before the clock was set back.
+        or_(
+            blocklist.c.claimed_until <= bindparam("now"),
+            blocklist.c.claimed_until > bindparam("until"),
+        ),
+    )
     .values(claimed_until=bindparam("until"))
 )
 _CLAIMED: Final = select(blocklist.c.claimed_until).where(blocklist.c.url == bindparam("key"))
 _UNCLAIM: Final = (
-    update(blocklist).where(blocklist.c.url == bindparam("key")).values(claimed_until=0.0)
+    update(blocklist)
+    .where(blocklist.c.url == bindparam("key"), blocklist.c.claimed_until == bindparam("until"))
+    .values(claimed_until=0.0)
 )
 
 
 class BlocklistStore(Store):
     """Keeps the last good copy of each URL, however old, until a better one is adopted."""
 
-    def claim(self, url: str, now: float, seconds: float) -> float:
-        """Claim the fetch of ``url`` for so many seconds; return 0, or how long it is another's.
+    def claim(self, url: str, now: float, until: float) -> float:
+        """Claim the fetch of ``url`` until a moment; return 0, or for how long it is another's.
 
-        ``now`` is in epoch seconds.
+        ``now`` and ``until`` are in epoch seconds.
         """
-        claim = {"key": url, "now": now, "until": now + seconds}
+        claim = {"key": url, "now": now, "until": until}
         with self._database.write() as connection:
-            row = {"url": url, **row_of(_NO_COPY), "claimed_until": now + seconds}
+            row = {"url": url, **row_of(_NO_COPY), "claimed_until": until}
             if connection.run(_CLAIM, claim) or insert_if_new(connection, blocklist, row):
                 return 0.0
             return max(0.0, float(connection.scalar(_CLAIMED, {"key": url})) - now)
 
-    def unclaim(self, url: str) -> None:
-        """End the claim of ``url``."""
+    def unclaim(self, url: str, until: float) -> None:
+        """End the claim of ``url`` that was made until this moment."""
         with self._database.write() as connection:
-            connection.run(_UNCLAIM, {"key": url})
+            connection.run(_UNCLAIM, {"key": url, "until": until})
 
     def find(self, url: str) -> BlocklistCopy | None:
         """Return the copy of ``url``, or None if there never was one."""

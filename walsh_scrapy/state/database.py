@@ -63,6 +63,7 @@ class Database:
         self._file = StateFile.of(self._engine.url)
         self._failed = failed
         self._given_up: StateError | None = None
+        self._is_closed = False
         self._outage = _Outage(str(self), self._waiting)
         self._open = ExitStack()
         self._open.callback(self._engine.dispose)
@@ -140,6 +141,7 @@ class Database:
 
     def close(self) -> None:
         """Close the connections; what was committed stays."""
+        self._is_closed = True
         self._open.close()
 
     def _connected(self) -> Connection:
@@ -151,6 +153,8 @@ class Database:
     @contextmanager
     def _checked(self, connection: Connection, begin: str | None = None) -> Iterator[Connection]:
         """Give a connection, in a transaction if ``begin`` begins one; name what goes wrong."""
+        if self._is_closed:
+            raise StateError(f"{self} is closed")
         if self._given_up is not None:
             raise self._failed(self._given_up)
         try:

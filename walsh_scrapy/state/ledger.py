@@ -254,26 +254,30 @@ class Ledger(Store):
         while True:
             with self._database.write() as connection:
                 row = remembered or find_row(connection, host)
-                now = self._now() if at is None else at
+                now = self._now()
+                moment = now if at is None else at
                 before = row.times.with_clock_at(now)
-                wanted = after(before, event, now)
-                if wanted == row.times and not remembered:
-                    return _Change(before, HostSnapshot(self._remember(host, row), now))
+                wanted = after(before, event, moment)
+                is_same = wanted == row.times
                 # A row from memory may be out of date, so it cannot tell that nothing changes.
-                written = wanted != row.times and write_row(connection, host, wanted, row.revision)
+                written = (
+                    not remembered if is_same else write_row(connection, host, wanted, row.revision)
+                )
                 if written:
                     if record is not None:
-                        hold = max(record.hold, wanted.hold_until - now, 0.0)
+                        hold = max(record.hold, wanted.hold_until - moment, 0.0)
                         write_request(connection, replace(record, hold=hold))
-                    if act is not None:
+                    if act is not None and not is_same:
                         name, reason = act
                         left = max(0.0, before.hold_until - now)
                         seconds = left if name == "release" else wanted.pause
                         write_act(connection, Act(now, host, name, seconds, reason))
                     if also is not None:
                         also(connection)
-                    revision = 0 if row.revision is None else row.revision + 1
-                    times = self._remember(host, LedgerRow(wanted, revision))
+                    if not is_same:
+                        revision = 0 if row.revision is None else row.revision + 1
+                        row = LedgerRow(wanted, revision)
+                    times = self._remember(host, row)
                     return _Change(before, HostSnapshot(times, now))
             remembered = None
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, fields
+from secrets import randbits
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sqlalchemy import bindparam, case, delete, distinct, func, or_, select, update
@@ -187,7 +188,7 @@ class SourceStore(Store):
                 if row is None:
                     continue  # another run has renamed it
                 renamed = record_of(SourceRecord, row[:-1]).with_url(new)
-                insert_if_new(connection, sources, {**row_of(renamed), "revision": 0})
+                insert_if_new(connection, sources, {**row_of(renamed), "revision": randbits(40)})
                 entries_of_old = update(entries).where(entries.c.source == old)
                 connection.run(entries_of_old.values(source=new))
                 connection.run(delete(sources).where(sources.c.url == old))
@@ -248,8 +249,10 @@ class _Row(NamedTuple):
         """Write a record if the row is still this one, and return the new one; else None."""
         values = row_of(record)
         if self.revision is None:
-            is_written = insert_if_new(connection, sources, {**values, "revision": 0})
-            return type(self)(record, 0) if is_written else None
+            # A row that was forgotten, and made anew, is another one.
+            first = randbits(40)
+            is_written = insert_if_new(connection, sources, {**values, "revision": first})
+            return type(self)(record, first) if is_written else None
         values |= {"key": record.url, "seen": self.revision, "revision": self.revision + 1}
         is_written = connection.run(_UPDATE, values) == 1
         return type(self)(record, self.revision + 1) if is_written else None
