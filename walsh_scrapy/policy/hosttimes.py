@@ -62,9 +62,10 @@ class HostTimes:
     hold_until: float = 0.0
     hold_by: HoldBy = ""  #: what began it
     hold_status: int = 0  #: of the answer that began it; 0 if none did
-    lease_since: float = 0.0  #: when a process leased the host for one request
+    lease_since: float = 0.0  #: when a process leased or claimed the host
     lease_until: float = 0.0
     holder: str = ""  #: the process that has the lease
+    put_off_at: float = 0.0  #: when a worker put off the rest of its work there (decision 41)
     strikes: int = 0  #: bursts of 429 and 503 in a row (R5)
     struck_at: float = 0.0
     silences: int = 0  #: attempts in a row in which it was unreachable (decision 28)
@@ -120,7 +121,7 @@ class HostTimes:
         Nothing can have begun in the future. What seems to have begun after ``now`` counts as begun
         at ``now``, so a wait is as long as was asked for, and no longer.
         """
-        if max(self.ended or 0.0, self.hold_since, self.lease_since) <= now:
+        if max(self.ended or 0.0, self.hold_since, self.lease_since, self.put_off_at) <= now:
             return self
         ended = None if self.ended is None else min(self.ended, now)
         hold_ahead = max(0.0, self.hold_since - now)
@@ -132,12 +133,31 @@ class HostTimes:
             hold_until=self.hold_until - hold_ahead,
             lease_since=self.lease_since - lease_ahead,
             lease_until=self.lease_until - lease_ahead,
+            put_off_at=self.put_off_at if self.put_off_at <= now else 0.0,
         )
 
-    def with_lease(self, now: float, timeout: float, holder: str = "") -> HostTimes:
-        """Return the times after a lease for one request of at most ``timeout`` seconds."""
-        until = now + timeout + LEASE_MARGIN
+    def with_lease(
+        self, now: float, timeout: float, holder: str = "", claimed_until: float = 0.0
+    ) -> HostTimes:
+        """Return the times after a lease for one request of at most ``timeout`` seconds.
+
+        A host that its holder has claimed is leased until ``claimed_until`` at least.
+        """
+        until = max(now + timeout, claimed_until) + LEASE_MARGIN
         return replace(self, lease_since=now, lease_until=until, holder=holder)
+
+    def with_claim(self, now: float, until: float, holder: str) -> HostTimes:
+        """Return the times after a claim until a moment; a lease that goes on stays.
+
+        A lease of another process that ran out counts as an exchange that ended then.
+        """
+        if not until or (self.holder != holder and self.lease_until > now):
+            return self
+        ended = self.ended
+        if self.lease_since and self.holder != holder:
+            ended = max(ended or 0.0, self.lease_until - LEASE_MARGIN)
+        last = max(until + LEASE_MARGIN, self.lease_until if self.holder == holder else 0.0)
+        return replace(self, ended=ended, lease_since=now, lease_until=last, holder=holder)
 
     def without_lease(self, holder: str) -> HostTimes:
         """Return the times without the lease of ``holder``; that of another process stays."""

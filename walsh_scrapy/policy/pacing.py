@@ -91,6 +91,7 @@ class Lease:
     timeout: float
     holder: str
     most: float = math.inf  #: seconds for which spacing and hold count at most
+    claimed_until: float = 0.0  #: the end of the claim that the holder has; 0 for none
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ class Release:
     exchange: Exchange
     backoff: Backoff
     holder: str
+    claimed_until: float = 0.0  #: the end of the claim that goes on; 0 for none
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,28 @@ class GiveBack:
     """The request that a process had leased a host for was never sent."""
 
     holder: str
+    claimed_until: float = 0.0  #: the end of the claim that goes on; 0 for none
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A worker claims a host for all that is due there, or keeps its claim (decision 41).
+
+    It gets a host that no other process has leased, and whose work no other worker has put off
+    since this one began.
+    """
+
+    holder: str
+    until: float
+    began: float = math.inf  #: when the worker began
+
+
+@dataclass(frozen=True, slots=True)
+class Unclaim:
+    """A worker has no more work at a host."""
+
+    holder: str
+    put_off: bool = False  #: some of the work there was put off to a later run
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,23 +168,50 @@ class OperatorPause:
     seconds: float
 
 
-Event: TypeAlias = Lease | Release | GiveBack | UnleasedEnd | Hold | Widen | Lift | OperatorPause
+Event: TypeAlias = (
+    Lease
+    | Release
+    | GiveBack
+    | Claim
+    | Unclaim
+    | UnleasedEnd
+    | Hold
+    | Widen
+    | Lift
+    | OperatorPause
+)
 
 
 def after(times: HostTimes, event: Event, now: float) -> HostTimes:
     """Return the times of a host after an event at ``now``; no other function decides this."""
     match event:
-        case Lease(spacing, timeout, holder, most):
-            is_ready = times.with_limit(most).ready_at(min(spacing, most)) <= now
-            return times.with_lease(now, timeout, holder) if is_ready else times
-        case Release(exchange, backoff, holder):
+        case Lease(spacing, timeout, holder, most, claimed_until):
+            if claimed_until and times.holder != holder:
+                return times  # the claim was lost
+            # A claim is no reason for its holder to wait.
+            free = times.without_lease(holder) if claimed_until else times
+            is_ready = free.with_limit(most).ready_at(min(spacing, most)) <= now
+            return free.with_lease(now, timeout, holder, claimed_until) if is_ready else times
+        case Release(exchange, backoff, holder, claimed_until):
+            if times.holder != holder:
+                claimed_until = 0.0
             times, interval = times.with_status(exchange.status), exchange.interval
             if times.server_errors:
                 interval = slowed(interval, times.server_errors, backoff.cap)
-            times = times.with_end(now, interval, holder)
+            times = times.with_end(now, interval, holder).with_claim(now, claimed_until, holder)
             return after_answer(times, exchange, backoff, now)
-        case GiveBack(holder):
-            return times.without_lease(holder)
+        case GiveBack(holder, claimed_until):
+            kept = claimed_until if times.holder == holder else 0.0
+            return times.without_lease(holder).with_claim(now, kept, holder)
+        case Claim(holder, until, began):
+            is_ours = times.holder == holder
+            is_free = is_ours or (times.lease_until <= now and times.put_off_at < began)
+            return times.with_claim(now, until, holder) if is_free else times
+        case Unclaim(holder, put_off):
+            if times.holder != holder:
+                return times
+            put_off_at = now if put_off else times.put_off_at
+            return replace(times.without_lease(holder), put_off_at=put_off_at)
         case UnleasedEnd(exchange, backoff):
             return after_answer(times, exchange, backoff, now)
         case Hold(seconds, by):

@@ -50,6 +50,8 @@ hosts = Table(
     Column("lease_since", Double, nullable=False, server_default="0"),
     Column("lease_until", Double, nullable=False, server_default="0"),
     Column("holder", String(32), nullable=False, server_default=""),
+    # When a worker put off the rest of its work there (decision 41).
+    Column("put_off_at", Double, nullable=False, server_default="0"),
     Column("strikes", Integer, nullable=False, server_default="0"),
     Column("struck_at", Double, nullable=False, server_default="0"),
     # Attempts in a row in which the host was unreachable, and the last of them (decision 28).

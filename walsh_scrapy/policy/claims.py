@@ -1,0 +1,60 @@
+"""How much work a worker claims at a time (decision 41). Durations are seconds.
+
+Workers share a state, and each claims hosts with all that is due there. A worker claims little at a
+time, so that a fast one gets more than a slow one, and that little is lost if it is killed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: Requests of work in one claim. A host with more is claimed alone.
+WORK_AT_A_TIME: Final = 20
+#: While this many hosts are ready, a worker that is alone claims no more. A crawl asks far fewer
+#: hosts at once, and these take a few megabytes of memory.
+ENOUGH: Final = 2000
+#: How long a claim lasts that is not renewed, and how often a worker renews its claims.
+CLAIM_SECONDS: Final = 15.0
+BEAT_SECONDS: Final = 5.0
+
+
+class HostWork(NamedTuple):
+    """A host with what is due there."""
+
+    host: str
+    sources: int  #: that are due
+
+    @property
+    def requests(self) -> int:
+        """The requests that it takes: its robots.txt, and one for each source."""
+        return self.sources + 1
+
+
+def enough_ready(workers: int) -> int:
+    """Return with how many ready hosts a worker claims no more.
+
+    One that is alone claims ahead, so that the order of its requests is that of decision 6. One of
+    several claims more only when none of its hosts is ready.
+    """
+    return ENOUGH if workers <= 1 else 1
+
+
+def one_claim(hosts: Iterable[HostWork]) -> list[HostWork]:
+    """Return the first of these hosts: those of one claim."""
+    claim: list[HostWork] = []
+    left = WORK_AT_A_TIME
+    for each in hosts:
+        claim.append(each)
+        left -= each.requests
+        if left <= 0:
+            break
+    return claim
+
+
+def surplus(not_begun: Iterable[HostWork]) -> list[HostWork]:
+    """Return the hosts that a worker gives back when another one comes: all but one claim."""
+    hosts = [*not_begun]
+    return hosts[len(one_claim(hosts)) :]
