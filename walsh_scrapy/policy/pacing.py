@@ -91,7 +91,8 @@ class Lease:
     timeout: float
     holder: str
     most: float = math.inf  #: seconds for which spacing and hold count at most
-    claimed_until: float = 0.0  #: the end of the claim that the holder has; 0 for none
+    #: The end of the claim that the holder has, unless it was lost; 0 for none.
+    claimed_until: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,19 +187,17 @@ def after(times: HostTimes, event: Event, now: float) -> HostTimes:
     """Return the times of a host after an event at ``now``; no other function decides this."""
     match event:
         case Lease(spacing, timeout, holder, most, claimed_until):
-            if claimed_until and times.holder != holder:
-                return times  # the claim was lost
+            kept = claimed_until if times.holder == holder else 0.0
             # A claim is no reason for its holder to wait.
-            free = times.without_lease(holder) if claimed_until else times
+            free = times.without_lease(holder) if kept else times
             is_ready = free.with_limit(most).ready_at(min(spacing, most)) <= now
-            return free.with_lease(now, timeout, holder, claimed_until) if is_ready else times
+            return free.with_lease(now, timeout, holder, kept) if is_ready else times
         case Release(exchange, backoff, holder, claimed_until):
-            if times.holder != holder:
-                claimed_until = 0.0
+            kept = claimed_until if times.holder == holder else 0.0
             times, interval = times.with_status(exchange.status), exchange.interval
             if times.server_errors:
                 interval = slowed(interval, times.server_errors, backoff.cap)
-            times = times.with_end(now, interval, holder).with_claim(now, claimed_until, holder)
+            times = times.with_end(now, interval, holder).with_claim(now, kept, holder)
             return after_answer(times, exchange, backoff, now)
         case GiveBack(holder, claimed_until):
             kept = claimed_until if times.holder == holder else 0.0
