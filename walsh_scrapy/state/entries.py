@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import bindparam, or_, select
+from sqlalchemy import ARRAY, String, Text, any_, bindparam, func, or_, select
 
 from walsh_scrapy.metadata.entries import KnownEntries
 from walsh_scrapy.policy.wording import storable
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
 
     from walsh_scrapy.state.connection import Connection
-
-
-#: Keys in one SELECT; databases limit the parameters of a statement.
-KEYS_AT_ONCE: Final = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,24 +161,27 @@ def _row(entry: EntryRecord, *, is_first: bool) -> dict[str, Any]:
 def _known_entries(connection: Connection, found: Sequence[EntryRecord]) -> KnownEntries:
     """Return the stored entries of the pages of these."""
     known = KnownEntries()
-    wanted = sorted({entry.page_key for entry in found})
-    for start in range(0, len(wanted), KEYS_AT_ONCE):
-        some = wanted[start : start + KEYS_AT_ONCE]
-        # The last key is repeated up to a power of two, so that few statements are compiled.
-        size = 1 << (len(some) - 1).bit_length()
-        keys = {f"key{at}": some[min(at, len(some) - 1)] for at in range(size)}
-        for key, page_key, own_key, title_key in connection.all(_select_pages(size), keys):
-            known.add(page_key or key, own_key, title_key)
+    wanted: Any = sorted({entry.page_key for entry in found})
+    if not wanted:
+        return known
+    if connection.is_sqlite:
+        wanted = json.dumps(wanted)
+    pages = _select_pages(is_sqlite=connection.is_sqlite)
+    for key, page_key, own_key, title_key in connection.all(pages, {"pages": wanted}):
+        known.add(page_key or key, own_key, title_key)
     return known
 
 
 @cache
-def _select_pages(size: int) -> Select[Any]:
-    """Return the statement that looks up the entries of ``size`` pages."""
-    pages: list[Any] = [bindparam(f"key{at}") for at in range(size)]
+def _select_pages(*, is_sqlite: bool) -> Select[Any]:
+    """Return the statement that looks up the entries of pages: a list, on SQLite as JSON."""
     columns = entries.c["key", "page_key", "own_key", "title_key"]
-    is_of_page = or_(entries.c.key.in_(pages), entries.c.page_key.in_(pages))
-    return select(*columns).where(is_of_page)
+    if is_sqlite:
+        each = func.json_each(bindparam("pages", type_=Text)).table_valued("value")
+        pages: Any = select(each.c.value)
+        return select(*columns).where(or_(entries.c.key.in_(pages), entries.c.page_key.in_(pages)))
+    pages = any_(bindparam("pages", type_=ARRAY(String)))
+    return select(*columns).where(or_(entries.c.key == pages, entries.c.page_key == pages))
 
 
 def _conditions(wanted: EntryFilter) -> Iterator[ColumnElement[bool]]:
