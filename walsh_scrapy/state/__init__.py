@@ -45,7 +45,7 @@ class State:
         self.ledger = Ledger(self._database, clock)
         self.robots = RobotsStore(self._database)
         self.blocklist = BlocklistStore(self._database)
-        self.sources = SourceStore(self._database)
+        self.sources = SourceStore(self._database, self.ledger)
         self.llmstxt = LlmsTxtStore(self._database)
         self.entries = EntryStore(self._database)
         self.evidence = EvidenceStore(self._database)

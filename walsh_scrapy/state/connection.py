@@ -11,7 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Boolean, Select
+from sqlalchemy import ARRAY, Boolean, Select
 from sqlalchemy.exc import DBAPIError
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class _Compiled(NamedTuple):
     order: Sequence[str] | None  #: of positional parameters; None if they are named
     own: Row  #: values that the statement has itself
     booleans: Sequence[int]  #: columns to be made Boolean: SQLite, without the type, has 1 and 0
+    options: Row  #: with which PostgreSQL's driver runs it
 
     def parameters(self, row: Row) -> Row | list[Any]:
         values = {**self.own, **row} if self.own else row
@@ -194,7 +195,7 @@ class Connection:
         parameters: Any = compiled.parameters(row)
 
         def run(cursor: DBAPICursor) -> Any:  # noqa: ANN401
-            cursor.execute(compiled.sql, parameters)
+            cursor.execute(compiled.sql, parameters, **compiled.options)
             return take(cursor)
 
         return self._drive(compiled.sql, run)
@@ -252,4 +253,13 @@ def _compile(statement: Statement, dialect: Dialect, row: Row) -> _Compiled:
     own = {name: value for name, value in core.params.items() if name not in row}
     columns = statement.selected_columns if isinstance(statement, Select) else ()
     booleans = [at for at, column in enumerate(columns) if isinstance(column.type, Boolean)]
-    return _Compiled(str(core), core.positiontup, own, booleans if dialect.name == "sqlite" else ())
+    # The plan of a look-up by an array is kept for no other: one that was made while its table was
+    # nearly empty would read all of it.
+    has_array = any(isinstance(each.type, ARRAY) for each in core.binds.values())
+    return _Compiled(
+        str(core),
+        core.positiontup,
+        own,
+        booleans if dialect.name == "sqlite" else (),
+        {"prepare": False} if has_array else {},
+    )

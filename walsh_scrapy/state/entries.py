@@ -13,7 +13,7 @@ from sqlalchemy import bindparam, or_, select
 from walsh_scrapy.metadata.entries import KnownEntries
 from walsh_scrapy.policy.wording import storable
 from walsh_scrapy.state.database import Store
-from walsh_scrapy.state.rows import insert_new
+from walsh_scrapy.state.rows import as_parameter, insert_new, is_among
 from walsh_scrapy.state.tables import entries
 
 if TYPE_CHECKING:
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
 
     from walsh_scrapy.state.connection import Connection
-
-
-#: Keys in one SELECT; databases limit the parameters of a statement.
-KEYS_AT_ONCE: Final = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,24 +160,21 @@ def _row(entry: EntryRecord, *, is_first: bool) -> dict[str, Any]:
 def _known_entries(connection: Connection, found: Sequence[EntryRecord]) -> KnownEntries:
     """Return the stored entries of the pages of these."""
     known = KnownEntries()
-    wanted = sorted({entry.page_key for entry in found})
-    for start in range(0, len(wanted), KEYS_AT_ONCE):
-        some = wanted[start : start + KEYS_AT_ONCE]
-        # The last key is repeated up to a power of two, so that few statements are compiled.
-        size = 1 << (len(some) - 1).bit_length()
-        keys = {f"key{at}": some[min(at, len(some) - 1)] for at in range(size)}
-        for key, page_key, own_key, title_key in connection.all(_select_pages(size), keys):
-            known.add(page_key or key, own_key, title_key)
+    if not found:
+        return known
+    wanted = as_parameter(connection, sorted({entry.page_key for entry in found}))
+    pages = _select_pages(connection.dialect.name)
+    for key, page_key, own_key, title_key in connection.all(pages, {"pages": wanted}):
+        known.add(page_key or key, own_key, title_key)
     return known
 
 
 @cache
-def _select_pages(size: int) -> Select[Any]:
-    """Return the statement that looks up the entries of ``size`` pages."""
-    pages: list[Any] = [bindparam(f"key{at}") for at in range(size)]
+def _select_pages(dialect: str) -> Select[Any]:
+    """Return the statement that looks up the entries of pages."""
     columns = entries.c["key", "page_key", "own_key", "title_key"]
-    is_of_page = or_(entries.c.key.in_(pages), entries.c.page_key.in_(pages))
-    return select(*columns).where(is_of_page)
+    of_pages = (is_among(dialect, entries.c[name], "pages") for name in ("key", "page_key"))
+    return select(*columns).where(or_(*of_pages))
 
 
 def _conditions(wanted: EntryFilter) -> Iterator[ColumnElement[bool]]:
