@@ -6,6 +6,7 @@ as long as it is told gets its host in the end.
 """
 
 import contextlib
+import math
 import shutil
 import tempfile
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.helpers.records import BACKOFF, RECORD
+from walsh_scrapy.policy.claims import CLAIM_SECONDS
 from walsh_scrapy.policy.hosttimes import LEASE_MARGIN
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.state import State
@@ -42,6 +44,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.out = {}  # host -> (process, true time of its start): what is on the wire now
         self.ended = {}  # host -> (true time of the last end, spacing asked for from then on)
         self.rests_until = {}  # host -> true time of the end of its hold
+        self.claimed = {}  # host -> (process, true time until which nobody else may ask)
 
     def _open(self):
         return self.stack.enter_context(
@@ -106,6 +109,8 @@ class LedgerMachine(RuleBasedStateMachine):
             assert 0.0 < wait <= LONGEST_WAIT
             return wait
         assert host not in self.out, "two requests to a host at once"
+        claimant, until = self.claimed.get(host, (process, 0.0))
+        assert claimant == process or self.true >= until - TINY, "it is claimed by another"
         if host in self.ended:
             end, interval = self.ended[host]
             assert self.true - end >= max(interval, spacing) - TINY, "too soon after the last"
@@ -137,6 +142,45 @@ class LedgerMachine(RuleBasedStateMachine):
         self.true = true
         self.ended[host] = (end, interval)
         self.rests_until[host] = max(self.rests_until.get(host, 0.0), end + hold)
+
+    @rule(process=processes, names=st.sets(hosts, min_size=1))
+    def a_process_claims_hosts(self, process, names):
+        for host in self.states[process].ledger.claim(sorted(names), self.wall - 1e6):
+            assert self.out.get(host, (process,))[0] == process, "it is asked by another"
+            claimant, until = self.claimed.get(host, (process, 0.0))
+            assert claimant == process or self.true >= until - TINY, "it is claimed by another"
+            self.claimed[host] = (process, self.true + CLAIM_SECONDS)
+
+    @rule(process=processes)
+    def a_process_renews_its_claims(self, process):
+        ledger = self.states[process].ledger
+        assert ledger.renew(None, self.wall) >= 1
+        for host, (claimant, _) in list(self.claimed.items()):
+            if claimant == process and host in ledger._claimed:
+                self.claimed[host] = (process, self.true + CLAIM_SECONDS)
+
+    @rule(process=processes, host=hosts, put_off=st.booleans())
+    def a_process_gives_a_host_up(self, process, host, put_off):
+        self.states[process].ledger.unclaim([host], put_off=put_off)
+        self._is_given_up(process, host)
+
+    @rule(process=processes, host=hosts)
+    def the_exchange_of_a_process_is_its_last_there(self, process, host):
+        self.states[process].ledger.finish(host)
+        self._is_given_up(process, host)
+
+    def _is_given_up(self, process, host):
+        if self.claimed.get(host, (None,))[0] == process:
+            del self.claimed[host]
+
+    @rule(process=processes, host=hosts)
+    def a_claim_keeps_its_process_from_nothing(self, process, host):
+        is_free = host not in self.out and self.true >= self.rests_until.get(host, 0.0)
+        end, interval = self.ended.get(host, (-math.inf, 0.0))
+        claimant, until = self.claimed.get(host, (None, 0.0))
+        if claimant == process and self.true < until and is_free:
+            is_spaced = self.true - end >= max(interval, 1.0) + TINY
+            assert not (self._ask(process, host, 1.0) and is_spaced and self.offset == 0.0)
 
     @rule(process=processes)
     def a_process_dies_with_what_it_has_out(self, process):

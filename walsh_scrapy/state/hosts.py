@@ -9,11 +9,11 @@ from sqlalchemy import bindparam, func, insert, select, update
 
 from walsh_scrapy.policy.hosttimes import HostTimes
 from walsh_scrapy.state.database import Store
-from walsh_scrapy.state.rows import among, insert_if_new, row_of
+from walsh_scrapy.state.rows import among, insert_if_new, insert_new, row_of
 from walsh_scrapy.state.tables import acts, hosts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from walsh_scrapy.state.connection import Connection
 
@@ -23,6 +23,8 @@ _FIND: Final = select(*(hosts.c[name] for name in TIMES), hosts.c.revision).wher
     hosts.c.host == bindparam("key")
 )
 _FIND_SEVERAL: Final = select(hosts.c.host, *(hosts.c[name] for name in TIMES), hosts.c.revision)
+# Rows that another process is changing are left out; SQLite has one writer at a time anyway.
+_LOCK_SEVERAL: Final = _FIND_SEVERAL.with_for_update(skip_locked=True)
 _UPDATE: Final = (
     update(hosts)
     .where(hosts.c.host == bindparam("key"), hosts.c.revision == bindparam("seen"))
@@ -84,6 +86,36 @@ def find_rows(connection: Connection, names: Sequence[str]) -> dict[str, LedgerR
     for name, *times, revision in among(connection, _FIND_SEVERAL, hosts.c.host, names):
         found[name] = LedgerRow(HostTimes(*times), revision)
     return found
+
+
+def find_locked(connection: Connection, names: Sequence[str]) -> dict[str, LedgerRow]:
+    """Lock and return the rows of hosts that no other process is changing, and empty ones."""
+    found = {name: LedgerRow(HostTimes(), None) for name in names}
+    for name, *times, revision in among(connection, _LOCK_SEVERAL, hosts.c.host, names):
+        found[name] = LedgerRow(HostTimes(*times), revision)
+    return found
+
+
+def update_rows(connection: Connection, rows: Mapping[str, LedgerRow]) -> None:
+    """Write rows that are locked; each has its new revision."""
+    if rows:
+        connection.run_each(
+            _UPDATE,
+            [
+                row_of(row.times)
+                | {"key": host, "seen": (row.revision or 0) - 1, "revision": row.revision}
+                for host, row in rows.items()
+            ],
+        )
+
+
+def insert_rows(connection: Connection, rows: Mapping[str, LedgerRow]) -> frozenset[str]:
+    """Insert rows, and return the hosts that had none."""
+    given = [
+        {"host": host, "revision": row.revision, **row_of(row.times)}
+        for host, row in sorted(rows.items())  # so that two processes cannot block each other
+    ]
+    return insert_new(connection, hosts, given)
 
 
 def write_row(connection: Connection, host: str, times: HostTimes, revision: int | None) -> bool:

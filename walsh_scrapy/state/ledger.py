@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
-from uuid import uuid4
 
 from sqlalchemy import select
 
@@ -27,13 +26,14 @@ from walsh_scrapy.policy.pacing import (
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.evidence import forget_lease, log_end, log_lease
-from walsh_scrapy.state.hostrows import WAITING, HostRows
+from walsh_scrapy.state.claims import Claims
+from walsh_scrapy.state.hostrows import WAITING
 from walsh_scrapy.state.hosts import Act, HostSnapshot, write_act
 from walsh_scrapy.state.rows import upsert
 from walsh_scrapy.state.tables import choices, hosts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from walsh_scrapy.policy.backoff import Backoff
     from walsh_scrapy.policy.hosttimes import HoldBy
@@ -68,7 +68,7 @@ class _End(NamedTuple):
     at: float | None = None  #: epoch seconds; None for now
 
 
-class Ledger(HostRows):
+class Ledger(Claims):
     """The table by which all processes that share a state pace their requests.
 
     A request is logged with the lease of its host, and its end with the release.
@@ -76,17 +76,21 @@ class Ledger(HostRows):
 
     def __init__(self, database: Database, clock: Callable[[], float] | None = None) -> None:
         super().__init__(database, clock)
-        self._holder = uuid4().hex
         # By host, each of which is leased: the requests that are out, and the ends of exchanges
         # that are not written yet.
         self._sent: dict[str, LoggedLease] = {}
+        self._out: set[str] = set()  # hosts that a request was leased for
         self._ends: dict[str, _End] = {}
 
     def find(self, host: str) -> HostSnapshot:
-        """Return what is known of a host, now; a host that was never asked has empty times."""
+        """Return what is known of a host, now; a host that was never asked has empty times.
+
+        It does not wait for a claim of this process.
+        """
         if host in self._ends:
             self.write_end(host)
-        return super().find(host)
+        times, now = super().find(host)
+        return HostSnapshot(self._free(host, times), now)
 
     def take(
         self,
@@ -105,10 +109,14 @@ class Ledger(HostRows):
         transaction, with when the last exchange with the host ended, whoever made it; if it returns
         True, another process has done what the request is for, and the host is not leased.
         """
+        if host in self._ends:
+            self.write_end(host)
         leased: LoggedLease | None = None
+        claimed_until = 0.0 if host in self._out else self._claim_end(host)
 
         def pause_of(change: Change) -> float | None:
-            times, least = change.before.with_limit(most), min(spacing, most)
+            free = self._free(host, change.before)
+            times, least = free.with_limit(most), min(spacing, most)
             if times.ready_at(least) > change.now:
                 return None
             return 0.0 if times.ended is None else times.spacing_with(least)
@@ -125,13 +133,15 @@ class Ledger(HostRows):
                 leased = log_lease(connection, sent)
 
         try:
-            change = self._change(host, Lease(spacing, timeout, self._holder, most), log)
+            event = Lease(spacing, timeout, self._holder, most, claimed_until)
+            change = self._change(host, event, log)
         except _CameMeanwhile:
             return LeaseResult(0.0, came_meanwhile=True)
         pause = pause_of(change)
         if pause is None:
-            times = change.before.with_limit(most)
+            times = self._free(host, change.before).with_limit(most)
             return LeaseResult(times.recheck_at(change.now, min(spacing, most)) - change.now)
+        self._out.add(host)
         if leased is not None:
             self._sent[host] = leased
         return LeaseResult(0.0, pause)
@@ -152,7 +162,7 @@ class Ledger(HostRows):
         """
         event, row = Release(exchange, backoff, self._holder), self._rows.get(host)
         if not later or row is None:
-            return self._end(host, _End(event, record)).snapshot
+            return self._snapshot(host, self._end(host, _End(event, record)))
         now = self._now()
         self._ends[host] = _End(event, record, now)
         return HostSnapshot(after(row.times.with_clock_at(now), event, now), now)
@@ -178,6 +188,18 @@ class Ledger(HostRows):
         for host in list(self._ends):
             self.write_end(host)
 
+    def unclaim(self, names: Collection[str], *, put_off: bool = False) -> None:
+        """Give hosts up; with ``put_off`` some of their work was put off to a later run.
+
+        A host that a request is out for is given up when that has ended.
+        """
+        for name in names:
+            if name in self._ends:
+                self.write_end(name)
+            elif name in self._out:
+                self.finish(name)
+        super().unclaim([name for name in names if name not in self._out], put_off=put_off)
+
     def give_back(self, host: str) -> None:
         """Release a host that was leased for a request which was never sent (decision 29).
 
@@ -189,19 +211,20 @@ class Ledger(HostRows):
             if leased is not None:
                 forget_lease(connection, leased)
 
-        self._change(host, GiveBack(self._holder), forget)
+        self._change(host, GiveBack(self._holder, self._claim_end(host)), forget)
+        self._out.discard(host)
 
     def answered(self, host: str, exchange: Exchange, backoff: Backoff) -> HostSnapshot:
         """Write the hold that an exchange without a lease leads to."""
-        return self._change(host, UnleasedEnd(exchange, backoff)).snapshot
+        return self._snapshot(host, self._change(host, UnleasedEnd(exchange, backoff)))
 
     def hold(self, host: str, seconds: float, by: HoldBy = "") -> HostSnapshot:
         """Put a host on hold for some seconds, and record by what; a longer hold stays."""
-        return self._change(host, Hold(seconds, by)).snapshot
+        return self._snapshot(host, self._change(host, Hold(seconds, by)))
 
     def widen(self, host: str, interval: float) -> HostSnapshot:
         """Give a host a spacing of at least ``interval`` seconds."""
-        return self._change(host, Widen(interval)).snapshot
+        return self._snapshot(host, self._change(host, Widen(interval)))
 
     def lift(self, host: str, reason: str) -> float:
         """End the hold of a host, and record the act with its reason (decision 31).
@@ -217,7 +240,7 @@ class Ledger(HostRows):
         The act is recorded with its reason, if it changes anything.
         """
         event = OperatorPause(seconds)
-        return self._change(host, event, partial(_write_act, host, reason)).snapshot
+        return self._snapshot(host, self._change(host, event, partial(_write_act, host, reason)))
 
     def _change(
         self, host: str, event: Event, also: Write | None = None, *, at: float | None = None
@@ -238,9 +261,23 @@ class Ledger(HostRows):
             if also is not None:
                 also(connection)
 
-        change = self._change(host, end.event, log, at=end.at)
+        event = replace(end.event, claimed_until=self._claim_end(host))
+        change = self._change(host, event, log, at=end.at)
         self._sent.pop(host, None)
+        self._out.discard(host)
+        self._given_up(host)
         return change
+
+    def _free(self, host: str, times: HostTimes) -> HostTimes:
+        """Return the times of a host without a claim of this process, which does not wait for it.
+
+        It waits for a request that is out.
+        """
+        is_claimed = self._claim_end(host) and host not in self._out
+        return times.without_lease(self._holder) if is_claimed else times
+
+    def _snapshot(self, host: str, change: Change) -> HostSnapshot:
+        return HostSnapshot(self._free(host, change.times), change.now)
 
     def pace_by(self, unit: str) -> None:
         """Pace by "host" or "domain" from now on.

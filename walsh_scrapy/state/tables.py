@@ -66,6 +66,16 @@ hosts = Table(
     Column("revision", BigInteger, nullable=False, server_default="0"),
 )
 
+# Crawls that claim hosts, each until it says again that it lives (decision 41).
+workers = Table(
+    "workers",
+    metadata,
+    Column("holder", String(32), primary_key=True),
+    Column("run", BigInteger),
+    Column("began", Double, nullable=False),
+    Column("until", Double, nullable=False),
+)
+
 # What the operator did to hosts, and why: kept for good (decision 31).
 acts = Table(
     "acts",

@@ -1,0 +1,80 @@
+"""Claims on both databases: who gets a host, for how long, and who lives (decision 41).
+
+What order of events may do with them is in test_ledger.py.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.helpers.records import BACKOFF, RECORD
+from walsh_scrapy.policy.claims import CLAIM_SECONDS
+from walsh_scrapy.policy.hosttimes import LEASE_MARGIN
+from walsh_scrapy.policy.pacing import Exchange
+
+NAMES = [f"h{number}.example" for number in range(20)]
+BEGAN = 90.0
+
+
+def test_each_host_is_one_workers_however_many_claim_it_at_once(opened):
+    states = [opened() for _ in range(4)]
+    with ThreadPoolExecutor(len(states)) as pool:
+        claims = list(pool.map(lambda state: state.ledger.claim(NAMES, BEGAN), states))
+    assert sorted(name for got in claims for name in got) == sorted(NAMES)
+    assert not any(state.ledger.claim(NAMES[:1], BEGAN) for state in states[1:] if not claims[0])
+
+
+def test_a_claim_lasts_until_it_is_given_up_or_runs_out(opened, clock):
+    us, them = opened(), opened()
+    assert us.ledger.claim(NAMES[:3], BEGAN) == NAMES[:3]
+    us.ledger.unclaim(NAMES[:1])
+    assert them.ledger.claim(NAMES[:3], BEGAN) == NAMES[:1]
+    clock.at += CLAIM_SECONDS
+    us.ledger.renew(None, BEGAN)
+    clock.at += LEASE_MARGIN
+    assert them.ledger.claim(NAMES[:3], BEGAN) == NAMES[:1]
+    clock.at += CLAIM_SECONDS
+    assert them.ledger.claim(NAMES[1:3], BEGAN) == NAMES[1:3]
+    us.ledger.renew(None, BEGAN)
+    assert us.ledger.claim(NAMES[1:3], BEGAN) == []
+
+
+def test_what_was_put_off_is_left_alone_by_workers_that_began_before(opened, clock):
+    us, them = opened(), opened()
+    us.ledger.claim(NAMES[:2], BEGAN)
+    us.ledger.unclaim(NAMES[:1], put_off=True)
+    us.ledger.unclaim(NAMES[1:2])
+    assert them.ledger.claim(NAMES[:2], BEGAN) == NAMES[1:2]
+    clock.at += 1.0
+    assert them.ledger.claim(NAMES[:2], clock.at) == NAMES[:2]
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_the_last_exchange_of_a_host_gives_it_up(opened, clock, later):
+    us, them = opened(), opened()
+    us.ledger.claim(NAMES[:1], BEGAN)
+    assert us.ledger.take(NAMES[0], 1.0, 30.0).wait == 0.0
+    us.ledger.release(NAMES[0], Exchange(interval=1.0), BACKOFF, RECORD, later=later)
+    clock.at += 1.0
+    assert them.ledger.take(NAMES[0], 1.0, 30.0).wait > 0.0
+    assert us.ledger.take(NAMES[0], 1.0, 30.0).wait == 0.0
+    us.ledger.finish(NAMES[0])
+    us.ledger.release(NAMES[0], Exchange(interval=1.0), BACKOFF, RECORD, later=later)
+    us.ledger.write_end(NAMES[0])
+    clock.at += 1.0
+    assert them.ledger.take(NAMES[0], 1.0, 30.0).wait == 0.0
+
+
+def test_workers_are_those_that_said_lately_that_they_live(opened, clock):
+    us, them = opened(), opened()
+    assert us.ledger.renew(7, BEGAN) == 1
+    clock.at += 1.0
+    assert them.ledger.renew(8, BEGAN + 1.0) == 2
+    them.ledger.claim(NAMES[:2], BEGAN)
+    assert us.ledger.workers() == [(7, BEGAN, 0), (8, BEGAN + 1.0, 2)]
+    clock.at += CLAIM_SECONDS
+    assert us.ledger.renew(7, BEGAN) == 1
+    us.ledger.claim(NAMES[2:3], BEGAN)
+    us.ledger.leave()
+    assert them.ledger.workers() == []
+    assert them.ledger.claim(NAMES[2:3], BEGAN) == NAMES[2:3]

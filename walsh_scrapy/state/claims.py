@@ -1,0 +1,153 @@
+"""Claims: the hosts that a worker has for itself, and the workers of a state (decision 41)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import uuid4
+
+from sqlalchemy import bindparam, delete, func, select
+
+from walsh_scrapy.policy.claims import CLAIM_SECONDS
+from walsh_scrapy.policy.pacing import Claim, Event, Unclaim, after
+from walsh_scrapy.state.hostrows import HostRows
+from walsh_scrapy.state.hosts import LedgerRow, find_locked, insert_rows, update_rows
+from walsh_scrapy.state.rows import upsert
+from walsh_scrapy.state.tables import hosts, workers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from walsh_scrapy.policy.hosttimes import HostTimes
+    from walsh_scrapy.state.connection import Connection
+    from walsh_scrapy.state.database import Database
+
+_LIVING: Final = workers.c.until > bindparam("now")
+_COUNT: Final = select(func.count()).select_from(workers).where(_LIVING)
+_CLAIMED: Final = (
+    select(workers.c.run, workers.c.began, func.count(hosts.c.host))
+    .outerjoin(hosts, (hosts.c.holder == workers.c.holder) & (hosts.c.lease_until > bindparam("now")))
+    .where(_LIVING)
+    .group_by(workers.c.holder, workers.c.run, workers.c.began)
+    .order_by(workers.c.began)
+)
+
+
+class WorkerRow(NamedTuple):
+    """A worker that lives. ``began`` is in epoch seconds."""
+
+    run: int | None  #: its number in `runs`
+    began: float
+    hosts: int  #: that it has claimed or leased
+
+
+class Claims(HostRows):
+    """The rows of hosts, some of which are claimed by this process.
+
+    A claim is a lease that goes on between the exchanges of its holder, and is renewed until it is
+    given up. If it is not renewed, for whatever reason, it runs out by itself.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], float] | None = None) -> None:
+        super().__init__(database, clock)
+        self._holder = uuid4().hex
+        self._claimed: dict[str, None] = {}
+        self._claimed_until = 0.0
+        self._last: set[str] = set()  # whose next exchange that ends is their last
+
+    def claim(self, names: Sequence[str], began: float) -> list[str]:
+        """Claim hosts, and return those that were got; the others are another worker's.
+
+        ``began`` is when this worker began, in epoch seconds. Rows that another worker is about to
+        change count as that worker's.
+        """
+        with self._database.write() as connection:
+            until = self._now() + CLAIM_SECONDS
+            rows = self._change_all(connection, names, Claim(self._holder, until, began))
+        got = [name for name in names if name in rows and rows[name].holder == self._holder]
+        # Those that were claimed before run out sooner, and are renewed before that.
+        self._claimed_until = self._claimed_until if self._claimed else until
+        self._claimed.update(dict.fromkeys(got))
+        return got
+
+    def renew(self, run: int | None, began: float) -> int:
+        """Keep what is claimed, say that this worker lives, and return how many workers do."""
+        with self._database.write() as connection:
+            now = self._now()
+            until = now + CLAIM_SECONDS
+            row = {"holder": self._holder, "run": run, "began": began, "until": until}
+            upsert(connection, workers, row)
+            rows = self._change_all(connection, [*self._claimed], Claim(self._holder, until))
+            count: int = connection.scalar(_COUNT, {"now": now})
+        for host, times in rows.items():
+            if times.holder != self._holder:
+                self._claimed.pop(host, None)
+        self._claimed_until = until
+        return count
+
+    def finish(self, host: str) -> None:
+        """Give a host up with the end of its exchange, if that is not written yet.
+
+        `unclaim` does so if it is.
+        """
+        if host in self._claimed:
+            self._last.add(host)
+
+    def unclaim(self, names: Collection[str], *, put_off: bool = False) -> None:
+        """Give hosts up; with ``put_off`` some of their work was put off to a later run."""
+        ours = [name for name in names if name in self._claimed]
+        for name in ours:
+            del self._claimed[name]
+            self._last.discard(name)
+        if ours:
+            with self._database.write() as connection:
+                self._change_all(connection, ours, Unclaim(self._holder, put_off))
+
+    def leave(self) -> None:
+        """Give all hosts up: this worker ends."""
+        self.unclaim([*self._claimed])
+        with self._database.write() as connection:
+            is_over = (workers.c.holder == self._holder) | (workers.c.until < self._now())
+            connection.run(delete(workers).where(is_over))
+
+    def workers(self) -> list[WorkerRow]:
+        """Return the workers that live, the one that began first comes first."""
+        with self._database.read() as connection:
+            return [WorkerRow(*row) for row in connection.all(_CLAIMED, {"now": self._now()})]
+
+    def _claim_end(self, host: str) -> float:
+        """Return until when a host is claimed after an exchange, in epoch seconds; 0 if it is not."""
+        if host not in self._claimed or host in self._last:
+            return 0.0
+        # No claim lasts longer, even if the clock was set back since.
+        return min(self._claimed_until, self._now() + CLAIM_SECONDS)
+
+    def _given_up(self, host: str) -> None:
+        """Note that the end of an exchange was written: it gives its host up if it is the last."""
+        if host in self._last:
+            self._last.discard(host)
+            self._claimed.pop(host, None)
+
+    def _change_all(
+        self, connection: Connection, names: Sequence[str], event: Event
+    ) -> dict[str, HostTimes]:
+        """Write what an event changes in the rows of several hosts, and return their times.
+
+        Hosts whose rows another process is changing at the moment are left out.
+        """
+        rows, now = find_locked(connection, names), self._now()
+        changed: dict[str, LedgerRow] = {}
+        made: dict[str, LedgerRow] = {}
+        for host, row in rows.items():
+            times = after(row.times.with_clock_at(now), event, now)
+            if row.revision is None:
+                made[host] = LedgerRow(times, 0)
+            elif times != row.times:
+                changed[host] = LedgerRow(times, row.revision + 1)
+        update_rows(connection, changed)
+        new = insert_rows(connection, made)
+        found = rows | changed | {host: row for host, row in made.items() if host in new}
+        for host in made.keys() - new:  # another process has just made it
+            del found[host]
+        for host, row in found.items():
+            self._rows[host] = row
+        return {host: row.times for host, row in found.items()}
