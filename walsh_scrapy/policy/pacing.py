@@ -170,16 +170,7 @@ class OperatorPause:
 
 
 Event: TypeAlias = (
-    Lease
-    | Release
-    | GiveBack
-    | Claim
-    | Unclaim
-    | UnleasedEnd
-    | Hold
-    | Widen
-    | Lift
-    | OperatorPause
+    Lease | Release | GiveBack | Claim | Unclaim | UnleasedEnd | Hold | Widen | Lift | OperatorPause
 )
 
 

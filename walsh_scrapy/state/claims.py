@@ -25,7 +25,9 @@ _LIVING: Final = workers.c.until > bindparam("now")
 _COUNT: Final = select(func.count()).select_from(workers).where(_LIVING)
 _CLAIMED: Final = (
     select(workers.c.run, workers.c.began, func.count(hosts.c.host))
-    .outerjoin(hosts, (hosts.c.holder == workers.c.holder) & (hosts.c.lease_until > bindparam("now")))
+    .outerjoin(
+        hosts, (hosts.c.holder == workers.c.holder) & (hosts.c.lease_until > bindparam("now"))
+    )
     .where(_LIVING)
     .group_by(workers.c.holder, workers.c.run, workers.c.began)
     .order_by(workers.c.began)
