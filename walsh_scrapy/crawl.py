@@ -16,6 +16,7 @@ from scrapy.utils.conf import closest_scrapy_cfg
 
 from walsh_scrapy.exceptions import StateUnavailable, refuse_to_start
 from walsh_scrapy.options import BadSetting, Options
+from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.politeness.hostqueue import GateQueue, HostQueues
 from walsh_scrapy.politeness.inflight import InFlight
 from walsh_scrapy.politeness.prerequisites import Prerequisites
@@ -29,6 +30,7 @@ from walsh_scrapy.runtime.network import Network
 from walsh_scrapy.runtime.requests import end_facts
 from walsh_scrapy.runtime.signing import read_signer
 from walsh_scrapy.runtime.startup import check_start
+from walsh_scrapy.sources import SourcesError, host_pauses
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.visits.outcome import Troubles
 
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.policy.frontier import Rank
     from walsh_scrapy.runtime.context import Clock
+    from walsh_scrapy.state.sync import SyncedFile
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +121,22 @@ class Crawl:
     @cached_property
     def pauses(self) -> Pauses:
         """The pauses that the sources file of the spider asks for."""
-        return Pauses(self.context, getattr(self.crawler.spider, "declared", ()))
+        if self.sources_file:
+            return Pauses(self.context, self.sources_file.pauses)
+        sources = getattr(self.crawler.spider, "sources", ())
+        return Pauses(self.context, host_pauses(sources, host_of))
+
+    @cached_property
+    def sources_file(self) -> SyncedFile | None:
+        """The sources file of the spider, in the state as it is now; None if it has none.
+
+        A wrong file ends the process with one line.
+        """
+        file = getattr(self.crawler.spider, "sources_file", None)
+        try:
+            return None if file is None else self.context.state.sync(file)
+        except SourcesError as error:
+            refuse_to_start(error, log_file=self.settings["LOG_FILE"])
 
     @cached_property
     def queues(self) -> HostQueues:

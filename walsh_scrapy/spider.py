@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from scrapy import Request, Spider
@@ -11,20 +12,21 @@ from scrapy import Request, Spider
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import StateUnavailable, refuse_to_start
 from walsh_scrapy.options import BadSetting, Options
-from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.runtime.requests import Visit, set_visit, visit_of
 from walsh_scrapy.runtime.startup import check_gates
-from walsh_scrapy.sources import Kind, Source, SourcesError, in_shard, load_sources, parse_shard
-from walsh_scrapy.visits.due import due_sources
+from walsh_scrapy.sources import Kind, Source, SourcesError, parse_shard
+from walsh_scrapy.state.declared import DeclaredSources, Selection
+from walsh_scrapy.visits.due import DueSources, report
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable
     from typing import Self
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
     from walsh_scrapy.metadata.document import Document
+    from walsh_scrapy.state.agenda import Counts
 
 
 #: Spider arguments of every SourcesSpider; docs/settings.md describes them.
@@ -34,8 +36,7 @@ ARGUMENTS: Final = ("sources", "force", "only", "shard")
 class DeclaringSpider(Spider):
     """A spider with declared sources, which the gates read from it."""
 
-    sources: tuple[Source, ...] = ()  #: the scope gate allows requests for these only
-    declared: tuple[Source, ...] = ()  #: all of the file, also those of other spiders
+    sources: Collection[Source] = ()  #: the scope gate allows requests for these only
     force: bool = False  #: also visit sources that are not due yet (decision 20)
 
     def alternative_to(self, request: Request) -> Request | None:  # noqa: ARG002 - for subclasses
@@ -54,6 +55,7 @@ class SourcesSpider(DeclaringSpider):
     """
 
     kind: ClassVar[Kind]
+    sources_file: str | None = None  #: the path of the file that declares its sources
     accept: ClassVar[str] = "*/*"
 
     @staticmethod
@@ -64,29 +66,31 @@ class SourcesSpider(DeclaringSpider):
     def __init__(self, *args: str, **arguments: str) -> None:
         super().__init__(*args, **arguments)
         self.force = str(arguments.get("force", "0")).lower() in ("1", "true", "yes", "on")
-        self.sources = ()
+        self.only = arguments.get("only", "")
+        self.part = (1, 1)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: str, **arguments: str) -> Self:
-        """Read the sources; a wrong file or argument ends the process with one line."""
+        """Make the spider; a wrong argument ends the process with one line."""
         spider = super().from_crawler(crawler, *args, **arguments)
-        only = arguments.get("only", "")
         try:
             cls._check_arguments(arguments)
             check_gates(crawler.settings)
-            file = arguments.get("sources") or Options.from_settings(crawler.settings).sources
-            spider.declared = declared = load_sources(file)
-            spider.sources = _chosen(
-                declared,
-                cls.kind,
-                only,
-                arguments.get("shard", "1/1"),
-            )
-            if only and not _chosen(declared, cls.kind, only, "1/1"):
-                spider.logger.warning("%s: no source of kind %s has %r", file, cls.kind, only)
+            spider.part = parse_shard(arguments.get("shard", "1/1"))
+            options = Options.from_settings(crawler.settings)
+            spider.sources_file = arguments.get("sources") or options.sources
         except (BadSetting, SourcesError) as error:
             refuse_to_start(error, log_file=crawler.settings["LOG_FILE"])
         return spider
+
+    @property
+    def sources(self) -> DeclaredSources:  # type: ignore[override]  # it cannot be set
+        """The chosen sources of the file, in the state; a wrong file ends the process."""
+        crawl = Crawl.of(self.crawler)
+        if crawl.sources_file is None:
+            raise ValueError(f"{self} has no sources file; make it with from_crawler")
+        chosen = Selection(crawl.sources_file.id, self.kind, *self.part, self.only)
+        return DeclaredSources(crawl.context.state.declared, chosen)
 
     @classmethod
     def _check_arguments(cls, arguments: Iterable[str]) -> None:
@@ -105,14 +109,24 @@ class SourcesSpider(DeclaringSpider):
     async def start(self) -> AsyncIterator[Any]:
         """Yield the first request of each source that is due."""
         crawl = Crawl.of(self.crawler)
+        chosen, queue = self.sources.chosen, crawl.queues.scheduler
         try:
-            due = due_sources(
-                crawl.context, crawl.stats, crawl.pauses, self.sources, force=self.force
-            )
+            due = DueSources(crawl.context, chosen, crawl.pauses, queue, force=self.force)
+            report(crawl.stats, due.counts)
+            self._warn_of_none(due.counts, chosen)
+            async for source, url in due.each():
+                yield self.first_request(source, url)
         except StateUnavailable:  # which ends the crawl, and is logged
             return
-        for source, url in due:
-            yield self.first_request(source, url)
+
+    def _warn_of_none(self, counts: Counts, chosen: Selection) -> None:
+        """Warn of a text that chooses no source."""
+        if not self.only or counts.due or counts.later or counts.gone:
+            return
+        store = Crawl.of(self.crawler).context.state.declared
+        if not store.count(replace(chosen, index=1, count=1)):
+            file = self.sources_file
+            self.logger.warning("%s: no source of kind %s has %r", file, self.kind, self.only)
 
     def first_request(self, source: Source, url: str) -> Request:
         """Return the first request of a visit; ``url`` is the current address of the source."""
@@ -160,15 +174,3 @@ class SourcesSpider(DeclaringSpider):
         """Return the Content-Type of a body that was not downloaded; None if it was."""
         visit = visit_of(response.request) if response.request else None
         return visit.unread if visit else None
-
-
-def _chosen(sources: tuple[Source, ...], kind: Kind, only: str, shard: str) -> tuple[Source, ...]:
-    part, parts = parse_shard(shard)
-    wanted = only.casefold()
-    return tuple(
-        source
-        for source in sources
-        if source.kind == kind
-        and any(wanted in text.casefold() for text in (source.url, source.name or "", *source.tags))
-        and in_shard(host_of(source.url), part, parts)
-    )

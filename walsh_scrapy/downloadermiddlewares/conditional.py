@@ -13,11 +13,10 @@ from walsh_scrapy.runtime.gates import Gate
 from walsh_scrapy.runtime.messages import conditions_of
 from walsh_scrapy.runtime.requests import Validators, hops_of, mark, rank_of, visit_of
 from walsh_scrapy.runtime.startup import require_order
-from walsh_scrapy.sources import declared_urls
 from walsh_scrapy.spider import DeclaringSpider
+from walsh_scrapy.visits.targets import Targets
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Self
 
     from scrapy import Request
@@ -78,14 +77,13 @@ class ConditionalMiddleware:
         return response
 
     @cached_property
-    def _declared(self) -> Mapping[str, Source]:
+    def _targets(self) -> Targets:
         spider = self._crawler.spider
-        sources = spider.sources if isinstance(spider, DeclaringSpider) else ()
-        return {url: source for source in sources for url in declared_urls(source)}
+        return Targets(spider.sources if isinstance(spider, DeclaringSpider) else ())
 
     def _check_declared(self, url: str) -> None:
         """Raise NotDue or AlreadyRead if ``url`` is declared, and was read before it is due."""
-        if source := self._declared.get(url):
+        if source := self._targets.owner(url):
             record = self._context.state.sources.find(source.url)
             self._known(source, record, None if url == source.url else url)
 

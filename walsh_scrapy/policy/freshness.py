@@ -203,6 +203,11 @@ def due(last: LastVisit | None, operator_interval: float, now: float) -> Due:
     return Due(opens, "skip") if opens > earliest else Due(due_at, rule)
 
 
+def growth(failures: int) -> float:
+    """Return the factor of the operator's interval after so many failures in a row."""
+    return 2.0 ** min(max(failures - 1, 0), 40)
+
+
 def _interval(last: LastVisit, operator_interval: float) -> tuple[float, str]:
     """Return the seconds between two visits, and which rule of `Due` they come from."""
     if last.is_resumed:
@@ -210,9 +215,8 @@ def _interval(last: LastVisit, operator_interval: float) -> tuple[float, str]:
     rare = 0.0
     if last.history is not None and not last.failures:
         rare = rare_interval(last.history, last.at)
-    doublings = min(max(last.failures - 1, 0), 40)
     return max(
-        (operator_interval * 2.0**doublings, "failing" if last.failures else "operator"),
+        (operator_interval * growth(last.failures), "failing" if last.failures else "operator"),
         (last.hints.interval, "feed"),
         (last.server_interval, "server"),
         (rare, "adaptive"),

@@ -16,12 +16,14 @@ from walsh_scrapy.policy.readyhosts import HostRequests, Lane, Rank, ReadyHosts
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-__all__ = ["Frontier", "Rank", "Turn", "start_order"]
+__all__ = ["Frontier", "Rank", "Turn", "host_order", "start_order"]
 
 T = TypeVar("T")
 
 #: Seconds of an exchange after which its host goes last: a serial crawl waited for it.
 LONG = 10.0
+#: A host with a backlog gets more requests when it has no more than this number left.
+FEW = 25
 
 
 class Turn(NamedTuple):
@@ -62,7 +64,9 @@ class Frontier(Generic[T]):
         self._unused: list[tuple[float, int, str]] = []  # without requests; soonest first
         self._closed: dict[str, None] = {}  # ready, but their next rank is closed
         self._open_to: int = Rank.TARGET
+        self._short: dict[str, None] = {}  # hosts with a backlog that have few requests left
         self._size = 0
+        self._backlog = 0
         self._busy = 0
         self._order = count()
 
@@ -91,13 +95,29 @@ class Frontier(Generic[T]):
         self._size += 1
         self._place(host, queue)
 
+    def expect(self, host: str, backlog: int) -> None:
+        """Count so many further requests of a host, which are pushed when it has few left.
+
+        So the order of all hosts is the same as if they were here already (decision 6).
+        """
+        queue = self._queue_of(host)
+        self._backlog += backlog - queue.backlog
+        queue.backlog = backlog
+        self._note_short(host, queue)
+        self._place(host, queue)
+
+    def short_host(self) -> str | None:
+        """Return a host with a backlog that has few requests left, the first one that had."""
+        return next(iter(self._short), None)
+
     def pop(self, now: float) -> tuple[str, T] | None:
         """Return the host and request to send at ``now``; None if every host waits or is busy."""
         self._wake(now)
         soonest = self.next_at()
         # A late host may take so long again, so it does not go while another is ready before that.
         with_late = soonest is None or soonest - now >= LONG
-        while (host := self._ready.pop(self._size, with_late=with_late)) is not None:
+        waiting = self._size + self._backlog
+        while (host := self._ready.pop(waiting, with_late=with_late)) is not None:
             queue = self._hosts[host]
             if queue.rank > min(queue.open_to, self._open_to):
                 self._closed[host] = None
@@ -105,6 +125,7 @@ class Frontier(Generic[T]):
             self._size -= 1
             self._busy += 1
             item = queue.pop()
+            self._note_short(host, queue)
             self._place(host, queue)
             return host, item
         self._ready.slack.record_pause()
@@ -213,7 +234,7 @@ class Frontier(Generic[T]):
     def _queue_of(self, name: str) -> HostRequests[T]:
         if name not in self._hosts:
             interval = self._intervals.get(name)
-            self._hosts[name] = HostRequests(interval, self._unexplored)
+            self._hosts[name] = HostRequests(interval, unexplored=self._unexplored)
         return self._hosts[name]
 
     def _place(self, host: str, queue: HostRequests[T]) -> None:
@@ -235,13 +256,29 @@ class Frontier(Generic[T]):
         while self._unused and self._unused[0][0] <= now:
             _, version, host = heapq.heappop(self._unused)
             queue = self._current(host, version)
-            if queue and queue.open_to == Rank.TARGET:
+            if queue and queue.open_to == Rank.TARGET and not queue.backlog:
                 del self._hosts[host]
+
+    def _note_short(self, host: str, queue: HostRequests[T]) -> None:
+        if queue.backlog and len(queue.requests) <= FEW:
+            self._short[host] = None
+        else:
+            self._short.pop(host, None)
 
     def _current(self, host: str, version: int) -> HostRequests[T] | None:
         """Return the queue of a host if it did not change since a heap entry of ``version``."""
         queue = self._hosts.get(host)
         return queue if queue and queue.version == version else None
+
+
+def host_order(
+    host: str, items: int, since: float, intervals: Mapping[str, float], late: Collection[str]
+) -> tuple[bool, float, float]:
+    """Return the key by which `start_order` sorts a host with so many items.
+
+    ``since`` is the time since when the first of them is due.
+    """
+    return host in late, -items * intervals.get(host, 1.0), since
 
 
 def start_order(
@@ -264,7 +301,6 @@ def start_order(
         queue.sort(key=itemgetter(0))
 
     def order(host: str) -> tuple[bool, float, float]:
-        queue = hosts[host]
-        return host in late, -len(queue) * intervals.get(host, 1.0), queue[0][0]
+        return host_order(host, len(hosts[host]), hosts[host][0][0], intervals, late)
 
     return [item for host in sorted(hosts, key=order) for _, item in hosts[host]]

@@ -45,6 +45,7 @@ class HostRequests(Generic[T]):
     """The requests of one host, and when they may be handed out. Durations are seconds."""
 
     interval: float | None = None  #: the spacing; None if it is not known
+    backlog: int = 0  #: requests that are still to come, and count for the chain
     unexplored: float = 0.0  #: pacing that the links of its first target may cause
     requests: list[tuple[int, int, int, T]] = field(default_factory=list)
     ready_at: float = 0.0
@@ -84,7 +85,7 @@ class HostRequests(Generic[T]):
         Until a request was handed out, its robots.txt is still to come. Nothing has to wait after
         the last request.
         """
-        pauses = len(self.requests) - self.is_touched
+        pauses = len(self.requests) + self.backlog - self.is_touched
         return pauses * (1.0 if self.interval is None else self.interval) + self.unexplored
 
 

@@ -104,7 +104,7 @@ class SchedulerQueue(HostQueue):
         self._free_hosts()
         now = self._context.clock.monotonic()
         picked = self._frontier.pop(now)
-        if self._frontier.ready_hosts(now) < ENOUGH:
+        if self._frontier.ready_hosts(now) < ENOUGH or self._frontier.short_host():
             self._room.set()
         if picked is None:
             self._wake_at(self._frontier.next_at(), now)
@@ -131,9 +131,31 @@ class SchedulerQueue(HostQueue):
     async def wait_for_room(self) -> None:
         """Wait until fewer than ``ENOUGH`` hosts are ready, so that a start request is needed."""
         await asyncio.sleep(0)  # so that responses are handled between thousands of start requests
-        while self._frontier.ready_hosts(self._context.clock.monotonic()) >= ENOUGH:
+        while not self._has_room:
             self._room.clear()
             await self._room.wait()
+
+    @property
+    def _has_room(self) -> bool:
+        return self._frontier.ready_hosts(self._context.clock.monotonic()) < ENOUGH
+
+    async def next_short(self, *, or_room: bool) -> str | None:
+        """Return a host that is to get more of its backlog, as soon as there is one.
+
+        With ``or_room`` None is returned if there is none, but room for further hosts.
+        """
+        await asyncio.sleep(0)
+        while True:
+            if host := self._frontier.short_host():
+                return host
+            if or_room and self._has_room:
+                return None
+            self._room.clear()
+            await self._room.wait()
+
+    def expect(self, host: str, backlog: int) -> None:
+        """Count requests of a host that are still to come; see ``Frontier.expect``."""
+        self._frontier.expect(host, backlog)
 
     def delay(
         self,

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.runtime.requests import source_of
-from walsh_scrapy.sources import host_pauses, with_pauses
+from walsh_scrapy.sources import with_pauses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from scrapy import Request
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.runtime.signing import Signer
-    from walsh_scrapy.sources import Source
     from walsh_scrapy.state import State
 
 
@@ -91,12 +90,15 @@ class Context:
 class Pauses:
     """What the sources of a crawl add to the spacing of hosts, in seconds (decision 31).
 
-    ``sources`` are all of the file, whichever of them the spider visits.
+    ``by_host`` are the pauses of all sources of the file, whichever of them the spider visits.
     """
 
-    def __init__(self, context: Context, sources: Sequence[Source]) -> None:
+    def __init__(self, context: Context, by_host: Mapping[str, float]) -> None:
         self._context = context
-        self._by_host = host_pauses(sources, context.host)
+        self._by_host: dict[str, float] = {}
+        for host, seconds in by_host.items():
+            unit = context.options.pace_by.unit_of(host)
+            self._by_host[unit] = max(seconds, self._by_host.get(unit, 0.0))
 
     def before(self, request: Request) -> float:
         """Return the least spacing before and after a request.

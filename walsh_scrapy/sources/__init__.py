@@ -10,6 +10,7 @@ from walsh_scrapy.sources.source import (
     host_pauses,
     in_shard,
     parse_shard,
+    site_number,
     target_url,
     with_pauses,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "in_shard",
     "load_sources",
     "parse_shard",
+    "site_number",
     "target_url",
     "with_pauses",
 ]

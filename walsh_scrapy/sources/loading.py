@@ -6,7 +6,7 @@ a list that a program exported (OPML), a source that cannot be requested is left
 
 import difflib
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -42,20 +42,35 @@ def load_sources(path: str | Path) -> tuple[Source, ...]:
     a file without any other source is refused. Raises SourcesError.
     """
     file = Path(path)
+    kept, warnings = read_sources(file)
+    warn(file, warnings)
+    return kept
+
+
+def read_sources(file: Path) -> tuple[tuple[Source, ...], list[str]]:
+    """Return the same sources, and what is to be warned of."""
     wrong: list[str] = []
     declared, warning = _read(file, read_body(file), wrong)
     kept, repeated = _merge_all(declared)
     if not kept:
         raise SourcesError(f"{file}: {_why_empty(wrong)}")
-    if warning:
+    warnings = [warning] if warning else []
+    warnings += (f"left out: {reason}" for reason in wrong)
+    return kept, warnings + repetitions(repeated)
+
+
+def repetitions(places: Sequence[str]) -> list[str]:
+    """Return the warning for sources that were declared before; none without any."""
+    if not places:
+        return []
+    more = f" and {len(places) - 3} more" if len(places) > 3 else ""
+    return [f"declared before and counted once: {', '.join(places[:3])}{more}"]
+
+
+def warn(file: Path, warnings: Iterable[str]) -> None:
+    """Log what is to be warned of in a file that can be used."""
+    for warning in warnings:
         _log.warning("%s: %s", file, warning)
-    for reason in wrong:
-        _log.warning("%s: left out: %s", file, reason)
-    if repeated:
-        more = f" and {len(repeated) - 3} more" if len(repeated) > 3 else ""
-        shown = ", ".join(repeated[:3]) + more
-        _log.warning("%s: declared before and counted once: %s", file, shown)
-    return kept
 
 
 def declarations(file: Path, body: bytes) -> list[Declaration]:
@@ -104,7 +119,7 @@ def _check(contents: Contents, wrong: list[str]) -> Iterator[Declaration]:
     """
     for raw in contents.sources:
         try:
-            yield Declaration(raw.number, raw.place, _source(raw))
+            yield Declaration(raw.number, raw.place, source_of(raw))
         except SourcesError as error:
             if not contents.is_exported:
                 raise
@@ -119,13 +134,14 @@ def _merge_all(found: Iterable[Declaration]) -> tuple[tuple[Source, ...], list[s
         key = canonical_url(source.url)
         if key in kept:
             repeated.append(place)
-            kept[key] = _merge(kept[key], source)
+            kept[key] = merged(kept[key], source)
         else:
             kept[key] = source
     return tuple(kept.values()), repeated
 
 
-def _merge(first: Source, other: Source) -> Source:
+def merged(first: Source, other: Source) -> Source:
+    """Return a source with what a further declaration of it adds."""
     return replace(
         first,
         name=first.name or other.name,
@@ -144,7 +160,8 @@ def _why_empty(wrong: list[str]) -> str:
     return f"none of its {len(wrong)} sources can be requested; {wrong[0]}"
 
 
-def _source(raw: RawSource) -> Source:
+def source_of(raw: RawSource) -> Source:
+    """Return the source that a declaration is about. Raises SourcesError."""
     value = raw.value
     try:
         _check_keys(value)

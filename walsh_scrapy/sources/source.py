@@ -127,5 +127,10 @@ def in_shard(host: str, index: int, count: int) -> bool:
     It depends on the SHA-256 of the host alone: every machine gets the same answer, and all sources
     of a host are in the same part.
     """
+    return site_number(host) % count == index - 1
+
+
+def site_number(host: str) -> int:
+    """Return the first 56 bits of the SHA-256 of a host, which decide about its shard."""
     digest = hashlib.sha256(host.encode("utf-8", "surrogatepass")).digest()
-    return int.from_bytes(digest) % count == index - 1
+    return int.from_bytes(digest[:7])

@@ -25,6 +25,7 @@ from walsh_scrapy.runtime.requests import (
 )
 from walsh_scrapy.sources import declared_urls
 from walsh_scrapy.spider import DeclaringSpider
+from walsh_scrapy.visits.targets import Targets
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -102,23 +103,23 @@ class ScopeMiddleware:
                 yield request
 
     @cached_property
-    def _declared(self) -> frozenset[str]:
+    def _targets(self) -> Targets:
         spider = self._crawler.spider
         sources = spider.sources if isinstance(spider, DeclaringSpider) else ()
-        if not sources and not self._context.options.is_walsh_research:
+        if sources == () and not self._context.options.is_walsh_research:
             logger.warning(
                 "%s declares no sources, so it may ask for nothing (R6); "
                 'a bot with its own identity that follows links sets WALSH_SCOPE = "any"',
                 spider,
             )
-        return frozenset(url for source in sources for url in declared_urls(source))
+        return Targets(sources)
 
     def _declared_by(self, request: Request) -> _DeclaredBy | None:
         if request.method != "GET":
             return None
         visit = visit_of(request)
         first = first_url(request)
-        if first in self._declared:
+        if self._targets.declares(first, source_of(request)):
             return "declared"
         if first in (visit.announced if visit else ()):
             return "announced"
@@ -127,7 +128,7 @@ class ScopeMiddleware:
     def _is_where_it_moved(self, url: str, source: Source | None) -> bool:
         """Return True if the state knows that a declared source moved to this URL."""
         record = self._context.state.sources.find(source.url) if source else None
-        if source is None or record is None or source.url not in self._declared:
+        if source is None or record is None or not self._targets.owner(source.url):
             return False
         return url in declared_urls(replace(source, url=record.address))
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
+from walsh_scrapy.state.agenda import Agenda, Terms
 from walsh_scrapy.state.copies import BlocklistStore, RobotsStore
 from walsh_scrapy.state.database import Database, exists
+from walsh_scrapy.state.declared import DeclaredStore, Selection
 from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.entries import EntryStore
 from walsh_scrapy.state.evidence import EvidenceStore
@@ -16,9 +18,11 @@ from walsh_scrapy.state.log import Log
 from walsh_scrapy.state.pruning import delete_in_turn
 from walsh_scrapy.state.runs import MomentStore, RunStore
 from walsh_scrapy.state.sources import LlmsTxtStore, SourceStore
+from walsh_scrapy.state.sync import Sync, SyncedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 __all__ = ["State", "StateError"]
 
@@ -46,12 +50,21 @@ class State:
         self.robots = RobotsStore(self._database)
         self.blocklist = BlocklistStore(self._database)
         self.sources = SourceStore(self._database, self.ledger)
+        self.declared = DeclaredStore(self._database)
         self.llmstxt = LlmsTxtStore(self._database)
         self.entries = EntryStore(self._database)
         self.evidence = EvidenceStore(self._database)
         self.runs = RunStore(self._database)
         self.moments = MomentStore(self._database)
         self.acts = ActStore(self._database)
+
+    def sync(self, path: str | Path) -> SyncedFile:
+        """Bring what a sources file declares up to date. Raises SourcesError for a wrong file."""
+        return Sync(self._database, self.sources, path).run()
+
+    def agenda(self, chosen: Selection, terms: Terms) -> Agenda:
+        """Return what is due of the declared sources that were chosen."""
+        return Agenda(self._database, chosen, terms)
 
     @contextmanager
     def log(self) -> Iterator[Log]:

@@ -24,9 +24,9 @@ from walsh_scrapy.policy.pacing import (
     after,
 )
 from walsh_scrapy.policy.timestamps import format_moment
+from walsh_scrapy.state.claims import Claims
 from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.evidence import forget_lease, log_end, log_lease
-from walsh_scrapy.state.claims import Claims
 from walsh_scrapy.state.hostrows import WAITING
 from walsh_scrapy.state.hosts import Act, HostSnapshot, write_act
 from walsh_scrapy.state.rows import upsert

@@ -54,6 +54,12 @@ def upsert(
     connection.run(_upsert(connection.dialect.name, table, tuple(row), tuple(only)), row)
 
 
+def upsert_each(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows, or replace the columns of those whose primary key exists."""
+    statement = _upsert(connection.dialect.name, table, tuple(rows[0]), ())
+    connection.run_each(statement, rows)
+
+
 def insert_if_new(connection: Connection, table: Table, row: Mapping[str, Any]) -> bool:
     """Insert ``row``, which has all columns, and return True if its primary key is new."""
     return connection.run(_insert_if_new(connection.dialect.name, table), row) == 1

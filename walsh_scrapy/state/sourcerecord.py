@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +17,7 @@ from walsh_scrapy.policy.freshness import (
 )
 from walsh_scrapy.policy.redirects import Move
 from walsh_scrapy.policy.urls import canonical_url
+from walsh_scrapy.state.tables import sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -174,6 +175,10 @@ class SourceRecord:
             return self
         record = replace(self, url=url)
         return record.with_move(None) if record.moved_to == url else record
+
+
+#: The columns of a record, in the order of its fields.
+COLUMNS: Final = tuple(sources.c[field.name] for field in fields(SourceRecord))
 
 
 class KnownSources:

@@ -13,15 +13,17 @@ from scrapy.utils.datatypes import LocalCache
 from sqlalchemy import bindparam, case, delete, distinct, func, or_, select, update
 
 from walsh_scrapy.policy.freshness import HISTORY_SECONDS, NEVER, EntryHistory
+from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.state.database import Store
+from walsh_scrapy.state.declared import paced_by, write_facts
 from walsh_scrapy.state.entries import insert_unseen
 from walsh_scrapy.state.rows import among, insert_if_new, record_of, row_of, upsert
-from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.state.sourcerecord import COLUMNS, SourceRecord
 from walsh_scrapy.state.tables import entries, indexes, sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
-    from typing import Self
+    from typing import Any, Self
 
     from walsh_scrapy.state.connection import Connection, Values
     from walsh_scrapy.state.database import Database
@@ -61,9 +63,8 @@ class LlmsTxtStore(Store):
             connection.run(delete(indexes).where(indexes.c.url == url))
 
 
-_COLUMNS: Final = tuple(sources.c[field.name] for field in fields(SourceRecord))
 _OF_URL: Final = sources.c.url == bindparam("key")
-_SELECT_SEVERAL: Final = select(*_COLUMNS, sources.c.revision)
+_SELECT_SEVERAL: Final = select(*COLUMNS, sources.c.revision)
 _SELECT: Final = _SELECT_SEVERAL.where(_OF_URL)
 _REVISION: Final = select(sources.c.revision).where(_OF_URL)
 _LOCKED: Final = _SELECT.with_for_update()
@@ -71,7 +72,7 @@ _CHANGED: Final = sources.c.revision + 1
 _UPDATE: Final = (
     update(sources)
     .where(_OF_URL, sources.c.revision == bindparam("seen"))
-    .values({column.name: bindparam(column.name) for column in (*_COLUMNS, sources.c.revision)})
+    .values({column.name: bindparam(column.name) for column in (*COLUMNS, sources.c.revision)})
 )
 #: Rows kept in memory as they were last read: a visit of each is about to end.
 _ROWS_IN_MEMORY: Final = 1000
@@ -104,6 +105,7 @@ class SourceStore(Store):
         super().__init__(database)
         self._ledger = ledger
         self._rows: LocalCache[str, _Row] = LocalCache(_ROWS_IN_MEMORY)
+        self._unit: Callable[[str], str] | None = None
 
     def find(self, url: str) -> SourceRecord | None:
         """Return the record of a source, or None if it was never visited."""
@@ -143,7 +145,7 @@ class SourceStore(Store):
     def all(self) -> list[SourceRecord]:
         """Return the record of every source ever visited, whether it is still declared or not."""
         with self._database.read() as connection:
-            return [record_of(SourceRecord, row) for row in connection.all(select(*_COLUMNS))]
+            return [record_of(SourceRecord, row) for row in connection.all(select(*COLUMNS))]
 
     def urls(self) -> dict[str, None]:
         """Return the URL of every source ever visited, whether it is still declared or not."""
@@ -203,7 +205,8 @@ class SourceStore(Store):
         Raises SQLAlchemy's IntegrityError or DataError, and writes nothing, for values that the
         database does not accept, such as an entry of a source without a record.
         """
-        visit = _Visit(url, self._rows.pop(url, None), change, found, llmstxt)
+        known = self._rows.pop(url, None)
+        visit = _Visit(url, known, change, found, llmstxt, self._write_facts)
         if host is None:
             with self._database.write() as connection:
                 visit.write(connection)
@@ -220,10 +223,11 @@ class SourceStore(Store):
                 if row is None:
                     continue  # another run has renamed it
                 renamed = record_of(SourceRecord, row[:-1]).with_url(new)
-                insert_if_new(connection, sources, {**row_of(renamed), "revision": randbits(40)})
+                insert_if_new(connection, sources, _new_row(renamed, randbits(40)))
                 entries_of_old = update(entries).where(entries.c.source == old)
                 connection.run(entries_of_old.values(source=new))
                 connection.run(delete(sources).where(sources.c.url == old))
+                self._write_facts(connection, renamed)
 
     def forget(self, url: str) -> int | None:
         """Forget all visits of a source, so that its next visit is like its first.
@@ -238,10 +242,11 @@ class SourceStore(Store):
                 return None
             kept = select(func.count()).select_from(entries).where(entries.c.source == url)
             count = connection.scalar(kept) or 0
+            empty = SourceRecord(url=url, kind=kind)
+            self._write_facts(connection, empty)
             if count:  # entries refer to their source, so an empty record has to stay
-                empty = row_of(SourceRecord(url=url, kind=kind))
                 of_url = update(sources).where(sources.c.url == url)
-                connection.run(of_url.values(**empty, revision=_CHANGED))
+                connection.run(of_url.values(**row_of(empty), revision=_CHANGED))
             else:
                 connection.run(delete(sources).where(sources.c.url == url))
             return count
@@ -255,7 +260,16 @@ class SourceStore(Store):
         resumed = update(sources).where(sources.c.url == url, in_trouble)
         with self._database.write() as connection:
             changes = {"due_at": 0.0, "failures": 0, "revision": _CHANGED}
-            return connection.run(resumed.values(changes)) == 1
+            is_resumed = connection.run(resumed.values(changes)) == 1
+            if is_resumed and (record := _Row.find(connection, url).record):
+                self._write_facts(connection, record)
+            return is_resumed
+
+    def _write_facts(self, connection: Connection, record: SourceRecord) -> None:
+        """Write what a record says of when its source is due (decision 40)."""
+        if self._unit is None:
+            self._unit = paced_by(connection).unit
+        write_facts(connection, record, self._unit)
 
 
 class _Row(NamedTuple):
@@ -277,12 +291,12 @@ class _Row(NamedTuple):
 
     def replaced_by(self, connection: Connection, record: SourceRecord) -> Self | None:
         """Write a record if the row is still this one, and return the new one; else None."""
-        values = row_of(record)
         if self.revision is None:
             # A row that was forgotten, and made anew, is another one.
             first = randbits(40)
-            is_written = insert_if_new(connection, sources, {**values, "revision": first})
+            is_written = insert_if_new(connection, sources, _new_row(record, first))
             return type(self)(record, first) if is_written else None
+        values = row_of(record)
         values |= {"key": record.url, "seen": self.revision, "revision": self.revision + 1}
         is_written = connection.run(_UPDATE, values) == 1
         return type(self)(record, self.revision + 1) if is_written else None
@@ -302,12 +316,14 @@ class _Visit:
         change: Callable[[SourceRecord | None], SourceRecord],
         found: Sequence[EntryRecord],
         llmstxt: LlmsTxtRecord | None,
+        write_facts: Callable[[Connection, SourceRecord], None],
     ) -> None:
         self._url = url
         self._known = known
         self._change = change
         self._found = found
         self._llmstxt = llmstxt
+        self._write_facts = write_facts
 
     def write(self, connection: Connection) -> None:
         """Write the record, that of the llms.txt and the entries."""
@@ -317,6 +333,12 @@ class _Visit:
             self.record = self._change(known.record)
             written, known = known.replaced_by(connection, self.record), None
         self.row = written
+        self._write_facts(connection, self.record)
         if self._llmstxt is not None:
             upsert(connection, indexes, row_of(self._llmstxt))
         self.new = insert_unseen(connection, self._found)
+
+
+def _new_row(record: SourceRecord, revision: int) -> dict[str, Any]:
+    """Return the row of a source that the table does not have."""
+    return {**row_of(record), "revision": revision, "url_key": url_key(record.url)}

@@ -204,6 +204,65 @@ sources = Table(
     Column("resent", Integer, nullable=False, server_default="0"),
     # Increased with every change, as that of a host.
     Column("revision", BigInteger, nullable=False, server_default="0"),
+    # Of its canonical URL: all spellings of a URL share it, and a declared one has it too.
+    Column("url_key", BigInteger, nullable=False),
+    Index("sources_by_key", "url_key"),
+)
+
+# One row for each sources file that was read, as it was then (decision 40).
+files = Table(
+    "files",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("path", String(4096), nullable=False, unique=True),
+    # Empty while what the file declares is being written.
+    Column("sha256", String(64), nullable=False, server_default=""),
+    # 0 if the file was so young that it may have changed without another time.
+    Column("mtime_ns", BigInteger, nullable=False, server_default="0"),
+    Column("size", BigInteger, nullable=False, server_default="0"),
+    Column("pace_by", String(16), nullable=False, server_default=""),
+    # JSON: what each run warns of, and the longest pause of each host, in seconds.
+    Column("warnings", Text, nullable=False, server_default="[]"),
+    Column("pauses", Text, nullable=False, server_default="{}"),
+    # What it declares, as the record keeps it: the name of a copy.
+    Column("copy", String(64), nullable=False, server_default=""),
+)
+
+# Each source of each file, and what decides when it is due (decision 40). What is not declared is
+# written together with its record in `sources`.
+declared = Table(
+    "declared",
+    metadata,
+    Column("url_key", BigInteger, primary_key=True, autoincrement=False),
+    Column("file", Integer, primary_key=True),
+    Column("url", String(4096), nullable=False),
+    Column("kind", String(16), nullable=False),
+    # Its place among the sources of the file.
+    Column("position", Double, nullable=False),
+    # Of the block that declares it; empty if there are several, whose values are merged.
+    Column("hash", BigInteger),
+    # Of its declared host, for shards.
+    Column("site", BigInteger, nullable=False),
+    Column("every", Double, nullable=False),
+    Column("pause", Double),
+    # JSON: its name, tags, page and folders; empty if it has none of them.
+    Column("details", Text, nullable=False),
+    # What is paced together with the URL that is requested: its host or domain.
+    Column("host", String(255), nullable=False),
+    # The end of its last visit; empty if there was none, or if the operator resumed it.
+    Column("fetched_at", Double),
+    # By what its failures multiply the operator's interval; seconds that site and feed ask for.
+    Column("growth", Double, nullable=False),
+    Column("asked", Double, nullable=False),
+    Column("is_gone", Boolean, nullable=False),
+    # Whether its feed names hours or days to skip.
+    Column("has_skips", Boolean, nullable=False),
+    # All that decides whether a source is due, so that the question reads nothing else.
+    Index(
+        "declared_by_host",
+        *("file", "kind", "has_skips", "host", "fetched_at", "growth", "every", "asked"),
+        *("is_gone", "site", "position"),
+    ),
 )
 
 # The llms.txt of a host, requested once for all its sources that need it (R9).
