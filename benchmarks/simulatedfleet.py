@@ -25,7 +25,7 @@ from walsh_scrapy.sources import in_shard
 SPACING = 1.0
 SERVICE = 0.3
 TIMEOUT = 30.0
-_BACKOFF = Backoff(2.0, 300.0, random.Random(0))  # noqa: S311 - no secret
+_BACKOFF = Backoff(2.0, 300.0, random.Random(0))
 
 
 @dataclass
@@ -66,7 +66,7 @@ class _Worker:
 
 def hosts_of(requests: int, largest: int) -> list[HostWork]:
     """Return hosts with about so many requests: most have a source or two, a few have many."""
-    chance = random.Random(1)  # noqa: S311 - no secret
+    chance = random.Random(1)
     hosts: list[HostWork] = []
     while requests > 0:
         sources = min(int(chance.paretovariate(0.9)), largest)
@@ -79,7 +79,7 @@ class Simulation:
     """One run of a fleet."""
 
     def __init__(self, hosts: Sequence[HostWork], fleet: Fleet) -> None:
-        chance = random.Random(2)  # noqa: S311 - no secret
+        chance = random.Random(2)
         self._fleet = fleet
         self._work = {each.host: each.sources for each in hosts}  # what is still due
         self._has_robots: set[str] = set()

@@ -22,6 +22,7 @@ from walsh_scrapy.politeness.inflight import InFlight
 from walsh_scrapy.politeness.prerequisites import Prerequisites
 from walsh_scrapy.politeness.putoff import PutOffHosts, Retries
 from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
+from walsh_scrapy.politeness.worker import Worker
 from walsh_scrapy.runtime.context import Context, Pauses
 from walsh_scrapy.runtime.denials import Denials
 from walsh_scrapy.runtime.engine import AnotherLoop, Engine, enter, is_stopping, leave
@@ -148,6 +149,11 @@ class Crawl:
         )
 
     @cached_property
+    def worker(self) -> Worker:
+        """The hosts that the crawl has claimed."""
+        return Worker(self.context)
+
+    @cached_property
     def network(self) -> Network:
         """The connections; a bad TLS setting ends the process with one line."""
         network = Network(self.settings, self.context, self.engine)
@@ -184,6 +190,7 @@ class Crawl:
         is_alone = not any(crawl.engine.is_open for crawl in list(_crawls.values()))
         try:
             self.context.state.ledger.write_ends()
+            self.worker.close()
             _prune(self.context, _PRUNING_AT_END if is_alone else _PRUNING_AT_BEGIN)
         except StateUnavailable:
             logger.debug("old rows stay in the state, because it cannot be used")

@@ -111,11 +111,15 @@ class SourcesSpider(DeclaringSpider):
         crawl = Crawl.of(self.crawler)
         chosen, queue = self.sources.chosen, crawl.queues.scheduler
         try:
-            due = DueSources(crawl.context, chosen, crawl.pauses, queue, force=self.force)
+            due = DueSources(
+                crawl.context, chosen, crawl.pauses, queue, crawl.worker, force=self.force
+            )
             report(crawl.stats, due.counts)
             self._warn_of_none(due.counts, chosen)
             async for source, url in due.each():
                 yield self.first_request(source, url)
+            # What other workers have done was due as well.
+            crawl.stats.inc_value("walsh/sources/due", due.begun - due.counts.due)
         except StateUnavailable:  # which ends the crawl, and is logged
             return
 

@@ -19,23 +19,23 @@ BEGAN = 90.0
 def test_each_host_is_one_workers_however_many_claim_it_at_once(opened):
     states = [opened() for _ in range(4)]
     with ThreadPoolExecutor(len(states)) as pool:
-        claims = list(pool.map(lambda state: state.ledger.claim(NAMES, BEGAN), states))
+        claims = list(pool.map(lambda state: state.ledger.claim(NAMES, BEGAN).ours, states))
     assert sorted(name for got in claims for name in got) == sorted(NAMES)
 
 
 def test_a_claim_lasts_until_it_is_given_up_or_runs_out(opened, clock):
     us, them = opened(), opened()
-    assert us.ledger.claim(NAMES[:3], BEGAN) == NAMES[:3]
+    assert us.ledger.claim(NAMES[:3], BEGAN) == (NAMES[:3], [])
     us.ledger.unclaim(NAMES[:1])
-    assert them.ledger.claim(NAMES[:3], BEGAN) == NAMES[:1]
+    assert them.ledger.claim(NAMES[:3], BEGAN) == (NAMES[:1], NAMES[1:3])
     clock.at += CLAIM_SECONDS
     us.ledger.renew(None, BEGAN)
     clock.at += LEASE_MARGIN
-    assert them.ledger.claim(NAMES[:3], BEGAN) == NAMES[:1]
+    assert them.ledger.claim(NAMES[:3], BEGAN) == (NAMES[:1], NAMES[1:3])
     clock.at += CLAIM_SECONDS
-    assert them.ledger.claim(NAMES[1:3], BEGAN) == NAMES[1:3]
+    assert them.ledger.claim(NAMES[1:3], BEGAN) == (NAMES[1:3], [])
     us.ledger.renew(None, BEGAN)
-    assert us.ledger.claim(NAMES[1:3], BEGAN) == []
+    assert us.ledger.claim(NAMES[1:3], BEGAN) == ([], NAMES[1:3])
 
 
 def test_what_was_put_off_is_left_alone_by_workers_that_began_before(opened, clock):
@@ -43,9 +43,9 @@ def test_what_was_put_off_is_left_alone_by_workers_that_began_before(opened, clo
     us.ledger.claim(NAMES[:2], BEGAN)
     us.ledger.unclaim(NAMES[:1], put_off=True)
     us.ledger.unclaim(NAMES[1:2])
-    assert them.ledger.claim(NAMES[:2], BEGAN) == NAMES[1:2]
+    assert them.ledger.claim(NAMES[:2], BEGAN) == (NAMES[1:2], [])
     clock.at += 1.0
-    assert them.ledger.claim(NAMES[:2], clock.at) == NAMES[:2]
+    assert them.ledger.claim(NAMES[:2], clock.at) == (NAMES[:2], [])
 
 
 @pytest.mark.parametrize("later", [False, True])
@@ -76,4 +76,4 @@ def test_workers_are_those_that_said_lately_that_they_live(opened, clock):
     us.ledger.claim(NAMES[2:3], BEGAN)
     us.ledger.leave()
     assert them.ledger.workers() == []
-    assert them.ledger.claim(NAMES[2:3], BEGAN) == NAMES[2:3]
+    assert them.ledger.claim(NAMES[2:3], BEGAN) == (NAMES[2:3], [])

@@ -14,18 +14,22 @@ if TYPE_CHECKING:
 #: Requests of work in one claim. A host with more is claimed alone.
 WORK_AT_A_TIME: Final = 20
 #: While this many hosts are ready, a worker that is alone claims no more. A crawl asks far fewer
-#: hosts at once, and these take a few megabytes of memory.
-ENOUGH: Final = 2000
+#: hosts at once.
+ENOUGH: Final = 200
+#: The same for a worker that is not alone: enough to look up names and make the next connection.
+FEW: Final = 4
 #: How long a claim lasts that is not renewed, and how often a worker renews its claims.
 CLAIM_SECONDS: Final = 15.0
 BEAT_SECONDS: Final = 5.0
 
 
 class HostWork(NamedTuple):
-    """A host with what is due there."""
+    """A host that has due sources."""
 
-    host: str
-    sources: int  #: that are due
+    host: str  #: as it is paced
+    sources: int  #: how many are due
+    since: float = 0.0  #: since when the first of them is due; 0 for a new one
+    position: float = 0.0  #: in the file, of the first of them
 
     @property
     def requests(self) -> int:
@@ -37,9 +41,9 @@ def enough_ready(workers: int) -> int:
     """Return with how many ready hosts a worker claims no more.
 
     One that is alone claims ahead, so that the order of its requests is that of decision 6. One of
-    several claims more only when none of its hosts is ready.
+    several claims more only when hardly any of its hosts is ready.
     """
-    return ENOUGH if workers <= 1 else 1
+    return ENOUGH if workers <= 1 else FEW
 
 
 def one_claim(hosts: Iterable[HostWork]) -> list[HostWork]:

@@ -106,6 +106,29 @@ class Frontier(Generic[T]):
         self._note_short(host, queue)
         self._place(host, queue)
 
+    def not_begun(self) -> list[str]:
+        """Return the hosts of which no request was handed out, those with the longest chain first.
+
+        A host with a backlog, or with a request that is no target, is not among them.
+        """
+        found = [
+            (-queue.chain(), name)
+            for name, queue in self._hosts.items()
+            if queue.requests
+            and not (queue.is_touched or queue.backlog)
+            and queue.rank == Rank.TARGET
+        ]
+        return [name for _, name in sorted(found)]
+
+    def drop(self, host: str) -> list[T]:
+        """Remove and return the requests of a host that is not begun."""
+        queue = self._hosts[host]
+        items = [entry[3] for entry in sorted(queue.requests)]
+        queue.requests.clear()
+        self._size -= len(items)
+        self._place(host, queue)
+        return items
+
     def short_host(self) -> str | None:
         """Return a host with a backlog that has few requests left, the first one that had."""
         return next(iter(self._short), None)

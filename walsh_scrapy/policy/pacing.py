@@ -185,23 +185,15 @@ def after(times: HostTimes, event: Event, now: float) -> HostTimes:
             return free.with_lease(now, timeout, holder, kept) if is_ready else times
         case Release(exchange, backoff, holder, claimed_until):
             kept = claimed_until if times.holder == holder else 0.0
-            times, interval = times.with_status(exchange.status), exchange.interval
-            if times.server_errors:
-                interval = slowed(interval, times.server_errors, backoff.cap)
+            times = times.with_status(exchange.status)
+            interval = slowed(exchange.interval, times.server_errors, backoff.cap)
             times = times.with_end(now, interval, holder).with_claim(now, kept, holder)
             return after_answer(times, exchange, backoff, now)
         case GiveBack(holder, claimed_until):
             kept = claimed_until if times.holder == holder else 0.0
             return times.without_lease(holder).with_claim(now, kept, holder)
-        case Claim(holder, until, began):
-            is_ours = times.holder == holder
-            is_free = is_ours or (times.lease_until <= now and times.put_off_at < began)
-            return times.with_claim(now, until, holder) if is_free else times
-        case Unclaim(holder, put_off):
-            if times.holder != holder:
-                return times
-            put_off_at = now if put_off else times.put_off_at
-            return replace(times.without_lease(holder), put_off_at=put_off_at)
+        case Claim() | Unclaim():
+            return _after_claim(times, event, now)
         case UnleasedEnd(exchange, backoff):
             return after_answer(times, exchange, backoff, now)
         case Hold(seconds, by):
@@ -212,6 +204,17 @@ def after(times: HostTimes, event: Event, now: float) -> HostTimes:
             return times.without_hold() if times.hold_until > now else times
         case OperatorPause(seconds):
             return replace(times, pause=seconds)
+
+
+def _after_claim(times: HostTimes, event: Claim | Unclaim, now: float) -> HostTimes:
+    is_ours, holder = times.holder == event.holder, event.holder
+    if isinstance(event, Claim):
+        is_free = is_ours or (times.lease_until <= now and times.put_off_at < event.began)
+        return times.with_claim(now, event.until, holder) if is_free else times
+    if not is_ours:
+        return times
+    put_off_at = now if event.put_off else times.put_off_at
+    return replace(times.without_lease(holder), put_off_at=put_off_at)
 
 
 def after_answer(times: HostTimes, exchange: Exchange, backoff: Backoff, now: float) -> HostTimes:

@@ -9,6 +9,7 @@ from weakref import WeakSet
 
 from scrapy.utils.asyncio import CallLaterResult, call_later
 
+from walsh_scrapy.policy.claims import ENOUGH
 from walsh_scrapy.policy.frontier import Frontier, Rank
 from walsh_scrapy.politeness.hostqueue import HostQueue, Wait
 from walsh_scrapy.runtime.requests import marks_of, rank_of
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.frontier import Turn
     from walsh_scrapy.runtime.context import Context
     from walsh_scrapy.runtime.engine import Engine
-
-#: While this many hosts are ready, the next start request of a spider waits. A crawl asks far fewer
-#: hosts at once, and these take a few megabytes of memory.
-ENOUGH = 2000
 
 
 class SchedulerQueue(HostQueue):
@@ -44,6 +41,7 @@ class SchedulerQueue(HostQueue):
     ) -> None:
         super().__init__(context, engine, stats)
         self.deferred: list[Request] = []  #: kept for the next start of the job
+        self.enough = ENOUGH  #: ready hosts with which no further start request is needed
         self._is_open = self._keeps_deferred = False
         follows_links = self._context.options.scope == "any"
         self._frontier: Frontier[Request] = Frontier(
@@ -104,7 +102,7 @@ class SchedulerQueue(HostQueue):
         self._free_hosts()
         now = self._context.clock.monotonic()
         picked = self._frontier.pop(now)
-        if self._frontier.ready_hosts(now) < ENOUGH or self._frontier.short_host():
+        if self._frontier.ready_hosts(now) < self.enough or self._frontier.short_host():
             self._room.set()
         if picked is None:
             self._wake_at(self._frontier.next_at(), now)
@@ -129,7 +127,7 @@ class SchedulerQueue(HostQueue):
         return self.sent_back(request)
 
     async def wait_for_room(self) -> None:
-        """Wait until fewer than ``ENOUGH`` hosts are ready, so that a start request is needed."""
+        """Wait until fewer than ``enough`` hosts are ready, so that a start request is needed."""
         await asyncio.sleep(0)  # so that responses are handled between thousands of start requests
         while not self._has_room:
             self._room.clear()
@@ -137,7 +135,7 @@ class SchedulerQueue(HostQueue):
 
     @property
     def _has_room(self) -> bool:
-        return self._frontier.ready_hosts(self._context.clock.monotonic()) < ENOUGH
+        return self._frontier.ready_hosts(self._context.clock.monotonic()) < self.enough
 
     async def next_short(self, *, or_room: bool) -> str | None:
         """Return a host that is to get more of its backlog, as soon as there is one.
@@ -152,6 +150,14 @@ class SchedulerQueue(HostQueue):
                 return None
             self._room.clear()
             await self._room.wait()
+
+    def not_begun(self) -> list[str]:
+        """Return the hosts of which no request was handed out, and none has to go first."""
+        return self._frontier.not_begun()
+
+    def drop(self, host: str) -> list[Request]:
+        """Remove and return the requests of a host that is not begun."""
+        return self._frontier.drop(host)
 
     def expect(self, host: str, backlog: int) -> None:
         """Count requests of a host that are still to come; see ``Frontier.expect``."""

@@ -77,7 +77,7 @@ class FirstSeenMiddleware:
         """Build the middleware for one crawl."""
         crawl = Crawl.of(crawler)
         context, stats, troubles = crawl.context, crawl.stats, crawl.troubles
-        recorder = VisitRecorder(context, stats, troubles)
+        recorder = VisitRecorder(context, stats, troubles, crawl.worker)
         readings = Readings(crawl.engine, context.clock, crawl.network, crawl.in_flight.quiet)
         crawler.signals.connect(readings.close, signal=signals.engine_stopped)
         return cls(crawler, context, VisitOutcome(context, stats, troubles, recorder), readings)

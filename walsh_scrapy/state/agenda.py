@@ -27,6 +27,7 @@ from sqlalchemy import (
 )
 
 from walsh_scrapy.policy.backoff import LONGEST_SECONDS
+from walsh_scrapy.policy.claims import HostWork
 from walsh_scrapy.policy.freshness import CLOCK_SKEW, LONGEST_REVISIT, NEVER
 from walsh_scrapy.state.declared import PAGE, SOURCE, Selection, source_of
 from walsh_scrapy.state.rows import record_of
@@ -52,15 +53,6 @@ class Terms:
     min_revisit: float
     force: bool = False  #: each source is due that is not gone
     histories: Mapping[str, EntryHistory] | None = None  #: by URL; None if they do not count
-
-
-class HostWork(NamedTuple):
-    """A host that has due sources."""
-
-    host: str  #: as it is paced
-    sources: int  #: how many are due
-    since: float  #: since when the first of them is due; 0 for a new one
-    position: float  #: in the file, of the first of them
 
 
 class DueSource(NamedTuple):

@@ -42,6 +42,13 @@ class WorkerRow(NamedTuple):
     hosts: int  #: that it has claimed or leased
 
 
+class Claimed(NamedTuple):
+    """What came of a claim, by the names of the hosts; the others have nothing for this worker."""
+
+    ours: list[str]
+    busy: list[str]  #: another process has them now
+
+
 class Claims(HostRows):
     """The rows of hosts, some of which are claimed by this process.
 
@@ -56,20 +63,24 @@ class Claims(HostRows):
         self._claimed_until = 0.0
         self._last: set[str] = set()  # whose next exchange that ends is their last
 
-    def claim(self, names: Sequence[str], began: float) -> list[str]:
-        """Claim hosts, and return those that were got; the others are another worker's.
+    def claim(self, names: Sequence[str], began: float) -> Claimed:
+        """Claim hosts for this worker, which began at ``began``, in epoch seconds.
 
-        ``began`` is when this worker began, in epoch seconds. Rows that another worker is about to
-        change count as that worker's.
+        Rows that another process is changing at the moment are busy too.
         """
         with self._database.write() as connection:
             until = self._now() + CLAIM_SECONDS
             rows = self._change_all(connection, names, Claim(self._holder, until, began))
         got = [name for name in names if name in rows and rows[name].holder == self._holder]
+        busy = [
+            name
+            for name in names
+            if name not in rows or rows[name].holder not in ("", self._holder)
+        ]
         # Those that were claimed before run out sooner, and are renewed before that.
         self._claimed_until = self._claimed_until if self._claimed else until
         self._claimed.update(dict.fromkeys(got))
-        return got
+        return Claimed(got, busy)
 
     def renew(self, run: int | None, began: float) -> int:
         """Keep what is claimed, say that this worker lives, and return how many workers do."""
@@ -117,7 +128,7 @@ class Claims(HostRows):
             return [WorkerRow(*row) for row in connection.all(_CLAIMED, {"now": self._now()})]
 
     def _claim_end(self, host: str) -> float:
-        """Return until when a host is claimed after an exchange, in epoch seconds; 0 if it is not."""
+        """Return until when a host is claimed, in epoch seconds; 0 if the next end gives it up."""
         if host not in self._claimed or host in self._last:
             return 0.0
         # No claim lasts longer, even if the clock was set back since.

@@ -1,7 +1,7 @@
 """Which declared sources are due: each is requested once a day or less (R8).
 
-hosts with work, in the order of decision 6 -> as there is room: a page of their sources
--> the scheduler; a host with few requests left -> the next page of its sources
+hosts with work, in the order of decision 6 -> as there is room: a claim of some of them
+-> their sources -> the scheduler; a host with few requests left -> the next page of its sources
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from scrapy.utils.asyncio import sleep
+
+from walsh_scrapy.policy.claims import BEAT_SECONDS, enough_ready, one_claim, surplus
 from walsh_scrapy.policy.frontier import FEW, host_order
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.wording import count_of
@@ -20,18 +23,18 @@ if TYPE_CHECKING:
 
     from scrapy.statscollectors import StatsCollector
 
+    from walsh_scrapy.policy.claims import HostWork
     from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
+    from walsh_scrapy.politeness.worker import Worker
     from walsh_scrapy.runtime.context import Context, Pauses
     from walsh_scrapy.sources import Source
-    from walsh_scrapy.state.agenda import Counts, DueSource, HostWork, Place
+    from walsh_scrapy.state.agenda import Counts, DueSource, Place
     from walsh_scrapy.state.declared import Selection
 
 logger = logging.getLogger(__name__)
 
 #: Requests that a host has in memory at most; all others of it are a number.
 MOST_OF_HOST: Final = 50
-#: Hosts with few sources that are read at once.
-_HOSTS_AT_ONCE: Final = 100
 
 
 class DueUrl(NamedTuple):
@@ -62,11 +65,14 @@ class DueSources:
         chosen: Selection,
         pauses: Pauses,
         queue: SchedulerQueue,
+        worker: Worker,
         *,
         force: bool = False,
     ) -> None:
         self._context = context
         self._queue = queue
+        self._worker = worker
+        self._pauses = pauses
         options = context.options
         terms = Terms(
             began=context.clock.now(),
@@ -77,60 +83,115 @@ class DueSources:
         self._agenda = context.state.agenda(chosen, terms)
         hosts, self.counts = self._agenda.hosts()
         self._hosts = deque(in_order(hosts, pauses.intervals, context.late_hosts))
-        self._read: deque[tuple[str, list[DueSource]]] = deque()
+        self._busy: set[str] = set()  # hosts that another process has
+        self._done: set[str] = set()  # hosts that were claimed here
+        self._read: dict[str, list[DueSource]] = {}  # of claimed hosts
         self._rests: dict[str, _Rest] = {}
+        self._claimed: dict[str, HostWork] = {}  # those that may not be begun
+        self.begun = 0  #: sources that were yielded, and not given back
+        self._workers = 1
+        worker.counted = self._share
 
     async def each(self) -> AsyncIterator[DueUrl]:
         """Yield the sources, as the scheduler has room for them.
 
         A host with many sources gets the next ones when few of its requests are left. With another
-        scheduler all of them come at once.
+        scheduler all of them come at once. At the end, hosts that other workers have are waited
+        for: what a worker leaves that is killed is done here.
         """
-        while self._rests or self._read or self._hosts:
-            host = await self._queue.next_short(or_room=bool(self._read or self._hosts))
-            if host is None:
+        while await self._has_more():
+            is_more = bool(self._read or self._hosts)
+            host = await self._queue.next_short(or_room=is_more)
+            if host is not None:
+                found = self._next_page(host)
+            elif self._read:
                 host, found = self._next_host()
             else:
-                found = self._next_page(host)
+                self._claim()
+                continue
             rest = self._rests[host].sources if host in self._rests else 0
             for left, each in zip(range(len(found) - 1, -1, -1), found, strict=True):
                 self._queue.expect(host, rest + left)
+                self._worker.begin(host, each.source)
+                self.begun += 1
                 yield each
             if not found:
                 self._queue.expect(host, rest)
+            if not rest:
+                self._worker.complete(host)
+
+    async def _has_more(self) -> bool:
+        """Return False if nothing is due any more that no other worker has done."""
+        while not (self._rests or self._read or self._hosts):
+            if not self._busy:
+                return False
+            logger.info("waiting for other crawls, which have %d hosts", len(self._busy))
+            self._busy.clear()
+            await sleep(BEAT_SECONDS)
+            hosts, _ = self._agenda.hosts()
+            left = (work for work in hosts if work.host not in self._done)
+            self._hosts.extend(in_order(left, self._pauses.intervals, self._context.late_hosts))
+        return True
+
+    def _claim(self) -> None:
+        """Claim the next hosts, and read their sources."""
+        work = one_claim(self._hosts)
+        for _ in work:
+            self._hosts.popleft()
+        ours, busy = self._worker.claim(work)
+        self._busy.update(busy)
+        self._done.update(ours)
+        got = {each.host: each for each in work if each.host in ours}
+        few = [host for host in got if got[host].sources <= MOST_OF_HOST]
+        for host in got.keys() - few:
+            self._rests[host] = _Rest(got[host].sources, FIRST)
+            self._queue.expect(host, got[host].sources)
+        self._read |= self._sources_of(few)
+        self._claimed |= {host: got[host] for host in few}
 
     def _next_host(self) -> tuple[str, list[DueUrl]]:
-        """Return the next host, and the URLs of the sources that it gets at first."""
-        if self._read:
-            host, found = self._read.popleft()
-            return host, self._urls(found)
-        work = self._hosts.popleft()
-        if work.sources > MOST_OF_HOST:
-            self._rests[work.host] = _Rest(work.sources, FIRST)
-            return work.host, self._next_page(work.host, MOST_OF_HOST)
-        names = [work.host]
-        while self._hosts and len(names) < _HOSTS_AT_ONCE:
-            if self._hosts[0].sources > MOST_OF_HOST:
-                break
-            names.append(self._hosts.popleft().host)
-        self._read.extend(self._sources_of(names))
-        return self._next_host()
+        """Return the next host that was read, and the URLs of its sources."""
+        host = next(iter(self._read))
+        return host, self._urls(self._read.pop(host))
 
-    def _sources_of(self, names: list[str]) -> Iterable[tuple[str, list[DueSource]]]:
+    def _share(self, workers: int) -> None:
+        """Claim as many workers do; give back what is too much if another one has come."""
+        was_alone, self._workers = self._workers == 1, workers
+        self._queue.enough = enough_ready(workers)
+        if was_alone and workers > 1:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        """Give back the hosts that are not begun, but for those of one claim."""
+        in_queue = self._queue.not_begun()
+        names = [host for host in (*in_queue, *self._read) if host in self._claimed]
+        back = surplus(self._claimed[host] for host in names)
+        for host in (work.host for work in back):
+            if self._read.pop(host, None) is None:
+                self.begun -= len(self._queue.drop(host))
+            self._worker.give_back(host)
+            self._done.remove(host)
+        hosts = (*self._hosts, *back)
+        self._hosts = deque(in_order(hosts, self._pauses.intervals, self._context.late_hosts))
+        self._claimed = {}
+
+    def _sources_of(self, names: list[str]) -> dict[str, list[DueSource]]:
         """Return the due sources of hosts that have few."""
         found: dict[str, list[DueSource]] = {name: [] for name in names}
-        place: Place | None = FIRST
+        place: Place | None = FIRST if names else None
         while place:
             page, place = self._agenda.sources(names, self._context.clock.now(), place)
             for each in page:
                 found[each.host].append(each)
-        return found.items()
+        return found
 
-    def _next_page(self, host: str, most: int = MOST_OF_HOST - FEW) -> list[DueUrl]:
-        """Return the URLs of the next sources of a host that has many, about ``most``."""
+    def _next_page(self, host: str) -> list[DueUrl]:
+        """Return the URLs of the next sources of a host that has many."""
         found: list[DueSource] = []
+        most = MOST_OF_HOST - FEW
         while not found and (rest := self._rests.pop(host, None)):
-            page, place = self._agenda.sources([host], self._context.clock.now(), rest.begin, most)
+            now = self._context.clock.now()
+            page, place = self._agenda.sources([host], now, rest.begin, most)
             found += page
             if place:
                 self._rests[host] = _Rest(max(1, rest.sources - len(page)), place)

@@ -60,6 +60,7 @@ class VisitOutcome:
                 case Denied():
                     self.recorder.denied(request, error)
                 case NotDue():
+                    self._left(request)
                     self._stats.inc_value("walsh/sources/not_due")
                     self._stats.inc_value("walsh/sources/due", -1)
                     self._stats.min_value("walsh/sources/next_due", error.due_at)
@@ -93,6 +94,12 @@ class VisitOutcome:
             self._stats.inc_value("walsh/sources/deferred")
             self._stats.min_value("walsh/sources/deferred_until", error.until)
             self._troubles.put_off(request.url, error.until)
+            self._left(request, put_off=True)
+
+    def _left(self, request: Request, *, put_off: bool = False) -> None:
+        """Note that a visit has ended of which nothing is recorded."""
+        if source := source_of(request):
+            self.recorder.worker.ended(source, put_off=put_off)
 
     def _refused(self, request: Request, error: RequestDeferred) -> None:
         """Record a refusal (429, 503) if that is why a request of a source is deferred."""

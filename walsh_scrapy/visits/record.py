@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.exceptions import AlreadyRead, Denied
     from walsh_scrapy.metadata.entries import Feed
+    from walsh_scrapy.politeness.worker import Worker
     from walsh_scrapy.runtime.context import Context
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state.entries import EntryRecord
@@ -64,8 +65,11 @@ class VisitRecorder:
     Methods take the last request of the visit. They raise StateUnavailable if the state fails.
     """
 
-    def __init__(self, context: Context, stats: StatsCollector, troubles: Troubles) -> None:
+    def __init__(
+        self, context: Context, stats: StatsCollector, troubles: Troubles, worker: Worker
+    ) -> None:
         self._context = context
+        self.worker = worker
         self._clock = context.clock
         self._stats = stats
         self._troubles = troubles
@@ -277,7 +281,9 @@ class VisitRecorder:
 
         store = self._context.state.sources
         host = self._context.host(request.url)
+        self.worker.finish(source)
         record, new = store.change(source.url, visited, entries, llmstxt, host)
+        self.worker.ended(source)
         what = count or ("failed" if record.is_refused else record.outcome)
         self._stats.inc_value(f"walsh/sources/{what}")
         if what == "failed":

@@ -1,0 +1,105 @@
+"""A crawl as one of the workers of its state: it claims hosts, and gives them up (decision 41)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from scrapy.utils.asyncio import create_looping_call
+
+from walsh_scrapy.exceptions import StateUnavailable
+from walsh_scrapy.policy.claims import BEAT_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from scrapy.utils.asyncio import AsyncioLoopingCall
+    from twisted.internet.task import LoopingCall
+
+    from walsh_scrapy.policy.claims import HostWork
+    from walsh_scrapy.runtime.context import Context
+    from walsh_scrapy.sources import Source
+    from walsh_scrapy.state.claims import Claimed
+
+
+class Worker:
+    """The hosts that a crawl has claimed, and the visits there that have not ended.
+
+    A host is given up when all its due sources were visited, in the transaction of the last visit
+    if that is possible. A crawl without declared sources claims nothing.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._began = context.started_at
+        self._timer: AsyncioLoopingCall | LoopingCall | None = None
+        self._hosts: dict[str, str] = {}  # by the URL of a source that is visited
+        self._visits: dict[str, int] = {}  # by claimed host
+        self._complete: set[str] = set()  # claimed hosts whose sources are all begun
+        self._put_off: set[str] = set()
+        #: Called with the number of workers that share the state, as often as that is asked.
+        self.counted: Callable[[int], None] = lambda _: None
+
+    def claim(self, work: Sequence[HostWork]) -> Claimed:
+        """Claim hosts. The first call says that this worker lives, and goes on saying so."""
+        if self._timer is None:
+            self._timer = create_looping_call(self._renew)
+            self._timer.start(BEAT_SECONDS)
+        claimed = self._context.state.ledger.claim([each.host for each in work], self._began)
+        self._visits.update(dict.fromkeys(claimed.ours, 0))
+        return claimed
+
+    def begin(self, host: str, source: Source) -> None:
+        """Count a visit at a claimed host."""
+        self._hosts[source.url] = host
+        self._visits[host] += 1
+
+    def complete(self, host: str) -> None:
+        """Note that all visits at a claimed host have begun."""
+        self._complete.add(host)
+        self._give_up(host)
+
+    def finish(self, source: Source) -> None:
+        """Give the host of a visit up with the commit that follows, if it is the last visit."""
+        host = self._hosts.get(source.url)
+        if host in self._complete and self._visits[host] == 1:
+            self._context.state.ledger.finish(host)
+
+    def ended(self, source: Source, *, put_off: bool = False) -> None:
+        """Note that a visit has ended; with ``put_off`` its source is still due."""
+        host = self._hosts.pop(source.url, None)
+        if host is None:
+            return
+        self._visits[host] -= 1
+        if put_off:
+            self._put_off.add(host)
+        self._give_up(host)
+
+    def give_back(self, host: str) -> None:
+        """Give a host up none of whose visits has begun on the wire."""
+        for url in [url for url, each in self._hosts.items() if each == host]:
+            del self._hosts[url]
+        del self._visits[host]
+        self._complete.discard(host)
+        with suppress(StateUnavailable):
+            self._context.state.ledger.unclaim([host])
+
+    def close(self) -> None:
+        """Give all hosts up: the crawl ends."""
+        if self._timer is not None:
+            self._timer.stop()
+            self._context.state.ledger.leave()
+
+    def _give_up(self, host: str) -> None:
+        if host not in self._complete or self._visits[host]:
+            return
+        self._complete.remove(host)
+        del self._visits[host]
+        put_off = host in self._put_off
+        self._put_off.discard(host)
+        with suppress(StateUnavailable):  # then the claim runs out
+            self._context.state.ledger.unclaim([host], put_off=put_off)
+
+    def _renew(self) -> None:
+        with suppress(StateUnavailable):
+            self.counted(self._context.state.ledger.renew(self._context.run, self._began))
