@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from scrapy.utils.asyncio import sleep
 
-from walsh_scrapy.policy.claims import BEAT_SECONDS, enough_ready, one_claim, surplus
+from walsh_scrapy.policy.claims import (
+    BEAT_SECONDS,
+    WORK_AT_A_TIME,
+    enough_ready,
+    one_claim,
+    surplus,
+)
 from walsh_scrapy.policy.frontier import FEW, host_order
+from walsh_scrapy.policy.hosttimes import RECHECK_SECONDS
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.state.agenda import FIRST, Terms
@@ -83,8 +90,8 @@ class DueSources:
         self._agenda = context.state.agenda(chosen, terms)
         hosts, self.counts = self._agenda.hosts()
         self._hosts = deque(in_order(hosts, pauses.intervals, context.late_hosts))
-        self._busy: set[str] = set()  # hosts that another process has
-        self._done: set[str] = set()  # hosts that were claimed here
+        self._busy: list[HostWork] = []  # hosts that another process has
+        self._is_waiting = False  # for these
         self._read: dict[str, list[DueSource]] = {}  # of claimed hosts
         self._rests: dict[str, _Rest] = {}
         self._claimed: dict[str, HostWork] = {}  # those that may not be begun
@@ -125,12 +132,12 @@ class DueSources:
         while not (self._rests or self._read or self._hosts):
             if not self._busy:
                 return False
-            logger.info("waiting for other crawls, which have %d hosts", len(self._busy))
+            if not self._is_waiting:
+                logger.info("waiting for other crawls, which have %d hosts", len(self._busy))
+            self._is_waiting = True
+            await sleep(BEAT_SECONDS if len(self._busy) > WORK_AT_A_TIME else RECHECK_SECONDS)
+            self._hosts.extend(self._busy)
             self._busy.clear()
-            await sleep(BEAT_SECONDS)
-            hosts, _ = self._agenda.hosts()
-            left = (work for work in hosts if work.host not in self._done)
-            self._hosts.extend(in_order(left, self._pauses.intervals, self._context.late_hosts))
         return True
 
     def _claim(self) -> None:
@@ -139,8 +146,7 @@ class DueSources:
         for _ in work:
             self._hosts.popleft()
         ours, busy = self._worker.claim(work)
-        self._busy.update(busy)
-        self._done.update(ours)
+        self._busy += [each for each in work if each.host in busy]
         got = {each.host: each for each in work if each.host in ours}
         few = [host for host in got if got[host].sources <= MOST_OF_HOST]
         for host in got.keys() - few:
@@ -170,7 +176,6 @@ class DueSources:
             if self._read.pop(host, None) is None:
                 self.begun -= len(self._queue.drop(host))
             self._worker.give_back(host)
-            self._done.remove(host)
         hosts = (*self._hosts, *back)
         self._hosts = deque(in_order(hosts, self._pauses.intervals, self._context.late_hosts))
         self._claimed = {}
