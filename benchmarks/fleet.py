@@ -1,20 +1,62 @@
 """Workers that share a state without shards: against the bound, and against static shards.
 
-    python -m benchmarks.fleet [REQUESTS]
+    python -m benchmarks.fleet [REQUESTS] [HOSTS]
 
-A thousand workers in simulated time, with the policy code of a crawl.
+First a thousand workers in simulated time, with the policy code of a crawl, and about so many
+requests. Then real processes on the loopback web: 1, 2, 4 and 8 of them, on both databases, one of
+four killed half-way, and static shards beside them. The web takes 0.3 s for each answer, so the
+workers wait for it and not for the CPU. The bound is the larger of two: all exchanges, one after
+the other in each worker, and the longest chain of a host. Goals: at most 1.1 of the bound; nothing
+too soon, lost, or asked again, by the log of the web.
 """
 
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from benchmarks.databases import states
 from benchmarks.report import Figure, Report, run
 from benchmarks.simulatedfleet import Fleet, Simulation, hosts_of
+from walsh_scrapy.testing.crawl import start_crawl
+from walsh_scrapy.testing.feeds import rss
+from walsh_scrapy.testing.hit import Hit
+from walsh_scrapy.testing.project import find_project
+from walsh_scrapy.testing.web import LoopbackWeb, Reply, Site
 
-WORKERS = 100
+WORKERS = 1000
 #: Sources of the largest host: its chain is shorter than what the fleet takes together.
 LARGEST = 100
+#: Seconds that the web takes for each answer.
+DELAY = 0.3
+#: Seconds between two exchanges with a host, less what two clocks may differ by.
+SPACING = 1.0 - 0.01
+PROJECT = find_project(Path(__file__).parent)
 
 
-def main(report: Report, requests: int) -> None:
-    """Report each fleet."""
+def main(report: Report, requests: int, hosts: int) -> None:
+    """Report the simulated fleets, then the real ones."""
+    _simulate(report, requests)
+    for workers, kill, shards in (
+        *((number, False, False) for number in (1, 2, 4, 8)),
+        (4, True, False),
+        (4, False, True),
+    ):
+        for name, state in states():
+            what = "static shards" if shards else "one killed half-way" if kill else "claims"
+            log, wanted = _crawl(state, hosts, workers, kill=kill, shards=shards)
+            _report(
+                report,
+                f"{name}, {workers} processes, {what}",
+                log,
+                wanted,
+                workers,
+                goal=not kill and not shards,
+            )
+
+
+def _simulate(report: Report, requests: int) -> None:
     hosts = hosts_of(requests, LARGEST)
     for what, fleet, most in (
         ("claims", Fleet(WORKERS), 1.1),
@@ -34,5 +76,68 @@ def main(report: Report, requests: int) -> None:
         )
 
 
+def _crawl(
+    state: str, hosts: int, workers: int, *, kill: bool, shards: bool
+) -> tuple[Sequence[Hit], set[str]]:
+    """Crawl hosts with 1 to 8 feeds each; return the log of the web, and what was to be asked."""
+    feed = Reply(rss("Blog", ["One"]), content_type="application/rss+xml", delay=DELAY)
+    robots = Reply("User-agent: *\n", delay=DELAY)
+    sites = [
+        Site(
+            f"h{number}.example",
+            pages={f"/{page}": feed for page in range(1 + number * 7 % 8)}
+            | {"/robots.txt": robots},
+        )
+        for number in range(hosts)
+    ]
+    wanted = {f"http://{site.host}{path}" for site in sites for path in site.pages}
+    sources = sorted(url for url in wanted if not url.endswith("/robots.txt"))
+    with LoopbackWeb(*sites) as web, tempfile.TemporaryDirectory() as folder:
+        running = [
+            start_crawl(
+                web,
+                folder=Path(folder, str(number)),
+                project=PROJECT,
+                sources=sources,
+                settings={"WALSH_STATE_URL": state, "LOG_LEVEL": "WARNING"},
+                arguments={"shard": f"{number}/{workers}"} if shards else {},
+            )
+            for number in range(1, workers + 1)
+        ]
+        if kill:
+            running.pop().kill_when(lambda log: len(log) >= len(wanted) / 2)
+        if any(crawl.wait(900).exit_code for crawl in running):
+            raise SystemExit("a crawl failed")
+        return sorted(web.log, key=lambda hit: hit.started), wanted
+
+
+def _report(
+    report: Report, what: str, log: Sequence[Hit], wanted: set[str], workers: int, *, goal: bool
+) -> None:
+    by_host = defaultdict[str, list[Hit]](list)
+    for hit in log:
+        by_host[hit.host].append(hit)
+    chains = [
+        sum(hit.ended - hit.started for hit in hits) + len(hits) - 1 for hits in by_host.values()
+    ]
+    service = sum(hit.ended - hit.started for hit in log) / workers
+    took = max(hit.ended for hit in log) - log[0].started
+    soon = [
+        later
+        for hits in by_host.values()
+        for hit, later in pairwise(hits)
+        if later.started - hit.ended < SPACING
+    ]
+    asked = Counter(hit.url for hit in log)
+    bound = max(service, *chains)
+    report.add(
+        what,
+        Figure("time", took, "s", peer="bound", peer_value=bound, most=1.1 if goal else None),
+        Figure("too soon", len(soon), most=0),
+        Figure("asked again", len(log) - len(asked), most=0 if goal else 1),
+        Figure("missing", len(wanted - asked.keys()), most=0),
+    )
+
+
 if __name__ == "__main__":
-    run(main, 622_000)
+    run(main, 622_000, 40)

@@ -86,6 +86,7 @@ class Simulation:
         self._rows = dict.fromkeys(self._work, HostTimes())
         in_order = sorted(hosts, key=lambda each: -each.sources)
         self._agenda = iter(in_order)
+        self._left = sum(each.requests for each in hosts)
         self._orphans: list[tuple[float, str]] = []  # of dead workers: when they are free
         speeds = [
             SERVICE * (fleet.slower if chance.random() < fleet.slow else 1.0)
@@ -151,7 +152,7 @@ class Simulation:
     def _claim(self, worker: _Worker, now: float) -> None:
         if worker.frontier.ready_hosts(now) >= enough_ready(self._fleet.workers):
             return
-        if self._take(worker, one_claim(self._free(now)), now):
+        if self._take(worker, one_claim(self._free(now), self._left, self._fleet.workers), now):
             self.outcome.claims += 1
 
     def _free(self, now: float) -> Iterator[HostWork]:
@@ -159,7 +160,9 @@ class Simulation:
         while self._orphans and self._orphans[0][0] < now:
             host = heapq.heappop(self._orphans)[1]
             yield HostWork(host, self._work[host])
-        yield from self._agenda
+        for each in self._agenda:
+            self._left -= each.requests
+            yield each
 
     def _take(self, worker: _Worker, hosts: Iterator[HostWork] | list[HostWork], now: float) -> int:
         taken = 0

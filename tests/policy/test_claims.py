@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.simulatedfleet import Fleet, Simulation, hosts_of
 from walsh_scrapy.policy.backoff import Backoff
-from walsh_scrapy.policy.claims import ENOUGH, FEW, HostWork, enough_ready, one_claim, surplus
+from walsh_scrapy.policy.claims import ENOUGH, HostWork, enough_ready, one_claim, surplus
 from walsh_scrapy.policy.hosttimes import LEASE_MARGIN, HostTimes
 from walsh_scrapy.policy.pacing import Claim, Exchange, GiveBack, Lease, Release, Unclaim, after
 
@@ -25,17 +25,24 @@ def work(*sources):
     [((), 0), ((1,), 1), ((1,) * 30, 10), ((300, 1), 1), ((18, 300, 1), 2), ((19, 1), 1)],
 )
 def test_a_claim_is_about_twenty_requests_of_work_or_one_large_host(sources, hosts):
-    assert one_claim(work(*sources)) == work(*sources)[:hosts]
+    assert one_claim(work(*sources), 10**6, 9) == work(*sources)[:hosts]
     assert surplus(work(*sources)) == work(*sources)[hosts:]
 
 
 def test_a_claim_takes_no_more_from_the_agenda_than_its_hosts():
     agenda = iter(work(*(1,) * 30))
-    assert [*one_claim(agenda), *agenda] == work(*(1,) * 30)
+    assert [*one_claim(agenda, 90, 1), *agenda] == work(*(1,) * 30)
+
+
+@pytest.mark.parametrize(
+    ("left", "workers", "hosts"), [(40, 1, 10), (40, 2, 5), (8, 4, 1), (0, 9, 1)]
+)
+def test_claims_are_smaller_towards_the_end(left, workers, hosts):
+    assert len(one_claim(work(*(1,) * 30), left, workers)) == hosts
 
 
 def test_one_that_is_alone_claims_ahead():
-    assert [enough_ready(number) for number in (0, 1, 2, 9)] == [ENOUGH, ENOUGH, FEW, FEW]
+    assert [enough_ready(number) for number in (0, 1, 2, 9)] == [ENOUGH, ENOUGH, 1, 1]
 
 
 def test_a_claim_keeps_others_away_and_its_holder_from_nothing():

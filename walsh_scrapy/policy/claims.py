@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Requests of work in one claim. A host with more is claimed alone.
+#: Requests of work in one claim at most. A host with more is claimed alone.
 WORK_AT_A_TIME: Final = 20
 #: While this many hosts are ready, a worker that is alone claims no more. A crawl asks far fewer
 #: hosts at once.
 ENOUGH: Final = 200
-#: The same for a worker that is not alone: enough to look up names and make the next connection.
-FEW: Final = 4
 #: How long a claim lasts that is not renewed, and how often a worker renews its claims.
 CLAIM_SECONDS: Final = 15.0
-BEAT_SECONDS: Final = 5.0
+BEAT_SECONDS: Final = 2.0
 
 
 class HostWork(NamedTuple):
@@ -41,24 +39,28 @@ def enough_ready(workers: int) -> int:
     """Return with how many ready hosts a worker claims no more.
 
     One that is alone claims ahead, so that the order of its requests is that of decision 6. One of
-    several claims more only when hardly any of its hosts is ready.
+    several claims more only when none of its hosts is ready.
     """
-    return ENOUGH if workers <= 1 else FEW
+    return ENOUGH if workers <= 1 else 1
 
 
-def one_claim(hosts: Iterable[HostWork]) -> list[HostWork]:
-    """Return the first of these hosts: those of one claim."""
+def one_claim(hosts: Iterable[HostWork], left: int, workers: int) -> list[HostWork]:
+    """Return the first of these hosts: those of one claim.
+
+    ``left`` are the requests of all that are left. Towards the end a claim is smaller, so that all
+    workers end together.
+    """
     claim: list[HostWork] = []
-    left = WORK_AT_A_TIME
+    size = min(WORK_AT_A_TIME, left // (2 * workers)) if workers > 1 else WORK_AT_A_TIME
     for each in hosts:
         claim.append(each)
-        left -= each.requests
-        if left <= 0:
+        size -= each.requests
+        if size <= 0:
             break
     return claim
 
 
-def surplus(not_begun: Iterable[HostWork]) -> list[HostWork]:
+def surplus(claimed: Iterable[HostWork]) -> list[HostWork]:
     """Return the hosts that a worker gives back when another one comes: all but one claim."""
-    hosts = [*not_begun]
-    return hosts[len(one_claim(hosts)) :]
+    hosts = [*claimed]
+    return hosts[len(one_claim(hosts, 0, 1)) :]

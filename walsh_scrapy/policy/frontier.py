@@ -106,28 +106,27 @@ class Frontier(Generic[T]):
         self._note_short(host, queue)
         self._place(host, queue)
 
-    def not_begun(self) -> list[str]:
-        """Return the hosts of which no request was handed out, those with the longest chain first.
+    def at_rest(self) -> dict[str, int]:
+        """Return how many requests wait of each host that could be dropped: those begun first.
 
-        A host with a backlog, or with a request that is no target, is not among them.
+        Nothing of such a host is under way, and no more of it is to come.
         """
-        found = [
-            (-queue.chain(), name)
+        found = {
+            name: queue
             for name, queue in self._hosts.items()
             if queue.requests
-            and not (queue.is_touched or queue.backlog)
-            and queue.rank == Rank.TARGET
-        ]
-        return [name for _, name in sorted(found)]
+            and not (queue.is_busy or queue.backlog)
+            and queue.rank == queue.open_to == Rank.TARGET
+        }
+        begun_first = sorted(found, key=lambda name: not found[name].is_touched)
+        return {name: len(found[name].requests) for name in begun_first}
 
-    def drop(self, host: str) -> list[T]:
-        """Remove and return the requests of a host that is not begun."""
+    def drop(self, host: str) -> None:
+        """Remove the requests of a host that is at rest."""
         queue = self._hosts[host]
-        items = [entry[3] for entry in sorted(queue.requests)]
+        self._size -= len(queue.requests)
         queue.requests.clear()
-        self._size -= len(items)
         self._place(host, queue)
-        return items
 
     def short_host(self) -> str | None:
         """Return a host with a backlog that has few requests left, the first one that had."""

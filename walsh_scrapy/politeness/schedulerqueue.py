@@ -151,13 +151,13 @@ class SchedulerQueue(HostQueue):
             self._room.clear()
             await self._room.wait()
 
-    def not_begun(self) -> list[str]:
-        """Return the hosts of which no request was handed out, and none has to go first."""
-        return self._frontier.not_begun()
+    def at_rest(self) -> dict[str, int]:
+        """Return how many requests wait of each host that could be dropped."""
+        return self._frontier.at_rest()
 
-    def drop(self, host: str) -> list[Request]:
-        """Remove and return the requests of a host that is not begun."""
-        return self._frontier.drop(host)
+    def drop(self, host: str) -> None:
+        """Remove the requests of a host that is at rest."""
+        self._frontier.drop(host)
 
     def expect(self, host: str, backlog: int) -> None:
         """Count requests of a host that are still to come; see ``Frontier.expect``."""

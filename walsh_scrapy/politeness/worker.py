@@ -75,8 +75,12 @@ class Worker:
             self._put_off.add(host)
         self._give_up(host)
 
+    def visits_at(self, host: str) -> int:
+        """Return how many visits at a host have begun and not ended."""
+        return self._visits.get(host, 0)
+
     def give_back(self, host: str) -> None:
-        """Give a host up none of whose visits has begun on the wire."""
+        """Give a host up, all of whose visits wait: another worker makes them."""
         for url in [url for url, each in self._hosts.items() if each == host]:
             del self._hosts[url]
         del self._visits[host]

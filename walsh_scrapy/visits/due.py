@@ -15,6 +15,7 @@ from scrapy.utils.asyncio import sleep
 from walsh_scrapy.policy.claims import (
     BEAT_SECONDS,
     WORK_AT_A_TIME,
+    HostWork,
     enough_ready,
     one_claim,
     surplus,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from scrapy.statscollectors import StatsCollector
 
-    from walsh_scrapy.policy.claims import HostWork
     from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
     from walsh_scrapy.politeness.worker import Worker
     from walsh_scrapy.runtime.context import Context, Pauses
@@ -90,11 +90,11 @@ class DueSources:
         self._agenda = context.state.agenda(chosen, terms)
         hosts, self.counts = self._agenda.hosts()
         self._hosts = deque(in_order(hosts, pauses.intervals, context.late_hosts))
+        self._left = sum(each.requests for each in self._hosts)
         self._busy: list[HostWork] = []  # hosts that another process has
         self._is_waiting = False  # for these
         self._read: dict[str, list[DueSource]] = {}  # of claimed hosts
         self._rests: dict[str, _Rest] = {}
-        self._claimed: dict[str, HostWork] = {}  # those that may not be begun
         self.begun = 0  #: sources that were yielded, and not given back
         self._workers = 1
         worker.counted = self._share
@@ -137,14 +137,16 @@ class DueSources:
             self._is_waiting = True
             await sleep(BEAT_SECONDS if len(self._busy) > WORK_AT_A_TIME else RECHECK_SECONDS)
             self._hosts.extend(self._busy)
+            self._left = sum(each.requests for each in self._busy)
             self._busy.clear()
         return True
 
     def _claim(self) -> None:
         """Claim the next hosts, and read their sources."""
-        work = one_claim(self._hosts)
-        for _ in work:
+        work = one_claim(self._hosts, self._left, self._workers)
+        for each in work:
             self._hosts.popleft()
+            self._left -= each.requests
         ours, busy = self._worker.claim(work)
         self._busy += [each for each in work if each.host in busy]
         got = {each.host: each for each in work if each.host in ours}
@@ -153,7 +155,6 @@ class DueSources:
             self._rests[host] = _Rest(got[host].sources, FIRST)
             self._queue.expect(host, got[host].sources)
         self._read |= self._sources_of(few)
-        self._claimed |= {host: got[host] for host in few}
 
     def _next_host(self) -> tuple[str, list[DueUrl]]:
         """Return the next host that was read, and the URLs of its sources."""
@@ -168,17 +169,19 @@ class DueSources:
             self._give_back()
 
     def _give_back(self) -> None:
-        """Give back the hosts that are not begun, but for those of one claim."""
-        in_queue = self._queue.not_begun()
-        names = [host for host in (*in_queue, *self._read) if host in self._claimed]
-        back = surplus(self._claimed[host] for host in names)
-        for host in (work.host for work in back):
+        """Give hosts back, but for those of one claim: whatever is not under way there."""
+        waiting = self._queue.at_rest()
+        idle = [HostWork(host, number) for host, number in waiting.items()]
+        idle = [each for each in idle if self._worker.visits_at(each.host) == each.sources]
+        read = [HostWork(host, len(found)) for host, found in self._read.items()]
+        back = surplus((*idle, *read))
+        for host, sources, *_ in back:
             if self._read.pop(host, None) is None:
-                self.begun -= len(self._queue.drop(host))
+                self._queue.drop(host)
+                self.begun -= sources
             self._worker.give_back(host)
-        hosts = (*self._hosts, *back)
-        self._hosts = deque(in_order(hosts, self._pauses.intervals, self._context.late_hosts))
-        self._claimed = {}
+        self._hosts.extendleft(reversed(back))
+        self._left += sum(each.requests for each in back)
 
     def _sources_of(self, names: list[str]) -> dict[str, list[DueSource]]:
         """Return the due sources of hosts that have few."""

@@ -1,0 +1,50 @@
+"""Decision 41: crawls with the same settings on one state share its work, also if one is killed."""
+
+import subprocess
+from collections import Counter
+
+import pytest
+
+from tests.helpers import LONGEST
+from tests.helpers.sites import feed, site
+from walsh_scrapy.policy.claims import CLAIM_SECONDS
+from walsh_scrapy.policy.hosttimes import LEASE_MARGIN
+from walsh_scrapy.testing.politeness import assert_polite
+
+WORKERS = 3
+SMALL = [f"h{number}.example" for number in range(24)]
+LARGE = "platform.example"
+#: Sources of the large host: a chain as long as a dead worker's claim lasts.
+CHAIN = int(CLAIM_SECONDS + LEASE_MARGIN)
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_workers_share_what_is_due_and_take_over_what_a_killed_one_leaves(
+    request, direct_web, crawl, database
+):
+    pages = {f"{number}": feed(delay=0.05) for number in range(CHAIN)}
+    web = direct_web(site(LARGE, **pages), *(site(host) for host in SMALL))
+    sources = sorted(f"http://{each.host}{path}" for each in web.sites for path in each.pages)
+    settings = {}
+    if database == "postgresql":
+        settings["WALSH_STATE_URL"] = request.getfixturevalue("postgresql_url")
+
+    def start():
+        return crawl.start(web, sources=sources, settings=settings, launcher=subprocess.Popen)
+
+    first = start()
+    web.wait_for(lambda log: len(log) >= 4, LONGEST)
+    others = [start() for _ in range(WORKERS - 1)]
+    dead = first.kill_when(lambda log: len(log) >= 12)
+    results = [each.wait(LONGEST) for each in others]
+
+    assert dead.exit_code < 0
+    assert [each.exit_code for each in results] == [0, 0]
+    assert_polite(web.log, serial=False)
+    assert web.most_open_connections <= WORKERS
+    asked = Counter(hit.url for hit in web.log)
+    again = {url: count for url, count in asked.items() if count > 1}
+    assert asked.keys() >= set(sources)
+    assert len(again) <= 1, "only the request that was under way is made again"
+    assert not again or max(again.values()) == 2
+    assert all(each.items for each in results), "each has its share"
