@@ -73,7 +73,9 @@ class Progress:
     def _snapshot(self) -> ProgressSnapshot:
         stats, now = self._crawl.stats.get_stats(), self._clock.monotonic()
         due, done, outcomes = outcomes_of(stats)
-        queue = self._crawl.queues.scheduler
+        queue, workers = self._crawl.queues.scheduler, self._crawl.worker.workers
+        if workers > 1:
+            outcomes = (*outcomes, f"one of {workers} workers")
         return ProgressSnapshot(
             due=due,
             done=done,

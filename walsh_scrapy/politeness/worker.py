@@ -37,7 +37,8 @@ class Worker:
         self._visits: dict[str, int] = {}  # by claimed host
         self._complete: set[str] = set()  # claimed hosts whose sources are all begun
         self._put_off: set[str] = set()
-        #: Called with the number of workers that share the state, as often as that is asked.
+        self.workers = 1  #: that share the state, as far as is known
+        #: Called with that number as often as it is asked for.
         self.counted: Callable[[int], None] = lambda _: None
 
     def claim(self, work: Sequence[HostWork]) -> Claimed:
@@ -106,4 +107,5 @@ class Worker:
 
     def _renew(self) -> None:
         with suppress(StateUnavailable):
-            self.counted(self._context.state.ledger.renew(self._context.run, self._began))
+            self.workers = self._context.state.ledger.renew(self._context.run, self._began)
+            self.counted(self.workers)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.state import State
+    from walsh_scrapy.state.claims import WorkerRow
     from walsh_scrapy.state.log import Log
     from walsh_scrapy.state.runs import RunRecord
 
@@ -82,6 +83,7 @@ class Facts:
     refused: tuple[RefusedSource, ...] = ()  #: of these
     sources_error: str = ""  #: why the sources file cannot be used
     held: tuple[HeldHost, ...] = ()
+    workers: tuple[WorkerRow, ...] = ()  #: crawls that share the work now
     disk: str = ""  #: the folder of the state; "" on a server, whose disk cannot be seen
     disk_free: int = 0  #: bytes
     latest: Mapping[str, float]  #: the latest time of each table
@@ -118,6 +120,7 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
         refused=tuple(_refused(records, held, now)),
         sources_error=error,
         held=held,
+        workers=tuple(state.ledger.workers()),
         disk=folder,
         disk_free=shutil.disk_usage(folder).free if folder else 0,
         latest=state.moments.latest(),

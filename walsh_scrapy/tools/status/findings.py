@@ -82,6 +82,7 @@ def find(facts: Facts, limits: Thresholds) -> list[Finding]:
         _sources(facts, limits.failing),
         _refused(facts),
         _hosts(facts),
+        _workers(facts),
         _disk(facts, limits.disk_mib),
         judge_clock(facts.latest, facts.now),
     ]
@@ -218,6 +219,14 @@ def _hosts(facts: Facts) -> Finding:
 def _listed(hosts: list[str]) -> str:
     more = f" {and_more(len(hosts) - MOST_HOSTS)}" if len(hosts) > MOST_HOSTS else ""
     return ", ".join(hosts[:MOST_HOSTS]) + more
+
+
+def _workers(facts: Facts) -> Finding | None:
+    if not facts.workers:
+        return None
+    hosts = sum(each.hosts for each in facts.workers)
+    crawls = count_of(len(facts.workers), "crawl")
+    return Finding(Status.OK, "workers", f"{crawls} at work, with {count_of(hosts, 'host')}")
 
 
 def _disk(facts: Facts, limits: Limits) -> Finding | None:

@@ -53,6 +53,7 @@ def _add_facts(gauge: Callable[[str, str, float], None], facts: Facts) -> None:
         gauge("sources_refused_since_timestamp_seconds", "The first refusal.", first)
     gauge("hosts_on_hold", "Hosts on hold.", len(facts.held))
     gauge("hosts_on_long_hold", "Hosts that asked for over a day.", len(long_holds(facts)))
+    gauge("workers", "Crawls that share the work now.", len(facts.workers))
     if facts.disk:
         gauge("state_disk_free_bytes", "Free where the state is.", facts.disk_free)
     gauge("clock_ahead_seconds", "How far times in the state are ahead.", clock_ahead(facts))
