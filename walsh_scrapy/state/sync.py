@@ -26,6 +26,7 @@ from walsh_scrapy.policy.urls import host_of, url_key
 from walsh_scrapy.policy.wording import count_of, storable
 from walsh_scrapy.sources.blocks import hash_of, split
 from walsh_scrapy.sources.loading import merged, read_sources, repetitions, warn
+from walsh_scrapy.state.declaration import DeclarationCopies
 from walsh_scrapy.state.declared import SOURCE, facts_of, paced_by, row_of_source, source_of
 from walsh_scrapy.state.rows import insert_if_new, record_of, upsert_each
 from walsh_scrapy.state.sourcerecord import COLUMNS, SourceRecord
@@ -54,11 +55,15 @@ _C: Final = declared.c
 
 
 class Changes(NamedTuple):
-    """How many sources a sync found new, changed and removed."""
+    """How many sources a sync found new, changed and removed.
+
+    ``keys`` are those of their URLs; None if all of the file was written anew.
+    """
 
     new: int
     changed: int
     removed: int
+    keys: frozenset[int] | None = None
 
 
 class SyncedFile(NamedTuple):
@@ -87,9 +92,12 @@ class _TooMuchError(Exception):
 class Sync:
     """Brings what the state has of one file up to date. Methods raise SourcesError."""
 
-    def __init__(self, database: Database, records: SourceStore, path: str | Path) -> None:
+    def __init__(
+        self, database: Database, records: SourceStore, path: str | Path, now: float
+    ) -> None:
         self._database = database
         self._records = records
+        self._now = now
         self._file = Path(path)
         self._path = storable(str(self._file.absolute()))
         self._unit: Callable[[str], str] = host_of
@@ -134,7 +142,10 @@ class Sync:
             is_edit = known is not None and known.pace_by == pace_by
             changes, warnings = self._edited(known.id) if known and is_edit else self._anew()
             values["warnings"] = json.dumps(warnings)
-            values["pauses"] = json.dumps(self._pauses())
+            number = self._begin()
+            values["pauses"] = json.dumps(self._pauses(number))
+            kept = DeclarationCopies(self._database, number, self._now)
+            values["copy"] = kept.kept(known.copy if known else "", changes.keys)
         with self._database.write() as connection:
             connection.run(update(files).where(files.c.path == self._path).values(values))
             row = self._row(connection)
@@ -164,7 +175,8 @@ class Sync:
         self._begin()
         new, changed = self._flush(number, list(merger.kept.values()))
         self._remove(number, removed)
-        return Changes(new, changed, len(removed)), repetitions(merger.repeated)
+        keys = frozenset((*merger.kept, *removed))
+        return Changes(new, changed, len(removed), keys), repetitions(merger.repeated)
 
     def _new_blocks(self, known: _Blocks) -> Iterator[_New]:
         """Yield the source of each new block, with a position between those that are known."""
@@ -306,10 +318,9 @@ class Sync:
             with self._database.write() as connection:
                 connection.run(delete(declared).where(_C.file == number, _C.url_key.in_(some)))
 
-    def _pauses(self) -> dict[str, float]:
+    def _pauses(self, number: int) -> dict[str, float]:
         """Return the longest pause of each declared host, in seconds."""
-        is_own = select(files.c.id).where(files.c.path == self._path).scalar_subquery()
-        rows = select(_C.url, _C.pause).where(_C.file == is_own, _C.pause.is_not(None))
+        rows = select(_C.url, _C.pause).where(_C.file == number, _C.pause.is_not(None))
         longest: dict[str, float] = {}
         with self._database.read() as connection:
             for url, pause in connection.all(rows):
