@@ -59,12 +59,13 @@ class State:
         self.moments = MomentStore(self._database)
         self.acts = ActStore(self._database)
 
-    def sync(self, path: str | Path, now: float) -> SyncedFile:
+    def sync(self, path: str | Path, now: float, **tell: Callable[[str], None]) -> SyncedFile:
         """Bring what a sources file declares up to date; ``now`` is in epoch seconds.
 
+        ``tell`` is a function that gets a line while that takes long; by default the log does.
         Raises SourcesError for a wrong file.
         """
-        return Sync(self._database, self.sources, path, now).run()
+        return Sync(self._database, self.sources, path, now, **tell).run()
 
     def declaration(self, synced: SyncedFile, now: float) -> str:
         """Return the name of the copy of what a file declares, which is in force at ``now``."""
