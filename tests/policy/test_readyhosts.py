@@ -344,3 +344,18 @@ def test_the_real_scheduler_leaves_a_host_that_took_long_to_the_end(simulated):
     robots, first, second, third = of_slow
     assert (robots, second, third) == (0, 82, 83), "it has the longest chain, then it is late"
     assert first < 42
+
+
+def test_the_real_scheduler_reads_all_sources_of_a_host_that_has_more_than_it_holds(simulated):
+    paths = [f"/{number}" for number in range(130)]
+    many = Site("many.example", "", {path: feed(path) for path in paths})
+    late = Site("late.example", "", {"/feed": feed("Late")})
+    (run,) = simulated(
+        late,
+        many,
+        sources=["http://late.example/feed", *(f"http://many.example{path}" for path in paths)],
+    )
+    assert run.stats["walsh/sources/due"] == run.stats["walsh/sources/fetched"] == 131
+    asked = [hit.path for hit in run.log if hit.host == "many.example"]
+    assert asked == ["/robots.txt", *paths]
+    assert_polite(run.log)
