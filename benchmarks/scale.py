@@ -1,83 +1,164 @@
-"""What 100,000 declared sources cost before the first of them is asked for, and in each turn.
+"""What many declared sources cost, of which one in 24 is due, on both databases.
 
-    python -m benchmarks.scale [SOURCES]
+    python -m benchmarks.scale [SOURCES] [DATABASE ...]
 
-The real `scrapy crawl`, in a process of its own, is watched until it has sent 4,000 requests.
-Goals: at most 10 s from its start to the first of them, at most 300 MiB of memory at its peak.
-Then the CPU of handing out one request, for a tenth of the sources and for all of them, in a
-simulated crawl: it may grow as the logarithm does, and no faster. The time to the
-first request includes what ordering the sources costs.
+`scrapy sources sync` reads the file into an empty state. Then all sources count as visited, one in
+24 of them a day ago, and the real `scrapy crawl`, in a process of its own, is watched until it has
+sent 2,000 requests: when it sent the first one, and how much memory it took at most. Then nothing
+is due, and the same crawl ends at once. Goals for 1,000,000 sources: 10 s, 300 MiB, 2 s; for
+100,000: 3 s. DATABASE is SQLite or PostgreSQL; by default both are measured.
+
+At last the CPU of handing out one request, for 10,000 sources and for 100,000, in a simulated
+crawl: it may grow as the logarithm does, and no faster.
 """
 
 import math
-import resource
+import re
+import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from sqlalchemy import create_engine, text
+
+from benchmarks.databases import states
 from benchmarks.report import Figure, Report, run
 from walsh_scrapy.policy.frontier import Frontier, start_order
 from walsh_scrapy.politeness.schedulerqueue import ENOUGH
-from walsh_scrapy.testing.crawl import start_crawl
+from walsh_scrapy.testing.crawl import run_crawl, start_crawl
 from walsh_scrapy.testing.feeds import rss
-from walsh_scrapy.testing.project import find_project
+from walsh_scrapy.testing.project import environment_of, find_project
 from walsh_scrapy.testing.web import LoopbackWeb, Reply, Site
 
-WATCHED = 4000
+WATCHED = 2000
+#: One source in this number is due.
+DUE = 24
 #: One source in ten is on a platform with a hundred feeds, the others have a host each.
 CROWD = 100
+HANDED_OUT = 100_000
+PROJECT = find_project(Path(__file__).parent)
+VISITED = """
+INSERT INTO sources (url, kind, url_key, fetched_at, due_at, outcome)
+SELECT url, kind, url_key, {at}, {at}, 'fetched' FROM declared
+"""
+FACTS = "UPDATE declared SET fetched_at = {at}"
+AT = "CASE WHEN CAST(position AS INTEGER) % {due} = 0 THEN {old} ELSE {new} END"
 
 
-def main(report: Report, sources: int) -> None:
-    """Report all three figures."""
-    urls = _urls(sources)
-    first, peak = _crawl(urls)
-    report.add(
-        f"{sources:,} sources",
-        Figure("first request after", first, "s", most=10),
-        Figure("peak memory", peak, "MiB", most=300),
-    )
-    few, many = (min(_hand_out(part) for _ in range(3)) for part in (urls[: sources // 10], urls))
-    logarithm = math.log(sources) / math.log(sources // 10)
-    fewer = f"one of {sources // 10:,}"
-    cost = Figure("CPU", many * 1e6, "us", peer=fewer, peer_value=few * 1e6, most=logarithm)
-    report.add("handing out one request", cost)
+def main(report: Report, sources: int, *databases: str) -> None:
+    """Report the figures of each database, then those of the frontier."""
+    goals = {1_000_000: (10.0, 300.0, 2.0), 100_000: (3.0, 300.0, 2.0)}
+    first, memory, nothing = goals.get(sources, (None, None, None))
+    for name, url in states():
+        if databases and name not in databases:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            measured = _measure(Path(folder), url, sources)
+        report.add(
+            f"{sources:,} sources, {name}",
+            Figure("first sync", measured["sync"], "s"),
+            Figure("its memory", measured["sync memory"], "MiB"),
+            Figure("first request after", measured["first"], "s", most=first),
+            Figure("peak memory", measured["memory"], "MiB", most=memory),
+            Figure("nothing due", measured["nothing"], "s", most=nothing),
+        )
+    few, many = (min(_hand_out(count) for _ in range(3)) for count in (10_000, HANDED_OUT))
+    logarithm = math.log(HANDED_OUT) / math.log(10_000)
+    cost = Figure("CPU", many * 1e6, "us", peer="10,000", peer_value=few * 1e6, most=logarithm)
+    report.add("handing out one request of 100,000", cost)
 
 
-def _urls(sources: int) -> list[str]:
-    """Return the sources, those of one platform spread over the whole list."""
-    return [
-        f"http://platform{n // 10 // CROWD}.example/{n}" if n % 10 == 0 else f"http://h{n}.example/"
-        for n in range(sources)
-    ]
+def _url(number: int) -> str:
+    """Return a source; those of one platform are spread over the whole list."""
+    if number % 10 == 0:
+        return f"http://platform{number // 10 // CROWD}.example/{number}"
+    return f"http://h{number}.example/"
 
 
-def _crawl(urls: list[str]) -> tuple[float, float]:
-    """Return the seconds to the first request, and the most memory in MiB while it was watched."""
+def _measure(folder: Path, url: str, sources: int) -> Mapping[str, float]:
+    """Return seconds and MiB of the sync, of a run, and of a run in which nothing is due."""
+    file = folder / "sources.toml"
+    with file.open("w") as written:
+        written.writelines(f'[[source]]\nurl = "{_url(n)}"\n\n' for n in range(1, sources + 1))
+    time.sleep(2.5)  # a younger file is read again by the next run
+    settings = {"WALSH_STATE_URL": url}
+    took: dict[str, float] = {}
+    began = time.monotonic()
+    took["sync memory"] = _sync(file, url)
+    took["sync"] = time.monotonic() - began
+    _sync(file, url)
+    _visit(url, old=time.time() - 86_500.0, new=time.time() - 3600.0)
+    with LoopbackWeb(*_sites(sources)) as web:
+        began = time.monotonic()
+        given = {"folder": folder, "project": PROJECT, "sources": file, "settings": settings}
+        with start_crawl(web, **given) as crawl:
+            watched = min(WATCHED, sources // DUE)
+            web.wait_for(lambda log: len(log) >= watched or not crawl.running, 600)
+            took["memory"] = _peak(crawl.pid)
+        took["first"] = min(hit.started for hit in web.log) - began
+        _visit(url, old=time.time(), new=time.time())
+        web.clear()
+        began = time.monotonic()
+        run_crawl(web, **given)
+        took["nothing"] = time.monotonic() - began
+        if web.log:
+            raise SystemExit("something was due")
+    return took
+
+
+def _sync(file: Path, url: str) -> float:
+    """Run `scrapy sources sync`, and return its peak memory in MiB."""
+    command = [sys.executable, "-m", "scrapy", "sources", "sync", "--sources", str(file)]
+    command += ["-s", f"WALSH_STATE_URL={url}"]
+    with subprocess.Popen(command, env=environment_of(PROJECT), cwd=PROJECT) as process:
+        peak = 0.0
+        while process.poll() is None:
+            peak = _peak(process.pid) or peak
+            time.sleep(0.05)
+    if process.returncode:
+        raise SystemExit("the sync failed")
+    return peak
+
+
+def _peak(process: int) -> float:
+    """Return the peak memory of a process in MiB; 0 if it has ended."""
+    found = re.search(r"VmHWM:\s+([0-9]+)", Path(f"/proc/{process}/status").read_text())
+    return int(found[1]) / 1024 if found else 0.0
+
+
+def _visit(url: str, old: float, new: float) -> None:
+    """Let all sources be visited at ``new``, and those that are to be due at ``old``."""
+    at = AT.format(due=DUE, old=old, new=new)
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("DELETE FROM sources"))
+        connection.execute(text(VISITED.format(at=at)))
+        connection.execute(text(FACTS.format(at=at)))
+    if engine.dialect.name == "postgresql":  # as the server does by itself within a minute
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text("VACUUM ANALYZE"))
+    engine.dispose()
+
+
+def _sites(sources: int) -> Iterator[Site]:
+    """Yield the hosts of what is due."""
     feed = Reply(rss("Blog", ["One", "Two"]), content_type="application/rss+xml")
     pages: dict[str, dict[str, Reply]] = {}
-    for url in urls:
-        host, _, path = url.removeprefix("http://").partition("/")
+    for number in range(DUE, sources + 1, DUE):
+        host, _, path = _url(number).removeprefix("http://").partition("/")
         pages.setdefault(host, {})[f"/{path}"] = feed
-    sites = (Site(host, pages=paths) for host, paths in pages.items())
-    with LoopbackWeb(*sites) as web, tempfile.TemporaryDirectory() as folder:
-        project = find_project(Path(__file__).parent)
-        began = time.monotonic()
-        with start_crawl(web, folder=Path(folder), project=project, sources=urls) as crawl:
-            web.wait_for(lambda log: len(log) >= WATCHED or not crawl.running, 600)
-            running = crawl.running
-        if not running:
-            raise SystemExit("the crawl ended before its time")
-        first = min(hit.started for hit in web.log) - began
-    return first, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    return (Site(host, pages=paths) for host, paths in pages.items())
 
 
-def _hand_out(urls: list[str]) -> float:
+def _hand_out(sources: int) -> float:
     """Return the CPU seconds a request, fed as there is room, each host resting for a second."""
     frontier: Frontier[str] = Frontier()
+    urls = map(_url, range(sources))
     feed = iter(start_order(((url.split("/")[2], 0.0, url) for url in urls), {}))
     began = time.process_time()
-    now, left = 0.0, len(urls)
+    now, left = 0.0, sources
     while left:
         while frontier.ready_hosts(now) < ENOUGH and (url := next(feed, None)):
             frontier.push(url.split("/")[2], url)
@@ -88,8 +169,8 @@ def _hand_out(urls: list[str]) -> float:
             now += 0.001
         else:
             now = frontier.next_at() or now
-    return (time.process_time() - began) / len(urls)
+    return (time.process_time() - began) / sources
 
 
 if __name__ == "__main__":
-    run(main, 100_000)
+    run(main, 1_000_000)

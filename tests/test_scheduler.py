@@ -15,7 +15,8 @@ from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.requests import Hop, Marks, Visit, mark, marks_of, set_visit
 from walsh_scrapy.scheduler import Scheduler
 from walsh_scrapy.sources import Source
-from walsh_scrapy.visits.due import due_sources
+from walsh_scrapy.state.agenda import HostWork
+from walsh_scrapy.visits.due import in_order
 
 
 @pytest.fixture
@@ -82,10 +83,8 @@ def test_hosts_that_lately_did_not_answer_are_asked_last(tmp_path, monkeypatch):
     scheduler = Scheduler.from_crawler(crawler)
     fed(scheduler, 2)
     assert scheduler.next_request().url == "http://h1.example/"
-    sources = [Source("http://h0.example/"), Source("http://h1.example/")]
-    crawl = Crawl.of(crawler)
-    due = due_sources(crawl.context, crawl.stats, crawl.pauses, sources)
-    assert [each.source for each in due] == sources[::-1]
+    work = [HostWork("h0.example", 1, 0.0, 1.0), HostWork("h1.example", 1, 0.0, 2.0)]
+    assert in_order(work, {}, Crawl.of(crawler).context.late_hosts) == work[::-1]
 
 
 def test_a_request_that_a_gate_sends_back_is_no_duplicate_and_passes_every_filter(scheduler):

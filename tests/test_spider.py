@@ -1,13 +1,16 @@
 """What SourcesSpider promises to those that subclass it."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from scrapy import Request
 from scrapy.crawler import Crawler
 from scrapy.settings import Settings
+from scrapy.statscollectors import MemoryStatsCollector
 
 from walsh_scrapy.addon import Addon
+from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.runtime.requests import Visit, visit_of
 from walsh_scrapy.runtime.startup import check_gates
@@ -61,9 +64,18 @@ def test_the_arguments_of_a_subclass_and_of_scrapyd_are_known():
 def test_a_text_that_chooses_no_source_is_a_warning(tmp_path, monkeypatch, caplog, only, lines):
     monkeypatch.chdir(tmp_path)
     Path("sources.txt").write_text(SOURCE.url)
-    crawler = Crawler(OwnSpider, {"ADDONS": {Addon: 500}})
-    spider = OwnSpider.from_crawler(crawler, sources="sources.txt", only=only)
-    assert spider.sources == (SOURCE,) * (1 - lines)
+    state = f"sqlite:///{tmp_path}/state.sqlite3"
+    crawler = Crawler(OwnSpider, {"ADDONS": {Addon: 500}, "WALSH_STATE_URL": state})
+    crawler.stats = MemoryStatsCollector(crawler)
+    spider = crawler.spider = OwnSpider.from_crawler(crawler, sources="sources.txt", only=only)
+    crawl = Crawl(crawler)
+    assert [*spider.sources] == [SOURCE] * (1 - lines)
+
+    async def started():
+        return [request.url async for request in spider.start()]
+
+    assert asyncio.run(started()) == [SOURCE.url] * (1 - lines)
+    crawl.close()
     warnings = [record.getMessage() for record in caplog.records if record.name == "own"]
     assert warnings == [f"sources.txt: no source of kind feed has '{only}'"] * lines
 

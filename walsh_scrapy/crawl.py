@@ -135,7 +135,7 @@ class Crawl:
         """
         file = getattr(self.crawler.spider, "sources_file", None)
         try:
-            return None if file is None else self.context.state.sync(file)
+            return None if file is None else self.context.state.sync(file, self.context.clock.now())
         except SourcesError as error:
             refuse_to_start(error, log_file=self.settings["LOG_FILE"])
 

@@ -7,12 +7,14 @@ scheduler crawls in simulated time.
 
 import math
 from dataclasses import dataclass
+from itertools import groupby
 from operator import itemgetter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from walsh_scrapy.policy import frontier
 from walsh_scrapy.policy.frontier import Frontier, Rank, start_order
 from walsh_scrapy.policy.readyhosts import Slack
 from walsh_scrapy.politeness.schedulerqueue import ENOUGH
@@ -49,16 +51,22 @@ class Crawl:
     """Plays the crawl of hosts, each with its spacing and its number of targets.
 
     ``service`` are the seconds of an exchange, of all hosts or by host. The frontier gets its items
-    as the scheduler gets them from a spider. ``known`` are spacings of an earlier run.
+    as the scheduler gets them from a spider: of each host at most ``most``, and further ones when
+    it has few left. ``known`` are spacings of an earlier run.
     """
 
-    def __init__(self, hosts, service, *, known=(), late=(), at_once=1, enough=ENOUGH):
+    def __init__(
+        self, hosts, service, *, known=(), late=(), at_once=1, enough=ENOUGH, most=math.inf
+    ):
         self.hosts = hosts
         self.service = service if isinstance(service, dict) else dict.fromkeys(hosts, service)
         spacings = {host: hosts[host][0] for host in known}
         self.frontier = Frontier(spacings, late=late)
         targets = [(host, 0.0, (host, n)) for host, (_, m) in hosts.items() for n in range(m)]
-        self.feed = start_order(targets, spacings, late)
+        ordered = start_order(targets, spacings, late)
+        self.feed = [[*of_host] for _, of_host in groupby(ordered, itemgetter(0))]
+        self.backlogs = {}
+        self.most = most
         self.at_once = at_once
         self.enough = enough
         self.now = 0.0
@@ -69,9 +77,10 @@ class Crawl:
         self.feed.reverse()
         sent = []
         while self.feed or len(self.frontier) or self.out:
+            while host := self.frontier.short_host():
+                self.push(self.backlogs.pop(host), self.most / 2)
             while self.feed and self.frontier.ready_hosts(self.now) < self.enough:
-                target = self.feed.pop()
-                self.frontier.push(target[0], target)
+                self.push(self.feed.pop(), self.most)
             picked = self.frontier.pop(self.now) if len(self.out) < self.at_once else None
             if picked is not None:
                 self.send(picked[1])
@@ -81,11 +90,20 @@ class Crawl:
                 self.now = self.frontier.next_at()
         return Played(sent)
 
+    def push(self, targets, most):
+        """Push targets of a host, at most so many, and keep the others."""
+        for number, (host, target) in enumerate(targets):
+            if number >= most:
+                self.backlogs[host] = targets[number:]
+                break
+            self.frontier.expect(host, len(targets) - number - 1)
+            self.frontier.push(host, (host, target))
+
     def send(self, item):
         host = item[0]
         if host not in self.asked:  # the gate fetches robots.txt first, and the target waits
             self.asked.add(host)
-            self.frontier.push(host, item)
+            self.frontier.push(host, item, is_back=True)
             self.frontier.push(host, (host, ROBOTS), Rank.ROBOTS)
             self.frontier.restrict(Rank.ROBOTS, host)
             self.frontier.free(host)
@@ -172,6 +190,22 @@ def test_of_many_hosts_half_of_the_sources_are_read_after_60_percent_of_the_requ
     hosts, service
 ):
     assert Crawl(hosts(3000), service).play().share_until_half <= 0.6
+
+
+@pytest.mark.parametrize("service", [0.003, 0.3])
+@pytest.mark.parametrize("known", [(), ("h0", "h1", "large")])
+@pytest.mark.parametrize("enough", [3, ENOUGH])
+@pytest.mark.parametrize("hosts", [mixed(60), {"large": (1.0, 20)} | alike(100), mixed(300)])
+def test_the_order_is_the_same_if_most_requests_of_a_host_are_a_number(
+    monkeypatch, hosts, enough, known, service
+):
+    """Decision 40: here a host has at most 4 requests in the frontier, and gets 2 at once."""
+    monkeypatch.setattr(frontier, "FEW", 2)
+    plan = {host: (spacing, targets * 3) for host, (spacing, targets) in hosts.items()}
+    known = [host for host in known if host in plan]
+    whole = Crawl(plan, service, known=known, enough=enough).play()
+    capped = Crawl(plan, service, known=known, enough=enough, most=4).play()
+    assert capped.sent == whole.sent
 
 
 LAST_IS_SLOW = alike(3000) | {"h2999": (5.0, 1)}
@@ -310,3 +344,18 @@ def test_the_real_scheduler_leaves_a_host_that_took_long_to_the_end(simulated):
     robots, first, second, third = of_slow
     assert (robots, second, third) == (0, 82, 83), "it has the longest chain, then it is late"
     assert first < 42
+
+
+def test_the_real_scheduler_reads_all_sources_of_a_host_that_has_more_than_it_holds(simulated):
+    paths = [f"/{number}" for number in range(130)]
+    many = Site("many.example", "", {path: feed(path) for path in paths})
+    late = Site("late.example", "", {"/feed": feed("Late")})
+    (run,) = simulated(
+        late,
+        many,
+        sources=["http://late.example/feed", *(f"http://many.example{path}" for path in paths)],
+    )
+    assert run.stats["walsh/sources/due"] == run.stats["walsh/sources/fetched"] == 131
+    asked = [hit.path for hit in run.log if hit.host == "many.example"]
+    assert asked == ["/robots.txt", *paths]
+    assert_polite(run.log)

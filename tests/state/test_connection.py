@@ -12,7 +12,18 @@ from walsh_scrapy.state.connection import ROWS_AT_ONCE
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.tables import runs, schema_version, sources
 
-NAMES = ("url", "kind", "outcome", "detail", "due_at", "failures", "status", "move_settled", "etag")
+NAMES = (
+    "url",
+    "kind",
+    "outcome",
+    "detail",
+    "due_at",
+    "failures",
+    "status",
+    "move_settled",
+    "etag",
+    "url_key",
+)
 ROW = {
     "url": "http://a.example/?a=%s&b=%(c)s",
     "kind": "feed",
@@ -23,6 +34,7 @@ ROW = {
     "status": None,
     "move_settled": True,
     "etag": b'W/"\xff\x00"',
+    "url_key": 7,
 }
 WRITE = insert(sources)
 READ = select(*(sources.c[name] for name in NAMES)).where(sources.c.url == bindparam("key"))

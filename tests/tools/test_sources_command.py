@@ -115,6 +115,14 @@ def test_due_is_what_the_next_run_asks_for(loopback_web, crawl, listed):
     assert listed("--due", sources=sources) == {}
 
 
+def test_a_changed_file_is_read_into_the_state_ahead(scrapy_sources):
+    urls = [f"http://{name}.example/feed" for name in "abc"]
+    expected = [("3 sources: 3 new", "0 unchanged"), ("2 sources: 0 new, 0 changed, 1 removed, 2",)]
+    for sources, words in zip((urls, urls[1:]), expected, strict=True):
+        line = scrapy_sources("sync", sources=sources).stdout
+        assert [word for word in words if word not in line] == []
+
+
 def test_without_a_state_all_are_new_and_none_is_made(scrapy_sources, listed, tmp_path):
     sources = ["http://a.example/feed", "http://b.example/feed"]
     found = listed("--due", sources=sources)

@@ -32,7 +32,7 @@ class Command(OperatorCommand):
 
     usage = (
         "[options] [add URL ... | remove URL ... | prune [--yes] | rewrite --moved | "
-        "forget URL ... | resume URL ...]"
+        "forget URL ... | resume URL ... | sync]"
     )
     headline = "List the sources: last visit, outcome, next due and why; edit the sources file"
     description = (
@@ -43,7 +43,8 @@ class Command(OperatorCommand):
         "(410), and only names it without --yes; `rewrite --moved` declares sources where they "
         "settled after a move. Two change the state: `forget URL` deletes what it knows of a "
         "source, except its entries, so that its next visit is its first; `resume URL` makes a "
-        "source due that is gone (410) or failing. Exit status: 0, 1 if something cannot be "
+        "source due that is gone (410) or failing. `sync` reads a changed sources file into the "
+        "state, as the next crawl does by itself. Exit status: 0, 1 if something cannot be "
         "done, 2 for a wrong call. Examples: scrapy sources --due. scrapy sources --failing. "
         "scrapy sources add https://news.example/feed.xml"
     )
@@ -83,6 +84,8 @@ class Command(OperatorCommand):
         action, urls = (args[0], args[1:]) if args else ("", [])
         if action == "add":
             return self._add(urls, file)
+        if action == "sync":
+            return self._sync(file)
         with self.state_if_any() as state:
             if action in ("forget", "resume"):
                 return _change(action, urls, state, file, self.options)
@@ -95,10 +98,10 @@ class Command(OperatorCommand):
     def _check_usage(self, args: list[str], opts: argparse.Namespace) -> None:
         """Exit with status 2 and one line for a wrong call."""
         action, urls = (args[0], args[1:]) if args else ("", [])
-        if action and action not in (*_WITH_URLS, "prune", "rewrite"):
+        if action and action not in (*_WITH_URLS, "prune", "rewrite", "sync"):
             self.refuse(
                 f"`sources` takes {', '.join(f'`{each} URL`' for each in _WITH_URLS)}, `prune`, "
-                f"`rewrite --moved` or nothing. {_EXAMPLE}"
+                f"`rewrite --moved`, `sync` or nothing. {_EXAMPLE}"
             )
         if bool(urls) != (action in _WITH_URLS):
             needs = "takes no URL" if urls else "takes a URL"
@@ -111,6 +114,26 @@ class Command(OperatorCommand):
             self.refuse(f"--{given[0]} belongs to the list, not to `{action}`")
         if opts.yes and action != "prune":
             self.refuse("--yes belongs to `prune`: scrapy sources prune --yes")
+
+    def _sync(self, file: str) -> int:
+        """Bring the state up to date with the sources file, and print what has changed."""
+        from contextlib import closing
+        from functools import partial
+
+        from walsh_scrapy.state import State
+
+        with closing(State(self.options.state_url)) as state:
+            state.ledger.pace_by(self.options.pace_by.value)
+            tell = partial(print, file=sys.stderr)
+            synced = state.sync(file, time.time(), tell=tell)
+            total = state.declared.total(synced.id)
+        new, changed, removed = synced.changes[:3] if synced.changes else (0, 0, 0)
+        stayed = total - new - changed
+        print(
+            f"{file}: {count_of(total, 'source')}: {new} new, {changed} changed, "
+            f"{removed} removed, {stayed} unchanged"
+        )
+        return 0
 
     def _duration(self, text: str | None) -> timedelta | None:
         """Return the value of --stale; exit with status 2 and one line for a wrong one."""

@@ -74,9 +74,15 @@ class Summary:
             settings=settings_of(context) | {"force": declaring.force},
         )
         try:
-            context.run = context.state.runs.begin(run, declaration(declaring.sources))
+            context.run = context.state.runs.begin(run, self._declared(declaring))
         except StateUnavailable as error:
             logger.debug("the begin of the run is not recorded: %s", error)
+
+    def _declared(self, spider: DeclaringSpider) -> bytes | str:
+        """Return the document of what a run declares, or the name of its copy."""
+        if file := self._crawl.sources_file:
+            return self._context.state.declaration(file, self._context.clock.now())
+        return declaration(spider.sources)
 
     def spider_closed(self, reason: str) -> None:
         """Record the end, and log the summary; ``reason`` is why, as Scrapy names it."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from walsh_scrapy.state.agenda import Agenda, Terms
 from walsh_scrapy.state.copies import BlocklistStore, RobotsStore
 from walsh_scrapy.state.database import Database, exists
+from walsh_scrapy.state.declaration import DeclarationCopies
 from walsh_scrapy.state.declared import DeclaredStore, Selection
 from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.entries import EntryStore
@@ -58,9 +59,17 @@ class State:
         self.moments = MomentStore(self._database)
         self.acts = ActStore(self._database)
 
-    def sync(self, path: str | Path) -> SyncedFile:
-        """Bring what a sources file declares up to date. Raises SourcesError for a wrong file."""
-        return Sync(self._database, self.sources, path).run()
+    def sync(self, path: str | Path, now: float, **tell: Callable[[str], None]) -> SyncedFile:
+        """Bring what a sources file declares up to date; ``now`` is in epoch seconds.
+
+        ``tell`` is a function that gets a line while that takes long; by default the log does.
+        Raises SourcesError for a wrong file.
+        """
+        return Sync(self._database, self.sources, path, now, **tell).run()
+
+    def declaration(self, synced: SyncedFile, now: float) -> str:
+        """Return the name of the copy of what a file declares, which is in force at ``now``."""
+        return DeclarationCopies(self._database, synced.id, now).in_force(synced.copy)
 
     def agenda(self, chosen: Selection, terms: Terms) -> Agenda:
         """Return what is due of the declared sources that were chosen."""

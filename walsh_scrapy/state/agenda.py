@@ -87,6 +87,8 @@ class Counts:
 
 
 _C: Final = declared.c
+#: Of several records of a source first the one of its URL, then that visited last.
+_BEST_FIRST: Final = (case((sources.c.url == _C.url, 0), else_=1), sources.c.fetched_at.desc())
 
 
 def _larger(one: ColumnElement[float], other: ColumnElement[float]) -> ColumnElement[float]:
@@ -165,7 +167,9 @@ class Agenda:
         """
         rule = Rule(self._terms, now)
         mine = (*self._chosen.where, _C.host.in_(hosts), rule.is_wanted)
-        page = _joined(rule).where(*mine).order_by(rule.since, _C.position, _C.url_key).limit(most)
+        page = (
+            _joined(rule).where(*mine).order_by(rule.since, _C.position, *_BEST_FIRST).limit(most)
+        )
         if after != FIRST:
             last = (literal(after.since, Double), literal(after.position, Double))
             page = page.where(tuple_(rule.since, _C.position) > tuple_(*last))
@@ -203,7 +207,7 @@ class Agenda:
         if not self._is_asked_of_each:  # few have feeds that skip anything: an index has them
             order = [_C.host, _C.url_key]
             wanted = wanted.where(_C.has_skips == true())
-        page = wanted.order_by(*order).limit(PAGE)
+        page = wanted.order_by(*order, *_BEST_FIRST).limit(PAGE)
         rows = self._read(page)
         while rows:
             yield from self._judged(rows, began)

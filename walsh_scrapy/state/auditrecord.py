@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from sqlalchemy import and_, func, select
 
 from walsh_scrapy.policy.audit.clocks import SetClocks, Timed
+from walsh_scrapy.policy.audit.declared import parts_of
 from walsh_scrapy.policy.audit.record import (
     Basis,
     Documents,
@@ -232,6 +233,8 @@ class AuditRecord:
         """
         young = (row for row in self.run_rows(bounds) if row.begun >= since)
         names = {json.loads(row.settings).get("declared") for row in young}
+        for name in list(names):
+            names.update(parts_of(self.copy(name) or b"") if name else ())
         for table, is_judged in (
             (requests, _is_judged(bounds)),
             (denials, _is_judged_denial(bounds)),

@@ -115,6 +115,12 @@ class DeclaredStore(Store):
                 return
             last = rows[-1][-1]
 
+    def total(self, file: int) -> int:
+        """Return how many sources a file declares."""
+        counted = select(func.count()).select_from(declared).where(declared.c.file == file)
+        with self._database.read() as connection:
+            return int(connection.scalar(counted))
+
     def count(self, chosen: Selection) -> int:
         """Return how many they are."""
         if chosen.only:

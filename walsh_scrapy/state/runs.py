@@ -47,11 +47,11 @@ class RunRecord:
 class RunStore(Store):
     """Writes the begin and the end of runs, and reads them."""
 
-    def begin(self, run: RunRecord, declared: bytes = b"") -> int:
+    def begin(self, run: RunRecord, declared: bytes | str = b"") -> int:
         """Record the begin of a run, and return its number.
 
-        ``declared`` is the document of the sources that the run declares, empty for none. It is
-        kept as a copy, and the settings of the run name it.
+        ``declared`` is the document of the sources that the run declares, empty for none, or the
+        name of its copy. It is kept as a copy, and the settings of the run name it.
         """
         settings = dict(run.settings)
         row = {
@@ -61,7 +61,9 @@ class RunStore(Store):
             "versions": json.dumps(dict(run.versions)),
         }
         with self._database.write() as connection:
-            if declared:
+            if isinstance(declared, str):
+                settings["declared"] = declared
+            elif declared:
                 name = keep_copy(connection, "sources", declared, now=run.begun, last=None)
                 settings["declared"] = name
             row["settings"] = json.dumps(settings)

@@ -15,6 +15,7 @@ import logging
 import time
 from array import array
 from bisect import bisect_left
+from functools import cached_property
 from hashlib import file_digest
 from itertools import compress, islice
 from pathlib import Path
@@ -26,6 +27,7 @@ from walsh_scrapy.policy.urls import host_of, url_key
 from walsh_scrapy.policy.wording import count_of, storable
 from walsh_scrapy.sources.blocks import hash_of, split
 from walsh_scrapy.sources.loading import merged, read_sources, repetitions, warn
+from walsh_scrapy.state.declaration import DeclarationCopies
 from walsh_scrapy.state.declared import SOURCE, facts_of, paced_by, row_of_source, source_of
 from walsh_scrapy.state.rows import insert_if_new, record_of, upsert_each
 from walsh_scrapy.state.sourcerecord import COLUMNS, SourceRecord
@@ -54,11 +56,15 @@ _C: Final = declared.c
 
 
 class Changes(NamedTuple):
-    """How many sources a sync found new, changed and removed."""
+    """How many sources a sync found new, changed and removed.
+
+    ``keys`` are those of their URLs; None if all of the file was written anew.
+    """
 
     new: int
     changed: int
     removed: int
+    keys: frozenset[int] | None = None
 
 
 class SyncedFile(NamedTuple):
@@ -85,11 +91,23 @@ class _TooMuchError(Exception):
 
 
 class Sync:
-    """Brings what the state has of one file up to date. Methods raise SourcesError."""
+    """Brings what the state has of one file up to date; ``tell`` gets a line while it takes long.
 
-    def __init__(self, database: Database, records: SourceStore, path: str | Path) -> None:
+    Methods raise SourcesError.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        records: SourceStore,
+        path: str | Path,
+        now: float,
+        tell: Callable[[str], None] = logger.info,
+    ) -> None:
         self._database = database
         self._records = records
+        self._now = now
+        self._tell_operator = tell
         self._file = Path(path)
         self._path = storable(str(self._file.absolute()))
         self._unit: Callable[[str], str] = host_of
@@ -134,7 +152,10 @@ class Sync:
             is_edit = known is not None and known.pace_by == pace_by
             changes, warnings = self._edited(known.id) if known and is_edit else self._anew()
             values["warnings"] = json.dumps(warnings)
-            values["pauses"] = json.dumps(self._pauses())
+            number = self._begin()
+            values["pauses"] = json.dumps(self._pauses(number))
+            kept = DeclarationCopies(self._database, number, self._now)
+            values["copy"] = kept.kept(known.copy if known else "", changes.keys)
         with self._database.write() as connection:
             connection.run(update(files).where(files.c.path == self._path).values(values))
             row = self._row(connection)
@@ -164,7 +185,8 @@ class Sync:
         self._begin()
         new, changed = self._flush(number, list(merger.kept.values()))
         self._remove(number, removed)
-        return Changes(new, changed, len(removed)), repetitions(merger.repeated)
+        keys = frozenset((*merger.kept, *removed))
+        return Changes(new, changed, len(removed), keys), repetitions(merger.repeated)
 
     def _new_blocks(self, known: _Blocks) -> Iterator[_New]:
         """Yield the source of each new block, with a position between those that are known."""
@@ -246,7 +268,17 @@ class Sync:
             read_sources(self._file)  # which raises: it declares nothing
         removed = [key for key in self._all(number) if key not in keys]
         self._remove(number, removed)
+        if self._is_first:  # a source whose declarations are far from each other was written twice
+            new = len(keys)
         return Changes(new, changed, len(removed)), repetitions(repeated)
+
+    @cached_property
+    def _is_first(self) -> bool:
+        """Whether the state had nothing of the file when its first source was to be written."""
+        is_own = files.c.path == self._path
+        found = select(_C.url_key).join(files, files.c.id == _C.file).where(is_own).limit(1)
+        with self._database.read() as connection:
+            return connection.scalar(found) is None
 
     def _begin(self) -> int:
         """Note that what the file declares is being written, and return its number."""
@@ -263,10 +295,8 @@ class Sync:
         """
         new = changed = 0
         for some in _parts(news):
-            keys = [each.key for each in some]
-            before = select(_C.url_key, *SOURCE).where(_C.file == number, _C.url_key.in_(keys))
             with self._database.write() as connection:
-                known = {key: source_of(*row) for key, *row in connection.all(before)}
+                known = self._known_sources(connection, number, [each.key for each in some])
                 records = _records(connection, {each.key: each.source.url for each in some})
                 rows = [self._row_of(number, each, records.get(each.key)) for each in some]
                 upsert_each(connection, declared, rows)
@@ -278,6 +308,15 @@ class Sync:
             new += sum(1 for each in some if each.key not in known)
             changed += sum(1 for each in some if known.get(each.key, each.source) != each.source)
         return new, changed
+
+    def _known_sources(
+        self, connection: Connection, number: int, keys: Sequence[int]
+    ) -> dict[int, Source]:
+        """Return by their keys those of the sources that the state has of the file."""
+        if self._is_first:
+            return {}
+        before = select(_C.url_key, *SOURCE).where(_C.file == number, _C.url_key.in_(keys))
+        return {key: source_of(*row) for key, *row in connection.all(before)}
 
     def _row_of(self, number: int, new: _New, record: SourceRecord | None) -> dict[str, Any]:
         known = record.with_url(new.source.url) if record else None
@@ -306,10 +345,9 @@ class Sync:
             with self._database.write() as connection:
                 connection.run(delete(declared).where(_C.file == number, _C.url_key.in_(some)))
 
-    def _pauses(self) -> dict[str, float]:
+    def _pauses(self, number: int) -> dict[str, float]:
         """Return the longest pause of each declared host, in seconds."""
-        is_own = select(files.c.id).where(files.c.path == self._path).scalar_subquery()
-        rows = select(_C.url, _C.pause).where(_C.file == is_own, _C.pause.is_not(None))
+        rows = select(_C.url, _C.pause).where(_C.file == number, _C.pause.is_not(None))
         longest: dict[str, float] = {}
         with self._database.read() as connection:
             for url, pause in connection.all(rows):
@@ -322,7 +360,7 @@ class Sync:
 
     def _tell(self, done: int) -> None:
         if time.monotonic() >= self._next_line:
-            logger.info("%s: %s read so far", self._file, count_of(done, "source"))
+            self._tell_operator(f"{self._file}: {count_of(done, 'source')} read so far")
             self._next_line = time.monotonic() + _LINE_SECONDS
 
 
@@ -411,6 +449,9 @@ def _between(last: float | None, run: Sequence[_New], following: float | None) -
         raise _TooMuchError
 
 
+_ANY: Final = select(sources.c.url).limit(1)
+
+
 def _records(connection: Connection, urls: Mapping[int, str]) -> dict[int, SourceRecord]:
     """Return the records of sources by their keys: of the URL, or of the spelling visited last.
 
@@ -422,6 +463,8 @@ def _records(connection: Connection, urls: Mapping[int, str]) -> dict[int, Sourc
     def rank(record: SourceRecord) -> tuple[bool, float]:
         return record.url in exact, record.fetched_at or 0.0
 
+    if connection.scalar(_ANY) is None:  # in the very first sync
+        return found
     exact = frozenset(urls.values())
     locked = wanted.order_by(sources.c.url).with_for_update(read=True)
     for key, *values in connection.all(locked):

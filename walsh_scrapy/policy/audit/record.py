@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.policy.audit.clocks import SetClocks
+from walsh_scrapy.policy.audit.declared import Declared
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
 from walsh_scrapy.policy.robots import RobotsTxt
 from walsh_scrapy.policy.robots.secondreader import SecondReader
@@ -201,13 +202,10 @@ class Documents:
         body = self._copy(name)
         return None if body is None else SecondReader(body)
 
-    def _declared(self, name: str) -> Mapping[str, str] | None:
-        """Return the kinds of the sources that a run declared, by their URLs."""
+    def _declared(self, name: str) -> Declared | None:
+        """Return what a run declared."""
         body = self._copy(name)
-        if body is None:
-            return None
-        lines = (line.partition(" ") for line in body.decode().splitlines())
-        return {url: kind for kind, _, url in lines}
+        return None if body is None else Declared(body, self._copy)
 
     def _list(self, name: str) -> tuple[Blocklist | None, str]:
         body = self._copy(name)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urljoin
 
 from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
+from walsh_scrapy.policy.audit.declared import MissingPart
 from walsh_scrapy.policy.audit.record import NO_RUN
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.hosts import is_private_host
@@ -14,7 +15,7 @@ from walsh_scrapy.policy.redirects import MOST_ANNOUNCED
 from walsh_scrapy.policy.urls import canonical_url, has_user_info, host_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from walsh_scrapy.policy.audit.checklist import Findings
     from walsh_scrapy.policy.audit.record import Basis, LoggedRequest, RunTerms
@@ -95,7 +96,12 @@ class TargetAudit:
         declared = self._basis.documents.declared(terms.facts.declared)
         if declared is None:
             return "", _UNDECLARED
-        return self._asked(sent, run, declared)
+        source = sent.url if sent.source is None else sent.source
+        try:
+            kind = declared.kind(source)
+        except MissingPart:
+            return "", _UNDECLARED
+        return self._asked(sent, run, source, kind)
 
     def _led_here(self, sent: LoggedRequest, run: _Run, terms: RunTerms) -> tuple[str, str]:
         """Judge a request that a redirect led to."""
@@ -112,11 +118,9 @@ class TargetAudit:
         return "", ""
 
     def _asked(
-        self, sent: LoggedRequest, run: _Run, declared: Mapping[str, str]
+        self, sent: LoggedRequest, run: _Run, source: str, kind: str | None
     ) -> tuple[str, str]:
-        """Judge a request for a target."""
-        source = sent.url if sent.source is None else sent.source
-        kind = declared.get(source)
+        """Judge a request for a target of a source of this kind, None if it is not declared."""
         if kind is None:
             said = "is for no source" if sent.source is None else f"is for {source}"
             return f"{said}, which the run did not declare", ""

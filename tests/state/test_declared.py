@@ -1,0 +1,276 @@
+"""What is declared, and what of it is due, on both databases (decision 40)."""
+
+import itertools
+import math
+import os
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import select
+
+from walsh_scrapy.policy.audit.declared import Declared
+from walsh_scrapy.policy.freshness import CLOCK_SKEW, LONGEST_REVISIT, NEVER
+from walsh_scrapy.policy.urls import host_of, url_key
+from walsh_scrapy.sources import Source, SourcesError, load_sources
+from walsh_scrapy.state import declaration, sync
+from walsh_scrapy.state.agenda import FIRST, Rule, Terms
+from walsh_scrapy.state.declared import DeclaredSources, Selection, facts_of, row_of_source
+from walsh_scrapy.state.rows import upsert_each
+from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.state.tables import copies, declared, sources
+
+NOW = 1_800_000_000.0
+DAY = 86_400.0
+TERMS = Terms(began=NOW, min_revisit=DAY)
+A, B, C = (f'[[source]]\nurl = "http://{name}.example/feed"\n' for name in "abc")
+AGAIN = '[[source]]\nurl = "http://a.example/feed/"\ntags = ["again"]\n'
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "sources.toml"
+
+
+@pytest.fixture
+def synced(state, file):
+    """Write the file, sync it, and return what was changed."""
+    times = itertools.count(NOW)
+
+    def write(text):
+        file.write_text(text)
+        time = next(times)
+        os.utime(file, (time, time))  # long ago, so that it is not too young to be trusted
+        return state.sync(file, NOW)
+
+    return write
+
+
+def held(state, number, kind="feed"):
+    return DeclaredSources(state.declared, Selection(number, kind))
+
+
+EDITS = {
+    "the-first-sync": ("", A, (1, 0, 0)),
+    "between-two": (A + C, A + B + C, (1, 0, 0)),
+    "before-all": (B, A + B, (1, 0, 0)),
+    "removed": (A + B + C, A + C, (0, 0, 1)),
+    "another-order": (A + B, B + A, (0, 0, 0)),
+    "changed": (A + B, A + 'name = "A"\n' + B, (0, 1, 0)),
+    "a-comment": (A + B, "# all\n" + A + B, (0, 0, 0)),
+    "declared-again": (A + B, A + B + AGAIN, (0, 1, 0)),
+    "the-same-again": (A + B, A + B + A, (0, 0, 0)),
+    "no-longer-twice": (A + B + AGAIN, A + B, (0, 1, 0)),
+    "both-removed": (A + AGAIN, B, (1, 0, 1)),
+    "the-other-spelling-stays": (A + AGAIN, AGAIN + B, (1, 1, 0)),
+    "no-blocks": (A, 'source = ["http://a.example/feed"]', (0, 0, 0)),
+    "a-string-of-several-lines": (A, f'{B}name = """\n{C}"""\n', (1, 0, 1)),
+}
+
+
+@pytest.mark.parametrize("most_new", [sync._MOST_NEW, 0])
+def test_an_edit_is_synced_as_the_file_is_read(monkeypatch, state, tmp_path, caplog, most_new):
+    """As a whole too, which is what a file that has changed much gets."""
+    monkeypatch.setattr(sync, "_MOST_NEW", most_new)
+
+    def warned(act):
+        caplog.clear()
+        return act(), caplog.messages[:]
+
+    for name, (before, after, changes) in EDITS.items():
+        file = tmp_path / f"{name}.toml"
+        for text in filter(None, (before, after)):
+            file.write_text(text)
+            os.utime(file, (NOW, NOW + len(text)))  # long ago, so that it is trusted
+            found, warnings = warned(lambda file=file: state.sync(file, NOW))
+        assert found.changes[:3] == changes, name
+        loaded, expected = warned(lambda file=file: load_sources(file))
+        assert tuple(held(state, found.id)) == loaded, name
+        again, repeated = warned(lambda file=file: state.sync(file, NOW))
+        assert again.changes is None, name
+        assert warnings == expected == repeated, "each run says it"
+
+
+def test_a_file_that_is_wrong_or_empty_loses_nothing(state, file, synced):
+    found = synced(A + B)
+    wrong = C + B + '[[source]]\nurl = "ftp://a.example/"\n'
+    for text, reason in ((wrong, "entry 3: .* http or https"), ("", "it declares no source")):
+        with pytest.raises(SourcesError, match=reason):
+            synced(text)
+        assert len(held(state, found.id)) == 2
+    file.unlink()
+    with pytest.raises(SourcesError, match="there is no such file"):
+        state.sync(file, NOW)
+
+
+def test_a_sync_that_broke_off_is_done_again(monkeypatch, state, file, synced):
+    found = synced(A)
+    monkeypatch.setattr(sync.Sync, "_remove", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        synced(B)
+    monkeypatch.undo()
+    file.write_text(A)
+    os.utime(file, (NOW, NOW))
+    assert state.sync(file, NOW).changes is not None, "the time is that of the first sync"
+    assert [*held(state, found.id)] == [Source("http://a.example/feed")]
+
+
+def test_a_list_and_pauses_and_kinds_and_shards(state, tmp_path, clock):
+    file = tmp_path / "sources.txt"
+    urls = [f"http://h{number}.example/" for number in range(20)]
+    file.write_text("\n".join(["# all", *urls[:10], urls[10] + "  # ten", *urls[11:], ""]))
+    found = state.sync(file, NOW)
+    assert found.pauses == {}
+    assert [each.url for each in held(state, found.id)] == urls
+    file.write_text("\n".join(urls[1:]))
+    assert state.sync(file, NOW).changes[:3] == (0, 0, 1)
+    parts = [Selection(found.id, "feed", index, 3) for index in (1, 2, 3)]
+    chosen = [[each.url for each in state.declared.each(part)] for part in parts]
+    assert sorted(itertools.chain(*chosen)) == sorted(urls[1:])
+    agendas = [state.agenda(part, TERMS).hosts()[1].due for part in parts]
+    assert agendas == [state.declared.count(part) for part in parts] == [*map(len, chosen)]
+    assert state.declared.count(Selection(found.id, "llms")) == 0
+
+
+def test_the_pause_of_a_host_is_the_longest_of_its_sources(synced):
+    again = A.replace("feed", "more")
+    assert synced(f"{A}pause = 5\n{again}pause = 7\n{B}").pauses == {"a.example": 7.0}
+
+
+def test_what_a_run_may_ask_for_is_found_in_the_state(state, synced):
+    page = '[[source]]\nurl = "http://p.example/a"\nkind = "llms"\n'
+    number = synced(A + B + page).id
+    feeds, pages = held(state, number), held(state, number, "llms")
+    assert feeds.owner("http://a.example/feed") in feeds
+    assert feeds.owner("http://a.example/feed/") is None, "it is another request"
+    assert feeds.owner("http://p.example/a") is None
+    for url in ("http://p.example/a", "http://p.example/llms.txt"):
+        assert pages.owner(url).url == "http://p.example/a"
+    assert pages.owner("http://p.example/x/llms.txt") is None
+    assert pages.owner("http://q.example/llms.txt") is None
+    chosen = replace(feeds.chosen, only="B.EX")
+    assert [each.url for each in DeclaredSources(state.declared, chosen)] == [
+        "http://b.example/feed"
+    ]
+    assert state.agenda(chosen, TERMS).hosts()[1].due == 1
+
+
+def test_the_rule_in_sql_is_that_of_a_record_and_never_later(state, database):
+    """Each combination of what decides, at and beside the moments at which it matters."""
+    ages = [-CLOCK_SKEW - 1, -CLOCK_SKEW, 0.0, DAY - 1, DAY, 2 * DAY, LONGEST_REVISIT, 41 * DAY]
+    records = [
+        (SourceRecord(
+            url=f"http://h.example/{number}", kind="feed", fetched_at=age and NOW - age,
+            failures=failures, asked_interval=asked, due_at=due_at, skip_hours=skip,
+        ), every)
+        for number, (age, failures, asked, due_at, skip, every) in enumerate(
+            itertools.product(
+                [None, *ages], [0, 2, 60], [0.0, DAY / 2, 60 * DAY], [0.0, NOW, NEVER],
+                ["", ",".join(map(str, range(23)))], [0.0, 2 * DAY, 40 * DAY],
+            )
+        )
+    ]  # fmt: skip
+    rows = []
+    for number, (record, every) in enumerate(records):
+        row = row_of_source(url_key(record.url), Source(record.url)) | {"every": every}
+        place = {"file": 1, "position": float(number), "hash": None}
+        rows.append(row | facts_of(record, record.url, host_of) | place)
+    with database.write() as connection:
+        upsert_each(connection, declared, rows)
+    for revisit, force in itertools.product([0.0, DAY, 33 * DAY], [False, True]):
+        rule = Rule(Terms(began=NOW, min_revisit=revisit, force=force), NOW)
+        with database.read() as connection:
+            read = select(rule.is_wanted, rule.since).order_by(declared.c.position)
+            found = connection.all(read)
+        for (is_wanted, since), (record, every) in zip(found, records, strict=True):
+            due = record.due(max(revisit, every), NOW).at
+            is_due = due < NEVER if force else due <= NOW
+            if record.skip_hours and record.fetched_at is not None:
+                assert is_wanted or not is_due
+            else:
+                assert bool(is_wanted) == is_due, record
+            if due < NEVER:
+                assert since <= due
+                assert since == due or record.skip_hours
+
+
+def test_a_visit_and_the_operator_change_what_is_due_at_once(state, synced):
+    number = synced(A + B).id
+    chosen = Selection(number, "feed")
+    url = "http://a.example/feed"
+    known = SourceRecord(url=url, kind="feed", fetched_at=NOW - DAY + 60, due_at=NOW + 60)
+
+    def due(**terms):
+        given = {"began": NOW, "min_revisit": DAY} | terms
+        hosts, counts = state.agenda(chosen, Terms(**given)).hosts()
+        return sorted(work.host for work in hosts), (counts.later, counts.gone, counts.next_due)
+
+    state.sources.commit(known)
+    assert due() == (["b.example"], (1, 0, NOW + 60))
+    assert due(min_revisit=DAY / 2)[0] == ["a.example", "b.example"]
+    assert due(began=NOW + 60)[0] == ["a.example", "b.example"]
+    assert due(histories={}) == due(), "each source is asked one by one"
+    assert due(force=True)[1][0] == 0
+    state.sources.commit(replace(known, skip_hours=",".join(map(str, range(24)))))
+    assert due(began=NOW + DAY)[0] == ["a.example", "b.example"], "such hints cannot be kept"
+    assert due() == (["b.example"], (1, 0, NOW + 60))
+    state.sources.commit(replace(known, due_at=NEVER, failures=1))
+    assert due(force=True) == (["b.example"], (0, 1, math.inf))
+    state.sources.resume(url)
+    assert due()[0] == ["a.example", "b.example"]
+    moved = replace(known, moved_to="http://z.example/", move_settled=True)
+    state.sources.commit(moved)
+    assert due(force=True)[0] == ["b.example", "z.example"]
+    state.sources.forget(url)
+    assert due()[0] == ["a.example", "b.example"]
+    synced(B)
+    assert due()[0] == ["b.example"], "a removed source is not asked for"
+
+
+def test_a_new_spelling_keeps_the_record(state, synced):
+    url = "http://a.example/feed"
+    state.sources.commit(SourceRecord(url=url, kind="feed", fetched_at=NOW, due_at=NOW))
+    number = synced(A.replace("/feed", "/feed/") + B).id
+    assert [*state.sources.urls()] == ["http://a.example/feed/"]
+    assert state.agenda(Selection(number, "feed"), TERMS).hosts()[1].due == 1
+
+
+def test_the_sources_of_a_host_are_read_page_by_page(state, synced):
+    number = synced("".join(A.replace("feed", str(number)) for number in range(7))).id
+    for url, age in (("http://a.example/5", 9 * DAY), ("http://a.example/1", 8 * DAY)):
+        record = SourceRecord(url=url, kind="feed", fetched_at=NOW - age, due_at=NOW - age + DAY)
+        state.sources.commit(record)
+    agenda, place, pages = state.agenda(Selection(number, "feed"), TERMS), FIRST, []
+    while place:
+        page, place = agenda.sources(["a.example"], NOW, place, 3)
+        pages.append([each.source.url[-1] for each in page])
+    assert pages == [["0", "2", "3"], ["4", "6", "5"], ["1"]]
+
+
+def test_what_a_large_file_declares_is_kept_in_parts(monkeypatch, state, file, synced, rows):
+    monkeypatch.setattr(declaration, "_MOST", 4)
+    blocks = [A.replace("feed", str(number)) for number in range(30)]
+    first = synced("".join(blocks))
+    names = {name for (name,) in rows(select(copies.c.hash))}
+    assert len(names) == 1 + 8
+    second = synced("".join([*blocks[:-1], B]))
+    new = {name for (name,) in rows(select(copies.c.hash))} - names
+    assert len(new) in (2, 3), "the parts that changed, and the copy that names all"
+    bodies = dict(rows(select(copies.c.hash, copies.c.body)))
+    what = Declared(bytes(bodies[second.copy]), lambda name: bytes(bodies[name]))
+    assert what.kind("http://a.example/3") == what.kind("http://b.example/feed") == "feed"
+    assert what.kind("http://a.example/29") is None
+    assert Declared(bytes(bodies[first.copy]), bodies.get).kind("http://a.example/29") == "feed"
+    assert state.declaration(second, NOW + 2 * DAY) == second.copy
+    kept = dict(rows(select(copies.c.hash, copies.c.kept_at)))
+    assert {kept[second.copy], *(kept[name] for name in new)} == {NOW + 2 * DAY}
+
+
+def test_no_other_file_is_touched(state, tmp_path, rows):
+    files = [tmp_path / name for name in ("a.toml", "b.toml")]
+    for file in files:
+        file.write_text(A + B)
+        state.sync(file, NOW)
+    files[0].write_text(B)
+    state.sync(files[0], NOW)
+    assert len(rows(select(declared.c.url))) == 3
+    assert rows(select(sources.c.url)) == []
