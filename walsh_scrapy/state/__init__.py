@@ -15,10 +15,11 @@ from walsh_scrapy.state.entries import EntryStore
 from walsh_scrapy.state.evidence import EvidenceStore
 from walsh_scrapy.state.hosts import ActStore
 from walsh_scrapy.state.ledger import Ledger
+from walsh_scrapy.state.llmstxt import LlmsTxtStore
 from walsh_scrapy.state.log import Log
 from walsh_scrapy.state.pruning import delete_in_turn
 from walsh_scrapy.state.runs import MomentStore, RunStore
-from walsh_scrapy.state.sources import LlmsTxtStore, SourceStore
+from walsh_scrapy.state.sources import SourceStore
 from walsh_scrapy.state.sync import Sync, SyncedFile
 
 if TYPE_CHECKING:

@@ -99,11 +99,11 @@ class RobotsStore(Store):
         """Do the same within a transaction."""
         row = {"origin": origin, **row_of(copy)}
         name = _keep(connection, robots, row, copy.fetched_at)
-        connection.run(_END_ALL, {"key": origin})
+        connection.run_later(_END_ALL, {"key": origin})
         asked = {"paced": host, "asked": robots_url(origin), "crawl": run}
         since = copy.fetched_at - LONGEST_SETTLING
         brought = {"name": name, "at": copy.fetched_at, "last": copy.status}
-        connection.run(_NAME_COPY, {**asked, **brought, "since": since, "what": "robots"})
+        connection.run_later(_NAME_COPY, {**asked, **brought, "since": since, "what": "robots"})
 
     def awaits(self, origin: str, url: str) -> bool:
         """Return True if the copy of an origin made the request of this URL wait (decision 7)."""

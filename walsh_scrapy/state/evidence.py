@@ -140,7 +140,7 @@ def keep_copy(
         if each == name:
             upsert(connection, copies, row, only=("kept_at",))
         else:
-            connection.run(_STILL_KEPT, {"key": each, "now": now})
+            connection.run_later(_STILL_KEPT, {"key": each, "now": now})
     return name
 
 
@@ -150,22 +150,24 @@ def log_lease(connection: Connection, record: RequestRecord) -> LoggedLease:
     return LoggedLease(number, record.sent_at)
 
 
-def log_end(connection: Connection, record: RequestRecord, lease: LoggedLease | None) -> None:
+def log_end(
+    connection: Connection, record: RequestRecord, lease: LoggedLease | None = None
+) -> None:
     """Log how a request ended, within the transaction that releases its host.
 
     Its whole row is written if it has none: there was no ``lease``.
     """
     row = _row(record)
     if lease is None:
-        connection.run(_INSERT, row)
+        connection.run_later(_INSERT, row)
         return
     row["waited"] = max(0.0, record.sent_at - lease.at)
-    connection.run(_END, {name: row[name] for name in _ENDS} | {"number": lease.id})
+    connection.run_later(_END, {name: row[name] for name in _ENDS} | {"number": lease.id})
 
 
 def forget_lease(connection: Connection, lease: LoggedLease) -> None:
     """Delete the row of a request that was never sent (decision 29)."""
-    connection.run(_FORGET, {"number": lease.id})
+    connection.run_later(_FORGET, {"number": lease.id})
 
 
 class EvidenceStore(Store):

@@ -146,26 +146,24 @@ class HostRows(Store):
         ``at`` is when the event was, in epoch seconds, if that is not now.
         """
         remembered = self._rows.get(host)
-        while True:
-            with self._database.write() as connection:
+        with self._database.write() as connection:
+            while True:
                 row = remembered or find_row(connection, host)
                 now = self._now()
                 before, moment = row.times.with_clock_at(now), now if at is None else at
                 wanted = after(before, event, moment)
                 is_same = wanted == row.times
                 # A row from memory may be out of date, so it cannot tell that nothing changes.
-                written = (
-                    not remembered if is_same else write_row(connection, host, wanted, row.revision)
-                )
-                change = Change(before, wanted, moment, now)
-                if written and also is not None:
-                    also(connection, change)
-            if written:
-                if not is_same:
-                    row = LedgerRow(wanted, 0 if row.revision is None else row.revision + 1)
-                self._rows[host] = row
-                return change
-            remembered = None
+                if not remembered if is_same else write_row(connection, host, wanted, row.revision):
+                    break
+                remembered = None
+            change = Change(before, wanted, moment, now)
+            if also is not None:
+                also(connection, change)
+        if not is_same:
+            row = LedgerRow(wanted, 0 if row.revision is None else row.revision + 1)
+        self._rows[host] = row
+        return change
 
     def _now(self) -> float:
         return self._clock() if self._clock else self._database.now()

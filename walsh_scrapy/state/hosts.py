@@ -140,7 +140,7 @@ class Act:
 
 def write_act(connection: Connection, act: Act) -> None:
     """Record one act within a transaction of the ledger."""
-    connection.run(insert(acts), row_of(act))
+    connection.run_later(insert(acts), row_of(act))
 
 
 class ActStore(Store):

@@ -51,7 +51,7 @@ def upsert(
     connection: Connection, table: Table, row: Mapping[str, Any], only: Sequence[str] = ()
 ) -> None:
     """Insert ``row``, or replace its columns, or ``only`` some, if its primary key exists."""
-    connection.run(_upsert(connection.dialect.name, table, tuple(row), tuple(only)), row)
+    connection.run_later(_upsert(connection.dialect.name, table, tuple(row), tuple(only)), row)
 
 
 def upsert_each(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -1,11 +1,8 @@
-"""The records of sources, written together with the entries of their documents (decision 17).
-
-The llms.txt of a host is requested once for all sources that need it (R9), and has a record too.
-"""
+"""The records of sources, written together with the entries of their documents (decision 17)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from secrets import randbits
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -29,39 +26,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.database import Database
     from walsh_scrapy.state.entries import EntryRecord
     from walsh_scrapy.state.ledger import Ledger
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LlmsTxtRecord:
-    """What is known of one llms.txt: a row of the table ``indexes``. Times are epoch seconds."""
-
-    url: str
-    asked_at: float = 0.0
-    due_at: float = 0.0
-    trouble: str = ""  #: why it could not be used, as a sentence; empty if it was read
-    validator_url: str | None = None  #: the one URL that the validators may be sent to
-    etag: bytes | None = None
-    last_modified: bytes | None = None
-
-
-_LLMSTXT_COLUMNS: Final = tuple(indexes.c[field.name] for field in fields(LlmsTxtRecord))
-_FIND_LLMSTXT: Final = select(*_LLMSTXT_COLUMNS).where(indexes.c.url == bindparam("key"))
-
-
-class LlmsTxtStore(Store):
-    """Finds and forgets records; ``SourceStore.commit`` writes them, with the visit's source."""
-
-    def find(self, url: str) -> LlmsTxtRecord | None:
-        """Return what is known of an llms.txt, or None if it was never requested."""
-        with self._database.read() as connection:
-            row = connection.first(_FIND_LLMSTXT, {"key": url})
-        return None if row is None else record_of(LlmsTxtRecord, row)
-
-    def forget(self, url: str) -> None:
-        """Delete what is known of an llms.txt, so that the next visit requests it again."""
-        with self._database.write() as connection:
-            connection.run(delete(indexes).where(indexes.c.url == url))
-
+    from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 
 _OF_URL: Final = sources.c.url == bindparam("key")
 _SELECT_SEVERAL: Final = select(*COLUMNS, sources.c.revision)

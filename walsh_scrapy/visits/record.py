@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.runtime.context import Context
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state.entries import EntryRecord
-    from walsh_scrapy.state.sources import LlmsTxtRecord
+    from walsh_scrapy.state.llmstxt import LlmsTxtRecord
     from walsh_scrapy.visits.outcome import Troubles
 
 logger = logging.getLogger(__name__)

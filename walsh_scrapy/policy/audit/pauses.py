@@ -59,12 +59,12 @@ class Pause(NamedTuple):
     @property
     def is_overlap(self) -> bool:
         """Whether the exchange before was not over."""
-        return self.kept is not None and self.kept < -TOLERANCE and not self.is_unknown
+        return self.kept is not None and self.kept < -TOLERANCE
 
     @property
     def is_short(self) -> bool:
         """Whether the host was asked after the exchange, and sooner than its spacing allows."""
-        return self._is_before(self.spacing) and not (self.is_overlap or self.is_unknown)
+        return self._is_before(self.spacing) and not self.is_overlap
 
     @property
     def is_in_hold(self) -> bool:
@@ -113,9 +113,8 @@ class PauseJudge:
         pause = Pause(None, spacing)
         if self._ended > -math.inf:
             hold = self._held_until(sent, name) - self._ended
-            pause = Pause(sent.sent_at - self._ended, spacing, hold, is_unknown=self._is_open)
-            if self._is_open and not pause.is_in_hold:
-                pause = pause._replace(kept=None)
+            kept = None if self._is_open else sent.sent_at - self._ended
+            pause = Pause(kept, spacing, hold, is_unknown=self._is_open)
             pause = self._certain(pause, sent, name)
         if sent.ended >= self._ended:
             self._is_open = sent.is_open

@@ -122,6 +122,8 @@ def _reason(record: LoggedRequest, account: Account) -> str:
 def _pause(pause: Pause) -> str:
     if pause.is_uncertain:
         return "not known, because a clock was set in between"
+    if pause.is_unknown:
+        return "not known, because the end of the request before it is not known"
     if pause.kept is None:
         return "our record has no request before it"
     kept = "none, the request before it had not ended"
