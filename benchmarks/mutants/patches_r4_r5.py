@@ -63,8 +63,10 @@ now = self._context.clock.monotonic()
               "return self"),
     )),
     Mutant("robots-unlogged", "R4", "does not log its requests for robots.txt", (
-        Patch(_LEDGER, "Ledger._change", "if record is not None:",
+        Patch(_LEDGER, "Ledger.take", "if record is not None:",
               'if record is not None and record.purpose != "robots":'),
+        Patch(_LEDGER, "Ledger._end", "log_end(connection,",
+              'end.record.purpose == "robots" or log_end(connection,'),
     )),
     Mutant("retry-after", "R5", "ignores Retry-After", (
         Patch(_BACKOFF, "Backoff.hold", "if asked:", "if False:"),

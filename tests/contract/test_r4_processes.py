@@ -126,6 +126,8 @@ def test_the_host_of_a_killed_crawl_waits_until_its_lease_ends_and_no_longer(dir
     assert after.started - cut.started < TIMEOUT + LEASE_MARGIN + 1.0 + LONGEST
     assert fetched(web.log) == sorted(f"http://{host}/{name}" for host in hosts for name in CRAWLS)
     assert breaches(crawl) == [], "a run that was killed is no breach"
+    unknown = "SELECT url, status, error FROM requests WHERE seconds IS NULL"
+    assert rows_of(crawl, unknown) == [("http://left.example/one", None, "")]
 
 
 def test_the_lease_of_a_killed_crawl_counts_as_an_exchange(direct_web, crawl):

@@ -10,7 +10,7 @@ from random import Random, random
 import brotli
 import pytest
 
-from tests.helpers.sites import feed, judge, rows_of, site
+from tests.helpers.sites import feed, judge, rows_of, site, trouble
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.web import Reply, redirect
 
@@ -47,15 +47,19 @@ def test_validators_are_echoed_exactly_and_304_is_no_new_data(direct_web, crawl,
         )
     )
     sources = [f"http://{host}/feed" for host in VALIDATORS]
-    first = crawl(web, sources=sources)
-    second = again(web, sources=sources)
+    counted = trouble("CountedTransactions")
+    first = crawl(web, sources=sources, settings=counted)
+    rows_of(crawl, "UPDATE hosts SET ended = ended - 60")
+    second = again(web, sources=sources, settings=counted)
     assert {hit.host: sent(hit) for hit in feeds(first)} == dict.fromkeys(VALIDATORS, (None, None))
     assert {hit.host: sent(hit) for hit in feeds(second)} == VALIDATORS
     assert [hit.status for hit in feeds(second)] == [304] * len(VALIDATORS)
     assert Counter(item["source"] for item in first.items) == dict.fromkeys(sources, 2)
     assert second.items == []
     assert second.stats["walsh/sources/unchanged"] == len(VALIDATORS)
-    judge(web, conditional=True)
+    made = [run.stats["transactions"] for run in (first, second)]
+    assert made == [4 * len(VALIDATORS) + 7, 2 * len(VALIDATORS) + 8], "and what is done once"
+    judge(first, conditional=True)
 
 
 def test_they_are_replaced_on_every_response_and_never_invented(direct_web, crawl, again):

@@ -41,7 +41,7 @@ from walsh_scrapy.policy.signing.keys import (
 from walsh_scrapy.sources import parse_shard
 from walsh_scrapy.state import State
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.evidence import Evidence, RequestRecord, hash_of, write_request
+from walsh_scrapy.state.evidence import Evidence, RequestRecord, hash_of, log_end
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.testing import Certificate, Reply, Site
 from walsh_scrapy.testing.conformance.commandline import add_options
@@ -427,7 +427,7 @@ class Project:
                 state.sources.commit(record, [shown_entry(source)])
             state.robots.keep("https://blog.example:443", RobotsCopy(1_794_909_590.0, 200, b""))
         with contextlib.closing(Database(url)) as database, database.write() as connection:
-            write_request(connection, SENT)
+            log_end(connection, SENT)
 
     def run(self, line):
         """Run a `scrapy` command in this process, and what its output is piped into."""

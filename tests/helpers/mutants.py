@@ -103,9 +103,12 @@ class Unlogged(Mutant):
 
     @staticmethod
     def break_it(_crawler):
-        write = ledger.write_request
-        ledger.write_request = lambda connection, record: (
-            record.purpose == "robots" or write(connection, record)
+        begin, end = ledger.log_lease, ledger.log_end
+        ledger.log_lease = lambda connection, record: (
+            None if record.purpose == "robots" else begin(connection, record)
+        )
+        ledger.log_end = lambda connection, record, lease: (
+            record.purpose == "robots" or end(connection, record, lease)
         )
 
 

@@ -19,6 +19,7 @@ from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.runtime import isolated
 from walsh_scrapy.runtime.isolated import IsolatedProcess
 from walsh_scrapy.state import waiting
+from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.waiting import Waiting
 from walsh_scrapy.testing.clock import EPOCH, SimulatedTime
 
@@ -51,6 +52,19 @@ class PausedMeanwhile(Extension):
     def pause(self, request, seconds):
         context = Crawl.of(self.crawler).context
         context.state.ledger.pause(context.host(request.url), seconds, "")
+
+
+class CountedTransactions(Extension):
+    """A stat, `transactions`, tells how many the visits of a crawl needed."""
+
+    def spider_opened(self):
+        checked = Database._checked
+
+        def counted(database, *arguments):
+            self.crawler.stats.inc_value("transactions")
+            return checked(database, *arguments)
+
+        Database._checked = counted
 
 
 class ClockIsSet(Extension):

@@ -7,7 +7,9 @@ from walsh_scrapy.policy.audit.fetches import RobotsFetches
 from walsh_scrapy.policy.audit.gates import RobotsAudit
 from walsh_scrapy.policy.audit.pauses import HostAudit
 from walsh_scrapy.policy.audit.record import (
+    AFTER_UNKNOWN,
     DAY,
+    END_UNKNOWN,
     Basis,
     Documents,
     LoggedAct,
@@ -44,6 +46,34 @@ def kinds(*requests, acts=(), list_hosts=frozenset()):
         audit.see(each)
     audit.end()
     return {kind.label: found.count for kind, found in findings.found.items()}
+
+
+def unshown(*requests):
+    """What rows 4 and 5 cannot show, by row and reason."""
+    findings, basis = Findings(), Basis({1: TERMS}, (), frozenset(), Documents({}.get))
+    audit = HostAudit(findings, basis, RobotsFetches(basis))
+    for each in requests:
+        audit.see(each._replace(run=1))
+    return dict(findings.unshown), [kind.label for kind in findings.found]
+
+
+def test_the_end_of_a_killed_run_is_counted_as_unknown_and_nobody_is_accused():
+    """Decision 37: its last request may have been sent, and the next may have come too soon."""
+    killed = sent(10.0, seconds=None, status=None)
+    known = {("5", END_UNKNOWN): 1}
+    after = {("4", AFTER_UNKNOWN): 1}
+    assert unshown(sent(0.0), killed) == (known, [])
+    assert unshown(killed, sent(10.5), sent(12.5)) == (known | after, [])
+    assert unshown(killed, sent(10.5), sent(11.6)) == (known | after, ["short-pause"])
+    assert unshown(sent(0.0), sent(1.1, seconds=None, status=None)) == (known, ["short-pause"])
+    held = sent(0.0, status=429, hold=60.0)
+    assert unshown(held, killed._replace(sent_at=70.0), sent(70.5))[1] == []
+    assert unshown(held, killed)[1] == ["too-early"], "it was leased during a hold"
+
+
+def test_a_request_counts_as_ended_by_when_it_was_sent():
+    assert kinds(sent(0.0, waited=3.0, seconds=1.0), sent(4.5)) == {"short-pause": 1}
+    assert kinds(sent(0.0, waited=3.0, seconds=1.0), sent(5.0)) == {}
 
 
 def judged_robots(*requests, policy="allow", since=0.0):

@@ -21,8 +21,8 @@ from walsh_scrapy.state import entries as state_entries
 from walsh_scrapy.state.connection import ROWS_AT_ONCE
 from walsh_scrapy.state.database import Database, exists
 from walsh_scrapy.state.entries import EntryFilter, insert_unseen
+from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
-from walsh_scrapy.state.sources import LlmsTxtRecord
 from walsh_scrapy.state.views import drop_views
 from walsh_scrapy.tools.sources.changes import SourceChanges
 

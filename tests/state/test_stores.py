@@ -18,8 +18,8 @@ from walsh_scrapy.state import State, StateError, schema
 from walsh_scrapy.state.copies import BlocklistCopy
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.entries import EntryFilter
+from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
-from walsh_scrapy.state.sources import LlmsTxtRecord
 from walsh_scrapy.state.tables import requests, schema_version
 
 URL = SOURCE.url
@@ -255,7 +255,40 @@ def test_an_end_is_written_with_what_came_of_it_or_not_at_all(ours, theirs, cloc
         ours.write_end("a.example", fail)
     assert rows(select(schema_version.c.version)) == [(1,), (5,)]
     assert len(rows(select(requests.c.url))) == 1
-    assert theirs.take("a.example", 1.0, 60.0).wait == 1.0, "its lease runs out"
+    assert theirs.take("a.example", 1.0, 60.0).wait == 1.0, "it is still leased"
+    clock.at += 2.0
+    ours.write_ends()
+    assert len(rows(select(requests.c.url))) == 2
+    assert theirs.take("a.example", 1.0, 60.0).wait == 3.0
+
+
+def test_a_request_is_logged_with_its_lease_and_has_no_end_before_its_release(
+    ours, theirs, clock, rows
+):
+    log = select(*requests.c["sent_at", "waited", "seconds", "status", "pause", "hold"])
+    sent = replace(RECORD, status=None, seconds=None)
+
+    def take(ledger, **options):
+        return ledger.take("a.example", 1.0, 60.0, record=sent, **options)
+
+    assert take(ours).wait == 0.0
+    assert rows(log) == [(100.0, 0.0, None, None, 0.0, 0.0)]
+    assert take(theirs).wait > 0.0
+    clock.at = 104.0
+    ended = replace(RECORD, sent_at=101.5, seconds=2.5, status=429)
+    release(ours, 5.0, record=ended, status=429, retry_after="30")
+    whole = (100.0, 1.5, 2.5, 429, 0.0, 30.0)
+    assert rows(log) == [whole]
+    clock.at = 200.0
+    assert take(theirs).wait == 0.0
+    assert rows(log) == [whole, (200.0, 0.0, None, None, 5.0, 0.0)]
+    theirs.give_back("a.example")
+    assert rows(log) == [whole], "it was never sent"
+    asked = []
+    turn = take(ours, came_meanwhile=lambda _connection, ended: asked.append(ended) or True)
+    assert (turn.wait, turn.came_meanwhile, asked) == (0.0, True, [104.0])
+    assert rows(log) == [whole]
+    assert take(theirs).wait == 0.0, "nobody has leased it"
 
 
 def test_an_end_that_is_written_too_late_takes_nothing_from_others(ours, theirs, clock, rows):
@@ -418,6 +451,43 @@ def test_validators_and_entries_are_written_together_or_not_at_all(state):
         state.sources.commit(replace(SOURCE, etag=b'"1"'), [entry("1"), broken])
     assert state.sources.find(URL) is None
     assert count_entries(state) == 0
+
+
+@pytest.mark.parametrize("is_later", [True, False])
+def test_a_visit_is_written_with_the_end_of_its_exchange(state, rows, is_later):
+    """The end alone is written if the visit cannot be, and the visit alone if the end was."""
+    log = select(requests.c.status)
+    broken = entry("2", source="http://nowhere.example/")
+    sent = replace(RECORD, status=None, seconds=None)
+    state.ledger.take("a.example", 1.0, 60.0, record=sent)
+    release(state.ledger, later=is_later)
+    with pytest.raises(IntegrityError):
+        state.sources.change(URL, lambda _known: SOURCE, [broken], host="a.example")
+    assert rows(log) == [(None if is_later else 200,)]
+    state.sources.change(URL, lambda _known: SOURCE, [entry("1")], host="a.example")
+    assert rows(log) == [(200,)]
+    assert count_entries(state) == 1
+    assert state.ledger.find("a.example").reason == "spacing"
+
+
+def test_a_record_that_was_read_ahead_is_compared_where_its_host_is_leased(opened, database):
+    """Another crawl has visited the source meanwhile, or it has not."""
+    ours, theirs = opened().sources, opened().sources
+
+    def is_as_recalled():
+        with database.write() as connection:
+            return ours.is_as_recalled(connection, URL)
+
+    assert not ours.remembers(URL)
+    ours.look_ahead([URL, "http://b.example/"])
+    assert ours.remembers(URL)
+    assert is_as_recalled()
+    for record in (SOURCE, replace(SOURCE, failures=1)):
+        theirs.commit(record)
+        assert ours.recall(URL) != record
+        assert not is_as_recalled()
+        assert ours.recall(URL) == record
+        assert is_as_recalled()
 
 
 def test_a_source_comes_back_as_it_was(state):

@@ -374,6 +374,7 @@ def test_a_copy_that_is_not_kept_shows_nothing(record):
         ("UPDATE runs SET settings = json_set(settings, '$.scope', 'any')", {"6"}),
         (f"DELETE FROM copies WHERE hash = '{named(RULES.encode())}'", {"2", "4"}),
         (f"UPDATE requests SET run = NULL WHERE {ANY}", {"1", "2", "3", "4", "6", "7", "8"}),
+        (f"UPDATE requests SET status = NULL, seconds = NULL WHERE {ANY}", {"4", "5"}),
         ("UPDATE requests SET run = NULL", {"1", "2", "3", "4", "6", "7", "8"}),
     ],
 )
@@ -460,8 +461,8 @@ def test_new_rows_change_nothing_that_was_attested(record):
     attestation = judged(url)
     change(
         "INSERT INTO requests SELECT id + 1000, sent_at + 86400, host, url, gates, status, seconds,"
-        " monotonic, error, run, purpose, pause, hold, retry_after, rule, line, robots, robots_at,"
-        " blocklist, robots_status, redirected_by, source FROM requests",
+        " waited, monotonic, error, run, purpose, pause, hold, retry_after, rule, line, robots,"
+        " robots_at, blocklist, robots_status, redirected_by, source FROM requests",
         "INSERT INTO entries SELECT key || 'x', NULL, own_key || 'x', title_key || 'x', source,"
         " kind, first_seen + 200000, item, run FROM entries",
         "INSERT INTO runs SELECT id + 10, spider, command, begun, ended, how, versions, settings,"

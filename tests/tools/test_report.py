@@ -100,9 +100,11 @@ def test_the_period_is_the_last_crawl_unless_another_is_asked_for(state):
 
 
 def test_responses_are_counted_by_kind():
-    assert [kind_of(status) for status in (200, 304, 302, 429, 503, 404, 500, None)] == [
+    statuses = (200, 304, 302, 429, 503, 404, 500, None)
+    assert [kind_of(sent(0.0, status=status)) for status in statuses] == [
         *("full", "unchanged", "redirect", "refused", "refused", "client", "server", "none")
     ]
+    assert kind_of(sent(0.0, seconds=None, status=None)) == "open"
     found = shares([sent(0.0, status=304), sent(1.0, status=304), sent(2.0, status=None)])
     assert [(share.kind, share.number, round(share.percent)) for share in found] == [
         ("unchanged", 2, 67),

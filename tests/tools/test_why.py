@@ -29,7 +29,7 @@ from walsh_scrapy.state.evidence import (
     Evidence,
     RequestRecord,
     hash_of,
-    write_request,
+    log_end,
 )
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
@@ -117,7 +117,7 @@ def log(url, state):
     def write(*records):
         with contextlib.closing(Database(url)) as database, database.write() as connection:
             for record in records:
-                write_request(connection, record)
+                log_end(connection, record)
 
     return write
 

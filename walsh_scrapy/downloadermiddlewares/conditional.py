@@ -28,14 +28,16 @@ if TYPE_CHECKING:
     from walsh_scrapy.runtime.context import Context
     from walsh_scrapy.runtime.startup import Problems
     from walsh_scrapy.sources import Source
+    from walsh_scrapy.state.sourcerecord import SourceRecord
 
 
 class ConditionalMiddleware:
     """Sends validators back to the one URL that they came from (order 560, decision 17).
 
-    The record of a source is read just before its request, because another crawl on the same state
-    may have visited the source in the meantime. Then it is not due any more (R8). That holds for
-    every request of a declared URL, also if the spider made it without a visit.
+    Another crawl on the same state may have visited a source in the meantime. Then it is not due
+    any more (R8). The record of a source may have been read ahead: the pacing gate sends the
+    request back if that has changed when the host is leased. A request of a declared URL that the
+    spider made without a visit is judged by the record as it is.
     """
 
     def __init__(self, crawler: Crawler, context: Context) -> None:
@@ -57,7 +59,8 @@ class ConditionalMiddleware:
         """Send the validators of this URL, and none that a redirect carried along."""
         visit = visit_of(request)
         if visit and visit.source and not hops_of(request):
-            mark(request, validators=self._known(visit.source, visit.llmstxt))
+            record = self._context.state.sources.recall(visit.source.url)
+            mark(request, validators=self._known(visit.source, record, visit.llmstxt))
             if visit.llmstxt is None and request.url != visit.source.url:
                 self._check_other(visit.source, request.url)
         elif visit is None and not hops_of(request) and rank_of(request) is Rank.TARGET:
@@ -83,16 +86,18 @@ class ConditionalMiddleware:
     def _check_declared(self, url: str) -> None:
         """Raise NotDue or AlreadyRead if ``url`` is declared, and was read before it is due."""
         if source := self._declared.get(url):
-            self._known(source, None if url == source.url else url)
+            record = self._context.state.sources.find(source.url)
+            self._known(source, record, None if url == source.url else url)
 
-    def _known(self, source: Source, llmstxt: str | None) -> Validators | None:
+    def _known(
+        self, source: Source, record: SourceRecord | None, llmstxt: str | None
+    ) -> Validators | None:
         """Return the validators of a page, or of an llms.txt, from earlier visits."""
-        of_page = self._of_page(source)
+        of_page = self._of_page(source, record)
         return self._of_llmstxt(llmstxt) if llmstxt else of_page
 
-    def _of_page(self, source: Source) -> Validators | None:
+    def _of_page(self, source: Source, record: SourceRecord | None) -> Validators | None:
         """Return the validators of the last visit; raise NotDue if it was just made."""
-        record = self._context.state.sources.find(source.url)
         if record is None:
             return None
         now, options = self._context.clock.now(), self._context.options

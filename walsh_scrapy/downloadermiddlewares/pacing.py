@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from scrapy import signals
@@ -48,13 +49,17 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from walsh_scrapy.runtime.startup import Problems
-
+    from walsh_scrapy.state.connection import Connection
 
 #: Characters of a Retry-After that are recorded; its longest form has 33.
 _LONGEST_HEADER: Final = 200
 #: Seconds after the end of an exchange until it is written, even if nothing came of it.
 LONGEST_UNWRITTEN: Final = 0.05
 _PURPOSES: Final = {Rank.OPERATOR: "blocklist", Rank.ROBOTS: "robots", Rank.TARGET: "target"}
+
+
+class _VisitedMeanwhile(Exception):
+    """Another crawl has visited the source of a request that is about to be sent."""
 
 
 class PacingMiddleware:
@@ -117,7 +122,12 @@ class PacingMiddleware:
             self._in_flight.quiet,
             lambda: self._is_spaced_by_robots(request, wait),
         )
-        return await self._queues.wait(request, wait)
+        try:
+            return await self._queues.wait(request, wait)
+        except _VisitedMeanwhile:  # what the gates before this one decided may be wrong now
+            if self._queues.scheduler.has_handed_out(request):
+                return self._queues.scheduler.sent_back(request)
+            return await self.process_request(request)
 
     async def process_response(self, request: Request, response: Response) -> Response:
         """Release the host: its spacing counts from now, the end of the exchange (decision 2).
@@ -164,17 +174,35 @@ class PacingMiddleware:
             return held
         wait.host = host
         timeout = self._in_flight.timeout(request)
-        turn = ledger.take(host, self._spacing(request), timeout, most=most)
+        turn = ledger.take(
+            host,
+            self._spacing(request),
+            timeout,
+            most=most,
+            record=self._record(request),
+            came_meanwhile=partial(self._came_meanwhile, request),
+        )
+        if turn.came_meanwhile:
+            raise FetchedMeanwhile(request.url) if marks_of(request).fetch else _VisitedMeanwhile
         if not turn.wait:
-            fetch = marks_of(request).fetch
-            if fetch and turn.ended is not None and fetch.came_meanwhile(turn.ended):
-                ledger.give_back(host)
-                raise FetchedMeanwhile(request.url)
             # In the slot of another host it would wait for that host, and its own lease would end.
             request.meta[Downloader.DOWNLOAD_SLOT] = host
-            mark(request, released=True, pause=turn.pause, answered=None)
+            mark(request, released=True, answered=None)
             self._in_flight.begin(request, host)
         return turn.wait
+
+    def _came_meanwhile(
+        self, request: Request, connection: Connection, ended: float | None
+    ) -> bool:
+        """Return True if another crawl has fetched the robots.txt, or has visited the source.
+
+        ``ended`` is when the last exchange with the host ended, whoever made it.
+        """
+        fetch, source = marks_of(request).fetch, source_of(request)
+        if fetch is not None:
+            return ended is not None and fetch.came_meanwhile(ended)
+        sources = self._context.state.sources
+        return source is not None and not sources.is_as_recalled(connection, source.url)
 
     def _longest_wait(self, request: Request) -> float:
         """Return the seconds for which spacing and hold count at most.
@@ -224,10 +252,18 @@ class PacingMiddleware:
             # The hold is written first: a crash before the release leaves a lease that runs out.
             hold = ledger.answered(name, exchange, backoff).hold
             exchange = exchange.of_domain()
-        record = self._record(request, response, latency, error)
-        record = replace(record, hold=hold, retry_after=asked and asked[:_LONGEST_HEADER])
-        is_last = exchange.is_calm and not is_redirect(exchange.status)
-        later = is_last and rank_of(request) is Rank.ROBOTS
+        record = replace(
+            self._record(request),
+            sent_at=self._context.clock.now() - latency,
+            status=marks_of(request).answered if response is None else response.status,
+            seconds=latency,
+            monotonic=self._context.clock.monotonic(),
+            error="" if response is not None else _words(error, request.url),
+            hold=hold,
+            retry_after=asked and asked[:_LONGEST_HEADER],
+        )
+        # What comes of it is written with it: a robots.txt, or a visit.
+        later = exchange.is_calm and not is_redirect(exchange.status)
         snapshot = ledger.release(host, exchange, backoff, record, later=later)
         if later:
             call_later(LONGEST_UNWRITTEN, self._write_end, host)
@@ -248,26 +284,16 @@ class PacingMiddleware:
         with suppress(StateUnavailable):  # then the lease runs out, as after any failed release
             self._context.state.ledger.write_end(host)
 
-    def _record(
-        self,
-        request: Request,
-        response: Response | None,
-        latency: float,
-        error: Exception | None,
-    ) -> RequestRecord:
+    def _record(self, request: Request) -> RequestRecord:
+        """Return what is known of a request before it is sent."""
         marks = marks_of(request)
         return RequestRecord(
-            sent_at=self._context.clock.now() - latency,
+            sent_at=self._context.clock.now(),
             host=self._context.host(request.url),
             url=request.url,
             gates="; ".join(f"{gate}: {answer}" for gate, answer in marks.answers.items()),
-            status=marks.answered if response is None else response.status,
-            seconds=latency,
-            monotonic=self._context.clock.monotonic(),
-            error="" if response is not None else _words(error, request.url),
             run=self._context.run,
             purpose=_PURPOSES[marks.rank],
-            pause=marks.pause,
             evidence=evidence_of(request),
             source=None if (source := source_of(request)) is None else source.url,
         )

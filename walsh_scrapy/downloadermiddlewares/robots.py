@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from scrapy import Request, signals
@@ -23,7 +23,7 @@ from walsh_scrapy.politeness.robots import RobotsFetch
 from walsh_scrapy.politeness.robotscache import RobotsCache
 from walsh_scrapy.runtime.components import compression_problems
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requests import mark, marks_of, note_answer, rank_of, resolved
+from walsh_scrapy.runtime.requests import mark, marks_of, note_answer, rank_of, resolved, source_of
 from walsh_scrapy.runtime.startup import in_force, require_order
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger(__name__)
+
+#: Visits for which the state is read at once.
+AHEAD: Final = 50
 
 
 class RobotsMiddleware:
@@ -100,6 +103,7 @@ class RobotsMiddleware:
             return None
         host = host_of(request.url)
         self._put_off.check(host)
+        self._look_ahead(request)
         while (file := self._cache.find(origin, request.url)) is None:
             if (error := self._cache.deferral(origin)) is not None:
                 raise error
@@ -136,6 +140,32 @@ class RobotsMiddleware:
             received = self._received[request] = self._received.get(request, 0) + len(data)
             if received > MAX_OCTETS:
                 raise StopDownload(fail=False)
+
+    def _look_ahead(self, request: Request) -> None:
+        """Read what the state has of the next visits, if it was not read for this one.
+
+        So it is read once for many of them. What another crawl writes meanwhile is noticed where
+        their hosts are leased.
+        """
+        if self._is_known(request):
+            return
+        coming = [request, *self._queues.scheduler.upcoming(AHEAD)]
+        visits = {
+            source.url: each.url
+            for each in coming
+            if (source := source_of(each)) and not self._is_known(each)
+        }
+        if len(visits) > 1:
+            state, urls = self._context.state, visits.values()
+            state.ledger.look_ahead({self._context.host(url) for url in urls})
+            self._cache.look_ahead([*{origin_of(url) for url in urls}])
+            state.sources.look_ahead(visits)
+
+    def _is_known(self, request: Request) -> bool:
+        """Return True if the state was looked at for the source and the origin of a request."""
+        source, sources = source_of(request), self._context.state.sources
+        is_remembered = source is None or sources.remembers(source.url)
+        return is_remembered and self._cache.has_looked(origin_of(request.url))
 
     def _keep_comments(self, origin: str, file: RobotsFile) -> None:
         """Keep the Comment lines of a site, for the summary."""

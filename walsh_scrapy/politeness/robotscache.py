@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from scrapy.utils.datatypes import LocalCache
 
@@ -20,6 +20,8 @@ from walsh_scrapy.policy.robots.access import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from walsh_scrapy.exceptions import RequestDeferred
     from walsh_scrapy.runtime.context import Context
     from walsh_scrapy.runtime.requests import Validators
@@ -28,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 #: Parsed files kept in memory at once; the state has the others.
 PARSED_FILES = 2000
+#: Copies that were read ahead and are not used yet.
+MOST_AHEAD: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +65,7 @@ class RobotsCache:
         self._store = context.state.robots
         self._files: LocalCache[str, RobotsFile] = LocalCache(PARSED_FILES)
         self._looks: LocalCache[str, _Look] = LocalCache(PARSED_FILES)
+        self._ahead: LocalCache[str, _Look] = LocalCache(MOST_AHEAD)  # each is used once
         # Fetched in this run, and until when they count for a request that is not sent yet.
         self._fetched: dict[str, float] = {}
         self._deferred: dict[str, tuple[RequestDeferred, float]] = {}
@@ -80,6 +85,16 @@ class RobotsCache:
         if not (self._is_fresh(origin, copy) or is_awaited):
             return None
         return file if file is not None and file.copy == copy else self._read(origin, copy)
+
+    def has_looked(self, origin: str) -> bool:
+        """Return True if the state was looked at for the file of an origin."""
+        return any(origin in each for each in (self._files, self._looks, self._ahead))
+
+    def look_ahead(self, origins: Sequence[str]) -> None:
+        """Look at the state for the files of origins that are needed soon."""
+        now = self._context.clock.now()
+        for origin, copy in self._store.find_several(origins).items():
+            self._ahead[origin] = _Look(copy, now)
 
     def came_meanwhile(self, origin: str, ended: float) -> bool:
         """Return True if a copy has come since the last look, by an exchange that ended then.
@@ -183,11 +198,13 @@ class RobotsCache:
         return self.known(origin) if file is None else file.copy
 
     def _look(self, origin: str) -> RobotsCopy | None:
-        """Return the copy that the state has."""
-        now = self._context.clock.now()
-        copy = self._store.find(origin)
-        self._looks[origin] = _Look(copy, now)
-        return copy
+        """Return the copy that the state has, or had when it was read ahead."""
+        look = self._ahead.pop(origin, None)
+        if look is None:
+            now = self._context.clock.now()
+            look = _Look(self._store.find(origin), now)
+        self._looks[origin] = look
+        return look.copy
 
     def _note_unused(self, origin: str, *, unused: bool) -> None:
         file = self._files.get(origin)

@@ -81,7 +81,6 @@ class Marks(NamedTuple):
     robots_interval: float | None = None  #: seconds: Crawl-delay or Request-rate, the larger
     public_only: bool = False  #: its host has to have public addresses only (decision 16)
     for_blocklist: bool = False  #: a robots.txt that a request for the blocklist needs
-    pause: float = 0.0  #: seconds that had to lie before it, when its host was leased for it
     sent: float | None = None  #: when it was sent last, by the monotonic clock
     answered: int | None = None  #: the status of its answer, which may have been cut off later
     hold: float = 0.0  #: seconds for which its host was on hold when its exchange ended

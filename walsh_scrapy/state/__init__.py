@@ -12,10 +12,11 @@ from walsh_scrapy.state.entries import EntryStore
 from walsh_scrapy.state.evidence import EvidenceStore
 from walsh_scrapy.state.hosts import ActStore
 from walsh_scrapy.state.ledger import Ledger
+from walsh_scrapy.state.llmstxt import LlmsTxtStore
 from walsh_scrapy.state.log import Log
 from walsh_scrapy.state.pruning import delete_in_turn
 from walsh_scrapy.state.runs import MomentStore, RunStore
-from walsh_scrapy.state.sources import LlmsTxtStore, SourceStore
+from walsh_scrapy.state.sources import SourceStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,7 +46,7 @@ class State:
         self.ledger = Ledger(self._database, clock)
         self.robots = RobotsStore(self._database)
         self.blocklist = BlocklistStore(self._database)
-        self.sources = SourceStore(self._database)
+        self.sources = SourceStore(self._database, self.ledger)
         self.llmstxt = LlmsTxtStore(self._database)
         self.entries = EntryStore(self._database)
         self.evidence = EvidenceStore(self._database)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _Row = TypeVar("_Row")
 #: Seconds after its last request in which a run without an end may still go on, and the seconds
-#: before now of which its record may still lack requests that are out.
+#: before now of which its record may still lack the ends of requests that are out.
 GOES_ON: Final = 600.0
 IN_FLIGHT: Final = 300.0
 _MOVED: Final = select(sources.c.url, sources.c.moved_to).where(sources.c.moved_to.is_not(None))
@@ -87,7 +87,7 @@ class AuditRecord:
     def bounds(self, now: float) -> Bounds:
         """Return the bounds of the record at ``now``, in epoch seconds.
 
-        If a run may go on, its last minutes are left out: requests that are out have no row yet.
+        If a run may go on, its last minutes are left out: requests that are out have no end yet.
         """
         newest = select(requests.c.sent_at).where(
             requests.c.run == runs.c.id, requests.c.sent_at > now - GOES_ON

@@ -47,6 +47,14 @@ class Outage(Protocol):
         """Note that the server answers."""
 
 
+class _Unsent(NamedTuple):
+    """A statement that goes to the server together with the next one."""
+
+    sql: str
+    parameters: Row | list[Any] | None = None
+    options: Row = _NOTHING
+
+
 class _Compiled(NamedTuple):
     """A statement's SQL for one kind of database."""
 
@@ -75,6 +83,9 @@ class Connection:
     Outside of a transaction each statement is one by itself. If it finds that the connection was
     lost, it is run again as soon as ``outage`` lets another one be made. Methods raise SQLAlchemy's
     DBAPIError for whatever the driver raises.
+
+    Within a transaction a round trip to PostgreSQL carries its BEGIN, or what `run_later` left, and
+    the next statement whose result is needed, or the COMMIT (libpq's pipeline).
     """
 
     def __init__(self, engine: Engine, outage: Outage | None = None) -> None:
@@ -83,7 +94,8 @@ class Connection:
         self._engine = engine
         self._outage = outage
         self._pooled: PoolProxiedConnection | None = None
-        self._in_transaction = False
+        self._in_transaction = False  # from when the server has begun it
+        self._unsent: list[_Unsent] = []
         self._streams = count()
 
     @property
@@ -104,18 +116,29 @@ class Connection:
     @contextmanager
     def transaction(self, begin: str) -> Iterator[Self]:
         """Run a block in a transaction that SQL begins: it is committed as a whole, or not."""
-        self.run_sql(begin)
-        self._in_transaction = True
+        if self.is_sqlite:
+            self.run_sql(begin)
+            self._in_transaction = True
+        else:
+            self._unsent.append(_Unsent(begin))
         try:
             yield self
-            self.run_sql("COMMIT")
+            self._commit()
         except BaseException:
+            self._unsent.clear()
             with suppress(self.dialect.loaded_dbapi.Error):
                 if self._pooled is not None:
                     self.driver.rollback()
             raise
         finally:
             self._in_transaction = False
+
+    def _commit(self) -> None:
+        if len(self._unsent) == 1 and not self._in_transaction:
+            self._unsent.clear()  # nothing was run
+            return
+        self._in_transaction = True  # if the connection is lost now, it may have been committed
+        self.run_sql("COMMIT")
 
     def close(self) -> None:
         """Close the connection; what was committed stays."""
@@ -149,6 +172,9 @@ class Connection:
         """Yield the rows found, of which a thousand are in memory at once, in a transaction."""
         compiled = self._compile(statement, _NOTHING)
         named = {} if self.is_sqlite else {"name": f"stream_{next(self._streams)}"}
+        if self._unsent:
+            self.run_sql(self._unsent.pop().sql)  # the cursor is one of the transaction
+            self._in_transaction = True
         try:
             cursor = self.driver.cursor(**named)
             try:
@@ -166,39 +192,50 @@ class Connection:
         changed: int = self._run(compiled, row, lambda cursor: cursor.rowcount)
         return changed
 
+    def run_later(self, statement: Statement, row: Row = _NOTHING) -> None:
+        """Run the same within a transaction before what follows; its result is not needed."""
+        if self.is_sqlite:
+            self.run(statement, row)
+            return
+        compiled = self._compile(statement, row)
+        self._unsent.append(_Unsent(compiled.sql, compiled.parameters(row), compiled.options))
+
     def run_each(self, statement: Statement, rows: Sequence[Row]) -> None:
         """Run an insert or update once for each row, of which there must be at least one."""
         compiled = self._compile(statement, rows[0])
         parameters: Any = [compiled.parameters(row) for row in rows]
-        self._drive(compiled.sql, lambda cursor: cursor.executemany(compiled.sql, parameters))
+        self._drive(
+            compiled.sql, lambda cursor: cursor.executemany(compiled.sql, parameters), _none
+        )
 
     def insert_each(self, statement: Statement, rows: Sequence[Row]) -> list[Values]:
         """Do the same with an insert, and return the rows that it returns: PostgreSQL alone."""
         compiled = self._compile(statement, rows[0])
         parameters: Any = [compiled.parameters(row) for row in rows]
 
-        def run(cursor: Any) -> list[Values]:  # noqa: ANN401 - psycopg's own
+        def run(cursor: Any) -> None:  # noqa: ANN401 - psycopg's own
             cursor.executemany(compiled.sql, parameters, returning=True)
+
+        def take(cursor: Any) -> list[Values]:  # noqa: ANN401
             returned = list(cursor.fetchall())
             while cursor.nextset():
                 returned += cursor.fetchall()
             return returned
 
-        inserted: list[Values] = self._drive(compiled.sql, run)
+        inserted: list[Values] = self._drive(compiled.sql, run, take)
         return inserted
 
     def run_sql(self, sql: str) -> None:
         """Run SQL without parameters and result."""
-        self._drive(sql, lambda cursor: cursor.execute(sql))
+        self._drive(sql, lambda cursor: cursor.execute(sql), _none)
 
     def _run(self, compiled: _Compiled, row: Row, take: Callable[[DBAPICursor], Any]) -> Any:  # noqa: ANN401
         parameters: Any = compiled.parameters(row)
 
-        def run(cursor: DBAPICursor) -> Any:  # noqa: ANN401
+        def run(cursor: DBAPICursor) -> None:
             cursor.execute(compiled.sql, parameters, **compiled.options)
-            return take(cursor)
 
-        return self._drive(compiled.sql, run)
+        return self._drive(compiled.sql, run, take)
 
     def _compile(self, statement: Statement, row: Row) -> _Compiled:
         of_statement = _compiled.setdefault(statement, {})
@@ -207,11 +244,19 @@ class Connection:
             compiled = of_statement[self.dialect.name] = _compile(statement, self.dialect, row)
         return compiled
 
-    def _drive(self, sql: str, run: Callable[[DBAPICursor], Any]) -> Any:  # noqa: ANN401
+    def _drive(
+        self,
+        sql: str,
+        run: Callable[[DBAPICursor], object],
+        take: Callable[[DBAPICursor], Any],
+    ) -> Any:  # noqa: ANN401
+        """Run SQL, after what is unsent, and return what ``take`` takes of its result."""
         was_lost = False
         while True:
             try:
-                result = run(self.driver.cursor())
+                cursor = self.driver.cursor()
+                self._send(cursor, run)
+                result = take(cursor)
             except self.dialect.loaded_dbapi.Error as error:
                 failure = self._failure(error, sql)
                 cause: Exception = error
@@ -220,11 +265,23 @@ class Connection:
             else:
                 if was_lost and self._outage:
                     self._outage.end()
+                if self._unsent:
+                    self._unsent.clear()
+                    self._in_transaction = True
                 return result
             if self._pooled is not None or self._in_transaction or self._outage is None:
                 raise failure from cause
             self._outage.wait(failure)
             was_lost = True
+
+    def _send(self, cursor: DBAPICursor, run: Callable[[DBAPICursor], object]) -> None:
+        if not self._unsent:
+            run(cursor)
+            return
+        with self.driver.pipeline():
+            for sql, parameters, options in self._unsent:
+                self.driver.execute(sql, parameters, **options)
+            run(cursor)
 
     def _failure(self, error: DBAPIModule.Error, sql: str) -> DBAPIError:
         """Return SQLAlchemy's error for the driver's; a lost connection is not used again."""
@@ -238,6 +295,10 @@ class Connection:
         return DBAPIError.instance(  # type: ignore[return-value]  # of these it makes no other
             sql, None, error, kind, connection_invalidated=is_lost, dialect=dialect
         )
+
+
+def _none(_cursor: DBAPICursor) -> None:
+    """Take nothing of a result."""
 
 
 _compiled: WeakKeyDictionary[Statement, dict[str, _Compiled]] = WeakKeyDictionary()

@@ -17,10 +17,12 @@ from walsh_scrapy.policy.urls import robots_url
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.evidence import keep_copy
 from walsh_scrapy.state.pruning import OldRows
-from walsh_scrapy.state.rows import insert_if_new, row_of, upsert
+from walsh_scrapy.state.rows import among, insert_if_new, row_of, upsert
 from walsh_scrapy.state.tables import blocklist, requests, robots, robots_waits
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlalchemy import Select, Table
 
     from walsh_scrapy.state.connection import Connection
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 KEEP_SECONDS: Final = 90 * 86_400.0
 _ROBOTS_COLUMNS: Final = tuple(robots.c[field.name] for field in fields(RobotsCopy))
 _FIND_ROBOTS: Final = select(*_ROBOTS_COLUMNS).where(robots.c.origin == bindparam("key"))
+_FIND_SEVERAL: Final = select(robots.c.origin, *_ROBOTS_COLUMNS)
 _LOCK: Final = (
     select(robots.c.origin)
     .where(robots.c.origin == bindparam("key"))
@@ -68,6 +71,12 @@ class RobotsStore(Store):
             row = connection.first(_FIND_ROBOTS, {"key": origin})
         return None if row is None else RobotsCopy(*row)
 
+    def find_several(self, origins: Sequence[str]) -> dict[str, RobotsCopy | None]:
+        """Return the copies kept for origins."""
+        with self._database.read() as connection:
+            rows = among(connection, _FIND_SEVERAL, robots.c.origin, origins)
+        return dict.fromkeys(origins) | {row[0]: RobotsCopy(*row[1:]) for row in rows}
+
     def keep(
         self, origin: str, copy: RobotsCopy, host: str | None = None, run: int | None = None
     ) -> None:
@@ -90,11 +99,11 @@ class RobotsStore(Store):
         """Do the same within a transaction."""
         row = {"origin": origin, **row_of(copy)}
         name = _keep(connection, robots, row, copy.fetched_at)
-        connection.run(_END_ALL, {"key": origin})
+        connection.run_later(_END_ALL, {"key": origin})
         asked = {"paced": host, "asked": robots_url(origin), "crawl": run}
         since = copy.fetched_at - LONGEST_SETTLING
         brought = {"name": name, "at": copy.fetched_at, "last": copy.status}
-        connection.run(_NAME_COPY, {**asked, **brought, "since": since, "what": "robots"})
+        connection.run_later(_NAME_COPY, {**asked, **brought, "since": since, "what": "robots"})
 
     def awaits(self, origin: str, url: str) -> bool:
         """Return True if the copy of an origin made the request of this URL wait (decision 7)."""

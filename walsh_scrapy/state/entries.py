@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import ARRAY, String, Text, any_, bindparam, func, or_, select
+from sqlalchemy import bindparam, or_, select
 
 from walsh_scrapy.metadata.entries import KnownEntries
 from walsh_scrapy.policy.wording import storable
 from walsh_scrapy.state.database import Store
-from walsh_scrapy.state.rows import insert_new
+from walsh_scrapy.state.rows import as_parameter, insert_new, is_among
 from walsh_scrapy.state.tables import entries
 
 if TYPE_CHECKING:
@@ -161,27 +160,21 @@ def _row(entry: EntryRecord, *, is_first: bool) -> dict[str, Any]:
 def _known_entries(connection: Connection, found: Sequence[EntryRecord]) -> KnownEntries:
     """Return the stored entries of the pages of these."""
     known = KnownEntries()
-    wanted: Any = sorted({entry.page_key for entry in found})
-    if not wanted:
+    if not found:
         return known
-    if connection.is_sqlite:
-        wanted = json.dumps(wanted)
-    pages = _select_pages(is_sqlite=connection.is_sqlite)
+    wanted = as_parameter(connection, sorted({entry.page_key for entry in found}))
+    pages = _select_pages(connection.dialect.name)
     for key, page_key, own_key, title_key in connection.all(pages, {"pages": wanted}):
         known.add(page_key or key, own_key, title_key)
     return known
 
 
 @cache
-def _select_pages(*, is_sqlite: bool) -> Select[Any]:
-    """Return the statement that looks up the entries of pages: a list, on SQLite as JSON."""
+def _select_pages(dialect: str) -> Select[Any]:
+    """Return the statement that looks up the entries of pages."""
     columns = entries.c["key", "page_key", "own_key", "title_key"]
-    if is_sqlite:
-        each = func.json_each(bindparam("pages", type_=Text)).table_valued("value")
-        pages: Any = select(each.c.value)
-        return select(*columns).where(or_(entries.c.key.in_(pages), entries.c.page_key.in_(pages)))
-    pages = any_(bindparam("pages", type_=ARRAY(String)))
-    return select(*columns).where(or_(entries.c.key == pages, entries.c.page_key == pages))
+    of_pages = (is_among(dialect, entries.c[name], "pages") for name in ("key", "page_key"))
+    return select(*columns).where(or_(*of_pages))
 
 
 def _conditions(wanted: EntryFilter) -> Iterator[ColumnElement[bool]]:

@@ -7,9 +7,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import bindparam, func, insert, literal, or_, select, union_all, update
+from sqlalchemy import (
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    union_all,
+    update,
+)
 
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.pruning import OldRows
@@ -27,6 +37,12 @@ _LONGEST_HOST: Final = 255
 _NAMED: Final = update(copies).where(copies.c.hash == bindparam("key"))
 _STILL_KEPT: Final = _NAMED.values(kept_at=bindparam("now"))
 _INSERT: Final = insert(requests)
+_BEGIN: Final = insert(requests).returning(requests.c.id)
+#: What is not known before the end of an exchange.
+_ENDS: Final = ("status", "seconds", "waited", "monotonic", "error", "hold", "retry_after")
+_OF_NUMBER: Final = requests.c.id == bindparam("number")
+_END: Final = update(requests).where(_OF_NUMBER).values({name: bindparam(name) for name in _ENDS})
+_FORGET: Final = delete(requests).where(_OF_NUMBER)
 _INSERT_DENIAL: Final = insert(denials)
 
 
@@ -65,12 +81,12 @@ NO_EVIDENCE: Final = Evidence()
 class RequestRecord:
     """One request and its outcome; ``status`` is None if there was no response but ``error``."""
 
-    sent_at: float  #: epoch seconds
+    sent_at: float  #: epoch seconds; in the table the moment of its lease, ``waited`` earlier
     host: str
     url: str
     gates: str
-    status: int | None
-    seconds: float
+    status: int | None = None
+    seconds: float | None = None  #: None until its end is known
     monotonic: float = 0.0  #: seconds of the machine's monotonic clock, at its end
     error: str = ""
     run: int | None = None  #: its number in `runs`
@@ -82,6 +98,13 @@ class RequestRecord:
     retry_after: str | None = None  #: the header of its answer, as it came
     evidence: Evidence = NO_EVIDENCE
     source: str | None = None  #: the declared source that a target was for
+
+
+class LoggedLease(NamedTuple):
+    """The row of a request in the log that was written with the lease of its host."""
+
+    id: int
+    at: float  #: epoch seconds of the lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +140,34 @@ def keep_copy(
         if each == name:
             upsert(connection, copies, row, only=("kept_at",))
         else:
-            connection.run(_STILL_KEPT, {"key": each, "now": now})
+            connection.run_later(_STILL_KEPT, {"key": each, "now": now})
     return name
 
 
-def write_request(connection: Connection, record: RequestRecord) -> None:
-    """Log one request within a transaction of the ledger."""
-    connection.run(_INSERT, _row(record))
+def log_lease(connection: Connection, record: RequestRecord) -> LoggedLease:
+    """Log a request that is about to be sent, within the transaction that leases its host."""
+    (number,) = connection.scalars(_BEGIN, _row(record))
+    return LoggedLease(number, record.sent_at)
+
+
+def log_end(
+    connection: Connection, record: RequestRecord, lease: LoggedLease | None = None
+) -> None:
+    """Log how a request ended, within the transaction that releases its host.
+
+    Its whole row is written if it has none: there was no ``lease``.
+    """
+    row = _row(record)
+    if lease is None:
+        connection.run_later(_INSERT, row)
+        return
+    row["waited"] = max(0.0, record.sent_at - lease.at)
+    connection.run_later(_END, {name: row[name] for name in _ENDS} | {"number": lease.id})
+
+
+def forget_lease(connection: Connection, lease: LoggedLease) -> None:
+    """Delete the row of a request that was never sent (decision 29)."""
+    connection.run_later(_FORGET, {"number": lease.id})
 
 
 class EvidenceStore(Store):

@@ -9,11 +9,11 @@ from sqlalchemy import bindparam, func, insert, select, update
 
 from walsh_scrapy.policy.hosttimes import HostTimes
 from walsh_scrapy.state.database import Store
-from walsh_scrapy.state.rows import insert_if_new, row_of
+from walsh_scrapy.state.rows import among, insert_if_new, row_of
 from walsh_scrapy.state.tables import acts, hosts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from walsh_scrapy.state.connection import Connection
 
@@ -22,6 +22,7 @@ TIMES: Final = tuple(field.name for field in fields(HostTimes))
 _FIND: Final = select(*(hosts.c[name] for name in TIMES), hosts.c.revision).where(
     hosts.c.host == bindparam("key")
 )
+_FIND_SEVERAL: Final = select(hosts.c.host, *(hosts.c[name] for name in TIMES), hosts.c.revision)
 _UPDATE: Final = (
     update(hosts)
     .where(hosts.c.host == bindparam("key"), hosts.c.revision == bindparam("seen"))
@@ -77,6 +78,14 @@ def find_row(connection: Connection, host: str) -> LedgerRow:
     return LedgerRow(HostTimes(), None) if row is None else LedgerRow(HostTimes(*row[:-1]), row[-1])
 
 
+def find_rows(connection: Connection, names: Sequence[str]) -> dict[str, LedgerRow]:
+    """Return the rows of hosts by their names."""
+    found = {name: LedgerRow(HostTimes(), None) for name in names}
+    for name, *times, revision in among(connection, _FIND_SEVERAL, hosts.c.host, names):
+        found[name] = LedgerRow(HostTimes(*times), revision)
+    return found
+
+
 def write_row(connection: Connection, host: str, times: HostTimes, revision: int | None) -> bool:
     """Write a row if it is still the one that was read; return False if it is not."""
     values = row_of(times)
@@ -99,7 +108,7 @@ class Act:
 
 def write_act(connection: Connection, act: Act) -> None:
     """Record one act within a transaction of the ledger."""
-    connection.run(insert(acts), row_of(act))
+    connection.run_later(insert(acts), row_of(act))
 
 
 class ActStore(Store):

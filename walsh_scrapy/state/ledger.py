@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import uuid4
 
-from sqlalchemy import bindparam, case, func, or_, select
+from sqlalchemy import select
 
 from walsh_scrapy.policy.hosttimes import HostTimes
 from walsh_scrapy.policy.pacing import (
@@ -25,49 +25,25 @@ from walsh_scrapy.policy.pacing import (
     after,
 )
 from walsh_scrapy.policy.timestamps import format_moment
-from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.engines import StateError
-from walsh_scrapy.state.evidence import RequestRecord, write_request
-from walsh_scrapy.state.hosts import (
-    TIMES,
-    Act,
-    HostSnapshot,
-    LedgerRow,
-    find_row,
-    write_act,
-    write_row,
-)
-from walsh_scrapy.state.pruning import OldRows
+from walsh_scrapy.state.evidence import forget_lease, log_end, log_lease
+from walsh_scrapy.state.hostrows import WAITING, HostRows
+from walsh_scrapy.state.hosts import Act, HostSnapshot, write_act
 from walsh_scrapy.state.rows import upsert
 from walsh_scrapy.state.tables import choices, hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
-
-    from sqlalchemy import ColumnElement, Select
 
     from walsh_scrapy.policy.backoff import Backoff
     from walsh_scrapy.policy.hosttimes import HoldBy
     from walsh_scrapy.state.connection import Connection
     from walsh_scrapy.state.database import Database
-    from walsh_scrapy.state.hosts import ActName
+    from walsh_scrapy.state.evidence import LoggedLease, RequestRecord
+    from walsh_scrapy.state.hostrows import Change, Write
 
-#: How long the row of a host is kept after the last moment that it is about.
-KEEP_SECONDS: Final = 90 * 86_400.0
-_WAITS: Final = or_(
-    *(hosts.c[name] > bindparam("now") for name in ("hold_until", "lease_until")),
-    *(hosts.c.ended + hosts.c[name] > bindparam("now") for name in ("interval", "pause")),
-)
-_ROWS: Final = select(*(hosts.c[name] for name in TIMES), hosts.c.host)
-_WAITING: Final = _ROWS.where(_WAITS)
-_MARKED: Final = _ROWS.where(
-    or_(_WAITS, *(hosts.c[name] > 0 for name in ("silences", "server_errors", "pause")))
-)
 _PAUSED: Final = select(hosts.c.host).where(hosts.c.pause > 0).order_by(hosts.c.host)
 _UNIT: Final = select(choices.c.value).where(choices.c.name == "pace_by")
-#: Rows kept in memory as they were last written: most of them change again within a second.
-ROWS_IN_MEMORY = 10_000
 
 
 class LeaseResult(NamedTuple):
@@ -76,89 +52,89 @@ class LeaseResult(NamedTuple):
     wait: float  #: seconds after which to ask again; 0 if the lease is ours now
     #: Seconds that had to lie between the exchange before the lease and this one.
     pause: float = 0.0
-    ended: float | None = None  #: when the last exchange with the host ended, whoever made it
+    #: Whether the host is ready, and was not leased: what was asked for came meanwhile.
+    came_meanwhile: bool = False
+
+
+class _CameMeanwhile(Exception):
+    """The request is not needed any more, so the transaction of its lease is rolled back."""
 
 
 class _End(NamedTuple):
-    """The end of an exchange that is not written yet."""
+    """The end of an exchange."""
 
     event: Release
     record: RequestRecord
-    at: float  #: epoch seconds
+    at: float | None = None  #: epoch seconds; None for now
 
 
-class _Change(NamedTuple):
-    before: HostTimes
-    snapshot: HostSnapshot
-
-
-class Ledger(Store):
+class Ledger(HostRows):
     """The table by which all processes that share a state pace their requests.
 
-    A change is a compare-and-set on the revision of the host's row, so only one of two processes
-    that ask for a host at the same moment gets it, on any database. ``policy.pacing.after`` decides
-    what changes. The clock is the database's, or ``clock``, which returns epoch seconds. It is read
-    after the row: otherwise what another process wrote in between would lie in the future.
+    A request is logged with the lease of its host, and its end with the release.
     """
 
     def __init__(self, database: Database, clock: Callable[[], float] | None = None) -> None:
-        super().__init__(database)
-        self._clock = clock
+        super().__init__(database, clock)
         self._holder = uuid4().hex
-        self._rows: OrderedDict[str, LedgerRow] = OrderedDict()
-        self._ends: dict[str, _End] = {}  # by host, each of which is still leased
-
-    def intervals(self, above: float) -> dict[str, float]:
-        """Return the spacing, in seconds, of each host where it is more than ``above``."""
-        wide = select(hosts.c.host, hosts.c.interval, hosts.c.pause).where(
-            or_(hosts.c.interval > above, hosts.c.pause > above)
-        )
-        with self._database.read() as connection:
-            rows = connection.all(wide)
-        return {host: max(interval, pause) for host, interval, pause in rows}
-
-    def silent_hosts(self) -> frozenset[str]:
-        """Return the hosts that were unreachable when they were asked last (decision 28)."""
-        silent = select(hosts.c.host).where(hosts.c.silences > 0)
-        with self._database.read() as connection:
-            return frozenset(connection.scalars(silent))
-
-    def waiting(self) -> dict[str, HostSnapshot]:
-        """Return the hosts that may not be asked now: on hold, leased, or within their spacing."""
-        found = self._found(_WAITING)
-        return {host: snapshot for host, snapshot in found.items() if snapshot.wait > 0}
-
-    def marked(self) -> dict[str, HostSnapshot]:
-        """Return the hosts that wait, were not well when asked last, or have a pause."""
-        found = self._found(_MARKED)
-        return {
-            host: snapshot
-            for host, snapshot in found.items()
-            if snapshot.wait > 0 or snapshot.times.is_marked
-        }
+        # By host, each of which is leased: the requests that are out, and the ends of exchanges
+        # that are not written yet.
+        self._sent: dict[str, LoggedLease] = {}
+        self._ends: dict[str, _End] = {}
 
     def find(self, host: str) -> HostSnapshot:
         """Return what is known of a host, now; a host that was never asked has empty times."""
         if host in self._ends:
             self.write_end(host)
-        with self._database.read() as connection:
-            times = self._remember(host, find_row(connection, host))
-            now = self._now()
-        return HostSnapshot(times.with_clock_at(now), now)
+        return super().find(host)
 
     def take(
-        self, host: str, spacing: float, timeout: float, *, most: float = math.inf
+        self,
+        host: str,
+        spacing: float,
+        timeout: float,
+        *,
+        most: float = math.inf,
+        record: RequestRecord | None = None,
+        came_meanwhile: Callable[[Connection, float | None], bool] | None = None,
     ) -> LeaseResult:
         """Lease a host for one request of at most ``timeout`` seconds, if it is ready.
 
-        Spacing and hold count for at most ``most`` seconds.
+        Spacing and hold count for at most ``most`` seconds. ``record`` is the request: it is logged
+        with the lease, and has no end until `release`. ``came_meanwhile`` is asked within the
+        transaction, with when the last exchange with the host ended, whoever made it; if it returns
+        True, another process has done what the request is for, and the host is not leased.
         """
-        before, snapshot = self._change(host, Lease(spacing, timeout, self._holder, most))
-        times, spacing = before.with_limit(most), min(spacing, most)
-        if times.ready_at(spacing) > snapshot.now:
-            return LeaseResult(times.recheck_at(snapshot.now, spacing) - snapshot.now)
-        pause = 0.0 if times.ended is None else times.spacing_with(spacing)
-        return LeaseResult(0.0, pause, before.ended)
+        leased: LoggedLease | None = None
+
+        def pause_of(change: Change) -> float | None:
+            times, least = change.before.with_limit(most), min(spacing, most)
+            if times.ready_at(least) > change.now:
+                return None
+            return 0.0 if times.ended is None else times.spacing_with(least)
+
+        def log(connection: Connection, change: Change) -> None:
+            nonlocal leased
+            pause = pause_of(change)
+            if pause is None:
+                return
+            if came_meanwhile is not None and came_meanwhile(connection, change.before.ended):
+                raise _CameMeanwhile
+            if record is not None:
+                sent = replace(record, sent_at=change.now, pause=pause)
+                leased = log_lease(connection, sent)
+
+        try:
+            change = self._change(host, Lease(spacing, timeout, self._holder, most), log)
+        except _CameMeanwhile:
+            return LeaseResult(0.0, came_meanwhile=True)
+        pause = pause_of(change)
+        if pause is None:
+            times = change.before.with_limit(most)
+            return LeaseResult(times.recheck_at(change.now, min(spacing, most)) - change.now)
+        if leased is not None:
+            self._sent[host] = leased
+        return LeaseResult(0.0, pause)
 
     def release(
         self,
@@ -169,25 +145,30 @@ class Ledger(Store):
         *,
         later: bool = False,
     ) -> HostSnapshot:
-        """Release a host at the end of an exchange; log its request in the same transaction.
+        """Release a host at the end of an exchange; log that end in the same transaction.
 
         With ``later`` nothing is written yet: `write_end` does that, or the next change of the
         host. The lease protects the host until then.
         """
         event, row = Release(exchange, backoff, self._holder), self._rows.get(host)
         if not later or row is None:
-            return self._change(host, event, record).snapshot
-        end = self._ends[host] = _End(event, record, self._now())
-        return HostSnapshot(after(row.times.with_clock_at(end.at), event, end.at), end.at)
+            return self._end(host, _End(event, record)).snapshot
+        now = self._now()
+        self._ends[host] = _End(event, record, now)
+        return HostSnapshot(after(row.times.with_clock_at(now), event, now), now)
 
     def write_end(self, host: str, also: Callable[[Connection], None] | None = None) -> None:
         """Write the end of the last exchange with a host, if it was left for later.
 
         ``also`` writes what came of it, in the same transaction; in one of its own if there is no
-        such end.
+        such end. If that fails, the end is still left for later.
         """
         if end := self._ends.pop(host, None):
-            self._change(host, end.event, end.record, at=end.at, also=also)
+            try:
+                self._end(host, end, also)
+            except BaseException:
+                self._ends[host] = end
+                raise
         elif also is not None:
             with self._database.write() as connection:
                 also(connection)
@@ -198,8 +179,17 @@ class Ledger(Store):
             self.write_end(host)
 
     def give_back(self, host: str) -> None:
-        """Release a host that was leased for a request which was never sent (decision 29)."""
-        self._change(host, GiveBack(self._holder))
+        """Release a host that was leased for a request which was never sent (decision 29).
+
+        Nothing of it stays in the log.
+        """
+        leased = self._sent.pop(host, None)
+
+        def forget(connection: Connection, _change: Change) -> None:
+            if leased is not None:
+                forget_lease(connection, leased)
+
+        self._change(host, GiveBack(self._holder), forget)
 
     def answered(self, host: str, exchange: Exchange, backoff: Backoff) -> HostSnapshot:
         """Write the hold that an exchange without a lease leads to."""
@@ -218,79 +208,39 @@ class Ledger(Store):
 
         Return the seconds that were left of it; 0 if there was none, and nothing is recorded.
         """
-        before, snapshot = self._change(host, Lift(), act=("release", reason))
-        return max(0.0, before.hold_until - snapshot.now)
+        change = self._change(host, Lift(), partial(_write_act, host, reason))
+        return max(0.0, change.before.hold_until - change.now)
 
     def pause(self, host: str, seconds: float, reason: str) -> HostSnapshot:
         """Give a host a spacing of at least ``seconds`` for good; 0 ends that (decision 31).
 
         The act is recorded with its reason, if it changes anything.
         """
-        return self._change(host, OperatorPause(seconds), act=("pause", reason)).snapshot
-
-    def _found(self, statement: Select[Any]) -> dict[str, HostSnapshot]:
-        with self._database.read() as connection:
-            now = self._now()
-            rows = connection.all(statement, {"now": now})
-        return {row[-1]: HostSnapshot(HostTimes(*row[:-1]).with_clock_at(now), now) for row in rows}
+        event = OperatorPause(seconds)
+        return self._change(host, event, partial(_write_act, host, reason)).snapshot
 
     def _change(
-        self,
-        host: str,
-        event: Event,
-        record: RequestRecord | None = None,
-        act: tuple[ActName, str] | None = None,
-        *,
-        at: float | None = None,
-        also: Callable[[Connection], None] | None = None,
-    ) -> _Change:
-        """Write what an event changes in a host's row, and log a request or an act with it.
-
-        ``at`` is when the event was, in epoch seconds, if that is not now; ``also`` writes more.
-        """
+        self, host: str, event: Event, also: Write | None = None, *, at: float | None = None
+    ) -> Change:
         if host in self._ends:
             self.write_end(host)
-        remembered = self._rows.get(host)
-        while True:
-            with self._database.write() as connection:
-                row = remembered or find_row(connection, host)
-                now = self._now()
-                moment = now if at is None else at
-                before = row.times.with_clock_at(now)
-                wanted = after(before, event, moment)
-                is_same = wanted == row.times
-                # A row from memory may be out of date, so it cannot tell that nothing changes.
-                written = (
-                    not remembered if is_same else write_row(connection, host, wanted, row.revision)
-                )
-                if written:
-                    if record is not None:
-                        hold = max(record.hold, wanted.hold_until - moment, 0.0)
-                        write_request(connection, replace(record, hold=hold))
-                    if act is not None and not is_same:
-                        name, reason = act
-                        left = max(0.0, before.hold_until - now)
-                        seconds = left if name == "release" else wanted.pause
-                        write_act(connection, Act(now, host, name, seconds, reason))
-                    if also is not None:
-                        also(connection)
-                    if not is_same:
-                        revision = 0 if row.revision is None else row.revision + 1
-                        row = LedgerRow(wanted, revision)
-                    times = self._remember(host, row)
-                    return _Change(before, HostSnapshot(times, now))
-            remembered = None
+        return super()._change(host, event, also, at=at)
 
-    def old_rows(self) -> OldRows:
-        """Return the rows of hosts that nothing concerned in 90 days.
+    def _end(
+        self, host: str, end: _End, also: Callable[[Connection], None] | None = None
+    ) -> Change:
+        """Write the end of an exchange."""
+        leased = self._sent.get(host)
 
-        All that such a row says is over by then: spacing, hold, lease, strikes and silences. A
-        longer spacing or hold keeps its row until it ends, and an operator's pause for good. A
-        known Crawl-delay is not kept longer: the next robots.txt of the host says it again.
-        """
-        before = self._now() - KEEP_SECONDS
-        is_old = (_last_moment() < before) & (hosts.c.pause == 0.0)
-        return OldRows(hosts, is_old, hosts.c.ended)
+        def log(connection: Connection, change: Change) -> None:
+            hold = max(end.record.hold, change.times.hold_until - change.at, 0.0)
+            log_end(connection, replace(end.record, hold=hold), leased)
+            if also is not None:
+                also(connection)
+
+        change = self._change(host, end.event, log, at=end.at)
+        self._sent.pop(host, None)
+        return change
 
     def pace_by(self, unit: str) -> None:
         """Pace by "host" or "domain" from now on.
@@ -304,7 +254,7 @@ class Ledger(Store):
         with self._database.write() as connection:
             found = connection.scalar(_UNIT)
             now = self._now()
-            waiting = connection.all(_WAITING, {"now": now})
+            waiting = connection.all(WAITING, {"now": now})
             paused = connection.scalars(_PAUSED)
             if found not in (None, unit) and paused:
                 raise StateError(
@@ -321,22 +271,12 @@ class Ledger(Store):
                 )
             upsert(connection, choices, {"name": "pace_by", "value": unit})
 
-    def _now(self) -> float:
-        return self._clock() if self._clock else self._database.now()
 
-    def _remember(self, host: str, row: LedgerRow) -> HostTimes:
-        self._rows[host] = row
-        self._rows.move_to_end(host)
-        if len(self._rows) > ROWS_IN_MEMORY:
-            self._rows.popitem(last=False)
-        return row.times
-
-
-def _last_moment() -> ColumnElement[float]:
-    """Return the last moment that a row is about."""
-    ended = func.coalesce(hosts.c.ended, 0.0)
-    spaced = case((hosts.c.lease_until > ended, hosts.c.lease_until), else_=ended)
-    last = spaced + hosts.c.interval
-    for moment in (hosts.c.hold_until, hosts.c.silent_at, hosts.c.struck_at):
-        last = case((moment > last, moment), else_=last)
-    return last
+def _write_act(host: str, reason: str, connection: Connection, change: Change) -> None:
+    """Record what the operator did, if it changed anything."""
+    before, times, now = change.before, change.times, change.now
+    if times.pause != before.pause:
+        write_act(connection, Act(now, host, "pause", times.pause, reason))
+    elif times.hold_until != before.hold_until:
+        left = max(0.0, before.hold_until - now)
+        write_act(connection, Act(now, host, "release", left, reason))

@@ -24,7 +24,7 @@ _URLS_AT_ONCE: Final = 500
 MOST_HOSTS: Final = 5
 _REQUEST: Final = rows_of(LoggedRequest, requests)
 _DENIAL: Final = rows_of(LoggedDenial, denials)
-_ENDED: Final = requests.c.sent_at + requests.c.seconds
+_ENDED: Final = requests.c.sent_at + requests.c.waited + func.coalesce(requests.c.seconds, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

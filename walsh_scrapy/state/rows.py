@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from sqlalchemy import ARRAY, String, Text, any_, bindparam, func, select
 
 from walsh_scrapy.policy.wording import storable
 
@@ -13,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from _typeshed import DataclassInstance
-    from sqlalchemy import Table
+    from sqlalchemy import ColumnElement, Select, Table
     from sqlalchemy.dialects.postgresql import Insert
     from sqlalchemy.sql.dml import ReturningInsert
 
-    from walsh_scrapy.state.connection import Connection
+    from walsh_scrapy.state.connection import Connection, Values
 
 _Record = TypeVar("_Record", bound="DataclassInstance")
 
@@ -48,7 +51,7 @@ def upsert(
     connection: Connection, table: Table, row: Mapping[str, Any], only: Sequence[str] = ()
 ) -> None:
     """Insert ``row``, or replace its columns, or ``only`` some, if its primary key exists."""
-    connection.run(_upsert(connection.dialect.name, table, tuple(row), tuple(only)), row)
+    connection.run_later(_upsert(connection.dialect.name, table, tuple(row), tuple(only)), row)
 
 
 def insert_if_new(connection: Connection, table: Table, row: Mapping[str, Any]) -> bool:
@@ -73,6 +76,37 @@ def insert_new(
         connection.run_each(_insert_if_new("sqlite", table), rows)
         return frozenset(row[key.name] for row in rows)
     return frozenset(value for (value,) in connection.insert_each(_insert_returning(table), rows))
+
+
+def among(
+    connection: Connection,
+    statement: Select[Any],
+    column: ColumnElement[str],
+    values: Sequence[str],
+) -> list[Values]:
+    """Return the rows of ``statement``, which is kept, whose column has one of these values."""
+    if not values:
+        return []
+    wanted = _among(connection.dialect.name, statement, column)
+    return connection.all(wanted, {"values": as_parameter(connection, values)})
+
+
+def as_parameter(connection: Connection, values: Sequence[str]) -> Sequence[str] | str:
+    """Return a list as the one parameter of `is_among`: on SQLite as JSON."""
+    return json.dumps(values) if connection.is_sqlite else values
+
+
+def is_among(dialect: str, column: ColumnElement[str], name: str) -> ColumnElement[bool]:
+    """Return the condition that a column has a value of the list in a parameter."""
+    if dialect == "sqlite":
+        each = func.json_each(bindparam(name, type_=Text)).table_valued("value")
+        return column.in_(select(each.c.value))
+    return column == any_(bindparam(name, type_=ARRAY(String)))
+
+
+@cache
+def _among(dialect: str, statement: Select[Any], column: ColumnElement[str]) -> Select[Any]:
+    return statement.where(is_among(dialect, column, "values"))
 
 
 @cache

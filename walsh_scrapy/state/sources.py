@@ -1,68 +1,36 @@
-"""The records of sources, written together with the entries of their documents (decision 17).
-
-The llms.txt of a host is requested once for all sources that need it (R9), and has a record too.
-"""
+"""The records of sources, written together with the entries of their documents (decision 17)."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from secrets import randbits
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from scrapy.utils.datatypes import LocalCache
 from sqlalchemy import bindparam, case, delete, distinct, func, or_, select, update
 
 from walsh_scrapy.policy.freshness import HISTORY_SECONDS, NEVER, EntryHistory
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.entries import insert_unseen
-from walsh_scrapy.state.rows import insert_if_new, record_of, row_of, upsert
+from walsh_scrapy.state.rows import among, insert_if_new, record_of, row_of, upsert
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import entries, indexes, sources
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import Self
 
-    from walsh_scrapy.state.connection import Connection
+    from walsh_scrapy.state.connection import Connection, Values
     from walsh_scrapy.state.database import Database
     from walsh_scrapy.state.entries import EntryRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LlmsTxtRecord:
-    """What is known of one llms.txt: a row of the table ``indexes``. Times are epoch seconds."""
-
-    url: str
-    asked_at: float = 0.0
-    due_at: float = 0.0
-    trouble: str = ""  #: why it could not be used, as a sentence; empty if it was read
-    validator_url: str | None = None  #: the one URL that the validators may be sent to
-    etag: bytes | None = None
-    last_modified: bytes | None = None
-
-
-_LLMSTXT_COLUMNS: Final = tuple(indexes.c[field.name] for field in fields(LlmsTxtRecord))
-_FIND_LLMSTXT: Final = select(*_LLMSTXT_COLUMNS).where(indexes.c.url == bindparam("key"))
-
-
-class LlmsTxtStore(Store):
-    """Finds and forgets records; ``SourceStore.commit`` writes them, with the visit's source."""
-
-    def find(self, url: str) -> LlmsTxtRecord | None:
-        """Return what is known of an llms.txt, or None if it was never requested."""
-        with self._database.read() as connection:
-            row = connection.first(_FIND_LLMSTXT, {"key": url})
-        return None if row is None else record_of(LlmsTxtRecord, row)
-
-    def forget(self, url: str) -> None:
-        """Delete what is known of an llms.txt, so that the next visit requests it again."""
-        with self._database.write() as connection:
-            connection.run(delete(indexes).where(indexes.c.url == url))
-
+    from walsh_scrapy.state.ledger import Ledger
+    from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 
 _COLUMNS: Final = tuple(sources.c[field.name] for field in fields(SourceRecord))
 _OF_URL: Final = sources.c.url == bindparam("key")
-_SELECT: Final = select(*_COLUMNS, sources.c.revision).where(_OF_URL)
+_SELECT_SEVERAL: Final = select(*_COLUMNS, sources.c.revision)
+_SELECT: Final = _SELECT_SEVERAL.where(_OF_URL)
+_REVISION: Final = select(sources.c.revision).where(_OF_URL)
 _LOCKED: Final = _SELECT.with_for_update()
 _CHANGED: Final = sources.c.revision + 1
 _UPDATE: Final = (
@@ -97,14 +65,45 @@ class SourceStore(Store):
     A change is a compare-and-set on the revision of a row, as in the ledger.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, ledger: Ledger) -> None:
         super().__init__(database)
-        self._rows: OrderedDict[str, _Row] = OrderedDict()
+        self._ledger = ledger
+        self._rows: LocalCache[str, _Row] = LocalCache(_ROWS_IN_MEMORY)
 
     def find(self, url: str) -> SourceRecord | None:
         """Return the record of a source, or None if it was never visited."""
         with self._database.read() as connection:
-            return self._remember(url, _Row.find(connection, url)).record
+            row = self._rows[url] = _Row.find(connection, url)
+        return row.record
+
+    def look_ahead(self, urls: Collection[str]) -> None:
+        """Read the records of sources that are visited soon."""
+        with self._database.read() as connection:
+            found = among(connection, _SELECT_SEVERAL, sources.c.url, [*urls])
+        rows = dict.fromkeys(urls, _Row(None, None)) | {row[0]: _Row.of(row) for row in found}
+        for url, row in rows.items():
+            self._rows[url] = row
+
+    def remembers(self, url: str) -> bool:
+        """Return True if the record of a source was read ahead, or is that of its last visit."""
+        return url in self._rows
+
+    def recall(self, url: str) -> SourceRecord | None:
+        """Return a record as it was read ahead, or as it is; `is_as_recalled` tells later."""
+        row = self._rows.get(url)
+        return self.find(url) if row is None else row.record
+
+    def is_as_recalled(self, connection: Connection, url: str) -> bool:
+        """Return whether a record is still as it was last read, which is forgotten if not.
+
+        This is asked within the transaction that leases the host of the source. So of two crawls
+        one visits it.
+        """
+        row = self._rows.get(url)
+        if row is None or connection.scalar(_REVISION, {"key": url}) == row.revision:
+            return True
+        del self._rows[url]
+        return False
 
     def all(self) -> list[SourceRecord]:
         """Return the record of every source ever visited, whether it is still declared or not."""
@@ -153,9 +152,12 @@ class SourceStore(Store):
         change: Callable[[SourceRecord | None], SourceRecord],
         found: Sequence[EntryRecord] = (),
         llmstxt: LlmsTxtRecord | None = None,
+        host: str | None = None,
     ) -> Committed:
         """Write the outcome of a visit in one transaction.
 
+        ``host`` is the one that was asked, as the ledger names it: the end of that exchange is
+        written in the same transaction, unless it was before.
         ``change`` returns the record to write for the one that is known, None on the first visit.
         It is called again if another process has changed the record meanwhile, so that no failure
         is counted twice or lost.
@@ -166,19 +168,14 @@ class SourceStore(Store):
         Raises SQLAlchemy's IntegrityError or DataError, and writes nothing, for values that the
         database does not accept, such as an entry of a source without a record.
         """
-        remembered = self._rows.pop(url, None)
-        while True:
+        visit = _Visit(url, self._rows.pop(url, None), change, found, llmstxt)
+        if host is None:
             with self._database.write() as connection:
-                known = remembered or _Row.find(connection, url)
-                record = change(known.record)
-                if written := known.replaced_by(connection, record):
-                    if llmstxt is not None:
-                        upsert(connection, indexes, row_of(llmstxt))
-                    new = insert_unseen(connection, found)
-            if written:
-                self._remember(url, written)
-                return Committed(record, new)
-            remembered = None
+                visit.write(connection)
+        else:
+            self._ledger.write_end(host, visit.write)
+        self._rows[url] = visit.row
+        return Committed(visit.record, visit.new)
 
     def rename(self, spellings: Mapping[str, str]) -> None:
         """Give records and their entries the new spellings of their URLs, by the old ones."""
@@ -225,13 +222,6 @@ class SourceStore(Store):
             changes = {"due_at": 0.0, "failures": 0, "revision": _CHANGED}
             return connection.run(resumed.values(changes)) == 1
 
-    def _remember(self, url: str, row: _Row) -> _Row:
-        self._rows[url] = row
-        self._rows.move_to_end(url)
-        if len(self._rows) > _ROWS_IN_MEMORY:
-            self._rows.popitem(last=False)
-        return row
-
 
 class _Row(NamedTuple):
     """What the table has of a source."""
@@ -243,7 +233,12 @@ class _Row(NamedTuple):
     def find(cls, connection: Connection, url: str) -> Self:
         """Read the row of a source."""
         row = connection.first(_SELECT, {"key": url})
-        return cls(None, None) if row is None else cls(record_of(SourceRecord, row[:-1]), row[-1])
+        return cls(None, None) if row is None else cls.of(row)
+
+    @classmethod
+    def of(cls, row: Values) -> Self:
+        """Return what was read."""
+        return cls(record_of(SourceRecord, row[:-1]), row[-1])
 
     def replaced_by(self, connection: Connection, record: SourceRecord) -> Self | None:
         """Write a record if the row is still this one, and return the new one; else None."""
@@ -256,3 +251,37 @@ class _Row(NamedTuple):
         values |= {"key": record.url, "seen": self.revision, "revision": self.revision + 1}
         is_written = connection.run(_UPDATE, values) == 1
         return type(self)(record, self.revision + 1) if is_written else None
+
+
+class _Visit:
+    """The outcome of a visit, as it is written in a transaction of whoever ends the exchange."""
+
+    record: SourceRecord
+    row: _Row
+    new: frozenset[str]
+
+    def __init__(
+        self,
+        url: str,
+        known: _Row | None,
+        change: Callable[[SourceRecord | None], SourceRecord],
+        found: Sequence[EntryRecord],
+        llmstxt: LlmsTxtRecord | None,
+    ) -> None:
+        self._url = url
+        self._known = known
+        self._change = change
+        self._found = found
+        self._llmstxt = llmstxt
+
+    def write(self, connection: Connection) -> None:
+        """Write the record, that of the llms.txt and the entries."""
+        known, written = self._known, None
+        while written is None:  # the row in memory, or the one just read, may have changed
+            known = known or _Row.find(connection, self._url)
+            self.record = self._change(known.record)
+            written, known = known.replaced_by(connection, self.record), None
+        self.row = written
+        if self._llmstxt is not None:
+            upsert(connection, indexes, row_of(self._llmstxt))
+        self.new = insert_unseen(connection, self._found)

@@ -89,7 +89,17 @@ def _views(sql: _Dialect) -> Mapping[tuple[str, str], Sequence[str]]:
     return {
         ("readable_requests", "requests"): (
             *("id", time("sent_at"), f"{days_ago('sent_at')} AS days_ago", "host", "url", "gates"),
-            *("status", "error", "seconds", "monotonic", "run", "purpose", "pause", "hold"),
+            *(
+                "status",
+                "error",
+                "seconds",
+                "waited",
+                "monotonic",
+                "run",
+                "purpose",
+                "pause",
+                "hold",
+            ),
             "retry_after",
             *(*evidence, "source"),
         ),

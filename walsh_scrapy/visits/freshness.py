@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from walsh_scrapy.policy.freshness import Freshness, LastVisit, due
 from walsh_scrapy.runtime.requests import Lifetime, hops_of, visit_of
+from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
-from walsh_scrapy.state.sources import LlmsTxtRecord
 
 if TYPE_CHECKING:
     from scrapy import Request

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.runtime.context import Context
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state.entries import EntryRecord
-    from walsh_scrapy.state.sources import LlmsTxtRecord
+    from walsh_scrapy.state.llmstxt import LlmsTxtRecord
     from walsh_scrapy.visits.outcome import Troubles
 
 logger = logging.getLogger(__name__)
@@ -231,7 +231,10 @@ class VisitRecorder:
         source = _source(request)
         unknown = SourceRecord(url=source.url, kind=source.kind)
         store = self._context.state.sources
-        return store.change(source.url, lambda stored: change(stored or unknown), entries).new
+        host = self._context.host(request.url)
+        return store.change(
+            source.url, lambda stored: change(stored or unknown), entries, host=host
+        ).new
 
     def _end(
         self,
@@ -273,7 +276,8 @@ class VisitRecorder:
             return replace(record, due_at=NEVER if is_gone else record.due(least, now).at)
 
         store = self._context.state.sources
-        record, new = store.change(source.url, visited, entries, llmstxt)
+        host = self._context.host(request.url)
+        record, new = store.change(source.url, visited, entries, llmstxt, host)
         what = count or ("failed" if record.is_refused else record.outcome)
         self._stats.inc_value(f"walsh/sources/{what}")
         if what == "failed":

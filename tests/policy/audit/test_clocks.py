@@ -59,6 +59,20 @@ def test_a_row_that_waited_for_the_database_is_no_clock():
     assert clocks.are_certain(BOOT, BOOT + 9)
 
 
+def test_a_slow_exchange_that_another_run_overtakes_is_no_clock():
+    """Rows are numbered in the order of the leases."""
+    slow = Timed(1, BOOT + 1.0, 100.0, 105.0, waited=4.0)
+    clocks = found(*run_of(1, 0), slow, *run_of(2, 2, 4, 6), *run_of(1, 106))
+    assert clocks.are_certain(BOOT, BOOT + 106)
+    assert not clocks.set_back
+
+
+def test_a_request_without_an_end_says_nothing():
+    unknown = Timed(1, BOOT + 4.0, None, 0.0)
+    clocks = found(*run_of(1, 0, 2), unknown, unknown, *run_of(1, 6))
+    assert clocks.are_certain(BOOT, BOOT + 6)
+
+
 def test_what_names_no_run_says_nothing():
     clocks = found(*run_of(None, 0, 2), *run_of(None, 4, 6, ahead=-99.0))
     assert clocks.are_certain(BOOT - 99, BOOT + 9)

@@ -3,8 +3,8 @@
 A row has two clocks: the time of day, and the machine's monotonic clock, which nobody sets. Their
 difference is the same for all requests of a run, until its clock is set or its machine is
 suspended. A row that alone differs was changed afterwards, and no clock was set. Rows are numbered
-in the order in which they were written: a run whose times lie before those of earlier rows began
-after the clock was set back. All times are epoch seconds, all durations seconds.
+in the order of the leases: a run whose leases lie before those of earlier rows began after the
+clock was set back. All times are epoch seconds, all durations seconds.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ class Timed(NamedTuple):
     """What a row of `requests` says of its clocks."""
 
     run: int | None
-    sent_at: float
-    seconds: float
+    sent_at: float  #: when its host was leased for it
+    seconds: float | None  #: None if its end is not known
     monotonic: float  #: at the end of its exchange
+    waited: float = 0.0  #: seconds from `sent_at` until it was sent
 
     @property
     def ended(self) -> float:
         """When its exchange was over."""
-        return self.sent_at + self.seconds
+        return self.sent_at + self.waited + (self.seconds or 0.0)
 
     def agrees(self, other: Timed) -> bool:
         """Whether no clock was set between two requests of a run."""
@@ -46,7 +47,7 @@ class Timed(NamedTuple):
 
 class _Seen(NamedTuple):
     sent: Timed
-    latest: float  #: end of an exchange that was recorded before
+    latest: float  #: lease of a request that was recorded before
 
 
 @dataclass(slots=True)
@@ -66,8 +67,8 @@ class SetClocks:
         self._is_merged = True
 
     def see(self, sent: Timed) -> None:
-        """Take note of one request."""
-        if sent.run is None:
+        """Take note of one request. What has no end has one clock."""
+        if sent.run is None or sent.seconds is None:
             return
         run, seen = self._runs.setdefault(sent.run, _Run()), _Seen(sent, self._latest)
         before = run.unconfirmed
@@ -75,7 +76,7 @@ class SetClocks:
             self._confirm(run, seen)
         elif before is not None and sent.agrees(before.sent):
             if run.last is None:
-                self.set_back += before.sent.ended < before.latest - _LONG
+                self.set_back += before.sent.sent_at < before.latest - _LONG
             else:
                 self._set(run.last, before.sent)
             self._confirm(run, before, seen)
@@ -92,9 +93,9 @@ class SetClocks:
 
     def _confirm(self, run: _Run, *found: _Seen) -> None:
         for sent, latest in found:
-            if sent.ended < latest - _LATE:
+            if sent.sent_at < latest - _LATE:
                 self._add(sent.sent_at, latest)
-            self._latest = max(self._latest, sent.ended)
+            self._latest = max(self._latest, sent.sent_at)
             run.last, run.unconfirmed = sent, None
 
     def _set(self, last: Timed, first: Timed) -> None:

@@ -52,7 +52,7 @@ class RobotsFetches:
 
     def take(self, sent: LoggedRequest) -> Iterator[Breach]:
         """Take a request for robots.txt; yield a breach if its answer was not the copy it names."""
-        if sent.redirected_by is not None:
+        if sent.redirected_by is not None or sent.is_open:
             return
         origin = self._of(sent)
         if sent.sent_at - origin.asked_at > _REMEMBERED:

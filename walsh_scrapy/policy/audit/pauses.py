@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
 from walsh_scrapy.policy.audit.clocks import CLOCK_SET, TOLERANCE
-from walsh_scrapy.policy.audit.record import NO_COPY, NO_FETCH, NO_RUN
+from walsh_scrapy.policy.audit.record import (
+    AFTER_UNKNOWN,
+    END_UNKNOWN,
+    NO_COPY,
+    NO_FETCH,
+    NO_RUN,
+)
 from walsh_scrapy.policy.audit.refusals import RefusalJudge
 from walsh_scrapy.policy.backoff import is_refusal
 from walsh_scrapy.policy.hosttimes import host_name
@@ -35,14 +41,15 @@ _UNFINISHED: Final = "was refused by an answer that was given up"
 class Pause(NamedTuple):
     """What lies between the end of an exchange with a host and the next request to it.
 
-    All are seconds from that end. ``kept`` is None for the first request that is known, and where
-    a pause seems to be too short because a clock was set.
+    All are seconds from that end. ``kept`` is None for the first request that is known, where a
+    pause seems to be too short because a clock was set, and where that end is not known.
     """
 
     kept: float | None  #: negative if the exchange was not over
     spacing: float  #: that was asked for; at least one second
     hold: float = -math.inf  #: what was left of the hold of the host name, if it had one
     is_uncertain: bool = False  #: whether it seems to be too short because a clock was set
+    is_unknown: bool = False  #: whether the end of the exchange before is not known
 
     @property
     def asked(self) -> float:
@@ -93,6 +100,7 @@ class PauseJudge:
             self._acts.setdefault((act.act, host_name(act.host)), []).append(act.at)
         self._host: str | None = None
         self._ended = -math.inf
+        self._is_open = False  # whether the end of its last exchange is not known
         self._slow = 0.0  # seconds: the pause that its last exchange asks for by its duration
         self._held: dict[str, tuple[float, float]] = {}  # by host name: begin and end of its hold
 
@@ -105,11 +113,14 @@ class PauseJudge:
         pause = Pause(None, spacing)
         if self._ended > -math.inf:
             hold = self._held_until(sent, name) - self._ended
-            pause = self._certain(Pause(sent.sent_at - self._ended, spacing, hold), sent, name)
+            kept = None if self._is_open else sent.sent_at - self._ended
+            pause = Pause(kept, spacing, hold, is_unknown=self._is_open)
+            pause = self._certain(pause, sent, name)
         if sent.ended >= self._ended:
+            self._is_open = sent.is_open
             run = self._basis.run(sent)
             factor = run.facts.latency_factor if run else 0.0
-            self._ended, self._slow = sent.ended, sent.seconds * (factor or 0.0)
+            self._ended, self._slow = sent.ended, (sent.seconds or 0.0) * (factor or 0.0)
         if sent.hold:
             self._hold(sent, name)
         return pause
@@ -182,7 +193,7 @@ class HostAudit:
         is_refused = sent.status is not None and is_refusal(
             sent.status, for_robots=sent.purpose == "robots"
         )
-        lacking = CLOCK_SET if pause.is_uncertain else ""
+        lacking = CLOCK_SET if pause.is_uncertain else END_UNKNOWN if sent.is_open else ""
         if is_refused and sent.error and not sent.hold:
             lacking = lacking or _UNFINISHED
         rows = "5" if is_refused or lacking else ""
@@ -211,6 +222,8 @@ class HostAudit:
         """Return why it is not known what was asked for before it, and what its host had got."""
         if pause.is_uncertain:
             return CLOCK_SET
+        if pause.is_unknown:
+            return AFTER_UNKNOWN
         if self._basis.run(sent) is None:
             return NO_RUN
         at = sent.robots_at

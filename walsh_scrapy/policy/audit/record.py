@@ -28,6 +28,10 @@ NO_RUN: Final = "names no run that is recorded"
 NO_COPY: Final = "names a copy of robots.txt that is not kept"
 #: What a record lacks whose robots.txt was asked for in no recorded request.
 NO_FETCH: Final = "names a robots.txt whose request is not recorded"
+#: What is lacking of a request that may have been sent, by a run that was killed then.
+END_UNKNOWN: Final = "was sent, end unknown"
+#: What is lacking of the next one to its host.
+AFTER_UNKNOWN: Final = "came next after a request whose end is unknown"
 #: Copies of robots.txt and of the blocklist in memory: a list of a million domains takes 300 MiB.
 _MOST_RULES: Final = 256
 _MOST_LISTS: Final = 2
@@ -37,12 +41,12 @@ class LoggedRequest(NamedTuple):
     """A row of `requests`."""
 
     id: int
-    sent_at: float
+    sent_at: float  #: when its host was leased for it
     host: str  #: the name under which the ledger paces it
     url: str
     gates: str
     status: int | None
-    seconds: float
+    seconds: float | None  #: None if its end is not known, or has not come
     monotonic: float  #: seconds of a clock that is never set, at the end of its exchange
     error: str
     run: int | None
@@ -58,11 +62,17 @@ class LoggedRequest(NamedTuple):
     robots_status: int | None
     redirected_by: str | None
     source: str | None  #: the declared source that a target was for
+    waited: float = 0.0  #: seconds from `sent_at` until it was sent
 
     @property
     def ended(self) -> float:
-        """When its exchange was over."""
-        return self.sent_at + self.seconds
+        """When its exchange was over; the lease of its host if that is not known."""
+        return self.sent_at + (self.waited or 0.0) + (self.seconds or 0.0)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its end is not known: it is out, or its run was killed, maybe before it went."""
+        return self.seconds is None
 
 
 class LoggedDenial(NamedTuple):

@@ -130,6 +130,7 @@ KINDS: Final = {
     "client": "other 4xx: not there, or not for us",
     "server": "other 5xx: the server failed",
     "none": "no response",
+    "open": "sent, end unknown",
 }
 _MOST_ANSWERS: Final = 8
 _LONGEST_ANSWER: Final = 120
@@ -220,10 +221,11 @@ class GateCounts:
     denied: Answers
 
 
-def kind_of(status: int | None) -> str:
-    """Return the kind of a response, a key of KINDS, by its status; None for no response."""
+def kind_of(sent: LoggedRequest) -> str:
+    """Return the kind of the response to a request, a key of KINDS."""
+    status = sent.status
     if status is None:
-        return "none"
+        return "open" if sent.is_open else "none"
     if status in (429, 503):
         return "refused"
     if status == 304:
@@ -233,7 +235,7 @@ def kind_of(status: int | None) -> str:
 
 def shares(records: Sequence[LoggedRequest]) -> list[Share]:
     """Return how many responses of each kind there were, without kinds that did not come."""
-    counts = Counter(kind_of(record.status) for record in records)
+    counts = Counter(kind_of(record) for record in records)
     total = len(records)
     return [
         Share(kind, counts[kind], 100.0 * counts[kind] / total) for kind in KINDS if counts[kind]

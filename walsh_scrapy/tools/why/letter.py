@@ -77,12 +77,18 @@ def _sent(sent: JudgedRequest, account: Account) -> Iterator[str]:
     yield f"  {_time(record.sent_at)}{record.url}"
     yield from _wrapped(f"why: {_reason(record, account)}{_came(record, account)}")
     yield from _wrapped(f"pause: {_pause(sent.pause)}")
+    yield from _wrapped(f"answer: {_answer(record)}")
+    if key := account.signed_by(record):
+        yield from _wrapped(f"signed by: {key} (Web Bot Auth)")
+
+
+def _answer(record: LoggedRequest) -> str:
+    if record.seconds is None:
+        return "not known: the request is out, or the crawl was killed before its end"
     answer = "no answer" if record.status is None else str(record.status)
     answer = f"{answer}: {record.error}" if record.error else answer
     after = f"; then no request for {format_seconds(record.hold)}" if record.hold else ""
-    yield from _wrapped(f"answer: {answer}, after {format_seconds(record.seconds)}{after}")
-    if key := account.signed_by(record):
-        yield from _wrapped(f"signed by: {key} (Web Bot Auth)")
+    return f"{answer}, after {format_seconds(record.seconds)}{after}"
 
 
 def _came(record: LoggedRequest | LoggedDenial, account: Account) -> str:
@@ -116,6 +122,8 @@ def _reason(record: LoggedRequest, account: Account) -> str:
 def _pause(pause: Pause) -> str:
     if pause.is_uncertain:
         return "not known, because a clock was set in between"
+    if pause.is_unknown:
+        return "not known, because the end of the request before it is not known"
     if pause.kept is None:
         return "our record has no request before it"
     kept = "none, the request before it had not ended"

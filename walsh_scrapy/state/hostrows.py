@@ -1,0 +1,179 @@
+"""The rows of hosts in the ledger: each is read, and changed by compare-and-set (R4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from scrapy.utils.datatypes import LocalCache
+from sqlalchemy import bindparam, case, func, or_, select
+
+from walsh_scrapy.policy.hosttimes import HostTimes
+from walsh_scrapy.policy.pacing import after
+from walsh_scrapy.state.database import Store
+from walsh_scrapy.state.hosts import (
+    TIMES,
+    HostSnapshot,
+    LedgerRow,
+    find_row,
+    find_rows,
+    write_row,
+)
+from walsh_scrapy.state.pruning import OldRows
+from walsh_scrapy.state.tables import hosts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from typing import Any
+
+    from sqlalchemy import ColumnElement, Select
+
+    from walsh_scrapy.policy.pacing import Event
+    from walsh_scrapy.state.connection import Connection
+    from walsh_scrapy.state.database import Database
+
+#: How long the row of a host is kept after the last moment that it is about.
+KEEP_SECONDS: Final = 90 * 86_400.0
+_WAITS: Final = or_(
+    *(hosts.c[name] > bindparam("now") for name in ("hold_until", "lease_until")),
+    *(hosts.c.ended + hosts.c[name] > bindparam("now") for name in ("interval", "pause")),
+)
+_ROWS: Final = select(*(hosts.c[name] for name in TIMES), hosts.c.host)
+WAITING: Final = _ROWS.where(_WAITS)
+_MARKED: Final = _ROWS.where(
+    or_(_WAITS, *(hosts.c[name] > 0 for name in ("silences", "server_errors", "pause")))
+)
+#: Rows kept in memory as they were last written: most of them change again within a second.
+ROWS_IN_MEMORY = 10_000
+
+
+class Change(NamedTuple):
+    """What an event changed in a host's row."""
+
+    before: HostTimes
+    times: HostTimes
+    at: float  #: epoch seconds of the event
+    now: float
+
+    @property
+    def snapshot(self) -> HostSnapshot:
+        """The times after the change."""
+        return HostSnapshot(self.times, self.now)
+
+
+#: What is written with a change, in the same transaction.
+Write: TypeAlias = "Callable[[Connection, Change], None]"
+
+
+class HostRows(Store):
+    """The rows of hosts. What is written or read is remembered: most of them soon change again.
+
+    A change is a compare-and-set on the revision of the row, so only one of two processes that ask
+    for a host at the same moment gets it, on any database. ``policy.pacing.after`` decides what
+    changes. The clock is the database's, or ``clock``, which returns epoch seconds. It is read
+    after the row: otherwise what another process wrote in between would lie in the future.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], float] | None = None) -> None:
+        super().__init__(database)
+        self._clock = clock
+        self._rows: LocalCache[str, LedgerRow] = LocalCache(ROWS_IN_MEMORY)
+
+    def intervals(self, above: float) -> dict[str, float]:
+        """Return the spacing, in seconds, of each host where it is more than ``above``."""
+        wide = select(hosts.c.host, hosts.c.interval, hosts.c.pause).where(
+            or_(hosts.c.interval > above, hosts.c.pause > above)
+        )
+        with self._database.read() as connection:
+            rows = connection.all(wide)
+        return {host: max(interval, pause) for host, interval, pause in rows}
+
+    def silent_hosts(self) -> frozenset[str]:
+        """Return the hosts that were unreachable when they were asked last (decision 28)."""
+        silent = select(hosts.c.host).where(hosts.c.silences > 0)
+        with self._database.read() as connection:
+            return frozenset(connection.scalars(silent))
+
+    def waiting(self) -> dict[str, HostSnapshot]:
+        """Return the hosts that may not be asked now: on hold, leased, or within their spacing."""
+        found = self._found(WAITING)
+        return {host: snapshot for host, snapshot in found.items() if snapshot.wait > 0}
+
+    def marked(self) -> dict[str, HostSnapshot]:
+        """Return the hosts that wait, were not well when asked last, or have a pause."""
+        found = self._found(_MARKED)
+        return {
+            host: snapshot
+            for host, snapshot in found.items()
+            if snapshot.wait > 0 or snapshot.times.is_marked
+        }
+
+    def find(self, host: str) -> HostSnapshot:
+        """Return what is known of a host, now; a host that was never asked has empty times."""
+        with self._database.read() as connection:
+            row = self._rows[host] = find_row(connection, host)
+            now = self._now()
+        return HostSnapshot(row.times.with_clock_at(now), now)
+
+    def look_ahead(self, names: Collection[str]) -> None:
+        """Read the rows of hosts that are leased soon; `take` notices if one has changed since."""
+        with self._database.read() as connection:
+            found = find_rows(connection, [name for name in names if name not in self._rows])
+        for host, row in found.items():
+            self._rows[host] = row
+
+    def old_rows(self) -> OldRows:
+        """Return the rows of hosts that nothing concerned in 90 days.
+
+        All that such a row says is over by then: spacing, hold, lease, strikes and silences. A
+        longer spacing or hold keeps its row until it ends, and an operator's pause for good. A
+        known Crawl-delay is not kept longer: the next robots.txt of the host says it again.
+        """
+        before = self._now() - KEEP_SECONDS
+        is_old = (_last_moment() < before) & (hosts.c.pause == 0.0)
+        return OldRows(hosts, is_old, hosts.c.ended)
+
+    def _found(self, statement: Select[Any]) -> dict[str, HostSnapshot]:
+        with self._database.read() as connection:
+            now = self._now()
+            rows = connection.all(statement, {"now": now})
+        return {row[-1]: HostSnapshot(HostTimes(*row[:-1]).with_clock_at(now), now) for row in rows}
+
+    def _change(
+        self, host: str, event: Event, also: Write | None = None, *, at: float | None = None
+    ) -> Change:
+        """Write what an event changes in a host's row, and with it what ``also`` writes.
+
+        ``at`` is when the event was, in epoch seconds, if that is not now.
+        """
+        remembered = self._rows.get(host)
+        with self._database.write() as connection:
+            while True:
+                row = remembered or find_row(connection, host)
+                now = self._now()
+                before, moment = row.times.with_clock_at(now), now if at is None else at
+                wanted = after(before, event, moment)
+                is_same = wanted == row.times
+                # A row from memory may be out of date, so it cannot tell that nothing changes.
+                if not remembered if is_same else write_row(connection, host, wanted, row.revision):
+                    break
+                remembered = None
+            change = Change(before, wanted, moment, now)
+            if also is not None:
+                also(connection, change)
+        if not is_same:
+            row = LedgerRow(wanted, 0 if row.revision is None else row.revision + 1)
+        self._rows[host] = row
+        return change
+
+    def _now(self) -> float:
+        return self._clock() if self._clock else self._database.now()
+
+
+def _last_moment() -> ColumnElement[float]:
+    """Return the last moment that a row is about."""
+    ended = func.coalesce(hosts.c.ended, 0.0)
+    spaced = case((hosts.c.lease_until > ended, hosts.c.lease_until), else_=ended)
+    last = spaced + hosts.c.interval
+    for moment in (hosts.c.hold_until, hosts.c.silent_at, hosts.c.struck_at):
+        last = case((moment > last, moment), else_=last)
+    return last
