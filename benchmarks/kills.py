@@ -1,0 +1,176 @@
+"""What is left by crawls that are killed at every point of a visit, on each database.
+
+    python -m benchmarks.kills [KILLS]
+
+A crawl is killed (SIGKILL) at one of six points, chosen at random, at the first to the fourth visit
+that reaches it; then the next one goes on. The last one ends by itself. Goals: no entry is lost or
+known twice, none is exported twice, no request is missing in the log, a request without an end is
+one of a crawl that was killed, and neither judge finds that a MUST is broken.
+"""
+
+import json
+import os
+import random
+import signal
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from scrapy import signals
+from sqlalchemy import create_engine, text
+
+from benchmarks.databases import states
+from benchmarks.report import Figure, Report, run
+from walsh_scrapy.state import State, sources
+from walsh_scrapy.state.auditrecord import GOES_ON
+from walsh_scrapy.state.ledger import Ledger
+from walsh_scrapy.testing.crawl import run_crawl
+from walsh_scrapy.testing.directweb import DirectWeb
+from walsh_scrapy.testing.feeds import rss
+from walsh_scrapy.testing.politeness import violations
+from walsh_scrapy.testing.project import find_project
+from walsh_scrapy.testing.reply import Reply
+from walsh_scrapy.testing.site import Site
+from walsh_scrapy.tools.attest.attestation import attest
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
+PROJECT = find_project(Path(__file__).parent)
+#: What has just been done when the process is killed.
+POINTS = ("leased", "sent", "answered", "ended", "written", "committed")
+#: Visits, at most, that a crawl makes before it is killed.
+MOST = 4
+_AT = "WALSH_KILL_AT"
+
+
+class Killed:
+    """An extension that kills the process where ``WALSH_KILL_AT`` says: a point and a number."""
+
+    def __init__(self, crawler: "Crawler") -> None:
+        point, _, number = os.environ[_AT].partition(" ")
+        self._left = int(number)
+        if point == "sent":
+            crawler.signals.connect(self._pass, signal=signals.headers_received)
+        elif point == "answered":
+            crawler.signals.connect(self._pass, signal=signals.response_downloaded)
+        else:
+            owner, name = {
+                "leased": (Ledger, "take"),
+                "ended": (Ledger, "release"),
+                "written": (sources._Visit, "write"),  # noqa: SLF001 - before its COMMIT
+                "committed": (sources.SourceStore, "change"),
+            }[point]
+            setattr(owner, name, self._passing(getattr(owner, name)))
+
+    @classmethod
+    def from_crawler(cls, crawler: "Crawler") -> Self:
+        """Build the extension for one crawl."""
+        return cls(crawler)
+
+    def _pass(self) -> None:
+        self._left -= 1
+        if not self._left:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _passing(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def passing(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401
+            result = function(*arguments, **options)
+            self._pass()
+            return result
+
+        return passing
+
+
+def main(report: Report, kills: int) -> None:
+    """Kill crawls on each database, and judge what is left."""
+    for name, url in states():
+        _measure(report, kills, name, url)
+
+
+def _measure(report: Report, kills: int, name: str, url: str) -> None:
+    seeded = random.Random(kills)
+    hosts = [f"h{number}.example" for number in range(kills * MOST)]
+    feeds = {host: rss(host, ["1", "2"], f"http://{host}/") for host in hosts}
+    sites = [
+        Site(host, "User-agent: *\n", {"/feed": Reply(feeds[host], etag='"1"')}) for host in hosts
+    ]
+    done: Counter[str] = Counter()
+    with DirectWeb(*sites) as web, tempfile.TemporaryDirectory() as folder:
+        exported = Path(folder, "all.jsonl")
+        given: dict[str, Any] = {
+            "folder": Path(folder, "crawl"),
+            "project": PROJECT,
+            "sources": [f"http://{host}/feed" for host in hosts],
+        }
+        settings = {
+            "WALSH_STATE_URL": url,
+            "DOWNLOAD_TIMEOUT": 5,
+            "FEEDS": json.dumps({str(exported): {"format": "jsonl"}}),
+        }
+        killing = settings | {"EXTENSIONS": json.dumps({"benchmarks.kills.Killed": 1})}
+        while done.total() < kills:
+            point = POINTS[done.total() % len(POINTS)]
+            at = {_AT: f"{point} {seeded.randint(1, MOST)}"}
+            ended = run_crawl(web, settings=killing, environment=at, **given)
+            if ended.exit_code != -signal.SIGKILL:
+                raise SystemExit(f"{at}: a crawl ended with {ended.exit_code}\n{ended.stderr}")
+            done[point] += 1
+        if run_crawl(web, settings=settings, **given).exit_code:
+            raise SystemExit("the last crawl failed")
+        report.say(f"{name}: killed {', '.join(f'{n} times {point}' for point, n in done.items())}")
+        lines = exported.read_text("utf-8").splitlines()
+        urls = Counter(json.loads(line)["url"] for line in lines)
+        sent = Counter(f"http://{hit.host}{hit.path}" for hit in web.log)
+        impolite = violations(web.log)
+        entries, logged, left = _rows(url)
+        late, breaches = sum((sent - logged).values()), _breaches(url)
+    report.add(
+        name,
+        Figure("kills", done.total(), least=kills),
+        Figure("entries lost", 2 * len(hosts) - entries, most=0),
+        Figure("exported twice", len(lines) - len(urls), most=0),
+        Figure("requests without a row", late, most=0),
+        Figure("requests without an end, of runs that ended", left, most=0),
+        Figure("breaches in the record", len(breaches), most=0),
+        Figure("breaches at the servers", len(impolite), most=0),
+        note="; ".join([*breaches, *impolite[:3]]),
+    )
+
+
+def _rows(url: str) -> tuple[int, Counter[str], int]:
+    """Return how many entries there are, the requests by URL, and how many a run left open."""
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        entries = connection.scalar(text("SELECT count(*) FROM entries")) or 0
+        logged = Counter(connection.scalars(text("SELECT url FROM requests")))
+        left = connection.scalar(
+            text(
+                "SELECT count(*) FROM requests JOIN runs ON runs.id = requests.run "
+                "WHERE requests.seconds IS NULL AND runs.ended IS NOT NULL"
+            )
+        )
+    engine.dispose()
+    return entries, logged, left or 0
+
+
+def _breaches(url: str) -> list[str]:
+    """Return the breaches of a MUST that `scrapy attest` finds, once no killed crawl may go on.
+
+    That a document is asked for again within a day is none: if it took long, its answer was logged
+    before its entries, and the crawl was killed in between.
+    """
+    with closing(State(url)) as state, state.log() as log:
+        rows = attest(log, time.time() + GOES_ON)["checklist"]
+    found = [each for row in rows for each in row["findings"]]
+    return [each["worst"]["what"] for each in found if each["level"] == "MUST"]
+
+
+if __name__ == "__main__":
+    run(main, 100)
