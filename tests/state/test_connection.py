@@ -97,6 +97,20 @@ def test_a_value_that_postgresql_refuses_is_an_error_of_the_row(postgresql_url):
         write(database, ROW)
 
 
+def test_what_is_run_later_is_run_before_what_follows_and_may_fail(database):
+    """On PostgreSQL it goes to the server with the next statement, or with the COMMIT."""
+    with database.write() as connection:
+        connection.run_later(WRITE, ROW)
+        assert len(connection.all(URLS)) == 1
+        connection.run_later(WRITE, {**ROW, "url": "b"})
+    with pytest.raises(IntegrityError), database.write() as connection:
+        connection.run_later(WRITE, ROW)
+    with database.write():
+        pass
+    with database.read() as connection:
+        assert len(connection.all(URLS)) == 2
+
+
 def test_wrong_sql_is_an_error_of_the_database(database):
     with database.read() as connection, pytest.raises(DBAPIError, match="nonsense"):
         connection.run_sql("SELECT nonsense")
