@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from secrets import randbits
 from typing import TYPE_CHECKING, Final, NamedTuple
 
