@@ -4,8 +4,9 @@
 
 The record is that of 30 days: each host has a robots.txt with a Crawl-delay of 2 s, and is asked
 for it and for nine feeds in a run. Every tenth host is denied one feed more. For ten requests there
-is one entry. It is written by bulk inserts, and audited in a process of its own. Goal: 1,000,000
-requests in less than 60 s on one core, with less than 500 MiB.
+is one entry. It is written by bulk inserts, and audited twice, each time in a process of its own:
+the second audit finds every day judged. Goal: 1,000,000 requests in less than 60 s on one core,
+with less than 500 MiB.
 """
 
 import json
@@ -28,6 +29,7 @@ from walsh_scrapy.state import State
 from walsh_scrapy.state.evidence import hash_of
 from walsh_scrapy.state.tables import copies, denials, entries, requests, runs, sources
 from walsh_scrapy.tools.attest.attestation import attest
+from walsh_scrapy.tools.attest.audit import audit
 from walsh_scrapy.tools.attest.digests import compare
 
 BEGIN = 1_767_225_600.0
@@ -80,15 +82,19 @@ def main(report: Report, count: int) -> None:
 def _measure(report: Report, count: int, url: str, what: str) -> None:
     """Write a record, audit it in another process, and report what that took."""
     _write(url, max(1, count // DAYS // (FEEDS + 1)))
-    with ProcessPoolExecutor(1) as pool:
+    with ProcessPoolExecutor(1, max_tasks_per_child=1) as pool:
         measured = pool.submit(_audit, url).result()
+        again = pool.submit(_audit, url).result()
     report.add(
         f"{what}, {measured.requests:,} requests",
         Figure("audit", measured.audit, "s", most=60),
         Figure("CPU of it", measured.cpu, "s"),
+        Figure("audit again", again.audit, "s"),
+        Figure("CPU of that", again.cpu, "s"),
         Figure("verification", measured.verify, "s"),
         Figure("memory", measured.memory, "MiB", most=500),
-        Figure("broken rows", len(measured.broken), most=0),
+        Figure("memory again", again.memory, "MiB", most=500),
+        Figure("broken rows", len(measured.broken + again.broken), most=0),
         note=" ".join(measured.broken),
     )
 
@@ -103,10 +109,12 @@ class _Measured(NamedTuple):
 
 
 def _audit(url: str) -> _Measured:
-    now = BEGIN + (DAYS + 1) * DAY
+    now = BEGIN + (DAYS + 2) * DAY
     with closing(State(url)) as state, state.log() as snapshot:
         started, cpu = time.perf_counter(), time.process_time()
-        attestation = attest(snapshot, now)
+        found = audit(snapshot, now, before=snapshot.judgements())
+        attestation = attest(snapshot, found)
+        state.judgements.keep(found.judgements, found.outdated)
         audited, cpu = time.perf_counter(), time.process_time() - cpu
         changed = compare(snapshot, attestation["record"], now).changed
         verified = time.perf_counter()

@@ -11,6 +11,7 @@ from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.entries import EntryStore
 from walsh_scrapy.state.evidence import EvidenceStore
 from walsh_scrapy.state.hosts import ActStore
+from walsh_scrapy.state.judgements import JudgementStore
 from walsh_scrapy.state.ledger import Ledger
 from walsh_scrapy.state.log import Log
 from walsh_scrapy.state.pruning import delete_in_turn
@@ -52,6 +53,7 @@ class State:
         self.runs = RunStore(self._database)
         self.moments = MomentStore(self._database)
         self.acts = ActStore(self._database)
+        self.judgements = JudgementStore(self._database)
 
     @contextmanager
     def log(self) -> Iterator[Log]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from sqlalchemy import and_, func, select
 
 from walsh_scrapy.policy.audit.clocks import SetClocks, Timed
+from walsh_scrapy.policy.audit.judgements import Judgement
 from walsh_scrapy.policy.audit.record import (
     Basis,
     Documents,
@@ -22,7 +23,16 @@ from walsh_scrapy.policy.audit.record import (
 from walsh_scrapy.policy.robots.access import LONGEST_SETTLING
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.state.evidence import hash_of
-from walsh_scrapy.state.tables import acts, copies, denials, entries, requests, runs, sources
+from walsh_scrapy.state.tables import (
+    acts,
+    copies,
+    denials,
+    entries,
+    judgements,
+    requests,
+    runs,
+    sources,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -155,9 +165,10 @@ class AuditRecord:
         """Yield the requests of one host after another, each in the order of their times."""
         return self.each(LoggedRequest, _judged(bounds).order_by(*BY_HOST))
 
-    def requests_by_time(self, bounds: Bounds) -> Iterator[LoggedRequest]:
-        """Yield the requests in the order of their times."""
-        return self.each(LoggedRequest, _judged(bounds).order_by(*BY_TIME))
+    def requests_by_time(self, bounds: Bounds, since: float = 0.0) -> Iterator[LoggedRequest]:
+        """Yield the requests from a moment on, in epoch seconds, in the order of their times."""
+        found = _judged(bounds).where(requests.c.sent_at >= since)
+        return self.each(LoggedRequest, found.order_by(*BY_TIME))
 
     def requests_after(self, moment: float) -> Iterator[LoggedRequest]:
         """Yield the requests after a moment, in epoch seconds, whatever the bounds are."""
@@ -173,9 +184,9 @@ class AuditRecord:
         """Yield the denials of one host after another."""
         return self._denials(bounds, denials.c.host, denials.c.at, denials.c.id)
 
-    def denials_by_time(self, bounds: Bounds) -> Iterator[LoggedDenial]:
-        """Yield the denials in the order of their times."""
-        return self._denials(bounds, denials.c.at, denials.c.id)
+    def denials_by_time(self, bounds: Bounds, since: float = 0.0) -> Iterator[LoggedDenial]:
+        """Yield the denials from a moment on, in epoch seconds, in the order of their times."""
+        return self._denials(bounds, denials.c.at, denials.c.id, since=since)
 
     def entries(self, bounds: Bounds) -> Iterator[EntryRow]:
         """Yield the entries, those first seen earliest first."""
@@ -246,8 +257,16 @@ class AuditRecord:
         for row in self._connection.stream(found):
             yield kind(*row)
 
-    def _denials(self, bounds: Bounds, *order: ColumnElement[Any]) -> Iterator[LoggedDenial]:
-        found = rows_of(LoggedDenial, denials).where(_is_judged_denial(bounds))
+    def judgements(self) -> list[Judgement]:
+        """Return what was found in days and months that were judged before, by their names."""
+        found = rows_of(Judgement, judgements).order_by(judgements.c.period)
+        return list(self.each(Judgement, found))
+
+    def _denials(
+        self, bounds: Bounds, *order: ColumnElement[Any], since: float = 0.0
+    ) -> Iterator[LoggedDenial]:
+        is_judged = and_(_is_judged_denial(bounds), denials.c.at >= since)
+        found = rows_of(LoggedDenial, denials).where(is_judged)
         return self.each(LoggedDenial, found.order_by(*order))
 
 
