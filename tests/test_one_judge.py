@@ -13,6 +13,7 @@ from walsh_scrapy.state import State
 from walsh_scrapy.state.evidence import hash_of
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.tables import acts, copies, requests
+from walsh_scrapy.state.texts import numbered
 from walsh_scrapy.tools.attest.attestation import attest
 from walsh_scrapy.tools.attest.audit import audit
 from walsh_scrapy.tools.report.report import build_report, choose_period
@@ -114,7 +115,7 @@ def test_attest_report_and_why_find_the_same(tmp_path, rows, done, found):
         with state._database.write() as connection:
             connection.run(insert(copies), copy | {"first_seen": 0.0, "kept_at": now})
             for row in rows:
-                connection.run(insert(requests), row)
+                connection.run(insert(requests), numbered(connection, row, now))
             if done:
                 connection.run_each(insert(acts), done)
         with state.log() as log:

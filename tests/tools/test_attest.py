@@ -28,11 +28,19 @@ from walsh_scrapy.tools.attest.audit import WALSH_RESEARCH, audit
 from walsh_scrapy.tools.attest.digests import compare, read_attestation
 from walsh_scrapy.tools.exits import CommandError
 
+
+def named(body):
+    return hashlib.sha256(body).hexdigest()
+
+
 #: When the simulated runs begin: 2026-01-01.
 BEGIN = 1_767_225_600.0
 NOW = BEGIN + 2 * DAY
 RULES = "User-agent: Walsh-Research\nDisallow: /private\nAllow: /feed\nCrawl-delay: 2\n"
 SLOWER, INVALID = b"User-agent: *\nCrawl-delay: 60\n", b'{"blocked": "nobody"}'
+ROBOTS_FIRST = "robots: allowed; blocklist: not listed"
+#: What breaches are planted with, beside the texts of the record.
+TEXTS = "robots: allowed", ROBOTS_FIRST, *map(named, (b"", INVALID, SLOWER))
 SOURCES = [
     "http://named.example/feed",
     "http://named.example/private/feed",
@@ -44,10 +52,6 @@ SOURCES = [
 
 def redirect(location):
     return Reply(status=302, headers={"Location": location})
-
-
-def named(body):
-    return hashlib.sha256(body).hexdigest()
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +84,9 @@ def record(clean, tmp_path):
     file = tmp_path / ".scrapy" / "walsh.sqlite3"
     file.parent.mkdir()
     shutil.copy(clean, file)
+    with contextlib.closing(sqlite3.connect(file)) as state, state:
+        added = [(text,) for text in TEXTS]
+        state.executemany("INSERT OR IGNORE INTO texts (name, used_at) VALUES (?, 0)", added)
 
     def change(*statements):
         with contextlib.closing(sqlite3.connect(file)) as state, state:
@@ -186,6 +193,13 @@ LAST_OF_HOST = (
 )
 HOST = "run = 1 AND host = 'any.example'"
 ANY = "run = 1 AND url = 'http://any.example/feed'"
+
+
+def numbered(text):
+    """The number of a text of the record, in SQL."""
+    return f"(SELECT id FROM texts WHERE name = '{text}')"
+
+
 COPIED = (
     "INSERT INTO copies SELECT '{}', kind, CAST('{}' AS BLOB), first_seen, kept_at FROM copies"
     " WHERE kind = '{}' LIMIT 1"
@@ -224,15 +238,15 @@ PLANTED = [
      f" WHERE {ANY}"), *declared("http://a.example/feed")),
     ("unasked-robots", f"UPDATE requests SET robots_at = robots_at + 0.5 WHERE {ANY}"),
     # The copy of another site, and a 304 that empties the rules, a 404 that keeps them.
-    ("other-copy", f"UPDATE requests SET robots = '{named(b'')}' WHERE {ANY}"),
-    ("other-copy", (f"UPDATE requests SET robots = '{named(b'')}', status = 304 WHERE run = 2"
-     " AND host = 'any.example'")),
+    ("other-copy", f"UPDATE requests SET robots = {numbered(named(b''))} WHERE {ANY}"),
+    ("other-copy", (f"UPDATE requests SET robots = {numbered(named(b''))}, status = 304"
+     " WHERE run = 2 AND host = 'any.example'")),
     ("other-copy", f"UPDATE requests SET status = 404 WHERE {HOST} AND purpose = 'robots'"),
     ("denied-by-name", ("UPDATE requests SET url = 'http://named.example/private/feed'"
      " WHERE purpose = 'target' AND run = 2 AND host = 'named.example'"),
      *declared("http://named.example/private/feed")),
-    ("no-blocklist", f"UPDATE requests SET gates = 'robots: allowed' WHERE {ANY}"),
-    ("robots-first", ("UPDATE requests SET gates = 'robots: allowed; blocklist: not listed'"
+    ("no-blocklist", f"UPDATE requests SET gates = {numbered('robots: allowed')} WHERE {ANY}"),
+    ("robots-first", (f"UPDATE requests SET gates = {numbered(ROBOTS_FIRST)}"
      f" WHERE {ANY}")),
     ("stale-list", "DELETE FROM requests WHERE run = 2 AND purpose = 'blocklist'"),
     ("listed", ("UPDATE requests SET host = 'out.example',"
@@ -244,11 +258,11 @@ PLANTED = [
     ("forgotten-list", f"UPDATE requests SET blocklist = NULL WHERE {ANY}"),
     ("forgotten-list", "UPDATE requests SET blocklist = NULL WHERE run = 2"),
     ("invalid-list", COPIED.format(named(INVALID), INVALID.decode(), "blocklist"),
-     f"UPDATE requests SET blocklist = '{named(INVALID)}' WHERE {ANY}"),
+     f"UPDATE requests SET blocklist = {numbered(named(INVALID))} WHERE {ANY}"),
     ("short-pause", f"UPDATE requests SET pause = 1.5 WHERE {ANY}"),
     # The record says that nothing was asked for: the copy and the contract say more.
     ("short-pause", COPIED.format(named(SLOWER), SLOWER.decode(), "robots"),
-     f"UPDATE requests SET pause = 0, robots = '{named(SLOWER)}' WHERE {HOST}"),
+     f"UPDATE requests SET pause = 0, robots = {numbered(named(SLOWER))} WHERE {HOST}"),
     ("short-pause", "UPDATE requests SET pause = 0 WHERE host = 'any.example'",
      f"UPDATE requests SET sent_at = sent_at - 0.2, seconds = 0.01 WHERE {ANY}"),
     # Another crawl, which was killed, asked at the same time.

@@ -6,7 +6,7 @@ import sqlite3
 from random import Random
 
 import pytest
-from sqlalchemy import create_engine, insert
+from sqlalchemy import insert
 
 from tests.tools import test_attest
 from tests.tools.test_attest import (
@@ -24,8 +24,10 @@ from walsh_scrapy.identity import UA_TOKEN, USER_AGENT
 from walsh_scrapy.policy.audit.record import Bot
 from walsh_scrapy.sources import Source, declaration
 from walsh_scrapy.state import State
+from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.evidence import hash_of
 from walsh_scrapy.state.tables import acts, copies, requests, runs
+from walsh_scrapy.state.texts import numbered
 
 clean, record, scrapy = test_attest.clean, test_attest.record, test_attest.scrapy
 COLUMNS = "sent_at, host, url, gates, seconds, error, purpose, pause, hold"
@@ -190,20 +192,19 @@ def generated(url, random, token):
         at += random.choice([60.0, 7200.0])
     bodies = [(body, "robots") for body in RULES[1:]] + [(declared, "sources")]
     kept = {"first_seen": BEGIN, "kept_at": at}
-    State(url).close()
-    engine = create_engine(url)
-    with engine.begin() as connection:
-        connection.execute(insert(runs), ran)
-        connection.execute(insert(requests), sent)
+    with contextlib.closing(Database(url)) as database, database.write() as connection:
+        connection.run_each(insert(runs), ran)
+        logged = [numbered(connection, each, at) for each in sent]
+        connection.run_each(insert(requests), logged)
         named = [{"hash": hash_of(body), "body": body, "kind": kind} for body, kind in bodies]
-        connection.execute(insert(copies), [each | kept for each in named])
+        connection.run_each(insert(copies), [each | kept for each in named])
         lifted = [
             {"at": each["sent_at"] + 20.0, "host": each["host"], "act": "release", "seconds": 9.0}
             for each in sent
             if each["hold"] and random.random() < 0.3
         ]
-        connection.execute(insert(acts), [each | {"reason": ""} for each in lifted])
-    engine.dispose()
+        if lifted:
+            connection.run_each(insert(acts), [each | {"reason": ""} for each in lifted])
     return at
 
 

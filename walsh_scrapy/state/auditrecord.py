@@ -32,7 +32,9 @@ from walsh_scrapy.state.tables import (
     requests,
     runs,
     sources,
+    texts,
 )
+from walsh_scrapy.state.texts import selected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -248,8 +250,9 @@ class AuditRecord:
             (denials, _is_judged_denial(bounds)),
         ):
             for column in (table.c.robots, table.c.blocklist):
-                named = select(column).where(is_judged, column.is_not(None)).distinct()
-                names.update(self._connection.scalars(named))
+                named = select(column).where(is_judged).distinct()
+                found = select(texts.c.name).where(texts.c.id.in_(named))
+                names.update(self._connection.scalars(found))
         return sorted(name for name in names if name and self.copy(name) is None)
 
     def each(self, kind: Callable[..., _Row], found: Select[Any]) -> Iterator[_Row]:
@@ -271,8 +274,11 @@ class AuditRecord:
 
 
 def rows_of(kind: Any, table: Table) -> Select[Any]:  # noqa: ANN401 - a class of named tuples
-    """Return the query for the columns of a table that a class of rows has, in its order."""
-    return select(*(table.c[name] for name in kind._fields))
+    """Return the query for the columns of a table that a class of rows has, in its order.
+
+    What is a number in `texts` is a text there.
+    """
+    return selected(table, kind._fields)
 
 
 def _judged(bounds: Bounds) -> Select[Any]:

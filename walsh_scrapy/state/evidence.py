@@ -14,7 +14,8 @@ from sqlalchemy import bindparam, func, insert, literal, or_, select, union_all,
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.pruning import OldRows
 from walsh_scrapy.state.rows import row_of, upsert
-from walsh_scrapy.state.tables import blocklist, copies, denials, requests, robots
+from walsh_scrapy.state.tables import blocklist, copies, denials, requests, robots, texts
+from walsh_scrapy.state.texts import numbered
 
 if TYPE_CHECKING:
     from walsh_scrapy.state.connection import Connection
@@ -123,7 +124,7 @@ def keep_copy(
 
 def write_request(connection: Connection, record: RequestRecord) -> None:
     """Log one request within a transaction of the ledger."""
-    connection.run(_INSERT, _row(record))
+    connection.run(_INSERT, numbered(connection, _row(record), record.sent_at))
 
 
 class EvidenceStore(Store):
@@ -132,10 +133,10 @@ class EvidenceStore(Store):
     def deny(self, record: DenialRecord) -> None:
         """Record a denial."""
         with self._database.write() as connection:
-            connection.run(_INSERT_DENIAL, _row(record))
+            connection.run(_INSERT_DENIAL, numbered(connection, _row(record), record.at))
 
     def old_rows(self, now: float, log_seconds: float) -> tuple[OldRows, ...]:
-        """Return requests and denials that are older, and copies that no record can name.
+        """Return requests and denials that are older, and copies and texts that no record can name.
 
         The log is kept for ``log_seconds``; ``now`` is in epoch seconds. A copy that is in force
         stays, however old. Old records that are not deleted yet count as well.
@@ -153,7 +154,9 @@ class EvidenceStore(Store):
             select(blocklist.c.url).where(blocklist.c.copy == copies.c.hash).exists(),
         )
         is_old = copies.c.kept_at < first - MARGIN
-        return (*log, OldRows(copies, is_old & ~is_in_force, copies.c.kept_at))
+        is_unnamed = texts.c.used_at < first - MARGIN
+        unnamed = OldRows(texts, is_unnamed, texts.c.used_at)
+        return (*log, OldRows(copies, is_old & ~is_in_force, copies.c.kept_at), unnamed)
 
 
 def _row(record: RequestRecord | DenialRecord) -> dict[str, Any]:

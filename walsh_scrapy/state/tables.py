@@ -256,14 +256,30 @@ event.listen(
 )
 
 
+# What many rows of the log repeat, once: what the gates answered, and the names of copies.
+texts = Table(
+    "texts",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    # The text; of a long one `#` and its SHA-256, and the text is in `text`.
+    Column("name", String(65), nullable=False, unique=True),
+    Column("text", Text),
+    # A day at most before a row named it last.
+    Column("used_at", Double, nullable=False),
+    Index("texts_by_time", "used_at"),
+)
+#: Columns of `requests` and `denials` that are numbers in `texts`.
+NUMBERED = ("gates", "robots", "blocklist")
+
+
 def _evidence() -> tuple[Column[Any], ...]:
     """Return the columns that say what decided about a request."""
     return (
         Column("rule", Text),
         Column("line", Integer),
-        Column("robots", String(64)),
+        Column("robots", BigInteger),
         Column("robots_at", Double),
-        Column("blocklist", String(64)),
+        Column("blocklist", BigInteger),
         # The status of the last answer to a request for the robots.txt in force (`robots_at`).
         Column("robots_status", Integer),
         # The URL whose answer redirected here.
@@ -279,7 +295,7 @@ requests = Table(
     Column("sent_at", Double, nullable=False),
     Column("host", String(255), nullable=False),
     Column("url", Text, nullable=False),
-    Column("gates", Text, nullable=False),
+    Column("gates", BigInteger, nullable=False),
     Column("status", Integer),
     Column("seconds", Double, nullable=False),
     # The machine's own clock that is never set, in seconds, at the end of the exchange.
