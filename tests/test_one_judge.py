@@ -13,7 +13,9 @@ from walsh_scrapy.state import State
 from walsh_scrapy.state.evidence import hash_of
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.tables import acts, copies, requests
+from walsh_scrapy.state.texts import numbered
 from walsh_scrapy.tools.attest.attestation import attest
+from walsh_scrapy.tools.attest.audit import audit
 from walsh_scrapy.tools.report.report import build_report, choose_period
 from walsh_scrapy.tools.why.account import give_account
 from walsh_scrapy.tools.why.letter import letter
@@ -113,11 +115,11 @@ def test_attest_report_and_why_find_the_same(tmp_path, rows, done, found):
         with state._database.write() as connection:
             connection.run(insert(copies), copy | {"first_seen": 0.0, "kept_at": now})
             for row in rows:
-                connection.run(insert(requests), row)
+                connection.run(insert(requests), numbered(connection, row, now))
             if done:
                 connection.run_each(insert(acts), done)
         with state.log() as log:
-            attestation = attest(log, now)
+            attestation = attest(log, audit(log, now))
             days = sorted({day for host in hosts for day in log.days(host, rows[0]["host"])})
             accounts = [
                 give_account(state, log, options, host, day)

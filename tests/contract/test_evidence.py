@@ -34,10 +34,11 @@ def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl
     sent = rows_of(
         crawl,
         "SELECT purpose, rule, line, robots, blocklist, pause, status, hold, robots_status"
-        " FROM requests WHERE host = 'a.example' ORDER BY sent_at",
+        " FROM readable_requests WHERE host = 'a.example' ORDER BY id",
     )
     kept_back = rows_of(
-        crawl, "SELECT gate, url, rule, line, robots, blocklist, run FROM denials ORDER BY url"
+        crawl,
+        "SELECT gate, url, rule, line, robots, blocklist, run FROM readable_denials ORDER BY url",
     )
     led = rows_of(crawl, "SELECT url, redirected_by, robots_status FROM denials")
     bodies = dict(rows_of(crawl, "SELECT hash, body FROM copies"))

@@ -48,6 +48,7 @@ from walsh_scrapy.testing.conformance.commandline import add_options
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.project import write_sources
 from walsh_scrapy.tools.attest.attestation import attest
+from walsh_scrapy.tools.attest.audit import audit
 from walsh_scrapy.tools.attest.digests import sign
 
 #: Many of these lines are crawls and servers in processes of their own.
@@ -436,7 +437,9 @@ class Project:
                 state.ledger.hold("blog.example", 3600.0)
         if "attest --verify" in line:
             with contextlib.closing(State(self._url)) as state, state.log() as record:
-                attestation = json.dumps(sign(attest(record, 2.0), BOT_KEYS["key.pem"]))
+                attestation = json.dumps(
+                    sign(attest(record, audit(record, 2.0)), BOT_KEYS["key.pem"])
+                )
             (self.folder / "attestation.json").write_text(attestation, "utf-8")
         command, _, filters = self._here(line).partition(" | ")
         settings = get_project_settings()

@@ -11,6 +11,7 @@ from walsh_scrapy.state import State
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import denials, entries, requests
+from walsh_scrapy.state.texts import numbered
 from walsh_scrapy.tools.report.page import render
 from walsh_scrapy.tools.report.report import build_report, choose_period
 
@@ -120,9 +121,11 @@ def write_state(url, count, hosts=1, *, over=True):
         ]
         with state._database.write() as connection:
             if rows:
-                connection.run_each(insert(requests), rows)
-                kept_back = [denial_row(number, hosts, run) for number in range(7)]
-                connection.run_each(insert(denials), kept_back)
+                logged = [numbered(connection, row, row["sent_at"]) for row in rows]
+                connection.run_each(insert(requests), logged)
+                kept_back = (denial_row(number, hosts, run) for number in range(7))
+                logged = [numbered(connection, row, row["at"]) for row in kept_back]
+                connection.run_each(insert(denials), logged)
             if found:
                 connection.run_each(insert(entries), found)
         if over:

@@ -10,6 +10,7 @@ from walsh_scrapy.state.copies import BlocklistCopy
 from walsh_scrapy.state.evidence import MARGIN, DenialRecord, Evidence, hash_of
 from walsh_scrapy.state.pruning import delete_in_turn
 from walsh_scrapy.state.tables import copies, denials, requests
+from walsh_scrapy.state.texts import numbered, selected
 
 DAY = 86_400.0
 URL, ORIGIN, LIST = "http://a.example", "http://a.example:80", "http://operator.example/list"
@@ -40,8 +41,8 @@ def robots(at, body=NEW):
 
 def test_a_denial_names_what_decided(state, rows):
     state.evidence.deny(DENIAL)
-    columns = (denials.c.gate, denials.c.rule, denials.c.line, denials.c.robots, denials.c.run)
-    assert rows(select(*columns)) == [("robots", "Disallow: /", 2, hash_of(OLD), 3)]
+    columns = ("gate", "rule", "line", "robots", "run")
+    assert rows(selected(denials, columns)) == [("robots", "Disallow: /", 2, hash_of(OLD), 3)]
 
 
 def test_each_document_is_kept_once(state, rows):
@@ -63,13 +64,13 @@ def test_the_request_that_brought_a_robots_txt_names_it(state, database, rows):
     with database.write() as connection:
         given = [empty | asked | other for other in [*others, {"sent_at": 901.0}]]
         for row in given:
-            connection.run(insert(requests), row)
+            connection.run(insert(requests), numbered(connection, row, 0.0))
     state.robots.keep(ORIGIN, robots(1000.0), "a.example", 1)
-    named = (requests.c.robots, requests.c.robots_at, requests.c.robots_status)
-    found = rows(select(*named).order_by(requests.c.id))
+    named = selected(requests, ("robots", "robots_at", "robots_status"))
+    found = rows(named.order_by(requests.c.id))
     assert found == [(None, None, None)] * len(others) + [(hash_of(NEW), 1000.0, 200)]
     state.robots.keep(ORIGIN, RobotsCopy(1001.0, 503, failing_since=1001.0), "a.example", None)
-    assert rows(select(*named).where(requests.c.run.is_(None))) == [(None, 1001.0, 503)]
+    assert rows(named.where(requests.c.run.is_(None))) == [(None, 1001.0, 503)]
     state.robots.keep(ORIGIN, robots(1300.0), "a.example", 1)
     assert rows(select(requests.c.id).where(requests.c.robots_at == 1300.0)) == [], "too late"
 
@@ -100,7 +101,7 @@ def test_copies_stay_while_old_records_are_left_for_later(state, database):
         state.robots.keep(ORIGIN, robots(at, body))
     state.evidence.deny(replace(DENIAL, at=DAY))
     late = 300 * DAY
-    log_requests, log_denials, documents = state.evidence.old_rows(late, 30 * DAY)
+    log_requests, log_denials, documents, _ = state.evidence.old_rows(late, 30 * DAY)
     delete_in_turn(database, [log_requests, documents], lambda: True)
     assert copy(state, OLD) is not None, "the denial names it"
     delete_in_turn(database, [log_denials], lambda: True)

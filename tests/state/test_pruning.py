@@ -11,7 +11,7 @@ from walsh_scrapy.state import State, pruning
 from walsh_scrapy.state.connection import Connection
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.pruning import delete_in_turn
-from walsh_scrapy.state.tables import copies, denials, hosts, requests, robots
+from walsh_scrapy.state.tables import copies, denials, hosts, requests, robots, texts
 
 DAY = 86_400.0
 NOW = 1000 * DAY
@@ -80,7 +80,7 @@ def left(database, column):
 
 
 def sent(at):
-    texts = {"host": "a", "url": "http://a/", "gates": "", "error": "", "purpose": "target"}
+    texts = {"host": "a", "url": "http://a/", "gates": 1, "error": "", "purpose": "target"}
     return texts | {"sent_at": at, "seconds": 0.1, "pause": 1.0, "hold": 0.0}
 
 
@@ -227,11 +227,12 @@ def test_old_rows_are_found_by_an_index(state, database, plans):
     fill(database, requests, [sent(old)])
     fill(database, denials, [denied(old)])
     fill(database, copies, [COPY])
+    fill(database, texts, [{"id": 1, "name": "", "used_at": old - 90 * DAY}])
     state.robots.keep("http://a:80", RobotsCopy(old, 200, b""))
     groups = [*state.evidence.old_rows(NOW, 30 * DAY), state.robots.old_rows(NOW)]
     plans.clear()
     assert delete_in_turn(database, groups, always)
-    assert len(plans) == 8, "a query and a deletion of each table"
+    assert len(plans) == 10, "a query and a deletion of each table"
     for plan in plans:
         assert re.findall(r"SCAN (?!CONSTANT|blocklist).*|TEMP B-TREE.*", plan) == []
         assert re.findall(r"Seq Scan on (?!blocklist).*|Sort .*", plan) == []

@@ -24,14 +24,23 @@ from walsh_scrapy.testing.site import Site
 from walsh_scrapy.testing.web import Reply
 from walsh_scrapy.tools import own_code
 from walsh_scrapy.tools.attest.attestation import _finding, attest, attestation_text
+from walsh_scrapy.tools.attest.audit import WALSH_RESEARCH, audit
 from walsh_scrapy.tools.attest.digests import compare, read_attestation
 from walsh_scrapy.tools.exits import CommandError
+
+
+def named(body):
+    return hashlib.sha256(body).hexdigest()
+
 
 #: When the simulated runs begin: 2026-01-01.
 BEGIN = 1_767_225_600.0
 NOW = BEGIN + 2 * DAY
 RULES = "User-agent: Walsh-Research\nDisallow: /private\nAllow: /feed\nCrawl-delay: 2\n"
 SLOWER, INVALID = b"User-agent: *\nCrawl-delay: 60\n", b'{"blocked": "nobody"}'
+ROBOTS_FIRST = "robots: allowed; blocklist: not listed"
+#: What breaches are planted with, beside the texts of the record.
+TEXTS = "robots: allowed", ROBOTS_FIRST, *map(named, (b"", INVALID, SLOWER))
 SOURCES = [
     "http://named.example/feed",
     "http://named.example/private/feed",
@@ -43,10 +52,6 @@ SOURCES = [
 
 def redirect(location):
     return Reply(status=302, headers={"Location": location})
-
-
-def named(body):
-    return hashlib.sha256(body).hexdigest()
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +84,9 @@ def record(clean, tmp_path):
     file = tmp_path / ".scrapy" / "walsh.sqlite3"
     file.parent.mkdir()
     shutil.copy(clean, file)
+    with contextlib.closing(sqlite3.connect(file)) as state, state:
+        added = [(text,) for text in TEXTS]
+        state.executemany("INSERT OR IGNORE INTO texts (name, used_at) VALUES (?, 0)", added)
 
     def change(*statements):
         with contextlib.closing(sqlite3.connect(file)) as state, state:
@@ -92,7 +100,46 @@ def record(clean, tmp_path):
 
 def judged(url, now=NOW, **options):
     with contextlib.closing(State(url)) as state, state.log() as snapshot:
-        return attest(snapshot, now, **options)
+        return attest(snapshot, audit(snapshot, now), **options)
+
+
+def judged_by_day(url, now, bot=WALSH_RESEARCH):
+    """Judge what was not judged before, and keep what was found, as the command does."""
+    with contextlib.closing(State(url)) as state:
+        with state.log() as log:
+            audited = audit(log, now, bot, log.judgements())
+            attestation = attest(log, audited)
+        state.judgements.keep(audited.judgements, audited.outdated)
+    return attestation
+
+
+def in_days(url, *moments):
+    """Judge a record at several moments."""
+    for now in moments:
+        judged_by_day(url, now)
+
+
+#: Each column of the record that holds a moment.
+MOMENTS = {
+    "requests": ("sent_at", "robots_at"),
+    "denials": ("at", "robots_at"),
+    "runs": ("begun", "ended"),
+    "entries": ("first_seen",),
+}
+
+
+def begins_a_day_with(url, change):
+    """Move the whole record, so that midnight lies between two requests; return the midnight."""
+    with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as state:
+        (at,) = state.execute(f"SELECT sent_at FROM requests WHERE {ANY}").fetchone()
+    moved = DAY - (at - BEGIN) % DAY + 0.01
+    change(
+        *(
+            f"UPDATE {table} SET {', '.join(f'{name} = {name} + {moved}' for name in names)}"
+            for table, names in MOMENTS.items()
+        )
+    )
+    return at + moved - 0.01
 
 
 def compared(url, attestation, now=NOW):
@@ -146,6 +193,13 @@ LAST_OF_HOST = (
 )
 HOST = "run = 1 AND host = 'any.example'"
 ANY = "run = 1 AND url = 'http://any.example/feed'"
+
+
+def numbered(text):
+    """The number of a text of the record, in SQL."""
+    return f"(SELECT id FROM texts WHERE name = '{text}')"
+
+
 COPIED = (
     "INSERT INTO copies SELECT '{}', kind, CAST('{}' AS BLOB), first_seen, kept_at FROM copies"
     " WHERE kind = '{}' LIMIT 1"
@@ -184,15 +238,15 @@ PLANTED = [
      f" WHERE {ANY}"), *declared("http://a.example/feed")),
     ("unasked-robots", f"UPDATE requests SET robots_at = robots_at + 0.5 WHERE {ANY}"),
     # The copy of another site, and a 304 that empties the rules, a 404 that keeps them.
-    ("other-copy", f"UPDATE requests SET robots = '{named(b'')}' WHERE {ANY}"),
-    ("other-copy", (f"UPDATE requests SET robots = '{named(b'')}', status = 304 WHERE run = 2"
-     " AND host = 'any.example'")),
+    ("other-copy", f"UPDATE requests SET robots = {numbered(named(b''))} WHERE {ANY}"),
+    ("other-copy", (f"UPDATE requests SET robots = {numbered(named(b''))}, status = 304"
+     " WHERE run = 2 AND host = 'any.example'")),
     ("other-copy", f"UPDATE requests SET status = 404 WHERE {HOST} AND purpose = 'robots'"),
     ("denied-by-name", ("UPDATE requests SET url = 'http://named.example/private/feed'"
      " WHERE purpose = 'target' AND run = 2 AND host = 'named.example'"),
      *declared("http://named.example/private/feed")),
-    ("no-blocklist", f"UPDATE requests SET gates = 'robots: allowed' WHERE {ANY}"),
-    ("robots-first", ("UPDATE requests SET gates = 'robots: allowed; blocklist: not listed'"
+    ("no-blocklist", f"UPDATE requests SET gates = {numbered('robots: allowed')} WHERE {ANY}"),
+    ("robots-first", (f"UPDATE requests SET gates = {numbered(ROBOTS_FIRST)}"
      f" WHERE {ANY}")),
     ("stale-list", "DELETE FROM requests WHERE run = 2 AND purpose = 'blocklist'"),
     ("listed", ("UPDATE requests SET host = 'out.example',"
@@ -204,11 +258,11 @@ PLANTED = [
     ("forgotten-list", f"UPDATE requests SET blocklist = NULL WHERE {ANY}"),
     ("forgotten-list", "UPDATE requests SET blocklist = NULL WHERE run = 2"),
     ("invalid-list", COPIED.format(named(INVALID), INVALID.decode(), "blocklist"),
-     f"UPDATE requests SET blocklist = '{named(INVALID)}' WHERE {ANY}"),
+     f"UPDATE requests SET blocklist = {numbered(named(INVALID))} WHERE {ANY}"),
     ("short-pause", f"UPDATE requests SET pause = 1.5 WHERE {ANY}"),
     # The record says that nothing was asked for: the copy and the contract say more.
     ("short-pause", COPIED.format(named(SLOWER), SLOWER.decode(), "robots"),
-     f"UPDATE requests SET pause = 0, robots = '{named(SLOWER)}' WHERE {HOST}"),
+     f"UPDATE requests SET pause = 0, robots = {numbered(named(SLOWER))} WHERE {HOST}"),
     ("short-pause", "UPDATE requests SET pause = 0 WHERE host = 'any.example'",
      f"UPDATE requests SET sent_at = sent_at - 0.2, seconds = 0.01 WHERE {ANY}"),
     # Another crawl, which was killed, asked at the same time.
@@ -263,6 +317,22 @@ def test_a_planted_breach_is_found_and_no_other(record, label, statements):
     assert rows(attestation)[kind.row]["verdict"] == "does not hold"
     assert attestation["holds"] == (kind.level == "SHOULD"), "a SHOULD is only reported"
     assert f"{kind.level} broken" in "\n".join(attestation_text(attestation))
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [pytest.param(how, id=label) for label, how in {label: how for label, *how in PLANTED}.items()],
+)
+def test_day_by_day_is_as_in_one_pass(record, statements):
+    """Midnight lies right before the request that most breaches are planted at."""
+    url, change = record
+    midnight = begins_a_day_with(url, change)
+    change(*statements)
+    in_days(url, midnight + 7200.0, NOW + 2 * DAY)
+    by_day, now = judged_by_day(url, NOW + 3 * DAY), NOW + 3 * DAY
+    assert by_day["record"]["judged"]["now"] == ["2026-01"]
+    assert len(by_day["record"]["judged"]["before"]) >= 3
+    assert by_day["checklist"] == judged(url, now)["checklist"]
 
 
 def test_each_kind_and_each_row_has_a_planted_breach():
@@ -420,6 +490,10 @@ def test_postgresql_gives_the_same_attestation(record, postgresql):
     url, _ = record
     attestation = judged(url)
     assert judged(postgresql) == attestation
+    judged_by_day(postgresql, NOW)
+    by_day = judged_by_day(postgresql, NOW)
+    assert by_day["record"]["judged"]["now"] == ["2026-01", "2026-01-02"]
+    assert by_day["checklist"] == attestation["checklist"]
     assert compared(postgresql, attestation).changed == []
 
 
@@ -626,7 +700,7 @@ def test_the_text_is_short_however_many_breaches_there_are(record, count):
         " 'html', first_seen, item, run FROM entries, n WHERE key = (SELECT min(key) FROM entries)"
     )
     lines = list(attestation_text(judged(url)))
-    assert len(lines) < 60
+    assert len(lines) <= 60
     assert [line for line in lines if len(line) > 80 and " " * 6 + "user_agent" not in line] == []
     assert f"MUST broken {count} time" in "\n".join(lines)
 

@@ -24,6 +24,7 @@ from walsh_scrapy.state.log import DenialCount, RunVisit, SeenEntry, TimeSpan
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import requests
+from walsh_scrapy.state.texts import numbered
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.hosts import HostRow
 from walsh_scrapy.tools.report import report
@@ -305,7 +306,7 @@ def write_earlier(url, hold):
     row = {"sent_at": BEGUN - 2 * DAY, "host": "blog0.example", "url": "http://blog0.example/"}
     rest = {"gates": "", "seconds": 0.0, "purpose": "target", "pause": 0.0, "hold": hold}
     with closing(State(url)) as state, state._database.write() as connection:
-        connection.run(insert(requests), row | rest)
+        connection.run(insert(requests), numbered(connection, row | rest, BEGUN))
 
 
 def test_a_pause_that_was_too_short_is_told_wherever_it_counts(filled, tmp_path):

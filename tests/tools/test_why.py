@@ -34,6 +34,7 @@ from walsh_scrapy.state.evidence import (
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import requests
+from walsh_scrapy.state.texts import numbered
 from walsh_scrapy.testing.simulation import simulate
 from walsh_scrapy.testing.web import Reply, Site, redirect
 from walsh_scrapy.tools.exits import CommandError
@@ -568,7 +569,8 @@ def test_ten_thousand_requests_are_told_in_order(state, url):
         for number in range(10_000)
     ]
     with contextlib.closing(Database(url)) as database, database.write() as connection:
-        connection.run_each(insert(requests), rows)
+        logged = [numbered(connection, row, row["sent_at"]) for row in rows]
+        connection.run_each(insert(requests), logged)
     account = give_account(state, options(), "a.example", None)
     assert [sent.record.url for sent in account.requests] == [row["url"] for row in rows]
     assert len(json.loads(json.dumps(record_of(account)))["requests"]) == 10_000

@@ -24,9 +24,11 @@ class Command(OperatorCommand):
     headline = "Judge the whole record by the contract's checklist, with evidence"
     description = (
         "Judges every recorded request, denial and entry by each row of the contract's "
-        "checklist: whether it holds, and the evidence. Nothing leaves this machine. `--json` "
+        "checklist: whether it holds, and the evidence. A day that is over is judged once, and "
+        "compared later. Nothing leaves this machine. `--json` "
         "prints an attestation that can be verified later with `--verify FILE`. Exit status: "
-        "0 if no MUST is broken (with --verify: the record has what was judged), 1 if one is, "
+        "0 if no MUST is broken and no judged day was changed (with --verify: the record has "
+        "what was judged), 1 if one is, "
         "or if it cannot be done, 2 for a wrong call. "
         "Examples: scrapy attest. scrapy attest --json > attestation.json. "
         "scrapy attest --verify attestation.json"
@@ -61,7 +63,7 @@ class Command(OperatorCommand):
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:  # noqa: ARG002
         """Audit and print, or verify."""
-        from walsh_scrapy.tools.attest.attestation import attestation_text
+        from walsh_scrapy.tools.attest.attestation import attestation_text, has_changed
 
         if opts.verify and (opts.json or opts.conformance or opts.tries or opts.sign):
             self.refuse("--verify goes with no other option but --directory")
@@ -85,7 +87,7 @@ class Command(OperatorCommand):
             print(json.dumps(attestation, indent=1))
         else:
             print_lines(attestation_text(attestation))
-        return 0 if attestation["holds"] else 1
+        return 0 if attestation["holds"] and not has_changed(attestation) else 1
 
 
 def _key(options: Options) -> PrivateKey:
@@ -118,10 +120,13 @@ def _scorecard(opts: argparse.Namespace, options: Options) -> dict[str, Any] | N
 def _attest(state: State, scorecard: dict[str, Any] | None, options: Options) -> dict[str, Any]:
     from walsh_scrapy.policy.audit.record import Bot
     from walsh_scrapy.tools.attest.attestation import attest
+    from walsh_scrapy.tools.attest.audit import audit
 
     bot = Bot(options.user_agent, options.ua_token)
     with state.log() as log:
-        attestation = attest(log, state.now(), scorecard, bot)
+        audited = audit(log, state.now(), bot, log.judgements())
+        attestation = attest(log, audited, scorecard)
+    state.judgements.keep(audited.judgements, audited.outdated)
     if not any(attestation["record"]["digests"].values()) and scorecard is None:
         raise CommandError("the record is empty, so there is nothing to attest")
     return attestation

@@ -9,6 +9,7 @@ from sqlalchemy import and_, func, select
 
 from walsh_scrapy.policy.audit.clocks import SetClocks, Timed
 from walsh_scrapy.policy.audit.declared import parts_of
+from walsh_scrapy.policy.audit.judgements import Judgement
 from walsh_scrapy.policy.audit.record import (
     Basis,
     Documents,
@@ -23,7 +24,18 @@ from walsh_scrapy.policy.audit.record import (
 from walsh_scrapy.policy.robots.access import LONGEST_SETTLING
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.state.evidence import hash_of
-from walsh_scrapy.state.tables import acts, copies, denials, entries, requests, runs, sources
+from walsh_scrapy.state.tables import (
+    acts,
+    copies,
+    denials,
+    entries,
+    judgements,
+    requests,
+    runs,
+    sources,
+    texts,
+)
+from walsh_scrapy.state.texts import selected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -156,9 +168,10 @@ class AuditRecord:
         """Yield the requests of one host after another, each in the order of their times."""
         return self.each(LoggedRequest, _judged(bounds).order_by(*BY_HOST))
 
-    def requests_by_time(self, bounds: Bounds) -> Iterator[LoggedRequest]:
-        """Yield the requests in the order of their times."""
-        return self.each(LoggedRequest, _judged(bounds).order_by(*BY_TIME))
+    def requests_by_time(self, bounds: Bounds, since: float = 0.0) -> Iterator[LoggedRequest]:
+        """Yield the requests from a moment on, in epoch seconds, in the order of their times."""
+        found = _judged(bounds).where(requests.c.sent_at >= since)
+        return self.each(LoggedRequest, found.order_by(*BY_TIME))
 
     def requests_after(self, moment: float) -> Iterator[LoggedRequest]:
         """Yield the requests after a moment, in epoch seconds, whatever the bounds are."""
@@ -174,9 +187,9 @@ class AuditRecord:
         """Yield the denials of one host after another."""
         return self._denials(bounds, denials.c.host, denials.c.at, denials.c.id)
 
-    def denials_by_time(self, bounds: Bounds) -> Iterator[LoggedDenial]:
-        """Yield the denials in the order of their times."""
-        return self._denials(bounds, denials.c.at, denials.c.id)
+    def denials_by_time(self, bounds: Bounds, since: float = 0.0) -> Iterator[LoggedDenial]:
+        """Yield the denials from a moment on, in epoch seconds, in the order of their times."""
+        return self._denials(bounds, denials.c.at, denials.c.id, since=since)
 
     def entries(self, bounds: Bounds) -> Iterator[EntryRow]:
         """Yield the entries, those first seen earliest first."""
@@ -240,8 +253,9 @@ class AuditRecord:
             (denials, _is_judged_denial(bounds)),
         ):
             for column in (table.c.robots, table.c.blocklist):
-                named = select(column).where(is_judged, column.is_not(None)).distinct()
-                names.update(self._connection.scalars(named))
+                named = select(column).where(is_judged).distinct()
+                found = select(texts.c.name).where(texts.c.id.in_(named))
+                names.update(self._connection.scalars(found))
         return sorted(name for name in names if name and self.copy(name) is None)
 
     def each(self, kind: Callable[..., _Row], found: Select[Any]) -> Iterator[_Row]:
@@ -249,14 +263,25 @@ class AuditRecord:
         for row in self._connection.stream(found):
             yield kind(*row)
 
-    def _denials(self, bounds: Bounds, *order: ColumnElement[Any]) -> Iterator[LoggedDenial]:
-        found = rows_of(LoggedDenial, denials).where(_is_judged_denial(bounds))
+    def judgements(self) -> list[Judgement]:
+        """Return what was found in days and months that were judged before, by their names."""
+        found = rows_of(Judgement, judgements).order_by(judgements.c.period)
+        return list(self.each(Judgement, found))
+
+    def _denials(
+        self, bounds: Bounds, *order: ColumnElement[Any], since: float = 0.0
+    ) -> Iterator[LoggedDenial]:
+        is_judged = and_(_is_judged_denial(bounds), denials.c.at >= since)
+        found = rows_of(LoggedDenial, denials).where(is_judged)
         return self.each(LoggedDenial, found.order_by(*order))
 
 
 def rows_of(kind: Any, table: Table) -> Select[Any]:  # noqa: ANN401 - a class of named tuples
-    """Return the query for the columns of a table that a class of rows has, in its order."""
-    return select(*(table.c[name] for name in kind._fields))
+    """Return the query for the columns of a table that a class of rows has, in its order.
+
+    What is a number in `texts` is a text there.
+    """
+    return selected(table, kind._fields)
 
 
 def _judged(bounds: Bounds) -> Select[Any]:

@@ -19,6 +19,7 @@ from walsh_scrapy.state.evidence import keep_copy
 from walsh_scrapy.state.pruning import OldRows
 from walsh_scrapy.state.rows import among, insert_if_new, row_of, upsert
 from walsh_scrapy.state.tables import blocklist, requests, robots, robots_waits
+from walsh_scrapy.state.texts import number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,7 +103,8 @@ class RobotsStore(Store):
         connection.run_later(_END_ALL, {"key": origin})
         asked = {"paced": host, "asked": robots_url(origin), "crawl": run}
         since = copy.fetched_at - LONGEST_SETTLING
-        brought = {"name": name, "at": copy.fetched_at, "last": copy.status}
+        by_number = None if name is None else number(connection, name, copy.fetched_at)
+        brought = {"name": by_number, "at": copy.fetched_at, "last": copy.status}
         connection.run_later(_NAME_COPY, {**asked, **brought, "since": since, "what": "robots"})
 
     def awaits(self, origin: str, url: str) -> bool:

@@ -24,7 +24,8 @@ from sqlalchemy import (
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.pruning import OldRows
 from walsh_scrapy.state.rows import row_of, upsert
-from walsh_scrapy.state.tables import blocklist, copies, denials, requests, robots
+from walsh_scrapy.state.tables import blocklist, copies, denials, requests, robots, texts
+from walsh_scrapy.state.texts import numbered
 
 if TYPE_CHECKING:
     from walsh_scrapy.state.connection import Connection
@@ -146,7 +147,8 @@ def keep_copy(
 
 def log_lease(connection: Connection, record: RequestRecord) -> LoggedLease:
     """Log a request that is about to be sent, within the transaction that leases its host."""
-    (number,) = connection.scalars(_BEGIN, _row(record))
+    row = numbered(connection, _row(record), record.sent_at)
+    (number,) = connection.scalars(_BEGIN, row)
     return LoggedLease(number, record.sent_at)
 
 
@@ -159,7 +161,7 @@ def log_end(
     """
     row = _row(record)
     if lease is None:
-        connection.run_later(_INSERT, row)
+        connection.run_later(_INSERT, numbered(connection, row, record.sent_at))
         return
     row["waited"] = max(0.0, record.sent_at - lease.at)
     connection.run_later(_END, {name: row[name] for name in _ENDS} | {"number": lease.id})
@@ -176,10 +178,10 @@ class EvidenceStore(Store):
     def deny(self, record: DenialRecord) -> None:
         """Record a denial."""
         with self._database.write() as connection:
-            connection.run(_INSERT_DENIAL, _row(record))
+            connection.run(_INSERT_DENIAL, numbered(connection, _row(record), record.at))
 
     def old_rows(self, now: float, log_seconds: float) -> tuple[OldRows, ...]:
-        """Return requests and denials that are older, and copies that no record can name.
+        """Return requests and denials that are older, and copies and texts that no record can name.
 
         The log is kept for ``log_seconds``; ``now`` is in epoch seconds. A copy that is in force
         stays, however old. Old records that are not deleted yet count as well.
@@ -197,7 +199,9 @@ class EvidenceStore(Store):
             select(blocklist.c.url).where(blocklist.c.copy == copies.c.hash).exists(),
         )
         is_old = copies.c.kept_at < first - MARGIN
-        return (*log, OldRows(copies, is_old & ~is_in_force, copies.c.kept_at))
+        is_unnamed = texts.c.used_at < first - MARGIN
+        unnamed = OldRows(texts, is_unnamed, texts.c.used_at)
+        return (*log, OldRows(copies, is_old & ~is_in_force, copies.c.kept_at), unnamed)
 
 
 def _row(record: RequestRecord | DenialRecord) -> dict[str, Any]:

@@ -109,10 +109,8 @@ class Ledger(Claims):
         transaction, with when the last exchange with the host ended, whoever made it; if it returns
         True, another process has done what the request is for, and the host is not leased.
         """
-        if host in self._ends:
-            self.write_end(host)
         leased: LoggedLease | None = None
-        claimed_until = 0.0 if host in self._out else self._claim_end(host)
+        claimed_until = self._claim_for_lease(host)
 
         def pause_of(change: Change) -> float | None:
             free = self._free(host, change.before)
@@ -267,6 +265,15 @@ class Ledger(Claims):
         self._out.discard(host)
         self._given_up(host)
         return change
+
+    def _claim_for_lease(self, host: str) -> float:
+        """Return the end of the claim within which a host is leased now; 0 for none.
+
+        While a request is out, its lease is no mere claim.
+        """
+        if host in self._ends:
+            self.write_end(host)
+        return 0.0 if host in self._out else self._claim_end(host)
 
     def _free(self, host: str, times: HostTimes) -> HostTimes:
         """Return the times of a host without a claim of this process, which does not wait for it.

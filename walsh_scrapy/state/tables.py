@@ -109,6 +109,24 @@ runs = Table(
     Index("runs_by_time", "begun"),
 )
 
+# What `scrapy attest` found in each day of the log and each month of entries that is over, with the
+# digests of its rows and of what it was judged by. Whoever changes a day finds it judged again.
+judgements = Table(
+    "judgements",
+    metadata,
+    Column("period", String(16), primary_key=True),
+    Column("terms", String(64), nullable=False),
+    # JSON: rows and SHA-256 by table, and what was found.
+    Column("digests", Text, nullable=False),
+    # The last rows of the log when it was judged.
+    Column("requests", BigInteger, nullable=False),
+    Column("denials", BigInteger, nullable=False),
+    Column("found", Text, nullable=False),
+    Column("judged_at", Double, nullable=False),
+    # When it was noticed that rows were changed or deleted after they were judged.
+    Column("changed_at", Double),
+)
+
 robots = Table(
     "robots",
     metadata,
@@ -309,14 +327,30 @@ event.listen(
 )
 
 
+# What many rows of the log repeat, once: what the gates answered, and the names of copies.
+texts = Table(
+    "texts",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    # The text; of a long one `#` and its SHA-256, and the text is in `text`.
+    Column("name", String(65), nullable=False, unique=True),
+    Column("text", Text),
+    # A day at most before a row named it last.
+    Column("used_at", Double, nullable=False),
+    Index("texts_by_time", "used_at"),
+)
+#: Columns of `requests` and `denials` that are numbers in `texts`.
+NUMBERED = ("gates", "robots", "blocklist")
+
+
 def _evidence() -> tuple[Column[Any], ...]:
     """Return the columns that say what decided about a request."""
     return (
         Column("rule", Text),
         Column("line", Integer),
-        Column("robots", String(64)),
+        Column("robots", BigInteger),
         Column("robots_at", Double),
-        Column("blocklist", String(64)),
+        Column("blocklist", BigInteger),
         # The status of the last answer to a request for the robots.txt in force (`robots_at`).
         Column("robots_status", Integer),
         # The URL whose answer redirected here.
@@ -332,7 +366,7 @@ requests = Table(
     Column("sent_at", Double, nullable=False),
     Column("host", String(255), nullable=False),
     Column("url", Text, nullable=False),
-    Column("gates", Text, nullable=False),
+    Column("gates", BigInteger, nullable=False),
     Column("status", Integer),
     # Its row is written with the lease, and completed at the end of the exchange. NULL until then,
     # and for good if the process was killed: it may have been sent, and its end is not known.

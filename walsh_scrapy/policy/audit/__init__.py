@@ -14,4 +14,5 @@
 | `refusals`  | 5      | the hold after each refusal                                              |
 | `firstrequests` | 4  | whether first requests to hosts were held back                           |
 | `visits`    | 6 to 9 | how often it was asked for, and what was kept                            |
+| `judgements` | all   | which days were judged before, and are as they were                      |
 """

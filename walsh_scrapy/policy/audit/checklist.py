@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
@@ -117,6 +118,11 @@ class Breach(NamedTuple):
     since: float | None = None
 
 
+_KINDS: Final = {kind.label: kind for kind in Kind}
+#: The figure of which the least counts, and not the sum.
+LEAST: Final = "least_beyond_asked"
+
+
 @dataclass(slots=True)
 class Breaches:
     """All breaches of one kind."""
@@ -126,15 +132,13 @@ class Breaches:
     count: int = 0
 
 
-@dataclass(slots=True)
-class Findings:
-    """What an audit found. Rows are named by their numbers in the checklist.
+@dataclass
+class Tally:
+    """What was found in a part of a record. Rows are named by their numbers in the checklist.
 
-    For each row a record is shown, not shown, or broken. What follows from times that are not
-    certain, by ``clocks``, is not shown.
+    For each row a record is shown, not shown, or broken.
     """
 
-    clocks: SetClocks = field(default_factory=SetClocks)
     found: dict[Kind, Breaches] = field(default_factory=dict)
     shown: Counter[str] = field(default_factory=Counter)  #: records that kept to it, by row
     #: Records of which it is not known, by row and reason.
@@ -144,14 +148,83 @@ class Findings:
     #: Figures of the evidence, by row and name.
     numbers: dict[str, dict[str, float | None]] = field(default_factory=dict)
 
-    def add(self, kind: Kind, case: Case, badness: float = 0.0) -> None:
+    def add(self, kind: Kind, case: Case, badness: float = 0.0, count: int = 1) -> None:
         """Count a breach; the worst of a kind is kept, the first one among equals."""
         finding = self.found.get(kind)
         if finding is None:
             finding = self.found[kind] = Breaches(case, badness)
         elif badness > finding.badness:
             finding.worst, finding.badness = case, badness
-        finding.count += 1
+        finding.count += count
+
+    def note(self, row: str, numbers: Mapping[str, float | None]) -> None:
+        """Add to figures of the evidence of a row; of `LEAST` the least is kept, None for none."""
+        known = self.numbers.setdefault(row, {})
+        for name, number in numbers.items():
+            before = known.get(name)
+            if before is None or number is None:
+                known[name] = number if before is None else before
+            else:
+                known[name] = min(before, number) if name == LEAST else before + number
+
+    def take_in(self, other: Tally) -> None:
+        """Add what was found in another part, which comes after this one."""
+        for kind, found in other.found.items():
+            self.add(kind, found.worst, found.badness, found.count)
+        self.shown += other.shown
+        self.unshown += other.unshown
+        self.waived |= other.waived
+        for row, numbers in other.numbers.items():
+            self.note(row, numbers)
+
+    def to_json(self) -> str:
+        """Return it as JSON, for `from_json`."""
+        found = [
+            [kind.label, list(each.worst), each.badness, each.count]
+            for kind, each in self.found.items()
+        ]
+        unshown = [[row, reason, count] for (row, reason), count in self.unshown.items()]
+        members = {"found": found, "shown": self.shown, "unshown": unshown}
+        return json.dumps(members | {"waived": self.waived, "numbers": self.numbers})
+
+    @classmethod
+    def from_json(cls, text: str) -> Tally:
+        """Read what `to_json` wrote. Raises ValueError, KeyError or TypeError for anything else."""
+        members = json.loads(text)
+        found = {
+            _KINDS[label]: Breaches(Case(*worst), badness, count)
+            for label, worst, badness, count in members["found"]
+        }
+        unshown = {(row, reason): count for row, reason, count in members["unshown"]}
+        given = members["waived"], members["numbers"]
+        return cls(found, Counter(members["shown"]), Counter(unshown), *given)
+
+
+@dataclass
+class Findings(Tally):
+    """What an audit found in a record as a whole, and in parts of it, which are counted apart.
+
+    What follows from times that are not certain, by ``clocks``, is not shown.
+    """
+
+    clocks: SetClocks = field(default_factory=SetClocks)
+    parts: dict[str, Tally] = field(default_factory=dict)  #: by their names
+
+    def __post_init__(self) -> None:
+        """Begin with the record as a whole."""
+        self._part: Tally = self
+
+    def turn_to(self, part: str | None) -> None:
+        """Count what is judged from now on in a part; None for the record as a whole."""
+        self._part = self if part is None else self.parts.setdefault(part, Tally())
+
+    def total(self) -> Tally:
+        """Return what was found in all parts, in the order of their names, and in the whole."""
+        total = Tally()
+        for name in sorted(self.parts):
+            total.take_in(self.parts[name])
+        total.take_in(self)
+        return total
 
     def judge(
         self, rows: Iterable[str], breaches: Iterable[Breach] = (), *, lacking: str = ""
@@ -165,21 +238,21 @@ class Findings:
             rows = self._left_of(rows, found)
         for row in rows:
             if lacking:
-                self.unshown[row, lacking] += 1
+                self._part.unshown[row, lacking] += 1
             else:
-                self.shown[row] += 1
+                self._part.shown[row] += 1
 
     def _left_of(self, rows: Iterable[str], found: Iterable[Breach]) -> list[str]:
         """Count breaches, and return the rows that none of them is about."""
         doubtful, broken = set[str](), set[str]()
         for breach in found:
             if self._is_certain(breach):
-                self.add(breach.kind, breach.case, breach.badness)
+                self._part.add(breach.kind, breach.case, breach.badness)
                 broken.add(breach.kind.row)
             else:
                 doubtful.add(breach.kind.row)
         for row in doubtful - broken:
-            self.unshown[row, CLOCK_SET] += 1
+            self._part.unshown[row, CLOCK_SET] += 1
         return [row for row in rows if row not in broken | doubtful]
 
     def _is_certain(self, breach: Breach) -> bool:
@@ -188,11 +261,11 @@ class Findings:
 
     def waive(self, rows: Iterable[str], reason: str) -> None:
         """Note that rows, or parts of them, bind Walsh-Research alone, and not this bot."""
-        self.waived |= dict.fromkeys(rows, reason)
+        self._part.waived |= dict.fromkeys(rows, reason)
 
-    def note(self, row: str, **numbers: float | None) -> None:
-        """Set figures of the evidence of a row."""
-        self.numbers.setdefault(row, {}).update(numbers)
+    def count(self, row: str, **numbers: float | None) -> None:
+        """Add to figures of the evidence of a row, as `note` does."""
+        self._part.note(row, numbers)
 
 
 class Standing(StrEnum):
@@ -238,12 +311,12 @@ class RowVerdict:
         return is_failed or any(kind.level == "MUST" for kind in self.findings)
 
 
-def verdicts(findings: Findings, trials: Mapping[str, Trial]) -> tuple[RowVerdict, ...]:
+def verdicts(findings: Tally, trials: Mapping[str, Trial]) -> tuple[RowVerdict, ...]:
     """Return each row of the checklist with its verdict; ``trials`` are by row."""
     return tuple(_verdict(row, findings, trials.get(row.number)) for row in CHECKLIST)
 
 
-def _verdict(row: Row, findings: Findings, trial: Trial | None) -> RowVerdict:
+def _verdict(row: Row, findings: Tally, trial: Trial | None) -> RowVerdict:
     own = {kind: found for kind, found in findings.found.items() if kind.row == row.number}
     shown = findings.shown[row.number]
     unshown = {

@@ -6,6 +6,7 @@ Each request is judged by the run, the robots.txt and the blocklist that its rec
 from __future__ import annotations
 
 import math
+from collections import deque
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -93,7 +94,6 @@ class RobotsAudit:
         self._findings = findings
         self._basis = basis
         self.fetches = RobotsFetches(basis)
-        self._compared = self._too_cautious = self._allowed_by_protego = self._before = 0
         # If runs differ in it, requests for one robots.txt stand under several hosts.
         self._is_paced_alike = len({run.facts.pace_by for run in basis.runs.values()}) < 2
 
@@ -107,23 +107,25 @@ class RobotsAudit:
         breaches = self._breaches(sent, rules)
         self._findings.judge(rows, breaches, lacking=self._lacking(sent, rules))
 
+    def take(self, sent: LoggedRequest) -> None:
+        """Take one request that was judged before."""
+        if sent.purpose == "robots":
+            deque(self.fetches.take(sent), maxlen=0)
+
     def see_denial(self, denial: LoggedDenial) -> None:
         """Judge one denial: that a copy allows what was denied is no breach, but is counted."""
         rules = self._basis.rules(denial) if denial.gate == "robots" else None
         if rules is None:
             return
-        self._too_cautious += rules.verdict(denial.url).allowed
-        self._allowed_by_protego += self._second_reading(denial) is True
+        is_allowed, theirs = rules.verdict(denial.url).allowed, self._second_reading(denial)
+        self._findings.count("2", denied_though_allowed=int(is_allowed))
+        self._findings.count("2", denied_though_protego_allows=int(theirs is True))
 
     def end(self) -> None:
-        """Note the figures."""
-        figures = {
-            "compared_with_protego": self._compared,
-            "denied_though_allowed": self._too_cautious,
-            "denied_though_protego_allows": self._allowed_by_protego,
-            "asked_before_the_record": self._before,
-        }
-        self._findings.note("2", **figures)
+        """Name the figures of which there may be none."""
+        names = "compared_with_protego", "asked_before_the_record"
+        denied = "denied_though_allowed", "denied_though_protego_allows"
+        self._findings.count("2", **dict.fromkeys((*names, *denied), 0))
 
     def _breaches(self, sent: LoggedRequest, rules: Rules | None) -> Iterator[Breach]:
         if sent.robots_at is None:
@@ -146,7 +148,8 @@ class RobotsAudit:
 
     def _denials(self, sent: LoggedRequest, rules: Rules) -> Iterator[Breach]:
         verdict, theirs = rules.verdict(sent.url), self._second_reading(sent)
-        self._compared += theirs is not None
+        if theirs is not None:
+            self._findings.count("2", compared_with_protego=1)
         if not verdict.allowed:
             kind = Kind.DENIED_BY_NAME if _is_named(rules) else Kind.DENIED
             what = f"{sent.url} is denied by line {verdict.line}: {verdict.rule!r}"
@@ -171,7 +174,7 @@ class RobotsAudit:
         if self.fetches.is_recorded(sent, asked_at):
             yield from self.fetches.breaches(sent, asked_at)
         elif asked_at < self._basis.since:
-            self._before += 1
+            self._findings.count("2", asked_before_the_record=1)
         elif self._is_paced_alike:
             what = f"no request for the robots.txt of {origin_of(sent.url)} brought that"
             case = Case.of(sent, f"{sent.url} names a copy, and {what}")
@@ -207,7 +210,6 @@ class BlocklistAudit:
         self._named_by: set[int] = set()
         self._lists: set[str] = set()
         self._age = ListAge(basis)
-        self._without = self._too_cautious = 0
 
     def see(self, sent: LoggedRequest) -> None:
         """Judge one request."""
@@ -215,7 +217,7 @@ class BlocklistAudit:
         if run is None:
             self._findings.judge("3", lacking=NO_RUN)
             return
-        if run.facts.is_of_another_bot and not run.facts.blocklist_url:
+        if _has_no_list(run):
             self._findings.waive(("3", "3a", "3b", "3c"), _NO_LIST_OF_ITS_OWN)
             return
         breaches = self._overdue(sent, run)
@@ -224,7 +226,7 @@ class BlocklistAudit:
             return
         self._judge_memory(sent, run)
         if sent.blocklist is None:
-            self._without += 1
+            self._findings.count("3", before_the_first_list=1)
             self._findings.judge("3", breaches)
             return
         listed = self._basis.documents.blocklist(sent.blocklist)
@@ -235,6 +237,19 @@ class BlocklistAudit:
         rows = ("3", "3a") if len(listed) > 0 else ("3",)
         self._findings.judge(rows, [*breaches, *_listed(sent, listed)])
 
+    def take(self, sent: LoggedRequest) -> None:
+        """Take one request that was judged before."""
+        run = self._basis.run(sent)
+        if run is None or _has_no_list(run):
+            return
+        self._age.overdue(sent, run)
+        if sent.blocklist is None or not sent.gates.startswith("blocklist: "):
+            return
+        self._name(sent, run)
+        is_new = sent.blocklist not in self._lists
+        if is_new and self._basis.documents.blocklist(sent.blocklist) is not None:
+            self._lists.add(sent.blocklist)
+
     def see_denial(self, denial: LoggedDenial) -> None:
         """Judge one denial: that the host was not listed is no breach, but is counted."""
         if denial.gate != "blocklist" or denial.blocklist is None:
@@ -242,17 +257,12 @@ class BlocklistAudit:
         listed = self._basis.documents.blocklist(denial.blocklist)
         if listed is None:
             return
-        self._too_cautious += listed.blocks(denial.url) is None
+        self._findings.count("3", denied_though_not_listed=int(listed.blocks(denial.url) is None))
 
     def end(self) -> None:
-        """Note the figures."""
-        figures = {
-            "lists": len(self._lists),
-            "before_the_first_list": self._without,
-            "fetched_before_the_record": self._age.unknown,
-            "denied_though_not_listed": self._too_cautious,
-        }
-        self._findings.note("3", **figures)
+        """Note how many lists there were, and name the figures of which there may be none."""
+        names = "before_the_first_list", "fetched_before_the_record", "denied_though_not_listed"
+        self._findings.count("3", lists=len(self._lists), **dict.fromkeys(names, 0))
 
     def _judge_order(self, sent: LoggedRequest) -> None:
         if sent.purpose == "blocklist":
@@ -264,8 +274,7 @@ class BlocklistAudit:
         """Find a request without a list, in a run that had one or began after one was in force."""
         url, number, breaches = run.facts.blocklist_url, sent.run or 0, list[Breach]()
         if sent.blocklist is not None:
-            self._named_at.setdefault(url, sent.sent_at)
-            self._named_by.add(number)
+            self._name(sent, run)
         elif number in self._named_by or self._named_at.get(url, math.inf) < run.begun:
             what = f"{sent.url} was judged by no list, though one was in force before"
             since = self._named_at.get(url, sent.sent_at)
@@ -273,10 +282,17 @@ class BlocklistAudit:
         if url in self._named_at:
             self._findings.judge(("3b",), breaches)
 
+    def _name(self, sent: LoggedRequest, run: RunTerms) -> None:
+        """Note that a request names a list."""
+        self._named_at.setdefault(run.facts.blocklist_url, sent.sent_at)
+        self._named_by.add(sent.run or 0)
+
     def _overdue(self, sent: LoggedRequest, run: RunTerms) -> list[Breach]:
         """Find a request by a list that was out of date, and what the list of another run says."""
         overdue = self._age.overdue(sent, run)
-        if overdue <= 0:
+        if overdue is None:
+            self._findings.count("3", fetched_before_the_record=1)
+        if not overdue:
             return []
         what = f"run {sent.run} should have asked for its list {format_seconds(overdue)} before"
         since = sent.sent_at - overdue
@@ -297,6 +313,11 @@ class BlocklistAudit:
         error = self._basis.documents.blocklist_error(name)
         case = Case("copies", name, sent.sent_at, error)
         self._findings.judge(("3c",), [Breach(Kind.INVALID_LIST, case)] if error else ())
+
+
+def _has_no_list(run: RunTerms) -> bool:
+    """Return True for another bot that has no blocklist (decision 24)."""
+    return run.facts.is_of_another_bot and not run.facts.blocklist_url
 
 
 def _is_named(rules: Rules) -> bool:

@@ -49,10 +49,12 @@ class ListAge:
         self._found: set[int] = set()  # runs that fetched a list which no request has named yet
         #: The list that was adopted last, by its address.
         self.newest: dict[str, str] = {}
-        self.unknown = 0  #: requests whose list was fetched before the record begins, and in time
 
-    def overdue(self, sent: LoggedRequest, run: RunTerms) -> float:
-        """Return by how much the list of a request was out of date; 0 if it was not."""
+    def overdue(self, sent: LoggedRequest, run: RunTerms) -> float | None:
+        """Return by how much the list of a request was out of date; 0 if it was not.
+
+        None if it was fetched before the record begins, and in time.
+        """
         number, url = sent.run or 0, run.facts.blocklist_url
         look = self._look(number, url)
         before = self._sent_at.get(number, run.begun)
@@ -67,8 +69,7 @@ class ListAge:
         if refresh is None or number in self._excused:
             return 0.0
         overdue = min(before, sent.sent_at) - look.due_at(refresh)
-        self.unknown += overdue <= 0 and not look.is_known
-        return max(0.0, overdue)
+        return None if overdue <= 0 and not look.is_known else max(0.0, overdue)
 
     def _look(self, number: int, url: str) -> _Look:
         """Return the last look that a run knows: its own, or what it found when it began."""

@@ -7,6 +7,7 @@ what it finds, `scrapy report` and `scrapy why` show it.
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
@@ -106,9 +107,7 @@ class PauseJudge:
 
     def judge(self, sent: LoggedRequest) -> Pause:
         """Return the pause before a request."""
-        if sent.host != self._host:
-            self._host, self._ended, self._slow = sent.host, -math.inf, 0.0
-            self._held.clear()
+        self._turn_to(sent.host)
         name, spacing = host_of(sent.url), self._spacing(sent)
         pause = Pause(None, spacing)
         if self._ended > -math.inf:
@@ -116,14 +115,25 @@ class PauseJudge:
             kept = None if self._is_open else sent.sent_at - self._ended
             pause = Pause(kept, spacing, hold, is_unknown=self._is_open)
             pause = self._certain(pause, sent, name)
+        self.take(sent)
+        return pause
+
+    def take(self, sent: LoggedRequest) -> None:
+        """Take note of a request that was judged."""
+        self._turn_to(sent.host)
         if sent.ended >= self._ended:
             self._is_open = sent.is_open
             run = self._basis.run(sent)
             factor = run.facts.latency_factor if run else 0.0
             self._ended, self._slow = sent.ended, (sent.seconds or 0.0) * (factor or 0.0)
         if sent.hold:
-            self._hold(sent, name)
-        return pause
+            self._hold(sent, host_of(sent.url))
+
+    def _turn_to(self, host: str) -> None:
+        """Forget the host before, when the requests of another one begin."""
+        if host != self._host:
+            self._host, self._ended, self._slow = host, -math.inf, 0.0
+            self._held.clear()
 
     def _certain(self, pause: Pause, sent: LoggedRequest, name: str) -> Pause:
         """Return a pause that is too short as unknown if a clock was set meanwhile."""
@@ -178,32 +188,38 @@ class HostAudit:
         self._judge = PauseJudge(basis)
         self._refusals = RefusalJudge(basis)
         self._host: str | None = None
-        self._hosts = self._pauses = 0
-        self._least = math.inf
+        self._hosts = 0
 
     def see(self, sent: LoggedRequest) -> None:
         """Judge one request."""
-        self._hosts += sent.host != self._host
-        self._host = sent.host
+        self._count(sent)
         pause = self._judge.judge(sent)
         if pause.kept is not None and not pause.is_overlap:
-            self._pauses += 1
-            self._least = min(self._least, pause.kept - pause.spacing)
+            least = round(pause.kept - pause.spacing, 3)
+            self._findings.count("4", pauses=1, least_beyond_asked=least)
         self._findings.judge("4", self._pacing(sent, pause), lacking=self._lacking(sent, pause))
-        is_refused = sent.status is not None and is_refusal(
-            sent.status, for_robots=sent.purpose == "robots"
-        )
+        is_refused = _is_refused(sent)
         lacking = CLOCK_SET if pause.is_uncertain else END_UNKNOWN if sent.is_open else ""
         if is_refused and sent.error and not sent.hold:
             lacking = lacking or _UNFINISHED
         rows = "5" if is_refused or lacking else ""
         self._findings.judge(rows, self._holding(sent, pause, is_refused), lacking=lacking)
 
+    def take(self, sent: LoggedRequest) -> None:
+        """Take one request that was judged before."""
+        self._count(sent)
+        self._judge.take(sent)
+        if _is_refused(sent):
+            deque(self._refusals.breaches(sent), maxlen=0)
+
     def end(self) -> None:
-        """Judge all holds together, and note the figures."""
+        """Judge all holds together, and note how many hosts there were."""
         self._findings.judge("", self._refusals.end())
-        least = None if math.isinf(self._least) else round(self._least, 3)
-        self._findings.note("4", hosts=self._hosts, pauses=self._pauses, least_beyond_asked=least)
+        self._findings.count("4", hosts=self._hosts, pauses=0, least_beyond_asked=None)
+
+    def _count(self, sent: LoggedRequest) -> None:
+        self._hosts += sent.host != self._host
+        self._host = sent.host
 
     def _pacing(self, sent: LoggedRequest, pause: Pause) -> Iterator[Breach]:
         name, kept = host_of(sent.url), pause.kept or 0.0
@@ -269,4 +285,14 @@ class SerialAudit:
             what = f"run {sent.run} asked {sent.host} {early:.3f} s before its last one had ended"
             breach = Breach(Kind.RUN_TWICE, Case.of(sent, what), early, since=ended)
             self._findings.judge("", [breach])
-        self._ended[sent.run] = max(ended, sent.ended)
+        self.take(sent)
+
+    def take(self, sent: LoggedRequest) -> None:
+        """Take one request that was judged before."""
+        if sent.run is not None:
+            self._ended[sent.run] = max(self._ended.get(sent.run, -math.inf), sent.ended)
+
+
+def _is_refused(sent: LoggedRequest) -> bool:
+    for_robots = sent.purpose == "robots"
+    return sent.status is not None and is_refusal(sent.status, for_robots=for_robots)

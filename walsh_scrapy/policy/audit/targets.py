@@ -51,7 +51,6 @@ class TargetAudit:
         self._runs: dict[int, _Run] = {}
         # By source: where redirects led, in any run.
         self._led: defaultdict[str, set[str]] = defaultdict(set)
-        self._by_hand = 0
 
     def see(self, sent: LoggedRequest) -> None:
         """Judge one request."""
@@ -61,7 +60,7 @@ class TargetAudit:
             return
         run = self._run(sent.run, sent.sent_at)
         if terms.command:
-            self._by_hand += 1
+            self._findings.count("6", by_hand=1)
             self._findings.judge("", _forbidden(sent))
             return
         problem, lacking = self._judge(sent, run, terms)
@@ -71,12 +70,21 @@ class TargetAudit:
             # What led here may be recorded for a later time.
             breaches.append(Breach(Kind.UNDECLARED, Case.of(sent, what), since=sent.sent_at))
         self._findings.judge("6", breaches, lacking=lacking)
-        if sent.status is not None and 300 <= sent.status < 400 and sent.status != 304:
-            run.redirects.add(sent.url)
+        _note_redirect(sent, run)
+
+    def take(self, sent: LoggedRequest) -> None:
+        """Take one request that was judged before."""
+        terms = self._basis.run(sent)
+        if terms is None or sent.run is None:
+            return
+        run = self._run(sent.run, sent.sent_at)
+        if not terms.command:
+            self._judge(sent, run, terms)
+            _note_redirect(sent, run)
 
     def end(self) -> None:
-        """Note the figures."""
-        self._findings.note("6", by_hand=self._by_hand)
+        """Name the figure of which there may be none."""
+        self._findings.count("6", by_hand=0)
 
     def _judge(self, sent: LoggedRequest, run: _Run, terms: RunTerms) -> tuple[str, str]:
         """Return what is wrong, and what is lacking; "" if nothing."""
@@ -145,6 +153,11 @@ class TargetAudit:
                     del self._runs[other]
             self._runs[number] = _Run()
         return self._runs[number]
+
+
+def _note_redirect(sent: LoggedRequest, run: _Run) -> None:
+    if sent.status is not None and 300 <= sent.status < 400 and sent.status != 304:
+        run.redirects.add(sent.url)
 
 
 def _is_announced(sent: LoggedRequest, run: _Run, source: str) -> bool:

@@ -43,7 +43,6 @@ class FrequencyAudit:
         self._host: str | None = None
         self._visits: dict[str, _Visit] = {}
         self._most = _MOST
-        self._again = self._unchanged = 0
 
     def see(self, sent: LoggedRequest) -> None:
         """Judge one request."""
@@ -53,15 +52,12 @@ class FrequencyAudit:
         if sent.run is None or run is None:
             self._findings.judge("78", lacking=NO_RUN)
             return
-        if sent.host != self._host:
-            self._host = sent.host
-            self._visits.clear()
+        self._turn_to(sent.host)
         last = self._visits.get(sent.url)
         breaches, lacking = list[Breach](), ""
         if last is not None and last.run != sent.run:
             self._findings.judge("7")
-            self._again += 1
-            self._unchanged += sent.status == 304
+            self._findings.count("7", asked_again=1, unchanged=int(sent.status == 304))
             since = sent.sent_at - last.at
             if since < DAY - TOLERANCE and run.facts.force:
                 lacking = _FORCED
@@ -69,14 +65,28 @@ class FrequencyAudit:
                 what = f"{sent.url} was asked for after {format_seconds(since)}"
                 breaches.append(Breach(Kind.TOO_OFTEN, Case.of(sent, what), -since, last.at))
         self._findings.judge("8", breaches, lacking=lacking)
+        self.take(sent)
+
+    def take(self, sent: LoggedRequest) -> None:
+        """Take note of a request that was judged."""
+        if sent.purpose != "target" or sent.run is None or self._basis.run(sent) is None:
+            return
+        self._turn_to(sent.host)
+        last = self._visits.get(sent.url)
         is_whole = sent.status is not None and not sent.error  # else it may have been given up
         is_answered = is_whole and sent.status not in RETRIED_STATUSES
         if is_answered and (last is None or last.run != sent.run):
             self._keep(sent, sent.run)
 
     def end(self) -> None:
-        """Note the figures."""
-        self._findings.note("7", asked_again=self._again, unchanged=self._unchanged)
+        """Name the figures of which there may be none."""
+        self._findings.count("7", asked_again=0, unchanged=0)
+
+    def _turn_to(self, host: str) -> None:
+        """Forget the host before, when the requests of another one begin."""
+        if host != self._host:
+            self._host = host
+            self._visits.clear()
 
     def _keep(self, sent: LoggedRequest, run: int) -> None:
         if len(self._visits) >= self._most:
@@ -95,11 +105,10 @@ class EntryAudit:
     def __init__(self, findings: Findings, problem: Callable[[Mapping[str, object]], str]) -> None:
         self._findings = findings
         self._problem = problem
-        self._entries = 0
 
     def see(self, entry: EntryRow) -> None:
         """Judge one entry."""
-        self._entries += 1
+        self._findings.count("6", entries=1)
         self._findings.judge("679", self._kept(entry))
 
     def see_duplicate(self, key: str) -> None:
@@ -115,8 +124,8 @@ class EntryAudit:
             self._findings.add(Kind.REPORTED_AGAIN, Case("runs", run.id, run.ended, what), again)
 
     def end(self) -> None:
-        """Note the figures."""
-        self._findings.note("6", entries=self._entries)
+        """Name the figure of which there may be none."""
+        self._findings.count("6", entries=0)
 
     def _kept(self, entry: EntryRow) -> Iterator[Breach]:
         key, kind, first_seen = entry.key, entry.kind, entry.first_seen

@@ -1,4 +1,4 @@
-"""The audit of the record, and the attestation that it ends in: in words, and as JSON.
+"""The attestation that the audit of a record ends in: in words, and as JSON.
 
 `attestation.schema.json` describes the JSON object.
 """
@@ -6,38 +6,27 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
-from walsh_scrapy.identity import SPEC_VERSION, UA_TOKEN, USER_AGENT
-from walsh_scrapy.items import EntryItem, InvalidItem, check
-from walsh_scrapy.policy.audit.checklist import Breach, Case, Findings, Kind, verdicts
-from walsh_scrapy.policy.audit.clocks import CLOCK_SET_BACK
-from walsh_scrapy.policy.audit.firstrequests import FirstRequestAudit
-from walsh_scrapy.policy.audit.gates import BlocklistAudit, IdentityAudit, RobotsAudit
-from walsh_scrapy.policy.audit.pauses import HostAudit, SerialAudit
-from walsh_scrapy.policy.audit.record import Bot
-from walsh_scrapy.policy.audit.targets import TargetAudit
-from walsh_scrapy.policy.audit.visits import EntryAudit, FrequencyAudit
-from walsh_scrapy.policy.freshness import CLOCK_SKEW
+from walsh_scrapy.identity import SPEC_VERSION, UA_TOKEN
+from walsh_scrapy.policy.audit.checklist import verdicts
+from walsh_scrapy.policy.audit.judgements import begin_of, day_of
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.wording import count_of, for_others
 from walsh_scrapy.tools import own_version
-from walsh_scrapy.tools.attest.digests import FORMAT, Digester, seal, take_all
+from walsh_scrapy.tools.attest.digests import FORMAT, MOST_NAMED, seal
 from walsh_scrapy.tools.attest.owncrawl import trials_of
 from walsh_scrapy.tools.output import columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from walsh_scrapy.policy.audit.checklist import Breaches, RowVerdict, Trial
-    from walsh_scrapy.policy.audit.record import Basis
-    from walsh_scrapy.state.auditrecord import Bounds, RunRow
+    from walsh_scrapy.policy.audit.checklist import Breaches, Kind, RowVerdict, Trial
+    from walsh_scrapy.policy.audit.record import Bot
+    from walsh_scrapy.state.auditrecord import RunRow
     from walsh_scrapy.state.log import Log
-    from walsh_scrapy.tools.attest.digests import Digests
+    from walsh_scrapy.tools.attest.audit import Audited
 
-#: The bot of the contract.
-WALSH_RESEARCH: Final = Bot(USER_AGENT, UA_TOKEN)
 #: The settings on which the checklist depends.
 _SETTINGS: Final = (
     "user_agent",
@@ -58,7 +47,6 @@ _SETTINGS: Final = (
     "log_days",
     "signing_key",
 )
-_COLUMNS: Final = frozenset(column.name for column in fields(EntryItem))
 
 #: Figures of the record in other words than their names.
 _FIGURES: Final = {
@@ -80,26 +68,23 @@ _INDENT: Final = " " * 6
 
 def attest(
     log: Log,
-    now: float,
+    audited: Audited,
     scorecard: Mapping[str, Any] | None = None,
-    bot: Bot = WALSH_RESEARCH,
 ) -> dict[str, Any]:
-    """Judge the record, and return the attestation, sealed; ``now`` is in epoch seconds.
-
-    ``bot`` is the identity that the installation declares.
+    """Return the attestation of a record that was audited, sealed.
 
     ``scorecard`` is that of a conformance run of this installation, if there was one.
     """
+    bot = audited.bot
     trials = {} if scorecard is None else trials_of(scorecard)
-    audited = audit(log, now, bot)
-    rows = verdicts(audited.findings, trials)
+    rows = verdicts(audited.findings.total(), trials)
     runs = list(log.run_rows(audited.bounds))
     attestation = {
         "format": FORMAT,
         "contract": SPEC_VERSION,
         "bot": bot.user_agent,
         "attested_by": f"walsh-scrapy {own_version()}",
-        "at": rfc3339(now),
+        "at": rfc3339(audited.at),
         "holds": not any(row.breaks_a_must for row in rows),
         "checklist": [_row(row, bot) for row in rows],
         "versions": _grouped((row.id, json.loads(row.versions)) for row in runs),
@@ -109,85 +94,10 @@ def attest(
         | {
             "missing_copies": log.missing_copies(audited.bounds),
             "log_days": _settings(runs[-1])["log_days"] if runs else None,
+            "judged": _judged(audited),
         },
     }
     return attestation | {"seal": seal(attestation)}
-
-
-@dataclass(frozen=True, slots=True)
-class Audited:
-    """What the audit of a record found, and the digests of what it judged."""
-
-    bounds: Bounds
-    findings: Findings
-    digests: Digests
-
-
-def audit(log: Log, now: float, bot: Bot = WALSH_RESEARCH) -> Audited:
-    """Judge the whole record of a bot at ``now``, in epoch seconds.
-
-    A few rows, the copies that were used last, and one small object for each run are in memory.
-    """
-    bounds = log.bounds(now)
-    basis = log.basis(bounds)
-    findings = Findings(basis.clocks)
-    for _ in range(basis.clocks.set_back):
-        findings.judge("45", lacking=CLOCK_SET_BACK)
-    _audit_future(log, now, findings)
-    _audit_hosts(log, bounds, findings, basis)
-    return Audited(bounds, findings, _audit_times(log, bounds, findings, basis, bot))
-
-
-def _audit_future(log: Log, now: float, findings: Findings) -> None:
-    """Judge what is recorded for a moment that is further in the future than clocks differ."""
-    for sent in log.requests_after(now + CLOCK_SKEW):
-        breach = Breach(Kind.FUTURE, Case.of(sent, sent.url), since=sent.sent_at)
-        findings.judge("1", [breach])
-    for _ in range(log.entries_after(now + CLOCK_SKEW)):
-        findings.judge("679", lacking="was first seen in the future")
-
-
-def _audit_hosts(log: Log, bounds: Bounds, findings: Findings, basis: Basis) -> None:
-    robots, frequency = RobotsAudit(findings, basis), FrequencyAudit(findings, basis)
-    hosts = HostAudit(findings, basis, robots.fetches)
-    for sent in log.requests_by_host(bounds):
-        for each in (robots, hosts, frequency):
-            each.see(sent)
-    for denial in log.denials_by_host(bounds):
-        robots.see_denial(denial)
-    for each in (hosts, robots, frequency):
-        each.end()
-
-
-def _audit_times(log: Log, bounds: Bounds, findings: Findings, basis: Basis, bot: Bot) -> Digests:
-    digester = Digester()
-    identity, serial = IdentityAudit(findings, basis, bot), SerialAudit(findings, basis)
-    listed, kept = BlocklistAudit(findings, basis), EntryAudit(findings, _problem)
-    targets, first = TargetAudit(findings, basis), FirstRequestAudit(findings)
-    for sent in digester.passed("requests", log.requests_by_time(bounds)):
-        for each in (identity, serial, listed, targets, first):
-            each.see(sent)
-    for denial in digester.passed("denials", log.denials_by_time(bounds)):
-        listed.see_denial(denial)
-    for entry in digester.passed("entries", log.entries(bounds)):
-        kept.see(entry)
-    for key in log.duplicates(bounds):
-        kept.see_duplicate(key)
-    for run in log.reported(bounds):
-        kept.see_reported(run)
-    for audit in (listed, targets, first, kept):
-        audit.end()
-    take_all(digester, log, bounds)
-    return digester.digests()
-
-
-def _problem(item: Mapping[str, Any]) -> str:
-    try:
-        # An item of ours has these columns, so `check` need not find them, which takes most time.
-        check(EntryItem(**item) if item.keys() == _COLUMNS else item)
-    except InvalidItem as error:
-        return str(error)
-    return ""
 
 
 def _conformance(scorecard: Mapping[str, Any]) -> dict[str, Any]:
@@ -265,6 +175,30 @@ def _record(audited: Audited) -> dict[str, Any]:
     }
 
 
+def _judged(audited: Audited) -> dict[str, Any]:
+    """Return which periods were judged now, and which before, with the times of that."""
+    same = audited.review.same
+    before = {each.period: rfc3339(each.judged_at) for each in audited.before}
+    return {
+        "now": sorted(audited.periods.keys() - same),
+        "before": {period: before[period] for period in sorted(same)},
+        "changed": {period: rfc3339(at) for period, at in audited.changed.items()},
+    }
+
+
+def has_changed(attestation: Mapping[str, Any]) -> bool:
+    """Return True if a day of the log was changed after it was judged.
+
+    A month of entries changes if a source is spelled in another way.
+    """
+    return any(period == day_of(begin_of(period)) for period in _changed(attestation))
+
+
+def _changed(attestation: Mapping[str, Any]) -> Mapping[str, str]:
+    changed: Mapping[str, str] = attestation["record"]["judged"]["changed"]
+    return changed
+
+
 def attestation_text(attestation: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of an attestation."""
     yield f"{attestation['contract']}, judged {attestation['at']}"
@@ -282,6 +216,16 @@ def attestation_text(attestation: Mapping[str, Any]) -> Iterator[str]:
         for line in _row_lines(row):
             yield _INDENT + line
     yield ""
+    judged = attestation["record"]["judged"]
+    now, before = (
+        count_of(len(judged[when]), "day or month", "days and months") for when in ("now", "before")
+    )
+    yield f"judged now: {now}; before, and the same since: {before}"
+    changed = _changed(attestation)
+    for period in list(changed)[:MOST_NAMED]:
+        yield f"changed after it was judged: {period}, as noticed {changed[period]}"
+    if len(changed) > MOST_NAMED:
+        yield f"… and {len(changed) - MOST_NAMED} more were changed"
     yield conclusion(attestation)
 
 

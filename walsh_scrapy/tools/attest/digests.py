@@ -10,13 +10,14 @@ import json
 from base64 import b64decode, b64encode
 from collections import deque
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from hashlib import sha256
 from importlib.resources import files
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from walsh_scrapy.policy.wording import count_of, cut, format_day
+from walsh_scrapy.policy.audit.judgements import LOG, Digest, begin_of, day_of, month_of
+from walsh_scrapy.policy.audit.record import DAY
+from walsh_scrapy.policy.wording import count_of, cut
 from walsh_scrapy.state.auditrecord import Bounds
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.files import read_json
@@ -32,19 +33,10 @@ FORMAT: Final = "walsh-research-attestation/v1"
 
 _Row = TypeVar("_Row", bound="Sequence[Any]")
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
-_DAY: Final = 86_400.0
-_LOG: Final = ("requests", "denials")
 #: Members that the seal does not cover: itself, and the signature of it.
 _AFTER_SEAL: Final = ("seal", "signature")
 #: Changed periods that are named; others are counted.
-_MOST_NAMED: Final = 10
-
-
-class Digest(NamedTuple):
-    """The rows of one period: how many, and the SHA-256 of them as lines of JSON."""
-
-    rows: int
-    sha256: str
+MOST_NAMED: Final = 10
 
 
 #: The digests of the record: by table, then by period: a day, a month, or "all".
@@ -80,15 +72,11 @@ class Digester:
         }
 
 
-def _day(moment: float) -> str:
-    return format_day(int(moment // _DAY))
-
-
 #: The period of a row of each table; times are in UTC.
 _PERIODS: Final[dict[str, Callable[[Any], str]]] = {
-    "requests": lambda row: _day(row.sent_at),
-    "denials": lambda row: _day(row.at),
-    "entries": lambda row: _day(row.first_seen)[:7],
+    "requests": lambda row: day_of(row.sent_at),
+    "denials": lambda row: day_of(row.at),
+    "entries": lambda row: month_of(row.first_seen),
     "runs": lambda _row: "all",
     "ends": lambda _row: "all",
     "acts": lambda _row: "all",
@@ -102,11 +90,6 @@ def take_all(digester: Digester, log: Log, bounds: Bounds) -> None:
     digester.take("ends", log.run_ends(bounds))
     digester.take("acts", log.acts(bounds))
     digester.take("sources", log.source_rows(bounds))
-
-
-def begin_of(day: str) -> float:
-    """Return the epoch second at which a day begins."""
-    return datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()
 
 
 def seal(record: Mapping[str, object]) -> str:
@@ -164,9 +147,9 @@ class Comparison:
         if self.deleted:
             left = count_of(len(self.deleted), "part")
             lines.append(f"{left} older than WALSH_LOG_DAYS, which runs have deleted since")
-        lines += [f"changed: {name}" for name in self.changed[:_MOST_NAMED]]
-        if len(self.changed) > _MOST_NAMED:
-            lines.append(f"… and {len(self.changed) - _MOST_NAMED} more have changed")
+        lines += [f"changed: {name}" for name in self.changed[:MOST_NAMED]]
+        if len(self.changed) > MOST_NAMED:
+            lines.append(f"… and {len(self.changed) - MOST_NAMED} more have changed")
         return lines
 
 
@@ -199,7 +182,7 @@ def compare(log: Log, record: Mapping[str, Any], now: float) -> Comparison:
     digester.take("entries", log.entries(bounds))
     take_all(digester, log, bounds)
     found = digester.digests()
-    pruned_until = 0.0 if record["log_days"] is None else now - record["log_days"] * _DAY
+    pruned_until = 0.0 if record["log_days"] is None else now - record["log_days"] * DAY
     lost = set(log.missing_copies(bounds, pruned_until)).difference(record["missing_copies"])
     comparison = Comparison(changed=[f"copies: {name} is not kept" for name in sorted(lost)])
     for table, periods in record["digests"].items():
@@ -209,7 +192,7 @@ def compare(log: Log, record: Mapping[str, Any], now: float) -> Comparison:
             name = table if period == "all" else f"{table} of {period}"
             if left == judged:
                 comparison.same += 1
-            elif table in _LOG and begin_of(period) < pruned_until and left.rows < judged.rows:
+            elif table in LOG and begin_of(period) < pruned_until and left.rows < judged.rows:
                 comparison.deleted.append(name)
             else:
                 comparison.changed.append(name)
