@@ -81,7 +81,7 @@ ELSEWHERE = (
     *FAILED_JOBS,
 )
 #: Programs that set up a machine, or look at it: tests/docs/test_deployment.py checks these lines.
-DEPLOYING = ("install", "systemctl", "journalctl", "podman")
+DEPLOYING = ("install", "sed", "cp", "systemctl", "journalctl", "podman", "kubectl")
 #: What is done with a damaged state, line by line: a test of its own.
 RESTORING = [
     line.strip()
