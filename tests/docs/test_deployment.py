@@ -1,26 +1,20 @@
-"""The files of docs/deployment: systemd, logrotate and Kubernetes accept them, and the crawl them.
+"""The files of docs/deployment: systemd, logrotate and the image accept them, and the crawl them.
 
 What they run is run here as they confine it: in a read-only file system, without any privilege.
 """
 
 import configparser
-import contextlib
-import copy
 import json
 import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
-import tomllib
 from datetime import datetime, timedelta
 from pathlib import Path
 
-import kubernetes_validate
 import pytest
-import yaml
 
 from tests.docs.test_commands import DEPLOYING, check_call, command_lines
 from tests.helpers import ROOT
@@ -32,14 +26,10 @@ UNITS = sorted(path.name for path in FILES.iterdir() if path.suffix in (".servic
 IMAGE = "walsh-scrapy"
 CONTAINER = "/srv/walsh"  #: the folder of scrapy.cfg in the image
 CONTAINERFILE = (FILES / "Containerfile").read_text("utf-8")
-MANIFEST = yaml.safe_load((FILES / "kubernetes.yaml").read_text("utf-8"))
-POD = MANIFEST["spec"]["template"]["spec"]
-(CRAWL,) = POD["containers"]
 CLONE = "/srv/walsh-scrapy"
-LINES = [line for _, line in command_lines() if line.split()[0] in DEPLOYING]
 #: How the page makes the units of several workers, and these units.
-MADE = [line for line in LINES if line.split()[0] in ("sed", "cp")]
-MADE_UNITS = [line.rpartition("/")[2] for line in MADE]
+MAKING = [line for _, line in command_lines() if line.startswith(("sed ", "cp "))]
+MADE_UNITS = [line.rpartition("/")[2] for line in MAKING]
 #: In tenths; systemd calls up to 1.9 "OK", and a unit without any hardening has 9.6.
 EXPOSURE = 15
 #: The file system of a unit or an image: only the first argument, a folder, can be written.
@@ -55,21 +45,6 @@ NO_NEW_CODE = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(65, 1, 0, 0, 0)
 os.execv(sys.argv[1], sys.argv[1:])
-"""
-#: Stands for a program in a container: call LAST goes on until SIGTERM, and then ends slowly.
-STAND_IN = f"""#!{sys.executable} -SI
-import os, signal, subprocess, sys
-signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
-container, call = os.getppid(), " ".join([os.path.basename(sys.argv[0]), *sys.argv[1:]])
-with open("calls", "a+") as calls:
-    print(call, file=calls, flush=True)
-    calls.seek(0)
-    number = len(calls.readlines())
-print(call, flush=True)
-if number == int(os.environ["LAST"]):
-    signal.sigwait([signal.SIGTERM])
-    subprocess.run([sys.executable, "-SIc", ""])
-    print("ends in order" if os.getppid() == container else "is left alone")
 """
 
 
@@ -119,7 +94,7 @@ def test_systemd_accepts_the_units(systemd, tmp_path):
 
 
 def test_the_units_of_several_workers_run_the_same_crawl(systemd, tmp_path):
-    for line in MADE:
+    for line in MAKING:
         here = line.replace("docs/deployment/", "").replace("/etc/systemd/system/", "")
         assert output_of(["sh", "-c", here], cwd=tmp_path) == (0, "")
     instances = [name.replace("@.", "@1.") for name in MADE_UNITS]
@@ -205,6 +180,14 @@ def test_what_the_image_copies_is_there():
     )
 
 
+#: The other programs have tests of their own.
+LINES = [
+    line
+    for _, line in command_lines()
+    if line.split()[0] in set(DEPLOYING) - {"sed", "cp", "kubectl"}
+]
+
+
 @pytest.mark.parametrize("line", [pytest.param(line, id=line[:60]) for line in LINES])
 def test_a_line_of_the_docs_fits_the_files(line):
     program, *arguments = shlex.split(line)
@@ -218,10 +201,6 @@ def test_a_line_of_the_docs_fits_the_files(line):
         units = [word for word in arguments if word.endswith((".service", ".timer"))]
         assert units or arguments == ["daemon-reload"]
         assert {re.sub(r"@.+\.", "@.", unit) for unit in units} <= {*UNITS, *MADE_UNITS}
-    elif program in ("sed", "cp"):
-        assert line in MADE  # a test of its own
-    elif program == "kubectl":
-        check_cluster(arguments)
     elif program == "journalctl":
         needs("jq")
         assert arguments[:2] == ["--unit", "walsh@feeds.service"]
@@ -236,27 +215,6 @@ def test_a_line_of_the_docs_fits_the_files(line):
         assert {"--read-only", "--cap-drop=ALL", "walsh:/var/lib/walsh"} <= set(options)
         assert f"{CONTAINER}/sources.toml:ro" in " ".join(options)
         check_call(command[1:] or of_image())
-
-
-def check_cluster(words):
-    """Check a call of kubectl: it makes or changes what the manifest is about."""
-    names = [word for word in words if not word.startswith("-")]
-    options = dict(word.split("=", 1) for word in words if word.startswith("--"))
-    if names[0] == "apply":
-        assert words == ["apply", "-f", "docs/deployment/kubernetes.yaml"]
-    elif names[0] == "scale":
-        assert names[1] == f"deployment/{MANIFEST['metadata']['name']}"
-        assert int(options["--replicas"]) > MANIFEST["spec"]["replicas"]
-    elif "configmap" in names:
-        (volume,) = POD["volumes"]
-        assert names == ["create", "configmap", volume["configMap"]["name"]]
-        (mount,) = CRAWL["volumeMounts"]
-        file = f"{mount['mountPath']}/{options['--from-file']}"
-        assert f"sources={file}" in CRAWL["args"]
-    else:
-        (given,) = CRAWL["envFrom"]
-        assert names == ["create", "secret", "generic", given["secretRef"]["name"]]
-        assert options == {"--from-env-file": "state.env"}
 
 
 def test_the_docs_name_every_file():
@@ -274,114 +232,9 @@ def of_image():
     return json.loads(re.search(r"^CMD (.+)$", CONTAINERFILE, re.MULTILINE)[1])
 
 
-def test_unit_image_and_pod_run_the_same_crawl():
+def test_unit_and_image_run_the_same_crawl():
     assert of_unit() == of_image()
     check_call(of_unit())
-    assert set(CRAWL["args"]) > set(of_image())
-    url = "WALSH_STATE_URL=$(WALSH_STATE_URL)"  # Kubernetes knows the variable by the Secret
-    assert url in CRAWL["args"]
-    check_call([word.replace(url, "WALSH_STATE_URL=sqlite:////x") for word in CRAWL["args"]])
-
-
-def changed(manifest, path, value):
-    """Return a copy of the manifest with another value at a path; None removes what is there."""
-    manifest = copy.deepcopy(manifest)
-    *parents, last = path.split()
-    part = manifest
-    for key in parents:
-        part = part[int(key) if key.isdecimal() else key]
-    part[last] = value
-    if value is None:
-        del part[last]
-    return manifest
-
-
-def test_kubernetes_accepts_the_manifest():
-    version = kubernetes_validate.latest_version()
-    assert kubernetes_validate.validate(MANIFEST, version, strict=True)
-    crawl = "spec template spec containers 0"
-    for path, value in (
-        ("spec replica", 3),
-        ("spec replicas", "3"),
-        ("spec selector", None),
-        ("spec template spec terminationGracePeriodSeconds", "90s"),
-        ("spec template spec securityContext readOnlyRootFilesystem", True),
-        (f"{crawl} arg", []),
-        (f"{crawl} command", "sh"),
-        (f"{crawl} envFrom", {"secretRef": {"name": "walsh-state"}}),
-        (f"{crawl} resources limits memory", ["1Gi"]),
-        (f"{crawl} securityContext capabilities drop", "ALL"),
-        (f"{crawl} volumeMounts 0 mountPath", None),
-    ):
-        wrong = changed(MANIFEST, path, value)
-        with pytest.raises(kubernetes_validate.ValidationError):
-            kubernetes_validate.validate(wrong, version, strict=True)
-
-
-def test_the_pod_is_one_of_the_image_and_has_no_privilege():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    assert CRAWL["image"] == f"{project['name']}:{project['version']}"
-    spec = MANIFEST["spec"]
-    assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
-    assert {each["name"] for each in CRAWL["volumeMounts"]} == {
-        each["name"] for each in POD["volumes"]
-    }
-    assert POD["securityContext"] == {
-        "runAsNonRoot": True,
-        "runAsUser": 10001,
-        "runAsGroup": 10001,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-    assert CRAWL["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
-    seconds = int(unit("walsh@.service")["Service"]["TimeoutStopSec"])
-    assert POD["terminationGracePeriodSeconds"] == seconds
-    assert not re.search(r"\$[$(]", "".join(CRAWL["command"])), "Kubernetes would replace it"
-
-
-@pytest.fixture
-def container(tmp_path):
-    """Return a function that starts the command of the pod with other programs in its PATH."""
-    started = []
-
-    def start(last=0, **programs):
-        for name, text in programs.items():
-            (tmp_path / name).write_text(text, "utf-8")
-            (tmp_path / name).chmod(0o755)
-        path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-        process = subprocess.Popen(
-            [*CRAWL["command"], "crawl", "feeds"],
-            cwd=tmp_path,
-            env=os.environ | {"PATH": path, "LAST": str(last)},
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-
-
-@pytest.mark.parametrize("last", [3, 4], ids=["in a crawl", "in a pause"])
-def test_a_container_crawls_again_until_sigterm_and_ends_in_order(container, last):
-    process = container(last, scrapy=STAND_IN, sleep=STAND_IN)
-    expected = ["scrapy crawl feeds\n", "sleep 600\n"] * 2
-    assert [process.stdout.readline() for _ in range(last)] == expected[:last]
-    process.terminate()
-    assert process.wait(timeout=60) == 0
-    assert process.stdout.readlines() == ["ends in order\n"]
-
-
-def test_a_crawl_that_fails_ends_the_container(container):
-    assert container(scrapy="#!/bin/sh\nexit 3\n").wait(timeout=60) == 3
 
 
 def test_a_crawl_needs_to_write_its_state_only(loopback_web, tmp_path):
