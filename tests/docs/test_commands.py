@@ -81,8 +81,9 @@ ELSEWHERE = (
     "/srv/scrapyd/venv/bin/scrapyd",
     *FAILED_JOBS,
 )
-#: Programs that set up a machine, or look at it: tests/docs/test_deployment.py checks these lines.
-DEPLOYING = ("install", "systemctl", "journalctl", "podman")
+#: Programs that set up a machine or a cluster, or look at it: test_deployment.py and
+#: test_kubernetes.py beside this file check these lines.
+DEPLOYING = ("install", "sed", "cp", "systemctl", "journalctl", "podman", "kubectl")
 #: What is done with a damaged state, line by line: a test of its own.
 RESTORING = [
     line.strip()

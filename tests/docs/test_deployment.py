@@ -27,6 +27,9 @@ IMAGE = "walsh-scrapy"
 CONTAINER = "/srv/walsh"  #: the folder of scrapy.cfg in the image
 CONTAINERFILE = (FILES / "Containerfile").read_text("utf-8")
 CLONE = "/srv/walsh-scrapy"
+#: How the page makes the units of several workers, and these units.
+MAKING = [line for _, line in command_lines() if line.startswith(("sed ", "cp "))]
+MADE_UNITS = [line.rpartition("/")[2] for line in MAKING]
 #: In tenths; systemd calls up to 1.9 "OK", and a unit without any hardening has 9.6.
 EXPOSURE = 15
 #: The file system of a unit or an image: only the first argument, a folder, can be written.
@@ -75,8 +78,8 @@ def systemd(tmp_path):
         (tmp_path / name).write_text(text.replace(CLONE, str(ROOT)), "utf-8")
     environment = os.environ | {"SYSTEMD_UNIT_PATH": f"{tmp_path}:"}
 
-    def analyze(*arguments):
-        return output_of(["systemd-analyze", *arguments], cwd=tmp_path, env=environment)
+    def analyze(*arguments, **more):
+        return output_of(["systemd-analyze", *arguments], cwd=tmp_path, env=environment | more)
 
     return analyze
 
@@ -88,6 +91,17 @@ def test_systemd_accepts_the_units(systemd, tmp_path):
     with (tmp_path / UNITS[-1]).open("a") as file:
         file.write("OnCalender=daily\n")
     assert "OnCalender" in systemd("verify", instances[-1])[1], "it finds mistakes"
+
+
+def test_the_units_of_several_workers_run_the_same_crawl(systemd, tmp_path):
+    for line in MAKING:
+        here = line.replace("docs/deployment/", "").replace("/etc/systemd/system/", "")
+        assert output_of(["sh", "-c", here], cwd=tmp_path) == (0, "")
+    instances = [name.replace("@.", "@1.") for name in MADE_UNITS]
+    assert instances == ["walsh-feeds@1.service", "walsh-feeds@1.timer"]
+    assert systemd("verify", *instances) == (0, "")
+    told = systemd("verify", instances[0], SYSTEMD_LOG_LEVEL="debug")[1]
+    assert f"/scrapy {shlex.join(of_unit())}\n" in told
 
 
 def test_the_crawl_is_exposed_to_little(systemd):
@@ -166,10 +180,15 @@ def test_what_the_image_copies_is_there():
     )
 
 
-LINES = [(page, line) for page, line in command_lines() if line.split()[0] in DEPLOYING]
+#: The other programs have tests of their own.
+LINES = [
+    line
+    for _, line in command_lines()
+    if line.split()[0] in set(DEPLOYING) - {"sed", "cp", "kubectl"}
+]
 
 
-@pytest.mark.parametrize("line", [pytest.param(line, id=line[:60]) for _, line in LINES])
+@pytest.mark.parametrize("line", [pytest.param(line, id=line[:60]) for line in LINES])
 def test_a_line_of_the_docs_fits_the_files(line):
     program, *arguments = shlex.split(line)
     if program == "install":
@@ -181,7 +200,7 @@ def test_a_line_of_the_docs_fits_the_files(line):
     elif program == "systemctl":
         units = [word for word in arguments if word.endswith((".service", ".timer"))]
         assert units or arguments == ["daemon-reload"]
-        assert {re.sub(r"@\w+", "@", unit) for unit in units} <= set(UNITS)
+        assert {re.sub(r"@.+\.", "@.", unit) for unit in units} <= {*UNITS, *MADE_UNITS}
     elif program == "journalctl":
         needs("jq")
         assert arguments[:2] == ["--unit", "walsh@feeds.service"]
