@@ -41,7 +41,8 @@ HANDED_OUT = 100_000
 PROJECT = find_project(Path(__file__).parent)
 VISITED = """
 INSERT INTO sources (url, kind, url_key, fetched_at, due_at, outcome)
-SELECT url, kind, url_key, {at}, {at}, 'fetched' FROM declared
+SELECT url, kind, url_key, {at}, {at}, 'fetched' FROM declared WHERE true
+ON CONFLICT (url) DO UPDATE SET fetched_at = excluded.fetched_at, due_at = excluded.due_at
 """
 FACTS = "UPDATE declared SET fetched_at = {at}"
 AT = "CASE WHEN CAST(position AS INTEGER) % {due} = 0 THEN {old} ELSE {new} END"
@@ -133,7 +134,6 @@ def _visit(url: str, old: float, new: float) -> None:
     at = AT.format(due=DUE, old=old, new=new)
     engine = create_engine(url)
     with engine.begin() as connection:
-        connection.execute(text("DELETE FROM sources"))
         connection.execute(text(VISITED.format(at=at)))
         connection.execute(text(FACTS.format(at=at)))
     if engine.dialect.name == "postgresql":  # as the server does by itself within a minute

@@ -6,6 +6,7 @@ from benchmarks.mutants.mutant import Mutant, Patch
 
 _SCOPE: Final = "walsh_scrapy/spidermiddlewares/scope.py"
 _MESSAGES: Final = "walsh_scrapy/runtime/messages.py"
+_AGENDA: Final = "walsh_scrapy/state/agenda.py"
 _FRESHNESS: Final = "walsh_scrapy/policy/freshness.py"
 _LLMS: Final = "spiders/llms.py"
 _ITEM: Final = "yield EntryItem.of_feed(entry, feed=feed, source=source.url)"
@@ -71,11 +72,14 @@ from dataclasses import replace
         self.new = frozenset(each.key for each in self._found)"""),
     )),
     Mutant("hourly", "R8", "visits a source once an hour", (
-        Patch(_FRESHNESS, "_interval", "operator_interval * 2.0**doublings",
-              "min(operator_interval, 3600.0) * 2.0**doublings"),
+        Patch(_FRESHNESS, "_interval", "operator_interval * growth(last.failures)",
+              "min(operator_interval, 3600.0) * growth(last.failures)"),
+        Patch(_AGENDA, "Rule.__init__", "min(terms.min_revisit, LONGEST_SECONDS)",
+              "min(terms.min_revisit, 3600.0)"),
     )),
     Mutant("gone", "R8", "asks again for what is gone (410)", (
         Patch(_FRESHNESS, "due", "if last is not None and last.is_gone:", "if False:"),
+        Patch(_AGENDA, "Rule.__init__", "not_(_C.is_gone)", "true()"),
     )),
     Mutant("dump", "R9", "asks for llms-full.txt", (
         _UNSCOPED,

@@ -68,11 +68,14 @@ def test_a_state_that_fails_before_the_first_request_stops_the_start(loopback_we
     assert f"no such table: {table}" in refusal(result)
 
 
-def test_a_state_that_fails_while_it_is_asked_what_is_due_ends_the_run(loopback_web, crawl):
-    web = loopback_web(site("blog.example"))
-    assert crawl(web, sources=["http://blog.example/feed"]).exit_code == 0
+def test_a_state_that_fails_while_it_is_asked_what_is_due_ends_the_run(
+    loopback_web, crawl, tmp_path
+):
+    web, file = loopback_web(site("blog.example")), tmp_path / "sources.txt"
+    file.write_text("http://blog.example/feed")
+    assert crawl(web, sources=file).exit_code == 0
     rows_of(crawl, "ALTER TABLE sources RENAME TO lost")
-    result = crawl(web, sources=["http://blog.example/feed"], arguments={"force": "1"})
+    result = crawl(web, sources=file, arguments={"force": "1"})
     assert critical_line(result)
     assert result.stats["finish_reason"] == "state_failed"
 

@@ -106,7 +106,7 @@ class ScopeMiddleware:
     def _targets(self) -> Targets:
         spider = self._crawler.spider
         sources = spider.sources if isinstance(spider, DeclaringSpider) else ()
-        if sources == () and not self._context.options.is_walsh_research:
+        if not self._context.options.is_walsh_research and not sources:
             logger.warning(
                 "%s declares no sources, so it may ask for nothing (R6); "
                 'a bot with its own identity that follows links sets WALSH_SCOPE = "any"',

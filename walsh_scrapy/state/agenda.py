@@ -167,16 +167,20 @@ class Agenda:
         """
         rule = Rule(self._terms, now)
         mine = (*self._chosen.where, _C.host.in_(hosts), rule.is_wanted)
-        page = (
-            _joined(rule).where(*mine).order_by(rule.since, _C.position, *_BEST_FIRST).limit(most)
-        )
+        # The index alone says which sources these are, also of a host that has very many.
+        first = select(_C.url_key, rule.since.label("since"), _C.position).where(*mine)
+        first = first.order_by(rule.since, _C.position).limit(most)
         if after != FIRST:
             last = (literal(after.since, Double), literal(after.position, Double))
-            page = page.where(tuple_(rule.since, _C.position) > tuple_(*last))
-        rows = self._read(page)
+            first = first.where(tuple_(rule.since, _C.position) > tuple_(*last))
+        of_page = first.subquery()
+        is_own = and_(_C.url_key == of_page.c.url_key, _C.file == self._chosen.file)
+        page = _joined(of_page.c.since).join(of_page, is_own)
+        order = (of_page.c.since, of_page.c.position, *_BEST_FIRST)
+        rows = self._read(page.order_by(*order))
         due = [each for each in self._judged(rows, now) if self._is_due(each)]
         due.sort(key=attrgetter("since"))
-        return due, Place(*rows[-1][2:4]) if len(rows) == most else None
+        return due, Place(*rows[-1][2:4]) if len(rows) >= most else None
 
     def _reckoned(self) -> tuple[dict[str, HostWork], Counts]:
         """Return what one pass of SQL says of the sources whose feeds skip nothing."""
@@ -203,7 +207,7 @@ class Agenda:
         """Yield each source that SQL alone cannot decide about, due or not."""
         began = self._terms.began
         order: list[ColumnElement[Any]] = [_C.url_key]
-        wanted = _joined(Rule(self._terms, began)).where(*self._chosen.where)
+        wanted = _joined(Rule(self._terms, began).since).where(*self._chosen.where)
         if not self._is_asked_of_each:  # few have feeds that skip anything: an index has them
             order = [_C.host, _C.url_key]
             wanted = wanted.where(_C.has_skips == true())
@@ -241,9 +245,9 @@ class Agenda:
             return connection.all(wanted)
 
 
-def _joined(rule: Rule) -> Select[Any]:
+def _joined(since: ColumnElement[float]) -> Select[*tuple[Any, ...]]:
     """Select sources with their records."""
-    columns = (_C.url_key, _C.host, rule.since, _C.position, *SOURCE, *COLUMNS)
+    columns = (_C.url_key, _C.host, since, _C.position, *SOURCE, *COLUMNS)
     record = sources.c.url_key == _C.url_key
     return select(*columns).select_from(declared.outerjoin(sources, record))
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: Rows of one transaction, during which nobody else can write to SQLite.
-_ROWS_AT_ONCE: Final = 1000
+_ROWS_AT_ONCE: Final = 5000
 #: New blocks of an edit. If there are more, all of the file is read and written anew.
 _MOST_NEW: Final = 20_000
 #: Seconds from one line about a long sync to the next.

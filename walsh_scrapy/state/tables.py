@@ -279,7 +279,7 @@ declared = Table(
     Index(
         "declared_by_host",
         *("file", "kind", "has_skips", "host", "fetched_at", "growth", "every", "asked"),
-        *("is_gone", "site", "position"),
+        *("is_gone", "site", "position", "url_key"),
     ),
 )
 
