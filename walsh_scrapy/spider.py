@@ -68,6 +68,7 @@ class SourcesSpider(DeclaringSpider):
         self.force = str(arguments.get("force", "0")).lower() in ("1", "true", "yes", "on")
         self.only = arguments.get("only", "")
         self.part = (1, 1)
+        self._sources: DeclaredSources | None = None
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: str, **arguments: str) -> Self:
@@ -89,8 +90,10 @@ class SourcesSpider(DeclaringSpider):
         crawl = Crawl.of(self.crawler)
         if crawl.sources_file is None:
             raise ValueError(f"{self} has no sources file; make it with from_crawler")
-        chosen = Selection(crawl.sources_file.id, self.kind, *self.part, self.only)
-        return DeclaredSources(crawl.context.state.declared, chosen)
+        if self._sources is None:
+            chosen = Selection(crawl.sources_file.id, self.kind, *self.part, self.only)
+            self._sources = DeclaredSources(crawl.context.state.declared, chosen)
+        return self._sources
 
     @classmethod
     def _check_arguments(cls, arguments: Iterable[str]) -> None:
@@ -109,14 +112,15 @@ class SourcesSpider(DeclaringSpider):
     async def start(self) -> AsyncIterator[Any]:
         """Yield the first request of each source that is due."""
         crawl = Crawl.of(self.crawler)
-        chosen, queue = self.sources.chosen, crawl.queues.scheduler
+        declared, queue = self.sources, crawl.queues.scheduler
         try:
             due = DueSources(
-                crawl.context, chosen, crawl.pauses, queue, crawl.worker, force=self.force
+                crawl.context, declared.chosen, crawl.pauses, queue, crawl.worker, force=self.force
             )
             report(crawl.stats, due.counts)
-            self._warn_of_none(due.counts, chosen)
+            self._warn_of_none(due.counts, declared.chosen)
             async for source, url in due.each():
+                declared.note(source)
                 yield self.first_request(source, url)
             # What other workers have done was due as well.
             crawl.stats.inc_value("walsh/sources/due", due.begun - due.counts.due)

@@ -19,6 +19,7 @@ from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.runtime import isolated
 from walsh_scrapy.runtime.isolated import IsolatedProcess
 from walsh_scrapy.state import waiting
+from walsh_scrapy.state.claims import Claims
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.waiting import Waiting
 from walsh_scrapy.testing.clock import EPOCH, SimulatedTime
@@ -55,10 +56,19 @@ class PausedMeanwhile(Extension):
 
 
 class CountedTransactions(Extension):
-    """A stat, `transactions`, tells how many the visits of a crawl needed."""
+    """A stat, `transactions`, tells how many the visits of a crawl needed.
+
+    Those that renew claims are not counted: they follow the clock.
+    """
 
     def spider_opened(self):
-        checked = Database._checked
+        checked, renew = Database._checked, Claims.renew
+
+        def uncounted(*arguments):
+            self.crawler.stats.inc_value("transactions", -1)
+            return renew(*arguments)
+
+        Claims.renew = uncounted
 
         def counted(database, *arguments):
             self.crawler.stats.inc_value("transactions")

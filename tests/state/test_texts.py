@@ -8,7 +8,7 @@ from sqlalchemy import func, select
 
 from tests.helpers.records import RECORD
 from walsh_scrapy.policy.audit.record import DAY
-from walsh_scrapy.state.evidence import MARGIN, Evidence, write_request
+from walsh_scrapy.state.evidence import MARGIN, Evidence, log_end
 from walsh_scrapy.state.pruning import delete_in_turn
 from walsh_scrapy.state.tables import NUMBERED, requests, texts
 from walsh_scrapy.state.texts import LOST, selected
@@ -21,7 +21,7 @@ ALL = selected(requests, NUMBERED)
 
 def write(state, record):
     with state._database.write() as connection:
-        write_request(connection, record)
+        log_end(connection, record)
 
 
 def count(rows):
@@ -38,7 +38,7 @@ def test_each_text_is_there_once_and_comes_back(opened, rows):
 
 def test_a_number_that_was_never_committed_is_not_known(state, rows):
     with suppress(ZeroDivisionError), state._database.write() as connection:
-        write_request(connection, GIVEN)
+        log_end(connection, GIVEN)
         raise ZeroDivisionError
     assert count(rows) == 0
     write(state, replace(GIVEN, gates=NAME))

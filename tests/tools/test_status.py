@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 from scrapy.settings import Settings
 
+from tests.helpers.records import BACKOFF
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.state import State
+from walsh_scrapy.state.claims import WorkerRow
 from walsh_scrapy.state.evidence import RequestRecord
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
@@ -180,12 +182,13 @@ def test_the_metrics_are_those_of_the_documentation(tmp_path):
         open_runs=silent(1),
         latest={"runs": NOW + 60},
         refused=refused("a.example", days=2),
+        workers=(WorkerRow(7, NOW, 3), WorkerRow(8, NOW, 4)),
     )
     write_metrics(str(file), find(facts, Thresholds()), facts, NOW)
     found = metrics_of(file)
     checks = {name: found.pop(name) for name in list(found) if name.startswith("walsh_check{")}
     assert checks['walsh_check{check="hosts"}'] == checks['walsh_check{check="killed"}'] == 1
-    assert len(checks) == 8
+    assert len(checks) == 9
     assert found == {
         "walsh_status": 1,
         "walsh_status_timestamp_seconds": NOW,
@@ -199,6 +202,7 @@ def test_the_metrics_are_those_of_the_documentation(tmp_path):
         "walsh_sources_refused_since_timestamp_seconds": NOW - 2 * DAY,
         "walsh_hosts_on_hold": 1,
         "walsh_hosts_on_long_hold": 1,
+        "walsh_workers": 2,
         "walsh_state_disk_free_bytes": 5000 * MIB,
         "walsh_clock_ahead_seconds": 60,
     }
@@ -235,14 +239,15 @@ def test_the_facts_of_a_state(url, tmp_path):
         state.runs.end(command, now - 50, "finished", {})
         alive = state.runs.begin(RunRecord(begun=now - 2 * HOUR, **begin))
         record = RequestRecord(now - 60, "a.example", "http://a.example/", "", 200, 0.1, run=alive)
+        state.ledger.renew(alive, now)
         state.ledger.take("a.example", 1.0, 60.0)
-        state.ledger.release("a.example", Exchange(interval=1.0), None, record)
+        state.ledger.release("a.example", Exchange(interval=1.0), BACKOFF, record)
         state.ledger.take("a.example", 0.0, 60.0)
         other = replace(record, sent_at=now - 5, run=alive + 1)
-        state.ledger.release("a.example", Exchange(interval=1.0), None, other)
+        state.ledger.release("a.example", Exchange(interval=1.0), BACKOFF, other)
         state.ledger.take("a.example", 0.0, 60.0)
         later = replace(record, sent_at=now + 9 * DAY)
-        state.ledger.release("a.example", Exchange(interval=1.0), None, later)
+        state.ledger.release("a.example", Exchange(interval=1.0), BACKOFF, later)
         for host in ("silent.example", "busy.example"):
             for _ in range(3):
                 state.ledger.answered(host, Exchange(interval=1.0, unreachable=True), None)
@@ -261,6 +266,7 @@ def test_the_facts_of_a_state(url, tmp_path):
     assert found.first_run == now + HOUR - DAY
     assert found.good_run == now + 2 * HOUR - DAY + 60
     assert found.bad_run == "feeds: no source was read"
+    assert [each.run for each in found.workers] == [alive]
     assert found.open_runs == (OpenRun("feeds", now - 2 * HOUR, now - 60, 900.0),)
     assert (found.sources, found.failing, found.list_refresh) == (3, 1, 7 * DAY)
     (refusal,) = found.refused

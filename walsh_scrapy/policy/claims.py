@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 #: Requests of work in one claim at most. A host with more is claimed alone.
 WORK_AT_A_TIME: Final = 20
 #: While this many hosts are ready, a worker that is alone claims no more. A crawl asks far fewer
-#: hosts at once.
-ENOUGH: Final = 200
+#: hosts at once, and these take a few megabytes of memory.
+ENOUGH: Final = 2000
 #: How long a claim lasts that is not renewed, and how often a worker renews its claims.
 CLAIM_SECONDS: Final = 15.0
 BEAT_SECONDS: Final = 2.0

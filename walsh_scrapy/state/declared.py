@@ -10,9 +10,9 @@ import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from scrapy.utils.datatypes import LocalCache
 from sqlalchemy import bindparam, func, select, update
 
 from walsh_scrapy.policy.freshness import NEVER, growth
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Sources read at once.
 PAGE: Final = 1000
+#: Sources that were read a moment ago: a visit of each is about to begin.
+_OWNERS_IN_MEMORY: Final = 10_000
 #: The columns of a source, as ``source_of`` takes them.
 SOURCE: Final = tuple(declared.c[name] for name in ("url", "kind", "every", "pause", "details"))
 _UNIT: Final = select(choices.c.value).where(choices.c.name == "pace_by")
@@ -136,7 +138,7 @@ class DeclaredSources(Collection[Source]):
     def __init__(self, store: DeclaredStore, chosen: Selection) -> None:
         self.chosen = chosen
         self._store = store
-        self._owner = lru_cache(PAGE)(lambda url: store.owner(chosen, url))
+        self._owners: LocalCache[str, Source | None] = LocalCache(_OWNERS_IN_MEMORY)
 
     def __iter__(self) -> Iterator[Source]:
         return self._store.each(self.chosen)
@@ -149,8 +151,13 @@ class DeclaredSources(Collection[Source]):
 
     def owner(self, url: str) -> Source | None:
         """Return the source that declares a URL: as its own, or as the llms.txt of its host."""
-        found: Source | None = self._owner(url)
-        return found
+        if url not in self._owners:
+            self._owners[url] = self._store.owner(self.chosen, url)
+        return self._owners[url]
+
+    def note(self, source: Source) -> None:
+        """Note that a source was just read here, so that `owner` need not read it again."""
+        self._owners[source.url] = source
 
 
 def paced_by(connection: Connection) -> PaceBy:
