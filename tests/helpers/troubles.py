@@ -16,6 +16,7 @@ from scrapy.utils.log import get_scrapy_root_handler
 from sqlalchemy import make_url, text
 
 from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.downloadermiddlewares import pacing
 from walsh_scrapy.runtime import isolated
 from walsh_scrapy.runtime.isolated import IsolatedProcess
 from walsh_scrapy.state import waiting
@@ -58,11 +59,13 @@ class PausedMeanwhile(Extension):
 class CountedTransactions(Extension):
     """A stat, `transactions`, tells how many the visits of a crawl needed.
 
-    Those that renew claims are not counted: they follow the clock.
+    Those that renew claims are not counted: they follow the clock. So does the end of an exchange
+    whose document takes long, which has to wait here.
     """
 
     def spider_opened(self):
         checked, renew = Database._checked, Claims.renew
+        pacing.LONGEST_UNWRITTEN = 60.0
 
         def uncounted(*arguments):
             self.crawler.stats.inc_value("transactions", -1)
