@@ -48,3 +48,22 @@ def test_workers_share_what_is_due_and_take_over_what_a_killed_one_leaves(
     assert len(again) <= 1, "only the request that was under way is made again"
     assert not again or max(again.values()) == 2
     assert all(each.items for each in results), "each has its share"
+
+
+def test_one_that_was_alone_gives_back_what_it_has_not_under_way(direct_web, crawl):
+    """It had claimed all hosts, and its spider had made all requests."""
+
+    def page(_hit):
+        """Give the other worker time to come."""
+        begun = sum(hit.path == "/feed" for hit in web.log)
+        return feed(delay=3.0 if begun <= 3 else 0.1)
+
+    web = direct_web(*(site(host, feed=page) for host in SMALL))
+    sources = [f"http://{host}/feed" for host in SMALL]
+    first = crawl.start(web, sources=sources, launcher=subprocess.Popen)
+    web.wait_for(lambda log: len(log) >= 4, LONGEST)
+    results = [crawl(web, sources=sources, launcher=subprocess.Popen), first.wait(LONGEST)]
+    assert [each.exit_code for each in results] == [0, 0]
+    assert_polite(web.log, serial=False)
+    assert Counter(hit.url for hit in web.log if hit.path == "/feed") == dict.fromkeys(sources, 1)
+    assert all(each.items for each in results), "each has its share"

@@ -158,6 +158,12 @@ class SchedulerQueue(HostQueue):
     def drop(self, host: str) -> None:
         """Remove the requests of a host that is at rest."""
         self._frontier.drop(host)
+        self._room.set()
+
+    async def wait_for_change(self) -> None:
+        """Wait until a request was handed out, or requests were removed."""
+        self._room.clear()
+        await self._room.wait()
 
     def expect(self, host: str, backlog: int) -> None:
         """Count requests of a host that are still to come; see ``Frontier.expect``."""

@@ -128,8 +128,14 @@ class DueSources:
                 self._worker.complete(host)
 
     async def _has_more(self) -> bool:
-        """Return False if nothing is due any more that no other worker has done."""
+        """Return False if nothing is due any more that no other worker has done.
+
+        What waits in the scheduler is waited for: it may be given back.
+        """
         while not (self._rests or self._read or self._hosts):
+            if self._queue.waiting:
+                await self._queue.wait_for_change()
+                continue
             if not self._busy:
                 return False
             if not self._is_waiting:
