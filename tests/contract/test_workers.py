@@ -66,4 +66,6 @@ def test_one_that_was_alone_gives_back_what_it_has_not_under_way(direct_web, cra
     assert [each.exit_code for each in results] == [0, 0]
     assert_polite(web.log, serial=False)
     assert Counter(hit.url for hit in web.log if hit.path == "/feed") == dict.fromkeys(sources, 1)
-    assert all(each.items for each in results), "each has its share"
+    shares = [each.stats["walsh/sources/fetched"] for each in results]
+    assert min(shares) > 0
+    assert [each.stats["walsh/sources/due"] for each in results] == shares
