@@ -7,6 +7,7 @@ Only Scrapy's entry points ask for the crawl of a crawler: ``from_crawler`` of a
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
@@ -188,9 +189,10 @@ class Crawl:
         leave(self)
         # The event loop stands still meanwhile, and other crawls in it may wait for an answer.
         is_alone = not any(crawl.engine.is_open for crawl in list(_crawls.values()))
-        try:
+        with suppress(StateUnavailable):
             self.context.state.ledger.write_ends()
-            self.worker.close()
+        self.worker.close()
+        try:
             _prune(self.context, _PRUNING_AT_END if is_alone else _PRUNING_AT_BEGIN)
         except StateUnavailable:
             logger.debug("old rows stay in the state, because it cannot be used")

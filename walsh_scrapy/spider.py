@@ -124,8 +124,8 @@ class SourcesSpider(DeclaringSpider):
                 yield self.first_request(source, url)
             # What other workers have done was due as well.
             crawl.stats.inc_value("walsh/sources/due", due.begun - due.counts.due)
-        except StateUnavailable:  # which ends the crawl, and is logged
-            return
+        except StateUnavailable as error:
+            crawl.engine.end("state_failed", str(error))
 
     def _warn_of_none(self, counts: Counts, chosen: Selection) -> None:
         """Warn of a text that chooses no source."""

@@ -77,3 +77,62 @@ def test_workers_are_those_that_said_lately_that_they_live(opened, clock):
     us.ledger.leave()
     assert them.ledger.workers() == []
     assert them.ledger.claim(NAMES[2:3], BEGAN) == (NAMES[2:3], [])
+
+
+def test_workers_that_claim_the_same_hosts_in_any_order_never_block_each_other(opened):
+    """Some of the rows are being renewed or made at that moment."""
+    states = [opened() for _ in range(4)]
+
+    def work(number):
+        ledger, names = states[number].ledger, NAMES[number:] + NAMES[:number]
+        for _ in range(10):
+            ledger.claim(names, BEGAN)
+            ledger.renew(number, BEGAN)
+            ledger.unclaim(names[::2])
+
+    with ThreadPoolExecutor(len(states)) as pool:
+        list(pool.map(work, range(len(states))))
+
+
+def test_a_host_that_was_put_off_is_not_busy_with_a_worker_that_died(opened, clock):
+    us, them, later = opened(), opened(), opened()
+    us.ledger.claim(NAMES[:1], BEGAN)
+    us.ledger.unclaim(NAMES[:1], put_off=True)
+    clock.at += 1.0
+    assert later.ledger.claim(NAMES[:1], clock.at).ours == NAMES[:1]
+    assert them.ledger.claim(NAMES[:1], BEGAN).busy == NAMES[:1]
+    clock.at += CLAIM_SECONDS + LEASE_MARGIN
+    assert them.ledger.claim(NAMES[:1], BEGAN) == ([], [])
+
+
+@pytest.mark.parametrize("what", ["release", "give back"])
+def test_an_end_that_could_not_be_written_keeps_a_claimed_host_from_nobody(
+    opened, clock, monkeypatch, what
+):
+    us, them = opened(), opened()
+    us.ledger.claim(NAMES[:1], BEGAN)
+    us.ledger.take(NAMES[0], 1.0, 30.0, record=RECORD)
+    with monkeypatch.context() as patch:
+        for name in ("log_end", "forget_lease"):
+            patch.setattr(f"walsh_scrapy.state.ledger.{name}", lambda *_: 1 / 0)
+        end = {
+            "release": lambda: us.ledger.release(NAMES[0], Exchange(interval=1.0), BACKOFF, RECORD),
+            "give back": lambda: us.ledger.give_back(NAMES[0]),
+        }[what]
+        with pytest.raises(ZeroDivisionError):
+            end()
+    clock.at += 1.0
+    us.ledger.renew(None, BEGAN)
+    assert us.ledger.take(NAMES[0], 1.0, 30.0).wait == 0.0
+    us.ledger.release(NAMES[0], Exchange(interval=1.0), BACKOFF, RECORD)
+    with monkeypatch.context() as patch:
+        patch.setattr("walsh_scrapy.state.ledger.log_end", lambda *_: 1 / 0)
+        clock.at += 1.0
+        us.ledger.take(NAMES[0], 1.0, 30.0)
+        us.ledger.release(NAMES[0], Exchange(interval=1.0), BACKOFF, RECORD, later=True)
+        with pytest.raises(ZeroDivisionError):
+            us.ledger.unclaim(NAMES[:1])
+    for _ in range(20):
+        clock.at += 5.0
+        us.ledger.renew(None, BEGAN)
+    assert them.ledger.claim(NAMES[:1], BEGAN).ours == NAMES[:1]

@@ -183,7 +183,9 @@ def test_the_rule_in_sql_is_that_of_a_record_and_never_later(state, database):
             found = connection.all(read)
         for (is_wanted, since), (record, every) in zip(found, records, strict=True):
             due = record.due(max(revisit, every), NOW).at
-            is_due = due < NEVER if force else due <= NOW
+            visited = None if record.due_at == 0.0 else record.fetched_at
+            is_done = visited is not None and NOW <= visited <= NOW + CLOCK_SKEW
+            is_due = due < NEVER and not is_done if force else due <= NOW
             if record.skip_hours and record.fetched_at is not None:
                 assert is_wanted or not is_due
             else:
@@ -210,6 +212,8 @@ def test_a_visit_and_the_operator_change_what_is_due_at_once(state, synced):
     assert due(began=NOW + 60)[0] == ["a.example", "b.example"]
     assert due(histories={}) == due(), "each source is asked one by one"
     assert due(force=True)[1][0] == 0
+    state.sources.commit(replace(known, fetched_at=NOW, due_at=NOW + DAY))
+    assert due(force=True)[0] == ["b.example"], "it was visited since the run began"
     state.sources.commit(replace(known, skip_hours=",".join(map(str, range(24)))))
     assert due(began=NOW + DAY)[0] == ["a.example", "b.example"], "such hints cannot be kept"
     assert due() == (["b.example"], (1, 0, NOW + 60))

@@ -106,8 +106,8 @@ class Frontier(Generic[T]):
         self._note_short(host, queue)
         self._place(host, queue)
 
-    def at_rest(self) -> dict[str, int]:
-        """Return how many requests wait of each host that could be dropped: those begun first.
+    def at_rest(self) -> dict[str, list[T]]:
+        """Return the requests of each host that could be dropped: of those begun first.
 
         Nothing of such a host is under way, and no more of it is to come.
         """
@@ -119,7 +119,7 @@ class Frontier(Generic[T]):
             and queue.rank == queue.open_to == Rank.TARGET
         }
         begun_first = sorted(found, key=lambda name: not found[name].is_touched)
-        return {name: len(found[name].requests) for name in begun_first}
+        return {name: [entry[3] for entry in found[name].requests] for name in begun_first}
 
     def drop(self, host: str) -> None:
         """Remove the requests of a host that is at rest."""

@@ -151,8 +151,8 @@ class SchedulerQueue(HostQueue):
             self._room.clear()
             await self._room.wait()
 
-    def at_rest(self) -> dict[str, int]:
-        """Return how many requests wait of each host that could be dropped."""
+    def at_rest(self) -> dict[str, list[Request]]:
+        """Return the requests of each host that could be dropped."""
         return self._frontier.at_rest()
 
     def drop(self, host: str) -> None:

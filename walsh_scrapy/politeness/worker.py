@@ -63,7 +63,7 @@ class Worker:
     def finish(self, source: Source) -> None:
         """Give the host of a visit up with the commit that follows, if it is the last visit."""
         host = self._hosts.get(source.url)
-        if host in self._complete and self._visits[host] == 1:
+        if host in self._complete and host not in self._put_off and self._visits[host] == 1:
             self._context.state.ledger.finish(host)
 
     def ended(self, source: Source, *, put_off: bool = False) -> None:
@@ -76,9 +76,11 @@ class Worker:
             self._put_off.add(host)
         self._give_up(host)
 
-    def visits_at(self, host: str) -> int:
-        """Return how many visits at a host have begun and not ended."""
-        return self._visits.get(host, 0)
+    def visits_at(self, host: str) -> set[str]:
+        """Return the URLs of the sources that are visited at a host, if all of them have begun."""
+        if host not in self._complete:
+            return set()
+        return {url for url, each in self._hosts.items() if each == host}
 
     def give_back(self, host: str) -> None:
         """Give a host up, all of whose visits wait: another worker makes them."""
@@ -86,14 +88,26 @@ class Worker:
             del self._hosts[url]
         del self._visits[host]
         self._complete.discard(host)
+        self._put_off.discard(host)
         with suppress(StateUnavailable):
             self._context.state.ledger.unclaim([host])
+
+    def abandon(self) -> None:
+        """Give up all hosts: visits there have not ended, although nothing is under way."""
+        names = [*self._visits]
+        self._hosts.clear()
+        self._visits.clear()
+        self._complete.clear()
+        self._put_off.clear()
+        with suppress(StateUnavailable):
+            self._context.state.ledger.unclaim(names, put_off=True)
 
     def close(self) -> None:
         """Give all hosts up: the crawl ends."""
         if self._timer is not None:
             self._timer.stop()
-            self._context.state.ledger.leave()
+            with suppress(StateUnavailable):  # then the claims run out
+                self._context.state.ledger.leave()
 
     def _give_up(self, host: str) -> None:
         if host not in self._complete or self._visits[host]:

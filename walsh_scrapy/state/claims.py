@@ -66,7 +66,8 @@ class Claims(HostRows):
         self._holder = uuid4().hex
         self._claimed: dict[str, None] = {}
         self._claimed_until = 0.0
-        self._last: set[str] = set()  # whose next exchange that ends is their last
+        # Hosts whose next exchange that ends is their last: whether some work there was put off.
+        self._last: dict[str, bool] = {}
 
     def claim(self, names: Sequence[str], began: float) -> Claimed:
         """Claim hosts for this worker, which began at ``began``, in epoch seconds.
@@ -74,14 +75,12 @@ class Claims(HostRows):
         Rows that another process is changing at the moment are busy too.
         """
         with self._database.write() as connection:
-            until = self._now() + CLAIM_SECONDS
+            now = self._now()
+            until = now + CLAIM_SECONDS
             rows = self._change_all(connection, names, Claim(self._holder, until, began))
         got = [name for name in names if name in rows and rows[name].holder == self._holder]
-        busy = [
-            name
-            for name in names
-            if name not in rows or rows[name].holder not in ("", self._holder)
-        ]
+        others = [name for name in names if name not in got]
+        busy = [name for name in others if name not in rows or rows[name].lease_until > now]
         # Those that were claimed before run out sooner, and are renewed before that.
         self._claimed_until = self._claimed_until if self._claimed else until
         self._claimed.update(dict.fromkeys(got))
@@ -104,20 +103,20 @@ class Claims(HostRows):
         self._claimed_until = until
         return count
 
-    def finish(self, host: str) -> None:
+    def finish(self, host: str, *, put_off: bool = False) -> None:
         """Give a host up with the end of its exchange, if that is not written yet.
 
         `unclaim` does so if it is.
         """
         if host in self._claimed:
-            self._last.add(host)
+            self._last[host] = put_off
 
     def unclaim(self, names: Collection[str], *, put_off: bool = False) -> None:
         """Give hosts up; with ``put_off`` some of their work was put off to a later run."""
         ours = [name for name in names if name in self._claimed]
         for name in ours:
             del self._claimed[name]
-            self._last.discard(name)
+            self._last.pop(name, None)
         if ours:
             with self._database.write() as connection:
                 self._change_all(connection, ours, Unclaim(self._holder, put_off))
@@ -136,15 +135,20 @@ class Claims(HostRows):
 
     def _claim_end(self, host: str) -> float:
         """Return until when a host is claimed, in epoch seconds; 0 if the next end gives it up."""
-        if host not in self._claimed or host in self._last:
+        if host not in self._claimed or self._last.get(host) is False:
             return 0.0
         # No claim lasts longer, even if the clock was set back since.
         return min(self._claimed_until, self._now() + CLAIM_SECONDS)
 
-    def _given_up(self, host: str) -> None:
-        """Note that the end of an exchange was written: it gives its host up if it is the last."""
-        if host in self._last:
-            self._last.discard(host)
+    def _given_up(self, host: str, *, at_once: bool = False) -> None:
+        """Note that the end of an exchange was written: it gives its host up if it is the last.
+
+        With ``at_once`` it could not be written, and the claim is to run out.
+        """
+        put_off = self._last.pop(host, None)
+        if put_off and not at_once:
+            self.unclaim([host], put_off=True)
+        elif put_off is not None or at_once:
             self._claimed.pop(host, None)
 
     def _change_all(

@@ -93,6 +93,10 @@ def find_locked(connection: Connection, names: Sequence[str]) -> dict[str, Ledge
     found = {name: LedgerRow(HostTimes(), None) for name in names}
     for name, *times, revision in among(connection, _LOCK_SEVERAL, hosts.c.host, names):
         found[name] = LedgerRow(HostTimes(*times), revision)
+    missing = [name for name, row in found.items() if row.revision is None]
+    for name, row in find_rows(connection, missing).items():
+        if row.revision is not None:  # another process is changing it
+            del found[name]
     return found
 
 

@@ -159,9 +159,13 @@ class Ledger(Claims):
         host. The lease protects the host until then.
         """
         event, row = Release(exchange, backoff, self._holder), self._rows.get(host)
-        if not later or row is None:
-            return self._snapshot(host, self._end(host, _End(event, record)))
         now = self._now()
+        if not later or row is None:
+            try:
+                return self._snapshot(host, self._end(host, _End(event, record)))
+            except BaseException:  # the next change of the host writes it
+                self._ends[host] = _End(event, record, now)
+                raise
         self._ends[host] = _End(event, record, now)
         return HostSnapshot(after(row.times.with_clock_at(now), event, now), now)
 
@@ -191,26 +195,34 @@ class Ledger(Claims):
 
         A host that a request is out for is given up when that has ended.
         """
-        for name in names:
-            if name in self._ends:
-                self.write_end(name)
-            elif name in self._out:
-                self.finish(name)
-        super().unclaim([name for name in names if name not in self._out], put_off=put_off)
+        try:
+            for name in names:
+                if name in self._ends:
+                    self.write_end(name)
+        finally:  # what cannot be given up here is not renewed any more either
+            for name in self._out.intersection(names):
+                if name in self._ends:
+                    self._given_up(name, at_once=True)
+                else:
+                    self.finish(name, put_off=put_off)
+            super().unclaim([name for name in names if name not in self._out], put_off=put_off)
 
     def give_back(self, host: str) -> None:
         """Release a host that was leased for a request which was never sent (decision 29).
 
         Nothing of it stays in the log.
         """
-        leased = self._sent.pop(host, None)
+        leased = self._sent.get(host)
 
         def forget(connection: Connection, _change: Change) -> None:
             if leased is not None:
                 forget_lease(connection, leased)
 
-        self._change(host, GiveBack(self._holder, self._claim_end(host)), forget)
-        self._out.discard(host)
+        try:
+            self._change(host, GiveBack(self._holder, self._claim_end(host)), forget)
+        finally:
+            self._out.discard(host)
+            self._sent.pop(host, None)
 
     def answered(self, host: str, exchange: Exchange, backoff: Backoff) -> HostSnapshot:
         """Write the hold that an exchange without a lease leads to."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from scrapy.utils.asyncio import sleep
 
+from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.policy.claims import (
     BEAT_SECONDS,
     WORK_AT_A_TIME,
@@ -24,6 +25,7 @@ from walsh_scrapy.policy.frontier import FEW, host_order
 from walsh_scrapy.policy.hosttimes import RECHECK_SECONDS
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.wording import count_of
+from walsh_scrapy.runtime.requests import source_of
 from walsh_scrapy.state.agenda import FIRST, Terms
 
 if TYPE_CHECKING:
@@ -42,6 +44,10 @@ logger = logging.getLogger(__name__)
 
 #: Requests that a host has in memory at most; all others of it are a number.
 MOST_OF_HOST: Final = 50
+
+
+#: Seconds that the reading of a document never takes.
+_LONGEST_READING: Final = 60.0
 
 
 class DueUrl(NamedTuple):
@@ -114,7 +120,10 @@ class DueSources:
             elif self._read:
                 host, found = self._next_host()
             else:
-                self._claim()
+                try:
+                    self._claim()
+                except StateUnavailable:  # the next try waits for a server that went away
+                    await sleep(RECHECK_SECONDS)
                 continue
             rest = self._rests[host].sources if host in self._rests else 0
             for left, each in zip(range(len(found) - 1, -1, -1), found, strict=True):
@@ -132,16 +141,21 @@ class DueSources:
 
         What waits in the scheduler is waited for: it may be given back.
         """
+        idle = 0.0
         while not (self._rests or self._read or self._hosts):
-            if self._queue.waiting:
+            if not self._busy:
+                if not self._queue.waiting:
+                    return False
                 await self._queue.wait_for_change()
                 continue
-            if not self._busy:
-                return False
             if not self._is_waiting:
                 logger.info("waiting for other crawls, which have %d hosts", len(self._busy))
             self._is_waiting = True
-            await sleep(BEAT_SECONDS if len(self._busy) > WORK_AT_A_TIME else RECHECK_SECONDS)
+            seconds = BEAT_SECONDS if len(self._busy) > WORK_AT_A_TIME else RECHECK_SECONDS
+            await sleep(seconds)
+            idle = 0.0 if self._queue.waiting or self._queue.asked else idle + seconds
+            if idle >= _LONGEST_READING:  # another worker may wait for what is claimed here
+                self._worker.abandon()
             self._hosts.extend(self._busy)
             self._left = sum(each.requests for each in self._busy)
             self._busy.clear()
@@ -150,17 +164,17 @@ class DueSources:
     def _claim(self) -> None:
         """Claim the next hosts, and read their sources."""
         work = one_claim(self._hosts, self._left, self._workers)
-        for each in work:
-            self._hosts.popleft()
-            self._left -= each.requests
         ours, busy = self._worker.claim(work)
-        self._busy += [each for each in work if each.host in busy]
         got = {each.host: each for each in work if each.host in ours}
         few = [host for host in got if got[host].sources <= MOST_OF_HOST]
+        self._read |= self._sources_of(few)
         for host in got.keys() - few:
             self._rests[host] = _Rest(got[host].sources, FIRST)
             self._queue.expect(host, got[host].sources)
-        self._read |= self._sources_of(few)
+        self._busy += [each for each in work if each.host in busy]
+        for each in work:
+            self._hosts.popleft()
+            self._left -= each.requests
 
     def _next_host(self) -> tuple[str, list[DueUrl]]:
         """Return the next host that was read, and the URLs of its sources."""
@@ -176,9 +190,11 @@ class DueSources:
 
     def _give_back(self) -> None:
         """Give hosts back, but for those of one claim: whatever is not under way there."""
-        waiting = self._queue.at_rest()
-        idle = [HostWork(host, number) for host, number in waiting.items()]
-        idle = [each for each in idle if self._worker.visits_at(each.host) == each.sources]
+        idle = []
+        for host, waiting in self._queue.at_rest().items():
+            visited = {source.url for each in waiting if (source := source_of(each))}
+            if len(visited) == len(waiting) and visited == self._worker.visits_at(host):
+                idle.append(HostWork(host, len(visited)))
         read = [HostWork(host, len(found)) for host, found in self._read.items()]
         back = surplus((*idle, *read))
         for host, sources, *_ in back:
