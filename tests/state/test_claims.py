@@ -121,7 +121,7 @@ def test_an_end_that_could_not_be_written_keeps_a_claimed_host_from_nobody(
         }[what]
         with pytest.raises(ZeroDivisionError):
             end()
-    clock.at += 1.0
+    clock.at += 2.0
     us.ledger.renew(None, BEGAN)
     assert us.ledger.take(NAMES[0], 1.0, 30.0).wait == 0.0
     us.ledger.release(NAMES[0], Exchange(interval=1.0), BACKOFF, RECORD)

@@ -183,9 +183,7 @@ def test_the_rule_in_sql_is_that_of_a_record_and_never_later(state, database):
             found = connection.all(read)
         for (is_wanted, since), (record, every) in zip(found, records, strict=True):
             due = record.due(max(revisit, every), NOW).at
-            visited = None if record.due_at == 0.0 else record.fetched_at
-            is_done = visited is not None and NOW <= visited <= NOW + CLOCK_SKEW
-            is_due = due < NEVER and not is_done if force else due <= NOW
+            is_due = due < NEVER if force else due <= NOW
             if record.skip_hours and record.fetched_at is not None:
                 assert is_wanted or not is_due
             else:
@@ -212,8 +210,6 @@ def test_a_visit_and_the_operator_change_what_is_due_at_once(state, synced):
     assert due(began=NOW + 60)[0] == ["a.example", "b.example"]
     assert due(histories={}) == due(), "each source is asked one by one"
     assert due(force=True)[1][0] == 0
-    state.sources.commit(replace(known, fetched_at=NOW, due_at=NOW + DAY))
-    assert due(force=True)[0] == ["b.example"], "it was visited since the run began"
     state.sources.commit(replace(known, skip_hours=",".join(map(str, range(24)))))
     assert due(began=NOW + DAY)[0] == ["a.example", "b.example"], "such hints cannot be kept"
     assert due() == (["b.example"], (1, 0, NOW + 60))
@@ -248,6 +244,27 @@ def test_the_sources_of_a_host_are_read_page_by_page(state, synced):
         page, place = agenda.sources(["a.example"], NOW, place, 3)
         pages.append([each.source.url[-1] for each in page])
     assert pages == [["0", "2", "3"], ["4", "6", "5"], ["1"]]
+
+
+def test_a_forced_run_asks_each_source_once_whichever_worker_does(state, synced):
+    number = synced("".join(A.replace("feed", str(number)) for number in range(7))).id
+    forced = Terms(began=NOW, min_revisit=DAY, force=True)
+    agenda, place, asked = state.agenda(Selection(number, "feed"), forced), FIRST, []
+    while place:
+        page, place = agenda.sources(["a.example"], NOW + len(asked), place, 3)
+        for each in page:
+            asked.append(each.source.url[-1])
+            fetched_at = NOW + len(asked)
+            record = SourceRecord(url=each.source.url, kind="feed", fetched_at=fetched_at)
+            state.sources.commit(replace(record, due_at=fetched_at + DAY))
+    assert asked == ["0", "1", "2", "3", "4", "5", "6"]
+    assert agenda.sources(["a.example"], NOW + 8, FIRST) == ([], None)
+    later = Terms(began=NOW + 7, min_revisit=DAY, force=True)
+    again = state.agenda(Selection(number, "feed"), later)
+    assert len(again.sources(["a.example"], NOW + 8, FIRST)[0]) == 7
+    ahead = Terms(began=NOW - 600, min_revisit=DAY, force=True)
+    set_back = state.agenda(Selection(number, "feed"), ahead)
+    assert len(set_back.sources(["a.example"], NOW - 599, FIRST)[0]) == 7
 
 
 def test_what_a_large_file_declares_is_kept_in_parts(monkeypatch, state, file, synced, rows):

@@ -121,7 +121,10 @@ class Rule:
         #: The same of every source: 0 for those that are due at once.
         self.since = case((is_at_once, literal(0.0, Double)), else_=self.later)
         # What was visited since the run began is done, by whichever worker.
-        is_undone = or_(is_at_once, _C.fetched_at < self._began)
+        is_undone = or_(
+            *(_C.fetched_at.is_(None), _C.fetched_at <= self._began),
+            _C.fetched_at > literal(now, Double),
+        )
         #: Whether a source is to be asked for: with ``force`` each one that is not gone.
         self.is_wanted = and_(not_(_C.is_gone), is_undone if terms.force else self.is_due)
 
@@ -240,11 +243,7 @@ class Agenda:
             yield DueSource(source, record, host, due.at, position)
 
     def _is_due(self, found: DueSource) -> bool:
-        if not self._terms.force:
-            return found.since <= self._terms.began
-        visited = found.record.fetched_at  # since the run began, by whichever worker
-        is_done = visited is not None and self._terms.began <= visited and found.since > 0.0
-        return found.since < NEVER and not is_done
+        return found.since <= self._terms.began or (self._terms.force and found.since < NEVER)
 
     def _read(self, wanted: Select[*tuple[Any, ...]]) -> list[Values]:
         with self._database.read() as connection:

@@ -159,13 +159,14 @@ class Ledger(Claims):
         host. The lease protects the host until then.
         """
         event, row = Release(exchange, backoff, self._holder), self._rows.get(host)
-        now = self._now()
         if not later or row is None:
             try:
                 return self._snapshot(host, self._end(host, _End(event, record)))
             except BaseException:  # the next change of the host writes it
-                self._ends[host] = _End(event, record, now)
+                ended = record.sent_at + (record.seconds or 0.0)
+                self._ends[host] = _End(event, record, ended)
                 raise
+        now = self._now()
         self._ends[host] = _End(event, record, now)
         return HostSnapshot(after(row.times.with_clock_at(now), event, now), now)
 
