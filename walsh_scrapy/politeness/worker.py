@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.policy.claims import BEAT_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from scrapy.utils.asyncio import AsyncioLoopingCall
     from twisted.internet.task import LoopingCall
@@ -76,21 +77,23 @@ class Worker:
             self._put_off.add(host)
         self._give_up(host)
 
-    def visits_at(self, host: str) -> set[str]:
-        """Return the URLs of the sources that are visited at a host, if all of them have begun."""
-        if host not in self._complete:
-            return set()
-        return {url for url, each in self._hosts.items() if each == host}
+    def visits(self) -> Mapping[str, set[str]]:
+        """Return the sources that are visited, by their URLs, of hosts where all have begun."""
+        found = defaultdict[str, set[str]](set)
+        for url, host in self._hosts.items():
+            if host in self._complete:
+                found[host].add(url)
+        return found
 
-    def give_back(self, host: str) -> None:
-        """Give a host up, all of whose visits wait: another worker makes them."""
-        for url in [url for url, each in self._hosts.items() if each == host]:
-            del self._hosts[url]
-        del self._visits[host]
-        self._complete.discard(host)
-        self._put_off.discard(host)
+    def give_back(self, hosts: Collection[str]) -> None:
+        """Give hosts up, all of whose visits wait: another worker makes them."""
+        self._hosts = {url: host for url, host in self._hosts.items() if host not in hosts}
+        for host in hosts:
+            del self._visits[host]
+        self._complete.difference_update(hosts)
+        self._put_off.difference_update(hosts)
         with suppress(StateUnavailable):
-            self._context.state.ledger.unclaim([host])
+            self._context.state.ledger.unclaim(hosts)
 
     def abandon(self) -> None:
         """Give up all hosts: visits there have not ended, although nothing is under way."""

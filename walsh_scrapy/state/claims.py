@@ -113,7 +113,7 @@ class Claims(HostRows):
 
     def unclaim(self, names: Collection[str], *, put_off: bool = False) -> None:
         """Give hosts up; with ``put_off`` some of their work was put off to a later run."""
-        ours = [name for name in names if name in self._claimed]
+        ours = [name for name in sorted(names) if name in self._claimed]
         for name in ours:
             del self._claimed[name]
             self._last.pop(name, None)

@@ -190,10 +190,10 @@ class DueSources:
 
     def _give_back(self) -> None:
         """Give hosts back, but for those of one claim: whatever is not under way there."""
-        idle = []
+        idle, visits = [], self._worker.visits()
         for host, waiting in self._queue.at_rest().items():
             visited = {source.url for each in waiting if (source := source_of(each))}
-            if len(visited) == len(waiting) and visited == self._worker.visits_at(host):
+            if len(visited) == len(waiting) and visited == visits.get(host):
                 idle.append(HostWork(host, len(visited)))
         read = [HostWork(host, len(found)) for host, found in self._read.items()]
         back = surplus((*idle, *read))
@@ -201,7 +201,7 @@ class DueSources:
             if self._read.pop(host, None) is None:
                 self._queue.drop(host)
                 self.begun -= sources
-            self._worker.give_back(host)
+        self._worker.give_back({each.host for each in back})
         self._hosts.extendleft(reversed(back))
         self._left += sum(each.requests for each in back)
 
