@@ -38,6 +38,7 @@ from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.gates import Gate
 from walsh_scrapy.runtime.requests import evidence_of, mark, marks_of, rank_of, source_of
 from walsh_scrapy.runtime.startup import require_order
+from walsh_scrapy.state import StateError
 from walsh_scrapy.state.evidence import RequestRecord
 
 if TYPE_CHECKING:
@@ -281,7 +282,8 @@ class PacingMiddleware:
 
     def _write_end(self, host: str) -> None:
         """Write the end of an exchange, if what came of it was not written yet."""
-        with suppress(StateUnavailable):  # then the lease runs out, as after any failed release
+        # Then the lease runs out, as after any failed release; at the end the state is closed.
+        with suppress(StateUnavailable, StateError):
             self._context.state.ledger.write_end(host)
 
     def _record(self, request: Request) -> RequestRecord:
