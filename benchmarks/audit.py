@@ -24,6 +24,7 @@ from benchmarks.databases import states
 from benchmarks.report import Figure, Report, run
 from walsh_scrapy.identity import UA_TOKEN, USER_AGENT
 from walsh_scrapy.items import EntryItem
+from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.sources import Source, declaration
 from walsh_scrapy.state import State
 from walsh_scrapy.state.evidence import hash_of
@@ -150,7 +151,7 @@ def _write(url: str, hosts: int) -> float:
         for table, rows in (
             (runs, (_run(day, hosts) for day in range(DAYS))),
             (copies, _copies(hosts)),
-            (sources, ({"url": "http://h0.example/0", "kind": "feed", "outcome": "fetched"},)),
+            (sources, [_source("http://h0.example/0")]),
             (requests, (_numbered(row, numbers) for row in _requests(hosts))),
             (denials, (_numbered(row, numbers) for row in _denials(hosts))),
             (entries, map(_entry, range(hosts * DAYS))),
@@ -199,6 +200,10 @@ def _run(day: int, hosts: int) -> dict[str, Any]:
         "versions": "{}",
         "settings": json.dumps(SETTINGS | {"declared": hash_of(_declared(hosts))}),
     }
+
+
+def _source(url: str) -> dict[str, Any]:
+    return {"url": url, "kind": "feed", "outcome": "fetched", "url_key": url_key(url)}
 
 
 def _robots(host: int) -> bytes:
