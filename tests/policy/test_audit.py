@@ -2,9 +2,7 @@
 
 import pytest
 
-from walsh_scrapy.policy.audit.checklist import Findings
-from walsh_scrapy.policy.audit.fetches import RobotsFetches
-from walsh_scrapy.policy.audit.gates import RobotsAudit
+from walsh_scrapy.policy.audit.findings import Findings
 from walsh_scrapy.policy.audit.pauses import HostAudit
 from walsh_scrapy.policy.audit.record import (
     AFTER_UNKNOWN,
@@ -17,6 +15,7 @@ from walsh_scrapy.policy.audit.record import (
     RunFacts,
     RunTerms,
 )
+from walsh_scrapy.policy.audit.robots import RobotsAudit, RobotsFetches
 from walsh_scrapy.policy.audit.visits import FrequencyAudit
 from walsh_scrapy.state.evidence import hash_of
 

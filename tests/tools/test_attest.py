@@ -15,7 +15,8 @@ from sqlalchemy import create_engine, insert, select
 
 from tests.helpers.sites import LIST_URL, blocklist, feed
 from walsh_scrapy.identity import USER_AGENT
-from walsh_scrapy.policy.audit.checklist import CHECKLIST, Breaches, Case, Kind
+from walsh_scrapy.policy.audit.checklist import CHECKLIST, Case, Kind
+from walsh_scrapy.policy.audit.findings import Breaches
 from walsh_scrapy.state import State
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.tables import metadata

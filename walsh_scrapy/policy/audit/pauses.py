@@ -29,9 +29,9 @@ from walsh_scrapy.policy.wording import format_seconds
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from walsh_scrapy.policy.audit.checklist import Findings
-    from walsh_scrapy.policy.audit.fetches import RobotsFetches
+    from walsh_scrapy.policy.audit.findings import Findings
     from walsh_scrapy.policy.audit.record import Basis, LoggedRequest
+    from walsh_scrapy.policy.audit.robots import RobotsFetches
 
 #: R4: one request a second.
 _LEAST: Final = 1.0
@@ -261,36 +261,6 @@ class HostAudit:
             yield Breach(Kind.NO_HOLD, Case.of(sent, f"{name} answered {sent.status}"))
         if is_refused:
             yield from self._refusals.breaches(sent)
-
-
-class SerialAudit:
-    """Finds requests of one run that were out at once; they come in the order of their times."""
-
-    def __init__(self, findings: Findings, basis: Basis) -> None:
-        self._findings = findings
-        self._basis = basis
-        self._ended: dict[int, float] = {}  # by run
-
-    def see(self, sent: LoggedRequest) -> None:
-        """Judge one request."""
-        if sent.run is None:
-            return
-        run = self._basis.run(sent)
-        if run and run.facts.is_of_another_bot and run.facts.serial is False:
-            self._findings.waive("4", "this bot asks several hosts at once (WALSH_SERIAL = False)")
-            return
-        ended = self._ended.get(sent.run, -math.inf)
-        if Pause(sent.sent_at - ended, 0.0).is_overlap:
-            early = ended - sent.sent_at
-            what = f"run {sent.run} asked {sent.host} {early:.3f} s before its last one had ended"
-            breach = Breach(Kind.RUN_TWICE, Case.of(sent, what), early, since=ended)
-            self._findings.judge("", [breach])
-        self.take(sent)
-
-    def take(self, sent: LoggedRequest) -> None:
-        """Take one request that was judged before."""
-        if sent.run is not None:
-            self._ended[sent.run] = max(self._ended.get(sent.run, -math.inf), sent.ended)
 
 
 def _is_refused(sent: LoggedRequest) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urljoin
 
@@ -17,7 +18,7 @@ from walsh_scrapy.policy.urls import canonical_url, has_user_info, host_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from walsh_scrapy.policy.audit.checklist import Findings
+    from walsh_scrapy.policy.audit.findings import Findings
     from walsh_scrapy.policy.audit.record import Basis, LoggedRequest, RunTerms
 
 _DUMP: Final = "llms-full.txt"
@@ -64,23 +65,14 @@ class TargetAudit:
             self._findings.judge("", _forbidden(sent))
             return
         problem, lacking = self._judge(sent, run, terms)
-        breaches = list(_forbidden(sent))
+        breaches = list[Breach]()
         if problem:
             what = f"{sent.url} {problem}"
             # What led here may be recorded for a later time.
             breaches.append(Breach(Kind.UNDECLARED, Case.of(sent, what), since=sent.sent_at))
-        self._findings.judge("6", breaches, lacking=lacking)
-        _note_redirect(sent, run)
-
-    def take(self, sent: LoggedRequest) -> None:
-        """Take one request that was judged before."""
-        terms = self._basis.run(sent)
-        if terms is None or sent.run is None:
-            return
-        run = self._run(sent.run, sent.sent_at)
-        if not terms.command:
-            self._judge(sent, run, terms)
-            _note_redirect(sent, run)
+        self._findings.judge("6", chain(_forbidden(sent), breaches), lacking=lacking)
+        if sent.status is not None and 300 <= sent.status < 400 and sent.status != 304:
+            run.redirects.add(sent.url)
 
     def end(self) -> None:
         """Name the figure of which there may be none."""
@@ -153,11 +145,6 @@ class TargetAudit:
                     del self._runs[other]
             self._runs[number] = _Run()
         return self._runs[number]
-
-
-def _note_redirect(sent: LoggedRequest, run: _Run) -> None:
-    if sent.status is not None and 300 <= sent.status < 400 and sent.status != 304:
-        run.redirects.add(sent.url)
 
 
 def _is_announced(sent: LoggedRequest, run: _Run, source: str) -> bool:

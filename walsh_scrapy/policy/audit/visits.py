@@ -14,7 +14,7 @@ from walsh_scrapy.policy.wording import format_seconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from walsh_scrapy.policy.audit.checklist import Findings
+    from walsh_scrapy.policy.audit.findings import Findings
     from walsh_scrapy.policy.audit.record import Basis, EntryRow, LoggedRequest, ReportedRun
 
 _KINDS: Final = ("feed", "llms")
@@ -52,7 +52,9 @@ class FrequencyAudit:
         if sent.run is None or run is None:
             self._findings.judge("78", lacking=NO_RUN)
             return
-        self._turn_to(sent.host)
+        if sent.host != self._host:
+            self._host = sent.host
+            self._visits.clear()
         last = self._visits.get(sent.url)
         breaches, lacking = list[Breach](), ""
         if last is not None and last.run != sent.run:
@@ -65,14 +67,6 @@ class FrequencyAudit:
                 what = f"{sent.url} was asked for after {format_seconds(since)}"
                 breaches.append(Breach(Kind.TOO_OFTEN, Case.of(sent, what), -since, last.at))
         self._findings.judge("8", breaches, lacking=lacking)
-        self.take(sent)
-
-    def take(self, sent: LoggedRequest) -> None:
-        """Take note of a request that was judged."""
-        if sent.purpose != "target" or sent.run is None or self._basis.run(sent) is None:
-            return
-        self._turn_to(sent.host)
-        last = self._visits.get(sent.url)
         is_whole = sent.status is not None and not sent.error  # else it may have been given up
         is_answered = is_whole and sent.status not in RETRIED_STATUSES
         if is_answered and (last is None or last.run != sent.run):
@@ -81,12 +75,6 @@ class FrequencyAudit:
     def end(self) -> None:
         """Name the figures of which there may be none."""
         self._findings.count("7", asked_again=0, unchanged=0)
-
-    def _turn_to(self, host: str) -> None:
-        """Forget the host before, when the requests of another one begin."""
-        if host != self._host:
-            self._host = host
-            self._visits.clear()
 
     def _keep(self, sent: LoggedRequest, run: int) -> None:
         if len(self._visits) >= self._most:

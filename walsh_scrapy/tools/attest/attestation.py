@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.identity import SPEC_VERSION, UA_TOKEN
-from walsh_scrapy.policy.audit.checklist import verdicts
+from walsh_scrapy.policy.audit.findings import verdicts
 from walsh_scrapy.policy.audit.judgements import begin_of, day_of
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.wording import count_of, for_others
@@ -21,7 +21,8 @@ from walsh_scrapy.tools.output import columns
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from walsh_scrapy.policy.audit.checklist import Breaches, Kind, RowVerdict, Trial
+    from walsh_scrapy.policy.audit.checklist import Kind
+    from walsh_scrapy.policy.audit.findings import Breaches, RowVerdict, Trial
     from walsh_scrapy.policy.audit.record import Bot
     from walsh_scrapy.state.auditrecord import RunRow
     from walsh_scrapy.state.log import Log

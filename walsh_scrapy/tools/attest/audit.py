@@ -3,8 +3,8 @@
     judgements -> likely_same -> _by_time -> review -> _by_host -> Audited
 
 `_by_time` makes the digests of all rows. Only if one of them shows that a period was changed, it is
-repeated. Of a period that counts as it was judged the rows are taken, and not judged: the pauses,
-holds and redirects of a day begin in the days before.
+repeated. Of a period that counts as it was judged nothing is counted, but its rows are seen: the
+pauses, holds and redirects of a day begin in the days before.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from walsh_scrapy.identity import UA_TOKEN, USER_AGENT
 from walsh_scrapy.items import EntryItem, InvalidItem, check
-from walsh_scrapy.policy.audit.checklist import Breach, Case, Findings, Kind, Tally
+from walsh_scrapy.policy.audit.blocklists import BlocklistAudit
+from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
 from walsh_scrapy.policy.audit.clocks import CLOCK_SET_BACK
-from walsh_scrapy.policy.audit.firstrequests import FirstRequestAudit
-from walsh_scrapy.policy.audit.gates import BlocklistAudit, IdentityAudit, RobotsAudit
+from walsh_scrapy.policy.audit.findings import Findings, Tally
 from walsh_scrapy.policy.audit.judgements import (
     LOG,
     Judgement,
@@ -34,8 +34,10 @@ from walsh_scrapy.policy.audit.judgements import (
     month_of,
     review,
 )
-from walsh_scrapy.policy.audit.pauses import HostAudit, SerialAudit
+from walsh_scrapy.policy.audit.pauses import HostAudit
 from walsh_scrapy.policy.audit.record import DAY, Bot
+from walsh_scrapy.policy.audit.robots import RobotsAudit
+from walsh_scrapy.policy.audit.runs import FirstRequestAudit, IdentityAudit, SerialAudit
 from walsh_scrapy.policy.audit.targets import TargetAudit
 from walsh_scrapy.policy.audit.visits import EntryAudit, FrequencyAudit
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
@@ -197,19 +199,20 @@ def _by_host(
     log: Log, bounds: Bounds, basis: Basis, findings: Findings, same: Collection[str]
 ) -> None:
     robots, frequency = RobotsAudit(findings, basis), FrequencyAudit(findings, basis)
-    audits = robots, HostAudit(findings, basis, robots.fetches), frequency
+    hosts = HostAudit(findings, basis, robots.fetches)
     for period, sent in _turned(findings, log.requests_by_host(bounds), _day_sent):
-        if period in same:
-            for each in audits:
-                each.take(sent)
+        if period in same:  # nothing of it is counted, so its robots.txt need not be read
+            robots.take(sent)
+            hosts.take(sent)
         else:
-            for each in audits:
-                each.see(sent)
+            robots.see(sent)
+            hosts.see(sent)
+        frequency.see(sent)
     for period, denial in _turned(findings, log.denials_by_host(bounds), _day_denied):
         if period not in same:
             robots.see_denial(denial)
     findings.turn_to(None)
-    for each in audits:
+    for each in (robots, hosts, frequency):
         each.end()
 
 
@@ -218,18 +221,13 @@ def _by_time(
 ) -> tuple[Findings, Digests]:
     """Judge what comes by time, and return the findings with those of ``same`` in their parts."""
     findings, digester = Findings(clocks=basis.clocks, parts=dict(same)), Digester()
-    identity, serial = IdentityAudit(findings, basis, bot), SerialAudit(findings, basis)
     listed, targets = BlocklistAudit(findings, basis), TargetAudit(findings, basis)
     first = FirstRequestAudit(findings)
+    alone = IdentityAudit(findings, basis, bot), SerialAudit(findings, basis)
     requests = digester.passed("requests", log.requests_by_time(bounds))
-    for period, sent in _turned(findings, requests, _day_sent):
-        first.see(sent)
-        if period in same:
-            for audit in (serial, listed, targets):
-                audit.take(sent)
-        else:
-            for each in (identity, serial, listed, targets):
-                each.see(sent)
+    for _, sent in _turned(findings, requests, _day_sent):
+        for each in (first, *alone, listed, targets):
+            each.see(sent)
     denials = digester.passed("denials", log.denials_by_time(bounds))
     for period, denial in _turned(findings, denials, _day_denied):
         if period not in same:

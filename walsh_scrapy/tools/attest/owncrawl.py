@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from walsh_scrapy.policy.audit.checklist import CHECKLIST, Trial
+from walsh_scrapy.policy.audit.checklist import CHECKLIST
+from walsh_scrapy.policy.audit.findings import Trial
 from walsh_scrapy.tools import own_code
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.files import read_json

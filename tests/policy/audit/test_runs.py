@@ -2,9 +2,9 @@
 
 import pytest
 
-from walsh_scrapy.policy.audit.checklist import Findings
-from walsh_scrapy.policy.audit.firstrequests import FirstRequestAudit
+from walsh_scrapy.policy.audit.findings import Findings
 from walsh_scrapy.policy.audit.record import LoggedRequest
+from walsh_scrapy.policy.audit.runs import FirstRequestAudit
 
 
 def found(*requests):

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walsh_scrapy.policy.audit.checklist import Findings
-from walsh_scrapy.policy.audit.gates import RobotsAudit
+from walsh_scrapy.policy.audit.findings import Findings
 from walsh_scrapy.policy.audit.record import (
     Basis,
     Documents,
@@ -16,6 +15,7 @@ from walsh_scrapy.policy.audit.record import (
     RunFacts,
     RunTerms,
 )
+from walsh_scrapy.policy.audit.robots import RobotsAudit
 from walsh_scrapy.policy.robots import RobotsTxt, matching
 from walsh_scrapy.policy.robots.secondreader import SecondReader
 

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from walsh_scrapy.policy.audit.checklist import Findings
-from walsh_scrapy.policy.audit.gates import BlocklistAudit
+from walsh_scrapy.policy.audit.blocklists import BlocklistAudit
+from walsh_scrapy.policy.audit.findings import Findings
 from walsh_scrapy.policy.audit.record import (
     DAY,
     Basis,
