@@ -1,7 +1,7 @@
 """A connection to the database of the state: the one way in which its statements are run.
 
-SQLAlchemy writes the SQL, once for each statement and database. The driver's own cursor runs it,
-because `Connection.execute` would cost a tenth of a visit's CPU (`docs/benchmarks.md`).
+The driver's own cursor runs them, because SQLAlchemy's `Connection.execute` would cost a tenth of a
+visit's CPU (`docs/benchmarks.md`).
 """
 
 from __future__ import annotations
@@ -9,19 +9,21 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
-from weakref import WeakKeyDictionary
 
-from sqlalchemy import ARRAY, Boolean, Select
 from sqlalchemy.exc import DBAPIError
+
+from walsh_scrapy.state.statements import compiled_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
     from typing import Self
 
-    from sqlalchemy import Dialect, Engine, TextClause
+    from sqlalchemy import Dialect, Engine, Select, TextClause
     from sqlalchemy.engine.interfaces import DBAPICursor, DBAPIModule
     from sqlalchemy.pool import PoolProxiedConnection
     from sqlalchemy.sql.dml import UpdateBase
+
+    from walsh_scrapy.state.statements import Compiled
 
 #: The values of a row, or of the parameters of a statement, by name.
 Row: TypeAlias = "Mapping[str, Any]"
@@ -53,28 +55,6 @@ class _Unsent(NamedTuple):
     sql: str
     parameters: Row | list[Any] | None = None
     options: Row = _NOTHING
-
-
-class _Compiled(NamedTuple):
-    """A statement's SQL for one kind of database."""
-
-    sql: str
-    order: Sequence[str] | None  #: of positional parameters; None if they are named
-    own: Row  #: values that the statement has itself
-    booleans: Sequence[int]  #: columns to be made Boolean: SQLite, without the type, has 1 and 0
-    options: Row  #: with which PostgreSQL's driver runs it
-
-    def parameters(self, row: Row) -> Row | list[Any]:
-        values = {**self.own, **row} if self.own else row
-        return values if self.order is None else [values[name] for name in self.order]
-
-    def typed(self, found: Values) -> Values:
-        if not self.booleans:
-            return found
-        values = list(found)
-        for at in self.booleans:
-            values[at] = bool(values[at])
-        return tuple(values)
 
 
 class Connection:
@@ -150,13 +130,13 @@ class Connection:
 
     def all(self, statement: Statement, row: Row = _NOTHING) -> list[Values]:
         """Return all rows found."""
-        compiled = self._compile(statement, row)
+        compiled = compiled_for(self.dialect, statement, row)
         found: list[Values] = self._run(compiled, row, lambda cursor: cursor.fetchall())
         return [compiled.typed(each) for each in found] if compiled.booleans else found
 
     def first(self, statement: Statement, row: Row = _NOTHING) -> Values | None:
         """Return the first row found, or None."""
-        compiled = self._compile(statement, row)
+        compiled = compiled_for(self.dialect, statement, row)
         # SQLite's driver reads a row as it is fetched, and may fail then.
         found: Values | None = self._run(compiled, row, lambda cursor: cursor.fetchone())
         return None if found is None else compiled.typed(found)
@@ -172,7 +152,7 @@ class Connection:
 
     def stream(self, statement: Statement) -> Generator[Values]:
         """Yield the rows found, of which a thousand are in memory at once, in a transaction."""
-        compiled = self._compile(statement, _NOTHING)
+        compiled = compiled_for(self.dialect, statement, _NOTHING)
         named = {} if self.is_sqlite else {"name": f"stream_{next(self._streams)}"}
         if self._unsent:
             self.run_sql(self._unsent.pop().sql)  # the cursor is one of the transaction
@@ -190,7 +170,7 @@ class Connection:
 
     def run(self, statement: Statement, row: Row = _NOTHING) -> int:
         """Run an insert, update or delete, and return how many rows it changed."""
-        compiled = self._compile(statement, row)
+        compiled = compiled_for(self.dialect, statement, row)
         changed: int = self._run(compiled, row, lambda cursor: cursor.rowcount)
         return changed
 
@@ -199,52 +179,28 @@ class Connection:
         if self.is_sqlite:
             self.run(statement, row)
             return
-        compiled = self._compile(statement, row)
+        compiled = compiled_for(self.dialect, statement, row)
         self._unsent.append(_Unsent(compiled.sql, compiled.parameters(row), compiled.options))
 
     def run_each(self, statement: Statement, rows: Sequence[Row]) -> None:
         """Run an insert or update once for each row, of which there must be at least one."""
-        compiled = self._compile(statement, rows[0])
+        compiled = compiled_for(self.dialect, statement, rows[0])
         parameters: Any = [compiled.parameters(row) for row in rows]
         self._drive(
             compiled.sql, lambda cursor: cursor.executemany(compiled.sql, parameters), _none
         )
 
-    def insert_each(self, statement: Statement, rows: Sequence[Row]) -> list[Values]:
-        """Do the same with an insert, and return the rows that it returns: PostgreSQL alone."""
-        compiled = self._compile(statement, rows[0])
-        parameters: Any = [compiled.parameters(row) for row in rows]
-
-        def run(cursor: Any) -> None:  # noqa: ANN401 - psycopg's own
-            cursor.executemany(compiled.sql, parameters, returning=True)
-
-        def take(cursor: Any) -> list[Values]:  # noqa: ANN401
-            returned = list(cursor.fetchall())
-            while cursor.nextset():
-                returned += cursor.fetchall()
-            return returned
-
-        inserted: list[Values] = self._drive(compiled.sql, run, take)
-        return inserted
-
     def run_sql(self, sql: str) -> None:
         """Run SQL without parameters and result."""
         self._drive(sql, lambda cursor: cursor.execute(sql), _none)
 
-    def _run(self, compiled: _Compiled, row: Row, take: Callable[[DBAPICursor], Any]) -> Any:  # noqa: ANN401
+    def _run(self, compiled: Compiled, row: Row, take: Callable[[DBAPICursor], Any]) -> Any:  # noqa: ANN401
         parameters: Any = compiled.parameters(row)
 
         def run(cursor: DBAPICursor) -> None:
             cursor.execute(compiled.sql, parameters, **compiled.options)
 
         return self._drive(compiled.sql, run, take)
-
-    def _compile(self, statement: Statement, row: Row) -> _Compiled:
-        of_statement = _compiled.setdefault(statement, {})
-        compiled = of_statement.get(self.dialect.name)
-        if compiled is None:
-            compiled = of_statement[self.dialect.name] = _compile(statement, self.dialect, row)
-        return compiled
 
     def _drive(
         self,
@@ -301,28 +257,3 @@ class Connection:
 
 def _none(_cursor: DBAPICursor) -> None:
     """Take nothing of a result."""
-
-
-_compiled: WeakKeyDictionary[Statement, dict[str, _Compiled]] = WeakKeyDictionary()
-
-
-def _compile(statement: Statement, dialect: Dialect, row: Row) -> _Compiled:
-    """Compile a statement. Every row given to it has a value for each parameter that is named."""
-    core = statement.compile(
-        dialect=dialect,
-        column_keys=list(row) or None,
-        compile_kwargs={"render_postcompile": not row},  # of lists of values
-    )
-    own = {name: value for name, value in core.params.items() if name not in row}
-    columns = statement.selected_columns if isinstance(statement, Select) else ()
-    booleans = [at for at, column in enumerate(columns) if isinstance(column.type, Boolean)]
-    # The plan of a look-up by an array is kept for no other: one that was made while its table was
-    # nearly empty would read all of it.
-    has_array = any(isinstance(each.type, ARRAY) for each in core.binds.values())
-    return _Compiled(
-        str(core),
-        core.positiontup,
-        own,
-        booleans if dialect.name == "sqlite" else (),
-        {"prepare": False} if has_array else {},
-    )
