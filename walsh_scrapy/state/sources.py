@@ -170,14 +170,26 @@ class SourceStore(Store):
         database does not accept, such as an entry of a source without a record.
         """
         known = self._rows.pop(url, None)
-        visit = _Visit(url, known, change, found, llmstxt, self._write_facts)
+        done: list[tuple[_Row, Committed]] = []
+
+        def write(connection: Connection) -> None:
+            before, row = known, None
+            while row is None:  # the row in memory, or the one just read, may have changed
+                before = before or _Row.find(connection, url)
+                record = change(before.record)
+                row, before = before.replaced_by(connection, record), None
+            self._write_facts(connection, record)
+            if llmstxt is not None:
+                upsert(connection, indexes, row_of(llmstxt))
+            done.append((row, Committed(record, insert_unseen(connection, found))))
+
         if host is None:
             with self._database.write() as connection:
-                visit.write(connection)
+                write(connection)
         else:
-            self._ledger.write_end(host, visit.write)
-        self._rows[url] = visit.row
-        return Committed(visit.record, visit.new)
+            self._ledger.write_end(host, write)
+        self._rows[url], committed = done[-1]
+        return committed
 
     def rename(self, spellings: Mapping[str, str]) -> None:
         """Give records and their entries the new spellings of their URLs, by the old ones."""
@@ -264,43 +276,6 @@ class _Row(NamedTuple):
         values |= {"key": record.url, "seen": self.revision, "revision": self.revision + 1}
         is_written = connection.run(_UPDATE, values) == 1
         return type(self)(record, self.revision + 1) if is_written else None
-
-
-class _Visit:
-    """The outcome of a visit, as it is written in a transaction of whoever ends the exchange."""
-
-    record: SourceRecord
-    row: _Row
-    new: frozenset[str]
-
-    def __init__(
-        self,
-        url: str,
-        known: _Row | None,
-        change: Callable[[SourceRecord | None], SourceRecord],
-        found: Sequence[EntryRecord],
-        llmstxt: LlmsTxtRecord | None,
-        write_facts: Callable[[Connection, SourceRecord], None],
-    ) -> None:
-        self._url = url
-        self._known = known
-        self._change = change
-        self._found = found
-        self._llmstxt = llmstxt
-        self._write_facts = write_facts
-
-    def write(self, connection: Connection) -> None:
-        """Write the record, that of the llms.txt and the entries."""
-        known, written = self._known, None
-        while written is None:  # the row in memory, or the one just read, may have changed
-            known = known or _Row.find(connection, self._url)
-            self.record = self._change(known.record)
-            written, known = known.replaced_by(connection, self.record), None
-        self.row = written
-        self._write_facts(connection, self.record)
-        if self._llmstxt is not None:
-            upsert(connection, indexes, row_of(self._llmstxt))
-        self.new = insert_unseen(connection, self._found)
 
 
 def _new_row(record: SourceRecord, revision: int) -> dict[str, Any]:
