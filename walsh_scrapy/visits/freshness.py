@@ -93,7 +93,7 @@ def with_validators(record: Record, given: Validators | None) -> Record:
     )
 
 
-def with_renewed_validators(record: Record, given: Validators) -> Record:
+def with_renewed(record: Record, given: Validators) -> Record:
     """Return a record with the validators of a 304; one that the 304 does not have stays."""
     return replace(
         record,

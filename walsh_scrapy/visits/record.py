@@ -20,7 +20,6 @@ from walsh_scrapy.runtime.requests import (
     first_url,
     marks_of,
     set_visit,
-    source_of,
     visit_of,
 )
 from walsh_scrapy.state.sourcerecord import MOST_RESENT, SourceRecord
@@ -30,7 +29,7 @@ from walsh_scrapy.visits.freshness import (
     freshness_of,
     lifetime_of,
     llmstxt_after,
-    with_renewed_validators,
+    with_renewed,
     with_validators,
 )
 
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state.entries import EntryRecord
     from walsh_scrapy.state.llmstxt import LlmsTxtRecord
+    from walsh_scrapy.state.sources import Committed
     from walsh_scrapy.visits.outcome import Troubles
 
 logger = logging.getLogger(__name__)
@@ -88,7 +88,6 @@ class VisitRecorder:
         The validators of a document that was cut off are not kept, because they stand for the
         whole document. ``left_out`` are the entries beyond its budget (decision 34).
         """
-        source = _source(request)
         is_whole = feed.is_whole and DATA_LOSS not in response.flags
         given = Validators.of(response) if is_whole else None
         llmstxt = llmstxt_after(self._context, request, response)
@@ -98,8 +97,7 @@ class VisitRecorder:
             detail = f"{response.url} has too many entries: {left_out}, the oldest, are left out"
             self._stats.inc_value("walsh/entries/left_out", left_out)
         if detail:
-            logger.warning("%s: %s", source.url, detail)
-
+            logger.warning("%s: %s", _unseen(request).url, detail)
         body_hash = sha256(response.body).hexdigest() if is_whole and not llmstxt else None
         is_conditional = any(conditions_of(request).values())
 
@@ -108,8 +106,7 @@ class VisitRecorder:
             record = record.with_body(body_hash, is_conditional=is_conditional)
             if record.resent == MOST_RESENT:
                 logger.warning(_RESENT, known.url, record.resent)
-            record = with_validators(record, None if llmstxt else given)
-            record = record.with_update_hints(hints)
+            record = with_validators(record, None if llmstxt else given).with_update_hints(hints)
             return moves.after_document(record, request, response.url, self._clock.now())
 
         renewed = with_validators(llmstxt, given) if llmstxt else None
@@ -120,7 +117,7 @@ class VisitRecorder:
 
         The source stays as due as it was.
         """
-        return self._change(request, lambda known: known, entries)
+        return self._commit(request, lambda stored: stored or _unseen(request), entries).new
 
     def unchanged(self, request: Request, response: Response) -> None:
         """Commit that a document is unchanged (304)."""
@@ -130,13 +127,10 @@ class VisitRecorder:
 
         def change(known: SourceRecord) -> SourceRecord:
             record = replace(known, outcome="unchanged", detail="", failures=0, resent=0)
-            if llmstxt:
-                record = with_validators(record, None)
-            else:
-                record = with_renewed_validators(record, given)
+            record = with_validators(record, None) if llmstxt else with_renewed(record, given)
             return moves.after_document(record, request, response.url, self._clock.now())
 
-        renewed = with_renewed_validators(llmstxt, given) if llmstxt else None
+        renewed = with_renewed(llmstxt, given) if llmstxt else None
         self._end(request, change, response, llmstxt=renewed, keeps_interval=is_silent)
 
     def shared(self, request: Request, known: AlreadyRead) -> None:
@@ -144,8 +138,8 @@ class VisitRecorder:
 
         Its freshness lifetime counts for this source too.
         """
-        visit = _visit(request).passed(Lifetime(known.url, known.due_at))
-        set_visit(request, visit)
+        visit, _ = _visited(request)
+        set_visit(request, visit.passed(Lifetime(known.url, known.due_at)))
         if known.trouble:
             self._fail(request, known.trouble, None)
             return
@@ -154,9 +148,8 @@ class VisitRecorder:
         def change(before: SourceRecord) -> SourceRecord:
             record = with_validators(before, None)
             record = replace(record, outcome="unchanged", detail=detail, failures=0)
-            if visit.llmstxt is not None:
-                return record
-            return moves.after_document(record, request, request.url, self._clock.now())
+            after = moves.after_document(record, request, request.url, self._clock.now())
+            return record if visit.llmstxt else after
 
         self._end(request, change, None)
 
@@ -165,37 +158,40 @@ class VisitRecorder:
 
         The page's freshness lifetime, its move and whether it is gone count when the visit ends.
         """
-        stored = self._context.state.sources.find(_source(request).url)
-        known, now = _known(request, stored), self._clock.now()
-        visit = _visit(request).passed(lifetime_of(response, now), response.status)
+        now, (visit, source) = self._clock.now(), _visited(request)
+        known = _known(request, self._context.state.sources.find(source.url))
+        visit = visit.passed(lifetime_of(response, now), response.status)
         is_gone = visit.has_gone_page or moves.is_gone_here(known, request, response)
         if response.status < 400:
             known = moves.after_intermediate(known, request, response.url, now)
         page = PageResult(is_gone, known.move)
-        set_visit(following, replace(visit, page=page).carried_to(_visit(following)))
+        set_visit(following, replace(visit, page=page).carried_to(_visited(following)[0]))
 
     def denied(self, request: Request, error: Denied) -> None:
         """Commit which gate denied a source, and why."""
         reason = error.reason
         if first_url(request) != request.url:
             reason = f"it redirects to {request.url}: {reason}"
-        logger.info("%s is denied by %s: %s", _source(request).url, error.gate, reason)
 
         def change(known: SourceRecord) -> SourceRecord:
+            logger.info("%s is denied by %s: %s", known.url, error.gate, reason)
             record = moves.after_failure(known, request, self._clock.now())
             return replace(record, outcome=f"denied by {error.gate}", detail=reason)
 
-        self._end(request, change, None, count=f"denied/{error.gate}")
+        self._end(request, change, None)
 
     def refused(self, request: Request, status: int) -> None:
         """Commit that a site refuses requests (429, 503), so that this one is put off.
 
         The source has not failed, and stays as due as it was (decision 15).
         """
-        now, detail = self._clock.now(), f"its site answers {status}"
-        self._change(
-            request, lambda known: replace(known.after_refusal(status, now), detail=detail)
-        )
+        now = self._clock.now()
+
+        def change(stored: SourceRecord | None) -> SourceRecord:
+            record = (stored or _unseen(request)).after_refusal(status, now)
+            return replace(record, detail=f"its site answers {status}")
+
+        self._commit(request, change)
         self._stats.inc_value("walsh/sources/refused")
 
     def failed(self, request: Request, reason: str, answer: Response | None) -> None:
@@ -225,20 +221,16 @@ class VisitRecorder:
 
         self._end(request, change, answer, llmstxt=llmstxt)
 
-    def _change(
+    def _commit(
         self,
         request: Request,
-        change: Callable[[SourceRecord], SourceRecord],
+        change: Callable[[SourceRecord | None], SourceRecord],
         entries: Sequence[EntryRecord] = (),
-    ) -> frozenset[str]:
-        """Commit a change of a source whose visit has not ended; return the new entries' keys."""
-        source = _source(request)
-        unknown = SourceRecord(url=source.url, kind=source.kind)
-        store = self._context.state.sources
-        host = self._context.host(request.url)
-        return store.change(
-            source.url, lambda stored: change(stored or unknown), entries, host=host
-        ).new
+        llmstxt: LlmsTxtRecord | None = None,
+    ) -> Committed:
+        """Commit a change of the source of a request, with the end of that exchange."""
+        url, host = _unseen(request).url, self._context.host(request.url)
+        return self._context.state.sources.change(url, change, entries, llmstxt, host)
 
     def _end(
         self,
@@ -246,27 +238,24 @@ class VisitRecorder:
         change: Callable[[SourceRecord], SourceRecord],
         answer: Response | None,
         entries: Sequence[EntryRecord] = (),
-        count: str | None = None,
         llmstxt: LlmsTxtRecord | None = None,
         *,
         keeps_interval: bool = False,
     ) -> frozenset[str]:
         """Commit the record that ``change`` makes of the known one; return the new entries' keys.
 
-        It is read and written in one transaction, because another crawl or the operator may change
-        it at the same time. With ``keeps_interval`` what the last visit's response asked for stays
-        in force, if that visit did not fail.
+        With ``keeps_interval`` what the last visit's response asked for stays in force, if that
+        visit did not fail.
         """
-        now, source = self._clock.now(), _source(request)
+        now, (visit, source) = self._clock.now(), _visited(request)
         least = source.revisit_interval(self._context.options.min_revisit)
-        last = marks_of(request).answered or _visit(request).status
-        status = last if answer is None else answer.status
+        status = answer.status if answer else marks_of(request).answered or visit.status
 
         def visited(stored: SourceRecord | None) -> SourceRecord:
             known = _known(request, stored)
             record = change(known)
             asked = known.asked_interval if keeps_interval and not known.failures else 0.0
-            until = fresh_until(_visit(request), answer, record.address, now)
+            until = fresh_until(visit, answer, record.address, now)
             record = replace(
                 record,
                 visited_since=known.visited_since or now,
@@ -279,35 +268,33 @@ class VisitRecorder:
             is_gone = record.outcome == "gone"
             return replace(record, due_at=NEVER if is_gone else record.due(least, now).at)
 
-        store = self._context.state.sources
-        host = self._context.host(request.url)
         self.worker.finish(source)
-        record, new = store.change(source.url, visited, entries, llmstxt, host)
+        record, new = self._commit(request, visited, entries, llmstxt)
         self.worker.ended(source)
-        what = count or ("failed" if record.is_refused else record.outcome)
+        what = "failed" if record.is_refused else record.outcome.replace("denied by ", "denied/")
         self._stats.inc_value(f"walsh/sources/{what}")
         if what == "failed":
             self._troubles.failed(request.url, record.detail)
         return new
 
 
+def _visited(request: Request) -> tuple[Visit, Source]:
+    """Return the visit that a request belongs to, and its source."""
+    visit = visit_of(request)
+    if visit is None or visit.source is None:
+        raise ValueError(f"{request} is for no declared source")
+    return visit, visit.source
+
+
+def _unseen(request: Request) -> SourceRecord:
+    """Return the record of the source of a request if the state has none."""
+    _, source = _visited(request)
+    return SourceRecord(url=source.url, kind=source.kind)
+
+
 def _known(request: Request, stored: SourceRecord | None) -> SourceRecord:
     """Return what is known of the source of a request; ``stored`` is its record in the state."""
-    visit, source = _visit(request), _source(request)
-    record = replace(stored or SourceRecord(url=source.url, kind=""), kind=source.kind)
+    visit, source = _visited(request)
+    record = replace(stored or _unseen(request), kind=source.kind)
     # The move that the page of this visit showed is written when the visit ends.
     return record.with_move(visit.page.move) if visit.page else record
-
-
-def _visit(request: Request) -> Visit:
-    visit = visit_of(request)
-    if visit is None:
-        raise ValueError(f"{request} belongs to no visit")
-    return visit
-
-
-def _source(request: Request) -> Source:
-    source = source_of(request)
-    if source is None:
-        raise ValueError(f"{request} is for no declared source")
-    return source
