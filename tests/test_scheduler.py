@@ -9,6 +9,7 @@ from scrapy.utils.test import get_crawler
 
 from tests.helpers import LONGEST
 from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.policy.claims import in_order
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.politeness import schedulerqueue
 from walsh_scrapy.runtime.context import Context
@@ -16,7 +17,6 @@ from walsh_scrapy.runtime.requests import Hop, Marks, Visit, mark, marks_of, set
 from walsh_scrapy.scheduler import Scheduler
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state.agenda import HostWork
-from walsh_scrapy.visits.due import in_order
 
 
 @pytest.fixture

@@ -91,8 +91,6 @@ CEILINGS: Final[dict[str, int]] = {
     "DOWNLOAD_WARNSIZE": MAX_BODY,
     "DOWNLOAD_TIMEOUT": LONGEST_TIMEOUT,
 }
-
-
 #: A copy that another bot keeps is found before the pacing gate, so it takes no lease (R4).
 HTTP_CACHE: Final = {"scrapy.downloadermiddlewares.httpcache.HttpCacheMiddleware": 870}
 #: Tables whose keys are components; those of ``DOWNLOAD_HANDLERS`` are schemes.
@@ -197,10 +195,9 @@ def _check_log_level(settings: BaseSettings) -> None:
 
 
 def _check_reactor(settings: BaseSettings) -> None:
-    is_asyncio = settings["TWISTED_REACTOR"] == REACTOR
-    if is_asyncio and settings.getbool("TWISTED_REACTOR_ENABLED"):
-        return
-    if settings.getbool("WALSH_ENABLED", default=True):
+    is_enabled = settings.getbool("TWISTED_REACTOR_ENABLED")
+    is_ours = settings["TWISTED_REACTOR"] == REACTOR and is_enabled
+    if not is_ours and settings.getbool("WALSH_ENABLED", default=True):
         raise BadSetting(
             f"TWISTED_REACTOR has to be {REACTOR!r}, Scrapy's default, and "
             "TWISTED_REACTOR_ENABLED True"

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from walsh_scrapy.policy.frontier import LONG, Frontier, Rank, start_order
+from walsh_scrapy.policy.claims import start_order
+from walsh_scrapy.policy.frontier import LONG, Frontier, Rank
 
 
 def push(frontier, host, *items):

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walsh_scrapy.policy import frontier
-from walsh_scrapy.policy.frontier import Frontier, Rank, start_order
+from walsh_scrapy.policy.claims import start_order
+from walsh_scrapy.policy.frontier import Frontier, Rank
 from walsh_scrapy.policy.readyhosts import Slack
 from walsh_scrapy.politeness.schedulerqueue import ENOUGH
 from walsh_scrapy.testing.feeds import rss

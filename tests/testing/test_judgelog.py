@@ -20,7 +20,8 @@ from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.judgelog import judge as judging
 from walsh_scrapy.testing.judgelog.agent import ACCUSATIONS
 from walsh_scrapy.testing.judgelog.judge import Judge
-from walsh_scrapy.testing.judgelog.layouts import LINE, second_of
+from walsh_scrapy.testing.judgelog.layouts import LINE
+from walsh_scrapy.testing.judgelog.lines import second_of
 from walsh_scrapy.testing.judgelog.logfile import LONGEST_LINE, lines_of
 from walsh_scrapy.testing.judgelog.report import MOST_ROWS, report
 from walsh_scrapy.testing.manners import Manners

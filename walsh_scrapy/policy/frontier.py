@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import heapq
 from itertools import count
-from operator import itemgetter
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from walsh_scrapy.policy.readyhosts import HostRequests, Lane, Rank, ReadyHosts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
-__all__ = ["Frontier", "Rank", "Turn", "host_order", "start_order"]
+__all__ = ["Frontier", "Rank", "Turn"]
 
 T = TypeVar("T")
 
@@ -291,38 +290,3 @@ class Frontier(Generic[T]):
         """Return the queue of a host if it did not change since a heap entry of ``version``."""
         queue = self._hosts.get(host)
         return queue if queue and queue.version == version else None
-
-
-def host_order(
-    host: str, items: int, since: float, intervals: Mapping[str, float], late: Collection[str]
-) -> tuple[bool, float, float]:
-    """Return the key by which `start_order` sorts a host with so many items.
-
-    ``since`` is the time since when the first of them is due.
-    """
-    return host in late, -items * intervals.get(host, 1.0), since
-
-
-def start_order(
-    waiting: Iterable[tuple[str, float, T]],
-    intervals: Mapping[str, float],
-    late: Collection[str] = (),
-) -> list[T]:
-    """Return the items of a run in the order in which they are requested.
-
-    ``waiting`` has tuples of host, the time since when the item is due, and the item. The host with
-    the most paced work goes first, with all its items. Hosts that lately did not answer (``late``)
-    go last. A frontier that gets the items in this order takes no longer than one that has all of
-    them from the start. Within a host, the item that is due longest goes first. So each source gets
-    its turn, even on a host that allows one request a day.
-    """
-    hosts: dict[str, list[tuple[float, T]]] = {}
-    for host, since, item in waiting:
-        hosts.setdefault(host, []).append((since, item))
-    for queue in hosts.values():
-        queue.sort(key=itemgetter(0))
-
-    def order(host: str) -> tuple[bool, float, float]:
-        return host_order(host, len(hosts[host]), hosts[host][0][0], intervals, late)
-
-    return [item for host in sorted(hosts, key=order) for _, item in hosts[host]]

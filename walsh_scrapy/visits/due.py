@@ -18,10 +18,11 @@ from walsh_scrapy.policy.claims import (
     WORK_AT_A_TIME,
     HostWork,
     enough_ready,
+    in_order,
     one_claim,
     surplus,
 )
-from walsh_scrapy.policy.frontier import FEW, host_order
+from walsh_scrapy.policy.frontier import FEW
 from walsh_scrapy.policy.hosttimes import RECHECK_SECONDS
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.wording import count_of
@@ -29,7 +30,7 @@ from walsh_scrapy.runtime.requests import source_of
 from walsh_scrapy.state.agenda import FIRST, Terms
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+    from collections.abc import AsyncIterator, Iterable
 
     from scrapy.statscollectors import StatsCollector
 
@@ -239,17 +240,6 @@ class DueSources:
         if spellings:
             store.rename(spellings)
         return urls
-
-
-def in_order(
-    hosts: Iterable[HostWork], intervals: Mapping[str, float], late: Collection[str]
-) -> list[HostWork]:
-    """Return hosts in the order of `policy.frontier.start_order`."""
-
-    def order(work: HostWork) -> tuple[bool, float, float, float]:
-        return *host_order(work.host, work.sources, work.since, intervals, late), work.position
-
-    return sorted(hosts, key=order)
 
 
 def report(stats: StatsCollector, counts: Counts) -> None:

@@ -18,7 +18,7 @@ from walsh_scrapy.testing.tallies import (
 )
 
 if TYPE_CHECKING:
-    from walsh_scrapy.testing.judgelog.layouts import Line
+    from walsh_scrapy.testing.judgelog.lines import Line
     from walsh_scrapy.testing.judgelog.robots import Robots
 
 _ROBOTS: Final = b"/robots.txt"

@@ -17,7 +17,7 @@ import math
 import re
 from typing import Any, Final
 
-from walsh_scrapy.testing.judgelog.layouts import (
+from walsh_scrapy.testing.judgelog.lines import (
     FINE,
     NAMELESS,
     STAMP,

@@ -13,7 +13,8 @@ from typing import IO, TYPE_CHECKING, Final
 
 from walsh_scrapy.testing.judgelog import jsonlines
 from walsh_scrapy.testing.judgelog.agent import MOST_ADDRESSES, Agent, Answered
-from walsh_scrapy.testing.judgelog.layouts import LONGEST_REQUEST, NAMELESS, UNKNOWN, Layout
+from walsh_scrapy.testing.judgelog.layouts import Layout
+from walsh_scrapy.testing.judgelog.lines import LONGEST_REQUEST, NAMELESS, UNKNOWN
 from walsh_scrapy.testing.judgelog.logfile import lines_of
 from walsh_scrapy.testing.judgelog.robots import Robots
 from walsh_scrapy.testing.useragent import Sender, sender_of, token_of
@@ -21,7 +22,7 @@ from walsh_scrapy.testing.useragent import Sender, sender_of, token_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from walsh_scrapy.testing.judgelog.layouts import Line
+    from walsh_scrapy.testing.judgelog.lines import Line
 
 #: Bots that are told apart; the requests of further ones are only counted.
 MOST_AGENTS: Final = 100_000

@@ -3,29 +3,35 @@ r"""How a log is laid out: the format that its server was given, as a pattern.
     %h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i" %D          Apache's LogFormat
     $remote_addr [$time_local] "$request" $status "$http_user_agent"   nginx's log_format
 
-A request is judged by when it began. Apache writes that; nginx and lighttpd write when it ended,
-which says when it began only with its duration. Combined Log Format and `%t` do not say who wrote
-them, so they count as either. Every other field ends where the text after it begins, so a line is
-read in linear time.
+Combined Log Format and `%t` do not say who wrote them, so their times count as either. Every other
+field ends where the text after it begins, so a line is read in linear time.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from datetime import UTC, datetime, timedelta, timezone
-from functools import lru_cache
+from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from walsh_scrapy.testing.tallies import TOLERANCE
+from walsh_scrapy.testing.judgelog.lines import (
+    FINE,
+    NAMELESS,
+    STAMP,
+    UNKNOWN,
+    line_of,
+    moment_of,
+    second_of,
+    whole,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-#: What stands in quotes, the target of a request, and a time, as servers write them.
+    from walsh_scrapy.testing.judgelog.lines import Line
+
+#: What stands in quotes, and the target of a request, as servers write them.
 QUOTED: Final = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'
 TARGET: Final = rb'[^"\\ ]*+(?:\\.[^"\\ ]*+)*+'
-STAMP: Final = rb"\d\d/[A-Z][a-z][a-z]/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}"
 #: Common Log Format, or with the User-Agent Combined Log Format.
 LINE: Final = re.compile(
     rb"\[(?P<time>" + STAMP + rb")\] "
@@ -35,14 +41,6 @@ LINE: Final = re.compile(
 )
 #: The formats that are read without being told, by their names in Apache and nginx.
 KNOWN: Final = ("common", "combined", "vhost_combined")
-#: Seconds by which a request may have begun before its end, where a log has the end only. It is
-#: the default limit of both servers for each step of an exchange.
-LONGEST_REQUEST: Final = 60
-#: Seconds within which a pause counts as kept, where a log has fractions of a second.
-FINE: Final = TOLERANCE
-#: The User-Agent of a request without one, and of each request in a log that has none at all.
-NAMELESS: Final = b"-"
-UNKNOWN: Final = b""
 #: The address in front of Common Log Format, behind a virtual host or not; or a host name there.
 _ADDRESS: Final = re.compile(
     rb"(?:[^ ]++ )??(\d{1,3}(?:\.\d{1,3}){3}|[\da-fA-F]*+:[\da-fA-F]*+:[\da-fA-F:.]*+)(?:%\w+)?[ ,]"
@@ -58,41 +56,6 @@ _NEEDED: Final = {
     "status": "the status (%>s, $status)",
     "agent": "the User-Agent (%{User-Agent}i, $http_user_agent)",
 }
-
-
-class Line(NamedTuple):
-    """What a line says of a request; times are in epoch seconds, durations in seconds."""
-
-    moment: float  #: when it began, or at the latest: it was before ``moment`` and ``blur``
-    target: bytes
-    status: bytes
-    agent: bytes
-    blur: float = 1
-    slack: float = 0  #: how much earlier than ``moment`` it may have begun
-    duration: float = 0  #: until its end, at least; 0 if it is not known
-    address: bytes = b""  #: empty if the log does not say it
-
-
-def line_of(
-    moment: float,
-    took: float | None,
-    blur: float,
-    fields: tuple[bytes, bytes, bytes, bytes],
-    *,
-    is_end: bool | None,
-) -> Line:
-    """Return a line by the moment at which its request began or ended, and what it took, if known.
-
-    ``is_end`` is None if the moment may be either: the request began earlier by what it took, or
-    else by up to `LONGEST_REQUEST`. Fields are target, status, User-Agent and address.
-    """
-    target, status, agent, address = fields
-    slack = LONGEST_REQUEST if took is None else took
-    if is_end is False:
-        return Line(moment, target, status, agent, blur, 0, took or 0, address)
-    if is_end is None or took is None:
-        return Line(moment, target, status, agent, blur, slack, 0, address)
-    return Line(moment - took, target, status, agent, blur, 0, took, address)
 
 
 class _Field(NamedTuple):
@@ -166,39 +129,6 @@ class Layout:
             read = self._time.read
             self._last = (stamp, read(stamp) if read else float(stamp) * self._time.unit)
         return self._last[1]
-
-
-def second_of(stamp: bytes) -> int | None:
-    """Return the epoch seconds of a time such as `22/Nov/2026:10:00:01 +0000`; None if wrong."""
-    midnight = _midnight(stamp[:11], stamp[21:])
-    if midnight is None:
-        return None
-    return midnight + int(stamp[12:14]) * 3600 + int(stamp[15:17]) * 60 + int(stamp[18:20])
-
-
-@lru_cache(maxsize=256)
-def _midnight(date: bytes, zone: bytes) -> int | None:
-    try:
-        day = datetime.strptime(date.decode("ascii"), "%d/%b/%Y").replace(tzinfo=UTC)
-        offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[3:5]))
-        moved = timezone(-offset if zone[:1] == b"-" else offset)
-        return int(day.replace(tzinfo=moved).timestamp())
-    except (ValueError, OverflowError):  # 31 February, or 99 hours
-        return None
-
-
-def moment_of(written: bytes) -> float | None:
-    """Return the epoch seconds of a time in RFC 3339 or ISO 8601; None if it has no zone."""
-    try:
-        moment = datetime.fromisoformat(written.decode("ascii"))
-    except ValueError:
-        return None
-    return None if moment.tzinfo is None else whole(moment.timestamp())
-
-
-def whole(seconds: float) -> float:
-    """Return a number of seconds as an integer if it is one."""
-    return int(seconds) if seconds == math.floor(seconds) else seconds
 
 
 def _pieces(written: str) -> Iterator[bytes | _Field]:

@@ -16,7 +16,7 @@ from walsh_scrapy.testing.judgelog.agent import (
     STUBBORN,
 )
 from walsh_scrapy.testing.judgelog.jsonlines import NEEDED
-from walsh_scrapy.testing.judgelog.layouts import LONGEST_REQUEST
+from walsh_scrapy.testing.judgelog.lines import LONGEST_REQUEST
 from walsh_scrapy.testing.tallies import HASTY, MOST_A_SECOND, MOST_RETRIES, PERIOD, SOON
 from walsh_scrapy.tools.output import columns
 

@@ -269,42 +269,33 @@ def _request(sent: JudgedRequest, account: Account) -> dict[str, Any]:
     record = sent.record
     return {
         "at": rfc3339(record.sent_at),
-        "url": record.url,
-        "purpose": record.purpose,
+        **_columns(record, "url", "purpose"),
         "why": _reason(record, account) + _came(record, account),
         "pause": sent.pause.kept,
         "pause_asked": sent.pause.asked,
         "status": record.status,
         "error": record.error or None,
-        "seconds": record.seconds,
-        "hold": record.hold,
-        "gates": record.gates,
-        "run": record.run,
+        **_columns(record, "seconds", "hold", "gates", "run"),
         "signed_by": account.signed_by(record),
         **_evidence(record, account),
     }
 
 
 def _denial(denial: LoggedDenial, account: Account) -> dict[str, Any]:
-    return {
-        "at": rfc3339(denial.at),
-        "url": denial.url,
-        "gate": denial.gate,
-        "why": denial.reason,
-        "run": denial.run,
-        **_evidence(denial, account),
-    }
+    named = _columns(denial, "url", "gate") | {"why": denial.reason, "run": denial.run}
+    return {"at": rfc3339(denial.at), **named, **_evidence(denial, account)}
 
 
 def _evidence(record: LoggedRequest | LoggedDenial, account: Account) -> dict[str, Any]:
     """Return the columns; another site that redirected here is not named (decision 36)."""
     return {
-        "rule": record.rule,
-        "line": record.line,
-        "robots": record.robots,
+        **_columns(record, "rule", "line", "robots"),
         "robots_at": rfc3339(record.robots_at),
-        "blocklist": record.blocklist,
-        "robots_status": record.robots_status,
+        **_columns(record, "blocklist", "robots_status"),
         "is_redirected": record.redirected_by is not None,
         "redirected_by": account.redirected_by(record),
     }
+
+
+def _columns(record: LoggedRequest | LoggedDenial, *names: str) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}
