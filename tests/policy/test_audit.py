@@ -83,7 +83,6 @@ def judged_robots(*requests, policy="allow", since=0.0):
     audit = RobotsAudit(findings, Basis({1: run}, (), frozenset(), Documents(copies.get), since))
     for each in requests:
         audit.see(each)
-    audit.end()
     breaches = {kind.label: found.count for kind, found in findings.found.items()}
     return breaches or list(findings.unshown.elements())
 

@@ -25,7 +25,6 @@ def judged(*requests, since=0.0, moved=None, **terms):
     )
     for each in requests:
         audit.see(each)
-    audit.end()
     unshown = [reason for _, reason in findings.unshown]
     return sum(found.count for found in findings.found.values()) or unshown or "holds"
 

@@ -165,9 +165,8 @@ class BlocklistAudit:
         self._findings.count("3", denied_though_not_listed=int(listed.blocks(denial.url) is None))
 
     def end(self) -> None:
-        """Note how many lists there were, and name the figures of which there may be none."""
-        names = "before_the_first_list", "fetched_before_the_record", "denied_though_not_listed"
-        self._findings.count("3", lists=len(self._lists), **dict.fromkeys(names, 0))
+        """Note how many lists there were."""
+        self._findings.count("3", lists=len(self._lists))
 
     def _judge_order(self, sent: LoggedRequest) -> None:
         if sent.purpose == "blocklist":

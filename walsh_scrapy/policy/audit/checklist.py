@@ -6,9 +6,13 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from walsh_scrapy.policy.audit.record import LoggedRequest
 
 Level: TypeAlias = Literal["MUST", "SHOULD"]
+#: The figure of which the least counts, and not the sum.
+LEAST: Final = "least_beyond_asked"
 
 
 class Row(NamedTuple):
@@ -36,6 +40,19 @@ CHECKLIST: Final = (
     Row("8", "R8", "SHOULD", "Infrequent: daily or less per source"),
     Row("9", "R9", "SHOULD / MUST NOT", "Feed-less: markdown or llms.txt; never scrape HTML"),
 )
+
+
+_OF_ROBOTS: Final = "compared_with_protego", "asked_before_the_record"
+_DENIED: Final = "denied_though_allowed", "denied_though_protego_allows"
+_OF_LIST: Final = "before_the_first_list", "fetched_before_the_record", "denied_though_not_listed"
+#: Figures of the evidence of which there may be none, by row.
+FIGURES: Final[Mapping[str, Mapping[str, float | None]]] = {
+    "2": dict.fromkeys((*_OF_ROBOTS, *_DENIED), 0),
+    "3": dict.fromkeys(("lists", *_OF_LIST), 0),
+    "4": {"hosts": 0, "pauses": 0, LEAST: None},
+    "6": {"entries": 0, "by_hand": 0},
+    "7": {"asked_again": 0, "unchanged": 0},
+}
 
 
 class Kind(Enum):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.policy.audit.checklist import CHECKLIST, Case, Kind
+from walsh_scrapy.policy.audit.checklist import CHECKLIST, FIGURES, LEAST, Case, Kind
 from walsh_scrapy.policy.audit.clocks import CLOCK_SET, SetClocks
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.audit.checklist import Breach, Row
 
 _KINDS: Final = {kind.label: kind for kind in Kind}
-#: The figure of which the least counts, and not the sum.
-LEAST: Final = "least_beyond_asked"
 
 
 @dataclass(slots=True)
@@ -244,7 +242,7 @@ def _verdict(row: Row, findings: Tally, trial: Trial | None) -> RowVerdict:
         shown=shown,
         unshown=unshown,
         waived=findings.waived.get(row.number, ""),
-        numbers=findings.numbers.get(row.number, {}),
+        numbers={**FIGURES.get(row.number, {}), **findings.numbers.get(row.number, {})},
         findings=own,
         trial=trial,
     )

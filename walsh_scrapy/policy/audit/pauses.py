@@ -15,8 +15,6 @@ from walsh_scrapy.policy.audit.clocks import CLOCK_SET, TOLERANCE
 from walsh_scrapy.policy.audit.record import (
     AFTER_UNKNOWN,
     END_UNKNOWN,
-    NO_COPY,
-    NO_FETCH,
     NO_RUN,
 )
 from walsh_scrapy.policy.audit.refusals import RefusalJudge
@@ -215,7 +213,7 @@ class HostAudit:
     def end(self) -> None:
         """Judge all holds together, and note how many hosts there were."""
         self._findings.judge("", self._refusals.end())
-        self._findings.count("4", hosts=self._hosts, pauses=0, least_beyond_asked=None)
+        self._findings.count("4", hosts=self._hosts)
 
     def _count(self, sent: LoggedRequest) -> None:
         self._hosts += sent.host != self._host
@@ -242,14 +240,8 @@ class HostAudit:
             return AFTER_UNKNOWN
         if self._basis.run(sent) is None:
             return NO_RUN
-        at = sent.robots_at
-        if sent.purpose == "robots" or at is None:
-            return ""
-        if sent.robots is not None and self._basis.rules(sent) is None:
-            return NO_COPY
-        if at < self._basis.since or self._fetches.is_recorded(sent, at):
-            return ""
-        return NO_FETCH
+        is_first = sent.purpose == "robots" or sent.robots_at is None
+        return "" if is_first else self._fetches.lacking(sent)
 
     def _holding(self, sent: LoggedRequest, pause: Pause, is_refused: bool) -> Iterator[Breach]:
         name = host_of(sent.url)

@@ -94,6 +94,14 @@ class RobotsFetches:
         origin = self._of(sent)
         return asked_at in origin.fetches or self._has_failed(origin, asked_at)
 
+    def lacking(self, sent: LoggedRequest) -> str:
+        """Return what is not known of the robots.txt that a request names; "" if all is."""
+        if sent.robots is not None and self._basis.rules(sent) is None:
+            return NO_COPY
+        at = sent.robots_at or 0.0
+        is_known = at < self._basis.since or self.is_recorded(sent, at)
+        return "" if is_known else NO_FETCH
+
     def breaches(self, sent: LoggedRequest, asked_at: float) -> Iterator[Breach]:
         """Yield a breach if the recorded request for robots.txt brought another copy."""
         origin, run = self._of(sent), self._basis.run(sent)
@@ -144,7 +152,7 @@ class RobotsAudit:
         rules = self._basis.rules(sent)
         rows = ("2", "2a") if rules is not None and _is_named(rules) else ("2",)
         breaches = self._breaches(sent, rules)
-        self._findings.judge(rows, breaches, lacking=self._lacking(sent, rules))
+        self._findings.judge(rows, breaches, lacking=self._lacking(sent))
 
     def take(self, sent: LoggedRequest) -> None:
         """Take one request that was judged before."""
@@ -159,12 +167,6 @@ class RobotsAudit:
         is_allowed, theirs = rules.verdict(denial.url).allowed, self._second_reading(denial)
         self._findings.count("2", denied_though_allowed=int(is_allowed))
         self._findings.count("2", denied_though_protego_allows=int(theirs is True))
-
-    def end(self) -> None:
-        """Name the figures of which there may be none."""
-        names = "compared_with_protego", "asked_before_the_record"
-        denied = "denied_though_allowed", "denied_though_protego_allows"
-        self._findings.count("2", **dict.fromkeys((*names, *denied), 0))
 
     def _breaches(self, sent: LoggedRequest, rules: Rules | None) -> Iterator[Breach]:
         if sent.robots_at is None:
@@ -222,17 +224,13 @@ class RobotsAudit:
             what = f"{sent.url} has no robots.txt, and WALSH_ROBOTS_UNREACHABLE denies it"
             yield Breach(Kind.DENIED, Case.of(sent, what))
 
-    def _lacking(self, sent: LoggedRequest, rules: Rules | None) -> str:
+    def _lacking(self, sent: LoggedRequest) -> str:
         run = self._basis.run(sent)
         if run is None:
             return NO_RUN
         if sent.robots is None:
             return "" if run.facts.robots_unreachable == "allow" else _NO_FILE
-        if rules is None:
-            return NO_COPY
-        at = sent.robots_at or 0.0
-        is_known = at < self._basis.since or self.fetches.is_recorded(sent, at)
-        return "" if is_known else NO_FETCH
+        return self.fetches.lacking(sent)
 
 
 def _is_named(rules: Rules) -> bool:

@@ -74,10 +74,6 @@ class TargetAudit:
         if sent.status is not None and 300 <= sent.status < 400 and sent.status != 304:
             run.redirects.add(sent.url)
 
-    def end(self) -> None:
-        """Name the figure of which there may be none."""
-        self._findings.count("6", by_hand=0)
-
     def _judge(self, sent: LoggedRequest, run: _Run, terms: RunTerms) -> tuple[str, str]:
         """Return what is wrong, and what is lacking; "" if nothing."""
         if sent.redirected_by is not None:

@@ -72,10 +72,6 @@ class FrequencyAudit:
         if is_answered and (last is None or last.run != sent.run):
             self._keep(sent, sent.run)
 
-    def end(self) -> None:
-        """Name the figures of which there may be none."""
-        self._findings.count("7", asked_again=0, unchanged=0)
-
     def _keep(self, sent: LoggedRequest, run: int) -> None:
         if len(self._visits) >= self._most:
             recent = sent.sent_at - DAY
@@ -110,10 +106,6 @@ class EntryAudit:
         if again > 0:
             what = f"run {run.id} reported {run.reported} new entries, and {run.stored} were new"
             self._findings.add(Kind.REPORTED_AGAIN, Case("runs", run.id, run.ended, what), again)
-
-    def end(self) -> None:
-        """Name the figure of which there may be none."""
-        self._findings.count("6", entries=0)
 
     def _kept(self, entry: EntryRow) -> Iterator[Breach]:
         key, kind, first_seen = entry.key, entry.kind, entry.first_seen

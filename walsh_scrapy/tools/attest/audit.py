@@ -212,8 +212,7 @@ def _by_host(
         if period not in same:
             robots.see_denial(denial)
     findings.turn_to(None)
-    for each in (robots, hosts, frequency):
-        each.end()
+    hosts.end()
 
 
 def _by_time(
@@ -233,8 +232,8 @@ def _by_time(
         if period not in same:
             listed.see_denial(denial)
     findings.turn_to(None)
-    for ended in (listed, targets, first):
-        ended.end()
+    listed.end()
+    first.end()
     _audit_entries(log, bounds, findings, digester, same)
     take_all(digester, log, bounds)
     return findings, digester.digests()
@@ -253,7 +252,6 @@ def _audit_entries(
         kept.see_duplicate(key)
     for run in log.reported(bounds):
         kept.see_reported(run)
-    kept.end()
 
 
 def _turned(
