@@ -35,7 +35,7 @@ from walsh_scrapy.policy.urls import (
     wire_url,
     without_dot_segments,
 )
-from walsh_scrapy.wire.responsehead import MOST_BYTES
+from walsh_scrapy.wire.http1 import MOST_BYTES
 
 
 def retry_after(body: bytes) -> None:

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError, ResponseDataLossError
 
-from walsh_scrapy.wire.http1 import HttpExchange
-from walsh_scrapy.wire.responsehead import MOST_BYTES, MOST_LINES, HeadReader, HeadTooLarge
+from walsh_scrapy.wire.http1 import MOST_BYTES, MOST_LINES, HeadReader, HeadTooLarge, HttpExchange
 
 REFUSALS = (DownloadFailedError, DownloadTimeoutError, ResponseDataLossError)
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nX: 1\r\n\r\nabc"

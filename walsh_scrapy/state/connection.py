@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from sqlalchemy.exc import DBAPIError
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.dml import UpdateBase
 
     from walsh_scrapy.state.statements import Compiled
+    from walsh_scrapy.state.waiting import Outage
 
 #: The values of a row, or of the parameters of a statement, by name.
 Row: TypeAlias = "Mapping[str, Any]"
@@ -37,16 +38,6 @@ Values: TypeAlias = "tuple[Any, ...]"
 _NOTHING: Final[Row] = {}
 #: Rows that a stream has in memory at once.
 ROWS_AT_ONCE: Final = 1000
-
-
-class Outage(Protocol):
-    """What to do while a server is away."""
-
-    def wait(self, error: DBAPIError) -> None:
-        """Return when the lost connection is to be made again; raise the error if it is not."""
-
-    def end(self) -> None:
-        """Note that the server answers."""
 
 
 class _Unsent(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
@@ -21,17 +20,12 @@ from walsh_scrapy.state.engines import (
 from walsh_scrapy.state.file import StateFile
 from walsh_scrapy.state.schema import create_or_migrate, has_schema, is_up_to_date
 from walsh_scrapy.state.serverclock import ServerClock
-from walsh_scrapy.state.waiting import Waiting
+from walsh_scrapy.state.waiting import Outage, Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-logger = logging.getLogger(__name__)
-
-#: How long a crawl waits for a database server that went away before it gives up.
-LOST_SECONDS = 120.0
-_RETRY_SECONDS = 1.0
 _CLOCK: Final = text("SELECT extract(epoch FROM clock_timestamp())::double precision")
 _SNAPSHOT: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 #: Errors of the values to be written, not of the database: raised as they are.
@@ -64,7 +58,7 @@ class Database:
         self._failed = failed
         self._given_up: StateError | None = None
         self._is_closed = False
-        self._outage = _Outage(str(self), self._waiting)
+        self._outage = Outage(str(self), self._waiting)
         self._open = ExitStack()
         self._open.callback(self._engine.dispose)
         self._clock = ServerClock(self._server_time)
@@ -190,35 +184,6 @@ class Database:
                     return
             with connection.begin(), self._waiting.migrating():
                 create_or_migrate(connection, str(self))
-
-
-class _Outage:
-    """Waits for a server that went away, and says so in the log."""
-
-    def __init__(self, name: str, waiting: Waiting) -> None:
-        self._name = name
-        self._waiting = waiting
-        self._until: float | None = None
-        self.is_final = False  #: True once the server was waited for in vain
-
-    def wait(self, error: DBAPIError) -> None:
-        """Return when the lost connection is to be made again; raise the error if it is not."""
-        until = time.monotonic() + LOST_SECONDS if self._until is None else self._until
-        is_late = time.monotonic() > until or not self._waiting.goes_on()
-        if self._waiting.is_over or is_late:
-            self.is_final = True
-            raise error
-        if self._until is None:
-            self._until = until
-            reason = str(error.orig).partition("\n")[0]
-            logger.warning("%s is lost (%s); the crawl waits for it", self._name, reason)
-            return  # mostly only the connection is lost, and a new one works at once
-        time.sleep(_RETRY_SECONDS)
-
-    def end(self) -> None:
-        """Note that the server answers."""
-        self._until = None
-        logger.warning("%s is back; the crawl continues", self._name)
 
 
 class Store:

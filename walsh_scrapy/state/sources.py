@@ -116,11 +116,12 @@ class SourceStore(Store):
         with self._database.read() as connection:
             return dict.fromkeys(connection.scalars(select(sources.c.url)))
 
-    def entry_counts(self) -> dict[str, int]:
-        """Return the number of entries by source URL, for sources that gave any."""
-        counted = select(entries.c.source, func.count()).group_by(entries.c.source)
+    def entry_totals(self) -> dict[str, tuple[int, float]]:
+        """Return by source URL, for sources that gave any, how many entries and when the last."""
+        columns = (entries.c.source, func.count(), func.max(entries.c.first_seen))
         with self._database.read() as connection:
-            return dict(connection.all(counted))
+            found = connection.all(select(*columns).group_by(entries.c.source))
+        return {source: (count, newest) for source, count, newest in found}
 
     def histories(self, url: str | None = None) -> dict[str, EntryHistory]:
         """Return when sources gave new entries, by URL, for those that gave any.
@@ -131,12 +132,6 @@ class SourceStore(Store):
         with self._database.read() as connection:
             rows = connection.all(wanted)
         return {source: EntryHistory(since, finds) for source, since, finds in rows}
-
-    def newest_entries(self) -> dict[str, float]:
-        """Return when the last new entry was seen, by source URL, for sources that gave any."""
-        newest = select(entries.c.source, func.max(entries.c.first_seen)).group_by(entries.c.source)
-        with self._database.read() as connection:
-            return dict(connection.all(newest))
 
     def commit(
         self,

@@ -1,10 +1,11 @@
-"""How long the state's connections wait: for a lock, for an answer, for a new connection.
+"""How long the state's connections wait: for a lock, an answer, a server that went away.
 
 SQLite's own wait for a lock hears no signal, so `SQLiteConnection` repeats what found one.
 """
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import time
 from contextlib import contextmanager
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Self
 
+    from sqlalchemy.exc import DBAPIError
+
+logger = logging.getLogger(__name__)
 
 #: How long to wait for another process's transaction before that is an error.
 LOCKED_SECONDS: Final = 10.0
@@ -26,6 +30,9 @@ ENDING_SECONDS: Final = 1.0
 #: How long one attempt to connect may take: at the start, and later, when it is repeated.
 CONNECT_SECONDS: Final = 10.0
 RECONNECT_SECONDS: Final = 2.0  #: libpq takes no shorter time
+#: How long a crawl waits for a database server that went away before it gives up.
+LOST_SECONDS: Final = 120.0
+_RETRY_SECONDS: Final = 1.0
 
 
 class Waiting:
@@ -62,6 +69,35 @@ class Waiting:
         limit = seconds if self.goes_on() else ENDING_SECONDS
         self.is_over = self.is_over or time.monotonic() - began > limit
         return not self.is_over
+
+
+class Outage:
+    """Waits for a server that went away, and says so in the log."""
+
+    def __init__(self, name: str, waiting: Waiting) -> None:
+        self._name = name
+        self._waiting = waiting
+        self._until: float | None = None
+        self.is_final = False  #: True once the server was waited for in vain
+
+    def wait(self, error: DBAPIError) -> None:
+        """Return when the lost connection is to be made again; raise the error if it is not."""
+        until = time.monotonic() + LOST_SECONDS if self._until is None else self._until
+        is_late = time.monotonic() > until or not self._waiting.goes_on()
+        if self._waiting.is_over or is_late:
+            self.is_final = True
+            raise error
+        if self._until is None:
+            self._until = until
+            reason = str(error.orig).partition("\n")[0]
+            logger.warning("%s is lost (%s); the crawl waits for it", self._name, reason)
+            return  # mostly only the connection is lost, and a new one works at once
+        time.sleep(_RETRY_SECONDS)
+
+    def end(self) -> None:
+        """Note that the server answers."""
+        self._until = None
+        logger.warning("%s is back; the crawl continues", self._name)
 
 
 #: How long SQLite itself waits. It does so in C, where Python handles no signal.

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from rich.text import Text
+
+#: Terminal cells that a column is padded to at most.
+_WIDEST: Final = 60
 
 
 def print_lines(lines: Iterable[str]) -> None:
@@ -37,14 +40,13 @@ def minute(at: float | None) -> str:
     return written[:16].replace("T", " ") if written else "never"
 
 
-def columns(rows: Sequence[Sequence[str]], widest: int = 60) -> Iterator[str]:
-    """Yield a line for each row, with the cells of a column aligned.
+def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield a line for each row, with the cells of a column aligned, and made printable.
 
-    ``widest`` is the largest width, in terminal cells, that a column is padded to. Nothing is cut
-    or wrapped, so a longer cell moves the rest of its line to the right. Cells are made printable.
+    Nothing is cut or wrapped, so a very long cell moves the rest of its line to the right.
     """
     rows = [[*map(printable, row)] for row in rows]
-    widths = [min(max(map(cell_len, cells)), widest) for cells in zip(*rows, strict=True)]
+    widths = [min(max(map(cell_len, cells)), _WIDEST) for cells in zip(*rows, strict=True)]
     for row in rows:
         padded = (
             cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)

@@ -1,4 +1,4 @@
-"""What `python -m walsh_scrapy.testing.conformance` and `scrapy conformance` have in common.
+"""What `python -m walsh_scrapy.testing.conformance` and `scrapy conformance` take and print.
 
 It is no part of the judge, so it may use what other commands print with.
 """
@@ -10,12 +10,20 @@ import sys
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from walsh_scrapy.policy.wording import count_of
+from walsh_scrapy.testing.conformance.scenario import Verdict
 from walsh_scrapy.testing.conformance.trial import TrialError, run
 from walsh_scrapy.tools.exits import clean_exit, usage_error
+from walsh_scrapy.tools.output import columns, print_lines
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from walsh_scrapy.testing.conformance.scorecard import Result, Scorecard
 
 SYNTAX: Final = "[options] -- COMMAND..."
 DESCRIPTION: Final = (
@@ -87,7 +95,82 @@ def try_command(words: Sequence[str], options: argparse.Namespace) -> int:
         else:
             from rich.console import Console  # noqa: PLC0415 - not needed for JSON
 
-            from walsh_scrapy.tools.conformance import show  # noqa: PLC0415 - the same
-
             show(card, Console())
     return 0 if card.keeps_what_was_tried else 1
+
+
+def show(card: Scorecard, console: Console) -> None:
+    """Print a scorecard by rule, as a table or in columns, then what was found and its log."""
+    if console.is_terminal:
+        console.print(_table(card))
+    else:
+        print_lines(columns([("rule", *Verdict), *_rows(card)]))
+    print_lines(_details(card))  # not by the console, which would wrap the lines of the log
+
+
+def _table(card: Scorecard) -> Table:
+    from rich.table import Table  # noqa: PLC0415 - not needed in a pipe
+
+    table = Table(title="Scenarios by rule", title_justify="left")
+    table.add_column("rule", no_wrap=True)
+    for verdict in Verdict:
+        table.add_column(verdict, justify="right")
+    for row in _rows(card):
+        table.add_row(*row)
+    return table
+
+
+def _rows(card: Scorecard) -> Iterator[tuple[str, ...]]:
+    counts = card.by_rule()
+    for rule in sorted(counts):
+        yield (rule, *(str(counts[rule][verdict]) for verdict in Verdict))
+
+
+def _details(card: Scorecard) -> Iterator[str]:
+    """Yield what was found, failures last: a terminal shows the end."""
+    for verdict in (Verdict.PASS, Verdict.NOT_RUN, Verdict.NOT_APPLICABLE, Verdict.FAIL):
+        if found := card.having(verdict):
+            yield ""
+        for each in found:
+            yield from _result(each)
+    yield ""
+    for call in card.calls:
+        ended = "ended at its limit" if call.cut else f"exit status {call.exit_status}"
+        requests = count_of(call.requests, "request")
+        if call.daemons:
+            left = count_of(call.daemons, "process", "processes")
+            ended += f"; {left} that had left it ended too"
+        yield f"{call.run} run: {requests} in {call.seconds:.1f} s, {ended}"
+    agents = ", ".join(map(repr, card.user_agents[:3]))
+    yield f"User-Agent: {agents}"
+    yield verdict_of(card)
+
+
+def verdict_of(card: Scorecard) -> str:
+    """Return one sentence for the whole scorecard."""
+    numbers = [(len(card.having(verdict)), verdict) for verdict in Verdict]
+    told = ", ".join(f"{number} {verdict}" for number, verdict in numbers if number)
+    scenarios = f"{count_of(len(card.results), 'scenario')}{': ' * bool(told)}{told}."
+    return f"{scenarios} {_conformance(card)}".rstrip()
+
+
+def _conformance(card: Scorecard) -> str:
+    if card.failed:
+        return f"Not conformant: {_names(card.failed)}."
+    if card.not_shown:
+        return f"Conformance is not shown: nothing shows {_names(card.not_shown)}."
+    return "Conformant: each MUST that applies passed." if card.is_conformant else ""
+
+
+def _names(results: Sequence[Result]) -> str:
+    return ", ".join(each.scenario.name for each in results)
+
+
+def _result(result: Result) -> Iterator[str]:
+    scenario, finding = result.scenario, result.finding
+    head = f"{finding.verdict}: {scenario.rule} {scenario.name}"
+    yield f"{head} ({scenario.level}): {scenario.asks}."
+    if finding.verdict is not Verdict.PASS:
+        yield f"    {finding.reason}."
+    if finding.verdict is Verdict.FAIL:
+        yield from (f"    {line}" for line in finding.lines)

@@ -246,11 +246,11 @@ def time_line(line: HostLine, name: str, title: str) -> Markup:
     return _svg(chart, name, title, told)
 
 
-def thinned(sent: Sequence[JudgedRequest], most: int = MOST_POINTS) -> list[JudgedRequest]:
-    """Return at most ``most`` requests: of each part of the time the one with least to spare."""
-    if len(sent) <= most:
-        return list(sent)
-    bounds = [len(sent) * part // most for part in range(most + 1)]
+def thinned(sent: Sequence[JudgedRequest]) -> Sequence[JudgedRequest]:
+    """Return at most `MOST_POINTS`: of each part of the time the one with least to spare."""
+    if len(sent) <= MOST_POINTS:
+        return sent
+    bounds = [len(sent) * part // MOST_POINTS for part in range(MOST_POINTS + 1)]
     parts = (sent[low:high] for low, high in pairwise(bounds))
     return [min(part, key=_spare) for part in parts]
 

@@ -164,8 +164,7 @@ def build_overview(
 ) -> Overview:
     """Join the declared sources with the state; without a state all of them are new."""
     known = KnownSources(state.sources.all() if state else ())
-    counts = state.sources.entry_counts() if state else {}
-    newest = state.sources.newest_entries() if state else {}
+    totals = state.sources.entry_totals() if state else {}
     waiting = state.ledger.waiting() if state else {}
     histories = state.sources.histories() if state and options.adaptive else {}
 
@@ -173,6 +172,7 @@ def build_overview(
         record = found.with_url(source.url) if source else found
         host = options.pace_by.unit(record.address)
         due = next_visit(record, source, options.min_revisit, now, histories.get(found.url))
+        entries, newest = totals.get(found.url, (0, None))
         waits = waiting.get(host)
         holder = waiting.get(options.pace_by.hold(record.address))
         if holder and holder.hold:
@@ -181,8 +181,8 @@ def build_overview(
             source=source,
             record=record,
             due=due,
-            entries=counts.get(found.url, 0),
-            newest=newest.get(found.url),
+            entries=entries,
+            newest=newest,
             host=host,
             waiting=holder if holder and holder.hold else waits,
         )

@@ -178,8 +178,7 @@ def _is_absent(status: int | None) -> bool:
 
 def _acts(acts: Sequence[Act]) -> Iterator[str]:
     if acts:
-        yield ""
-        yield "What we changed by hand"
+        yield from ("", "What we changed by hand")
     for act in acts:
         yield from _wrapped(f"{format_moment(act.at)}  {_changed(act)}", "  ")
 
