@@ -18,7 +18,7 @@ from walsh_scrapy.policy.hosttimes import LEASE_MARGIN
 from walsh_scrapy.state import State
 from walsh_scrapy.state.auditrecord import GOES_ON
 from walsh_scrapy.testing.politeness import assert_polite
-from walsh_scrapy.testing.web import Reply, Site
+from walsh_scrapy.testing.web import Reply, Site, redirect
 from walsh_scrapy.tools.attest.attestation import attest
 from walsh_scrapy.tools.attest.audit import audit
 
@@ -196,8 +196,12 @@ def test_crawls_that_share_all_sources_ask_for_nothing_twice(run_both):
 
 
 def test_crawls_that_start_together_ask_for_the_blocklist_once(run_both):
-    lists = {"/blocklist.json": blocklist("x.example", delay=0.5), "/schema.json": "{}"}
+    """It redirects, and its schema is read as well."""
+    moved = {"/list.json": blocklist("x.example", delay=0.5)}
+    lists = {"/blocklist.json": redirect("http://mirror.example/list.json"), "/schema.json": "{}"}
     settings = {"WALSH_BLOCKLIST_URL": LIST_URL, "WALSH_BLOCKLIST_SCHEMA_URL": SCHEMA_URL}
-    asked = run_both("", Site("operator.example", "", lists), **settings)
+    web = Site("mirror.example", "", moved), Site("operator.example", "", lists)
+    asked = run_both("", *web, **settings)
     names = ("blocklist.json", "robots.txt", "schema.json")
-    assert asked == [f"operator.example/{name}" for name in names]
+    mirrored = ["mirror.example/list.json", "mirror.example/robots.txt"]
+    assert asked == mirrored + [f"operator.example/{name}" for name in names]

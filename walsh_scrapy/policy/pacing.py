@@ -13,8 +13,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES, is_refusal, parse_retry_after
+from walsh_scrapy.policy.readyhosts import Rank
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from walsh_scrapy.policy.backoff import Backoff
     from walsh_scrapy.policy.hosttimes import HoldBy, HostTimes
 
@@ -38,6 +41,20 @@ def spacing(
     long its last exchange took: a host that answers slowly is asked less often.
     """
     return max(min_interval, robots_interval or 0.0, latency_factor * latency)
+
+
+def longest_wait(
+    host: str, rank: Rank, list_hosts: Collection[str], *, for_blocklist: bool
+) -> float:
+    """Return the seconds for which spacing and hold of a host count at most for a request.
+
+    A request for the blocklist, or for the robots.txt that it needs, is made once a day at least,
+    also at the hosts that it redirects to. Otherwise one answer of one of them could suspend all
+    opt-outs for ever (R3). ``list_hosts`` are those of the list and its schema, whose robots.txt
+    counts whichever request it is made for; ``for_blocklist`` is True for any other that it needs.
+    """
+    is_needed = for_blocklist or (rank is Rank.ROBOTS and host in list_hosts)
+    return LONGEST_FOR_BLOCKLIST if rank is Rank.OPERATOR or is_needed else math.inf
 
 
 def slowed(interval: float, server_errors: int, longest: float) -> float:

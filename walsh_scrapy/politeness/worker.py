@@ -105,12 +105,18 @@ class Worker:
         with suppress(StateUnavailable):
             self._context.state.ledger.unclaim(names, put_off=True)
 
+    def let_go(self, url: str) -> None:
+        """Give the host of a URL up that was claimed with its lease, unless visits are made there."""
+        if (host := self._context.host(url)) not in self._visits:
+            with suppress(StateUnavailable):
+                self._context.state.ledger.unclaim([host])
+
     def close(self) -> None:
         """Give all hosts up: the crawl ends."""
         if self._timer is not None:
             self._timer.stop()
-            with suppress(StateUnavailable):  # then the claims run out
-                self._context.state.ledger.leave()
+        with suppress(StateUnavailable):  # then the claims run out
+            self._context.state.ledger.leave()
 
     def _give_up(self, host: str) -> None:
         if host not in self._complete or self._visits[host]:

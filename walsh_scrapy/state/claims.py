@@ -146,7 +146,9 @@ class Claims(HostRows):
                 self._change_all(connection, ours, GiveBack(self._holder, put_off=put_off))
 
     def leave(self) -> None:
-        """Give all hosts up: this worker ends."""
+        """Give all hosts up: this worker ends. A process that never claimed one is none."""
+        if not self._claimed_until:
+            return
         self.unclaim([host for host, held in self._held.items() if held.is_claimed])
         with self._database.write() as connection:
             is_over = (workers.c.holder == self._holder) | (workers.c.until < self._now())

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from walsh_scrapy.policy.claims import CLAIM_SECONDS
 from walsh_scrapy.policy.pacing import (
     Event,
     Exchange,
@@ -70,12 +71,14 @@ class Ledger(Claims):
         timeout: float,
         *,
         most: float = math.inf,
+        claims: bool = False,
         record: RequestRecord | None = None,
         came_meanwhile: Callable[[Connection, float | None], bool] | None = None,
     ) -> LeaseResult:
         """Lease a host for one request of at most ``timeout`` seconds, if it is ready.
 
-        Spacing and hold count for at most ``most`` seconds. ``record`` is the request: it is logged
+        Spacing and hold count for at most ``most`` seconds. With ``claims`` the host is claimed from
+        the end of the request on, until it is given up. ``record`` is the request: it is logged
         with the lease, and has no end until `release`. ``came_meanwhile`` is asked within the
         transaction, with when the last exchange with the host ended, whoever made it; if it returns
         True, another process has done what the request is for, and the host is not leased.
@@ -113,6 +116,8 @@ class Ledger(Claims):
             times = self._free(host, change.before).with_limit(most)
             return LeaseResult(times.recheck_at(change.now, min(spacing, most)) - change.now)
         self._note(host, is_out=True, logged=logged)
+        if claims:
+            self._keep([host], change.now + CLAIM_SECONDS)
         return LeaseResult(0.0, pause)
 
     def release(
