@@ -174,7 +174,7 @@ def run_both(request, direct_web, crawl):
         results = [each.wait(LONGEST) for each in running]
         assert [each.exit_code for each in results] == [0, 0]
         assert sum(len(each.items) for each in results) == 2 * len(hosts)
-        assert_polite(web.log)
+        assert_polite(web.log, serial=False)
         asked = sorted(paths(web.log))
         of_hosts = [f"{host}{path}" for host in hosts for path in ("/feed", "/robots.txt")]
         assert [path for path in asked if path.startswith("h")] == sorted(of_hosts)

@@ -126,11 +126,11 @@ class BlocklistMiddleware:
         self._network.look_ahead(url for url in urls if not self._list.blocks(url))
 
     def _steps(self) -> Steps:
-        """Fetch the list, for which its host is claimed: other crawls on the state wait for it."""
+        """Fetch the list; its host is claimed meanwhile, and other crawls on the state wait."""
         try:
             yield from self._fetch()
         finally:
-            self._worker.let_go(self._url)
+            self._worker.let_go([self._url, self._schema_url])
 
     def _fetch(self) -> Steps:
         """Yield the requests for the list, and for its schema if one is published."""

@@ -78,8 +78,7 @@ class PacingMiddleware:
         self._put_off = crawl.put_off
         self._pauses = crawl.pauses
         self._in_flight = crawl.in_flight
-        options = self._context.options
-        self._list_host = self._context.host(options.blocklist_url)
+        options = crawl.context.options
         urls = options.blocklist_url, options.blocklist_schema_url
         self._list_names = frozenset(host_of(url) for url in urls if url)
 
@@ -186,7 +185,7 @@ class PacingMiddleware:
             self._spacing(request),
             timeout,
             most=most,
-            claims=rank is Rank.OPERATOR and host == self._list_host,
+            claims=rank is Rank.OPERATOR and not marks.hops,  # other crawls wait for its end
             record=self._record(request),
             came_meanwhile=partial(self._came_meanwhile, request),
         )

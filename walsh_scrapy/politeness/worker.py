@@ -105,11 +105,11 @@ class Worker:
         with suppress(StateUnavailable):
             self._context.state.ledger.unclaim(names, put_off=True)
 
-    def let_go(self, url: str) -> None:
-        """Give the host of a URL up that was claimed with its lease, unless visits are made there."""
-        if (host := self._context.host(url)) not in self._visits:
-            with suppress(StateUnavailable):
-                self._context.state.ledger.unclaim([host])
+    def let_go(self, urls: Sequence[str]) -> None:
+        """Give up the hosts of URLs, which were claimed with their leases, unless visits go on."""
+        hosts = {self._context.host(url) for url in urls} - self._visits.keys()
+        with suppress(StateUnavailable):  # then the claims run out
+            self._context.state.ledger.unclaim(hosts)
 
     def close(self) -> None:
         """Give all hosts up: the crawl ends."""

@@ -77,8 +77,8 @@ class Ledger(Claims):
     ) -> LeaseResult:
         """Lease a host for one request of at most ``timeout`` seconds, if it is ready.
 
-        Spacing and hold count for at most ``most`` seconds. With ``claims`` the host is claimed from
-        the end of the request on, until it is given up. ``record`` is the request: it is logged
+        Spacing and hold count for at most ``most`` seconds. With ``claims`` the host stays
+        claimed after the request, until it is given up. ``record`` is the request: it is logged
         with the lease, and has no end until `release`. ``came_meanwhile`` is asked within the
         transaction, with when the last exchange with the host ended, whoever made it; if it returns
         True, another process has done what the request is for, and the host is not leased.
