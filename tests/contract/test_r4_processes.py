@@ -5,14 +5,13 @@ All is read from the servers' log, but for the lease that a dead process left in
 
 import subprocess
 import time
-from contextlib import closing, suppress
+from contextlib import closing
 from itertools import pairwise
-from threading import Barrier, BrokenBarrierError
 
 import pytest
 
 from tests.helpers import LONGEST
-from tests.helpers.sites import LIST_URL, blocklist, feed, paths, rows_of, site
+from tests.helpers.sites import LIST_URL, blocklist, feed, paths, rows_of, site, trouble
 from walsh_scrapy.policy.claims import CLAIM_SECONDS
 from walsh_scrapy.policy.hosttimes import LEASE_MARGIN
 from walsh_scrapy.state import State
@@ -137,7 +136,8 @@ def test_the_lease_of_a_killed_crawl_counts_as_an_exchange(direct_web, crawl):
     web = direct_web(
         site("slow.example", f"User-agent: *\nCrawl-delay: {crawl_delay}\n", feed=feed(delay=1.0))
     )
-    options = {"sources": ["http://slow.example/feed"], "settings": {"DOWNLOAD_TIMEOUT": TIMEOUT}}
+    settings = {"DOWNLOAD_TIMEOUT": TIMEOUT, **trouble("ShortClaims")}
+    options = {"sources": ["http://slow.example/feed"], "settings": settings}
     crawl(web, sources=options["sources"], settings={"WALSH_MAX_WAIT": 0})
     in_state(crawl, "UPDATE hosts SET ended = ended - 60")
     killed = crawl(web, **options, kill_when=lambda log: log)
@@ -184,15 +184,8 @@ def run_both(request, direct_web, crawl):
 
 
 def test_crawls_that_share_all_sources_ask_for_nothing_twice(run_both):
-    """Both want the same host at the same time, so a request for robots.txt waits for its turn."""
-    both = Barrier(2)
-
-    def robots(_hit):
-        with suppress(BrokenBarrierError):
-            both.wait(1.0)
-        return ""
-
-    run_both(robots)
+    """One is not done with a host when the other wants it."""
+    run_both(Reply("", delay=0.1))
 
 
 def test_crawls_that_start_together_ask_for_the_blocklist_once(run_both):

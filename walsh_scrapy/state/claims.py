@@ -103,12 +103,12 @@ class Claims(HostRows):
         """
         with self._database.write() as connection:
             now = self._now()
-            until = now + CLAIM_SECONDS
-            rows = self._change_all(connection, names, Claim(self._holder, until, began))
+            claim = Claim(self._holder, now + CLAIM_SECONDS, began)
+            rows = self._change_all(connection, names, claim)
         got = [name for name in names if name in rows and rows[name].holder == self._holder]
         others = [name for name in names if name not in got]
         busy = [name for name in others if name not in rows or rows[name].lease_until > now]
-        self._keep(got, until)
+        self._keep(got, now)
         return Claimed(got, busy)
 
     def renew(self, run: int | None, began: float) -> int:
@@ -171,10 +171,10 @@ class Claims(HostRows):
         else:
             self._held[host] = held
 
-    def _keep(self, names: Sequence[str], until: float) -> None:
-        """Note that hosts were claimed until a moment, in epoch seconds."""
-        # Those that were claimed before run out sooner, and are renewed before that.
-        self._claimed_until = self._claimed_until if self._claimed() else until
+    def _keep(self, names: Sequence[str], now: float) -> None:
+        """Note that hosts were claimed at a moment, in epoch seconds."""
+        if not self._claimed():  # otherwise those claimed before run out sooner, or are renewed
+            self._claimed_until = now + CLAIM_SECONDS
         for name in names:
             self._note(name, is_claimed=True, is_last=False, put_off=False)
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from walsh_scrapy.policy.claims import CLAIM_SECONDS
 from walsh_scrapy.policy.pacing import (
     Event,
     Exchange,
@@ -117,7 +116,7 @@ class Ledger(Claims):
             return LeaseResult(times.recheck_at(change.now, min(spacing, most)) - change.now)
         self._note(host, is_out=True, logged=logged)
         if claims:
-            self._keep([host], change.now + CLAIM_SECONDS)
+            self._keep([host], change.now)
         return LeaseResult(0.0, pause)
 
     def release(
