@@ -170,11 +170,11 @@ class PacingMiddleware:
         becomes the one that makes the request wait. Raises RequestDeferred or Unreachable if it was
         put off in the meantime.
         """
-        rank, marks = rank_of(request), marks_of(request)
-        self._put_off.check(host_of(request.url), rank)
+        marks, name = marks_of(request), host_of(request.url)
+        self._put_off.check(name, marks.rank)
         ledger, host = self._context.state.ledger, self._context.host(request.url)
-        name, for_list = host_of(request.url), marks.for_blocklist
-        most = longest_wait(name, rank, self._list_names, for_blocklist=for_list)
+        for_list = marks.for_blocklist
+        most = longest_wait(name, marks.rank, self._list_names, for_blocklist=for_list)
         wait.host = self._context.hold_name(request.url)
         if wait.host != host and (held := ledger.find(wait.host).bounded(most).hold):
             return held
@@ -185,7 +185,7 @@ class PacingMiddleware:
             self._spacing(request),
             timeout,
             most=most,
-            claims=rank is Rank.OPERATOR and not marks.hops,  # other crawls wait for its end
+            claims=marks.rank is Rank.OPERATOR and not marks.hops,  # other crawls wait for its end
             record=self._record(request),
             came_meanwhile=partial(self._came_meanwhile, request),
         )
