@@ -19,7 +19,7 @@ from walsh_scrapy.policy.claims import (
 )
 from walsh_scrapy.policy.frontier import Frontier, Rank
 from walsh_scrapy.policy.hosttimes import LEASE_MARGIN, HostTimes
-from walsh_scrapy.policy.pacing import Claim, Exchange, Lease, Release, Unclaim, after
+from walsh_scrapy.policy.pacing import Claim, Exchange, GiveBack, Lease, Release, after
 from walsh_scrapy.sources import in_shard
 
 SPACING = 1.0
@@ -209,7 +209,7 @@ class Simulation:
         self._rows[host] = after(self._rows[host], event, now)
         if not worker.left[host]:
             del worker.left[host]
-            self._rows[host] = after(self._rows[host], Unclaim(worker.name), now)
+            self._rows[host] = after(self._rows[host], GiveBack(worker.name), now)
         worker.frontier.record_service(host, worker.service, now)
         worker.frontier.wait(host, now + SPACING, SPACING)
         worker.frontier.free(host)

@@ -106,7 +106,7 @@ class AlreadyRead(IgnoreRequest):
 
 
 class FetchedMeanwhile(IgnoreRequest):
-    """Another crawl on the same state fetched this robots.txt while the request waited (R4)."""
+    """Another crawl on the same state fetched this document while the request waited (R4)."""
 
     def __init__(self, url: str) -> None:
         super().__init__(f"another crawl fetched {url} in the meantime")

@@ -42,12 +42,14 @@ def test_the_claim_of_a_killed_crawl_runs_out_and_a_signal_ends_the_wait(
 ):
     State(f"sqlite:///{crawl.folder / 'walsh.sqlite3'}").close()
     until = time.time() + (60.0 if is_signalled else 2.0)
-    claim = "INSERT INTO blocklist (url, checked_at, claimed_until) VALUES (?, 0, ?)"
-    rows_of(crawl, claim, [LIST_URL, until])
+    claim = "INSERT INTO hosts (host, lease_since, lease_until, holder) VALUES (?, ?, ?, 'killed')"
+    rows_of(crawl, claim, ["operator.example", time.time(), until])
     web = listing(blocklist("optedout.example"))
     running = crawl.start(web, sources=SOURCES, settings=WITH_LIST)
     if is_signalled:
-        while "waiting for another crawl" not in (running.folder / "stderr").read_text("utf-8"):
+        while "waiting for the blocklist: try 1" not in (running.folder / "stderr").read_text(
+            "utf-8"
+        ):
             assert running.running
         os.kill(running.pid, signal.SIGTERM)
     result = running.wait()

@@ -17,9 +17,10 @@ from sqlalchemy import make_url, text
 
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.downloadermiddlewares import pacing
+from walsh_scrapy.politeness import worker
 from walsh_scrapy.runtime import isolated
 from walsh_scrapy.runtime.isolated import IsolatedProcess
-from walsh_scrapy.state import waiting
+from walsh_scrapy.state import claims, waiting
 from walsh_scrapy.state.claims import Claims
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.waiting import Waiting
@@ -140,6 +141,17 @@ class LongWaits(ShortWaits):
     """Both are waited for without an end, unless the run is to end."""
 
     seconds = math.inf
+
+
+class ShortClaims:
+    """A claim lasts `seconds` and is renewed more often, so that a dead worker's soon run out."""
+
+    seconds = 3.0
+
+    @classmethod
+    def from_crawler(cls, _crawler):
+        claims.CLAIM_SECONDS, worker.BEAT_SECONDS = cls.seconds, cls.seconds / 6
+        return cls()
 
 
 class FrozenReading:

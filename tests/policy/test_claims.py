@@ -8,7 +8,7 @@ from benchmarks.simulatedfleet import Fleet, Simulation, hosts_of
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.claims import ENOUGH, HostWork, enough_ready, one_claim, surplus
 from walsh_scrapy.policy.hosttimes import LEASE_MARGIN, HostTimes
-from walsh_scrapy.policy.pacing import Claim, Exchange, GiveBack, Lease, Release, Unclaim, after
+from walsh_scrapy.policy.pacing import Claim, Exchange, GiveBack, Lease, Release, after
 
 BACKOFF = Backoff(2.0, 300.0, Random(1))
 DONE = Exchange(interval=3.0, latency=0.5)
@@ -70,8 +70,8 @@ def test_a_claim_ends_with_the_last_exchange_or_by_itself():
     assert after(sent, GiveBack("us"), 102.0) == KNOWN
     kept = after(sent, GiveBack("us", claimed_until=130.0), 102.0)
     assert (kept.ended, kept.holder) == (KNOWN.ended, "us")
-    assert after(CLAIMED, Unclaim("them"), 102.0) == CLAIMED
-    assert after(CLAIMED, Unclaim("us"), 102.0) == KNOWN
+    assert after(CLAIMED, GiveBack("them"), 102.0) == CLAIMED
+    assert after(CLAIMED, GiveBack("us"), 102.0) == KNOWN
 
 
 def test_a_claim_that_ran_out_counts_as_an_exchange_that_ended_then():
@@ -88,7 +88,7 @@ def test_a_claim_that_was_lost_does_not_come_back_with_an_exchange():
     back = after(theirs, Release(DONE, BACKOFF, "us", claimed_until=190.0), 150.0)
     assert (back.holder, back.lease_until, back.ended) == ("them", theirs.lease_until, 150.0)
     assert after(theirs, GiveBack("us", claimed_until=190.0), 150.0) == theirs
-    free = after(theirs, Unclaim("them"), 160.0)
+    free = after(theirs, GiveBack("them"), 160.0)
     leased = after(free, Lease(1.0, 10.0, "us", claimed_until=290.0), 180.0)
     assert leased.lease_until == 190.0 + LEASE_MARGIN
     late = after(free, Release(DONE, BACKOFF, "us", claimed_until=190.0), 180.0)
@@ -103,10 +103,19 @@ def test_a_claim_is_renewed_while_a_longer_lease_goes_on():
 
 
 def test_what_a_worker_put_off_is_claimed_only_by_those_that_begin_later():
-    put_off = after(CLAIMED, Unclaim("us", put_off=True), 110.0)
+    put_off = after(CLAIMED, GiveBack("us", put_off=True), 110.0)
     assert after(put_off, Claim("them", 150.0, began=100.0), 120.0) == put_off
     assert after(put_off, Claim("them", 150.0, began=115.0), 120.0).holder == "them"
     assert put_off.with_clock_at(90.0).put_off_at == 0.0
+
+
+def test_what_is_put_off_may_be_said_with_the_end_of_an_exchange_by_the_holder_alone():
+    sent = after(CLAIMED, Lease(1.0, 10.0, "us", claimed_until=130.0), 101.0)
+    for end in (Release(DONE, BACKOFF, "us", put_off=True), GiveBack("us", put_off=True)):
+        ended = after(sent, end, 110.0)
+        assert (ended.holder, ended.put_off_at) == ("", 110.0)
+        theirs = after(sent, Claim("them", 170.0), 140.0)
+        assert after(theirs, end, 150.0).put_off_at == 0.0
 
 
 @pytest.mark.parametrize("fleet", [{}, {"slow": 0.2}, {"dying": 0.3}, {"shards": True}])

@@ -1,5 +1,6 @@
 """R4, R5 and decision 28: when a host may be asked again. All times are arguments."""
 
+import math
 from random import Random
 
 import pytest
@@ -15,15 +16,32 @@ from walsh_scrapy.policy.pacing import (
     Lease,
     Release,
     after,
+    longest_wait,
     silence_hold,
     spacing,
 )
+from walsh_scrapy.policy.readyhosts import Rank
 
 seconds = st.floats(min_value=0, max_value=1e6)
 
 
 def test_the_first_request_to_an_unseen_host_is_never_delayed():
     assert HostTimes().ready_at(spacing=3600.0) <= 0.0
+
+
+@pytest.mark.parametrize(
+    ("host", "rank", "for_blocklist", "is_bounded"),
+    [
+        ("x.example", Rank.OPERATOR, False, True),  # a redirect of the list
+        ("x.example", Rank.ROBOTS, True, True),
+        ("list.example", Rank.ROBOTS, False, True),  # whichever request it is for
+        ("list.example", Rank.TARGET, False, False),
+        ("x.example", Rank.ROBOTS, False, False),
+    ],
+)
+def test_what_the_blocklist_needs_waits_for_a_day_at_most(host, rank, for_blocklist, is_bounded):
+    most = longest_wait(host, rank, {"list.example"}, for_blocklist=for_blocklist)
+    assert most == (LONGEST_FOR_BLOCKLIST if is_bounded else math.inf)
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,44 @@ def test_the_last_exchange_of_a_host_gives_it_up(opened, clock, later):
     assert them.ledger.take(NAMES[0], 1.0, 30.0).wait == 0.0
 
 
+@pytest.mark.parametrize("end", ["release", "give back"])
+def test_a_host_is_given_up_when_the_request_that_is_out_has_ended(opened, clock, end):
+    us, them = opened(), opened()
+    us.ledger.claim(NAMES[:1], BEGAN)
+    us.ledger.take(NAMES[0], 1.0, 30.0)
+    us.ledger.unclaim(NAMES[:1], put_off=True)
+    clock.at += 1.0
+    assert them.ledger.claim(NAMES[:1], clock.at).busy == NAMES[:1]
+    if end == "release":
+        us.ledger.release(NAMES[0], Exchange(interval=1.0), BACKOFF, RECORD)
+    else:
+        us.ledger.give_back(NAMES[0])
+    assert them.ledger.claim(NAMES[:1], BEGAN) == ([], []), "it was put off"
+    assert us.ledger.claim(NAMES[:1], clock.at + 1.0).ours == NAMES[:1]
+    us.ledger.take(NAMES[0], 1.0, 30.0)
+    us.ledger.release(NAMES[0], Exchange(interval=1.0), BACKOFF, RECORD)
+    assert them.ledger.claim(NAMES[:1], clock.at + 1.0).busy == NAMES[:1], "a new claim goes on"
+
+
+def test_a_host_may_be_claimed_with_its_lease_by_who_is_no_worker(opened, clock):
+    us, them = opened(), opened()
+
+    def exchange(ledger):
+        assert ledger.take(NAMES[0], 1.0, 30.0, claims=True).wait == 0.0
+        ledger.release(NAMES[0], Exchange(interval=1.0), BACKOFF, RECORD)
+        clock.at += 2.0
+        return ledger
+
+    assert exchange(exchange(us.ledger)) is us.ledger
+    assert them.ledger.take(NAMES[0], 1.0, 30.0, claims=True).wait > 0.0
+    us.ledger.unclaim(NAMES[:1])
+    assert exchange(them.ledger) is them.ledger
+    assert us.ledger.take(NAMES[0], 1.0, 30.0, claims=True).wait > 0.0
+    clock.at += CLAIM_SECONDS + LEASE_MARGIN
+    assert us.ledger.take(NAMES[0], 1.0, 30.0, claims=True).wait == 0.0
+    assert us.ledger.workers() == []
+
+
 def test_workers_are_those_that_said_lately_that_they_live(opened, clock):
     us, them = opened(), opened()
     assert us.ledger.renew(7, BEGAN) == 1

@@ -156,7 +156,7 @@ class LedgerMachine(RuleBasedStateMachine):
         ledger = self.states[process].ledger
         assert ledger.renew(None, self.wall) >= 1
         for host, (claimant, _) in list(self.claimed.items()):
-            if claimant == process and host in ledger._claimed:
+            if claimant == process and host in ledger._claimed():
                 self.claimed[host] = (process, self.true + CLAIM_SECONDS)
 
     @rule(process=processes, host=hosts, put_off=st.booleans())
@@ -188,8 +188,9 @@ class LedgerMachine(RuleBasedStateMachine):
             if owner == process:
                 del self.out[host]
                 self.ended[host] = (self.true, 0.0)
-        for host in self.states[process].ledger._ends:  # nobody will know what was asked for
-            self.ended[host] = (self.ended[host][0], 0.0)
+        for host, held in self.states[process].ledger._held.items():
+            if held.end:  # nobody will know what was asked for
+                self.ended[host] = (self.ended[host][0], 0.0)
         self.states[process] = self._open()
 
     @invariant()

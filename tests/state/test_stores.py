@@ -91,20 +91,6 @@ def test_a_source_that_was_forgotten_and_visited_anew_is_another_one(opened):
     assert ours.change(URL, fail).record.failures == 1
 
 
-def test_a_fetch_is_claimed_by_one_for_a_bounded_time(opened):
-    ours, theirs = opened().blocklist, opened().blocklist
-    url = "https://operator.example/list.json"
-    assert ours.claim(url, 100.0, 160.0) == 0.0
-    assert ours.find(url) is None, "a claim is no copy"
-    assert theirs.claim(url, 110.0, 170.0) == 50.0
-    assert theirs.claim(url, 160.0, 220.0) == 0.0
-    ours.unclaim(url, 160.0)
-    assert ours.claim(url, 170.0, 230.0) == 50.0, "the other one's goes on"
-    assert ours.claim(url, 30.0, 90.0) == 0.0, "the clock was set back"
-    ours.unclaim(url, 90.0)
-    assert theirs.claim(url, 31.0, 91.0) == 0.0
-
-
 def test_a_record_from_memory_does_not_hide_what_another_process_wrote(opened):
     ours, theirs = opened().sources, opened().sources
     found = [entry("1")]

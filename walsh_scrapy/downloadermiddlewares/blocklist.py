@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from scrapy import Request, signals
 
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import (
-    GivenUp,
+    FetchedMeanwhile,
     NotModified,
     RequestDeferred,
-    StateUnavailable,
     refuse_to_start,
 )
 from walsh_scrapy.identity import BLOCKLIST_URL
@@ -56,11 +54,11 @@ class BlocklistMiddleware:
         self._schema_url = self._options.blocklist_schema_url
         self._list = BlocklistCache(crawl.context)
         self._stats = crawl.stats
-        self._engine = crawl.engine
         self._denials = crawl.denials
         self._prerequisites = crawl.prerequisites(Rank.OPERATOR)
         self._queue = crawl.queues.scheduler
         self._network = crawl.network
+        self._worker = crawl.worker
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -70,7 +68,6 @@ class BlocklistMiddleware:
         except BadSetting as error:
             refuse_to_start(error, log_file=crawler.settings["LOG_FILE"])
         crawler.signals.connect(gate.spider_opened, signal=signals.spider_opened)
-        crawler.signals.connect(gate._unclaim, signal=signals.spider_closed)
         return gate
 
     def spider_opened(self) -> None:
@@ -83,11 +80,6 @@ class BlocklistMiddleware:
                 self._url,
                 BLOCKLIST_URL,
             )
-
-    def _unclaim(self) -> None:
-        """Leave the list to other crawls, if it was claimed: at its end at the latest."""
-        with suppress(StateUnavailable):
-            self._list.unclaim()
 
     @staticmethod
     def problems(settings: BaseSettings) -> Problems:
@@ -111,7 +103,10 @@ class BlocklistMiddleware:
     async def _judge(self, request: Request, rank: Rank) -> Request | None:
         # A request for robots.txt is made for a target that has passed here, after the fetch.
         if rank is Rank.TARGET and self._list.is_due:
-            instead = await self._prerequisites.before(request, self._url, None, self._steps)
+            came_meanwhile = self._list.came_meanwhile
+            instead = await self._prerequisites.before(
+                request, self._url, None, self._steps, came_meanwhile
+            )
             if instead is not None:
                 return instead
         is_for_list = rank is Rank.OPERATOR or marks_of(request).for_blocklist
@@ -131,22 +126,20 @@ class BlocklistMiddleware:
         self._network.look_ahead(url for url in urls if not self._list.blocks(url))
 
     def _steps(self) -> Steps:
-        """Fetch the list, unless another crawl on the state does it: then wait for that."""
-        is_ours = yield self._list.claim(lambda: self._engine.is_closing)
-        if isinstance(is_ours, GivenUp):
-            raise is_ours
-        if isinstance(is_ours, BaseException):
-            self._list.keep_last(f"it is not known whether another crawl fetches it: {is_ours}")
-        elif is_ours:
-            try:
-                yield from self._fetch()
-            finally:
-                self._unclaim()
+        """Fetch the list; its host is claimed meanwhile, and other crawls on the state wait."""
+        try:
+            yield from self._fetch()
+        finally:
+            self._worker.let_go([self._url, self._schema_url])
 
     def _fetch(self) -> Steps:
         """Yield the requests for the list, and for its schema if one is published."""
         logger.info("waiting for the blocklist: try 1, %s", self._url)
         candidate = yield self._request(self._url)
+        while isinstance(candidate, FetchedMeanwhile):
+            if self._list.has_come():
+                return
+            candidate = yield self._request(self._url)
         if isinstance(candidate, NotModified):
             self._list.keep_unchanged(candidate.response)
             return

@@ -29,7 +29,7 @@ from walsh_scrapy.exceptions import (
 from walsh_scrapy.options import bad_setting, number_of
 from walsh_scrapy.policy.backoff import is_redirect
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST, spacing
+from walsh_scrapy.policy.pacing import longest_wait, spacing
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.politeness.hostqueue import Wait
 from walsh_scrapy.politeness.inflight import exchange_of
@@ -78,6 +78,9 @@ class PacingMiddleware:
         self._put_off = crawl.put_off
         self._pauses = crawl.pauses
         self._in_flight = crawl.in_flight
+        options = crawl.context.options
+        urls = options.blocklist_url, options.blocklist_schema_url
+        self._list_names = frozenset(host_of(url) for url in urls if url)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -167,9 +170,11 @@ class PacingMiddleware:
         becomes the one that makes the request wait. Raises RequestDeferred or Unreachable if it was
         put off in the meantime.
         """
-        self._put_off.check(host_of(request.url), rank_of(request))
-        ledger, most = self._context.state.ledger, self._longest_wait(request)
-        host = self._context.host(request.url)
+        marks, name = marks_of(request), host_of(request.url)
+        self._put_off.check(name, marks.rank)
+        ledger, host = self._context.state.ledger, self._context.host(request.url)
+        for_list = marks.for_blocklist
+        most = longest_wait(name, marks.rank, self._list_names, for_blocklist=for_list)
         wait.host = self._context.hold_name(request.url)
         if wait.host != host and (held := ledger.find(wait.host).bounded(most).hold):
             return held
@@ -180,11 +185,12 @@ class PacingMiddleware:
             self._spacing(request),
             timeout,
             most=most,
+            claims=marks.rank is Rank.OPERATOR and not marks.hops,  # other crawls wait for its end
             record=self._record(request),
             came_meanwhile=partial(self._came_meanwhile, request),
         )
         if turn.came_meanwhile:
-            raise FetchedMeanwhile(request.url) if marks_of(request).fetch else _VisitedMeanwhile
+            raise FetchedMeanwhile(request.url) if marks.fetch else _VisitedMeanwhile
         if not turn.wait:
             # In the slot of another host it would wait for that host, and its own lease would end.
             request.meta[Downloader.DOWNLOAD_SLOT] = host
@@ -195,7 +201,7 @@ class PacingMiddleware:
     def _came_meanwhile(
         self, request: Request, connection: Connection, ended: float | None
     ) -> bool:
-        """Return True if another crawl has fetched the robots.txt, or has visited the source.
+        """Return True if another crawl has fetched the document, or has visited the source.
 
         ``ended`` is when the last exchange with the host ended, whoever made it.
         """
@@ -204,20 +210,6 @@ class PacingMiddleware:
             return ended is not None and fetch.came_meanwhile(ended)
         sources = self._context.state.sources
         return source is not None and not sources.is_as_recalled(connection, source.url)
-
-    def _longest_wait(self, request: Request) -> float:
-        """Return the seconds for which spacing and hold count at most.
-
-        A request for the blocklist, or for the robots.txt that it needs, is made once a day at
-        least, also at the hosts that it redirects to. Otherwise one answer of one of them could
-        suspend all opt-outs for ever (R3).
-        """
-        rank, options = rank_of(request), self._context.options
-        own = {host_of(options.blocklist_url), host_of(options.blocklist_schema_url)}
-        if rank is Rank.ROBOTS and host_of(request.url) in own - {""}:
-            rank = Rank.OPERATOR  # whichever request it was made for
-        is_for_list = rank is Rank.OPERATOR or marks_of(request).for_blocklist
-        return LONGEST_FOR_BLOCKLIST if is_for_list else math.inf
 
     def _is_spaced_by_robots(self, request: Request, wait: Wait) -> bool:
         """Return True if robots.txt alone makes the host wait, and no hold or slow answer does."""

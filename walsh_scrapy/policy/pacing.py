@@ -13,8 +13,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES, is_refusal, parse_retry_after
+from walsh_scrapy.policy.readyhosts import Rank
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from walsh_scrapy.policy.backoff import Backoff
     from walsh_scrapy.policy.hosttimes import HoldBy, HostTimes
 
@@ -38,6 +41,20 @@ def spacing(
     long its last exchange took: a host that answers slowly is asked less often.
     """
     return max(min_interval, robots_interval or 0.0, latency_factor * latency)
+
+
+def longest_wait(
+    host: str, rank: Rank, list_hosts: Collection[str], *, for_blocklist: bool
+) -> float:
+    """Return the seconds for which spacing and hold of a host count at most for a request.
+
+    A request for the blocklist, or for the robots.txt that it needs, is made once a day at least,
+    also at the hosts that it redirects to. Otherwise one answer of one of them could suspend all
+    opt-outs for ever (R3). ``list_hosts`` are those of the list and its schema, whose robots.txt
+    counts whichever request it is made for; ``for_blocklist`` is True for any other that it needs.
+    """
+    is_needed = for_blocklist or (rank is Rank.ROBOTS and host in list_hosts)
+    return LONGEST_FOR_BLOCKLIST if rank is Rank.OPERATOR or is_needed else math.inf
 
 
 def slowed(interval: float, server_errors: int, longest: float) -> float:
@@ -103,35 +120,29 @@ class Release:
     backoff: Backoff
     holder: str
     claimed_until: float = 0.0  #: the end of the claim that goes on; 0 for none
+    put_off: bool = False  #: the claim ends, and some of its work was put off to a later run
 
 
 @dataclass(frozen=True, slots=True)
 class GiveBack:
-    """The request that a process had leased a host for was never sent."""
+    """A process gives a host back: its request was never sent, or it has no more work there."""
 
     holder: str
     claimed_until: float = 0.0  #: the end of the claim that goes on; 0 for none
+    put_off: bool = False  #: the claim ends, and some of its work was put off to a later run
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A worker claims a host for all that is due there, or keeps its claim (decision 41).
+    """A worker claims a host for all that is due there (decision 41).
 
     It gets a host that no other process has leased, and whose work no other worker has put off
-    since this one began.
+    since this one began. What it has already, it has for longer.
     """
 
     holder: str
     until: float
     began: float = math.inf  #: when the worker began
-
-
-@dataclass(frozen=True, slots=True)
-class Unclaim:
-    """A worker has no more work at a host."""
-
-    holder: str
-    put_off: bool = False  #: some of the work there was put off to a later run
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +181,7 @@ class OperatorPause:
 
 
 Event: TypeAlias = (
-    Lease | Release | GiveBack | Claim | Unclaim | UnleasedEnd | Hold | Widen | Lift | OperatorPause
+    Lease | Release | GiveBack | Claim | UnleasedEnd | Hold | Widen | Lift | OperatorPause
 )
 
 
@@ -183,17 +194,17 @@ def after(times: HostTimes, event: Event, now: float) -> HostTimes:
             free = times.without_lease(holder) if kept else times
             is_ready = free.with_limit(most).ready_at(min(spacing, most)) <= now
             return free.with_lease(now, timeout, holder, kept) if is_ready else times
-        case Release(exchange, backoff, holder, claimed_until):
-            kept = claimed_until if times.holder == holder else 0.0
-            times = times.with_status(exchange.status)
-            interval = slowed(exchange.interval, times.server_errors, backoff.cap)
-            times = times.with_end(now, interval, holder).with_claim(now, kept, holder)
-            return after_answer(times, exchange, backoff, now)
-        case GiveBack(holder, claimed_until):
-            kept = claimed_until if times.holder == holder else 0.0
-            return times.without_lease(holder).with_claim(now, kept, holder)
-        case Claim() | Unclaim():
-            return _after_claim(times, event, now)
+        case Release(exchange, backoff, holder):
+            known = times.with_status(exchange.status)
+            interval = slowed(exchange.interval, known.server_errors, backoff.cap)
+            ended = _with_claim_of(times, event, known.with_end(now, interval, holder), now)
+            return after_answer(ended, exchange, backoff, now)
+        case GiveBack(holder):
+            return _with_claim_of(times, event, times.without_lease(holder), now)
+        case Claim(holder, until, began):
+            is_free = times.lease_until <= now and times.put_off_at < began
+            is_ours = times.holder == holder
+            return times.with_claim(now, until, holder) if is_ours or is_free else times
         case UnleasedEnd(exchange, backoff):
             return after_answer(times, exchange, backoff, now)
         case Hold(seconds, by):
@@ -206,15 +217,14 @@ def after(times: HostTimes, event: Event, now: float) -> HostTimes:
             return replace(times, pause=seconds)
 
 
-def _after_claim(times: HostTimes, event: Claim | Unclaim, now: float) -> HostTimes:
-    is_ours, holder = times.holder == event.holder, event.holder
-    if isinstance(event, Claim):
-        is_free = is_ours or (times.lease_until <= now and times.put_off_at < event.began)
-        return times.with_claim(now, event.until, holder) if is_free else times
-    if not is_ours:
-        return times
-    put_off_at = now if event.put_off else times.put_off_at
-    return replace(times.without_lease(holder), put_off_at=put_off_at)
+def _with_claim_of(
+    before: HostTimes, event: Release | GiveBack, free: HostTimes, now: float
+) -> HostTimes:
+    """Return ``free`` with what an event leaves of the claim that its holder had ``before``."""
+    if before.holder != event.holder:
+        return free
+    kept = free.with_claim(now, event.claimed_until, event.holder)
+    return replace(kept, put_off_at=now) if event.put_off else kept
 
 
 def after_answer(times: HostTimes, exchange: Exchange, backoff: Backoff, now: float) -> HostTimes:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy import Request
 
-from walsh_scrapy.exceptions import GivenUp
 from walsh_scrapy.options import PREFIX, BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist, public_suffixes
 from walsh_scrapy.policy.blocklist_document import is_bundled
@@ -21,7 +19,7 @@ from walsh_scrapy.state.copies import BlocklistCopy
 from walsh_scrapy.state.evidence import hash_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from scrapy.http import Response
 
@@ -32,10 +30,6 @@ logger = logging.getLogger(__name__)
 
 #: Seconds after which a failed fetch is tried again; sooner if the list's own refresh is shorter.
 RETRY_SECONDS = 3600.0
-#: Seconds between two looks at whether another crawl has fetched it.
-LOOK_SECONDS = 0.25
-#: Seconds for which other crawls wait for one that fetches the list, and may have been killed.
-LONGEST_FETCH = 60.0
 #: Public suffixes that a warning names; the others are counted.
 MOST_SUFFIXES = 10
 _WIDE = (
@@ -74,7 +68,6 @@ class BlocklistCache:
         self.hash: str | None = None  #: of the list in force, as the state names its copy
         self._local_file = context.options.blocklist_file
         self._local = load_local_list(self._local_file)
-        self._claimed_until: float | None = None
         self._is_whole = True  # False if only a part of the stored list could be read
         self._list, self._checked_at, self._due_at = self._stored()
 
@@ -132,7 +125,7 @@ class BlocklistCache:
         if isinstance(adopted, BaseException):
             self.keep_last(str(adopted))
             return
-        if known and known.body and not is_bundled(known.body):
+        if known and not is_bundled(known.body):
             found = yield published_error(candidate.body, known.body)
             if isinstance(found, BaseException):
                 logger.warning("%s is not used: %s", self._schema_url, found)
@@ -162,47 +155,22 @@ class BlocklistCache:
             )
         self._due_in(self._list.refresh.total_seconds())
 
-    async def claim(self, is_closing: Callable[[], bool]) -> bool:
-        """Claim the fetch of the list; return False if another crawl has fetched it.
+    def came_meanwhile(self, _ended: float = 0.0) -> bool:
+        """Return True if another crawl has fetched the list since this one looked at the state."""
+        return self._store.checked_at(self._url) != self._checked_at
 
-        While another crawl fetches it, it is waited for. Raises GivenUp once the crawl ends.
-        """
-        is_told = False
-        while True:
-            now = self._clock.now()
-            if is_closing():
-                raise GivenUp(now, "the crawl ended")
-            left = self._store.claim(self._url, now, now + LONGEST_FETCH)
-            if not left:
-                break
-            if not is_told:
-                logger.info("waiting for another crawl, which fetches %s", self._url)
-                is_told = True
-            await asyncio.sleep(min(left, LOOK_SECONDS))
-        self._claimed_until = now + LONGEST_FETCH
-        if self._has_come():
-            self.unclaim()
-        return self._claimed_until is not None
-
-    def unclaim(self) -> None:
-        """Let other crawls fetch the list, if it was claimed here."""
-        if self._claimed_until is not None:
-            self._store.unclaim(self._url, self._claimed_until)
-            self._claimed_until = None
-
-    def _has_come(self) -> bool:
+    def has_come(self) -> bool:
         """Adopt the list of another crawl, and return True if it is not due any more."""
-        stored = self._store.find(self._url)
-        if stored is not None and stored.checked_at > self._checked_at:
+        if self.came_meanwhile():
             self._list, self._checked_at, self._due_at = self._stored()
         return not self.is_due
 
     def keep_last(self, problem: str) -> None:
         """Keep the last good list in force, and log ``problem``, a sentence.
 
-        If another crawl was slower than its claim, its list is the last one.
+        If another crawl has fetched one since, that is the last one.
         """
-        if self._has_come():
+        if self.has_come():
             return
         has_one = self._list is not Blocklist.EMPTY
         fallback = "the last good one stays in force" if has_one else "there is none yet"
@@ -215,7 +183,7 @@ class BlocklistCache:
 
     def _stored(self) -> tuple[Blocklist, float, float]:
         document = self._store.find(self._url)
-        if document is None or document.body is None:
+        if document is None:
             return Blocklist.EMPTY, 0.0, 0.0
         self.hash = hash_of(document.body)
         try:
@@ -227,7 +195,8 @@ class BlocklistCache:
                 count_of(len(known), "domain"),
                 error,
             )
-            return known, 0.0, 0.0
+            return known, document.checked_at, 0.0
+        self._is_whole = True
         due_at = document.checked_at + known.refresh.total_seconds()
         return known, document.checked_at, due_at
 

@@ -105,12 +105,18 @@ class Worker:
         with suppress(StateUnavailable):
             self._context.state.ledger.unclaim(names, put_off=True)
 
+    def let_go(self, urls: Sequence[str]) -> None:
+        """Give up the hosts of URLs, which were claimed with their leases, unless visits go on."""
+        hosts = {self._context.host(url) for url in urls} - self._visits.keys()
+        with suppress(StateUnavailable):  # then the claims run out
+            self._context.state.ledger.unclaim(hosts)
+
     def close(self) -> None:
         """Give all hosts up: the crawl ends."""
         if self._timer is not None:
             self._timer.stop()
-            with suppress(StateUnavailable):  # then the claims run out
-                self._context.state.ledger.leave()
+        with suppress(StateUnavailable):  # then the claims run out
+            self._context.state.ledger.leave()
 
     def _give_up(self, host: str) -> None:
         if host not in self._complete or self._visits[host]:

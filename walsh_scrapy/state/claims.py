@@ -10,7 +10,7 @@ from sqlalchemy import Double, bindparam, case, delete, func, select, update
 
 from walsh_scrapy.policy.claims import CLAIM_SECONDS
 from walsh_scrapy.policy.hosttimes import LEASE_MARGIN
-from walsh_scrapy.policy.pacing import Claim, Event, Unclaim, after
+from walsh_scrapy.policy.pacing import Claim, Event, GiveBack, after
 from walsh_scrapy.state.hostrows import HostRows
 from walsh_scrapy.state.hosts import LedgerRow, find_locked, insert_rows, update_rows
 from walsh_scrapy.state.rows import as_parameter, is_among, upsert
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.dml import Update
 
     from walsh_scrapy.policy.hosttimes import HostTimes
+    from walsh_scrapy.policy.pacing import Release
     from walsh_scrapy.state.connection import Connection
     from walsh_scrapy.state.database import Database
+    from walsh_scrapy.state.evidence import LoggedLease, RequestRecord
 
 _LIVING: Final = workers.c.until > bindparam("now")
 _COUNT: Final = select(func.count()).select_from(workers).where(_LIVING)
@@ -54,6 +56,33 @@ class Claimed(NamedTuple):
     busy: list[str]  #: another process has them now
 
 
+class End(NamedTuple):
+    """The end of an exchange."""
+
+    event: Release
+    record: RequestRecord
+    at: float | None = None  #: epoch seconds; None for now
+
+
+class Held(NamedTuple):
+    """What this process has of a host."""
+
+    is_claimed: bool = False
+    is_last: bool = False  #: the claim ends with the next exchange that does
+    put_off: bool = False  #: some of its work is put off then
+    is_out: bool = False  #: a request was leased, and its end is not written
+    logged: LoggedLease | None = None  #: that request in the log
+    end: End | None = None  #: of that request, which is written later
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the claim goes on after the exchange. Only then it is renewed."""
+        return self.is_claimed and not self.is_last
+
+
+_NOTHING: Final = Held()
+
+
 class Claims(HostRows):
     """The rows of hosts, some of which are claimed by this process.
 
@@ -64,10 +93,8 @@ class Claims(HostRows):
     def __init__(self, database: Database, clock: Callable[[], float] | None = None) -> None:
         super().__init__(database, clock)
         self._holder = uuid4().hex
-        self._claimed: dict[str, None] = {}
+        self._held: dict[str, Held] = {}  # by host; hosts that it has nothing of are not here
         self._claimed_until = 0.0
-        # Hosts whose next exchange that ends is their last: whether some work there was put off.
-        self._last: dict[str, bool] = {}
 
     def claim(self, names: Sequence[str], began: float) -> Claimed:
         """Claim hosts for this worker, which began at ``began``, in epoch seconds.
@@ -76,14 +103,12 @@ class Claims(HostRows):
         """
         with self._database.write() as connection:
             now = self._now()
-            until = now + CLAIM_SECONDS
-            rows = self._change_all(connection, names, Claim(self._holder, until, began))
+            claim = Claim(self._holder, now + CLAIM_SECONDS, began)
+            rows = self._change_all(connection, names, claim)
         got = [name for name in names if name in rows and rows[name].holder == self._holder]
         others = [name for name in names if name not in got]
         busy = [name for name in others if name not in rows or rows[name].lease_until > now]
-        # Those that were claimed before run out sooner, and are renewed before that.
-        self._claimed_until = self._claimed_until if self._claimed else until
-        self._claimed.update(dict.fromkeys(got))
+        self._keep(got, now)
         return Claimed(got, busy)
 
     def renew(self, run: int | None, began: float) -> int:
@@ -93,12 +118,12 @@ class Claims(HostRows):
             until = now + CLAIM_SECONDS
             row = {"holder": self._holder, "run": run, "began": began, "until": until}
             upsert(connection, workers, row)
-            dialect, names = connection.dialect.name, as_parameter(connection, [*self._claimed])
-            values = {"us": self._holder, "names": names}
-            if connection.run(_renewal(dialect), values | {"last": until + LEASE_MARGIN}) < len(
-                self._claimed
-            ):
-                self._claimed = dict.fromkeys(connection.scalars(_ours(dialect), values))
+            dialect, names = connection.dialect.name, self._claimed()
+            values = {"us": self._holder, "names": as_parameter(connection, names)}
+            renewed = connection.run(_renewal(dialect), values | {"last": until + LEASE_MARGIN})
+            if renewed < len(names):
+                for lost in {*names} - {*connection.scalars(_ours(dialect), values)}:
+                    self._note(lost, is_claimed=False)
             count: int = connection.scalar(_COUNT, {"now": now})
         self._claimed_until = until
         return count
@@ -106,24 +131,25 @@ class Claims(HostRows):
     def finish(self, host: str, *, put_off: bool = False) -> None:
         """Give a host up with the end of its exchange, if that is not written yet.
 
-        `unclaim` does so if it is.
+        `unclaim` does so if it is. Until either is done, the claim is not renewed.
         """
-        if host in self._claimed:
-            self._last[host] = put_off
+        if self._has(host).is_claimed:
+            self._note(host, is_last=True, put_off=put_off)
 
     def unclaim(self, names: Collection[str], *, put_off: bool = False) -> None:
         """Give hosts up; with ``put_off`` some of their work was put off to a later run."""
-        ours = [name for name in sorted(names) if name in self._claimed]
+        ours = [name for name in sorted(names) if self._has(name).is_claimed]
         for name in ours:
-            del self._claimed[name]
-            self._last.pop(name, None)
+            self._note(name, is_claimed=False, is_last=False, put_off=False)
         if ours:
             with self._database.write() as connection:
-                self._change_all(connection, ours, Unclaim(self._holder, put_off))
+                self._change_all(connection, ours, GiveBack(self._holder, put_off=put_off))
 
     def leave(self) -> None:
-        """Give all hosts up: this worker ends."""
-        self.unclaim([*self._claimed])
+        """Give all hosts up: this worker ends. A process that never claimed one is none."""
+        if not self._claimed_until:
+            return
+        self.unclaim([host for host, held in self._held.items() if held.is_claimed])
         with self._database.write() as connection:
             is_over = (workers.c.holder == self._holder) | (workers.c.until < self._now())
             connection.run(delete(workers).where(is_over))
@@ -133,23 +159,34 @@ class Claims(HostRows):
         with self._database.read() as connection:
             return [WorkerRow(*row) for row in connection.all(_CLAIMED, {"now": self._now()})]
 
+    def _has(self, host: str) -> Held:
+        """Return what this process has of a host."""
+        return self._held.get(host, _NOTHING)
+
+    def _note(self, host: str, **changes: Any) -> None:  # noqa: ANN401 - fields of Held
+        """Change what this process has of a host."""
+        held = self._has(host)._replace(**changes)
+        if held == _NOTHING:
+            self._held.pop(host, None)
+        else:
+            self._held[host] = held
+
+    def _keep(self, names: Sequence[str], now: float) -> None:
+        """Note that hosts were claimed at a moment, in epoch seconds."""
+        if not self._claimed():  # otherwise those claimed before run out sooner, or are renewed
+            self._claimed_until = now + CLAIM_SECONDS
+        for name in names:
+            self._note(name, is_claimed=True, is_last=False, put_off=False)
+
+    def _claimed(self) -> list[str]:
+        return [host for host, held in self._held.items() if held.goes_on]
+
     def _claim_end(self, host: str) -> float:
         """Return until when a host is claimed, in epoch seconds; 0 if the next end gives it up."""
-        if host not in self._claimed or self._last.get(host) is False:
+        if not self._has(host).goes_on:
             return 0.0
         # No claim lasts longer, even if the clock was set back since.
         return min(self._claimed_until, self._now() + CLAIM_SECONDS)
-
-    def _given_up(self, host: str, *, at_once: bool = False) -> None:
-        """Note that the end of an exchange was written: it gives its host up if it is the last.
-
-        With ``at_once`` it could not be written, and the claim is to run out.
-        """
-        put_off = self._last.pop(host, None)
-        if put_off and not at_once:
-            self.unclaim([host], put_off=True)
-        elif put_off is not None or at_once:
-            self._claimed.pop(host, None)
 
     def _change_all(
         self, connection: Connection, names: Sequence[str], event: Event

@@ -10,7 +10,7 @@ from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import bindparam, delete, func, not_, or_, select, update
+from sqlalchemy import bindparam, delete, func, not_, select, update
 
 from walsh_scrapy.policy.robots.access import LONGEST_SETTLING, RobotsCopy
 from walsh_scrapy.policy.urls import robots_url
@@ -150,64 +150,30 @@ class BlocklistCopy:
     Validators are the header's bytes as the server sent them.
     """
 
-    body: bytes | None
+    body: bytes
     etag: bytes | None
     last_modified: bytes | None
     checked_at: float  #: epoch seconds of the last time the server was asked
 
 
-_NO_COPY: Final = BlocklistCopy(None, None, None, 0.0)
 _BLOCKLIST_COLUMNS: Final = tuple(blocklist.c[field.name] for field in fields(BlocklistCopy))
-_FIND_BLOCKLIST: Final = select(*_BLOCKLIST_COLUMNS).where(
-    blocklist.c.url == bindparam("key"), blocklist.c.body.is_not(None)
-)
-
-
-_CLAIM: Final = (
-    update(blocklist)
-    .where(
-        blocklist.c.url == bindparam("key"),
-        # A later end was written before the clock was set back.
-        or_(
-            blocklist.c.claimed_until <= bindparam("now"),
-            blocklist.c.claimed_until > bindparam("until"),
-        ),
-    )
-    .values(claimed_until=bindparam("until"))
-)
-_CLAIMED: Final = select(blocklist.c.claimed_until).where(blocklist.c.url == bindparam("key"))
-_UNCLAIM: Final = (
-    update(blocklist)
-    .where(blocklist.c.url == bindparam("key"), blocklist.c.claimed_until == bindparam("until"))
-    .values(claimed_until=0.0)
-)
+_FIND_BLOCKLIST: Final = select(*_BLOCKLIST_COLUMNS).where(blocklist.c.url == bindparam("key"))
+_CHECKED_AT: Final = select(blocklist.c.checked_at).where(blocklist.c.url == bindparam("key"))
 
 
 class BlocklistStore(Store):
     """Keeps the last good copy of each URL, however old, until a better one is adopted."""
-
-    def claim(self, url: str, now: float, until: float) -> float:
-        """Claim the fetch of ``url`` until a moment; return 0, or for how long it is another's.
-
-        ``now`` and ``until`` are in epoch seconds.
-        """
-        claim = {"key": url, "now": now, "until": until}
-        with self._database.write() as connection:
-            row = {"url": url, **row_of(_NO_COPY), "claimed_until": until}
-            if connection.run(_CLAIM, claim) or insert_if_new(connection, blocklist, row):
-                return 0.0
-            return max(0.0, float(connection.scalar(_CLAIMED, {"key": url})) - now)
-
-    def unclaim(self, url: str, until: float) -> None:
-        """End the claim of ``url`` that was made until this moment."""
-        with self._database.write() as connection:
-            connection.run(_UNCLAIM, {"key": url, "until": until})
 
     def find(self, url: str) -> BlocklistCopy | None:
         """Return the copy of ``url``, or None if there never was one."""
         with self._database.read() as connection:
             row = connection.first(_FIND_BLOCKLIST, {"key": url})
         return None if row is None else BlocklistCopy(*row)
+
+    def checked_at(self, url: str) -> float:
+        """Return when the copy of ``url`` was checked, in epoch seconds; 0 if there is none."""
+        with self._database.read() as connection:
+            return connection.scalar(_CHECKED_AT, {"key": url}) or 0.0
 
     def keep(self, url: str, copy: BlocklistCopy) -> None:
         """Replace the copy of ``url``."""

@@ -181,7 +181,7 @@ def facts_of(record: SourceRecord | None, url: str, unit: Callable[[str], str]) 
 def write_facts(connection: Connection, record: SourceRecord, unit: Callable[[str], str]) -> None:
     """Write what follows from the record of a source, for all files that declare it."""
     facts = facts_of(record, record.url, unit)
-    connection.run(_WRITE_FACTS, {"of": url_key(record.url), **facts})
+    connection.run_later(_WRITE_FACTS, {"of": url_key(record.url), **facts})
 
 
 def row_of_source(key: int, source: Source) -> dict[str, Any]:

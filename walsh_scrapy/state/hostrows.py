@@ -9,7 +9,9 @@ from sqlalchemy import bindparam, case, func, or_, select
 
 from walsh_scrapy.policy.hosttimes import HostTimes
 from walsh_scrapy.policy.pacing import after
+from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.state.database import Store
+from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.hosts import (
     TIMES,
     HostSnapshot,
@@ -19,7 +21,8 @@ from walsh_scrapy.state.hosts import (
     write_row,
 )
 from walsh_scrapy.state.pruning import OldRows
-from walsh_scrapy.state.tables import hosts
+from walsh_scrapy.state.rows import upsert
+from walsh_scrapy.state.tables import choices, hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -38,10 +41,12 @@ _WAITS: Final = or_(
     *(hosts.c.ended + hosts.c[name] > bindparam("now") for name in ("interval", "pause")),
 )
 _ROWS: Final = select(*(hosts.c[name] for name in TIMES), hosts.c.host)
-WAITING: Final = _ROWS.where(_WAITS)
+_WAITING: Final = _ROWS.where(_WAITS)
 _MARKED: Final = _ROWS.where(
     or_(_WAITS, *(hosts.c[name] > 0 for name in ("silences", "server_errors", "pause")))
 )
+_PAUSED: Final = select(hosts.c.host).where(hosts.c.pause > 0).order_by(hosts.c.host)
+_UNIT: Final = select(choices.c.value).where(choices.c.name == "pace_by")
 #: Rows kept in memory as they were last written: most of them change again within a second.
 ROWS_IN_MEMORY = 10_000
 
@@ -95,7 +100,7 @@ class HostRows(Store):
 
     def waiting(self) -> dict[str, HostSnapshot]:
         """Return the hosts that may not be asked now: on hold, leased, or within their spacing."""
-        found = self._found(WAITING)
+        found = self._found(_WAITING)
         return {host: snapshot for host, snapshot in found.items() if snapshot.wait > 0}
 
     def marked(self) -> dict[str, HostSnapshot]:
@@ -120,6 +125,35 @@ class HostRows(Store):
             found = find_rows(connection, [name for name in names if name not in self._rows])
         for host, row in found.items():
             self._rows[host] = row
+
+    def pace_by(self, unit: str) -> None:
+        """Pace by "host" or "domain" from now on.
+
+        Raises StateError while hosts wait that were paced by the other unit: crawls that differ in
+        it do not see each other's leases.
+        """
+        with self._database.read() as connection:
+            if connection.scalar(_UNIT) == unit:
+                return
+        with self._database.write() as connection:
+            found = connection.scalar(_UNIT)
+            now = self._now()
+            waiting = connection.all(_WAITING, {"now": now})
+            paused = connection.scalars(_PAUSED)
+            if found not in (None, unit) and paused:
+                raise StateError(
+                    f"{self._database} is paced by {found}, and {paused[0]} has a pause of the "
+                    f"operator's: a crawl with WALSH_PACE_BY = {unit!r} would not see that; end it "
+                    f"with `scrapy hosts pause {paused[0]} 0`, or set WALSH_PACE_BY = {found!r}"
+                )
+            if found not in (None, unit) and waiting:
+                last = max(HostTimes(*row[:-1]).ready_at(0.0) for row in waiting)
+                raise StateError(
+                    f"{self._database} is paced by {found}, and {len(waiting)} of its hosts wait, "
+                    f"the last until {format_moment(last)}: a crawl with WALSH_PACE_BY = {unit!r} "
+                    f"would not see that; wait, or set WALSH_PACE_BY = {found!r}"
+                )
+            upsert(connection, choices, {"name": "pace_by", "value": unit})
 
     def old_rows(self) -> OldRows:
         """Return the rows of hosts that nothing concerned in 90 days.

@@ -5,11 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy import select
-
-from walsh_scrapy.policy.hosttimes import HostTimes
 from walsh_scrapy.policy.pacing import (
     Event,
     Exchange,
@@ -23,27 +20,18 @@ from walsh_scrapy.policy.pacing import (
     Widen,
     after,
 )
-from walsh_scrapy.policy.timestamps import format_moment
-from walsh_scrapy.state.claims import Claims
-from walsh_scrapy.state.engines import StateError
+from walsh_scrapy.state.claims import Claims, End, Held
 from walsh_scrapy.state.evidence import forget_lease, log_end, log_lease
-from walsh_scrapy.state.hostrows import WAITING
 from walsh_scrapy.state.hosts import Act, HostSnapshot, write_act
-from walsh_scrapy.state.rows import upsert
-from walsh_scrapy.state.tables import choices, hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from walsh_scrapy.policy.backoff import Backoff
-    from walsh_scrapy.policy.hosttimes import HoldBy
+    from walsh_scrapy.policy.hosttimes import HoldBy, HostTimes
     from walsh_scrapy.state.connection import Connection
-    from walsh_scrapy.state.database import Database
     from walsh_scrapy.state.evidence import LoggedLease, RequestRecord
     from walsh_scrapy.state.hostrows import Change, Write
-
-_PAUSED: Final = select(hosts.c.host).where(hosts.c.pause > 0).order_by(hosts.c.host)
-_UNIT: Final = select(choices.c.value).where(choices.c.name == "pace_by")
 
 
 class LeaseResult(NamedTuple):
@@ -60,35 +48,18 @@ class _CameMeanwhile(Exception):
     """The request is not needed any more, so the transaction of its lease is rolled back."""
 
 
-class _End(NamedTuple):
-    """The end of an exchange."""
-
-    event: Release
-    record: RequestRecord
-    at: float | None = None  #: epoch seconds; None for now
-
-
 class Ledger(Claims):
     """The table by which all processes that share a state pace their requests.
 
     A request is logged with the lease of its host, and its end with the release.
     """
 
-    def __init__(self, database: Database, clock: Callable[[], float] | None = None) -> None:
-        super().__init__(database, clock)
-        # By host, each of which is leased: the requests that are out, and the ends of exchanges
-        # that are not written yet.
-        self._sent: dict[str, LoggedLease] = {}
-        self._out: set[str] = set()  # hosts that a request was leased for
-        self._ends: dict[str, _End] = {}
-
     def find(self, host: str) -> HostSnapshot:
         """Return what is known of a host, now; a host that was never asked has empty times.
 
         It does not wait for a claim of this process.
         """
-        if host in self._ends:
-            self.write_end(host)
+        self.write_end(host)
         times, now = super().find(host)
         return HostSnapshot(self._free(host, times), now)
 
@@ -99,18 +70,22 @@ class Ledger(Claims):
         timeout: float,
         *,
         most: float = math.inf,
+        claims: bool = False,
         record: RequestRecord | None = None,
         came_meanwhile: Callable[[Connection, float | None], bool] | None = None,
     ) -> LeaseResult:
         """Lease a host for one request of at most ``timeout`` seconds, if it is ready.
 
-        Spacing and hold count for at most ``most`` seconds. ``record`` is the request: it is logged
+        Spacing and hold count for at most ``most`` seconds. With ``claims`` the host stays
+        claimed after the request, until it is given up. ``record`` is the request: it is logged
         with the lease, and has no end until `release`. ``came_meanwhile`` is asked within the
         transaction, with when the last exchange with the host ended, whoever made it; if it returns
         True, another process has done what the request is for, and the host is not leased.
         """
-        leased: LoggedLease | None = None
-        claimed_until = self._claim_for_lease(host)
+        logged: LoggedLease | None = None
+        self.write_end(host)
+        # While a request is out, its lease is no mere claim.
+        claimed_until = 0.0 if self._has(host).is_out else self._claim_end(host)
 
         def pause_of(change: Change) -> float | None:
             free = self._free(host, change.before)
@@ -120,7 +95,7 @@ class Ledger(Claims):
             return 0.0 if times.ended is None else times.spacing_with(least)
 
         def log(connection: Connection, change: Change) -> None:
-            nonlocal leased
+            nonlocal logged
             pause = pause_of(change)
             if pause is None:
                 return
@@ -128,7 +103,7 @@ class Ledger(Claims):
                 raise _CameMeanwhile
             if record is not None:
                 sent = replace(record, sent_at=change.now, pause=pause)
-                leased = log_lease(connection, sent)
+                logged = log_lease(connection, sent)
 
         try:
             event = Lease(spacing, timeout, self._holder, most, claimed_until)
@@ -139,9 +114,9 @@ class Ledger(Claims):
         if pause is None:
             times = self._free(host, change.before).with_limit(most)
             return LeaseResult(times.recheck_at(change.now, min(spacing, most)) - change.now)
-        self._out.add(host)
-        if leased is not None:
-            self._sent[host] = leased
+        self._note(host, is_out=True, logged=logged)
+        if claims:
+            self._keep([host], change.now)
         return LeaseResult(0.0, pause)
 
     def release(
@@ -161,13 +136,13 @@ class Ledger(Claims):
         event, row = Release(exchange, backoff, self._holder), self._rows.get(host)
         if not later or row is None:
             try:
-                return self._snapshot(host, self._end(host, _End(event, record)))
+                return self._snapshot(host, self._end(host, End(event, record)))
             except BaseException:  # the next change of the host writes it
                 ended = record.sent_at + (record.seconds or 0.0)
-                self._ends[host] = _End(event, record, ended)
+                self._note(host, end=End(event, record, ended))
                 raise
         now = self._now()
-        self._ends[host] = _End(event, record, now)
+        self._note(host, end=End(event, record, now))
         return HostSnapshot(after(row.times.with_clock_at(now), event, now), now)
 
     def write_end(self, host: str, also: Callable[[Connection], None] | None = None) -> None:
@@ -176,19 +151,15 @@ class Ledger(Claims):
         ``also`` writes what came of it, in the same transaction; in one of its own if there is no
         such end. If that fails, the end is still left for later.
         """
-        if end := self._ends.pop(host, None):
-            try:
-                self._end(host, end, also)
-            except BaseException:
-                self._ends[host] = end
-                raise
+        if end := self._has(host).end:
+            self._end(host, end, also)
         elif also is not None:
             with self._database.write() as connection:
                 also(connection)
 
     def write_ends(self) -> None:
         """Write all ends that were left for later."""
-        for host in list(self._ends):
+        for host in list(self._held):
             self.write_end(host)
 
     def unclaim(self, names: Collection[str], *, put_off: bool = False) -> None:
@@ -196,34 +167,28 @@ class Ledger(Claims):
 
         A host that a request is out for is given up when that has ended.
         """
-        try:
-            for name in names:
-                if name in self._ends:
-                    self.write_end(name)
-        finally:  # what cannot be given up here is not renewed any more either
-            for name in self._out.intersection(names):
-                if name in self._ends:
-                    self._given_up(name, at_once=True)
-                else:
-                    self.finish(name, put_off=put_off)
-            super().unclaim([name for name in names if name not in self._out], put_off=put_off)
+        for name in names:
+            self.finish(name, put_off=put_off)
+        for name in names:
+            self.write_end(name)
+        super().unclaim([name for name in names if not self._has(name).is_out], put_off=put_off)
 
     def give_back(self, host: str) -> None:
         """Release a host that was leased for a request which was never sent (decision 29).
 
         Nothing of it stays in the log.
         """
-        leased = self._sent.get(host)
+        held = self._has(host)
 
         def forget(connection: Connection, _change: Change) -> None:
-            if leased is not None:
-                forget_lease(connection, leased)
+            if held.logged is not None:
+                forget_lease(connection, held.logged)
 
         try:
-            self._change(host, GiveBack(self._holder, self._claim_end(host)), forget)
+            event = GiveBack(self._holder, self._claim_end(host), held.put_off)
+            self._change(host, event, forget)
         finally:
-            self._out.discard(host)
-            self._sent.pop(host, None)
+            self._over(host)
 
     def answered(self, host: str, exchange: Exchange, backoff: Backoff) -> HostSnapshot:
         """Write the hold that an exchange without a lease leads to."""
@@ -256,77 +221,38 @@ class Ledger(Claims):
     def _change(
         self, host: str, event: Event, also: Write | None = None, *, at: float | None = None
     ) -> Change:
-        if host in self._ends:
-            self.write_end(host)
+        self.write_end(host)
         return super()._change(host, event, also, at=at)
 
-    def _end(
-        self, host: str, end: _End, also: Callable[[Connection], None] | None = None
-    ) -> Change:
+    def _end(self, host: str, end: End, also: Callable[[Connection], None] | None = None) -> Change:
         """Write the end of an exchange."""
-        leased = self._sent.get(host)
+        held = self._has(host)
 
         def log(connection: Connection, change: Change) -> None:
             hold = max(end.record.hold, change.times.hold_until - change.at, 0.0)
-            log_end(connection, replace(end.record, hold=hold), leased)
+            log_end(connection, replace(end.record, hold=hold), held.logged)
             if also is not None:
                 also(connection)
 
-        event = replace(end.event, claimed_until=self._claim_end(host))
-        change = self._change(host, event, log, at=end.at)
-        self._sent.pop(host, None)
-        self._out.discard(host)
-        self._given_up(host)
+        event = replace(end.event, claimed_until=self._claim_end(host), put_off=held.put_off)
+        change = super()._change(host, event, log, at=end.at)
+        self._over(host)
         return change
 
-    def _claim_for_lease(self, host: str) -> float:
-        """Return the end of the claim within which a host is leased now; 0 for none.
-
-        While a request is out, its lease is no mere claim.
-        """
-        if host in self._ends:
-            self.write_end(host)
-        return 0.0 if host in self._out else self._claim_end(host)
+    def _over(self, host: str) -> None:
+        """Note that the exchange with a host is over: its claim goes on, or ended with it."""
+        self._note(host, **Held(is_claimed=self._has(host).goes_on)._asdict())
 
     def _free(self, host: str, times: HostTimes) -> HostTimes:
         """Return the times of a host without a claim of this process, which does not wait for it.
 
         It waits for a request that is out.
         """
-        is_claimed = self._claim_end(host) and host not in self._out
+        is_claimed = self._claim_end(host) and not self._has(host).is_out
         return times.without_lease(self._holder) if is_claimed else times
 
     def _snapshot(self, host: str, change: Change) -> HostSnapshot:
         return HostSnapshot(self._free(host, change.times), change.now)
-
-    def pace_by(self, unit: str) -> None:
-        """Pace by "host" or "domain" from now on.
-
-        Raises StateError while hosts wait that were paced by the other unit: crawls that differ in
-        it do not see each other's leases.
-        """
-        with self._database.read() as connection:
-            if connection.scalar(_UNIT) == unit:
-                return
-        with self._database.write() as connection:
-            found = connection.scalar(_UNIT)
-            now = self._now()
-            waiting = connection.all(WAITING, {"now": now})
-            paused = connection.scalars(_PAUSED)
-            if found not in (None, unit) and paused:
-                raise StateError(
-                    f"{self._database} is paced by {found}, and {paused[0]} has a pause of the "
-                    f"operator's: a crawl with WALSH_PACE_BY = {unit!r} would not see that; end it "
-                    f"with `scrapy hosts pause {paused[0]} 0`, or set WALSH_PACE_BY = {found!r}"
-                )
-            if found not in (None, unit) and waiting:
-                last = max(HostTimes(*row[:-1]).ready_at(0.0) for row in waiting)
-                raise StateError(
-                    f"{self._database} is paced by {found}, and {len(waiting)} of its hosts wait, "
-                    f"the last until {format_moment(last)}: a crawl with WALSH_PACE_BY = {unit!r} "
-                    f"would not see that; wait, or set WALSH_PACE_BY = {found!r}"
-                )
-            upsert(connection, choices, {"name": "pace_by", "value": unit})
 
 
 def _write_act(host: str, reason: str, connection: Connection, change: Change) -> None:

@@ -158,13 +158,11 @@ blocklist = Table(
     "blocklist",
     metadata,
     Column("url", String(2048), primary_key=True),
-    Column("body", LargeBinary),
+    Column("body", LargeBinary, nullable=False),
     Column("etag", LargeBinary),
     Column("last_modified", LargeBinary),
     Column("checked_at", Double, nullable=False),
     Column("copy", String(64)),
-    # Until when one crawl has claimed the fetch; all others wait for it.
-    Column("claimed_until", Double, nullable=False, server_default="0"),
 )
 
 # Each robots.txt and each blocklist that was in force, and what each run declared, once, by the
