@@ -29,6 +29,7 @@ from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.evidence import forget_lease, log_end, log_lease
 from walsh_scrapy.state.hostrows import WAITING
 from walsh_scrapy.state.hosts import Act, HostSnapshot, write_act
+from walsh_scrapy.state.partitions import Days
 from walsh_scrapy.state.rows import upsert
 from walsh_scrapy.state.tables import choices, hosts
 
@@ -76,6 +77,7 @@ class Ledger(Claims):
 
     def __init__(self, database: Database, clock: Callable[[], float] | None = None) -> None:
         super().__init__(database, clock)
+        self._days = Days(database)
         # By host, each of which is leased: the requests that are out, and the ends of exchanges
         # that are not written yet.
         self._sent: dict[str, LoggedLease] = {}
@@ -109,6 +111,7 @@ class Ledger(Claims):
         transaction, with when the last exchange with the host ended, whoever made it; if it returns
         True, another process has done what the request is for, and the host is not leased.
         """
+        self._days.prepare(self._now)
         leased: LoggedLease | None = None
         claimed_until = self._claim_for_lease(host)
 
