@@ -4,7 +4,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 
 from tests.helpers.records import RECORD
 from walsh_scrapy.policy.audit.record import DAY
@@ -73,3 +73,13 @@ def test_what_is_lost_is_no_other_text(state, database, rows):
     with database.write() as connection:
         connection.run(texts.delete())
     assert rows(ALL) == [(LOST, LOST, None)]
+
+
+def test_a_source_that_is_the_url_of_its_request_is_not_written_again(state, database, rows):
+    other = f"{RECORD.url}/moved"
+    for source in (RECORD.url, other, None):
+        write(state, replace(RECORD, source=source))
+    in_order = [(RECORD.url,), (other,), (None,)]
+    assert rows(select(requests.c.source).order_by(requests.c.id)) == [("",), *in_order[1:]]
+    assert rows(selected(requests, ("source",)).order_by(requests.c.id)) == in_order
+    assert rows(text("SELECT source FROM readable_requests ORDER BY id")) == in_order

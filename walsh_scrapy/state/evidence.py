@@ -26,7 +26,7 @@ from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.partitions import OldDays
 from walsh_scrapy.state.pruning import OldRows
 from walsh_scrapy.state.rows import row_of, upsert
-from walsh_scrapy.state.tables import blocklist, copies, denials, requests, robots, texts
+from walsh_scrapy.state.tables import ITS_URL, blocklist, copies, denials, requests, robots, texts
 from walsh_scrapy.state.texts import numbered
 
 if TYPE_CHECKING:
@@ -213,6 +213,8 @@ class EvidenceStore(Store):
 def _row(record: RequestRecord | DenialRecord) -> dict[str, Any]:
     row = row_of(record)
     row["host"] = row["host"][:_LONGEST_HOST]
+    if row.get("source") == row["url"]:
+        row["source"] = ITS_URL
     return row | row_of(row.pop("evidence"))
 
 

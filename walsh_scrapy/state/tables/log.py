@@ -23,6 +23,8 @@ texts = Table(
 
 #: Columns of `requests` and `denials` that are numbers in `texts`.
 NUMBERED = ("gates", "robots", "blocklist")
+#: What stands in `requests.source` for the URL of the request itself, as nearly everywhere.
+ITS_URL = ""
 
 
 def _evidence() -> tuple[Column[Any], ...]:
@@ -66,7 +68,7 @@ requests = Table(
     Column("url", Text, nullable=False),
     # `target`, `robots` or `blocklist`.
     Column("purpose", String(16), nullable=False),
-    # The declared source that a target was for.
+    # The declared source that a target was for; `ITS_URL`, or NULL for another request.
     Column("source", String(4096)),
     Column("error", Text, nullable=False, server_default=""),
     # The header of its answer, a line each if it came several times; NULL if there was none.
