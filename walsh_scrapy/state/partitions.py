@@ -45,7 +45,8 @@ _DROP: Final = (
 )
 _NAMES: Final = text(
     "SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid"
-    " WHERE inhparent = 'requests'::regclass AND relname <> 'requests_rest' ORDER BY relname"
+    " WHERE inhparent = 'requests'::regclass"
+    " AND relname ~ '^requests_[0-9]{4}_[0-9]{2}_[0-9]{2}$' ORDER BY relname"
 )
 _DELETE_REST: Final = text(
     "DELETE FROM requests_rest WHERE ctid = ANY (ARRAY (SELECT ctid FROM requests_rest"
