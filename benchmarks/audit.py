@@ -4,31 +4,40 @@
 
 The record is that of 30 days: each host has a robots.txt with a Crawl-delay of 2 s, and is asked
 for it and for nine feeds in a run. Every tenth host is denied one feed more. For ten requests there
-is one entry. It is written by bulk inserts, and audited twice, each time in a process of its own:
-the second audit finds every day judged. Goal: 1,000,000 requests in less than 60 s on one core,
-with less than 500 MiB; 200 bytes a request, with its indexes.
+is one entry. Of the requests two days are made here, and the others from the second one by the
+database. The record of 29 days is audited, that of 30, and that again, each time in a process of
+its own: the last audit finds every day judged. Then the questions of `scrapy status` and of
+`scrapy why` about one host are answered, and the first day is deleted. Goal: 1,000,000 requests in
+less than 60 s on one core, with less than 500 MiB; 200 bytes a request, with its indexes.
 """
 
 import json
+import os
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
+from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import Connection, Table, create_engine, insert, text
+from scrapy.settings import Settings
+from sqlalchemy import Connection, Table, bindparam, create_engine, insert, select, text
 
 from benchmarks.databases import states
 from benchmarks.report import Figure, Report, run
 from walsh_scrapy.identity import UA_TOKEN, USER_AGENT
 from walsh_scrapy.items import EntryItem
+from walsh_scrapy.options import Options
 from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.sources import Source, declaration
 from walsh_scrapy.state import State
+from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.evidence import hash_of
+from walsh_scrapy.state.partitions import Days
 from walsh_scrapy.state.tables import (
+    ITS_URL,
     NUMBERED,
     copies,
     denials,
@@ -41,6 +50,8 @@ from walsh_scrapy.state.tables import (
 from walsh_scrapy.tools.attest.attestation import attest
 from walsh_scrapy.tools.attest.audit import audit
 from walsh_scrapy.tools.attest.digests import compare
+from walsh_scrapy.tools.status.facts import gather
+from walsh_scrapy.tools.why.account import give_account
 
 BEGIN = 1_767_225_600.0
 DAY = 86_400.0
@@ -81,6 +92,7 @@ SETTINGS = {
 #: A request for the list, which the first host publishes; each run fetches it.
 AS_LIST = {"url": LIST_URL, "purpose": "blocklist", "status": 200}
 Rows = Iterator[dict[str, Any]]
+_Result = TypeVar("_Result")
 
 
 def main(report: Report, count: int) -> None:
@@ -90,24 +102,40 @@ def main(report: Report, count: int) -> None:
 
 
 def _measure(report: Report, count: int, url: str, what: str) -> None:
-    """Write a record, audit it in another process, and report what that took."""
-    size = _write(url, max(1, count // DAYS // (FEEDS + 1)))
-    with ProcessPoolExecutor(1, max_tasks_per_child=1) as pool:
-        measured = pool.submit(_audit, url).result()
-        again = pool.submit(_audit, url).result()
+    """Write a record, audit it in other processes, and report what that took."""
+    record = _Record(url, max(1, count // DAYS // (FEEDS + 1)))
+    record.write(range(DAYS - 1))
+    measured = _apart(_audit, url, DAYS)
+    record.write(range(DAYS - 1, DAYS))
+    size = record.size()
+    next_day, again = _apart(_audit, url, DAYS + 1), _apart(_audit, url, DAYS + 2)
+    status, why, pruned = (_apart(each, url) for each in (_status, _why, _prune))
     report.add(
-        f"{what}, {measured.requests:,} requests",
+        f"{what}, {next_day.requests:,} requests",
         Figure("audit", measured.audit, "s", most=60),
         Figure("CPU of it", measured.cpu, "s"),
+        Figure("audit of the next day", next_day.audit, "s"),
+        Figure("CPU of that", next_day.cpu, "s"),
         Figure("audit again", again.audit, "s"),
         Figure("CPU of that", again.cpu, "s"),
-        Figure("verification", measured.verify, "s"),
+        Figure("verification", again.verify, "s"),
         Figure("memory", measured.memory, "MiB", most=500),
         Figure("memory again", again.memory, "MiB", most=500),
-        Figure("bytes a request", size / measured.requests, "", most=200),
+        Figure("bytes a request", size / next_day.requests, "", most=200),
         Figure("broken rows", len(measured.broken + again.broken), most=0),
+        Figure("status", status.seconds, "s"),
+        Figure("CPU of it", status.cpu, "s"),
+        Figure("why", why.seconds, "s"),
+        Figure("CPU of it", why.cpu, "s"),
+        Figure("a day deleted", pruned.seconds, "s"),
+        Figure("CPU of it", pruned.cpu, "s"),
         note=" ".join(measured.broken),
     )
+
+
+def _apart(measure: Callable[..., _Result], *words: object) -> _Result:
+    with ProcessPoolExecutor(1, max_tasks_per_child=1) as pool:
+        return pool.submit(measure, *words).result()
 
 
 class _Measured(NamedTuple):
@@ -119,8 +147,13 @@ class _Measured(NamedTuple):
     memory: float  #: MiB at most
 
 
-def _audit(url: str) -> _Measured:
-    now = BEGIN + (DAYS + 2) * DAY
+class _Answered(NamedTuple):
+    seconds: float
+    cpu: float  #: seconds of this process
+
+
+def _audit(url: str, days: int) -> _Measured:
+    now = BEGIN + days * DAY
     with closing(State(url)) as state, state.log() as snapshot:
         started, cpu = time.perf_counter(), time.process_time()
         found = audit(snapshot, now, before=snapshot.judgements())
@@ -140,36 +173,101 @@ def _audit(url: str) -> _Measured:
     )
 
 
-def _write(url: str, hosts: int) -> float:
-    """Write the record of so many hosts, each asked once in a run, a run a day.
-
-    Return the size of its requests in bytes.
-    """
-    State(url).close()
-    engine, numbers = create_engine(url), dict[str, int]()
-    with engine.begin() as connection:
-        for table, rows in (
-            (runs, (_run(day, hosts) for day in range(DAYS))),
-            (copies, _copies(hosts)),
-            (sources, [_source("http://h0.example/0")]),
-            (requests, (_numbered(row, numbers) for row in _requests(hosts))),
-            (denials, (_numbered(row, numbers) for row in _denials(hosts))),
-            (entries, map(_entry, range(hosts * DAYS))),
-        ):
-            _insert(connection, table, iter(rows))
-        _insert(connection, texts, (_text(name, number) for name, number in numbers.items()))
-        size = _size(connection)
-    engine.dispose()
-    return size
+def _status(url: str) -> _Answered:
+    with closing(State(url)) as state:
+        return _timed(lambda: gather(state, _options(url), os.devnull))
 
 
-def _size(connection: Connection) -> float:
-    """Return the bytes of the requests, with their indexes and the texts that they name."""
-    if connection.dialect.name == "sqlite":
-        sql = "SELECT sum(pgsize) FROM dbstat WHERE name LIKE 'requests%' OR name LIKE '%texts%'"
-    else:
-        sql = "SELECT pg_total_relation_size('requests') + pg_total_relation_size('texts')"
-    return float(connection.execute(text(sql)).scalar_one())
+def _why(url: str) -> _Answered:
+    with closing(State(url)) as state, state.log() as log:
+        return _timed(lambda: give_account(state, log, _options(url), "h1.example", None))
+
+
+def _prune(url: str) -> _Answered:
+    """Delete the first day of the log."""
+    with closing(State(url)) as state:
+        now = BEGIN + (DAYS + 1) * DAY
+        return _timed(lambda: state.prune(now, DAYS * DAY, lambda: True))
+
+
+def _timed(do: Callable[[], object]) -> _Answered:
+    started, cpu = time.perf_counter(), time.process_time()
+    do()
+    return _Answered(time.perf_counter() - started, time.process_time() - cpu)
+
+
+def _options(url: str) -> Options:
+    return Options.from_settings(Settings({"WALSH_STATE_URL": url}))
+
+
+#: Requests of a later day: those of the second one once more.
+_LATER = {
+    **{name: requests.c[name] + bindparam("seconds") for name in ("sent_at", "robots_at")},
+    "monotonic": requests.c.monotonic + bindparam("seconds"),
+    "run": requests.c.run + bindparam("runs"),
+}
+_NAMES = [each.name for each in requests.c if each.name != "id"]
+_SECOND_DAY = (
+    select(*(_LATER.get(name, requests.c[name]) for name in _NAMES))
+    .where(requests.c.sent_at >= BEGIN + DAY, requests.c.sent_at < BEGIN + 2 * DAY)
+    .order_by(requests.c.id)
+)
+_AGAIN = insert(requests).from_select(_NAMES, _SECOND_DAY)
+
+
+class _Record:
+    """The record of so many hosts, each asked once in a run, a run a day."""
+
+    def __init__(self, url: str, hosts: int) -> None:
+        State(url).close()
+        self._url, self._hosts, self._numbers = url, hosts, dict[str, int]()
+
+    def write(self, days: range) -> None:
+        """Write some days; the first call begins the record."""
+        hosts = self._hosts
+        with closing(Database(self._url)) as database:
+            for day in days:
+                Days(database).prepare(partial(float, BEGIN + day * DAY))
+        engine = create_engine(self._url)
+        with engine.begin() as connection:
+            if not self._numbers:
+                self._begin(connection)
+            for day in days:
+                _insert(connection, runs, iter([_run(day, hosts)]))
+                if day > 1:
+                    connection.execute(_AGAIN, {"seconds": (day - 1) * DAY, "runs": day - 1})
+                _insert(connection, denials, self._numbered(_denials(hosts, day)))
+                _insert(connection, entries, map(_entry, range(hosts * day, hosts * (day + 1))))
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text("ANALYZE"))
+        engine.dispose()
+
+    def _begin(self, connection: Connection) -> None:
+        _insert(connection, sources, iter([_source("http://h0.example/0")]))
+        _insert(connection, copies, _copies(self._hosts))
+        for day in (0, 1):
+            _insert(connection, requests, self._numbered(_requests(self._hosts, day)))
+        for _ in self._numbered(_denials(self._hosts, 0)):
+            pass  # its texts have numbers now
+        named = (_text(name, number) for name, number in self._numbers.items())
+        _insert(connection, texts, named)
+
+    def size(self) -> float:
+        """Return the bytes of the requests, with their indexes and the texts that they name."""
+        sql = (
+            "SELECT sum(pgsize) FROM dbstat WHERE name LIKE 'requests%' OR name LIKE '%texts%'"
+            if self._url.startswith("sqlite")
+            else "SELECT pg_total_relation_size('texts') + sum(pg_total_relation_size(relid))"
+            " FROM pg_partition_tree('requests')"
+        )
+        engine = create_engine(self._url)
+        with engine.connect() as connection:
+            size = float(connection.execute(text(sql)).scalar_one())
+        engine.dispose()
+        return size
+
+    def _numbered(self, rows: Rows) -> Rows:
+        return (_numbered(row, self._numbers) for row in rows)
 
 
 def _numbered(row: dict[str, Any], numbers: dict[str, int]) -> dict[str, Any]:
@@ -220,25 +318,22 @@ def _copies(hosts: int) -> Rows:
         yield {"hash": hash_of(body), "kind": "robots", "body": body, **kept}
 
 
-def _requests(hosts: int) -> Rows:
+def _requests(hosts: int, day: int) -> Rows:
     """Yield robots.txt and feeds of each host, evenly spread over most of a day."""
     names = [hash_of(_robots(host)) for host in range(hosts)]
     step = (DAY - 3600.0) / (hosts * (FEEDS + 1))
     seconds = min(step / 2, 0.2)
-    for day in range(DAYS):
-        at = BEGIN + day * DAY
-        asked = [at + host * step + seconds for host in range(hosts)]
-        for page in range(-1, FEEDS):
-            for host, name in enumerate(names):
-                yield _request(day + 1, host, page, at, seconds) | {
-                    "robots": name,
-                    "robots_at": asked[host],
-                }
-                at += step
-            if page < 0:
-                own = {"robots": names[0], "robots_at": asked[0]}
-                yield _request(day + 1, 0, 0, at, seconds) | own | AS_LIST
-                at += step
+    at = BEGIN + day * DAY
+    asked = [at + host * step + seconds for host in range(hosts)]
+    for page in range(-1, FEEDS):
+        for host, name in enumerate(names):
+            evidence = {"robots": name, "robots_at": asked[host]}
+            yield _request(day + 1, host, page, at, seconds) | evidence
+            at += step
+        if page < 0:
+            own = {"robots": names[0], "robots_at": asked[0]}
+            yield _request(day + 1, 0, 0, at, seconds) | own | AS_LIST
+            at += step
 
 
 def _request(run: int, host: int, page: int, at: float, seconds: float) -> dict[str, Any]:
@@ -248,7 +343,7 @@ def _request(run: int, host: int, page: int, at: float, seconds: float) -> dict[
         "sent_at": at,
         "host": f"h{host}.example",
         "url": url,
-        "source": None if is_robots else url,
+        "source": None if is_robots else ITS_URL,
         "gates": "blocklist: not listed" + ("" if is_robots else "; robots: allowed"),
         "status": 200 if run == 1 or is_robots else 304,
         "seconds": seconds,
@@ -262,22 +357,21 @@ def _request(run: int, host: int, page: int, at: float, seconds: float) -> dict[
     }
 
 
-def _denials(hosts: int) -> Rows:
-    for day in range(DAYS):
-        for host in range(0, hosts, 10):
-            yield {
-                "at": BEGIN + day * DAY + 60.0,
-                "host": f"h{host}.example",
-                "url": f"http://h{host}.example/no/feed",
-                "gate": "robots",
-                "reason": "line 2 of robots.txt says 'Disallow: /no/'",
-                "run": day + 1,
-                "rule": "Disallow: /no/",
-                "line": 2,
-                "robots": hash_of(_robots(host)),
-                "robots_at": BEGIN + day * DAY,
-                "blocklist": hash_of(LIST),
-            }
+def _denials(hosts: int, day: int) -> Rows:
+    for host in range(0, hosts, 10):
+        yield {
+            "at": BEGIN + day * DAY + 60.0,
+            "host": f"h{host}.example",
+            "url": f"http://h{host}.example/no/feed",
+            "gate": "robots",
+            "reason": "line 2 of robots.txt says 'Disallow: /no/'",
+            "run": day + 1,
+            "rule": "Disallow: /no/",
+            "line": 2,
+            "robots": hash_of(_robots(host)),
+            "robots_at": BEGIN + day * DAY,
+            "blocklist": hash_of(LIST),
+        }
 
 
 def _entry(number: int) -> dict[str, Any]:

@@ -80,9 +80,9 @@ def test_a_copy_goes_after_the_last_record_that_can_name_it(state, database):
     state.robots.keep(ORIGIN, robots(5 * DAY, OLD))
     state.robots.keep(ORIGIN, robots(9 * DAY, NEW))
     last = 9 * DAY + 30 * DAY + MARGIN
-    prune(database, state, last, 30 * DAY)
-    assert copy(state, OLD) is not None, "it was in force until day 9"
-    prune(database, state, last + 1.0, 30 * DAY)
+    prune(database, state, last + DAY - 1.0, 30 * DAY)
+    assert copy(state, OLD) is not None, "it was in force until day 9, which goes as a whole"
+    prune(database, state, last + DAY, 30 * DAY)
     assert copy(state, OLD) is None
     prune(database, state, 1000 * DAY, 30 * DAY)
     assert copy(state, NEW) is not None, "it is in force"
@@ -122,11 +122,13 @@ def test_a_denied_url_may_have_any_host(state, rows):
     assert rows(select(denials.c.host)) == [("a" * 255,)]
 
 
-def test_denials_go_with_the_log(state, database, rows):
-    state.evidence.deny(DENIAL)
-    state.evidence.deny(replace(DENIAL, at=200.0))
-    prune(database, state, 150.0 + 40 * DAY, 40 * DAY)
-    assert rows(select(denials.c.at)) == [(200.0,)]
+def test_denials_go_with_the_log_day_by_day(state, database, rows):
+    for at in (100.0, DAY):
+        state.evidence.deny(replace(DENIAL, at=at))
+    prune(database, state, 41 * DAY - 1.0, 40 * DAY)
+    assert len(rows(select(denials.c.at))) == 2
+    prune(database, state, 41 * DAY, 40 * DAY)
+    assert rows(select(denials.c.at)) == [(DAY,)]
 
 
 def test_crawls_that_write_about_one_robots_txt_never_wait_for_each_other(opened, state):

@@ -4,7 +4,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 
 from tests.helpers.records import RECORD
 from walsh_scrapy.policy.audit.record import DAY
@@ -46,8 +46,8 @@ def test_a_number_that_was_never_committed_is_not_known(state, rows):
     assert rows(ALL) == [(NAME, NAME, None), (LONG, NAME, None)]
 
 
-@pytest.mark.parametrize("again", [0.5 * DAY, 89 * DAY])
-def test_a_text_outlasts_each_row_that_names_it(opened, database, rows, again):
+@pytest.mark.parametrize(("again", "left"), [(0.5 * DAY, 3), (89 * DAY, 2)])
+def test_a_text_outlasts_each_row_that_names_it(opened, database, rows, again, left):
     state, other = opened(), opened()
     write(state, replace(GIVEN, sent_at=DAY))
     write(other, replace(GIVEN, sent_at=DAY + again))
@@ -56,9 +56,10 @@ def test_a_text_outlasts_each_row_that_names_it(opened, database, rows, again):
     def prune(now):
         delete_in_turn(database, state.evidence.old_rows(now, 30 * DAY), lambda: True)
 
-    prune(DAY + again + 30 * DAY)
-    assert rows(ALL) == [(LONG, NAME, None)] * 2
-    prune(DAY + again + 30 * DAY + 1.0)
+    day_ends = 2 * DAY + again // DAY * DAY
+    prune(day_ends + 30 * DAY - 1.0)
+    assert rows(ALL) == [(LONG, NAME, None)] * left
+    prune(day_ends + 30 * DAY)
     assert rows(ALL) == []
     assert count(rows) == 2, "a copy may be named for so long"
     prune(2 * DAY + again + 30 * DAY + MARGIN)
@@ -72,3 +73,13 @@ def test_what_is_lost_is_no_other_text(state, database, rows):
     with database.write() as connection:
         connection.run(texts.delete())
     assert rows(ALL) == [(LOST, LOST, None)]
+
+
+def test_a_source_that_is_the_url_of_its_request_is_not_written_again(state, database, rows):
+    other = f"{RECORD.url}/moved"
+    for source in (RECORD.url, other, None):
+        write(state, replace(RECORD, source=source))
+    in_order = [(RECORD.url,), (other,), (None,)]
+    assert rows(select(requests.c.source).order_by(requests.c.id)) == [("",), *in_order[1:]]
+    assert rows(selected(requests, ("source",)).order_by(requests.c.id)) == in_order
+    assert rows(text("SELECT source FROM readable_requests ORDER BY id")) == in_order

@@ -101,7 +101,7 @@ def test_another_bot_is_another_judgement(kept):
 
 
 def test_what_was_deleted_as_too_old_is_no_change_and_no_longer_counts(kept):
-    url, _ = kept
+    url, change = kept
     before = rows(judged_by_day(url, LATER))
     later = BEGIN + 31 * DAY + 3.0
     with contextlib.closing(State(url)) as state:
@@ -109,6 +109,8 @@ def test_what_was_deleted_as_too_old_is_no_change_and_no_longer_counts(kept):
         number = state.runs.begin(test_attest.RunRecord(spider="f", begun=later, settings=settings))
         state.prune(later, 30 * DAY, lambda: True)
         state.runs.end(number, later, "finished", {})
+    # As a pruning leaves it that was ended a day later.
+    change(f"DELETE FROM requests WHERE sent_at < {later - 30 * DAY}")
     with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as state:
         (left,) = state.execute("SELECT count(*) FROM requests").fetchone()
         (young,) = state.execute(

@@ -49,16 +49,18 @@ _SET_UNUSED: Final = (
     update(robots).where(robots.c.origin == bindparam("key")).values(unused=bindparam("unused"))
 )
 
-_LAST_ASKED: Final = select(func.max(requests.c.id)).where(
+_ASKED: Final = (
     requests.c.host == bindparam("paced"),
     requests.c.sent_at >= bindparam("since"),
     requests.c.purpose == bindparam("what"),
     requests.c.url == bindparam("asked"),
     requests.c.run.is_not_distinct_from(bindparam("crawl")),
 )
+_LAST_ASKED: Final = select(func.max(requests.c.id)).where(*_ASKED).scalar_subquery()
 _NAME_COPY: Final = (
     update(requests)
-    .where(requests.c.id == _LAST_ASKED.scalar_subquery())
+    # Host and time as well: on PostgreSQL no index finds a number alone.
+    .where(requests.c.id == _LAST_ASKED, *_ASKED[:2])
     .values(robots=bindparam("name"), robots_at=bindparam("at"), robots_status=bindparam("last"))
 )
 

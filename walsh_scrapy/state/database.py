@@ -53,7 +53,7 @@ class Database:
     ) -> None:
         self._waiting = Waiting(waits)
         self._engine = open_engine(url, self._waiting)
-        self._is_sqlite = self._engine.dialect.name == "sqlite"
+        self.is_sqlite = self._engine.dialect.name == "sqlite"
         self._file = StateFile.of(self._engine.url)
         self._failed = failed
         self._given_up: StateError | None = None
@@ -92,7 +92,7 @@ class Database:
         Raises what ``failed`` returns if the database fails; IntegrityError and DataError of
         SQLAlchemy for values that it does not accept.
         """
-        return self._checked(self._writer, "BEGIN IMMEDIATE" if self._is_sqlite else "BEGIN")
+        return self._checked(self._writer, "BEGIN IMMEDIATE" if self.is_sqlite else "BEGIN")
 
     def read(self) -> AbstractContextManager[Connection]:
         """Return a context manager of a connection for reading, for which no writer has to wait.
@@ -110,7 +110,7 @@ class Database:
         engine = separate_engine(self._engine)
         connection = Connection(engine)
         try:
-            with connection.transaction("BEGIN" if self._is_sqlite else _SNAPSHOT):
+            with connection.transaction("BEGIN" if self.is_sqlite else _SNAPSHOT):
                 yield connection
         except DBAPIError as error:
             raise state_error(engine, error) from error
@@ -123,11 +123,11 @@ class Database:
 
         That is the clock of the server; on SQLite, which has none, the clock of the machine.
         """
-        return time.time() if self._is_sqlite else self._clock.now()
+        return time.time() if self.is_sqlite else self._clock.now()
 
     def reckoned_now(self) -> float:
         """Return the same, as it was measured last; the server is not asked."""
-        return time.time() if self._is_sqlite else self._clock.reckoned()
+        return time.time() if self.is_sqlite else self._clock.reckoned()
 
     def _server_time(self) -> float:
         with self.read() as connection:
@@ -139,7 +139,7 @@ class Database:
         self._open.close()
 
     def _connected(self) -> Connection:
-        connection = Connection(self._engine, None if self._is_sqlite else self._outage)
+        connection = Connection(self._engine, None if self.is_sqlite else self._outage)
         self._open.callback(connection.close)
         connection.open()
         return connection
@@ -162,7 +162,7 @@ class Database:
             raise
         except DBAPIError as error:
             trouble = state_error(self._engine, error)
-            if not self._is_sqlite and (self._waiting.is_over or self._outage.is_final):
+            if not self.is_sqlite and (self._waiting.is_over or self._outage.is_final):
                 self._given_up = trouble  # a lock may have ended meanwhile; a server is not asked
             else:
                 trouble.connection_lost = error.connection_invalidated

@@ -21,14 +21,17 @@ from sqlalchemy import (
     update,
 )
 
+from walsh_scrapy.policy.audit.judgements import begin_of, day_of
 from walsh_scrapy.state.database import Store
+from walsh_scrapy.state.partitions import OldDays
 from walsh_scrapy.state.pruning import OldRows
 from walsh_scrapy.state.rows import row_of, upsert
-from walsh_scrapy.state.tables import blocklist, copies, denials, requests, robots, texts
+from walsh_scrapy.state.tables import ITS_URL, blocklist, copies, denials, requests, robots, texts
 from walsh_scrapy.state.texts import numbered
 
 if TYPE_CHECKING:
     from walsh_scrapy.state.connection import Connection
+    from walsh_scrapy.state.pruning import Old
 
 #: Seconds by which a copy outlasts the records that may name it. The longest Crawl-delay that a
 #: copy stays in use for is 30 days (decision 7).
@@ -41,9 +44,10 @@ _INSERT: Final = insert(requests)
 _BEGIN: Final = insert(requests).returning(requests.c.id)
 #: What is not known before the end of an exchange.
 _ENDS: Final = ("status", "seconds", "waited", "monotonic", "error", "hold", "retry_after")
-_OF_NUMBER: Final = requests.c.id == bindparam("number")
-_END: Final = update(requests).where(_OF_NUMBER).values({name: bindparam(name) for name in _ENDS})
-_FORGET: Final = delete(requests).where(_OF_NUMBER)
+# Its time says in which partition the row is.
+_OF_LEASE: Final = (requests.c.id == bindparam("number"), requests.c.sent_at == bindparam("at"))
+_END: Final = update(requests).where(*_OF_LEASE).values({name: bindparam(name) for name in _ENDS})
+_FORGET: Final = delete(requests).where(*_OF_LEASE)
 _INSERT_DENIAL: Final = insert(denials)
 
 
@@ -164,12 +168,12 @@ def log_end(
         connection.run_later(_INSERT, numbered(connection, row, record.sent_at))
         return
     row["waited"] = max(0.0, record.sent_at - lease.at)
-    connection.run_later(_END, {name: row[name] for name in _ENDS} | {"number": lease.id})
+    connection.run_later(_END, {name: row[name] for name in _ENDS} | _key_of(lease))
 
 
 def forget_lease(connection: Connection, lease: LoggedLease) -> None:
     """Delete the row of a request that was never sent (decision 29)."""
-    connection.run_later(_FORGET, {"number": lease.id})
+    connection.run_later(_FORGET, _key_of(lease))
 
 
 class EvidenceStore(Store):
@@ -180,18 +184,16 @@ class EvidenceStore(Store):
         with self._database.write() as connection:
             connection.run(_INSERT_DENIAL, numbered(connection, _row(record), record.at))
 
-    def old_rows(self, now: float, log_seconds: float) -> tuple[OldRows, ...]:
+    def old_rows(self, now: float, log_seconds: float) -> tuple[Old, ...]:
         """Return requests and denials that are older, and copies and texts that no record can name.
 
-        The log is kept for ``log_seconds``; ``now`` is in epoch seconds. A copy that is in force
-        stays, however old. Old records that are not deleted yet count as well.
+        The log is kept for ``log_seconds``, and each day of it as a whole; ``now`` is in epoch
+        seconds. A copy that is in force stays, however old. Old records that are not deleted yet
+        count as well.
         """
-        until = now - log_seconds
-        log = [
-            OldRows(table, at < until, at)
-            for table, at in ((requests, requests.c.sent_at), (denials, denials.c.at))
-        ]
-        firsts = (select(func.min(each.by).label("at")) for each in log)
+        until = begin_of(day_of(now - log_seconds))
+        times = (requests.c.sent_at, denials.c.at)
+        firsts = (select(func.min(at).label("at")) for at in times)
         moments = union_all(*firsts, select(literal(until))).subquery()
         first = select(func.min(moments.c.at)).scalar_subquery()
         is_in_force = or_(
@@ -200,11 +202,21 @@ class EvidenceStore(Store):
         )
         is_old = copies.c.kept_at < first - MARGIN
         is_unnamed = texts.c.used_at < first - MARGIN
-        unnamed = OldRows(texts, is_unnamed, texts.c.used_at)
-        return (*log, OldRows(copies, is_old & ~is_in_force, copies.c.kept_at), unnamed)
+        return (
+            OldDays(until),
+            OldRows(denials, denials.c.at < until, denials.c.at),
+            OldRows(copies, is_old & ~is_in_force, copies.c.kept_at),
+            OldRows(texts, is_unnamed, texts.c.used_at),
+        )
 
 
 def _row(record: RequestRecord | DenialRecord) -> dict[str, Any]:
     row = row_of(record)
     row["host"] = row["host"][:_LONGEST_HOST]
+    if row.get("source") == row["url"]:
+        row["source"] = ITS_URL
     return row | row_of(row.pop("evidence"))
+
+
+def _key_of(lease: LoggedLease) -> dict[str, float]:
+    return {"number": lease.id, "at": lease.at}

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import ColumnElement, Select, Table, bindparam, case, func, select, update
 
 from walsh_scrapy.state.rows import insert_if_new
-from walsh_scrapy.state.tables import NUMBERED, texts
+from walsh_scrapy.state.tables import ITS_URL, NUMBERED, requests, texts
 
 if TYPE_CHECKING:
     from walsh_scrapy.state.connection import Connection
@@ -69,7 +69,10 @@ def numbered(connection: Connection, row: dict[str, Any], now: float) -> dict[st
 
 
 def selected(table: Table, names: tuple[str, ...]) -> Select[Any]:
-    """Return the query for columns of a table, in which each number is the text again."""
+    """Return the query for columns of a table of the log, as they were before they were written.
+
+    Each number is the text again, and a source that is the URL of its request is that URL.
+    """
     source: Any = table
     columns = list[ColumnElement[Any]]()
     for name in names:
@@ -79,6 +82,9 @@ def selected(table: Table, names: tuple[str, ...]) -> Select[Any]:
             source = source.outerjoin(named, named.c.id == column)
             text = func.coalesce(named.c.text, named.c.name, LOST)
             columns.append(case((column.is_not(None), text)).label(name))
+        elif column is requests.c.source:
+            its_own = (column == ITS_URL, requests.c.url)
+            columns.append(case(its_own, else_=column).label(name))
         else:
             columns.append(column)
     return select(*columns).select_from(source)

@@ -99,7 +99,7 @@ def _views(sql: _Dialect) -> Mapping[tuple[str, str], Sequence[str]]:
             *("status", "error", "seconds", "waited", "monotonic"),
             *("run", "purpose", "pause", "hold"),
             "retry_after",
-            *(*evidence, "source"),
+            *(*evidence, "CASE source WHEN '' THEN url ELSE source END AS source"),
         ),
         ("readable_denials", "denials"): (
             *("id", time("at"), f"{days_ago('at')} AS days_ago", "host", "url", "gate", "reason"),

@@ -1,0 +1,33 @@
+"""The tables of the state, by room. Times are epoch seconds, durations seconds."""
+
+from walsh_scrapy.state.tables.documents import blocklist, copies, robots, robots_waits
+from walsh_scrapy.state.tables.hosts import acts, hosts, workers
+from walsh_scrapy.state.tables.log import ITS_URL, NUMBERED, denials, requests, texts
+from walsh_scrapy.state.tables.record import entries, judgements, runs
+from walsh_scrapy.state.tables.schema import choices, metadata, schema_version
+from walsh_scrapy.state.tables.sources import declared, files, indexes, sources
+
+__all__ = [
+    "ITS_URL",
+    "NUMBERED",
+    "acts",
+    "blocklist",
+    "choices",
+    "copies",
+    "declared",
+    "denials",
+    "entries",
+    "files",
+    "hosts",
+    "indexes",
+    "judgements",
+    "metadata",
+    "requests",
+    "robots",
+    "robots_waits",
+    "runs",
+    "schema_version",
+    "sources",
+    "texts",
+    "workers",
+]
