@@ -11,10 +11,11 @@ from sqlalchemy import select
 from walsh_scrapy.policy.audit.declared import Declared
 from walsh_scrapy.policy.freshness import CLOCK_SKEW, LONGEST_REVISIT, NEVER
 from walsh_scrapy.policy.urls import host_of, url_key
-from walsh_scrapy.sources import Source, SourcesError, load_sources
-from walsh_scrapy.state import declaration, sync
+from walsh_scrapy.sources import Source, SourcesError, load_sources, newblocks
+from walsh_scrapy.state import declaration
 from walsh_scrapy.state.agenda import FIRST, Rule, Terms
 from walsh_scrapy.state.declared import DeclaredSources, Selection, facts_of, row_of_source
+from walsh_scrapy.state.declaredfile import DeclaredFile
 from walsh_scrapy.state.rows import upsert_each
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import copies, declared, sources
@@ -67,10 +68,10 @@ EDITS = {
 }
 
 
-@pytest.mark.parametrize("most_new", [sync._MOST_NEW, 0])
+@pytest.mark.parametrize("most_new", [newblocks._MOST_NEW, 0])
 def test_an_edit_is_synced_as_the_file_is_read(monkeypatch, state, tmp_path, caplog, most_new):
     """As a whole too, which is what a file that has changed much gets."""
-    monkeypatch.setattr(sync, "_MOST_NEW", most_new)
+    monkeypatch.setattr(newblocks, "_MOST_NEW", most_new)
 
     def warned(act):
         caplog.clear()
@@ -104,7 +105,7 @@ def test_a_file_that_is_wrong_or_empty_loses_nothing(state, file, synced):
 
 def test_a_sync_that_broke_off_is_done_again(monkeypatch, state, file, synced):
     found = synced(A)
-    monkeypatch.setattr(sync.Sync, "_remove", lambda *_: 1 / 0)
+    monkeypatch.setattr(DeclaredFile, "remove", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         synced(B)
     monkeypatch.undo()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from sqlalchemy import delete, select
 
@@ -20,6 +20,13 @@ ROWS_AT_ONCE: Final = 500
 KEYS_AT_ONCE: Final = 10_000
 
 
+class Old(Protocol):
+    """What is to be deleted."""
+
+    def blocks(self, database: Database) -> Iterator[int]:
+        """Delete it, and yield after each transaction how many rows these were."""
+
+
 class OldRows(NamedTuple):
     """The rows of one table that are to be deleted."""
 
@@ -27,42 +34,37 @@ class OldRows(NamedTuple):
     is_old: ColumnElement[bool]
     by: Column[Any]  #: the time by which the oldest ones go first, so that no gap is left
 
+    def blocks(self, database: Database) -> Iterator[int]:
+        """Delete them, and yield after each transaction how many these were.
 
-def delete_in_turn(
-    database: Database, groups: Iterable[OldRows], goes_on: Callable[[], bool]
-) -> bool:
-    """Delete old rows until none are left, and return True; False if ``goes_on`` returned False.
+        Whether a row is old is checked once more as it is deleted, because another process may have
+        changed it. What another process is changing or deleting now is left to it.
+        """
+        (key,) = self.table.primary_key
+        find = select(key).where(self.is_old).order_by(self.by).limit(KEYS_AT_ONCE)
+        while True:
+            with database.read() as connection:
+                keys = connection.scalars(find)
+            deleted = 0
+            for start in range(0, len(keys), ROWS_AT_ONCE):
+                some = key.in_(keys[start : start + ROWS_AT_ONCE])
+                still_old = select(key).where(some, self.is_old).with_for_update(skip_locked=True)
+                with database.write() as connection:
+                    count = connection.run(delete(self.table).where(key.in_(still_old)))
+                deleted += count
+                yield count
+            if not deleted or len(keys) < KEYS_AT_ONCE:
+                return
 
-    Each table in turn loses some, so that none has to wait until a larger one has no old rows.
+
+def delete_in_turn(database: Database, groups: Iterable[Old], goes_on: Callable[[], bool]) -> bool:
+    """Delete what is old until none is left, and return True; False if ``goes_on`` returned False.
+
+    Each group in turn loses some, so that none has to wait until a larger one is done.
     """
-    turns = deque(_blocks(database, *group) for group in groups)
+    turns = deque(group.blocks(database) for group in groups)
     while turns and goes_on():
         blocks = turns.popleft()
         if next(blocks, None) is not None:
             turns.append(blocks)
     return not turns
-
-
-def _blocks(
-    database: Database, table: Table, is_old: ColumnElement[bool], by: Column[Any]
-) -> Iterator[int]:
-    """Delete the old rows of a table, and yield after each transaction how many these were.
-
-    It is checked once more as a row is deleted, because another process may have changed the row.
-    What another process is changing or deleting now is left to it.
-    """
-    (key,) = table.primary_key
-    find = select(key).where(is_old).order_by(by).limit(KEYS_AT_ONCE)
-    while True:
-        with database.read() as connection:
-            keys = connection.scalars(find)
-        deleted = 0
-        for start in range(0, len(keys), ROWS_AT_ONCE):
-            some = key.in_(keys[start : start + ROWS_AT_ONCE])
-            still_old = select(key).where(some, is_old).with_for_update(skip_locked=True)
-            with database.write() as connection:
-                count = connection.run(delete(table).where(key.in_(still_old)))
-            deleted += count
-            yield count
-        if not deleted or len(keys) < KEYS_AT_ONCE:
-            return
