@@ -2,13 +2,14 @@
 
 import itertools
 import math
+import operator
 import os
 from dataclasses import replace
 
 import pytest
 from sqlalchemy import select
 
-from walsh_scrapy.policy.audit.declared import Declared
+from walsh_scrapy.policy.audit.declared import Declared, part_of
 from walsh_scrapy.policy.freshness import CLOCK_SKEW, LONGEST_REVISIT, NEVER
 from walsh_scrapy.policy.urls import host_of, url_key
 from walsh_scrapy.sources import Source, SourcesError, load_sources, newblocks
@@ -285,6 +286,13 @@ def test_what_a_large_file_declares_is_kept_in_parts(monkeypatch, state, file, s
     assert state.declaration(second, NOW + 2 * DAY) == second.copy
     kept = dict(rows(select(copies.c.hash, copies.c.kept_at)))
     assert {kept[second.copy], *(kept[name] for name in new)} == {NOW + 2 * DAY}
+    in_first = [part_of(url_key(f"http://a.example/{number}"), 8) == 0 for number in range(30)]
+    third = synced("".join(itertools.compress(blocks, map(operator.not_, in_first))))
+    bodies = dict(rows(select(copies.c.hash, copies.c.body)))
+    what = Declared(bytes(bodies[third.copy]), lambda name: bytes(bodies[name]))
+    kinds = [what.kind(f"http://a.example/{number}") for number in range(30)]
+    assert any(in_first)
+    assert kinds == [None if each else "feed" for each in in_first], "a part may become empty"
 
 
 def test_no_other_file_is_touched(state, tmp_path, rows):

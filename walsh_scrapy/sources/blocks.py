@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _HEADER: Final = "[[source]]"
-_LONG_STRINGS: Final = ('"""', "'''")
 # A string without escapes, or a list of them, which TOML and JSON write alike.
 _STRING: Final = r'"[^"\\\x00-\x1f\x7f]*"'
 _PLAIN_LINE: Final = re.compile(rf"([A-Za-z0-9_-]+) = ({_STRING}|\[{_STRING}(?:, ?{_STRING})*\])")
@@ -58,7 +57,7 @@ def _tables(file: Path) -> Iterator[Block]:
     has_begun = False
     with file.open(encoding="utf-8-sig", newline="\n") as text:
         for line in text:
-            if any(mark in line for mark in _LONG_STRINGS):
+            if '"""' in line or "'''" in line:
                 raise UnreadableSources(
                     "a string of several lines may hold what looks like a table"
                 )
