@@ -29,6 +29,7 @@ from walsh_scrapy.policy.urls import (
     LONGEST_FOLLOWED,
     canonical_url,
     host_of,
+    is_plain,
     origin_of,
     registrable_domain,
     robots_url,
@@ -82,6 +83,8 @@ def url(body: bytes) -> None:
     is_private_host(host)
     parsed = urls._parse(text)
     assert host == (parsed.authority.host if parsed else ""), "by the fast path as by the parser"
+    if is_plain(text):
+        assert wire_url("HTTP" + text[4:]) == safe_url_string(text) == text
     if origin := origin_of(text):
         _assert_one_target(text, origin)
         assert host.isascii()

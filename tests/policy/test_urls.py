@@ -3,12 +3,17 @@
 # ruff: noqa: RUF001 - look-alikes are what is tested
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tldextract import tldextract
+from w3lib.url import safe_url_string
 
 from walsh_scrapy.policy import urls
 from walsh_scrapy.policy.urls import (
     canonical_url,
+    has_user_info,
     host_of,
+    is_plain,
     origin_of,
     registrable_domain,
     robots_url,
@@ -228,3 +233,33 @@ def test_the_suffix_list_is_the_bundled_one_and_no_cache_is_written():
     assert suffixes.suffix_list_urls == ()
     assert suffixes.fallback_to_snapshot
     assert not suffixes._cache.enabled
+
+
+PIECES = ["a", "b.c", "xn--x", "0x7f", "127", "a" * 64, ".", "..", "/", "//", "/.", "/..", "/a.b"]
+PIECES += ["%2e", "?", "#", "@", ":80", ":", ";x", "'", "&=", "~", "\\", "é", " ", "\n", "*", "+,"]
+SCHEMES = st.sampled_from(["http", "https"])
+
+
+@settings(max_examples=1000)
+@given(SCHEMES, st.lists(st.sampled_from(PIECES)), st.lists(st.sampled_from(PIECES)))
+def test_a_plain_url_is_read_as_any_other_and_requested_as_it_is(scheme, authority, path):
+    rest = f"://a{''.join(authority)}/{''.join(path)}"
+    url, other = scheme + rest, scheme.upper() + rest
+    assert not is_plain(other)
+    if is_plain(url):
+        assert wire_url(other) == safe_url_string(url) == url
+        assert not has_user_info(url)
+        for read in (host_of, canonical_url, origin_of, robots_url):
+            assert read(url) == read(other)
+        assert without_dot_segments(url) == url
+
+
+def test_which_urls_are_plain():
+    host = ".".join(["a" * 63] * 3 + ["a" * 61])
+    assert is_plain(f"http://{host}/feed")
+    for url in ("http://a.example/", "https://a_b.example/x/a.b/@me;v=1?q=/.&r"):
+        assert is_plain(url)
+    for path in ("", "/.x", "/a/..", "/?", "/#", "/%7e", "/it's", "/a b", "/\n", "/é"):
+        assert not is_plain(f"http://a.example{path}")
+    for wrong in (f"{host}a", "a.1", "a.example.", "A.example", "a.example:80", "a@b.example", ""):
+        assert not is_plain(f"http://{wrong}/")

@@ -2,19 +2,21 @@
 
 import itertools
 import math
+import operator
 import os
 from dataclasses import replace
 
 import pytest
 from sqlalchemy import select
 
-from walsh_scrapy.policy.audit.declared import Declared
+from walsh_scrapy.policy.audit.declared import Declared, part_of
 from walsh_scrapy.policy.freshness import CLOCK_SKEW, LONGEST_REVISIT, NEVER
 from walsh_scrapy.policy.urls import host_of, url_key
-from walsh_scrapy.sources import Source, SourcesError, load_sources
-from walsh_scrapy.state import declaration, sync
+from walsh_scrapy.sources import Source, SourcesError, load_sources, newblocks
+from walsh_scrapy.state import declaration
 from walsh_scrapy.state.agenda import FIRST, Rule, Terms
 from walsh_scrapy.state.declared import DeclaredSources, Selection, facts_of, row_of_source
+from walsh_scrapy.state.declaredfile import DeclaredFile
 from walsh_scrapy.state.rows import upsert_each
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import copies, declared, sources
@@ -67,10 +69,10 @@ EDITS = {
 }
 
 
-@pytest.mark.parametrize("most_new", [sync._MOST_NEW, 0])
+@pytest.mark.parametrize("most_new", [newblocks._MOST_NEW, 0])
 def test_an_edit_is_synced_as_the_file_is_read(monkeypatch, state, tmp_path, caplog, most_new):
     """As a whole too, which is what a file that has changed much gets."""
-    monkeypatch.setattr(sync, "_MOST_NEW", most_new)
+    monkeypatch.setattr(newblocks, "_MOST_NEW", most_new)
 
     def warned(act):
         caplog.clear()
@@ -104,7 +106,7 @@ def test_a_file_that_is_wrong_or_empty_loses_nothing(state, file, synced):
 
 def test_a_sync_that_broke_off_is_done_again(monkeypatch, state, file, synced):
     found = synced(A)
-    monkeypatch.setattr(sync.Sync, "_remove", lambda *_: 1 / 0)
+    monkeypatch.setattr(DeclaredFile, "remove", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         synced(B)
     monkeypatch.undo()
@@ -284,6 +286,13 @@ def test_what_a_large_file_declares_is_kept_in_parts(monkeypatch, state, file, s
     assert state.declaration(second, NOW + 2 * DAY) == second.copy
     kept = dict(rows(select(copies.c.hash, copies.c.kept_at)))
     assert {kept[second.copy], *(kept[name] for name in new)} == {NOW + 2 * DAY}
+    in_first = [part_of(url_key(f"http://a.example/{number}"), 8) == 0 for number in range(30)]
+    third = synced("".join(itertools.compress(blocks, map(operator.not_, in_first))))
+    bodies = dict(rows(select(copies.c.hash, copies.c.body)))
+    what = Declared(bytes(bodies[third.copy]), lambda name: bytes(bodies[name]))
+    kinds = [what.kind(f"http://a.example/{number}") for number in range(30)]
+    assert any(in_first)
+    assert kinds == [None if each else "feed" for each in in_first], "a part may become empty"
 
 
 def test_no_other_file_is_touched(state, tmp_path, rows):

@@ -7,11 +7,20 @@ import pytest
 from sqlalchemy import insert, select, update
 
 from walsh_scrapy.policy.robots.access import RobotsCopy
-from walsh_scrapy.state import State, pruning
+from walsh_scrapy.state import State, declaredfile, pruning
 from walsh_scrapy.state.connection import Connection
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.pruning import delete_in_turn
-from walsh_scrapy.state.tables import copies, denials, hosts, requests, robots, texts
+from walsh_scrapy.state.tables import (
+    copies,
+    declared,
+    denials,
+    files,
+    hosts,
+    requests,
+    robots,
+    texts,
+)
 
 DAY = 86_400.0
 NOW = 1000 * DAY
@@ -236,3 +245,55 @@ def test_old_rows_are_found_by_an_index(state, database, plans):
     for plan in plans:
         assert re.findall(r"SCAN (?!CONSTANT|blocklist).*|TEMP B-TREE.*", plan) == []
         assert re.findall(r"Seq Scan on (?!blocklist).*|Sort .*", plan) == []
+
+
+def test_a_file_that_no_run_read_for_90_days_is_forgotten(
+    state, database, tmp_path, monkeypatch, within
+):
+    monkeypatch.setattr(declaredfile, "ROWS_AT_ONCE", 5)
+    for name in ("old", "read"):
+        urls = "".join(f"http://{name}.example/{number}\n" for number in range(12))
+        (tmp_path / f"{name}.txt").write_text(f"{urls}http://both.example/\n")
+        state.sync(tmp_path / f"{name}.txt", NOW)
+    later = NOW + 91 * DAY
+    assert state.sync(tmp_path / "read.txt", NOW + 60 * DAY).changes is None
+    assert state.prune(NOW + 90 * DAY, 30 * DAY, always)
+    assert len(left(database, declared.c.url)) == 26
+    assert not state.prune(later, 30 * DAY, within(2))
+    assert len(left(database, declared.c.url)) == 16, "in small transactions"
+    assert state.sync(tmp_path / "old.txt", later).changes.new == 10, "what is gone is read again"
+    assert state.prune(later, 30 * DAY, always)
+    assert len(left(database, declared.c.url)) == 26
+    assert state.prune(later + 91 * DAY, 30 * DAY, always)
+    assert left(database, declared.c.url) == left(database, files.c.path) == []
+    assert state.sync(tmp_path / "old.txt", later + 91 * DAY).changes.new == 13
+
+
+def test_a_file_that_is_read_meanwhile_is_not_forgotten(state, database, tmp_path, monkeypatch):
+    file, later = tmp_path / "sources.txt", NOW + 91 * DAY
+    file.write_text("http://a.example/")
+    state.sync(file, NOW)
+    write = Database.write
+
+    def read(self):
+        if self is database:
+            state.sync(file, later)
+        return write(self)
+
+    monkeypatch.setattr(Database, "write", read)
+    delete_in_turn(database, [declaredfile.OldFiles(later)], always)
+    assert left(database, declared.c.url) == ["http://a.example/"]
+
+
+def test_a_source_whose_visit_is_being_written_is_left_to_it(postgresql_url, tmp_path):
+    file = tmp_path / "sources.txt"
+    file.write_text("http://a.example/")
+    with (
+        contextlib.closing(State(postgresql_url)) as theirs,
+        contextlib.closing(Database(postgresql_url)) as ours,
+    ):
+        theirs.sync(file, NOW)
+        with ours.write() as connection:
+            connection.run(update(declared).values(growth=2.0))
+            assert theirs.prune(NOW + 91 * DAY, 30 * DAY, always)
+        assert len(left(ours, declared.c.url)) == len(left(ours, files.c.path)) == 1

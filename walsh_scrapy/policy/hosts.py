@@ -144,12 +144,12 @@ def _number(part: str) -> int | None:
     return int(part) if len(part) <= 10 else 256**4
 
 
+LONGEST_HOST: Final = 253  #: characters; the DNS has no longer names (RFC 1035 2.3.4)
 #: Schemes whose URLs have a host, and their default ports.
 DEFAULT_PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443, "ftp": 21}
 
 _PORT: Final = re.compile(r":0*([0-9]{1,5})")
 _BAD_PORT: Final = 65536
-_LONGEST_HOST: Final = 253  # characters; the DNS has no longer names (RFC 1035 2.3.4)
 _FORBIDDEN: Final = re.compile(r"[\x00-\x20\"#%/:<>?@\[\\\]^`{|}\x7f]")  # in every host
 _ASCII_LOWER: Final = str.maketrans({chr(65 + n): chr(97 + n) for n in range(26)})
 
@@ -181,7 +181,7 @@ def _read(scheme: str, text: str) -> Authority | None:
     default = DEFAULT_PORTS.get(scheme)
     port = _port(port_text, default)
     is_valid = ":" in host or (host.isascii() and not _FORBIDDEN.search(host))
-    if not (scheme and is_valid and len(host) <= _LONGEST_HOST and port != _BAD_PORT):
+    if not (scheme and is_valid and len(host) <= LONGEST_HOST and port != _BAD_PORT):
         return Authority(host, "", None)
     netloc = _with_brackets(host) + ("" if port == default else f":{port}")
     return Authority(host, netloc, port)

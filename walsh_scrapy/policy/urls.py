@@ -11,7 +11,13 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from walsh_scrapy.policy.hosts import DEFAULT_PORTS, Authority, authority_of, parse_ip
+from walsh_scrapy.policy.hosts import (
+    DEFAULT_PORTS,
+    LONGEST_HOST,
+    Authority,
+    authority_of,
+    parse_ip,
+)
 
 if TYPE_CHECKING:
     from tldextract import TLDExtract
@@ -34,8 +40,14 @@ _HAS_DOT_SEGMENT: Final = re.compile(rf"/{_DOT}{{1,2}}(?:/|\Z)", re.IGNORECASE)
 _ONE_DOT: Final = re.compile(_DOT, re.IGNORECASE)
 _TWO_DOTS: Final = re.compile(_DOT * 2, re.IGNORECASE)
 # Most URLs are simple. For them this finds the host without a full parse.
-_SIMPLE: Final = re.compile(
-    r"https?://((?:[a-z0-9_-]+\.)*[a-z][a-z0-9_-]*)(?=(?::[0-9]*)?(?:[/?#]|\Z))", re.ASCII
+_NAME: Final = r"((?:[a-z0-9_-]+\.)*[a-z][a-z0-9_-]*)"
+_SIMPLE: Final = re.compile(rf"https?://{_NAME}(?=(?::[0-9]*)?(?:[/?#]|\Z))", re.ASCII)
+# Many are plain, which is read off them in a tenth of the time of a full parse.
+_SAFE: Final = r"\-A-Za-z0-9_~!$&()*+,;=:@"
+_PLAIN: Final = re.compile(
+    rf"(https?)://(?=[^/]{{1,{LONGEST_HOST}}}/){_NAME}"
+    rf"((?:/(?:[{_SAFE}][{_SAFE}.]*)?)+(?:\?[{_SAFE}./]+)?)",
+    re.ASCII,
 )
 
 
@@ -47,6 +59,17 @@ class _Url(NamedTuple):
     @property
     def base(self) -> str:
         return f"{self.scheme}://{self.authority.netloc}"
+
+
+def is_plain(url: str) -> bool:
+    """Return True for a URL that is requested as it is: `wire_url` and Scrapy change nothing.
+
+    False for some others that they would not change either. Never raises.
+
+    >>> is_plain("https://example.com/feed?page=2"), is_plain("https://example.com/%7Eme")
+    (True, False)
+    """
+    return _PLAIN.fullmatch(url) is not None
 
 
 def host_of(url: str) -> str:
@@ -217,6 +240,9 @@ def _parse(url: str) -> _Url | None:
 
 
 def _read(url: str) -> _Url | None:
+    if plain := _PLAIN.fullmatch(url):
+        scheme, host, tail = plain.groups()
+        return _Url(scheme, Authority(host, host, DEFAULT_PORTS[scheme]), tail)
     text = strip_controls(url)
     start = _SCHEME.match(text)
     if start is None:

@@ -6,12 +6,14 @@ safe; any other one is read as a whole.
 
 from __future__ import annotations
 
+import json
+import re
 from hashlib import sha256
 from itertools import count
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.sources.loading import Declaration, source_of
-from walsh_scrapy.sources.readers import read_list, read_toml
+from walsh_scrapy.sources.readers import RawSource, read_list, read_toml
 from walsh_scrapy.sources.source import UnreadableSources
 
 if TYPE_CHECKING:
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _HEADER: Final = "[[source]]"
-_LONG_STRINGS: Final = ('"""', "'''")
+# A string without escapes, or a list of them, which TOML and JSON write alike.
+_STRING: Final = r'"[^"\\\x00-\x1f\x7f]*"'
+_PLAIN_LINE: Final = re.compile(rf"([A-Za-z0-9_-]+) = ({_STRING}|\[{_STRING}(?:, ?{_STRING})*\])")
 
 
 class Block(NamedTuple):
@@ -32,12 +36,9 @@ class Block(NamedTuple):
 
     def read(self, file: Path) -> Declaration:
         """Return what it declares in this file. Raises a ValueError if it is wrong."""
-        (raw,) = _READERS[file.suffix.lower()](self.text.encode()).sources
-        return Declaration(
-            self.number,
-            self.place,
-            source_of(raw._replace(number=self.number, place=self.place)),
-        )
+        value = _READERS[file.suffix.lower()](self.text)
+        source = source_of(RawSource(self.number, self.place, value))
+        return Declaration(self.number, self.place, source)
 
 
 def split(file: Path) -> Iterator[Block] | None:
@@ -56,7 +57,7 @@ def _tables(file: Path) -> Iterator[Block]:
     has_begun = False
     with file.open(encoding="utf-8-sig", newline="\n") as text:
         for line in text:
-            if any(mark in line for mark in _LONG_STRINGS):
+            if '"""' in line or "'''" in line:
                 raise UnreadableSources(
                     "a string of several lines may hold what looks like a table"
                 )
@@ -78,6 +79,23 @@ def _table(number: int, lines: list[str]) -> Block:
     return Block(number, f"entry {number}", text, hash_of(text))
 
 
+def _read_table(text: str) -> object:
+    """Return what a table says: TOML's reader takes ten times as long for one that is plain."""
+    plain: dict[str, object] = {}
+    for line in filter(None, text.split("\n")[1:]):
+        found = _PLAIN_LINE.fullmatch(line)
+        if found is None or found[1] in plain:
+            (raw,) = read_toml(text.encode()).sources
+            return raw.value
+        plain[found[1]] = json.loads(found[2])
+    return plain
+
+
+def _read_line(text: str) -> object:
+    (raw,) = read_list(text.encode()).sources
+    return raw.value
+
+
 def _lines(file: Path) -> Iterator[Block]:
     """Yield the lines of a list that declare a source."""
     with file.open(encoding="utf-8-sig") as text:  # all three line ends become "\n"
@@ -92,4 +110,4 @@ def hash_of(text: str) -> int:
 
 
 _SPLITTERS: Final[dict[str, Callable[[Path], Iterator[Block]]]] = {".toml": _tables, ".txt": _lines}
-_READERS: Final = {".toml": read_toml, ".txt": read_list}
+_READERS: Final = {".toml": _read_table, ".txt": _read_line}

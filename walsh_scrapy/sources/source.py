@@ -10,7 +10,7 @@ from urllib.parse import urljoin
 
 from w3lib.url import safe_url_string
 
-from walsh_scrapy.policy.urls import LONGEST_DECLARED, has_user_info, origin_of, wire_url
+from walsh_scrapy.policy.urls import LONGEST_DECLARED, has_user_info, is_plain, origin_of, wire_url
 
 Kind = Literal["feed", "llms"]
 
@@ -90,6 +90,8 @@ def target_url(url: object) -> str:
     """
     if not isinstance(url, str) or not url.strip():
         raise SourcesError("it has no URL; give it one that begins with https://")
+    if len(url) <= LONGEST_DECLARED and is_plain(url):
+        return url
     if has_user_info(url):  # the URL is not shown, because it may hold a password
         raise SourcesError("its URL holds a user name or password, which is never sent; remove it")
     scheme = _SCHEME.match(url)

@@ -10,6 +10,7 @@ from walsh_scrapy.state.copies import BlocklistStore, RobotsStore
 from walsh_scrapy.state.database import Database, exists
 from walsh_scrapy.state.declaration import DeclarationCopies
 from walsh_scrapy.state.declared import DeclaredStore, Selection
+from walsh_scrapy.state.declaredfile import OldFiles
 from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.entries import EntryStore
 from walsh_scrapy.state.evidence import EvidenceStore
@@ -26,6 +27,8 @@ from walsh_scrapy.state.sync import Sync, SyncedFile
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from walsh_scrapy.state.pruning import Old
 
 __all__ = ["State", "StateError"]
 
@@ -97,12 +100,13 @@ class State:
     def prune(self, now: float, log_seconds: float, goes_on: Callable[[], bool]) -> bool:
         """Delete what is too old to be needed; ``now`` is in epoch seconds.
 
-        These are requests and denials after ``log_seconds``, and hosts and what is known of a
-        robots.txt after 90 days. Sources and entries are the record, and stay. ``goes_on`` is asked
-        before each small transaction; return False if it ended the pruning.
+        These are requests and denials after ``log_seconds``; and after 90 days hosts, what is known
+        of a robots.txt, and what a file declares that no run reads. Records of sources and entries
+        stay. ``goes_on`` is asked before each small transaction; return False if it ended the
+        pruning.
         """
-        log = self.evidence.old_rows(now, log_seconds)
-        groups = (*log, self.robots.old_rows(now), self.ledger.old_rows())
+        groups: list[Old] = [*self.evidence.old_rows(now, log_seconds), OldFiles(now)]
+        groups += self.robots.old_rows(now), self.ledger.old_rows()
         return delete_in_turn(self._database, groups, goes_on)
 
     @classmethod

@@ -6,9 +6,10 @@ one source makes one of them anew.
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import func, select, update
+from sqlalchemy import false, func, or_, select, update
 
 from walsh_scrapy.policy.audit.declared import document_of, keys_of, part_of, parts_of
 from walsh_scrapy.sources import Source, declaration
@@ -16,7 +17,7 @@ from walsh_scrapy.state.evidence import keep_copy
 from walsh_scrapy.state.tables import copies, declared
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from walsh_scrapy.state.database import Database
 
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 _MOST: Final = 4096
 #: Seconds after which a copy that is still in force is noted as such again.
 _NOTED: Final = 86_400.0
+#: Which part of the sources an index is used for; of more, all are read.
+_FEW: Final = 1 / 16
 _KIND: Final = "sources"
+_KEY: Final = declared.c.url_key
 
 
 class DeclarationCopies:
@@ -46,10 +50,12 @@ class DeclarationCopies:
             number = connection.scalar(counted.where(declared.c.file == self._file))
         size = 1 << max(0, (int(number) - 1) // _MOST).bit_length()
         before = self._parts(name)
-        stay: set[int] = set()
+        anew = set(range(size))
         if changed is not None and len(before) == size and self._are_kept([name, *before]):
-            stay = set(range(size)) - {part_of(key, size) for key in changed}
-        parts = [before[at] if at in stay else self._part(at, size) for at in range(size)]
+            anew = {part_of(key, size) for key in changed}
+        kept = {at: each for at, each in enumerate(before) if at not in anew}
+        kept |= self._parts_anew(anew, size)
+        parts = [kept[at] if at in kept else self._keep(b"") for at in range(size)]
         return parts[0] if size == 1 else self._keep(document_of(parts))
 
     def in_force(self, name: str) -> str:
@@ -72,16 +78,17 @@ class DeclarationCopies:
             body = connection.scalar(select(copies.c.body).where(copies.c.hash == name)) or b""
         return parts_of(body) or [name]
 
-    def _part(self, at: int, size: int) -> str:
-        """Keep the sources of one part, and return the name of the copy."""
-        first, last = keys_of(at, size)
-        key = declared.c.url_key
-        of_part = select(declared.c.url, declared.c.kind).where(
-            declared.c.file == self._file, key >= first, key <= last
-        )
-        with self._database.read() as connection:
-            rows = connection.all(of_part.order_by(key))
-        return self._keep(declaration(Source(*row) for row in rows))
+    def _parts_anew(self, parts: Collection[int], size: int) -> Iterator[tuple[int, str]]:
+        """Keep the sources of some parts. Yield the number of each, and the name of its copy."""
+        rows = select(_KEY, declared.c.url, declared.c.kind).where(declared.c.file == self._file)
+        if len(parts) <= size * _FEW:  # the index of the keys finds them
+            rows = rows.where(or_(false(), *(_KEY.between(*keys_of(at, size)) for at in parts)))
+        # The order of no index: to find each row of a large table by itself takes far longer.
+        with self._database.snapshot() as connection:
+            found = connection.stream(rows.order_by(_KEY + 0))
+            for at, of_part in groupby(found, lambda row: part_of(row[0], size)):
+                if at in parts:
+                    yield at, self._keep(declaration(Source(*row[1:]) for row in of_part))
 
     def _keep(self, body: bytes) -> str:
         with self._database.write() as connection:

@@ -167,15 +167,22 @@ def paced_by(connection: Connection) -> PaceBy:
 
 def facts_of(record: SourceRecord | None, url: str, unit: Callable[[str], str]) -> dict[str, Any]:
     """Return what a row needs of the record of its source, None if that was never visited."""
-    known = record or SourceRecord(url=url, kind="")
+    if record is None:
+        return {"host": unit(url), **_NEVER_VISITED}
+    return {"host": unit(record.address), **_facts(record)}
+
+
+def _facts(record: SourceRecord) -> dict[str, Any]:
     return {
-        "host": unit(known.address),
-        "fetched_at": None if known.due_at <= 0.0 else known.fetched_at,
-        "growth": growth(known.failures),
-        "asked": max(known.asked_interval, known.wished_interval),
-        "is_gone": known.fetched_at is not None and known.due_at == NEVER,
-        "has_skips": bool(known.skip_hours or known.skip_days),
+        "fetched_at": None if record.due_at <= 0.0 else record.fetched_at,
+        "growth": growth(record.failures),
+        "asked": max(record.asked_interval, record.wished_interval),
+        "is_gone": record.fetched_at is not None and record.due_at == NEVER,
+        "has_skips": bool(record.skip_hours or record.skip_days),
     }
+
+
+_NEVER_VISITED: Final = _facts(SourceRecord(url="", kind=""))
 
 
 def write_facts(connection: Connection, record: SourceRecord, unit: Callable[[str], str]) -> None:

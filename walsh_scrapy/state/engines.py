@@ -34,6 +34,8 @@ _TCP: Final = {
     "keepalives_count": 4,
     "tcp_user_timeout": 30_000,  # milliseconds
 }
+#: Memory of SQLite for pages, at most.
+_CACHE_KIB: Final = 16 * 1024
 
 
 class StateError(RuntimeError):
@@ -194,7 +196,9 @@ def _postgresql_connections(waiting: Waiting) -> Callable[..., object]:
 
 
 def _tune_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - a DBAPI connection
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+    # With 2 MiB, the default, the pages of a large index are written and read again and again.
+    memory = f"cache_size=-{_CACHE_KIB}"
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", memory):
         connection.execute(f"PRAGMA {pragma}").close()
 
 

@@ -20,6 +20,13 @@ ROWS_AT_ONCE: Final = 500
 KEYS_AT_ONCE: Final = 10_000
 
 
+class Old(Protocol):
+    """What is to be deleted."""
+
+    def blocks(self, database: Database) -> Iterator[int]:
+        """Delete it, and yield after each transaction how many rows these were."""
+
+
 class OldRows(NamedTuple):
     """The rows of one table that are to be deleted."""
 
@@ -30,8 +37,8 @@ class OldRows(NamedTuple):
     def blocks(self, database: Database) -> Iterator[int]:
         """Delete them, and yield after each transaction how many these were.
 
-        A row is checked once more as it is deleted, because another process may have changed it.
-        What another process is changing or deleting now is left to it.
+        Whether a row is old is checked once more as it is deleted, because another process may have
+        changed it. What another process is changing or deleting now is left to it.
         """
         (key,) = self.table.primary_key
         find = select(key).where(self.is_old).order_by(self.by).limit(KEYS_AT_ONCE)
@@ -50,17 +57,10 @@ class OldRows(NamedTuple):
                 return
 
 
-class Old(Protocol):
-    """What is to be deleted."""
-
-    def blocks(self, database: Database) -> Iterator[int]:
-        """Delete it, and yield after each transaction."""
-
-
 def delete_in_turn(database: Database, groups: Iterable[Old], goes_on: Callable[[], bool]) -> bool:
-    """Delete old rows until none are left, and return True; False if ``goes_on`` returned False.
+    """Delete what is old until none is left, and return True; False if ``goes_on`` returned False.
 
-    Each table in turn loses some, so that none has to wait until a larger one has no old rows.
+    Each group in turn loses some, so that none has to wait until a larger one is done.
     """
     turns = deque(group.blocks(database) for group in groups)
     while turns and goes_on():

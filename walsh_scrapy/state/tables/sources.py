@@ -79,6 +79,8 @@ files = Table(
     Column("pauses", Text, nullable=False, server_default="{}"),
     # What it declares, as the record keeps it: the name of a copy.
     Column("copy", String(64), nullable=False, server_default=""),
+    # When a run last read it, noted once a day.
+    Column("read_at", Double, nullable=False),
 )
 
 # Each source of each file, and what decides when it is due (decision 40). What is not declared is

@@ -1,0 +1,264 @@
+"""What the state has of one sources file: its row in `files`, and those of its sources.
+
+A file that no run has read for 90 days is forgotten, a few of its sources at a time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from sqlalchemy import and_, delete, not_, select, update
+
+from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.wording import storable
+from walsh_scrapy.sources.newblocks import NewSource
+from walsh_scrapy.state.declared import SOURCE, facts_of, row_of_source, source_of
+from walsh_scrapy.state.pruning import ROWS_AT_ONCE
+from walsh_scrapy.state.rows import insert_if_new, record_of, upsert_each
+from walsh_scrapy.state.sourcerecord import COLUMNS, SourceRecord
+from walsh_scrapy.state.tables import declared, files, sources
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from os import stat_result
+    from pathlib import Path
+
+    from walsh_scrapy.sources import Source
+    from walsh_scrapy.state.connection import Connection, Values
+    from walsh_scrapy.state.database import Database
+    from walsh_scrapy.state.sources import SourceStore
+
+#: Rows of one transaction, during which nobody else can write to SQLite.
+WRITTEN_AT_ONCE: Final = 5000
+#: Seconds for which a file is kept that no run reads.
+KEEP_SECONDS: Final = 90 * 86_400.0
+#: Seconds after which it is noted again that a file is read.
+_NOTED: Final = 86_400.0
+_C: Final = declared.c
+
+
+class FileRow(NamedTuple):
+    """A row of ``files``."""
+
+    id: int
+    sha256: str
+    mtime_ns: int
+    size: int
+    pace_by: str
+    warnings: str
+    pauses: str
+    copy: str
+    read_at: float
+
+    def is_of(self, stat: stat_result) -> bool:
+        """Return True if the file surely has not changed."""
+        return bool(self.sha256) and (self.mtime_ns, self.size) == (stat.st_mtime_ns, stat.st_size)
+
+
+_ROW: Final = select(*(files.c[name] for name in FileRow._fields))
+_ANY: Final = select(sources.c.url).limit(1)
+
+
+class DeclaredFile:
+    """The rows of one file; ``records`` are those of the sources that were visited."""
+
+    def __init__(self, database: Database, records: SourceStore, path: Path, now: float) -> None:
+        self._database = database
+        self._records = records
+        self._path = storable(str(path.absolute()))
+        self._is_this = files.c.path == self._path
+        self._now = now
+        self._number: int | None = None  # once its sources are being written
+        self.is_first = False  #: whether the state had no source of it then
+
+    def row(self) -> FileRow | None:
+        """Return its row, None if it was never read, and note that it is read now.
+
+        That comes first: a file is not forgotten by another process once it was trusted.
+        """
+        found = self._read_row()
+        if found is None or found.read_at >= self._now - _NOTED:
+            return found
+        self._update(read_at=self._now)
+        return self._read_row()
+
+    def begin(self) -> int:
+        """Note that what it declares is being written, and return its number."""
+        if self._number is None:
+            with self._database.write() as connection:
+                insert_if_new(connection, files, {"path": self._path, "read_at": self._now})
+                connection.run(update(files).where(self._is_this).values(sha256=""))
+                number = connection.scalar(select(files.c.id).where(self._is_this))
+                any_source = select(_C.url_key).where(_C.file == number).limit(1)
+                self.is_first = connection.scalar(any_source) is None
+            self._number = int(number)
+        return self._number
+
+    def complete(self, **values: object) -> FileRow:
+        """Note that all was written, with these values of its row, which is returned."""
+        self._update(**values)
+        row = self._read_row()
+        if row is None:
+            raise RuntimeError(f"{self._path} was forgotten while it was read")
+        return row
+
+    def write(self, news: Sequence[NewSource], unit: Callable[[str], str]) -> tuple[int, int]:
+        """Write sources, and return how many of them are new, and how many others changed.
+
+        ``unit`` returns the name by which a URL is paced. Records whose URL has a new spelling in
+        the file are renamed.
+        """
+        number = self.begin()
+        new = changed = 0
+        for some in _parts(news):
+            with self._database.write() as connection:
+                known = self._known_sources(connection, [each.key for each in some])
+                records = _records(connection, {each.key: each.source.url for each in some})
+                rows = [_row_of(number, each, records.get(each.key), unit) for each in some]
+                upsert_each(connection, declared, rows)
+            urls = (
+                (records[each.key].url, each.source.url) for each in some if each.key in records
+            )
+            if spellings := {old: url for old, url in urls if old != url}:
+                self._records.rename(spellings)
+            new += sum(1 for each in some if each.key not in known)
+            changed += sum(1 for each in some if known.get(each.key, each.source) != each.source)
+        return new, changed
+
+    def remove(self, keys: Sequence[int]) -> None:
+        """Remove the sources with these keys."""
+        number = self.begin()
+        for some in _parts(keys):
+            with self._database.write() as connection:
+                connection.run(delete(declared).where(_C.file == number, _C.url_key.in_(some)))
+
+    def find(self, key: int) -> NewSource:
+        """Return a source that was written."""
+        row = select(_C.position, *SOURCE).where(_C.file == self._number, _C.url_key == key)
+        with self._database.read() as connection:
+            (position, *values), *_ = connection.all(row)
+        return NewSource(key, source_of(*values), None, "", position)
+
+    def keys(self) -> Iterator[int]:
+        """Yield the keys of all sources."""
+        rows = select(_C.url_key).where(_C.file == self._number)
+        with self._database.snapshot() as connection:
+            yield from (key for (key,) in connection.stream(rows))
+
+    def blocks(self, number: int) -> Iterator[Values]:
+        """Yield hash, key and position of each source that has one block, by their hashes."""
+        rows = select(_C.hash, _C.url_key, _C.position)
+        known = rows.where(_C.file == number, _C.hash.is_not(None)).order_by(_C.hash)
+        with self._database.snapshot() as connection:
+            yield from connection.stream(known)
+
+    def merged(self, number: int) -> list[int]:
+        """Return the keys of the sources that several blocks declare."""
+        several = select(_C.url_key).where(_C.file == number, _C.hash.is_(None))
+        with self._database.read() as connection:
+            return connection.scalars(several)
+
+    def hashes(self, number: int, keys: Sequence[int]) -> Iterator[tuple[int, int | None]]:
+        """Yield key and hash of each of these sources that is known."""
+        for some in _parts(keys):
+            found = select(_C.url_key, _C.hash).where(_C.file == number, _C.url_key.in_(some))
+            with self._database.read() as connection:
+                rows = connection.all(found)
+            yield from ((key, hash_) for key, hash_ in rows)
+
+    def pauses(self) -> dict[str, float]:
+        """Return the longest pause of each declared host, in seconds."""
+        rows = select(_C.url, _C.pause).where(_C.file == self._number, _C.pause.is_not(None))
+        longest: dict[str, float] = {}
+        with self._database.read() as connection:
+            for url, pause in connection.all(rows):
+                longest[host_of(url)] = max(pause, longest.get(host_of(url), 0.0))
+        return longest
+
+    def _read_row(self) -> FileRow | None:
+        with self._database.read() as connection:
+            found = connection.first(_ROW.where(self._is_this))
+        return FileRow(*found) if found else None
+
+    def _update(self, **values: object) -> None:
+        with self._database.write() as connection:
+            connection.run(update(files).where(self._is_this).values(values))
+
+    def _known_sources(self, connection: Connection, keys: Sequence[int]) -> dict[int, Source]:
+        """Return by their keys those of the sources that were written before."""
+        if self.is_first:
+            return {}
+        before = select(_C.url_key, *SOURCE).where(_C.file == self._number, _C.url_key.in_(keys))
+        return {key: source_of(*row) for key, *row in connection.all(before)}
+
+
+class OldFiles:
+    """The files that no run has read for 90 days, and what they declare."""
+
+    def __init__(self, now: float) -> None:
+        self._is_old = files.c.read_at < now - KEEP_SECONDS
+
+    def blocks(self, database: Database) -> Iterator[int]:
+        """Delete them, and yield after each transaction how many rows these were."""
+        with database.read() as connection:
+            old = connection.scalars(select(files.c.id).where(self._is_old))
+        for number in old:
+            while deleted := self._delete(database, number):
+                yield deleted
+
+    def _delete(self, database: Database, number: int) -> int:
+        """Delete some sources of a file, or at last its row, unless it was read meanwhile.
+
+        Its row is locked, so that who reads it next finds that it is not whole. Sources whose visit
+        is being written are left to a later run.
+        """
+        is_this = and_(files.c.id == number, self._is_old)
+        all_of_it = select(_C.url_key).where(_C.file == number)
+        some = all_of_it.limit(ROWS_AT_ONCE).with_for_update(skip_locked=True)
+        with database.write() as connection:
+            if not connection.run(update(files).where(is_this).values(sha256="")):
+                return 0
+            if keys := connection.scalars(some):
+                mine = and_(_C.file == number, _C.url_key.in_(keys))
+                return connection.run(delete(declared).where(mine))
+            is_empty = and_(is_this, not_(all_of_it.exists()))
+            return connection.run(delete(files).where(is_empty))
+
+
+def _row_of(
+    number: int, new: NewSource, record: SourceRecord | None, unit: Callable[[str], str]
+) -> dict[str, Any]:
+    known = record.with_url(new.source.url) if record else None
+    return {
+        "file": number,
+        "position": new.position,
+        "hash": new.hash,
+        **row_of_source(new.key, new.source),
+        **facts_of(known, new.source.url, unit),
+    }
+
+
+def _records(connection: Connection, urls: Mapping[int, str]) -> dict[int, SourceRecord]:
+    """Return the records of sources by their keys: of the URL, or of the spelling visited last.
+
+    They are locked, so that no visit of them ends before what follows from them is written.
+    """
+    wanted = select(sources.c.url_key, *COLUMNS).where(sources.c.url_key.in_(list(urls)))
+    found: dict[int, SourceRecord] = {}
+
+    def rank(record: SourceRecord) -> tuple[bool, float]:
+        return record.url in exact, record.fetched_at or 0.0
+
+    if connection.scalar(_ANY) is None:  # in the very first sync
+        return found
+    exact = frozenset(urls.values())
+    locked = wanted.order_by(sources.c.url).with_for_update(read=True)
+    for key, *values in connection.all(locked):
+        record = record_of(SourceRecord, values)
+        if key not in found or rank(found[key]) < rank(record):
+            found[key] = record
+    return found
+
+
+def _parts(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    return (items[at : at + WRITTEN_AT_ONCE] for at in range(0, len(items), WRITTEN_AT_ONCE))
