@@ -173,8 +173,7 @@ class PacingMiddleware:
         marks, name = marks_of(request), host_of(request.url)
         self._put_off.check(name, marks.rank)
         ledger, host = self._context.state.ledger, self._context.host(request.url)
-        for_list = marks.for_blocklist
-        most = longest_wait(name, marks.rank, self._list_names, for_blocklist=for_list)
+        most = longest_wait(name, marks.rank, self._list_names, for_blocklist=marks.for_blocklist)
         wait.host = self._context.hold_name(request.url)
         if wait.host != host and (held := ledger.find(wait.host).bounded(most).hold):
             return held
