@@ -25,6 +25,7 @@ from walsh_scrapy.policy.robots.access import LONGEST_SETTLING
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.state.evidence import hash_of
 from walsh_scrapy.state.tables import (
+    FOR_LIST,
     acts,
     copies,
     denials,
@@ -125,8 +126,7 @@ class AuditRecord:
                 known[row.settings] = RunFacts(**given)
             facts, end = known[row.settings], ended.get(row.id)
             found[row.id] = RunTerms(row.begun, end, facts, row.command)
-        for_list = _judged(bounds).with_only_columns(requests.c.host)
-        for_list = for_list.where(requests.c.purpose == "blocklist").distinct()
+        for_list = select(requests.c.host).where(_is_judged(bounds), FOR_LIST).distinct()
         urls = {url for each in known.values() for url in each.list_urls}
         hosts = {*self._connection.scalars(for_list), *map(host_of, urls)}
         return Basis(
@@ -136,7 +136,7 @@ class AuditRecord:
             documents=Documents(self.copy),
             since=self._since(),
             moved=dict(self._connection.all(_MOVED)),
-            clocks=self._clocks(bounds),
+            clocks=SetClocks(self._timed(bounds)),
         )
 
     def _since(self) -> float:
@@ -151,13 +151,10 @@ class AuditRecord:
         number, sent_at = row
         return float(sent_at) + (0.0 if number == 1 else LONGEST_SETTLING)
 
-    def _clocks(self, bounds: Bounds) -> SetClocks:
-        """Find where clocks were set; rows of the future, which are not judged, show that too."""
+    def _timed(self, bounds: Bounds) -> Iterator[Timed]:
+        """Yield the clocks of the requests; rows of the future, which are not judged, count too."""
         found = rows_of(Timed, requests).where(requests.c.id <= bounds.requests)
-        clocks = SetClocks()
-        for sent in self.each(Timed, found.order_by(requests.c.id)):
-            clocks.see(sent)
-        return clocks
+        yield from self.each(Timed, found.order_by(requests.c.id))
 
     def copy(self, name: str) -> bytes | None:
         """Return a document by its name; None if it is not kept, or is not what it was."""

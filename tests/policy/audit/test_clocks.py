@@ -16,10 +16,7 @@ def run_of(number, *begun, ahead=0.0):
 
 
 def found(*requests):
-    clocks = SetClocks()
-    for each in requests:
-        clocks.see(each)
-    return clocks
+    return SetClocks(requests)
 
 
 def test_nothing_is_uncertain_while_no_clock_is_set():
@@ -93,3 +90,11 @@ def test_any_record_has_certain_times_and_others(requests, one, other):
     if clocks.are_certain(one, other):
         assert clocks.are_certain(one, one)
         assert clocks.are_certain(other, other)
+
+
+def test_requests_are_read_when_clocks_are_first_asked_about():
+    sent = iter(run_of(1, 0, 2, 4))
+    clocks = SetClocks(sent)
+    assert next(sent).sent_at == BOOT
+    assert clocks.are_certain(BOOT, BOOT + 4)
+    assert not list(sent)

@@ -12,7 +12,11 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 #: Seconds by which two times of the record may differ from what the ledger measured (decision 35).
 TOLERANCE: Final = 0.05
@@ -57,14 +61,54 @@ class _Run:
 
 
 class SetClocks:
-    """Finds where clocks were set; requests come in the order of their numbers."""
+    """Where clocks were set.
 
+    The requests of a record come in the order of their numbers. They are read when something is
+    first asked: only what seems to be too early depends on them.
+    """
+
+    def __init__(self, sent: Iterable[Timed] = ()) -> None:
+        self._sent = sent
+
+    @property
+    def set_back(self) -> int:
+        """How often a clock was set back, so that a pause is not known."""
+        return self._found.set_back
+
+    def are_certain(self, one: float, other: float) -> bool:
+        """Return True if no clock was set between two moments of the record."""
+        since, until = min(one, other) - TOLERANCE, max(one, other) + TOLERANCE
+        begun_by_then = bisect_right(self._spans, (until, math.inf))
+        return not begun_by_then or self._spans[begun_by_then - 1][1] < since
+
+    def spans(self, since: float, until: float) -> list[tuple[float, float]]:
+        """Return where the times of a part of the record are not certain."""
+        return [span for span in self._spans if span[0] <= until and span[1] >= since]
+
+    @cached_property
+    def _found(self) -> _Finder:
+        finder = _Finder()
+        for sent in self._sent:
+            finder.see(sent)
+        return finder
+
+    @cached_property
+    def _spans(self) -> list[tuple[float, float]]:
+        merged: list[tuple[float, float]] = []
+        for since, until in sorted(self._found.spans):
+            if merged and since <= merged[-1][1]:
+                merged[-1] = merged[-1][0], max(until, merged[-1][1])
+            else:
+                merged.append((since, until))
+        return merged
+
+
+class _Finder:
     def __init__(self) -> None:
-        self.set_back = 0  #: how often a clock was, so that a pause is not known
+        self.set_back = 0
+        self.spans: list[tuple[float, float]] = []
         self._runs: dict[int, _Run] = {}
         self._latest = 0.0
-        self._spans: list[tuple[float, float]] = []
-        self._is_merged = True
 
     def see(self, sent: Timed) -> None:
         """Take note of one request. What has no end has one clock."""
@@ -83,41 +127,14 @@ class SetClocks:
         else:
             run.unconfirmed = seen
 
-    def are_certain(self, one: float, other: float) -> bool:
-        """Return True if no clock was set between two moments of the record."""
-        if not self._is_merged:
-            self._merge()
-        since, until = min(one, other) - TOLERANCE, max(one, other) + TOLERANCE
-        begun_by_then = bisect_right(self._spans, (until, math.inf))
-        return not begun_by_then or self._spans[begun_by_then - 1][1] < since
-
-    def spans(self, since: float, until: float) -> list[tuple[float, float]]:
-        """Return where the times of a part of the record are not certain."""
-        if not self._is_merged:
-            self._merge()
-        return [span for span in self._spans if span[0] <= until and span[1] >= since]
-
     def _confirm(self, run: _Run, *found: _Seen) -> None:
         for sent, latest in found:
             if sent.sent_at < latest - _LATE:
-                self._add(sent.sent_at, latest)
+                self.spans.append((sent.sent_at, latest))
             self._latest = max(self._latest, sent.sent_at)
             run.last, run.unconfirmed = sent, None
 
     def _set(self, last: Timed, first: Timed) -> None:
         """Note that a clock was set between two requests of a run."""
         self.set_back += first.ended - last.ended < first.monotonic - last.monotonic
-        self._add(min(last.ended, first.sent_at), max(last.ended, first.ended))
-
-    def _add(self, since: float, until: float) -> None:
-        self._spans.append((since, until))
-        self._is_merged = False
-
-    def _merge(self) -> None:
-        merged: list[tuple[float, float]] = []
-        for since, until in sorted(self._spans):
-            if merged and since <= merged[-1][1]:
-                merged[-1] = merged[-1][0], max(until, merged[-1][1])
-            else:
-                merged.append((since, until))
-        self._spans, self._is_merged = merged, True
+        self.spans.append((min(last.ended, first.sent_at), max(last.ended, first.ended)))
