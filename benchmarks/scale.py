@@ -6,7 +6,8 @@
 24 of them a day ago, and the real `scrapy crawl`, in a process of its own, is watched until it has
 sent 2,000 requests: when it sent the first one, and how much memory it took at most. Then nothing
 is due, and the same crawl ends at once. CPU is that of our process, without the server's. Goals for
-1,000,000 sources: 10 s, 300 MiB, 2 s; for 100,000: 3 s. DATABASE is SQLite or PostgreSQL; by default both are measured.
+1,000,000 sources: 10 s, 300 MiB, 2 s; for 100,000: 3 s. DATABASE is SQLite or PostgreSQL; by
+default both are measured.
 
 At last the CPU of handing out one request, for 10,000 sources and for 100,000, in a simulated
 crawl: it may grow as the logarithm does, and no faster.
