@@ -18,8 +18,8 @@ OF_R4_AND_R5: Final = (
         Patch(_PACING, "spacing", "max(min_interval,", "max(min_interval / 2,"),
     )),
     Mutant("from-the-start", "R4", "a pause counts from the start of a request", (
-        Patch(_PACING, "after", "times.with_end(now, interval, holder)",
-              "times.with_end(now - exchange.latency, interval, holder)"),
+        Patch(_PACING, "after", "known.with_end(now, interval, holder)",
+              "known.with_end(now - exchange.latency, interval, holder)"),
     )),
     Mutant("crawl-delay", "R4", "ignores Crawl-delay", (
         Patch(_ACCESS, "RobotsFile.interval", "self.rules.crawl_delay or 0.0", "0.0"),
@@ -104,9 +104,10 @@ now = self._context.clock.monotonic()
               'return f"{url}{_HELD}"'),
     )),
     Mutant("hold-forgotten", "R5", "a hold is not kept over runs", (
-        Patch(_LEDGER, "Ledger.pace_by", "with self._database.read() as connection:", """\
+        Patch("walsh_scrapy/state/hostrows.py", "HostRows.pace_by",
+              "with self._database.read() as connection:", """\
 with self._database.write() as connection:
-            connection.execute(hosts.update().values(hold_until=0.0))
+            connection.run(hosts.update().values(hold_until=0.0))
         with self._database.read() as connection:"""),
     )),
     Mutant("endless", "R5", "tries fifty times", (

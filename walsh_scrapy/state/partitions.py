@@ -48,6 +48,7 @@ _NAMES: Final = text(
     " WHERE inhparent = 'requests'::regclass"
     " AND relname ~ '^requests_[0-9]{4}_[0-9]{2}_[0-9]{2}$' ORDER BY relname"
 )
+_OLD_REST: Final = text("SELECT id FROM requests_rest WHERE sent_at < :until LIMIT 1")
 _DELETE_REST: Final = text(
     "DELETE FROM requests_rest WHERE ctid = ANY (ARRAY (SELECT ctid FROM requests_rest"
     " WHERE sent_at < :until ORDER BY sent_at LIMIT :most FOR UPDATE SKIP LOCKED))"
@@ -87,11 +88,17 @@ class Days(Store):
             if end_of(_day_of(name)) <= until:
                 self._run(_DROP.format(name=name))
                 yield 1
-        most = deleted = pruning.ROWS_AT_ONCE
-        while deleted == most:
+        most = pruning.ROWS_AT_ONCE
+        while self._has_rest(until):
             with self._database.write() as connection:
                 deleted = connection.run(_DELETE_REST, {"until": until, "most": most})
             yield deleted
+            if deleted < most:  # what is left now is being deleted by another process
+                return
+
+    def _has_rest(self, until: float) -> bool:
+        with self._database.read() as connection:
+            return connection.scalar(_OLD_REST, {"until": until}) is not None
 
     def _missing(self, *begins: float) -> list[float]:
         made = self._names()

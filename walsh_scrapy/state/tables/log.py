@@ -8,6 +8,7 @@ from sqlalchemy import (
     DDL,
     BigInteger,
     Column,
+    Connection,
     Double,
     Index,
     Integer,
@@ -93,10 +94,20 @@ requests = Table(
     Index("requests_by_host", "host", "sent_at").ddl_if(dialect="sqlite"),
     # Within a day its key has the time. A host alone is there once for many rows.
     Index("requests_of_host", "host").ddl_if(dialect="postgresql"),
-    Index("requests_for_list", "host", sqlite_where=FOR_LIST, postgresql_where=FOR_LIST),
-    postgresql_partition_by="RANGE (sent_at)",
 )
+_for_list = Index("requests_for_list", requests.c.host)
 requests.primary_key.ddl_if(dialect="sqlite")
+
+
+@event.listens_for(requests, "before_create")
+def _in_dialect(_table: Table, connection: Connection, **_options: object) -> None:
+    """Say what only the dialect of the database knows. Earlier it would be imported for that."""
+    dialect = connection.dialect.name
+    _for_list.dialect_kwargs[f"{dialect}_where"] = FOR_LIST
+    if dialect == "postgresql":
+        requests.dialect_kwargs["postgresql_partition_by"] = "RANGE (sent_at)"
+
+
 for _made in (
     "ALTER TABLE requests ADD PRIMARY KEY (sent_at, id)",
     "CREATE TABLE requests_rest PARTITION OF requests DEFAULT",
