@@ -76,7 +76,7 @@ def _sources(sheet: Mapping[str, Any]) -> Iterator[str]:
     yield from _heading("From which sources")
     declared = count_of(sources["declared"], "source")
     others = sources["not_declared"]
-    yield f"The crawls declared {declared}; others that were visited, declared before: {others}."
+    yield f"The crawls declared {declared}; of others in the record, {others} were visited then."
     yield "What came of a source is what came of its last visit."
     yield ""
     rows = [(each["kind"], each["outcome"], each["number"]) for each in sources["outcomes"]]
