@@ -295,6 +295,20 @@ def test_what_was_deleted_is_not_known(record):
     assert "- The record has all of the above." in markdown(late)
 
 
+def test_a_run_belongs_to_the_period_of_its_rows(record):
+    """A run may have begun before the period, and before the log that is left."""
+    long = record.run(NOW - 100 * DAY, "http://a.example/feed")
+    record.run(NOW - 50 * DAY, "http://b.example/feed")
+    record.run(NOW - DAY, "http://c.example/feed")
+    record.rows(requests, request(NOW - 3600.0, run=long))
+    sheet = sheet_of(record.url, since=NOW - 2 * DAY)
+    assert sheet["runs"]["crawls"] == 2
+    assert sheet["sources"]["declared"] == 2
+    assert sheet["log"]["deleted_before"] is None
+    late = sheet_of(record.url, since=NOW - 600.0)
+    assert late["runs"]["crawls"] == 0
+
+
 def test_what_else_the_record_lacks_is_said(record):
     record.run(NOW - 3600.0, "http://a.example/feed")
     name = record.copy(b"User-agent: *\nCrawl-delay: 3\n")
