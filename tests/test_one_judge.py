@@ -1,4 +1,4 @@
-"""`attest`, `report`, `why` and `datasheet` are of one mind about doubtful records (decision 33)."""
+"""All judges of the record are of one mind about doubtful records (decisions 33 and 35)."""
 
 from contextlib import closing
 from dataclasses import asdict
