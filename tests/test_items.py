@@ -66,9 +66,9 @@ def export(exporter_class, *exported, **options):
 
 
 def test_the_schema_is_sound_closed_and_knows_every_column():
-    Draft202012Validator.check_schema(items._SCHEMA)
-    assert items._SCHEMA["additionalProperties"] is False
-    assert items._SCHEMA["required"] == list(items._SCHEMA["properties"]) == COLUMNS
+    Draft202012Validator.check_schema(items.SCHEMA)
+    assert items.SCHEMA["additionalProperties"] is False
+    assert items.SCHEMA["required"] == list(items.SCHEMA["properties"]) == COLUMNS
     assert [column.name for column in fields(EntryItem)] == COLUMNS
 
 
@@ -214,8 +214,8 @@ def test_they_agree_on_unknown_and_missing_fields(more, missing):
 
 def test_the_schema_has_only_keywords_that_the_compiler_knows():
     # fastjsonschema knows draft 2019-09: it passes over what only 2020-12 has.
-    names = set(items._SCHEMA)
-    for rule in items._SCHEMA["properties"].values():
+    names = set(items.SCHEMA)
+    for rule in items.SCHEMA["properties"].values():
         names |= rule.keys() | rule.get("items", {}).keys()
     assert names == {
         *("$schema", "$id", "title", "description", "type", "enum", "pattern", "minLength"),

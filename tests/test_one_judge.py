@@ -1,4 +1,4 @@
-"""`attest`, `report` and `why` are of one mind about doubtful records (decision 33)."""
+"""All judges of the record are of one mind about doubtful records (decisions 33 and 35)."""
 
 from contextlib import closing
 from dataclasses import asdict
@@ -16,6 +16,7 @@ from walsh_scrapy.state.tables import acts, copies, requests
 from walsh_scrapy.state.texts import numbered
 from walsh_scrapy.tools.attest.attestation import attest
 from walsh_scrapy.tools.attest.audit import audit
+from walsh_scrapy.tools.datasheet.tallies import RequestTally
 from walsh_scrapy.tools.report.report import build_report, choose_period
 from walsh_scrapy.tools.why.account import give_account
 from walsh_scrapy.tools.why.letter import letter
@@ -104,7 +105,7 @@ SHORT, TWICE, EARLY = {"short-pause"}, {"host-at-once"}, {"too-early"}
         ),
     ],
 )  # fmt: skip
-def test_attest_report_and_why_find_the_same(tmp_path, rows, done, found):
+def test_all_commands_find_the_same(tmp_path, rows, done, found):
     """The first request is sent just before midnight, and the letter is about the next day."""
     now, hosts = LATE + 60 * DAY, {host_of(row["url"]) for row in rows}
     options = OPTIONS[rows[0]["host"]]
@@ -120,6 +121,10 @@ def test_attest_report_and_why_find_the_same(tmp_path, rows, done, found):
                 connection.run_each(insert(acts), done)
         with state.log() as log:
             attestation = attest(log, audit(log, now))
+            bounds = log.bounds(now)
+            tally = RequestTally(log.basis(bounds), 0.0)
+            for request in log.requests_by_host(bounds):
+                tally.see(request)
             days = sorted({day for host in hosts for day in log.days(host, rows[0]["host"])})
             accounts = [
                 give_account(state, log, options, host, day)
@@ -137,6 +142,7 @@ def test_attest_report_and_why_find_the_same(tmp_path, rows, done, found):
     assert kinds & TIMES == found
     told = {day: too_soon(line.sent for line in report.lines) for day, report in reports.items()}
     assert bool(told[days[0]]) == bool(found)
+    assert tally.pauses()["short"] == len(told[days[0]])
     assert too_soon(account.requests for account in accounts) == told[days[0]]
     since = days[-1] * DAY
     assert told[days[-1]] == {at for at in told[days[0]] if at >= since}, "it knows what was before"

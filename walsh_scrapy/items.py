@@ -161,7 +161,7 @@ def _validator() -> "Draft202012Validator":
     # jsonschema takes long to import, and only an item that is refused needs it.
     from jsonschema import Draft202012Validator  # noqa: PLC0415
 
-    return Draft202012Validator(_SCHEMA)
+    return Draft202012Validator(SCHEMA)
 
 
 def _sentence(error: "ValidationError", values: Mapping[str, object]) -> str:
@@ -174,9 +174,10 @@ def _sentence(error: "ValidationError", values: Mapping[str, object]) -> str:
     return f"{start} {name} must be {_PROPERTIES[name]['description']}."
 
 
-_SCHEMA: Final = json.loads((files("walsh_scrapy") / "entry.schema.json").read_text("utf-8"))
-_PROPERTIES: Final = _SCHEMA["properties"]
-_COMPILED: Final = fastjsonschema.compile(_SCHEMA, use_default=False, detailed_exceptions=False)
+#: What an item may have, as JSON Schema.
+SCHEMA: Final = json.loads((files("walsh_scrapy") / "entry.schema.json").read_text("utf-8"))
+_PROPERTIES: Final = SCHEMA["properties"]
+_COMPILED: Final = fastjsonschema.compile(SCHEMA, use_default=False, detailed_exceptions=False)
 _NAMES: Final = tuple(column.name for column in fields(EntryItem))
 _ARRAYS: Final = tuple(name for name in _NAMES if _PROPERTIES[name].get("type") == "array")
 _values: Final = attrgetter(*_NAMES)

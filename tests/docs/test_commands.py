@@ -58,7 +58,7 @@ PAGE_OF_STATE = ROOT / "docs" / "state.md"
 #: Commands that ask servers: their options are checked here, what they do by crawls elsewhere.
 ASKING = ("crawl", "demo", "discover", "keys", "mayfetch")
 #: Commands that only read and write the state: they are run.
-STATE = ("sources", "hosts", "export", "new", "status", "report", "attest", "why")
+STATE = ("sources", "hosts", "export", "new", "status", "report", "attest", "datasheet", "why")
 #: The one of them that asks servers too.
 SENDING = re.compile(r"\bsources add\b")
 #: The conformance test without a project.

@@ -88,8 +88,8 @@ def attest(
         "at": rfc3339(audited.at),
         "holds": not any(row.breaks_a_must for row in rows),
         "checklist": [_row(row, bot) for row in rows],
-        "versions": _grouped((row.id, json.loads(row.versions)) for row in runs),
-        "settings": _grouped((row.id, _settings(row)) for row in runs),
+        "versions": grouped((row.id, json.loads(row.versions)) for row in runs),
+        "settings": grouped((row.id, _settings(row)) for row in runs),
         "conformance": None if scorecard is None else _conformance(scorecard),
         "record": _record(audited)
         | {
@@ -112,7 +112,7 @@ def _settings(row: RunRow) -> dict[str, Any]:
     return {name: settings.get(name) for name in _SETTINGS}
 
 
-def _grouped(values: Iterable[tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:
+def grouped(values: Iterable[tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:
     """Return each different value with its first and its last run, and how many runs had it."""
     groups: dict[str, dict[str, Any]] = {}
     for number, value in values:

@@ -69,7 +69,7 @@ def build_news(
     headlines: dict[str, list[Headline]] = {}
     titles: dict[str, str] = {}
     for entry in newest:
-        item = _item(entry.item)
+        item = item_of(entry.item)
         headlines.setdefault(entry.source, []).append(_headline(item))
         titles.setdefault(entry.source, _text(item, "source_title"))
     sources = [
@@ -113,10 +113,11 @@ def _text(item: Mapping[str, object], name: str, longest: int = _LONGEST_TITLE) 
     return " ".join(cut(value, longest).split())
 
 
-def _item(text: str) -> Mapping[str, object]:
+def item_of(text: str) -> Mapping[str, object]:
+    """Return the item that an entry has as JSON; an empty one if it is damaged."""
     try:
         item = json.loads(text)
-    except ValueError:  # one damaged entry must not hide the others
+    except ValueError:  # it must not hide the others
         return {}
     return item if isinstance(item, dict) else {}
 
