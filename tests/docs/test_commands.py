@@ -466,9 +466,9 @@ class Project:
     def _back_up(self):
         """Write the backup that is restored, and leave the project as empty as that needs."""
         options = Options.from_settings(Settings({"WALSH_STATE_URL": self._url}))
-        with contextlib.closing(State(self._url)) as state:
-            with (self.folder / "walsh-backup.zip").open("wb") as file:
-                write_backup(file, state, options)
+        backup = self.folder / "walsh-backup.zip"
+        with contextlib.closing(State(self._url)) as state, backup.open("wb") as file:
+            write_backup(file, state, options)
         for place in (self.folder / "sources.toml", *self.folder.glob(".scrapy/walsh.sqlite3")):
             place.unlink()
 
