@@ -246,6 +246,27 @@ def test_what_is_no_sound_backup_is_refused_and_nothing_is_written(
     assert words in refused(backup, there)
 
 
+def test_files_that_lie_in_each_other_are_refused(body, tmp_path, there):
+    """Each is stored as it is, and together they would still be more than the archive."""
+    content = bytes(2**20)
+    inner = packed([("inner.txt", content)])
+    outer = inner[: inner.index(b"inner.txt") + len(b"inner.txt") + len(content)]
+    members = members_of(body)
+    manifest = json.loads(members.pop("manifest.json"))
+    for name, data in (("outer.txt", outer), ("inner.txt", content)):
+        entry = {"name": name, "path": "", "size": len(data), "sha256": sha256(data).hexdigest()}
+        manifest["files"].append(entry)
+    with zipfile.ZipFile(tmp_path / "backup.zip", "w") as archive:
+        for name, data in (("manifest.json", json.dumps(manifest)), *members.items()):
+            archive.writestr(name, data)
+        archive.writestr("outer.txt", outer)
+        around = archive.getinfo("outer.txt")
+        (nested,) = zipfile.ZipFile(io.BytesIO(inner)).infolist()
+        nested.header_offset = around.header_offset + 30 + len(around.filename)
+        archive.filelist.append(nested)
+    assert "its files overlap" in refused(tmp_path / "backup.zip", there)
+
+
 def test_a_file_that_differs_from_its_digest_is_refused(backup, there):
     """As when somebody has edited it and packed it again."""
     members = members_of(backup.read_bytes())

@@ -26,8 +26,8 @@ class Command(FileCommand):
     description = (
         "Writes one zip archive: the state as it is now, while crawls run, the sources files that "
         "runs read, WALSH_BLOCKLIST_FILE, and the settings. A state on PostgreSQL is not in it; "
-        "the command for its dump is printed. The key of WALSH_SIGNING_KEY and the passwords of "
-        "databases and proxies are never in it. `--restore FILE` writes all of it where nothing "
+        "the command for its dump is printed. Neither the key of WALSH_SIGNING_KEY nor the "
+        "password of WALSH_STATE_URL is in it. `--restore FILE` writes all of it where nothing "
         "is yet, or nothing, and says which settings differ. Exit status: 0, 1 if it cannot be "
         "done, 2 for a wrong call. Examples: scrapy backup -o walsh-backup.zip. "
         "scrapy backup --restore walsh-backup.zip"

@@ -54,7 +54,7 @@ class Database:
         self._waiting = Waiting(waits)
         self._engine = open_engine(url, self._waiting)
         self.is_sqlite = self._engine.dialect.name == "sqlite"
-        self.file = StateFile.of(self._engine.url)
+        self.file = StateFile.of(self._engine.url)  #: of an SQLite state; None on a server
         self._failed = failed
         self._given_up: StateError | None = None
         self._is_closed = False
