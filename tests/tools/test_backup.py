@@ -130,13 +130,16 @@ def test_a_backup_that_would_lack_the_operators_blocklist_is_not_made(here):
 
 
 @pytest.mark.parametrize(
-    "name", ["new/walsh.sqlite3", "new/walsh.sqlite3-wal", "sources.toml", "2-sources.toml"]
+    "name",
+    ["new/walsh.sqlite3", "new/walsh.sqlite3-wal", "sources.toml", "2-sources.toml", "mine.toml"],
 )
 def test_nothing_is_restored_where_something_is(backup, there, name):
+    """Where the backup has a file, or the project has its state or its sources."""
     place = Path(there.sources).parent / name
     place.parent.mkdir(exist_ok=True)
     place.write_text("mine")
-    assert refused(backup, there).startswith(f"{place} is there already")
+    given = replace(there, sources=str(Path(there.sources).with_name("mine.toml")))
+    assert refused(backup, given).startswith(f"{place} is there already")
     assert place.read_text() == "mine"
 
 
