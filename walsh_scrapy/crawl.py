@@ -113,8 +113,11 @@ class Crawl:
             context = Context(options, state, self._clock, signer)
             # A run that is killed does not do it at its end.
             _prune(context, _PRUNING_AT_BEGIN)
+            copied = state.backups.notice()
         except (AnotherLoop, BadSetting, StateError) as error:
             refuse_to_start(error, log_file=self.settings["LOG_FILE"])
+        if copied:
+            logger.warning(copied)
         if not (self.settings.get("WALSH_STATE_URL") or closest_scrapy_cfg()):
             logger.warning(_NO_PROJECT, options.state_url)
         self.crawler.signals.connect(self.close, signal=signals.engine_stopped)

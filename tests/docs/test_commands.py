@@ -50,6 +50,7 @@ from walsh_scrapy.testing.project import write_sources
 from walsh_scrapy.tools.attest.attestation import attest
 from walsh_scrapy.tools.attest.audit import audit
 from walsh_scrapy.tools.attest.digests import sign
+from walsh_scrapy.tools.backup.transfer import write_backup
 
 #: Many of these lines are crawls and servers in processes of their own.
 pytestmark = pytest.mark.crawl
@@ -58,7 +59,18 @@ PAGE_OF_STATE = ROOT / "docs" / "state.md"
 #: Commands that ask servers: their options are checked here, what they do by crawls elsewhere.
 ASKING = ("crawl", "demo", "discover", "keys", "mayfetch")
 #: Commands that only read and write the state: they are run.
-STATE = ("sources", "hosts", "export", "new", "status", "report", "attest", "datasheet", "why")
+STATE = (
+    "sources",
+    "hosts",
+    "export",
+    "backup",
+    "new",
+    "status",
+    "report",
+    "attest",
+    "datasheet",
+    "why",
+)
 #: The one of them that asks servers too.
 SENDING = re.compile(r"\bsources add\b")
 #: The conformance test without a project.
@@ -442,6 +454,8 @@ class Project:
                     sign(attest(record, audit(record, 2.0)), BOT_KEYS["key.pem"])
                 )
             (self.folder / "attestation.json").write_text(attestation, "utf-8")
+        if "--restore" in line:
+            self._back_up()
         command, _, filters = self._here(line).partition(" | ")
         settings = get_project_settings()
         settings.set("WALSH_STATE_URL", self._url)
@@ -459,6 +473,15 @@ class Project:
         assert ended.value.code in good, said.err
         if filters:
             self.shell(filters, given=said.out)
+
+    def _back_up(self):
+        """Write the backup that is restored, and leave the project as empty as that needs."""
+        options = Options.from_settings(Settings({"WALSH_STATE_URL": self._url}))
+        backup = self.folder / "walsh-backup.zip"
+        with contextlib.closing(State(self._url)) as state, backup.open("wb") as file:
+            write_backup(file, state, options)
+        for place in (self.folder / "sources.toml", *self.folder.glob(".scrapy/walsh.sqlite3")):
+            place.unlink()
 
     def walsh(self, line):
         """Run a line of `walsh` in this process."""

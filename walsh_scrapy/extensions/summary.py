@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import math
 import platform
-from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -144,15 +142,9 @@ def versions() -> dict[str, str]:
 
 
 def settings_of(context: Context) -> dict[str, Any]:
-    """Return the options in force, as JSON has them: an endless time is "inf".
+    """Return the options in force, as JSON has them, and which key signs.
 
-    ``state_url`` is left out, because it may have a password. ``signing_key`` is the thumbprint of
-    the key that signs, "" if none does, and not the path of its file.
+    ``signing_key`` is the thumbprint of that key, "" if none signs, and not the path of its file.
     """
-    settings = asdict(context.options)
-    del settings["state_url"]
-    for name, value in settings.items():
-        if value == math.inf:
-            settings[name] = str(value)
-    settings["signing_key"] = context.signer.key_id if context.signer else ""
-    return settings
+    key = context.signer.key_id if context.signer else ""
+    return context.options.for_record() | {"signing_key": key}

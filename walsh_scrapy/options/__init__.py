@@ -10,7 +10,7 @@ import difflib
 import math
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
@@ -43,6 +43,7 @@ LogFormat: TypeAlias = Literal["text", "json"]
 SignatureForm: TypeAlias = Literal["dictionary", "string"]
 
 _DAY_SECONDS: Final = 86_400
+_UNRECORDED: Final = ("state_url", "signing_key")
 _OTHERS_MAY_CHOOSE: Final = (
     f"under the Walsh-Research identity; a bot with its own {PREFIX}USER_AGENT and "
     f"{PREFIX}UA_TOKEN may choose"
@@ -177,6 +178,15 @@ class Options:
         if ours:
             _check_ours(options)
         return options
+
+    def for_record(self) -> dict[str, Any]:
+        """Return the options as JSON has them: an endless time is "inf".
+
+        ``state_url`` and ``signing_key`` are left out: the one may have a password, the other is
+        where a secret is.
+        """
+        given = {name: value for name, value in asdict(self).items() if name not in _UNRECORDED}
+        return {name: str(value) if value == math.inf else value for name, value in given.items()}
 
     @property
     def log_seconds(self) -> float:

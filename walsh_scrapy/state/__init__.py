@@ -6,6 +6,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.state.agenda import Agenda, Terms
+from walsh_scrapy.state.backup import BackupStore
 from walsh_scrapy.state.copies import BlocklistStore, RobotsStore
 from walsh_scrapy.state.database import Database, exists
 from walsh_scrapy.state.declaration import DeclarationCopies
@@ -64,6 +65,7 @@ class State:
         self.moments = MomentStore(self._database)
         self.acts = ActStore(self._database)
         self.judgements = JudgementStore(self._database)
+        self.backups = BackupStore(self._database)
 
     def sync(self, path: str | Path, now: float, **tell: Callable[[str], None]) -> SyncedFile:
         """Bring what a sources file declares up to date; ``now`` is in epoch seconds.

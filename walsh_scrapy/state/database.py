@@ -54,7 +54,7 @@ class Database:
         self._waiting = Waiting(waits)
         self._engine = open_engine(url, self._waiting)
         self.is_sqlite = self._engine.dialect.name == "sqlite"
-        self._file = StateFile.of(self._engine.url)
+        self.file = StateFile.of(self._engine.url)  #: of an SQLite state; None on a server
         self._failed = failed
         self._given_up: StateError | None = None
         self._is_closed = False
@@ -63,13 +63,13 @@ class Database:
         self._open.callback(self._engine.dispose)
         self._clock = ServerClock(self._server_time)
         try:
-            if self._file is not None:
-                self._file.check_sound()
+            if self.file is not None:
+                self.file.check_sound()
             self._reader = self._connected()
             self._prepare()
             self._writer = self._connected()
-            if self._file is not None:
-                self._file.remember()
+            if self.file is not None:
+                self.file.remember()
             self.now()
             self._waiting.is_open = True
         except DBAPIError as error:
@@ -170,10 +170,10 @@ class Database:
 
     def _check_file(self) -> None:
         """Raise what ``failed`` returns if the file of the state is no longer there."""
-        if self._file is None:
+        if self.file is None:
             return
         try:
-            self._file.check_same()
+            self.file.check_same()
         except StateError as error:
             raise self._failed(error) from error
 

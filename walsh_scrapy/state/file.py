@@ -32,7 +32,7 @@ class StateFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._opened: tuple[int, int] | None = None
 
     @classmethod
@@ -42,10 +42,15 @@ class StateFile:
         return cls(Path(str(url.database))) if is_file else None
 
     @property
+    def number(self) -> str:
+        """The inode that was opened: a copy has another one; a move on its disk keeps it."""
+        return str(self._opened[1]) if self._opened else ""
+
+    @property
     def exists(self) -> bool:
         """Whether there is a file, sound or not. Raises StateError if that cannot be seen."""
         with self._readable():
-            return self._path.is_file()
+            return self.path.is_file()
 
     def check_sound(self) -> None:
         """Raise StateError for an empty file, and for a write-ahead log that is none."""
@@ -54,14 +59,14 @@ class StateFile:
 
     def _check_sound(self) -> None:
         deadline = time.monotonic() + CREATING_SECONDS
-        while self.exists and self._path.stat().st_size == 0:
+        while self.exists and self.path.stat().st_size == 0:
             if time.monotonic() > deadline:
                 raise StateError(
-                    f"the state {self._path} is an empty file, so what it held is lost; restore a "
+                    f"the state {self.path} is an empty file, so what it held is lost; restore a "
                     "backup, or delete the file to begin an empty state"
                 )
             time.sleep(_RETRY_SECONDS)
-        log = Path(f"{self._path}-wal")
+        log = Path(f"{self.path}-wal")
         if self.exists and log.is_file():
             with log.open("rb") as file:
                 start = file.read(4)
@@ -73,12 +78,12 @@ class StateFile:
 
     def remember(self) -> None:
         """Remember which file was opened: the name may lead to another one later."""
-        self._opened = _identity(self._path.stat())
+        self._opened = _identity(self.path.stat())
 
     def check_same(self) -> None:
         """Raise StateError if the name no longer leads to the file that was opened."""
         try:
-            found = _identity(self._path.stat())
+            found = _identity(self.path.stat())
         except OSError as error:
             raise self._lost(error.strerror or str(error)) from error
         if found != self._opened:
@@ -91,13 +96,13 @@ class StateFile:
             yield
         except OSError as error:
             raise StateError(
-                f"the state {self._path} cannot be used: {error.strerror} ({error.filename}); "
+                f"the state {self.path} cannot be used: {error.strerror} ({error.filename}); "
                 "check the permission to read and write the file and its folder, then start again"
             ) from error
 
     def _lost(self, why: str) -> StateError:
         return StateError(
-            f"the state {self._path} was deleted or replaced while it was in use ({why}), and what "
+            f"the state {self.path} was deleted or replaced while it was in use ({why}), and what "
             "is written now would be lost; stop all crawls that use it, put it or a backup back, "
             "then start again"
         )
