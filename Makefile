@@ -23,7 +23,7 @@ help:
 	@echo "make requirements   write requirements.txt and .ci/supply.txt anew, from pyproject.toml"
 	@echo "make audit   ask for known vulnerabilities of all that requirements.txt names"
 	@echo "make sbom    write dist/sbom.json, what $(VENV) has (CycloneDX)"
-	@echo "make wheel   build the wheel into dist/"
+	@echo "make wheel   build the sdist and the wheel into dist/, and check them"
 	@echo "make walsh-wheel   build a small wheel with the program walsh alone, for owners of sites"
 	@echo "make clean   remove $(VENV) and caches; the state in .scrapy stays"
 
@@ -71,6 +71,7 @@ COMPILE = UV_CUSTOM_COMPILE_COMMAND="$(HOW)" $(SUPPLY)/bin/uv pip compile --quie
 
 requirements: $(SUPPLY)/.installed
 	$(COMPILE) pyproject.toml --all-extras --group test --group check \
+	  --group release --group docs \
 	  --output-file requirements.txt
 	$(COMPILE) --group supply \
 	  --output-file .ci/supply.txt
@@ -86,7 +87,8 @@ sbom: $(INSTALLED) $(SUPPLY)/.installed
 
 # The same source makes the same bytes, wherever and whenever it is built.
 wheel: $(INSTALLED)
-	$(VENV)/bin/python -m hatchling build --target wheel --directory dist
+	$(VENV)/bin/python -m build --no-isolation
+	$(VENV)/bin/twine check --strict dist/walsh_scrapy-*
 
 # What owners of sites need: the program walsh, and few packages beside it.
 walsh-wheel: $(INSTALLED)
