@@ -12,7 +12,7 @@ INSTALLED := $(VENV)/.installed
 
 # The demo and the tests measure pauses, so they never run beside each other, under -j neither.
 .NOTPARALLEL:
-.PHONY: help demo test fuzz browser check requirements audit sbom wheel walsh-wheel clean
+.PHONY: help demo test fuzz browser check docs requirements audit sbom wheel walsh-wheel clean
 
 help:
 	@echo "make demo    crawl a web on this machine twice, and judge the crawl by its servers' log"
@@ -20,6 +20,7 @@ help:
 	@echo "make fuzz    look for new cases that fail, for SECONDS=$(SECONDS), and print them"
 	@echo "make browser look at the page of scrapy report with the Chromium of this machine"
 	@echo "make check   lint, format, types, and who may import whom"
+	@echo "make docs    build the pages as a site in build/site, and look for dead links"
 	@echo "make requirements   write requirements.txt and .ci/supply.txt anew, from pyproject.toml"
 	@echo "make audit   ask for known vulnerabilities of all that requirements.txt names"
 	@echo "make sbom    write dist/sbom.json, what $(VENV) has (CycloneDX)"
@@ -46,6 +47,10 @@ check: $(INSTALLED)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+
+docs: $(INSTALLED)
+	$(VENV)/bin/python -m sphinx -q -W --keep-going -c docs . build/site
+	@echo "the first page is build/site/docs/index.html"
 
 $(INSTALLED): requirements.txt
 	@"$(PYTHON)" -c '' 2>/dev/null || { \
