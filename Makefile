@@ -12,7 +12,7 @@ INSTALLED := $(VENV)/.installed
 
 # The demo and the tests measure pauses, so they never run beside each other, under -j neither.
 .NOTPARALLEL:
-.PHONY: help demo test fuzz browser check requirements audit sbom wheel walsh-wheel clean
+.PHONY: help demo test fuzz browser check docs requirements audit sbom wheel walsh-wheel clean
 
 help:
 	@echo "make demo    crawl a web on this machine twice, and judge the crawl by its servers' log"
@@ -20,10 +20,11 @@ help:
 	@echo "make fuzz    look for new cases that fail, for SECONDS=$(SECONDS), and print them"
 	@echo "make browser look at the page of scrapy report with the Chromium of this machine"
 	@echo "make check   lint, format, types, and who may import whom"
+	@echo "make docs    build the pages as a site in build/site, and look for dead links"
 	@echo "make requirements   write requirements.txt and .ci/supply.txt anew, from pyproject.toml"
 	@echo "make audit   ask for known vulnerabilities of all that requirements.txt names"
 	@echo "make sbom    write dist/sbom.json, what $(VENV) has (CycloneDX)"
-	@echo "make wheel   build the wheel into dist/"
+	@echo "make wheel   build the sdist and the wheel into dist/, and check them"
 	@echo "make walsh-wheel   build a small wheel with the program walsh alone, for owners of sites"
 	@echo "make clean   remove $(VENV) and caches; the state in .scrapy stays"
 
@@ -46,6 +47,10 @@ check: $(INSTALLED)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+
+docs: $(INSTALLED)
+	$(VENV)/bin/python -m sphinx -q -W --keep-going -c docs . build/site
+	@echo "the first page is build/site/docs/index.html"
 
 $(INSTALLED): requirements.txt
 	@"$(PYTHON)" -c '' 2>/dev/null || { \
@@ -71,6 +76,7 @@ COMPILE = UV_CUSTOM_COMPILE_COMMAND="$(HOW)" $(SUPPLY)/bin/uv pip compile --quie
 
 requirements: $(SUPPLY)/.installed
 	$(COMPILE) pyproject.toml --all-extras --group test --group check \
+	  --group release --group docs \
 	  --output-file requirements.txt
 	$(COMPILE) --group supply \
 	  --output-file .ci/supply.txt
@@ -86,7 +92,8 @@ sbom: $(INSTALLED) $(SUPPLY)/.installed
 
 # The same source makes the same bytes, wherever and whenever it is built.
 wheel: $(INSTALLED)
-	$(VENV)/bin/python -m hatchling build --target wheel --directory dist
+	$(VENV)/bin/python -m build --no-isolation
+	$(VENV)/bin/twine check --strict dist/walsh_scrapy-*
 
 # What owners of sites need: the program walsh, and few packages beside it.
 walsh-wheel: $(INSTALLED)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers import ROOT, execute
 
-EXTRAS = ("jinja2", "prometheus_client", "psycopg", "pygal", "pytest", "trustme")
+EXTRAS = ("jinja2", "prometheus_client", "psycopg", "pygal", "pytest", "shtab", "trustme")
 HIDING = """
 import sys
 sys.modules.update(dict.fromkeys(sys.argv[1].split(",")))
@@ -46,6 +46,7 @@ def scrapy_without(modules, *arguments, state="sqlite:///:memory:"):
         ("prometheus_client", "status", 3, ["status", "--quiet", "--prometheus", "x.prom"]),
         ("trustme", "testing", 2, ["conformance", "--json"]),
         ("psycopg", "postgres", 1, ["hosts"]),
+        ("shtab", "completion", 2, ["completion", "bash"]),
     ],
 )
 def test_a_command_without_its_extra_says_the_line_that_installs_it(

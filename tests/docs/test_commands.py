@@ -56,8 +56,8 @@ from walsh_scrapy.tools.backup.transfer import write_backup
 pytestmark = pytest.mark.crawl
 
 PAGE_OF_STATE = ROOT / "docs" / "state.md"
-#: Commands that ask servers: their options are checked here, what they do by crawls elsewhere.
-ASKING = ("crawl", "demo", "discover", "keys", "mayfetch")
+#: Commands whose options are checked here, and what they do elsewhere: most of them ask servers.
+ASKING = ("completion", "crawl", "demo", "discover", "keys", "mayfetch", "version")
 #: Commands that only read and write the state: they are run.
 STATE = (
     "sources",

@@ -189,10 +189,13 @@ def test_ci_runs_the_checks_of_make_and_the_tests_of_readme():
     assert entries == [line.replace("$(VENV)", ".venv") for line in made]
 
 
-def test_the_gate_runs_on_each_python_that_is_named():
+def test_gate_and_release_run_on_each_python_that_is_named():
     workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8")
     named = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text("utf-8"))
-    assert re.findall(r'"(3\.\d+)"', workflow) == named
+    release = (ROOT / ".github" / "workflows" / "release.yml").read_text("utf-8")
+    for text in (workflow, release):
+        (pythons,) = re.findall(r"python: \[(.+)\]", text)
+        assert re.findall(r'"(3\.\d+)"', pythons) == named
     supported = re.search(r'supported="(.+)"', (ROOT / ".ci" / "run").read_text("utf-8"))[1]
     assert set(named) <= set(supported.split())
     assert "- run: .ci/run\n" in workflow

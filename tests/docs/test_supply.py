@@ -18,7 +18,13 @@ GROUPS = PROJECT["dependency-groups"]
 EXTRAS = PROJECT["project"]["optional-dependencies"]
 RUN = [*PROJECT["project"]["dependencies"], *(each for extra in EXTRAS.values() for each in extra)]
 ASKED = {
-    "requirements.txt": [*RUN, *GROUPS["test"], *GROUPS["check"]],
+    "requirements.txt": [
+        *RUN,
+        *GROUPS["test"],
+        *GROUPS["check"],
+        *GROUPS["release"],
+        *GROUPS["docs"],
+    ],
     ".ci/supply.txt": GROUPS["supply"],
 }
 PINNED = re.compile(

@@ -1,4 +1,4 @@
-"""``walsh``: mayfetch, lint, judge and conformance, without a project.
+"""``walsh``: mayfetch, lint, judge, conformance and completion, without a project.
 
 No command sends a request: a request has to name its sender (R1), and without a project there is
 none. So robots.txt is a file or standard input here; ``scrapy mayfetch`` asks for it.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _CONFORMANCE: Final = "conformance"
-_COMMANDS: Final = ("mayfetch", "lint", "judge")
+_COMMANDS: Final = ("mayfetch", "lint", "judge", "completion")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == [_CONFORMANCE]:
         _hand_over(given[1:])
-    options = _parser(given).parse_args(given)
+    options = parser_of(given[:1]).parse_args(given)
     with clean_exit():
         try:
             status = options.run(options)
@@ -51,12 +51,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     raise SystemExit(status)
 
 
-def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """Return a parser of the command that is called, or else of all."""
+def parser_of(called: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Return a parser of all commands, or only of the one that is called."""
     parser = _Parser(prog="walsh", description="For owners of sites: how crawlers read your rules.")
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name in set(_COMMANDS).intersection(arguments[:1]) or _COMMANDS:
+    for name in set(_COMMANDS).intersection(called) or _COMMANDS:
         import_module(f"walsh_scrapy.console.{name}").add_to(commands)
     commands.add_parser(_CONFORMANCE, help="test how polite any crawler is")
     return parser

@@ -22,6 +22,7 @@ _EXTRAS: Final = {
     "prometheus_client": "status",
     "pygal": "report",
     "pytest": "testing",
+    "shtab": "completion",
     "trustme": "testing",
 }
 
