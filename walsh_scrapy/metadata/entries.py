@@ -57,6 +57,7 @@ class Feed:
     skip_days: frozenset[str] = frozenset()  #: days without updates, UTC, such as "Sunday"
     is_whole: bool = True  #: False if the document was cut off in transit
     left_out: int = 0  #: entries beyond the budget of a document (decision 34)
+    format: str = ""  #: by which it was read: "rss20", "atom10", "JSON Feed", "markdown"
     expired: bool = False  #: JSON Feed: True if the feed says that it will never be updated again
 
 

@@ -230,7 +230,7 @@ class SourceStore(Store):
         in_trouble = or_(sources.c.due_at == NEVER, sources.c.failures > 0)
         resumed = update(sources).where(sources.c.url == url, in_trouble)
         with self._database.write() as connection:
-            changes = {"due_at": 0.0, "failures": 0, "revision": _CHANGED}
+            changes = {"due_at": 0.0, "failures": 0, "failing_since": None, "revision": _CHANGED}
             is_resumed = connection.run(resumed.values(changes)) == 1
             if is_resumed and (record := _Row.find(connection, url).record):
                 self._write_facts(connection, record)
