@@ -8,7 +8,7 @@ from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import bindparam, or_, select
+from sqlalchemy import bindparam, not_, or_, select
 
 from walsh_scrapy.metadata.entries import KnownEntries
 from walsh_scrapy.policy.wording import storable
@@ -45,6 +45,7 @@ class EntryFilter:
     since: float | None = None  #: epoch seconds: first seen then or later
     sources: tuple[str, ...] = ()  #: URLs as they were declared; empty for all
     kind: str | None = None
+    has_backfill: bool = True  #: False leaves out what the first reading of its source had
 
 
 class StoredEntry(NamedTuple):
@@ -52,6 +53,8 @@ class StoredEntry(NamedTuple):
 
     key: str
     item: str
+    source: str
+    is_backfill: bool  #: it was there when its source was read for the first time
 
 
 class EntryStore(Store):
@@ -79,9 +82,9 @@ _LATEST_RUN: Final = (
     .order_by(entries.c.first_seen.desc())
     .limit(1)
 )
+_STORED: Final = select(*entries.c["key", "item", "source", "backfill"])
 _NEWEST: Final = (
-    select(entries.c.key, entries.c.item)
-    .where(entries.c.source == bindparam("url"))
+    _STORED.where(entries.c.source == bindparam("url"))
     .order_by(entries.c.first_seen.desc(), entries.c.key)
     .limit(1)
 )
@@ -100,7 +103,7 @@ class Snapshot:
         At most a thousand are in memory at once. Entries of one response have the same time; they
         come in the order of their keys, which is the same on every database and after a restore.
         """
-        found = select(entries.c.key, entries.c.item).where(*_conditions(wanted))
+        found = _STORED.where(*_conditions(wanted))
         ordered = found.order_by(entries.c.first_seen, entries.c.key)
         rows = self._connection.stream(ordered)
         self._open.callback(rows.close)
@@ -113,8 +116,12 @@ class Snapshot:
         return None if row is None else StoredEntry(*row)
 
 
-def insert_unseen(connection: Connection, found: Sequence[EntryRecord]) -> frozenset[str]:
+def insert_unseen(
+    connection: Connection, found: Sequence[EntryRecord], *, backfill: bool = False
+) -> frozenset[str]:
     """Insert the entries that are not known; return their keys (decision 19).
+
+    ``backfill`` says that their source is read for the first time.
 
     They are inserted in the order of their pages. So of two transactions that insert the same
     entries at once, one waits for the other, and they cannot block each other.
@@ -131,7 +138,7 @@ def insert_unseen(connection: Connection, found: Sequence[EntryRecord]) -> froze
         if page in begun:
             later.append(entry)
         elif known.adds(page, entry.key, entry.title_key):
-            rows.append(_row(entry, is_first=is_first))
+            rows.append(_row(entry, is_first=is_first, backfill=backfill))
             if is_first:
                 begun.add(page)
     inserted = insert_new(connection, entries, rows)
@@ -139,10 +146,10 @@ def insert_unseen(connection: Connection, found: Sequence[EntryRecord]) -> froze
     if len(new) < len(rows):
         unsettled = {row["own_key"] for row in rows} - new
         later += [entry for entry in found if entry.key in unsettled]
-    return new | insert_unseen(connection, later) if later else new
+    return new | insert_unseen(connection, later, backfill=backfill) if later else new
 
 
-def _row(entry: EntryRecord, *, is_first: bool) -> dict[str, Any]:
+def _row(entry: EntryRecord, *, is_first: bool, backfill: bool) -> dict[str, Any]:
     """Return the row of an entry: by name, which is faster for thousands of them than `row_of`."""
     return {
         "key": entry.page_key if is_first else entry.key,
@@ -153,6 +160,7 @@ def _row(entry: EntryRecord, *, is_first: bool) -> dict[str, Any]:
         "kind": entry.kind,
         "first_seen": entry.first_seen,
         "item": storable(entry.item),
+        "backfill": backfill,
         "run": entry.run,
     }
 
@@ -184,3 +192,5 @@ def _conditions(wanted: EntryFilter) -> Iterator[ColumnElement[bool]]:
         yield entries.c.source.in_(wanted.sources)
     if wanted.kind is not None:
         yield entries.c.kind == wanted.kind
+    if not wanted.has_backfill:
+        yield not_(entries.c.backfill)

@@ -59,7 +59,9 @@ class SourceRecord:
     last_modified: bytes | None = None
     body_hash: str | None = None  #: SHA-256 of the last document that came as a whole
     resent: int = 0  #: times in a row that it came again although its validators were sent
-    format: str = ""  #: as what its last document was read: "rss20", "markdown"; "" if none was
+    #: As what its last document was read: "rss20", "markdown"; "shared" if it was read for another
+    #: source only, "" if none was.
+    format: str = ""
 
     @property
     def is_refused(self) -> bool:

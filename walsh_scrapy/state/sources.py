@@ -168,15 +168,17 @@ class SourceStore(Store):
         done: list[tuple[_Row, Committed]] = []
 
         def write(connection: Connection) -> None:
-            before, row = known, None
+            before, row, is_unread = known, None, True
             while row is None:  # the row in memory, or the one just read, may have changed
                 before = before or _Row.find(connection, url)
+                is_unread = before.record is None or not before.record.format
                 record = change(before.record)
                 row, before = before.replaced_by(connection, record), None
             self._write_facts(connection, record)
             if llmstxt is not None:
                 upsert(connection, indexes, row_of(llmstxt))
-            done.append((row, Committed(record, insert_unseen(connection, found))))
+            new = insert_unseen(connection, found, backfill=is_unread)
+            done.append((row, Committed(record, new)))
 
         if host is None:
             with self._database.write() as connection:

@@ -120,7 +120,7 @@ def _views(sql: _Dialect) -> Mapping[tuple[str, str], Sequence[str]]:
         ("readable_entries", "entries"): (
             *(time("first_seen"), f"{days_ago('first_seen')} AS days_ago", "kind", "source"),
             *map(field, _FIELDS),
-            *("run", "key"),
+            *("backfill", "run", "key"),
         ),
         ("readable_hosts", "hosts"): (
             *("host", time("ended"), "interval", "pause", time("hold_since"), time("hold_until")),

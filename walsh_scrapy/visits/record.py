@@ -150,6 +150,7 @@ class VisitRecorder:
         def change(before: SourceRecord) -> SourceRecord:
             record = with_validators(before, None)
             record = replace(record, outcome="unchanged", detail=detail, failures=0)
+            record = replace(record, format=record.format or "shared")
             after = moves.after_document(record, request, request.url, self._clock.now())
             return record if visit.llmstxt else after
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import (
     DDL,
     BigInteger,
+    Boolean,
     Column,
     Double,
     ForeignKey,
@@ -14,6 +15,7 @@ from sqlalchemy import (
     Table,
     Text,
     event,
+    false,
 )
 
 from walsh_scrapy.state.tables.schema import metadata
@@ -50,6 +52,8 @@ entries = Table(
     Column("kind", String(16), nullable=False),
     Column("first_seen", Double, nullable=False),
     Column("item", Text, nullable=False),
+    # Whether it was there when its source was read for the first time, so that it is not news.
+    Column("backfill", Boolean, nullable=False, server_default=false()),
     # The run that found it. No foreign key, which would cost a look-up for each entry; `requests`
     # is alike.
     Column("run", BigInteger),
