@@ -145,7 +145,9 @@ def test_a_database_has_flat_entries_and_their_sources(state, tmp_path):
     assert EXPORT.write_entries(written, "jsonl", state) == count == 2
     for row, line in zip(entries, written.getvalue().splitlines(), strict=True):
         item = json.loads(line)
-        lists = {name: json.loads(row[name]) for name in ("authors", "tags", "source_tags")}
+        lists = {
+            name: json.loads(row[name]) for name in ("authors", "tags", "source_tags", "also_in")
+        }
         assert {name: value for name, value in (row | lists).items() if name != "key"} == item
     assert [row["key"] for row in entries] == ["1", "2"]
     first, second = sources
@@ -195,6 +197,28 @@ def test_what_the_first_reading_of_a_source_had_is_marked_and_can_be_left_out(ur
         marks = {each["title"]: each["backfill"] for each in exported(state)}
         assert marks == {"there": True, "new": False, "of another": True}
         assert [each["title"] for each in exported(state, has_backfill=False)] == ["new"]
+
+
+def test_an_entry_of_two_sources_is_one_and_says_so(url, tmp_path):
+    def found(source, *titles):
+        return [
+            replace(entry(f"{source} {title}", source, title=title), page_key="p", title_key=title)
+            for title in titles
+        ]
+
+    third = "http://c.example/feed"
+    with contextlib.closing(State(url)) as state:
+        for source, titles in ((URL, "xy"), (OTHER, "y"), (third, "x"), (OTHER, "yy"), (URL, "x")):
+            state.sources.commit(SourceRecord(url=source, kind="feed"), found(source, *titles))
+        also = {each["title"]: each["also_in"] for each in exported(state)}
+        assert also == {"x": [third], "y": [OTHER]}
+        assert [each["title"] for each in exported(state, urls=(OTHER,))] == ["y"]
+        count, _, sources = tables_of(replace(EXPORT, urls=(OTHER,)), state, tmp_path)
+        assert (count, [row["url"] for row in sources]) == (1, [URL, OTHER])
+        state.sources.rename({third: OTHER})
+        assert {each["title"]: each["also_in"] for each in exported(state)}["x"] == [OTHER]
+        state.sources.rename({URL: OTHER})
+        assert {each["title"]: each["also_in"] for each in exported(state)} == {"x": [], "y": []}
 
 
 def test_entries_are_chosen_by_their_own_date(url):

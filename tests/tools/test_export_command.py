@@ -21,7 +21,7 @@ SOURCES = [
     {"url": "http://other.example/feed"},
 ]
 FORMATS = ("jsonl", "json", "csv", "xml")
-ADDED = ("source_name", "source_tags", "source_folder", "backfill")
+ADDED = ("source_name", "source_tags", "source_folder", "backfill", "also_in")
 COLUMNS = [field.name for field in fields(EntryItem)]
 
 

@@ -15,7 +15,7 @@ from walsh_scrapy.state.declared import paced_by, write_facts
 from walsh_scrapy.state.entries import insert_unseen
 from walsh_scrapy.state.rows import among, insert_if_new, record_of, row_of, upsert
 from walsh_scrapy.state.sourcerecord import COLUMNS, SourceRecord
-from walsh_scrapy.state.tables import entries, indexes, sources
+from walsh_scrapy.state.tables import entries, indexes, sightings, sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -199,6 +199,10 @@ class SourceStore(Store):
                 insert_if_new(connection, sources, _new_row(renamed, randbits(40)))
                 entries_of_old = update(entries).where(entries.c.source == old)
                 connection.run(entries_of_old.values(source=new))
+                both = select(sightings.c.key).where(sightings.c.source == new)
+                of_old = sightings.c.source == old
+                connection.run(delete(sightings).where(of_old, sightings.c.key.in_(both)))
+                connection.run(update(sightings).where(of_old).values(source=new))
                 connection.run(delete(sources).where(sources.c.url == old))
                 self._write_facts(connection, renamed)
 

@@ -61,6 +61,15 @@ entries = Table(
     Index("entries_by_source", "source"),
 )
 
+# The other sources in which an entry was found: it is kept once (decision 19).
+sightings = Table(
+    "sightings",
+    metadata,
+    Column("key", String(64), primary_key=True),
+    Column("source", String(4096), primary_key=True),
+    Index("sightings_by_source", "source"),
+)
+
 # Few entries have a row. No two of one page have one title, even if two processes insert them. An
 # `Index` with a condition would import the dialects of both databases.
 event.listen(

@@ -32,6 +32,7 @@ class ExportedEntry:
     source_tags: list[str] = field(default_factory=list)
     source_folder: str | None = None  #: of an OPML file, the outermost first, joined by "/"
     backfill: bool = False  #: it was there when its source was read for the first time
+    also_in: list[str] = field(default_factory=list)  #: other sources that had it too, by URL
 
     @classmethod
     def of(cls, entry: StoredEntry, source: Source | None) -> ExportedEntry:
@@ -43,6 +44,7 @@ class ExportedEntry:
             source_tags=list(source.tags) if source else [],
             source_folder="/".join(source.folders) or None if source else None,
             backfill=entry.is_backfill,
+            also_in=list(entry.also_in),
         )
 
     def to_dict(self) -> dict[str, Any]:

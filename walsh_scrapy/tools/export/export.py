@@ -22,7 +22,7 @@ from walsh_scrapy.tools.sources.overview import build_overview
 from walsh_scrapy.tools.troubles import find_troubles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from scrapy.settings import BaseSettings
 
@@ -72,11 +72,12 @@ class Export:
             has_backfill=self.has_backfill and format_name != "atom",
         )
         with state.entries.snapshot() as entries:
-            chosen = self._exported(entries.matching(choice))
+            named = set(urls)
+            chosen = self._exported(entries.matching(choice), named)
             if format_name == "atom":
                 return self._write_atom("new", newest(chosen), file)
             if format_name == "sqlite":
-                return export_sqlite(chosen, self._records(state, urls), file)
+                return export_sqlite(chosen, self._records(state, named if urls else None), file)
             return export_entries(chosen, file, format_name, self.settings)
 
     def write_failures(self, file: IO[bytes], state: State) -> int:
@@ -117,8 +118,11 @@ class Export:
         with state.entries.snapshot() as entries:
             return export_sources(chosen, file, entries.newest)
 
-    def _exported(self, found: Iterable[StoredEntry]) -> Iterator[ExportedEntry]:
-        """Yield the entries with their sources, those of the wanted dates."""
+    def _exported(self, found: Iterable[StoredEntry], named: set[str]) -> Iterator[ExportedEntry]:
+        """Yield the entries with their sources, those of the wanted dates.
+
+        ``named`` gets the sources that they name: one that had an entry of another names both.
+        """
         least = rfc3339(self.published_since)
         sources: dict[str, Source | None] = {}
         for stored in found:
@@ -127,6 +131,7 @@ class Export:
                 sources[url] = self._declared.get(canonical_url(url))
             entry = ExportedEntry.of(stored, sources[url])
             if least is None or (entry.item.published or entry.item.updated or "") >= least:
+                named.add(url)
                 yield entry
 
     @cached_property
@@ -136,11 +141,11 @@ class Export:
         return {canonical_url(source.url): source for source in sources}
 
     def _records(
-        self, state: State, urls: Sequence[str]
+        self, state: State, named: Collection[str] | None
     ) -> Iterator[tuple[SourceRecord, Source | None]]:
-        """Yield what is known of the chosen sources, each with its declaration."""
+        """Yield what is known of the named sources, None for all, each with its declaration."""
         for record in state.sources.all():
-            if (not urls or record.url in urls) and self.kind in (None, record.kind):
+            if (named is None or record.url in named) and self.kind in (None, record.kind):
                 yield record, self._declared.get(canonical_url(record.url))
 
     def _choose_sources(self, state: State) -> tuple[str, ...]:

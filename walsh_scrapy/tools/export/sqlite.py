@@ -43,7 +43,8 @@ def export_sqlite(
 ) -> int:
     """Write a database with the tables ``entries`` and ``sources``; return how many entries.
 
-    ``sources`` are records with their declarations, None for a source that has none any more.
+    ``sources`` are records with their declarations, None for a source that has none any more; they
+    are read after the entries.
     Its columns are the fields of an export, with lists as JSON, and times as RFC 3339 in UTC. The
     database is made in a temporary folder first. Raises StateError for an entry that cannot be
     read, CommandError if there is no room.
@@ -53,13 +54,13 @@ def export_sqlite(
         try:
             with closing(sqlite3.connect(place)) as database, database:
                 database.executescript(_SCHEMA)
+                marks = ", ".join("?" * (len(COLUMNS) + 1))
+                insert = f"INSERT INTO entries VALUES ({marks})"  # noqa: S608 - only marks
+                count = database.executemany(insert, _rows(entries)).rowcount
                 database.executemany(
                     f"INSERT INTO sources VALUES ({', '.join('?' * 12)})",  # noqa: S608 - only marks
                     starmap(_source, sources),
                 )
-                marks = ", ".join("?" * (len(COLUMNS) + 1))
-                insert = f"INSERT INTO entries VALUES ({marks})"  # noqa: S608 - only marks
-                count = database.executemany(insert, _rows(entries)).rowcount
                 database.execute(
                     "UPDATE sources SET title = (SELECT source_title FROM entries "
                     "WHERE entries.source = sources.url ORDER BY first_seen DESC LIMIT 1)"
