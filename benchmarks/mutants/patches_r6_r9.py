@@ -62,14 +62,14 @@ OF_R6_TO_R9: Final = (
     )),
     Mutant("reported-again", "R7", "entries are stored and reported again in each run", (
         Patch("walsh_scrapy/state/sources.py", "SourceStore.change.write",
-              "done.append((row, Committed(record, insert_unseen(connection, found))))", """\
+              "new = insert_unseen(connection, found, backfill=is_unread)", """\
 from dataclasses import replace
             names = ("key", "page_key", "title_key")
             insert_unseen(connection, [
                 replace(each, **{name: f"{each.run} {getattr(each, name)}" for name in names})
                 for each in found
             ])
-            done.append((row, Committed(record, frozenset(each.key for each in found))))"""),
+            new = frozenset(each.key for each in found)"""),
     )),
     Mutant("hourly", "R8", "visits a source once an hour", (
         Patch(_FRESHNESS, "_interval", "operator_interval * growth(last.failures)",

@@ -63,8 +63,8 @@ class EntriesAreAlwaysNew(Extension):
     def __init__(self, crawler):
         insert = sources.insert_unseen
 
-        def insert_all(connection, found):
-            insert(connection, found)
+        def insert_all(connection, found, **given):
+            insert(connection, found, **given)
             return frozenset(each.key for each in found)
 
         sources.insert_unseen = insert_all

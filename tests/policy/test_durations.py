@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walsh_scrapy.policy.durations import parse_duration
+from walsh_scrapy.policy.durations import format_duration, parse_duration
 from walsh_scrapy.policy.wording import format_seconds
 
 
@@ -74,3 +74,8 @@ def test_whole_seconds_are_exact(seconds):
 )
 def test_durations_for_operators(seconds, text):
     assert format_seconds(seconds) == text
+
+
+@given(st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=9999)))
+def test_what_is_written_is_read_back(length):
+    assert parse_duration(format_duration(length)) == length

@@ -180,14 +180,24 @@ def test_a_forgotten_source_starts_again_and_its_entries_stay_known(state):
     ],
 )
 def test_only_a_source_that_is_gone_or_failing_is_resumed(state, troubles, resumed):
-    record = source(fetched_at=1.0, etag=b"x", **troubles)
+    record = source(fetched_at=1.0, failing_since=0.5, etag=b"x", **troubles)
     state.sources.commit(record)
     assert state.sources.resume(FEED) is resumed
     found = state.sources.find(FEED)
     assert (found.due_at, found.failures) == ((0.0, 0) if resumed else (record.due_at, 0))
+    assert found.failing_since == (None if resumed else 0.5)
     assert (found.outcome, found.etag, found.status) == (record.outcome, b"x", record.status)
     assert not state.sources.resume(FEED)
     assert not state.sources.resume(OTHER)
+
+
+@pytest.mark.parametrize(
+    ("failures", "since", "then"),
+    [(0, None, None), (0, 5.0, None), (1, None, 90.0), (2, 5.0, 5.0), (2, 1e6, 90.0)],
+)
+def test_failures_in_a_row_have_one_begin_that_a_wrong_clock_does_not_set(failures, since, then):
+    record = source(failures=failures, failing_since=since, visited_since=3.0).after_visit(90.0)
+    assert (record.failing_since, record.visited_since, record.fetched_at) == (then, 3.0, 90.0)
 
 
 def test_waiting_hosts_are_those_that_may_not_be_asked_now(state, clock):

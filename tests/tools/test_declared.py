@@ -17,6 +17,7 @@ from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.sources.changes import DeclaredSources, UnknownSource
 
 A, B, C = (f"https://{name}.example/feed" for name in "abc")
+DAY = 86_400.0
 NEW = "https://new.example/feed"
 TEXT = f"# ours\n{A}\n{B} # two\n{C}\n"
 
@@ -76,7 +77,7 @@ def test_what_is_gone_is_named_and_removed_if_told_to(state, file):
     named = f"{B}: answered 410, last asked 1970-01-01 00:00:09 UTC"
     assert list(DeclaredSources(str(file), state).prune(really=False)) == [
         named,
-        f"1 source to remove from {file}; `scrapy sources prune --yes` does it",
+        f"1 source to remove from {file}; the same command with --yes does it",
     ]
     assert file.read_text() == TEXT
     told = list(DeclaredSources(str(file), state).prune(really=True))
@@ -84,6 +85,23 @@ def test_what_is_gone_is_named_and_removed_if_told_to(state, file):
     assert file.read_text() == f"# ours\n{A}\n{C}\n"
     assert state.sources.find(B) == gone
     assert list(DeclaredSources(str(file), state).prune(really=True)) == ["no source is gone (410)"]
+
+
+def test_what_fails_for_so_long_is_pruned_instead(state, file):
+    failed = {"kind": "feed", "failures": 9, "failing_since": DAY, "outcome": "failed"}
+    state.sources.commit(SourceRecord(url=A, fetched_at=61 * DAY, detail="no name", **failed))
+    state.sources.commit(SourceRecord(url=B, fetched_at=60 * DAY, **failed))
+    denied = failed | {"outcome": "denied by blocklist"}
+    state.sources.commit(SourceRecord(url=C, fetched_at=90 * DAY, **denied))
+    declared = DeclaredSources(str(file), state)
+    named = (
+        f"{A}: no name, failing since 1970-01-02 00:00:00 UTC, last asked 1970-03-03 00:00:00 UTC"
+    )
+    assert next(declared.prune(60 * DAY, really=False)) == named
+    assert list(declared.prune(60 * DAY + 1, really=True)) == ["no source fails for so long"]
+    told = list(declared.prune(60 * DAY, really=True))
+    assert told == [named, f"{A} is removed from {file}; its entries stay known"]
+    assert [source.url for source in load_sources(file)] == [B, C]
 
 
 def test_all_are_removed_or_none(file):

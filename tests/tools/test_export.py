@@ -5,18 +5,25 @@ import io
 import json
 import sqlite3
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scrapy.settings import Settings
 
 from tests.helpers.records import entry_of
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.sources import Source, load_sources
+from walsh_scrapy.sources.loading import source_of
+from walsh_scrapy.sources.readers import read_opml_file
 from walsh_scrapy.state import State
 from walsh_scrapy.state.sourcerecord import SourceRecord
-from walsh_scrapy.tools import export
 from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.export import Export, export_sources
+from walsh_scrapy.tools.export import sqlite
+from walsh_scrapy.tools.export.entries import COLUMNS
+from walsh_scrapy.tools.export.export import Export
+from walsh_scrapy.tools.export.opml import export_sources
 
 URL = "http://a.example/feed"
 OTHER = "http://b.example/"
@@ -36,6 +43,37 @@ def test_sources_exported_as_opml_are_read_back_unchanged(tmp_path):
     assert (second.kind, second.page) == ("llms", "http://a.example/")
     assert second.url == "http://a.example/?q=1&r=%3C2%3E"
     assert (third.tags, third.name) == (("a, b", "/c/"), "Odd")
+
+
+TEXT = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=9)
+LENGTHS = st.timedeltas(timedelta(microseconds=1), timedelta(hours=12))
+
+
+@given(
+    st.builds(
+        Source,
+        st.integers(0, 9).map(lambda number: f"http://a.example/{number}?a=1&b=2"),
+        st.sampled_from(["feed", "llms"]),
+        name=TEXT,
+        tags=st.lists(TEXT, unique=True).map(tuple),
+        every=st.none() | LENGTHS,
+        pause=st.none() | LENGTHS,
+    ),
+    st.booleans(),
+)
+def test_whatever_is_declared_is_read_back(source, is_broken):
+    written = io.BytesIO()
+    export_sources([source], written, lambda _url: None)
+    body = written.getvalue()
+    if is_broken:  # then it is read as HTML
+        body = body.replace(b"</head>", b"")
+    (found,) = read_opml_file(body).sources
+    ours = replace(source_of(found), folders=())
+    assert (ours.url, ours.kind, ours.every, ours.pause) == (
+        source.url, source.kind, source.every, source.pause,
+    )  # fmt: skip
+    if not is_broken:
+        assert (ours.name, set(ours.tags)) == (source.name, set(source.tags))
 
 
 OPML = """<opml><body>
@@ -107,7 +145,9 @@ def test_a_database_has_flat_entries_and_their_sources(state, tmp_path):
     assert EXPORT.write_entries(written, "jsonl", state) == count == 2
     for row, line in zip(entries, written.getvalue().splitlines(), strict=True):
         item = json.loads(line)
-        lists = {name: json.loads(row[name]) for name in ("authors", "tags")}
+        lists = {
+            name: json.loads(row[name]) for name in ("authors", "tags", "source_tags", "also_in")
+        }
         assert {name: value for name, value in (row | lists).items() if name != "key"} == item
     assert [row["key"] for row in entries] == ["1", "2"]
     first, second = sources
@@ -130,6 +170,72 @@ def test_a_database_has_flat_entries_and_their_sources(state, tmp_path):
     assert (count, [row["url"] for row in sources]) == (0, [URL])
 
 
+def exported(state, **options):
+    written = io.BytesIO()
+    replace(EXPORT, **options).write_entries(written, "jsonl", state)
+    return [json.loads(line) for line in written.getvalue().splitlines()]
+
+
+def test_each_entry_has_the_name_tags_and_folder_of_its_source(state, tmp_path):
+    (tmp_path / "s.opml").write_text(OPML)
+    (first, _) = exported(state, sources_file=str(tmp_path / "s.opml"))
+    assert tuple(first) == COLUMNS
+    assert (first["source_name"], first["source_tags"], first["source_folder"]) == (
+        "A", ["News, all", "World", "x"], "News, all/World",
+    )  # fmt: skip
+    assert {each["source_name"] for each in exported(state)} == {None}, "without a sources file"
+
+
+def test_what_the_first_reading_of_a_source_had_is_marked_and_can_be_left_out(url):
+    known = SourceRecord(url=URL, kind="feed", outcome="failed", failures=1)
+    read = replace(known, outcome="fetched", format="rss20", failures=0)
+    with contextlib.closing(State(url)) as state:
+        state.sources.commit(known)
+        state.sources.commit(read, [entry("1", URL, title="there")])
+        state.sources.commit(read, [entry("1", URL), entry("2", URL, title="new")])
+        state.sources.commit(replace(read, url=OTHER), [entry("3", OTHER, title="of another")])
+        marks = {each["title"]: each["backfill"] for each in exported(state)}
+        assert marks == {"there": True, "new": False, "of another": True}
+        assert [each["title"] for each in exported(state, has_backfill=False)] == ["new"]
+
+
+def test_an_entry_of_two_sources_is_one_and_says_so(url, tmp_path):
+    def found(source, *titles):
+        return [
+            replace(entry(f"{source} {title}", source, title=title), page_key="p", title_key=title)
+            for title in titles
+        ]
+
+    third = "http://c.example/feed"
+    with contextlib.closing(State(url)) as state:
+        for source, titles in ((URL, "xy"), (OTHER, "y"), (third, "x"), (OTHER, "yy"), (URL, "x")):
+            state.sources.commit(SourceRecord(url=source, kind="feed"), found(source, *titles))
+        also = {each["title"]: each["also_in"] for each in exported(state)}
+        assert also == {"x": [third], "y": [OTHER]}
+        assert [each["title"] for each in exported(state, urls=(OTHER,))] == ["y"]
+        count, _, sources = tables_of(replace(EXPORT, urls=(OTHER,)), state, tmp_path)
+        assert (count, [row["url"] for row in sources]) == (1, [URL, OTHER])
+        state.sources.rename({third: OTHER})
+        assert {each["title"]: each["also_in"] for each in exported(state)}["x"] == [OTHER]
+        state.sources.rename({URL: OTHER})
+        assert {each["title"]: each["also_in"] for each in exported(state)} == {"x": [], "y": []}
+
+
+def test_entries_are_chosen_by_their_own_date(url):
+    dates = {
+        "old": {"published": "2026-05-16T06:00:00Z", "updated": "2026-05-23T06:00:00Z"},
+        "new": {"published": "2026-05-17T06:00:00Z"},
+        "updated": {"updated": "2026-05-18T06:00:00Z"},
+        "undated": {},
+    }
+    found = [entry(title, URL, title=title, **given) for title, given in dates.items()]
+    with contextlib.closing(State(url)) as state:
+        state.sources.commit(SourceRecord(url=URL, kind="feed"), found)
+        since = datetime(2026, 5, 17, 6, tzinfo=UTC).timestamp()
+        titles = [each["title"] for each in exported(state, published_since=since)]
+        assert titles == ["new", "updated"]
+
+
 def test_a_database_that_cannot_be_made_is_one_sentence(state, monkeypatch):
     written = io.BytesIO()
     full = sqlite3.OperationalError("database or disk is full")
@@ -137,7 +243,7 @@ def test_a_database_that_cannot_be_made_is_one_sentence(state, monkeypatch):
     def refuse(*_):
         raise full
 
-    monkeypatch.setattr(export.sqlite3, "connect", refuse)
+    monkeypatch.setattr(sqlite.sqlite3, "connect", refuse)
     with pytest.raises(CommandError, match="disk is full"):
         EXPORT.write_entries(written, "sqlite", state)
     assert written.getvalue() == b""

@@ -20,7 +20,7 @@ from walsh_scrapy.policy.hosttimes import HostTimes
 from walsh_scrapy.state import State
 from walsh_scrapy.state.evidence import NO_EVIDENCE, DenialRecord
 from walsh_scrapy.state.hosts import HostSnapshot
-from walsh_scrapy.state.log import DenialCount, RunVisit, SeenEntry, TimeSpan
+from walsh_scrapy.state.log import DenialCount, SeenEntry, TimeSpan
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import requests
@@ -413,8 +413,6 @@ def test_the_history_is_the_same_on_both_databases(url):
         assert len(log.newest(span, 2, 100)) == 12
         assert len(log.newest(span, 2, 5)) == 5
         assert {seen.source for seen in log.newest(span, 9, 99, [URL])} == set()
-        (visit,) = log.visits(["http://blog1.example/feed", URL])
-        assert visit == RunVisit("http://blog1.example/feed", 1, BEGUN + 70.0)
 
 
 def test_addresses_and_credentials_are_in_no_report(tmp_path):

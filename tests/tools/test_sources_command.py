@@ -14,9 +14,9 @@ from walsh_scrapy.tools.discover.report import TRY
 RSS = "application/rss+xml"
 FIELDS = [
     "url", "name", "kind", "tags", "declared", "fetched_at", "outcome", "status", "detail",
-    "failures", "refused_since", "refused_until", "resent", "due", "due_at", "due_rule", "due_why",
-    "moved_to", "moved_since", "move_settled", "entries", "newest_entry", "host", "host_waits",
-    "host_waits_until",
+    "failures", "failing_since", "refused_since", "refused_until", "resent", "due", "due_at",
+    "due_rule", "due_why", "moved_to", "moved_since", "move_settled", "entries", "newest_entry",
+    "host", "host_waits", "host_waits_until",
 ]  # fmt: skip
 MOMENT = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
@@ -91,6 +91,9 @@ def test_every_source_is_listed_with_what_came_of_it(loopback_web, crawl, listed
     assert "moved to http://there.example/feed (watched since 20" in line
     assert piped[-1] == "7 sources: 1 gone, 1 failed, 1 denied, 1 new, 1 due now"
     assert list(listed("--failing")) == list(found)[:3]
+    assert list(listed("--failing", "60d")) == []
+    ill = found["http://ill.example/feed"]
+    assert (ill["failing_since"], blog["failing_since"]) == (ill["fetched_at"], None)
     assert list(listed("--moved")) == [sources[5]]
     assert list(listed("--moved", "--failing")) == []
     assert list(listed("--stale", "1d")) == [], "their first visits were a moment ago"

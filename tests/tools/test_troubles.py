@@ -4,7 +4,6 @@ import pytest
 
 from tests.helpers.reportstate import DAY, NOW
 from walsh_scrapy.sources import Source
-from walsh_scrapy.state.log import RunVisit
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.tools.sources.overview import SourceRow, next_visit
 from walsh_scrapy.tools.troubles import find_troubles
@@ -44,19 +43,20 @@ def row_of(**fields):
     ],
 )
 def test_each_trouble_says_what_to_do(fields, what, advice, command):
-    (found,) = find_troubles([row_of(**fields), row_of(outcome="fetched")], {})
+    (found,) = find_troubles([row_of(**fields), row_of(outcome="fetched")])
     assert found.what == what
     assert advice in found.advice
     assert (command in found.command) if command else found.command == ""
 
 
-def test_a_failing_source_fails_since_the_first_of_its_visits_in_a_row():
-    visits = [RunVisit(URL, number, NOW - number * DAY) for number in range(4)]
-
-    def since(failures, seen):
-        (found,) = find_troubles([row_of(failures=failures, status=404)], {URL: seen})
-        return found.since
-
-    assert since(3, visits) == "since 2026-05-21 06:00:00 UTC"
-    assert since(9, visits) == "since 2026-05-20 06:00:00 UTC or before"
-    assert since(1, []) == "last seen 2026-05-23 06:00:00 UTC"
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"failures": 3, "failing_since": NOW - 2 * DAY}, "since 2026-05-21 06:00:00 UTC"),
+        ({"outcome": "gone", "due_at": float("inf")}, "since 2026-05-23 06:00:00 UTC"),
+        ({"fetched_at": None, **BUSY}, "since 2026-05-20 06:00:00 UTC"),
+        ({"outcome": "denied by robots"}, "last seen 2026-05-23 06:00:00 UTC"),
+    ],
+)
+def test_each_trouble_says_since_when(fields, words):
+    assert [found.since for found in find_troubles([row_of(**fields)])] == [words]

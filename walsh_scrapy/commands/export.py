@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from scrapy.settings import Settings
 
 from walsh_scrapy.policy.wording import count_of, printable
-from walsh_scrapy.tools.command import FileCommand
+from walsh_scrapy.tools.command import WHEN, FileCommand
 from walsh_scrapy.tools.exits import usage_error
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ class Command(FileCommand):
         "Writes every entry in the state as the run that found it exported it, the first seen "
         "first. The ending of FILE chooses the format: .jsonl (or .jl), .json, .csv, .xml or "
         ".sqlite (or .db), a database with sources and entries as Datasette opens it; with "
-        ".opml the declared sources are written instead. The file is written whole or "
+        ".opml the declared sources are written instead, and .atom is a feed of the newest 500 "
+        "entries, or with --failing of the sources in trouble. The file is written whole or "
         "not at all. Exit status: 0, 1 if it cannot be done, 2 for a wrong call. "
         "Examples: scrapy export -o entries.jsonl. "
         "scrapy export -O week.csv --since P7D. scrapy export -o - --kind llms | jq .url"
@@ -32,7 +33,7 @@ class Command(FileCommand):
     since = "only entries first seen since then"
     arguments: ClassVar = {
         "--format": {
-            "choices": ("jsonl", "json", "csv", "xml", "opml", "sqlite"),
+            "choices": ("jsonl", "json", "csv", "xml", "opml", "atom", "sqlite"),
             "help": "instead of the ending of FILE; jsonl for standard output unless given",
         },
         "--source": {
@@ -41,25 +42,49 @@ class Command(FileCommand):
             "default": [],
             "help": "only entries of this source (may be repeated)",
         },
+        "--published-since": {
+            "metavar": "WHEN",
+            "help": f"only entries whose own date is then or later: {WHEN}",
+        },
+        "--no-backfill": {
+            "action": "store_true",
+            "help": "without what was there when its source was read for the first time",
+        },
+        "--failing": {
+            "action": "store_true",
+            "help": "with .atom: sources that are gone, failing, refused or denied, not entries",
+        },
         "--kind": {"choices": ("feed", "llms"), "help": "only entries of such sources"},
     }
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:  # noqa: ARG002
         """Write, and print on standard error how much was written."""
-        from walsh_scrapy.tools.export import Export
+        from walsh_scrapy.tools.export.export import Export
         from walsh_scrapy.tools.files import open_output
 
         target = self.target(opts)
         format_name = _format(target, opts.format)
         is_opml = format_name == "opml"
-        if is_opml and opts.since is not None:
-            self.refuse("--since selects entries, but an OPML file lists sources; drop one")
+        published = self.moment("published-since", opts.published_since)
+        of_entries = {
+            "since": opts.since is not None,
+            "published-since": published is not None,
+            "no-backfill": opts.no_backfill,
+        }
+        given = [name for name, is_given in of_entries.items() if is_given]
+        if (is_opml or opts.failing) and given:
+            what = "an OPML file lists sources" if is_opml else "--failing lists sources"
+            self.refuse(f"--{given[0]} selects entries, but {what}; drop one")
+        if opts.failing and format_name != "atom":
+            self.refuse("--failing makes a feed: scrapy export -o failures.atom --failing")
         export = Export(
             settings=self.settings or Settings(),
             sources_file=opts.sources or self.options.sources,
             urls=opts.source,
             kind=opts.kind,
             since=opts.since,
+            published_since=published,
+            has_backfill=not opts.no_backfill,
         )
         output = open_output(target, replace=opts.output is None)
         if is_opml:
@@ -67,14 +92,17 @@ class Command(FileCommand):
                 count = export.write_sources(file, known)
         else:
             with output as file, self.state() as state:
-                count = export.write_entries(file, format_name, state)
-        nouns = ("source", "sources") if is_opml else ("entry", "entries")
+                if opts.failing:
+                    count = export.write_failures(file, state)
+                else:
+                    count = export.write_entries(file, format_name, state)
+        nouns = ("source", "sources") if is_opml or opts.failing else ("entry", "entries")
         self.say_written(count_of(count, *nouns), target)
         return 0
 
 
 def _format(target: str, chosen: str | None) -> str:
-    from walsh_scrapy.tools.export import FORMATS
+    from walsh_scrapy.tools.export.export import FORMATS
 
     ending = Path(target).suffix.lower()
     if chosen is None:

@@ -13,15 +13,16 @@ from walsh_scrapy.tools.output import print_lines
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
-    from datetime import timedelta
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.state import State
     from walsh_scrapy.tools.sources.overview import Overview, SourceRow
 
-_WITH_URLS: Final = ("add", "remove", "forget", "resume")
+_WITH_URLS: Final = ("show", "add", "remove", "forget", "resume")
 #: Options that say what is listed; `--moved` belongs to `rewrite` too.
-_LISTING: Final = ("json", "due", "failing", "stale", "all")
+_LISTING: Final = ("due", "stale", "all")
+#: The value of --failing without one.
+_ANY: Final = "0d"
 _EXAMPLE: Final = "Example: scrapy sources resume https://blog.example/feed.xml"
 #: Seconds; a request of `add` that has to wait longer is deferred, and nothing is declared.
 _LONGEST_WAIT: Final = 60
@@ -31,22 +32,24 @@ class Command(OperatorCommand):
     """Lists sources, and edits the sources file."""
 
     usage = (
-        "[options] [add URL ... | remove URL ... | prune [--yes] | rewrite --moved | "
-        "forget URL ... | resume URL ... | sync]"
+        "[options] [show URL ... | add URL ... | remove URL ... | prune [--failing DURATION] "
+        "[--yes] | rewrite --moved | forget URL ... | resume URL ... | sync]"
     )
     headline = "List the sources: last visit, outcome, next due and why; edit the sources file"
     description = (
         "Lists every declared source with what the state knows of it: last visit, outcome, "
         "failures in a row, next due and why, where it moved, entries. Sources in trouble come "
-        "first. Four actions edit the sources file: `add URL` asks what is there, as "
-        "`scrapy discover` does, and declares it; `remove URL`; `prune` removes what is gone "
-        "(410), and only names it without --yes; `rewrite --moved` declares sources where they "
-        "settled after a move. Two change the state: `forget URL` deletes what it knows of a "
-        "source, except its entries, so that its next visit is its first; `resume URL` makes a "
-        "source due that is gone (410) or failing. `sync` reads a changed sources file into the "
-        "state, as the next crawl does by itself. Exit status: 0, 1 if something cannot be "
-        "done, 2 for a wrong call. Examples: scrapy sources --due. scrapy sources --failing. "
-        "scrapy sources add https://news.example/feed.xml"
+        "first. `show URL` tells all of one: what was asked last and what came of it, how it was "
+        "read, when it is due and by whose wish, its validators and moves, its host. Four actions "
+        "edit the sources file: `add URL` asks what is there, as `scrapy discover` does, and "
+        "declares it; `remove URL`; `prune` removes what is gone (410), or with --failing what "
+        "fails for so long, and only names it without --yes; `rewrite --moved` declares sources "
+        "where they settled after a move. Two change the state: `forget URL` deletes what it "
+        "knows of a source, except its entries, so that its next visit is its first; `resume URL` "
+        "makes a source due that is gone (410) or failing. `sync` reads a changed sources file "
+        "into the state, as the next crawl does by itself. Exit status: 0, 1 if something cannot "
+        "be done, 2 for a wrong call. Examples: scrapy sources --due. scrapy sources --failing. "
+        "scrapy sources show https://news.example/feed.xml"
     )
     takes_words = True
     has_sources = True
@@ -57,8 +60,11 @@ class Command(OperatorCommand):
             "help": "only sources that a run would visit now, in its order",
         },
         "--failing": {
-            "action": "store_true",
-            "help": "only sources that are gone, failing or denied",
+            "metavar": "DURATION",
+            "nargs": "?",
+            "const": _ANY,
+            "help": "only sources that are gone, failing, refused or denied; with a duration only "
+            "those whose failures span so long (60d); `prune` takes these instead of what is gone",
         },
         "--stale": {
             "metavar": "DURATION",
@@ -79,7 +85,8 @@ class Command(OperatorCommand):
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:
         """List the sources, or do what the first argument says."""
         self._check_usage(args, opts)
-        opts.stale = self._duration(opts.stale)
+        opts.stale = self._duration("stale", opts.stale)
+        opts.failing = self._duration("failing", opts.failing)
         file = opts.sources or self.options.sources
         action, urls = (args[0], args[1:]) if args else ("", [])
         if action == "add":
@@ -87,10 +94,12 @@ class Command(OperatorCommand):
         if action == "sync":
             return self._sync(file)
         with self.state_if_any() as state:
-            if action in ("forget", "resume"):
+            if action == "show":
+                _tell(urls, state, self.options, file, as_json=opts.json)
+            elif action in ("forget", "resume"):
                 return _change(action, urls, state, file, self.options)
-            if action:
-                _edit(action, urls, state, file, really=opts.yes)
+            elif action:
+                _edit(action, urls, state, file, opts)
             else:
                 _list(state, self.options, file, opts)
         return 0
@@ -112,8 +121,14 @@ class Command(OperatorCommand):
         given = [name for name in _LISTING if getattr(opts, name) not in (False, None)]
         if action and given:
             self.refuse(f"--{given[0]} belongs to the list, not to `{action}`")
+        if opts.json and action not in ("", "show"):
+            self.refuse(f"--json belongs to the list and to `show`, not to `{action}`")
         if opts.yes and action != "prune":
             self.refuse("--yes belongs to `prune`: scrapy sources prune --yes")
+        if opts.failing is not None and action not in ("", "prune"):
+            self.refuse(f"--failing belongs to the list and to `prune`, not to `{action}`")
+        if action == "prune" and opts.failing == _ANY:
+            self.refuse("`prune --failing` takes a duration: scrapy sources prune --failing 60d")
 
     def _sync(self, file: str) -> int:
         """Bring the state up to date with the sources file, and print what has changed."""
@@ -135,15 +150,17 @@ class Command(OperatorCommand):
         )
         return 0
 
-    def _duration(self, text: str | None) -> timedelta | None:
-        """Return the value of --stale; exit with status 2 and one line for a wrong one."""
+    def _duration(self, option: str, text: str | None) -> float | None:
+        """Return the seconds an option names; exit with status 2 and one line for a wrong one."""
         from walsh_scrapy.policy.durations import parse_typed_duration
 
         try:
-            return None if text is None else parse_typed_duration(text.strip())
+            return None if text is None else parse_typed_duration(text.strip()).total_seconds()
         except ValueError:
             written = repr((text or "")[:40])
-            self.refuse(f"--stale: {written} is not a duration; write for example 90d, 12w or P90D")
+            self.refuse(
+                f"--{option}: {written} is not a duration; write for example 90d, 12w or P90D"
+            )
 
     def _add(self, urls: list[str], file: str) -> int:
         """Ask what is at each URL, and declare it; return 1 if one of them cannot be."""
@@ -193,14 +210,34 @@ def _list(state: State | None, options: Options, file: str, opts: argparse.Names
         print(hidden_line(hidden), file=sys.stderr if opts.json else sys.stdout)
 
 
+def _tell(
+    urls: list[str], state: State | None, options: Options, file: str, *, as_json: bool
+) -> None:
+    """Print all that is known of the sources that the URLs mean."""
+    from walsh_scrapy.sources import load_sources
+    from walsh_scrapy.tools.output import json_array
+    from walsh_scrapy.tools.sources.changes import find_sources
+    from walsh_scrapy.tools.sources.overview import build_overview
+    from walsh_scrapy.tools.sources.profile import build_profile
+
+    found = build_overview(load_sources(file), state, options, time.time())
+    rows = {row.record.url: row for row in found.by_urgency(undeclared=True)}
+    chosen = dict.fromkeys(each for url in urls for each in find_sources(url, rows))
+    profiles = [build_profile(rows[url], state, options) for url in chosen]
+    if as_json:
+        print_lines(json_array(profile.as_dict() for profile in profiles))
+    else:
+        print_lines(line for profile in profiles for line in profile.lines())
+
+
 def _choose(rows: list[SourceRow], opts: argparse.Namespace, now: float) -> list[SourceRow]:
     """Return the rows that every option asks for."""
     return [
         row
         for row in rows
-        if (not opts.failing or row.is_in_trouble)
+        if (opts.failing is None or (row.is_in_trouble and row.record.failed_for >= opts.failing))
         and (not opts.moved or row.record.move is not None)
-        and (opts.stale is None or row.is_stale(now - opts.stale.total_seconds()))
+        and (opts.stale is None or row.is_stale(now - opts.stale))
     ]
 
 
@@ -214,20 +251,24 @@ def _show(rows: Sequence[SourceRow], found: Overview, opts: argparse.Namespace) 
         show(sources_screen(rows, Console().width))
     elif rows:
         print_lines(sources_text(rows))
-    if opts.due or opts.failing or opts.moved or opts.stale is not None:
+    if opts.due or opts.moved or (opts.failing, opts.stale) != (None, None):
         print(f"{len(rows)} listed of {totals(found.declared)}")
     else:
         print(totals(rows))
 
 
-def _edit(action: str, urls: list[str], state: State | None, file: str, *, really: bool) -> None:
+def _edit(
+    action: str, urls: list[str], state: State | None, file: str, opts: argparse.Namespace
+) -> None:
     from walsh_scrapy.tools.sources.changes import DeclaredSources
 
     declared = DeclaredSources(file, state)
     if action == "remove":
         lines = declared.remove(urls)
+    elif action == "prune":
+        lines = declared.prune(opts.failing, really=opts.yes)
     else:
-        lines = declared.prune(really=really) if action == "prune" else declared.rewrite_moved()
+        lines = declared.rewrite_moved()
     print_lines(lines)
 
 

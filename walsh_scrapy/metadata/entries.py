@@ -5,7 +5,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Final, Self
 
@@ -57,6 +57,8 @@ class Feed:
     skip_days: frozenset[str] = frozenset()  #: days without updates, UTC, such as "Sunday"
     is_whole: bool = True  #: False if the document was cut off in transit
     left_out: int = 0  #: entries beyond the budget of a document (decision 34)
+    #: As what it was read: "rss20", "atom10", "JSON Feed", "markdown"; not what is in it.
+    format: str = field(default="", compare=False)
     expired: bool = False  #: JSON Feed: True if the feed says that it will never be updated again
 
 

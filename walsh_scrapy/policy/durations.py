@@ -41,6 +41,16 @@ def parse_duration(text: str) -> timedelta:
         raise ValueError(f"{shown!r} is longer than can be counted") from None
 
 
+def format_duration(length: timedelta) -> str:
+    """Write a duration of at least 0 by ISO-8601, in seconds, as `parse_duration` reads it.
+
+    >>> format_duration(timedelta(hours=6))
+    'PT21600S'
+    """
+    fraction = f".{length.microseconds:06}".rstrip("0") if length.microseconds else ""
+    return f"PT{length.days * 86_400 + length.seconds}{fraction}S"
+
+
 def parse_typed_duration(text: str) -> timedelta:
     """Read a duration as an operator types it: `90min`, `12h`, `1d`, `2w`, or by ISO-8601.
 

@@ -15,6 +15,10 @@ _UNSAFE_CATEGORIES: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
 # Marks of writing direction: they can show a line in another order than it has.
 DIRECTION_MARKS: Final = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
+_NOT_IN_XML: Final = re.compile(
+    f"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[{DIRECTION_MARKS}]"
+)
+
 # The reference of no character: Python refuses to read so many digits.
 _ENDLESS: Final = re.compile(r"&#[0-9]{1000,}+;?")
 
@@ -163,6 +167,11 @@ def in_markdown(text: str) -> str:
     '\\<b\\>\\*One\\* \\| \\[two\\](https://a.example/b\\_c)\\</b\\>'
     """
     return _MARKDOWN.sub(r"\\\g<0>", printable(text))
+
+
+def xml_text(text: str) -> str:
+    """Leave out what XML 1.0 does not allow, and marks that show a text in another order."""
+    return _NOT_IN_XML.sub("", text)
 
 
 def storable(text: str) -> str:

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from walsh_scrapy.sources.editing import FileChanges
     from walsh_scrapy.sources.source import Source
 
+#: The namespace of the attributes `every` and `pause`, for which OPML has no name of its own.
+NAMESPACE: Final = "tag:wal.sh,2026:opml"
+#: Its prefix in what is written here. A parser of HTML knows no namespaces, only this.
+PREFIX: Final = "walsh"
 #: Folders nested deeper than this are not taken as tags.
 DEEPEST: Final = 32
 
@@ -72,6 +76,13 @@ class Outline:
     def name(self) -> str | None:
         """The title that the feed reader shows."""
         return self.attributes.get("title") or self.attributes.get("text") or None
+
+    def own(self, name: str) -> str | None:
+        """Return an attribute of `NAMESPACE`, or None."""
+        for written in (f"{{{NAMESPACE}}}{name}", f"{PREFIX}:{name}"):
+            if value := self.attributes.get(written):
+                return value
+        return None
 
     @property
     def tags(self) -> tuple[str, ...]:

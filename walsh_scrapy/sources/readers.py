@@ -80,7 +80,10 @@ def read_list(body: bytes) -> Contents:
 
 
 def read_opml_file(body: bytes) -> Contents:
-    """Read subscriptions: `xmlUrl`, name, folders and categories as tags, `htmlUrl` as page."""
+    """Read subscriptions: `xmlUrl`, name, folders and categories as tags, `htmlUrl` as page.
+
+    Attributes of our own namespace are `every` and `pause`.
+    """
     # It imports two parsers of XML, and few operators declare their sources so.
     from walsh_scrapy.sources.opml import read_opml  # noqa: PLC0415
 
@@ -97,7 +100,14 @@ def _subscription(outline: "Outline") -> RawSource:
     return RawSource(
         outline.number,
         f"outline {outline.number}" + (f" ({name[:40]!r})" if name else ""),
-        {"url": outline.url, "kind": kind, "name": name, "tags": [*outline.tags]},
+        {
+            "url": outline.url,
+            "kind": kind,
+            "name": name,
+            "tags": [*outline.tags],
+            "every": outline.own("every"),
+            "pause": outline.own("pause"),
+        },
         outline.attributes.get("htmlurl") or None,
         tuple(dict.fromkeys(outline.folders)),
     )

@@ -5,19 +5,20 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import bindparam, or_, select
+from sqlalchemy import and_, bindparam, not_, or_, select
 
 from walsh_scrapy.metadata.entries import KnownEntries
 from walsh_scrapy.policy.wording import storable
 from walsh_scrapy.state.database import Store
-from walsh_scrapy.state.rows import as_parameter, insert_new, is_among
-from walsh_scrapy.state.tables import entries
+from walsh_scrapy.state.rows import as_parameter, insert_if_new, insert_new, is_among
+from walsh_scrapy.state.tables import entries, sightings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from sqlalchemy import ColumnElement, Select
 
@@ -43,8 +44,10 @@ class EntryFilter:
     """Which entries to read: by default all."""
 
     since: float | None = None  #: epoch seconds: first seen then or later
-    sources: tuple[str, ...] = ()  #: URLs as they were declared; empty for all
+    #: URLs as they were declared, also of sources that had an entry of another; empty for all
+    sources: tuple[str, ...] = ()
     kind: str | None = None
+    has_backfill: bool = True  #: False leaves out what the first reading of its source had
 
 
 class StoredEntry(NamedTuple):
@@ -52,6 +55,9 @@ class StoredEntry(NamedTuple):
 
     key: str
     item: str
+    source: str
+    is_backfill: bool  #: it was there when its source was read for the first time
+    also_in: tuple[str, ...] = ()  #: the other sources that had it too, by URL
 
 
 class EntryStore(Store):
@@ -79,9 +85,15 @@ _LATEST_RUN: Final = (
     .order_by(entries.c.first_seen.desc())
     .limit(1)
 )
+_STORED: Final = select(*entries.c["key", "item", "source", "backfill"])
+_IS_ELSEWHERE: Final = and_(
+    sightings.c.key == entries.c.key, sightings.c.source != entries.c.source
+)
+_SIGHTED: Final = _STORED.add_columns(sightings.c.source).select_from(
+    entries.outerjoin(sightings, _IS_ELSEWHERE)
+)
 _NEWEST: Final = (
-    select(entries.c.key, entries.c.item)
-    .where(entries.c.source == bindparam("url"))
+    _STORED.where(entries.c.source == bindparam("url"))
     .order_by(entries.c.first_seen.desc(), entries.c.key)
     .limit(1)
 )
@@ -100,12 +112,13 @@ class Snapshot:
         At most a thousand are in memory at once. Entries of one response have the same time; they
         come in the order of their keys, which is the same on every database and after a restore.
         """
-        found = select(entries.c.key, entries.c.item).where(*_conditions(wanted))
-        ordered = found.order_by(entries.c.first_seen, entries.c.key)
+        found = _SIGHTED.where(*_conditions(wanted))
+        ordered = found.order_by(entries.c.first_seen, entries.c.key, sightings.c.source)
         rows = self._connection.stream(ordered)
         self._open.callback(rows.close)
-        for row in rows:
-            yield StoredEntry(*row)
+        for stored, of_one in groupby(rows, key=lambda row: tuple(row[:-1])):
+            also_in = tuple(each[-1] for each in of_one if each[-1] is not None)
+            yield StoredEntry(*stored)._replace(also_in=also_in)
 
     def newest(self, source: str) -> StoredEntry | None:
         """Return the entry of a source that was first seen last, or None if there is none."""
@@ -113,8 +126,12 @@ class Snapshot:
         return None if row is None else StoredEntry(*row)
 
 
-def insert_unseen(connection: Connection, found: Sequence[EntryRecord]) -> frozenset[str]:
+def insert_unseen(
+    connection: Connection, found: Sequence[EntryRecord], *, backfill: bool = False
+) -> frozenset[str]:
     """Insert the entries that are not known; return their keys (decision 19).
+
+    ``backfill`` says that their source is read for the first time.
 
     They are inserted in the order of their pages. So of two transactions that insert the same
     entries at once, one waits for the other, and they cannot block each other.
@@ -123,7 +140,7 @@ def insert_unseen(connection: Connection, found: Sequence[EntryRecord]) -> froze
     do. The others of that page are judged after that, and so is what another transaction was
     faster with: PostgreSQL then shows what that one has inserted.
     """
-    known = _known_entries(connection, found)
+    known, elsewhere = _known_entries(connection, found)
     rows, later, begun = [], [], set()
     for entry in sorted(found, key=attrgetter("page_key", "key")):
         page = entry.page_key
@@ -131,18 +148,20 @@ def insert_unseen(connection: Connection, found: Sequence[EntryRecord]) -> froze
         if page in begun:
             later.append(entry)
         elif known.adds(page, entry.key, entry.title_key):
-            rows.append(_row(entry, is_first=is_first))
+            rows.append(_row(entry, is_first=is_first, backfill=backfill))
             if is_first:
                 begun.add(page)
+        elif page in elsewhere:
+            _write_sightings(connection, entry, elsewhere[page])
     inserted = insert_new(connection, entries, rows)
     new = frozenset(row["own_key"] for row in rows if row["key"] in inserted)
     if len(new) < len(rows):
         unsettled = {row["own_key"] for row in rows} - new
         later += [entry for entry in found if entry.key in unsettled]
-    return new | insert_unseen(connection, later) if later else new
+    return new | insert_unseen(connection, later, backfill=backfill) if later else new
 
 
-def _row(entry: EntryRecord, *, is_first: bool) -> dict[str, Any]:
+def _row(entry: EntryRecord, *, is_first: bool, backfill: bool) -> dict[str, Any]:
     """Return the row of an entry: by name, which is faster for thousands of them than `row_of`."""
     return {
         "key": entry.page_key if is_first else entry.key,
@@ -153,26 +172,58 @@ def _row(entry: EntryRecord, *, is_first: bool) -> dict[str, Any]:
         "kind": entry.kind,
         "first_seen": entry.first_seen,
         "item": storable(entry.item),
+        "backfill": backfill,
         "run": entry.run,
     }
 
 
-def _known_entries(connection: Connection, found: Sequence[EntryRecord]) -> KnownEntries:
-    """Return the stored entries of the pages of these."""
-    known = KnownEntries()
+class _Elsewhere(NamedTuple):
+    """An entry that another source had first."""
+
+    key: str
+    page_key: str
+    own_key: str
+    title_key: str | None
+
+    def is_like(self, entry: EntryRecord) -> bool:
+        """Return True if an entry of this page is the same, as `KnownEntries` compares them."""
+        has_no_id = self.page_key in (self.own_key, entry.key)
+        has_same_title = entry.title_key is not None and entry.title_key == self.title_key
+        return has_no_id or has_same_title or self.own_key == entry.key
+
+
+def _known_entries(
+    connection: Connection, found: Sequence[EntryRecord]
+) -> tuple[KnownEntries, dict[str, list[_Elsewhere]]]:
+    """Return the stored entries of the pages of these, and those of other sources by page."""
+    known, elsewhere = KnownEntries(), dict[str, list[_Elsewhere]]()
     if not found:
-        return known
+        return known, elsewhere
+    own = found[0].source
     wanted = as_parameter(connection, sorted({entry.page_key for entry in found}))
     pages = _select_pages(connection.dialect.name)
-    for key, page_key, own_key, title_key in connection.all(pages, {"pages": wanted}):
-        known.add(page_key or key, own_key, title_key)
-    return known
+    for key, page_key, own_key, title_key, source in connection.all(pages, {"pages": wanted}):
+        page = page_key or key
+        known.add(page, own_key, title_key)
+        if source != own:
+            other = _Elsewhere(key, page, own_key, title_key)
+            elsewhere.setdefault(page, []).append(other)
+    return known, elsewhere
+
+
+def _write_sightings(
+    connection: Connection, entry: EntryRecord, elsewhere: Iterable[_Elsewhere]
+) -> None:
+    """Write which entries of other sources an entry is."""
+    for each in elsewhere:
+        if each.is_like(entry):
+            insert_if_new(connection, sightings, {"key": each.key, "source": entry.source})
 
 
 @cache
 def _select_pages(dialect: str) -> Select[Any]:
     """Return the statement that looks up the entries of pages."""
-    columns = entries.c["key", "page_key", "own_key", "title_key"]
+    columns = entries.c["key", "page_key", "own_key", "title_key", "source"]
     of_pages = (is_among(dialect, entries.c[name], "pages") for name in ("key", "page_key"))
     return select(*columns).where(or_(*of_pages))
 
@@ -181,6 +232,10 @@ def _conditions(wanted: EntryFilter) -> Iterator[ColumnElement[bool]]:
     if wanted.since is not None:
         yield entries.c.first_seen >= wanted.since
     if wanted.sources:
-        yield entries.c.source.in_(wanted.sources)
+        of_these = sightings.c.source.in_(wanted.sources)
+        seen_there = entries.c.key.in_(select(sightings.c.key).where(of_these))
+        yield or_(entries.c.source.in_(wanted.sources), seen_there)
     if wanted.kind is not None:
         yield entries.c.kind == wanted.kind
+    if not wanted.has_backfill:
+        yield not_(entries.c.backfill)

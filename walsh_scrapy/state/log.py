@@ -11,15 +11,13 @@ from sqlalchemy import and_, func, or_, select
 from walsh_scrapy.policy.audit.record import DAY, LoggedDenial, LoggedRequest
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.state.auditrecord import BY_HOST, BY_TIME, AuditRecord, rows_of
-from walsh_scrapy.state.tables import denials, entries, requests
+from walsh_scrapy.state.tables import ITS_URL, denials, entries, requests
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from sqlalchemy import Column, ColumnElement
 
-#: URLs in one SELECT; databases limit the parameters of a statement.
-_URLS_AT_ONCE: Final = 500
 #: Hosts that are suggested.
 MOST_HOSTS: Final = 5
 _REQUEST: Final = rows_of(LoggedRequest, requests)
@@ -51,14 +49,6 @@ class SeenEntry(NamedTuple):
     source: str
     first_seen: float
     item: str
-
-
-class RunVisit(NamedTuple):
-    """One run that requested a URL, and when it did so first, in epoch seconds."""
-
-    url: str
-    run: int | None
-    at: float
 
 
 class Log(AuditRecord):
@@ -150,16 +140,12 @@ class Log(AuditRecord):
         last: float | None = self._connection.scalar(sent)
         return last
 
-    def visits(self, urls: Collection[str]) -> list[RunVisit]:
-        """Return the runs in the log that requested these URLs, the newest first."""
-        found: list[RunVisit] = []
-        ordered = sorted(urls)
-        first = func.min(requests.c.sent_at)
-        for start in range(0, len(ordered), _URLS_AT_ONCE):
-            some = requests.c.url.in_(ordered[start : start + _URLS_AT_ONCE])
-            wanted = select(requests.c.url, requests.c.run, first).where(some)
-            found += self.each(RunVisit, wanted.group_by(requests.c.url, requests.c.run))
-        return sorted(found, key=lambda visit: -visit.at)
+    def last_for(self, source: str, paced: Collection[str], most: int) -> list[LoggedRequest]:
+        """Return the last requests that were for a source, to these hosts, the newest first."""
+        own = and_(requests.c.source == ITS_URL, requests.c.url == source)
+        wanted = _REQUEST.where(requests.c.host.in_(paced), or_(own, requests.c.source == source))
+        newest = wanted.order_by(requests.c.sent_at.desc(), requests.c.id.desc())
+        return list(self.each(LoggedRequest, newest.limit(most)))
 
     def days(self, host: str, paced: str) -> dict[int, int]:
         """Return how many requests and denials each day has, by days since 1970, in order."""

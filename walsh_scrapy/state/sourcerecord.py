@@ -41,6 +41,7 @@ class SourceRecord:
     outcome: str = "new"
     detail: str = ""
     failures: int = 0  #: in a row
+    failing_since: float | None = None  #: the first failure of those in a row
     status: int | None = None  #: of the last response
     refused_since: float | None = None  #: the first refusal (429, 503) of those in a row
     asked_interval: float = 0.0  #: seconds that the responses of the last visit asked for
@@ -58,11 +59,24 @@ class SourceRecord:
     last_modified: bytes | None = None
     body_hash: str | None = None  #: SHA-256 of the last document that came as a whole
     resent: int = 0  #: times in a row that it came again although its validators were sent
+    #: As what its last document was read: "rss20", "markdown"; "shared" if it was read for another
+    #: source only, "" if none was.
+    format: str = ""
 
     @property
     def is_refused(self) -> bool:
         """Whether its site answered the last visit with 429 or 503, or does not take one yet."""
         return self.outcome == REFUSED
+
+    @property
+    def failed_for(self) -> float:
+        """Seconds from the first of its failures in a row to the last one; 0 if it is denied now.
+
+        Nothing is known of the time after its last visit.
+        """
+        if self.outcome.startswith("denied") or None in (self.failing_since, self.fetched_at):
+            return 0.0
+        return (self.fetched_at or 0.0) - (self.failing_since or 0.0)
 
     @property
     def ignores_validators(self) -> bool:
@@ -115,10 +129,18 @@ class SourceRecord:
 
     def after_refusal(self, status: int, now: float) -> SourceRecord:
         """Return the record after a refusal (429, 503) at ``now``; a row of them has one begin."""
-        since = self.refused_since
-        if since is None or since > now + CLOCK_SKEW:
-            since = now
+        since = _first(self.refused_since, now)
         return replace(self, outcome=REFUSED, status=status, refused_since=since)
+
+    def after_visit(self, now: float) -> SourceRecord:
+        """Return the record after a visit that ended at ``now``; rows of trouble go on or end."""
+        return replace(
+            self,
+            visited_since=self.visited_since or now,
+            fetched_at=now,
+            failing_since=_first(self.failing_since, now) if self.failures else None,
+            refused_since=self.refused_since if self.is_refused else None,
+        )
 
     def with_body(self, body_hash: str | None, *, is_conditional: bool) -> SourceRecord:
         """Return the record after a document came, None if not as a whole.
@@ -175,6 +197,11 @@ class SourceRecord:
             return self
         record = replace(self, url=url)
         return record.with_move(None) if record.moved_to == url else record
+
+
+def _first(since: float | None, now: float) -> float:
+    """Return when a row of troubles began that goes on at ``now``; a wrong clock does not count."""
+    return now if since is None or since > now + CLOCK_SKEW else since
 
 
 #: The columns of a record, in the order of its fields.

@@ -15,7 +15,7 @@ from walsh_scrapy.state.declared import paced_by, write_facts
 from walsh_scrapy.state.entries import insert_unseen
 from walsh_scrapy.state.rows import among, insert_if_new, record_of, row_of, upsert
 from walsh_scrapy.state.sourcerecord import COLUMNS, SourceRecord
-from walsh_scrapy.state.tables import entries, indexes, sources
+from walsh_scrapy.state.tables import entries, indexes, sightings, sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -168,15 +168,17 @@ class SourceStore(Store):
         done: list[tuple[_Row, Committed]] = []
 
         def write(connection: Connection) -> None:
-            before, row = known, None
+            before, row, is_unread = known, None, True
             while row is None:  # the row in memory, or the one just read, may have changed
                 before = before or _Row.find(connection, url)
+                is_unread = before.record is None or not before.record.format
                 record = change(before.record)
                 row, before = before.replaced_by(connection, record), None
             self._write_facts(connection, record)
             if llmstxt is not None:
                 upsert(connection, indexes, row_of(llmstxt))
-            done.append((row, Committed(record, insert_unseen(connection, found))))
+            new = insert_unseen(connection, found, backfill=is_unread)
+            done.append((row, Committed(record, new)))
 
         if host is None:
             with self._database.write() as connection:
@@ -197,6 +199,10 @@ class SourceStore(Store):
                 insert_if_new(connection, sources, _new_row(renamed, randbits(40)))
                 entries_of_old = update(entries).where(entries.c.source == old)
                 connection.run(entries_of_old.values(source=new))
+                both = select(sightings.c.key).where(sightings.c.source == new)
+                of_old = sightings.c.source == old
+                connection.run(delete(sightings).where(of_old, sightings.c.key.in_(both)))
+                connection.run(update(sightings).where(of_old).values(source=new))
                 connection.run(delete(sources).where(sources.c.url == old))
                 self._write_facts(connection, renamed)
 
@@ -230,7 +236,7 @@ class SourceStore(Store):
         in_trouble = or_(sources.c.due_at == NEVER, sources.c.failures > 0)
         resumed = update(sources).where(sources.c.url == url, in_trouble)
         with self._database.write() as connection:
-            changes = {"due_at": 0.0, "failures": 0, "revision": _CHANGED}
+            changes = {"due_at": 0.0, "failures": 0, "failing_since": None, "revision": _CHANGED}
             is_resumed = connection.run(resumed.values(changes)) == 1
             if is_resumed and (record := _Row.find(connection, url).record):
                 self._write_facts(connection, record)

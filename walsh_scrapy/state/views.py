@@ -111,7 +111,7 @@ def _views(sql: _Dialect) -> Mapping[tuple[str, str], Sequence[str]]:
         ),
         ("readable_sources", "sources"): (
             *("url", "kind", time("fetched_at"), "outcome", "status", "detail", "failures"),
-            time("refused_since"),
+            *(time("failing_since"), time("refused_since")),
             *(time("due_at"), f"due_at <= {sql.now} AS is_due"),
             *("moved_to", time("moved_since"), "move_settled"),
             f"(SELECT count(*) {of_source}) AS entries",
@@ -120,7 +120,7 @@ def _views(sql: _Dialect) -> Mapping[tuple[str, str], Sequence[str]]:
         ("readable_entries", "entries"): (
             *(time("first_seen"), f"{days_ago('first_seen')} AS days_ago", "kind", "source"),
             *map(field, _FIELDS),
-            *("run", "key"),
+            *("backfill", "run", "key"),
         ),
         ("readable_hosts", "hosts"): (
             *("host", time("ended"), "interval", "pause", time("hold_since"), time("hold_until")),

@@ -36,7 +36,7 @@ NO_OUTPUT: Final[dict[str, Any]] = {
     "JOBDIR": None,
     "HTTPCACHE_ENABLED": False,  # the answer is about what a site says now
 }
-_WHEN: Final = "today, yesterday, 1d (a day ago), a date, an RFC 3339 time"
+WHEN: Final = "today, yesterday, 1d (a day ago), a date, an RFC 3339 time"
 
 
 class OperatorCommand(ScrapyCommand):
@@ -81,7 +81,7 @@ class OperatorCommand(ScrapyCommand):
                 "--sources", metavar="FILE", help="sources file to use instead of WALSH_SOURCES"
             )
         if self.since:
-            parser.add_argument("--since", metavar="WHEN", help=f"{self.since}: {_WHEN}")
+            parser.add_argument("--since", metavar="WHEN", help=f"{self.since}: {WHEN}")
         if self.json:
             parser.add_argument("--json", action="store_true", help=f"print {self.json}")
         for base in reversed(type(self).__mro__):
@@ -93,7 +93,7 @@ class OperatorCommand(ScrapyCommand):
         if not self.takes_any_words:
             self._check_words(args)
         if self.since:
-            opts.since = self._moment(opts.since)
+            opts.since = self.moment("since", opts.since)
         with clean_exit(), _errors_as_lines():
             self.exitcode = self.execute(args, opts)
 
@@ -161,13 +161,14 @@ class OperatorCommand(ScrapyCommand):
             if not self.takes_words:
                 self.refuse(f"{self.name} does not take {word}; see scrapy {self.name} --help")
 
-    def _moment(self, text: str | None) -> float | None:
+    def moment(self, option: str, text: str | None) -> float | None:
+        """Return the epoch seconds of an option's time; exit with status 2 for a wrong one."""
         from walsh_scrapy.policy.timestamps import parse_since
 
         try:
             return None if text is None else parse_since(text, time.time())
         except ValueError as error:
-            self.refuse(f"--since: {error}")
+            self.refuse(f"--{option}: {error}")
 
 
 class FileCommand(OperatorCommand):

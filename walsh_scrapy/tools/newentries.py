@@ -12,7 +12,7 @@ from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.wording import count_of, printable
 from walsh_scrapy.state.entries import EntryFilter
-from walsh_scrapy.tools.export import item_of
+from walsh_scrapy.tools.export.entries import item_of
 from walsh_scrapy.tools.output import fold
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.runtime.gates import ADVICE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from walsh_scrapy.state.log import RunVisit
     from walsh_scrapy.tools.sources.overview import SourceRow
 
 #: Failures in a row after which a source is worth a look.
@@ -47,15 +46,10 @@ def in_trouble(row: SourceRow) -> str:
     return "resent" if row.resent_why else ""
 
 
-def find_troubles(
-    rows: Iterable[SourceRow], visits: Mapping[str, Sequence[RunVisit]]
-) -> list[Trouble]:
-    """Return the sources in trouble, in the order of ``rows``.
-
-    ``visits`` are the runs that requested a URL, the newest first.
-    """
+def find_troubles(rows: Iterable[SourceRow]) -> list[Trouble]:
+    """Return the sources in trouble, in the order of ``rows``."""
     return [
-        Trouble(row, what, _why(row, what), _since(row, what, visits), *_advice(row, what))
+        Trouble(row, what, _why(row, what), _since(row, what), *_advice(row, what))
         for row in rows
         if (what := in_trouble(row))
     ]
@@ -84,23 +78,18 @@ def _why(row: SourceRow, what: str) -> str:
     return f"{record.detail or 'it failed'} ({count_of(record.failures, 'time')} in a row)"
 
 
-def _since(row: SourceRow, what: str, visits: Mapping[str, Sequence[RunVisit]]) -> str:
-    """Say since when; the log of requests has the visits of 30 days."""
+def _since(row: SourceRow, what: str) -> str:
     record = row.record
-    if what == "moved" and record.moved_since is not None:
-        return f"since {format_moment(record.moved_since)}"
-    if what == "refused" and record.refused_since is not None:
-        return f"since {format_moment(record.refused_since)}"
-    if what == "failing":
-        seen = visits.get(record.address, ()) or visits.get(record.url, ())
-        if len(seen) >= record.failures:
-            return f"since {format_moment(seen[record.failures - 1].at)}"
-        if seen:
-            return f"since {format_moment(seen[-1].at)} or before"
+    begun = {
+        "gone": record.fetched_at,
+        "moved": record.moved_since,
+        "refused": record.refused_since,
+        "failing": record.failing_since,
+    }
+    if since := begun.get(what):
+        return f"since {format_moment(since)}"
     at = record.fetched_at
-    if at is None:
-        return "since an unknown time"
-    return f"since {format_moment(at)}" if what == "gone" else f"last seen {format_moment(at)}"
+    return "since an unknown time" if at is None else f"last seen {format_moment(at)}"
 
 
 def _advice(row: SourceRow, what: str) -> tuple[str, str]:

@@ -102,7 +102,9 @@ class VisitRecorder:
         is_conditional = any(conditions_of(request).values())
 
         def change(known: SourceRecord) -> SourceRecord:
-            record = replace(known, outcome="fetched", detail=detail, failures=0)
+            record = replace(
+                known, outcome="fetched", detail=detail, failures=0, format=feed.format
+            )
             record = record.with_body(body_hash, is_conditional=is_conditional)
             if record.resent == MOST_RESENT:
                 logger.warning(_RESENT, known.url, record.resent)
@@ -148,6 +150,7 @@ class VisitRecorder:
         def change(before: SourceRecord) -> SourceRecord:
             record = with_validators(before, None)
             record = replace(record, outcome="unchanged", detail=detail, failures=0)
+            record = replace(record, format=record.format or "shared")
             after = moves.after_document(record, request, request.url, self._clock.now())
             return record if visit.llmstxt else after
 
@@ -256,15 +259,8 @@ class VisitRecorder:
             record = change(known)
             asked = known.asked_interval if keeps_interval and not known.failures else 0.0
             until = fresh_until(visit, answer, record.address, now)
-            record = replace(
-                record,
-                visited_since=known.visited_since or now,
-                fetched_at=now,
-                due_at=now,
-                status=status,
-                asked_interval=max(asked, until - now),
-                refused_since=record.refused_since if record.is_refused else None,
-            )
+            record = replace(record, status=status, due_at=now).after_visit(now)
+            record = replace(record, asked_interval=max(asked, until - now))
             is_gone = record.outcome == "gone"
             return replace(record, due_at=NEVER if is_gone else record.due(least, now).at)
 

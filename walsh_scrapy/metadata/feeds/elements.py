@@ -36,12 +36,17 @@ _END: Final = 65_536  # bytes at the end of the document in which its last date 
 class FeedElements:
     """The elements of a feed, and whether the document was cut off in transit."""
 
-    is_atom: bool
+    format: str  #: feedparser's name of it; ", repaired" follows if it was not well-formed
     channel: Element  #: everything outside the entries
     entries: tuple[Element, ...]
     is_cut_in_entry: bool  #: the document ends inside its last entry
     is_whole: bool  #: its root element is closed, so nothing was cut off
     left_out: int  #: entries beyond the budget, which were not read
+
+    @property
+    def is_atom(self) -> bool:
+        """Whether it is Atom, and no RSS."""
+        return self.format.startswith("atom")
 
 
 def parse_elements(body: bytes, *, url: str, content_type: str | None) -> FeedElements:
@@ -60,7 +65,7 @@ def parse_elements(body: bytes, *, url: str, content_type: str | None) -> FeedEl
     if not version:
         raise NotAFeed.but("XML of another kind", content_type)
     return FeedElements(
-        is_atom=version.startswith("atom"),
+        format=f"{version}, repaired" if repaired else version,
         channel=dict(parser.feeddata),
         entries=tuple(dict(entry) for entry in parser.entries),
         is_cut_in_entry=repaired is not None and repaired.is_cut_in_entry,

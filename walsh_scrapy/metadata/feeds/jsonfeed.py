@@ -45,6 +45,7 @@ def read_json(body: bytes, *, url: str, content_type: str | None) -> Feed:
         language=language_tag(feed.get("language")),
         entries=tuple(_entry(item, url, inherited) for item in kept),
         left_out=len(items) - len(kept),
+        format="JSON Feed",
         expired=feed.get("expired") is True,
     )
 

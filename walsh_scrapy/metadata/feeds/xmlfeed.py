@@ -46,6 +46,7 @@ def read_xml(body: bytes, *, url: str, content_type: str | None) -> Feed:
         skip_days=_skip_days(channel),
         is_whole=elements.is_whole,
         left_out=elements.left_out,
+        format=elements.format,
     )
 
 

@@ -67,7 +67,8 @@ def parse_llms(body: bytes, *, url: str, content_type: str | None, source: str) 
     entries = _one_per_page(_entries(page, url))
     if not entries and not any(paragraph.within[0] in HEADINGS for paragraph in page):
         raise NotAFeed.but("plain text without a link", content_type, _WANTED)
-    return Feed(title=_title(page), language=None, entries=with_keys(entries, source))
+    keyed = with_keys(entries, source)
+    return Feed(title=_title(page), language=None, entries=keyed, format="markdown")
 
 
 def _title(page: Sequence[Paragraph]) -> str | None:

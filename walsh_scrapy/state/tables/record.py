@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import (
     DDL,
     BigInteger,
+    Boolean,
     Column,
     Double,
     ForeignKey,
@@ -14,6 +15,7 @@ from sqlalchemy import (
     Table,
     Text,
     event,
+    false,
 )
 
 from walsh_scrapy.state.tables.schema import metadata
@@ -50,11 +52,22 @@ entries = Table(
     Column("kind", String(16), nullable=False),
     Column("first_seen", Double, nullable=False),
     Column("item", Text, nullable=False),
+    # Whether it was there when its source was read for the first time, so that it is not news.
+    Column("backfill", Boolean, nullable=False, server_default=false()),
     # The run that found it. No foreign key, which would cost a look-up for each entry; `requests`
     # is alike.
     Column("run", BigInteger),
     Index("entries_by_time", "first_seen"),
     Index("entries_by_source", "source"),
+)
+
+# The other sources in which an entry was found: it is kept once (decision 19).
+sightings = Table(
+    "sightings",
+    metadata,
+    Column("key", String(64), primary_key=True),
+    Column("source", String(4096), primary_key=True),
+    Index("sightings_by_source", "source"),
 )
 
 # Few entries have a row. No two of one page have one title, even if two processes insert them. An

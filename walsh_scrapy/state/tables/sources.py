@@ -30,6 +30,8 @@ sources = Table(
     Column("outcome", String(32), nullable=False),
     Column("detail", Text, nullable=False, server_default=""),
     Column("failures", Integer, nullable=False, server_default="0"),
+    # The first of these failures; empty if there are none.
+    Column("failing_since", Double),
     Column("status", Integer),
     # The first refusal (429, 503) of the row that goes on; empty if the last visit was none.
     Column("refused_since", Double),
@@ -55,6 +57,8 @@ sources = Table(
     # its validators were sent: the site seems to know no 304.
     Column("body_hash", String(64)),
     Column("resent", Integer, nullable=False, server_default="0"),
+    # As what its last document was read; empty if none was.
+    Column("format", String(40), nullable=False, server_default=""),
     # Increased with every change, as that of a host.
     Column("revision", BigInteger, nullable=False, server_default="0"),
     # Of its canonical URL: all spellings of a URL share it, and a declared one has it too.

@@ -29,7 +29,7 @@ from walsh_scrapy.tools.report.figures import (
 from walsh_scrapy.tools.sources import overview
 from walsh_scrapy.tools.status.facts import ENDED_EARLY
 from walsh_scrapy.tools.status.findings import judge_clock
-from walsh_scrapy.tools.troubles import Trouble, find_troubles, in_trouble
+from walsh_scrapy.tools.troubles import Trouble, find_troubles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,10 +38,9 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.audit.record import LoggedRequest
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state import State
-    from walsh_scrapy.state.log import DenialCount, Log, RunVisit
+    from walsh_scrapy.state.log import DenialCount, Log
     from walsh_scrapy.state.runs import RunRecord
     from walsh_scrapy.tools.hosts import HostRow
-    from walsh_scrapy.tools.sources.overview import SourceRow
     from walsh_scrapy.tools.status.findings import Finding
 
 #: Requests that are read: as many as fit into 500 MB of memory.
@@ -155,8 +154,9 @@ def build_report(
         records, is_cut = _requests(log, period)
         judge = PauseJudge(log.basis(log.bounds(now)))
         lines = host_lines(records, judge, period.includes)
-        troubles, news = _troubles(log, rows), _news(log, period, options, sources)
+        news = _news(log, period, options, sources)
         denied = _denials(log, period, options)
+    troubles = find_troubles(rows)
     included = [record for record in records if period.includes(record)]
     resting = [row for row in hosts.build_overview(state) if period.host in (None, row.host)]
     return Report(
@@ -193,15 +193,6 @@ def _sources(file: str) -> tuple[Sequence[Source], str]:
         return load_sources(file), ""
     except SourcesError as error:
         return (), str(error)
-
-
-def _troubles(log: Log, rows: Sequence[SourceRow]) -> list[Trouble]:
-    wrong = [row for row in rows if in_trouble(row)]
-    listed = {url for row in wrong[:MOST_TROUBLES] for url in (row.record.url, row.record.address)}
-    visits: dict[str, list[RunVisit]] = {}
-    for visit in log.visits(listed):
-        visits.setdefault(visit.url, []).append(visit)
-    return find_troubles(wrong, visits)
 
 
 def _denials(log: Log, period: Period, options: Options) -> list[DenialCount]:

@@ -197,19 +197,24 @@ class DeclaredSources:
         for url in chosen:
             yield f"{url} is removed from {self._file}; its entries stay known"
 
-    def prune(self, *, really: bool) -> Iterator[str]:
-        """Name the sources that are gone (410); remove them if ``really``."""
-        gone = [record for record in self._records.values() if record.due_at == NEVER]
-        for record in gone:
+    def prune(self, failing: float | None = None, *, really: bool) -> Iterator[str]:
+        """Name the sources that are gone (410); remove them if ``really``.
+
+        With ``failing`` these are the ones whose failures in a row span so many seconds.
+        """
+        chosen = [each for each in self._records.values() if _is_lost(each, failing)]
+        for record in chosen:
+            begun = record.failing_since if failing is not None else None
+            since = f", failing since {format_moment(begun)}" if begun else ""
             seen = format_moment(record.fetched_at or 0.0)
-            yield f"{record.url}: {record.detail or 'gone (410)'}, last asked {seen}"
-        if not gone:
-            yield "no source is gone (410)"
+            yield f"{record.url}: {record.detail or 'gone (410)'}{since}, last asked {seen}"
+        if not chosen:
+            yield "no source is gone (410)" if failing is None else "no source fails for so long"
         elif really:
-            yield from self.remove([record.url for record in gone])
+            yield from self.remove([record.url for record in chosen])
         else:
-            count = count_of(len(gone), "source")
-            yield f"{count} to remove from {self._file}; `scrapy sources prune --yes` does it"
+            count = count_of(len(chosen), "source")
+            yield f"{count} to remove from {self._file}; the same command with --yes does it"
 
     def rewrite_moved(self) -> Iterator[str]:
         """Declare sources where they settled after a move; each keeps all that is known of it."""
@@ -271,3 +276,9 @@ class DeclaredSources:
             spellings = {record.url: to for record, to in found if record}
             if self._state and spellings:
                 self._state.sources.rename(spellings)
+
+
+def _is_lost(record: SourceRecord, failing: float | None) -> bool:
+    if failing is None:
+        return record.due_at == NEVER
+    return record.failures > 0 and record.failed_for >= failing

@@ -111,6 +111,7 @@ class SourceRow:
             "status": record.status,
             "detail": record.detail or None,
             "failures": record.failures,
+            "failing_since": rfc3339(record.failing_since),
             "refused_since": rfc3339(record.refused_since),
             "refused_until": rfc3339(self.refused_until),
             "resent": record.resent,

@@ -69,6 +69,14 @@ def hidden_line(count: int) -> str:
     return f"no longer declared, listed only with --all: {count_of(count, 'source')}"
 
 
+def facts_of(row: SourceRow) -> Iterator[str]:
+    """Yield what came of its visits, when the next one is and why, and where it moved."""
+    yield from _visits(row)
+    if row.record.detail:
+        yield row.record.detail
+    yield from _remarks(row)
+
+
 def _cells(row: SourceRow) -> tuple[str, ...]:
     record, source = row.record, row.source
     remarks = [f'"{source.name}"'] if source and source.name else []

@@ -77,12 +77,13 @@ def _sent(sent: JudgedRequest, account: Account) -> Iterator[str]:
     yield f"  {_time(record.sent_at)}{record.url}"
     yield from _wrapped(f"why: {_reason(record, account)}{_came(record, account)}")
     yield from _wrapped(f"pause: {_pause(sent.pause)}")
-    yield from _wrapped(f"answer: {_answer(record)}")
+    yield from _wrapped(f"answer: {answer_to(record)}")
     if key := account.signed_by(record):
         yield from _wrapped(f"signed by: {key} (Web Bot Auth)")
 
 
-def _answer(record: LoggedRequest) -> str:
+def answer_to(record: LoggedRequest) -> str:
+    """Return what came of a request, in words."""
     if record.seconds is None:
         return "not known: the request is out, or the crawl was killed before its end"
     answer = "no answer" if record.status is None else str(record.status)

@@ -1,0 +1,132 @@
+"""`scrapy export -o new.atom`: a feed by RFC 4287, of what is new or of what is in trouble."""
+
+import contextlib
+import io
+import json
+import math
+import re
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import feedparser
+import pytest
+from scrapy.settings import Settings
+
+from tests.helpers.records import entry_of
+from walsh_scrapy.items import EntryItem
+from walsh_scrapy.metadata.feeds import parse_feed
+from walsh_scrapy.state import State
+from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.tools.export import atom
+from walsh_scrapy.tools.export.export import Export
+
+URL, OTHER = "http://a.example/feed", "http://b.example/feed"
+READ = SourceRecord(url=URL, kind="feed", outcome="fetched", format="rss20")
+HOSTILE = "<b>&amp; ]]> \x00\x1b[2J\u202emoc\ud800 \"'</title>"
+ATOM = "{http://www.w3.org/2005/Atom}"
+ID = re.compile(r"urn:uuid:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+
+def entry(number, **fields):
+    seen = f"2026-05-23T06:00:{number:02}Z"
+    given = {"title": f"Title {number}", "url": f"http://a.example/{number}", "first_seen": seen}
+    item = EntryItem(kind="feed", source=URL, **given | fields)
+    return entry_of(URL, str(number), at=1000.0 + number, item=json.dumps(item.to_dict()))
+
+
+@pytest.fixture
+def state(url):
+    with contextlib.closing(State(url)) as state:
+        state.sources.commit(replace(READ, format=""), [entry(1, title="there before")])
+        state.sources.commit(READ)
+        yield state
+
+
+@pytest.fixture
+def export(tmp_path):
+    (tmp_path / "sources.json").write_text(json.dumps([{"url": URL, "name": "A"}, OTHER]))
+    return Export(settings=Settings(), sources_file=str(tmp_path / "sources.json"))
+
+
+def written(write, *arguments):
+    """A feed, once it was found to be one by RFC 4287 and by feedparser."""
+    file = io.BytesIO()
+    count = write(file, *arguments)
+    body = file.getvalue()
+    root = ET.fromstring(body)
+    assert root.tag == f"{ATOM}feed"
+    for each in (root, *root.iter(f"{ATOM}entry"), *root.iter(f"{ATOM}source")):
+        for name in ("id", "title", "updated"):
+            assert len(each.findall(f"{ATOM}{name}")) == 1, (each.tag, name)
+        assert MOMENT.fullmatch(each.findtext(f"{ATOM}updated"))
+    ids = [each.findtext(f"{ATOM}id") for each in (root, *root.iter(f"{ATOM}entry"))]
+    assert len(set(ids)) == len(ids) == count + 1
+    assert all(map(ID.fullmatch, ids))
+    assert root.find(f"{ATOM}author/{ATOM}name") is not None
+    links = [each.findall(f"{ATOM}link[@rel='alternate']") for each in root.iter(f"{ATOM}entry")]
+    assert all(len(each) == 1 for each in links)
+    read = feedparser.parse(body)
+    assert (read.version, read.bozo, len(read.entries)) == ("atom10", False, count)
+    assert len(parse_feed(body, url=URL, content_type=None, source=URL).entries) == count
+    return read
+
+
+def test_what_is_new_comes_first_and_what_was_there_before_is_not_in_it(state, export, monkeypatch):
+    monkeypatch.setattr(atom, "MOST", 3)
+    dated = {"published": "2026-05-20T00:00:00Z", "authors": ["Jo"], "tags": ["x & y"]}
+    state.sources.commit(READ, [entry(number) for number in range(2, 5)])
+    feed = written(export.write_entries, "atom", state)
+    before = {each.title: each.id for each in feed.entries}
+    state.sources.commit(READ, [entry(5, **dated)])
+    feed = written(export.write_entries, "atom", state)
+    assert [each.title for each in feed.entries] == ["Title 5", "Title 4", "Title 3"]
+    first, *rest = feed.entries
+    assert all(before[each.title] == each.id for each in rest)
+    assert (first.link, first.updated, feed.feed.updated) == (
+        "http://a.example/5", "2026-05-23T06:00:05Z", "2026-05-23T06:00:05Z",
+    )  # fmt: skip
+    assert (first.published, first.author) == ("2026-05-20T00:00:00Z", "Jo")
+    assert ([tag.term for tag in first.tags], first.source.title) == (["x & y"], "A")
+
+
+def test_texts_of_strangers_stay_texts(state, export):
+    odd = {"title": HOSTILE, "url": None, "tags": [HOSTILE], "authors": [HOSTILE]}
+    state.sources.commit(READ, [entry(2, **odd), entry(3, title=None)])
+    feed = written(export.write_entries, "atom", state)
+    titled, hostile = feed.entries
+    assert titled.title == "http://a.example/3"
+    assert hostile.link == URL
+    assert hostile.title_detail.type == "text/plain"
+    for text in (hostile.title, hostile.tags[0].term, hostile.author):
+        assert text.startswith("<b>&amp; ]]> [2Jmoc")
+        assert text.endswith("\"'</title>")
+
+
+def test_a_feed_of_nothing_is_a_feed(state, export):
+    assert written(export.write_entries, "atom", state).feed.title == "Walsh-Research: new"
+    assert written(export.write_failures, state).feed.title == "Walsh-Research: in trouble"
+
+
+def test_sources_in_trouble_are_a_feed_and_stay_one_entry_while_it_lasts(state, export):
+    failed = SourceRecord(
+        url=OTHER, kind="feed", outcome="failed", detail=HOSTILE, status=404, failures=1,
+        failing_since=1_779_516_000.0, fetched_at=1_779_516_000.0,
+    )  # fmt: skip
+    state.sources.commit(failed)
+    (first,) = written(export.write_failures, state).entries
+    state.sources.commit(replace(failed, failures=2, fetched_at=1_779_999_999.0))
+    (second,) = written(export.write_failures, state).entries
+    assert (first.id, first.updated) == (second.id, "2026-05-23T06:00:00Z")
+    assert (first.title, first.link) == (f"failing: {OTHER}", OTHER)
+    assert "since 2026-05-23 06:00:00 UTC\nNothing is at this address" in first.content[0].value
+    again = replace(failed, failing_since=1_779_900_000.0)
+    state.sources.commit(again)
+    (later,) = written(export.write_failures, state).entries
+    assert later.id != first.id
+    gone = {"outcome": "gone", "due_at": math.inf, "fetched_at": 5.0}
+    state.sources.commit(replace(READ, **gone))
+    found = written(export.write_failures, state).entries
+    assert [each.title for each in found] == [f"failing: {OTHER}", "gone: A"]
+    assert len(written(replace(export, urls=(URL,)).write_failures, state).entries) == 1
+    assert written(replace(export, kind="llms").write_failures, state).entries == []
