@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.sites import feed, judge, paths, refusal, site
 from walsh_scrapy.state import State
 from walsh_scrapy.state.auditrecord import GOES_ON
-from walsh_scrapy.testing.names import Answer
+from walsh_scrapy.testing.names import UNKNOWN, Answer
 from walsh_scrapy.testing.politeness import assert_polite, violations
 from walsh_scrapy.testing.web import Reply
 from walsh_scrapy.tools.attest.audit import audit
@@ -132,10 +132,12 @@ def test_by_address_names_of_one_server_are_never_asked_too_soon_nor_at_once(
 
 def test_by_address_a_network_that_many_names_share_is_excepted(direct_web, crawl):
     answer = Answer((SERVER,))
-    web = direct_web(*(replace(site(host), dns=answer) for host in HOSTS))
+    gone = replace(site("gone.example"), dns=UNKNOWN)
+    web = direct_web(*(replace(site(host), dns=answer) for host in HOSTS), gone)
     shared = {"WALSH_SHARED_NETWORKS": "127.0.9.0/24, 2001:db8::/32"}
-    result = crawl(web, sources=sources(*HOSTS), settings=BY_ADDRESS | shared)
+    result = crawl(web, sources=sources(*HOSTS, gone.host), settings=BY_ADDRESS | shared)
     judge(result)
+    assert "the DNS has no address for gone.example" in result.stderr
     assert len(result.log) == 2 * len(HOSTS)
     assert violations(result.log, pace_by=lambda _: SERVER)
 

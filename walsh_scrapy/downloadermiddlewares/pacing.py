@@ -180,14 +180,14 @@ class PacingMiddleware:
         if wait.host != host and (held := ledger.find(wait.host).bounded(most).hold):
             return held
         wait.host = host
-        timeout = self._in_flight.timeout(request)
+        timeout, server = self._in_flight.timeout(request), self._servers.of(request)
         turn = ledger.take(
             host,
             self._spacing(request),
             timeout,
             most=most,
             claims=marks.rank is Rank.OPERATOR and not marks.hops,  # other crawls wait for its end
-            server=self._servers.of(request),
+            server=server,
             record=self._record(request),
             came_meanwhile=partial(self._came_meanwhile, request),
         )
@@ -198,7 +198,7 @@ class PacingMiddleware:
             request.meta[Downloader.DOWNLOAD_SLOT] = host
             mark(request, released=True, answered=None, connected=None)
             self._in_flight.begin(request, host)
-        return turn.wait
+        return self._servers.wait(host, server, turn, self._context.clock.monotonic())
 
     def _came_meanwhile(
         self, request: Request, connection: Connection, ended: float | None

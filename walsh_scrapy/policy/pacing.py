@@ -99,9 +99,10 @@ class Exchange:
         status = 0 if self.status in RETRIED_STATUSES else self.status
         return replace(self, status=status, retry_after=None, unreachable=False, for_robots=False)
 
-    def of_address(self, spacing: float) -> Exchange:
-        """Return what the exchange means for an address of its host: only its end (decision 5)."""
-        return Exchange(interval=spacing, latency=self.latency, status=0, given_up=True)
+    @classmethod
+    def at_address(cls, spacing: float) -> Exchange:
+        """Return what any exchange means for an address of its host: only its end (decision 5)."""
+        return cls(interval=spacing, status=0, given_up=True)
 
 
 @dataclass(frozen=True, slots=True)

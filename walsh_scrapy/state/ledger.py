@@ -249,8 +249,7 @@ class Ledger(Claims):
         def log(connection: Connection, change: Change) -> None:
             hold = max(end.record.hold, change.times.hold_until - change.at, 0.0)
             log_end(connection, replace(end.record, hold=hold), held.logged)
-            spaced = end.event.exchange.of_address(held.server.spacing)
-            released = replace(end.event, exchange=spaced)
+            released = replace(end.event, exchange=Exchange.at_address(held.server.spacing))
             self._change_server(connection, held.server, released, end.at)
             if also is not None:
                 also(connection)
