@@ -9,7 +9,7 @@ from scrapy.settings import Settings
 
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.options import BadSetting, Options
-from walsh_scrapy.policy.hosttimes import NO_SERVER
+from walsh_scrapy.policy.hosttimes import NO_SERVER, Server
 from walsh_scrapy.politeness.servers import Lines, Servers
 from walsh_scrapy.runtime.requests import mark, marks_of
 from walsh_scrapy.runtime.startup import _problems
@@ -85,6 +85,8 @@ def test_no_place_in_a_line_defers_a_request():
     turn = LeaseResult(0.5, address="@192.0.2.1")
     waits = [servers.wait(str(number), NO_SERVER, turn, 0.0) for number in range(9)]
     assert waits == [0.5, 1.5, 2.5, 3.5, 4.5, *[5.0] * 4]
+    servers.wait("0", Server(("@192.0.2.1",)), LeaseResult(0.0), 0.0)
+    assert servers.wait("1", NO_SERVER, turn, 0.0) == 0.5, "the first had its turn"
     host = LeaseResult(60.0)
     assert servers.wait("9", NO_SERVER, host, 0.0) == 60.0, "the host itself asks for more"
 

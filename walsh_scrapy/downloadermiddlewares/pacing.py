@@ -180,7 +180,8 @@ class PacingMiddleware:
         if wait.host != host and (held := ledger.find(wait.host).bounded(most).hold):
             return held
         wait.host = host
-        timeout, server = self._in_flight.timeout(request), self._servers.of(request)
+        timeout = self._in_flight.timeout(request)
+        server = self._servers.of(request)
         turn = ledger.take(
             host,
             self._spacing(request),

@@ -38,7 +38,6 @@ _SETTINGS: Final = (
     "serial",
     "scope",
     "pace_by",
-    "shared_networks",
     "latency_factor",
     "robots_ttl",
     "robots_unreachable",
