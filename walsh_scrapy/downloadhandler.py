@@ -130,8 +130,11 @@ class DownloadHandler(BaseDownloadHandler):
             raise
 
     async def _response(self, request: Request, endpoint: Endpoint) -> Response:
-        public_only = marks_of(request).public_only
-        stream = await self._network.connect(endpoint, public_only=public_only)
+        marks = marks_of(request)
+        stream = await self._network.connect(
+            endpoint, public_only=marks.public_only, found=marks.found
+        )
+        mark(request, connected=stream.peer)
         exchange = HttpExchange(stream)
         try:
             await self._network.may_send()

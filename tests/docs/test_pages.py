@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from dataclasses import fields
-from typing import get_args, get_type_hints
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from scrapy.settings import Settings
@@ -153,7 +153,8 @@ def test_every_number_has_bounds_and_every_choice_its_values():
     for field, hint in get_type_hints(Options).items():
         name = PREFIX + field.upper()
         assert (hint in (int, float)) == (name in BOUNDED), name
-        choices = ", ".join(f'`"{choice}"`' for choice in get_args(hint))
+        named = get_args(hint) if get_origin(hint) is Literal else ()
+        choices = ", ".join(f'`"{choice}"`' for choice in named)
         assert f"One of {choices}." in SETTINGS[name] or not choices, name
 
 

@@ -78,6 +78,7 @@ class PacingMiddleware:
         self._put_off = crawl.put_off
         self._pauses = crawl.pauses
         self._in_flight = crawl.in_flight
+        self._servers = crawl.servers
         options = crawl.context.options
         urls = options.blocklist_url, options.blocklist_schema_url
         self._list_names = frozenset(host_of(url) for url in urls if url)
@@ -118,6 +119,7 @@ class PacingMiddleware:
 
     async def process_request(self, request: Request) -> Request | None:
         """Lease the host, let the request wait, or defer it to a later run (decisions 7, 28)."""
+        await self._servers.look_up(request)
         host = self._context.host(request.url)
         wait = Wait(
             "pacing",
@@ -179,12 +181,14 @@ class PacingMiddleware:
             return held
         wait.host = host
         timeout = self._in_flight.timeout(request)
+        server = self._servers.of(request)
         turn = ledger.take(
             host,
             self._spacing(request),
             timeout,
             most=most,
             claims=marks.rank is Rank.OPERATOR and not marks.hops,  # other crawls wait for its end
+            server=server,
             record=self._record(request),
             came_meanwhile=partial(self._came_meanwhile, request),
         )
@@ -193,9 +197,9 @@ class PacingMiddleware:
         if not turn.wait:
             # In the slot of another host it would wait for that host, and its own lease would end.
             request.meta[Downloader.DOWNLOAD_SLOT] = host
-            mark(request, released=True, answered=None)
+            mark(request, released=True, answered=None, connected=None)
             self._in_flight.begin(request, host)
-        return turn.wait
+        return self._servers.wait(host, server, turn, self._context.clock.monotonic())
 
     def _came_meanwhile(
         self, request: Request, connection: Connection, ended: float | None
@@ -253,6 +257,7 @@ class PacingMiddleware:
             error="" if response is not None else _words(error, request.url),
             hold=hold,
             retry_after=asked and asked[:_LONGEST_HEADER],
+            address=self._servers.address(request),
         )
         # What comes of it is written with it: a robots.txt, or a visit.
         later = exchange.is_calm and not is_redirect(exchange.status)

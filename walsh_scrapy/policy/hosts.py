@@ -92,6 +92,12 @@ def parse_ip(address: str) -> IPv4Address | IPv6Address | None:
         return None
 
 
+def plain_ip(address: str) -> IPv4Address | IPv6Address | None:
+    """Read an IP literal as `parse_ip` does; an IPv4-mapped IPv6 address is its IPv4 address."""
+    found = parse_ip(address)
+    return found.ipv4_mapped or found if isinstance(found, IPv6Address) else found
+
+
 def format_ip(address: IPv4Address | IPv6Address) -> str:
     """Return the one spelling of an address: dotted decimals, or RFC 5952 in hexadecimal only.
 
@@ -111,9 +117,7 @@ def is_public(address: str) -> bool:
     and for a text that is not an address. An IPv4-mapped IPv6 address counts as its IPv4 address.
     Never raises.
     """
-    found = parse_ip(address)
-    if isinstance(found, IPv6Address):
-        found = found.ipv4_mapped or found
+    found = plain_ip(address)
     if found is None or not found.is_global:
         return False
     if isinstance(found, IPv4Address):

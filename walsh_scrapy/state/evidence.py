@@ -43,7 +43,10 @@ _STILL_KEPT: Final = _NAMED.values(kept_at=bindparam("now"))
 _INSERT: Final = insert(requests)
 _BEGIN: Final = insert(requests).returning(requests.c.id)
 #: What is not known before the end of an exchange.
-_ENDS: Final = ("status", "seconds", "waited", "monotonic", "error", "hold", "retry_after")
+_ENDS: Final = (
+    *("status", "seconds", "waited", "monotonic"),
+    *("error", "hold", "retry_after", "address"),
+)
 # Its time says in which partition the row is.
 _OF_LEASE: Final = (requests.c.id == bindparam("number"), requests.c.sent_at == bindparam("at"))
 _END: Final = update(requests).where(*_OF_LEASE).values({name: bindparam(name) for name in _ENDS})
@@ -103,6 +106,7 @@ class RequestRecord:
     retry_after: str | None = None  #: the header of its answer, as it came
     evidence: Evidence = NO_EVIDENCE
     source: str | None = None  #: the declared source that a target was for
+    address: str | None = None  #: that it was sent to, if its host is paced by that
 
 
 class LoggedLease(NamedTuple):

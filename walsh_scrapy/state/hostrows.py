@@ -179,25 +179,36 @@ class HostRows(Store):
 
         ``at`` is when the event was, in epoch seconds, if that is not now.
         """
-        remembered = self._rows.get(host)
         with self._database.write() as connection:
-            while True:
-                row = remembered or find_row(connection, host)
-                now = self._now()
-                before, moment = row.times.with_clock_at(now), now if at is None else at
-                wanted = after(before, event, moment)
-                is_same = wanted == row.times
-                # A row from memory may be out of date, so it cannot tell that nothing changes.
-                if not remembered if is_same else write_row(connection, host, wanted, row.revision):
-                    break
-                remembered = None
-            change = Change(before, wanted, moment, now)
+            change, row = self._written(connection, host, event, at, self._rows.get(host))
             if also is not None:
                 also(connection, change)
-        if not is_same:
-            row = LedgerRow(wanted, 0 if row.revision is None else row.revision + 1)
         self._rows[host] = row
         return change
+
+    def _written(
+        self,
+        connection: Connection,
+        host: str,
+        event: Event,
+        at: float | None = None,
+        remembered: LedgerRow | None = None,
+    ) -> tuple[Change, LedgerRow]:
+        """Write what an event changes, within a transaction; return the row as it is then."""
+        while True:
+            row = remembered or find_row(connection, host)
+            now = self._now()
+            before, moment = row.times.with_clock_at(now), now if at is None else at
+            wanted = after(before, event, moment)
+            change = Change(before, wanted, moment, now)
+            if wanted != row.times:
+                if write_row(connection, host, wanted, row.revision):
+                    revision = 0 if row.revision is None else row.revision + 1
+                    return change, LedgerRow(wanted, revision)
+            elif not remembered:
+                return change, row
+            # A row from memory may be out of date, so it cannot tell that nothing changes.
+            remembered = None
 
     def _now(self) -> float:
         return self._clock() if self._clock else self._database.now()

@@ -44,8 +44,10 @@ class Connections:
         """Return True if a connection was made to a host at an address that is not public."""
         return host in self._private
 
-    async def open(self, endpoint: Endpoint, *, public_only: bool = False) -> Stream:
-        """Connect to an endpoint, through its proxy if it has one.
+    async def open(
+        self, endpoint: Endpoint, found: Addresses | None = None, *, public_only: bool = False
+    ) -> Stream:
+        """Connect to an endpoint, through its proxy if it has one; at ``found`` if given.
 
         With ``public_only`` every address of the host has to be public (decision 16); a proxy looks
         up the name itself. Raises NotConnected; Denied for an address that is not public;
@@ -54,7 +56,10 @@ class Connections:
         host, proxy = endpoint.host, endpoint.proxy
         nearest, port = proxy.host if proxy else host, endpoint.port
         until = asyncio.get_running_loop().time() + self._timeout
-        addresses = await (self._addresses_of_proxy(proxy) if proxy else self.find(host, port))
+        if proxy:
+            addresses = await self._addresses_of_proxy(proxy)
+        else:
+            addresses = found or await self.find(host, port)
         if public_only and not proxy:
             check_public(host, addresses.hosts)
         stream = await self._connect(endpoint, nearest, addresses, until)
