@@ -72,3 +72,13 @@ def test_a_name_that_was_not_found_fails_as_it_did():
     with pytest.raises(Unreachable) as raised:
         in_network(use)
     assert raised.value is error.failure
+
+
+def test_the_look_up_is_a_part_of_the_time_for_a_connection():
+    async def use(network):
+        await network.connect(ENDPOINT, public_only=False, found=late)
+
+    with listening("127.0.0.1") as (place,):
+        late = place._replace(seconds=60.0)
+        with pytest.raises(Unreachable, match="did not answer a connection"):
+            in_network(use)

@@ -49,13 +49,15 @@ class Connections:
     ) -> Stream:
         """Connect to an endpoint, through its proxy if it has one; at ``found`` if given.
 
+        The seconds in which that was looked up are a part of the ``timeout`` (decision 28).
         With ``public_only`` every address of the host has to be public (decision 16); a proxy looks
         up the name itself. Raises NotConnected; Denied for an address that is not public;
         NoHandshake or DownloadFailedError for what comes after the connection.
         """
         host, proxy = endpoint.host, endpoint.proxy
         nearest, port = proxy.host if proxy else host, endpoint.port
-        until = asyncio.get_running_loop().time() + self._timeout
+        taken = found.seconds if found else 0.0
+        until = asyncio.get_running_loop().time() + self._timeout - taken
         if proxy:
             addresses = await self._addresses_of_proxy(proxy)
         else:
@@ -93,11 +95,14 @@ class Connections:
 
     async def find(self, host: str, port: int) -> Addresses:
         """Return the addresses of a host. Raises NotConnected after ``timeout`` seconds."""
+        clock = asyncio.get_running_loop().time
+        begun = clock()
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._names.find(host, port)
+                found = await self._names.find(host, port)
         except (OSError, UnicodeError) as error:
             raise name_not_found(host, error) from error
+        return found._replace(seconds=clock() - begun)
 
     async def _addresses_of_proxy(self, proxy: Proxy) -> Addresses:
         try:
