@@ -97,9 +97,7 @@ def build_profile(row: SourceRow, state: State | None, options: Options) -> Prof
     addresses = {record.url, record.address}
     paced = {options.pace_by.unit(url) for url in addresses}
     with state.log() as log:
-        host = look_ahead(
-            state, log, options, record.address, [row.source] if row.source else (), record.address
-        )
+        host = look_ahead(state, log, options, record.address, sources=None, wanted=None)
         denials = [
             each
             for name in {host_of(url) for url in addresses}
