@@ -45,7 +45,7 @@ class Profile:
             ("visits", facts_of(self.row)),
             ("read as", _reading(self.row)),
             ("validators", _validators(self.row)),
-            ("due", _wishes(self.row)),
+            ("wishes", _wishes(self.row)),
             ("asked", map(_request, self.requests)),
             ("denied", _denied(self.denial)),
             ("host", self.host.lines() if self.host else ()),
