@@ -309,13 +309,15 @@ def test_sources_of_one_host_share_its_llms_txt_once_a_run(host):
     assert_polite(web.log)
 
 
-def test_an_llms_txt_is_asked_for_by_its_own_freshness_whichever_page_needs_it(host):
+def test_an_llms_txt_is_asked_for_by_its_own_freshness_whichever_page_needs_it(host, crawl):
     fresh = text(headers={"Cache-Control": "max-age=3600"})
     web = host.serve(fresh, a=html(), b=html())
     assert asked(host(web, "/a")[0]) == ["/a", "/llms.txt"]
     second, known = host(web, "/a", "/b", "/llms.txt")
     assert asked(second) == ["/b"]
     assert known == {"/a": "fetched", "/b": "unchanged", "/llms.txt": "unchanged"}
+    read = rows_of(crawl, "SELECT format FROM sources ORDER BY url")
+    assert read == [("markdown",), ("shared",), ("shared",)], "what comes later is no backfill"
     assert asked(host(web, "/a", "/b", "/llms.txt")[0]) == []  # it counts for all of its sources
     third, _ = host(web, "/b", force="1")
     assert asked(third) == ["/b", "/llms.txt"]

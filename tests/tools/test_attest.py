@@ -298,7 +298,7 @@ PLANTED = [
     *(("undeclared", f"UPDATE requests SET purpose = '{purpose}' WHERE {ANY}")
       for purpose in ("robots", "blocklist")),
     *(("duplicate", (f"INSERT INTO entries SELECT 'k', key, {same}, source, kind, first_seen, item,"
-     " run FROM entries LIMIT 1")) for same in ("own_key, NULL", "'other', title_key")),
+     " backfill, run FROM entries LIMIT 1")) for same in ("own_key, NULL", "'other', title_key")),
     ("too-often", (f"UPDATE requests SET sent_at = sent_at + 3000, robots_at = robots_at + 3000"
      f" WHERE {HOST}")),
     ("scraped", "UPDATE entries SET kind = 'html'"),
@@ -539,7 +539,7 @@ def test_new_rows_change_nothing_that_was_attested(record):
         f"INSERT INTO requests (id, sent_at, {OTHERS}) "
         f"SELECT id + 1000, sent_at + 86400, {OTHERS} FROM requests",
         "INSERT INTO entries SELECT key || 'x', NULL, own_key || 'x', title_key || 'x', source,"
-        " kind, first_seen + 200000, item, run FROM entries",
+        " kind, first_seen + 200000, item, backfill, run FROM entries",
         "INSERT INTO runs SELECT id + 10, spider, command, begun, ended, how, versions, settings,"
         " summary FROM runs",
         "UPDATE runs SET summary = '{}'",
@@ -698,7 +698,8 @@ def test_the_text_is_short_however_many_breaches_there_are(record, count):
     change(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n"
         f" WHERE i < {count}) INSERT INTO entries SELECT 'k' || i, NULL, 'k' || i, NULL, source,"
-        " 'html', first_seen, item, run FROM entries, n WHERE key = (SELECT min(key) FROM entries)"
+        " 'html', first_seen, item, backfill, run FROM entries, n"
+        " WHERE key = (SELECT min(key) FROM entries)"
     )
     lines = list(attestation_text(judged(url)))
     assert len(lines) <= 60

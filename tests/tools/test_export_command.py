@@ -100,6 +100,8 @@ def test_several_runs_are_one_record_in_the_order_they_saw_it(loopback_web, craw
     assert titles[0] == "One"
     assert sorted(titles[1:]) == ["Three", "Two"]
     assert export("-o", "-").stdout == export("-o", "-").stdout
+    new = export("-o", "-", "--no-backfill").stdout.splitlines()
+    assert sorted(json.loads(line)["title"] for line in new) == ["Three", "Two"]
     for since, count in ((between, 2), ("P1D", 3), ("2999-01-01", 0), ("2020-01-01", 3)):
         result = export("-o", "-", "--since", since)
         assert len(result.stdout.splitlines()) == count, since

@@ -62,6 +62,7 @@ def state(url):
 
 
 def test_a_source_is_told_from_end_to_end(state):
+    state.ledger.hold("b.example", 7200.0, "visit-time")
     state.evidence.deny(DenialRecord(NOW, "b.example", THERE, "robots", "line 2", 7, Evidence()))
     text = "\n".join(profile_of(state).lines())
     wanted = (
@@ -70,9 +71,10 @@ def test_a_source_is_told_from_end_to_end(state):
         f"moved to {THERE} (visited there)", "rss20, repaired", f"of {THERE}", 'ETag: "ü"',
         "its server asked for 2 h", "its feed asks for 1 h", "its feed skips Sunday",
         f"{THERE}  200, after", "run 7", "by robots: line 2",
+        "on hold until", "its robots.txt asks for that (Visit-time)",
     )  # fmt: skip
     assert [each for each in wanted if each not in text] == []
-    assert "\x1b" not in text
+    assert "no source of ours" not in text
     told = profile_of(state).as_dict()
     assert [each["sent_at"] for each in told["requests"]][:2] == [
         "2026-05-23T06:00:00Z", "2026-05-23T05:58:20Z",

@@ -66,17 +66,7 @@ class Command(FileCommand):
         format_name = _format(target, opts.format)
         is_opml = format_name == "opml"
         published = self.moment("published-since", opts.published_since)
-        of_entries = {
-            "since": opts.since is not None,
-            "published-since": published is not None,
-            "no-backfill": opts.no_backfill,
-        }
-        given = [name for name, is_given in of_entries.items() if is_given]
-        if (is_opml or opts.failing) and given:
-            what = "an OPML file lists sources" if is_opml else "--failing lists sources"
-            self.refuse(f"--{given[0]} selects entries, but {what}; drop one")
-        if opts.failing and format_name != "atom":
-            self.refuse("--failing makes a feed: scrapy export -o failures.atom --failing")
+        self._check_usage(opts, format_name)
         export = Export(
             settings=self.settings or Settings(),
             sources_file=opts.sources or self.options.sources,
@@ -99,6 +89,17 @@ class Command(FileCommand):
         nouns = ("source", "sources") if is_opml or opts.failing else ("entry", "entries")
         self.say_written(count_of(count, *nouns), target)
         return 0
+
+    def _check_usage(self, opts: argparse.Namespace, format_name: str) -> None:
+        """Exit with status 2 and one line for options that have no meaning together."""
+        if opts.failing and format_name != "atom":
+            self.refuse("--failing makes a feed: scrapy export -o failures.atom --failing")
+        if opts.failing or format_name == "opml":
+            what = "--failing" if opts.failing else "an OPML file"
+            for name in ("since", "published_since", "no_backfill"):
+                if getattr(opts, name) not in (None, False):
+                    option = name.replace("_", "-")
+                    self.refuse(f"--{option} selects entries, but {what} lists sources; drop one")
 
 
 def _format(target: str, chosen: str | None) -> str:

@@ -128,7 +128,7 @@ class VisitRecorder:
         is_silent = freshness_of(response).is_unspecified and llmstxt is None
 
         def change(known: SourceRecord) -> SourceRecord:
-            record = replace(known, outcome="unchanged", detail="", failures=0, resent=0)
+            record = replace(_read_again(known), detail="", resent=0)
             record = with_validators(record, None) if llmstxt else with_renewed(record, given)
             return moves.after_document(record, request, response.url, self._clock.now())
 
@@ -148,9 +148,7 @@ class VisitRecorder:
         detail = f"{known.url} was read already, at {format_moment(known.asked_at)}"
 
         def change(before: SourceRecord) -> SourceRecord:
-            record = with_validators(before, None)
-            record = replace(record, outcome="unchanged", detail=detail, failures=0)
-            record = replace(record, format=record.format or "shared")
+            record = replace(with_validators(_read_again(before), None), detail=detail)
             after = moves.after_document(record, request, request.url, self._clock.now())
             return record if visit.llmstxt else after
 
@@ -272,6 +270,11 @@ class VisitRecorder:
         if what == "failed":
             self._troubles.failed(request.url, record.detail)
         return new
+
+
+def _read_again(known: SourceRecord) -> SourceRecord:
+    """Return the record of a source whose document is unchanged; another one may have read it."""
+    return replace(known, outcome="unchanged", failures=0, format=known.format or "shared")
 
 
 def _visited(request: Request) -> tuple[Visit, Source]:

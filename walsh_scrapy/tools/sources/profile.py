@@ -45,7 +45,7 @@ class Profile:
             ("visits", facts_of(self.row)),
             ("read as", _reading(self.row)),
             ("validators", _validators(self.row)),
-            ("due", _wishes(self.row)),
+            ("wishes", _wishes(self.row)),
             ("asked", map(_request, self.requests)),
             ("denied", _denied(self.denial)),
             ("host", self.host.lines() if self.host else ()),
@@ -97,9 +97,7 @@ def build_profile(row: SourceRow, state: State | None, options: Options) -> Prof
     addresses = {record.url, record.address}
     paced = {options.pace_by.unit(url) for url in addresses}
     with state.log() as log:
-        host = look_ahead(
-            state, log, options, record.address, [row.source] if row.source else (), record.address
-        )
+        host = look_ahead(state, log, options, record.address, sources=None, wanted=None)
         denials = [
             each
             for name in {host_of(url) for url in addresses}
