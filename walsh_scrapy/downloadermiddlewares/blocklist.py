@@ -134,7 +134,7 @@ class BlocklistMiddleware:
 
     def _fetch(self) -> Steps:
         """Yield the requests for the list, and for its schema if one is published."""
-        logger.info("waiting for the blocklist: try 1, %s", self._url)
+        logger.info("waiting for the blocklist: %s", self._url)
         candidate = yield self._request(self._url)
         while isinstance(candidate, FetchedMeanwhile):
             if self._list.has_come():

@@ -28,6 +28,7 @@ from walsh_scrapy.exceptions import (
 )
 from walsh_scrapy.options import bad_setting, number_of
 from walsh_scrapy.policy.backoff import is_redirect
+from walsh_scrapy.policy.claims import LIST_SECONDS
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import longest_wait, spacing
 from walsh_scrapy.policy.urls import host_of
@@ -187,7 +188,7 @@ class PacingMiddleware:
             self._spacing(request),
             timeout,
             most=most,
-            claims=marks.rank is Rank.OPERATOR and not marks.hops,  # other crawls wait for its end
+            claims=LIST_SECONDS if marks.rank is Rank.OPERATOR and not marks.hops else 0.0,
             server=server,
             record=self._record(request),
             came_meanwhile=partial(self._came_meanwhile, request),

@@ -23,6 +23,9 @@ ENOUGH: Final = 2000
 #: How long a claim lasts that is not renewed, and how often a worker renews its claims.
 CLAIM_SECONDS: Final = 15.0
 BEAT_SECONDS: Final = 2.0
+#: How long the host of the blocklist is claimed for one request. It is not renewed: the worker may
+#: wait for a host of another one, which waits for the list.
+LIST_SECONDS: Final = 60.0
 
 
 class HostWork(NamedTuple):

@@ -70,6 +70,7 @@ class BlocklistCache:
         self._local = load_local_list(self._local_file)
         self._is_whole = True  # False if only a part of the stored list could be read
         self._list, self._checked_at, self._due_at = self._stored()
+        self._tried_at = self._checked_at
 
     @property
     def is_due(self) -> bool:
@@ -77,7 +78,7 @@ class BlocklistCache:
 
         It has to as well if its last fetch lies in the future: then the clock was set back.
         """
-        is_fresh = self._checked_at <= self._clock.now() < self._due_at
+        is_fresh = self._tried_at <= self._clock.now() < self._due_at
         return bool(self._url) and not is_fresh
 
     def log_local(self) -> None:
@@ -134,7 +135,7 @@ class BlocklistCache:
                 return
         wide = yield suffixes_in(adopted)
         self._list, self._is_whole = adopted, True
-        self._store.keep(self._url, self._document(candidate, self._url))
+        self._keep(self._document(candidate, self._url))
         self.hash = hash_of(candidate.body)
         self._due_in(adopted.refresh.total_seconds())
         if adopted.problem:
@@ -150,9 +151,7 @@ class BlocklistCache:
             given = self._document(response, self._url)
             etag = given.etag or known.etag
             last_modified = given.last_modified or known.last_modified
-            self._store.keep(
-                self._url, BlocklistCopy(known.body, etag, last_modified, given.checked_at)
-            )
+            self._keep(BlocklistCopy(known.body, etag, last_modified, given.checked_at))
         self._due_in(self._list.refresh.total_seconds())
 
     def came_meanwhile(self, _ended: float = 0.0) -> bool:
@@ -163,6 +162,7 @@ class BlocklistCache:
         """Adopt the list of another crawl, and return True if it is not due any more."""
         if self.came_meanwhile():
             self._list, self._checked_at, self._due_at = self._stored()
+            self._tried_at = self._checked_at
         return not self.is_due
 
     def keep_last(self, problem: str) -> None:
@@ -177,9 +177,14 @@ class BlocklistCache:
         logger.warning("%s: %s; %s", self._url, problem, fallback)
         self._due_in(min(RETRY_SECONDS, self._list.refresh.total_seconds()))
 
+    def _keep(self, copy: BlocklistCopy) -> None:
+        """Keep a copy of the list; a look at the state knows it as our own."""
+        self._store.keep(self._url, copy)
+        self._checked_at = copy.checked_at
+
     def _due_in(self, seconds: float) -> None:
-        self._checked_at = self._clock.now()
-        self._due_at = self._checked_at + seconds
+        self._tried_at = self._clock.now()
+        self._due_at = self._tried_at + seconds
 
     def _stored(self) -> tuple[Blocklist, float, float]:
         document = self._store.find(self._url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
@@ -68,6 +69,7 @@ class Held(NamedTuple):
     """What this process has of a host."""
 
     is_claimed: bool = False
+    ends_at: float = math.inf  #: epoch seconds; until then the claim lasts, and is not renewed
     is_last: bool = False  #: the claim ends with the next exchange that does
     put_off: bool = False  #: some of its work is put off then
     is_out: bool = False  #: a request was leased, and its end is not written
@@ -141,7 +143,7 @@ class Claims(HostRows):
         """Give hosts up; with ``put_off`` some of their work was put off to a later run."""
         ours = [name for name in sorted(names) if self._has(name).is_claimed]
         for name in ours:
-            self._note(name, is_claimed=False, is_last=False, put_off=False)
+            self._note(name, is_claimed=False, ends_at=math.inf, is_last=False, put_off=False)
         if ours:
             with self._database.write() as connection:
                 self._change_all(connection, ours, GiveBack(self._holder, put_off=put_off))
@@ -172,20 +174,25 @@ class Claims(HostRows):
         else:
             self._held[host] = held
 
-    def _keep(self, names: Sequence[str], now: float) -> None:
-        """Note that hosts were claimed at a moment, in epoch seconds."""
+    def _keep(self, names: Sequence[str], now: float, ends_at: float = math.inf) -> None:
+        """Note that hosts were claimed at a moment, in epoch seconds; see `Held` for the end."""
         if not self._claimed():  # otherwise those claimed before run out sooner, or are renewed
             self._claimed_until = now + CLAIM_SECONDS
         for name in names:
-            self._note(name, is_claimed=True, is_last=False, put_off=False)
+            self._note(name, is_claimed=True, ends_at=ends_at, is_last=False, put_off=False)
 
     def _claimed(self) -> list[str]:
-        return [host for host, held in self._held.items() if held.goes_on]
+        """Return the hosts whose claims are renewed."""
+        held = self._held.items()
+        return [host for host, each in held if each.goes_on and each.ends_at == math.inf]
 
     def _claim_end(self, host: str) -> float:
         """Return until when a host is claimed, in epoch seconds; 0 if the next end gives it up."""
-        if not self._has(host).goes_on:
+        held = self._has(host)
+        if not held.goes_on:
             return 0.0
+        if held.ends_at < math.inf:
+            return held.ends_at
         # No claim lasts longer, even if the clock was set back since.
         return min(self._claimed_until, self._now() + CLAIM_SECONDS)
 

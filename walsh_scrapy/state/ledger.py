@@ -83,15 +83,15 @@ class Ledger(Claims):
         timeout: float,
         *,
         most: float = math.inf,
-        claims: bool = False,
+        claims: float = 0.0,
         server: Server = NO_SERVER,
         record: RequestRecord | None = None,
         came_meanwhile: Callable[[Connection, float | None], bool] | None = None,
     ) -> LeaseResult:
         """Lease a host for one request of at most ``timeout`` seconds, if it is ready.
 
-        Spacing and hold count for at most ``most`` seconds. With ``claims`` the host stays
-        claimed after the request, until it is given up. The addresses of ``server`` are leased with
+        Spacing and hold count for at most ``most`` seconds. The host stays claimed for ``claims``
+        seconds from now, unless it is given up before. The addresses of ``server`` are leased with
         the host, all or none, until the request has ended. ``record`` is the request: it is logged
         with the lease, and has no end until `release`. ``came_meanwhile`` is asked within the
         transaction, with when the last exchange with the host ended, whoever made it; if it returns
@@ -133,7 +133,7 @@ class Ledger(Claims):
             return LeaseResult(times.recheck_at(change.now, min(spacing, most)) - change.now)
         self._note(host, is_out=True, server=server, logged=logged)
         if claims:
-            self._keep([host], change.now)
+            self._keep([host], change.now, change.now + claims)
         return LeaseResult(0.0, pause)
 
     def release(
@@ -280,7 +280,9 @@ class Ledger(Claims):
 
     def _over(self, host: str) -> None:
         """Note that the exchange with a host is over: its claim goes on, or ended with it."""
-        self._note(host, **Held(is_claimed=self._has(host).goes_on)._asdict())
+        held = self._has(host)
+        kept = Held(is_claimed=True, ends_at=held.ends_at) if held.goes_on else Held()
+        self._note(host, **kept._asdict())
 
     def _free(self, host: str, times: HostTimes) -> HostTimes:
         """Return the times of a host without a claim of this process, which does not wait for it.
