@@ -1,0 +1,46 @@
+"""A crawl tells its own copy of the blocklist from that of another one (R3, decision 14)."""
+
+import json
+from contextlib import closing
+from itertools import count
+from types import SimpleNamespace
+
+import pytest
+from scrapy import Request
+from scrapy.http import Response
+from scrapy.settings import Settings
+
+from tests.helpers.sites import BLOCKLIST
+from walsh_scrapy.options import Options
+from walsh_scrapy.politeness.blocklist import BlocklistCache
+from walsh_scrapy.runtime.context import Context
+from walsh_scrapy.state import State
+from walsh_scrapy.state.copies import BlocklistCopy
+
+URL = "http://operator.example/blocklist.json"
+
+
+@pytest.fixture
+def crawls(tmp_path):
+    """Return the list as two crawls on one state know it; it is due for both."""
+    clock = SimpleNamespace(now=count(1e9).__next__)  # each look takes a second
+    options = Options.from_settings(Settings({"WALSH_BLOCKLIST_URL": URL}))
+    with closing(State(f"sqlite:///{tmp_path / 'state.sqlite3'}")) as state:
+        state.blocklist.keep(URL, BlocklistCopy(json.dumps(BLOCKLIST).encode(), None, None, 1.0))
+        yield [BlocklistCache(Context(options, state, clock)) for _ in range(2)]
+
+
+def test_a_crawl_knows_its_own_copy_and_takes_that_of_another_one(crawls):
+    ours, theirs = crawls
+    ours.keep_unchanged(Response(URL, status=304, request=Request(URL)))
+    assert not (ours.is_due or ours.came_meanwhile())
+    assert theirs.is_due
+    assert theirs.came_meanwhile()
+    assert theirs.has_come()
+    assert not (theirs.is_due or theirs.came_meanwhile())
+
+
+def test_a_fetch_that_failed_is_no_copy_of_another_crawl(crawls):
+    ours, _ = crawls
+    ours.keep_last("it answered 500")
+    assert not (ours.is_due or ours.came_meanwhile())
