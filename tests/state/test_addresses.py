@@ -5,6 +5,7 @@ import pytest
 from tests.helpers.records import BACKOFF, RECORD
 from walsh_scrapy.policy.hosttimes import LEASE_MARGIN, Server
 from walsh_scrapy.policy.pacing import Exchange
+from walsh_scrapy.state import StateError
 
 V4, V6, OTHER = "192.0.2.1", "2001:db8::1", "192.0.2.9"
 BOTH = Server.at([V4, V6], 2.0, ())
@@ -103,3 +104,11 @@ def test_a_claim_is_one_of_the_host_alone(ours, theirs):
     release(ours, "a.example")
     assert theirs.find("a.example").reason == "lease"
     assert theirs.find(ROWS[0]).reason == "spacing"
+
+
+def test_an_address_that_waits_is_not_listed_as_a_host(ours, theirs):
+    ours.pace_by("address")
+    take(ours, "a.example")
+    assert [*theirs.waiting()] == [*theirs.marked()] == ["a.example"]
+    with pytest.raises(StateError, match="and 1 of its hosts wait"):
+        theirs.pace_by("host")
