@@ -18,6 +18,7 @@ from walsh_scrapy.wire.names import Addresses
 from walsh_scrapy.wire.unreachable import name_not_found
 
 HOSTS = 200
+LONGEST = 900.0
 OURS = "walsh_scrapy.downloadhandler.DownloadHandler"
 HTTP11 = "scrapy.core.downloader.handlers.http11.HTTP11DownloadHandler"
 FOUND = Addresses(
@@ -120,7 +121,7 @@ def test_it_is_refused_where_addresses_would_not_be_known(
 
 
 def test_each_further_host_asks_one_spacing_later():
-    lines = Lines(2.0)
+    lines = Lines(2.0, LONGEST)
     assert [lines.wait(host, "@x", 0.5, 0.0) for host in "abc"] == [0.5, 2.5, 4.5]
     assert lines.wait("d", "@y", 0.5, 0.0) == 0.5, "another address has a line of its own"
     lines.leave("a", ["@x"])
@@ -129,17 +130,34 @@ def test_each_further_host_asks_one_spacing_later():
 
 
 def test_hosts_that_do_not_come_hold_up_nobody():
-    lines = Lines(1.0)
+    lines = Lines(1.0, LONGEST)
     for host in "ab":
         lines.wait(host, "@x", 1.0, 0.0)
     assert lines.wait("c", "@x", 1.0, 6.5) == 2.0, "the first one is gone"
     assert lines.wait("c", "@x", 1.0, 7.5) == 1.0, "so is the second"
+    assert lines.wait("a", "@x", 1.0, 7.5) == 2.0, "who comes back comes last"
+
+
+def test_who_waits_longest_asks_without_looking_at_all_of_the_line():
+    class Name(str):
+        compared = 0
+        __hash__ = str.__hash__
+
+        def __eq__(self, other):
+            Name.compared += 1
+            return str.__eq__(self, other)
+
+    lines = Lines(1.0, 5.0)
+    for number in range(HOSTS):
+        lines.wait(str(number), "@x", 0.5, 0.0)
+    assert lines.wait(Name("last"), "@x", 0.5, 0.0) == 5.0
+    assert Name.compared < 10
 
 
 @pytest.mark.parametrize("latency", [0.01, 0.3, 2.0])
 def test_many_names_ask_a_few_times_each_and_leave_the_address_no_rest(latency):
     """Without lines there are HOSTS / 2 for each, 20,100 in all."""
-    lines, ready_at, asked, now = Lines(1.0), 0.0, 0, 0.0
+    lines, ready_at, asked, now = Lines(1.0, LONGEST), 0.0, 0, 0.0
     coming = [(0.0, number) for number in range(HOSTS)]
     while coming:
         now, number = heapq.heappop(coming)
