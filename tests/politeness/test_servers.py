@@ -1,15 +1,20 @@
 """R4 by address (decision 5): where a request is sent, and the line of the names of an address."""
 
 import heapq
+import itertools
 import socket
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 from scrapy import Request
 from scrapy.settings import Settings
 
+from walsh_scrapy.downloadermiddlewares.pacing import PacingMiddleware
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.hosttimes import NO_SERVER, Server
+from walsh_scrapy.politeness.hostqueue import GateQueue, HostQueues
 from walsh_scrapy.politeness.servers import Lines, Servers
 from walsh_scrapy.runtime.requests import mark, marks_of
 from walsh_scrapy.runtime.startup import _problems
@@ -79,6 +84,39 @@ def test_a_request_with_a_proxy_of_its_own_is_denied():
     servers = Servers(options(), Network(FOUND))
     with pytest.raises(Denied, match="no request may have a proxy"):
         looked_up(servers, proxy="http://proxy.example:8080")
+
+
+def test_a_request_that_waits_in_a_gate_is_looked_up_again_at_its_turn(monkeypatch):
+    """By then its name may have another address."""
+    moved, network, found = Addresses(FOUND.infos[:1]), Network(FOUND), []
+    moments = itertools.count(0.0, 60.0)  # so each wait is over at once
+    context = SimpleNamespace(
+        options=options(),
+        host=lambda _url: "a.example",
+        clock=SimpleNamespace(monotonic=lambda: next(moments)),
+    )
+    engine = SimpleNamespace(is_closing=False)
+    scheduler = SimpleNamespace(has_handed_out=lambda _request: False)
+    crawl = SimpleNamespace(
+        context=context,
+        engine=engine,
+        queues=HostQueues(GateQueue(context, engine, None), scheduler),
+        put_off=None,
+        pauses=None,
+        in_flight=SimpleNamespace(quiet=nullcontext),
+        servers=Servers(context.options, network),
+    )
+
+    def lease(request, _wait):
+        found.append(marks_of(request).found)
+        network.found = moved
+        return 1.0 if len(found) == 1 else 0.0
+
+    gate = PacingMiddleware(crawl)
+    monkeypatch.setattr(gate, "_lease", lease)
+    with pytest.raises(StopIteration):
+        gate.process_request(Request("http://a.example/feed")).send(None)
+    assert found == [FOUND, moved]
 
 
 def test_no_place_in_a_line_defers_a_request():

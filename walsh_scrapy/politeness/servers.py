@@ -68,7 +68,7 @@ class Lines:
 
 
 class Servers:
-    """Looks up the addresses of a request before its turn; it is connected to no others.
+    """Looks up the addresses of a request at its turn; it is connected to no others.
 
     By host and by domain there is nothing to look up.
     """
