@@ -5,6 +5,7 @@ import pytest
 from tests.helpers.records import BACKOFF, RECORD
 from walsh_scrapy.policy.hosttimes import LEASE_MARGIN, Server
 from walsh_scrapy.policy.pacing import Exchange
+from walsh_scrapy.state import StateError
 
 V4, V6, OTHER = "192.0.2.1", "2001:db8::1", "192.0.2.9"
 BOTH = Server.at([V4, V6], 2.0, ())
@@ -83,9 +84,31 @@ def test_the_lease_of_a_dead_process_runs_out(ours, theirs, clock):
     assert take(theirs, "b.example").wait == 0.0
 
 
+@pytest.mark.parametrize("end", [release, lambda ledger, host: ledger.give_back(host)])
+def test_the_late_end_of_a_name_frees_no_lease_of_another_name(ours, theirs, clock, end):
+    """The machine was suspended: the lease of the first is over before its request is."""
+    take(ours, "a.example")
+    clock.at += 60.0 + LEASE_MARGIN
+    assert take(ours, "b.example").wait == 0.0
+    end(ours, "a.example")
+    clock.at += 2.0
+    assert take(theirs, "c.example").wait == 1.0
+    assert theirs.find(ROWS[0]).reason == "lease"
+
+
 def test_a_claim_is_one_of_the_host_alone(ours, theirs):
     ours.claim(["a.example"], began=100.0)
+    ours.renew(7, began=100.0)
     take(ours, "a.example")
+    assert [worker.hosts for worker in theirs.workers()] == [1], "an address is no host"
     release(ours, "a.example")
     assert theirs.find("a.example").reason == "lease"
     assert theirs.find(ROWS[0]).reason == "spacing"
+
+
+def test_an_address_that_waits_is_not_listed_as_a_host(ours, theirs):
+    ours.pace_by("address")
+    take(ours, "a.example")
+    assert [*theirs.waiting()] == [*theirs.marked()] == ["a.example"]
+    with pytest.raises(StateError, match="and 1 of its hosts wait"):
+        theirs.pace_by("host")

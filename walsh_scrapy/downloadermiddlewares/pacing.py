@@ -6,7 +6,7 @@ A host that cannot be reached is tried once in a run (decision 28).
 from __future__ import annotations
 
 import math
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -43,6 +43,7 @@ from walsh_scrapy.state import StateError
 from walsh_scrapy.state.evidence import RequestRecord
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from typing import Self
 
     from scrapy import Request
@@ -120,13 +121,12 @@ class PacingMiddleware:
 
     async def process_request(self, request: Request) -> Request | None:
         """Lease the host, let the request wait, or defer it to a later run (decisions 7, 28)."""
-        await self._servers.look_up(request)
         host = self._context.host(request.url)
         wait = Wait(
             "pacing",
             host,
             lambda: self._lease(request, wait),
-            self._in_flight.quiet,
+            lambda: self._turn(request),
             lambda: self._is_spaced_by_robots(request, wait),
         )
         try:
@@ -165,6 +165,13 @@ class PacingMiddleware:
         """Release the host after a cancelled request whose exchange failed."""
         if not self._engine.is_active(request):
             self._release(request, None)
+
+    @asynccontextmanager
+    async def _turn(self, request: Request) -> AsyncIterator[None]:
+        """Look up the addresses of a request each time that it may have its turn."""
+        await self._servers.look_up(request)
+        async with self._in_flight.quiet():
+            yield
 
     def _lease(self, request: Request, wait: Wait) -> float:
         """Lease the host; return 0, or the seconds after which to try again.

@@ -32,8 +32,9 @@ RECHECK_SECONDS = 1.0
 QUIET_SECONDS = 1800.0
 #: What began a hold: the host asked for it (Retry-After, Visit-time), our backoff, or silences.
 HoldBy: TypeAlias = Literal["", "retry-after", "visit-time", "backoff", "silence"]
+#: Begins the name of the row of an address; no host name begins so.
+AT = "@"
 _HELD = "."  # ends the name of the row of a hold; no host name ends so
-_AT = "@"  # begins the name of the row of an address; no host name begins so
 
 
 class PaceBy(StrEnum):
@@ -59,7 +60,7 @@ class PaceBy(StrEnum):
 
 def host_name(row: str) -> str:
     """Return the host, domain or address that a row of the ledger is about."""
-    return row.removeprefix(_AT).removesuffix(_HELD)
+    return row.removeprefix(AT).removesuffix(_HELD)
 
 
 class Server(NamedTuple):
@@ -78,12 +79,12 @@ class Server(NamedTuple):
         """Return the server at some addresses, without those in a network that is excepted."""
         found = {each for each in map(plain_ip, addresses) if each is not None}
         paced = (each for each in found if not any(each in network for network in excepted))
-        return cls(tuple(sorted(f"{_AT}{format_ip(each)}" for each in paced)), spacing)
+        return cls(tuple(sorted(f"{AT}{format_ip(each)}" for each in paced)), spacing)
 
     def address(self, connected: str) -> str | None:
         """Return the address of a connection as the log has it; None if it is not paced."""
         found = plain_ip(connected)
-        row = f"{_AT}{format_ip(found)}" if found else ""
+        row = f"{AT}{format_ip(found)}" if found else ""
         return host_name(row) if row in self.rows else None
 
 

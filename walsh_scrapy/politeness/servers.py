@@ -30,12 +30,12 @@ class Lines:
     """The hosts of a crawl that wait for an address, in the order in which they first asked.
 
     Without lines, all names of an address would ask each time that one of them may go. Whoever asks
-    when the address is ready gets it: a line only says when to ask. Times are seconds of a clock
-    that never jumps.
+    when the address is ready gets it: a line only says when to ask. ``longest`` is the longest wait
+    for a place in it. Times are seconds of a clock that never jumps.
     """
 
-    def __init__(self, spacing: float) -> None:
-        self._spacing = spacing
+    def __init__(self, spacing: float, longest: float) -> None:
+        self._spacing, self._longest = spacing, longest
         self._lines: dict[str, dict[str, float]] = {}  # when each host asks again, by address
 
     def wait(self, host: str, address: str, seconds: float, now: float) -> float:
@@ -44,12 +44,17 @@ class Lines:
         ``seconds`` are those until its address may be ready; one host goes each ``spacing``.
         """
         line = self._lines.setdefault(address, {})
-        ahead = 0
+        wait, gone = seconds, list[str]()
         for other, asks_at in line.items():
-            if other == host:
+            if other == host or wait >= self._longest:
                 break
-            ahead += asks_at > now - _LATE
-        wait = seconds + ahead * self._spacing
+            if asks_at > now - _LATE:
+                wait += self._spacing
+            else:
+                gone.append(other)
+        for other in gone:
+            del line[other]
+        wait = max(seconds, min(wait, self._longest))
         line[host] = now + wait
         return wait
 
@@ -63,7 +68,7 @@ class Lines:
 
 
 class Servers:
-    """Looks up the addresses of a request before its turn; it is connected to no others.
+    """Looks up the addresses of a request at its turn; it is connected to no others.
 
     By host and by domain there is nothing to look up.
     """
@@ -71,8 +76,8 @@ class Servers:
     def __init__(self, options: Options, network: Network) -> None:
         self._network = network
         self._is_in_use = options.pace_by is PaceBy.ADDRESS
-        self._spacing, self._max_wait = options.min_interval, options.max_wait
-        self._lines = Lines(options.min_interval)
+        self._spacing = options.min_interval
+        self._lines = Lines(options.min_interval, options.max_wait)
         self._excepted = tuple(map(ip_network, options.shared_networks))
 
     async def look_up(self, request: Request) -> None:
@@ -107,8 +112,7 @@ class Servers:
             self._lines.leave(host, server.rows)
         if not turn.address:
             return turn.wait
-        seconds = self._lines.wait(host, turn.address, turn.wait, now)
-        return min(seconds, max(turn.wait, self._max_wait))
+        return self._lines.wait(host, turn.address, turn.wait, now)
 
     def address(self, request: Request) -> str | None:
         """Return the address that a request was sent to; None if it is not paced by that."""

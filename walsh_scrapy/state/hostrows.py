@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from scrapy.utils.datatypes import LocalCache
 from sqlalchemy import bindparam, case, func, or_, select
 
-from walsh_scrapy.policy.hosttimes import HostTimes
+from walsh_scrapy.policy.hosttimes import AT, HostTimes
 from walsh_scrapy.policy.pacing import after
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.state.database import Store
@@ -40,7 +40,10 @@ _WAITS: Final = or_(
     *(hosts.c[name] > bindparam("now") for name in ("hold_until", "lease_until")),
     *(hosts.c.ended + hosts.c[name] > bindparam("now") for name in ("interval", "pause")),
 )
-_ROWS: Final = select(*(hosts.c[name] for name in TIMES), hosts.c.host)
+# Without addresses: while one of them waits, so does a host that was asked there.
+_ROWS: Final = select(*(hosts.c[name] for name in TIMES), hosts.c.host).where(
+    ~hosts.c.host.startswith(AT)
+)
 _WAITING: Final = _ROWS.where(_WAITS)
 _MARKED: Final = _ROWS.where(
     or_(_WAITS, *(hosts.c[name] > 0 for name in ("silences", "server_errors", "pause")))
@@ -127,9 +130,9 @@ class HostRows(Store):
             self._rows[host] = row
 
     def pace_by(self, unit: str) -> None:
-        """Pace by "host" or "domain" from now on.
+        """Pace by "host", "domain" or "address" from now on.
 
-        Raises StateError while hosts wait that were paced by the other unit: crawls that differ in
+        Raises StateError while hosts wait that were paced by another unit: crawls that differ in
         it do not see each other's leases.
         """
         with self._database.read() as connection:

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID, uuid5
 
 from walsh_scrapy.policy.hosttimes import NO_SERVER
 from walsh_scrapy.policy.pacing import (
@@ -117,7 +118,7 @@ class Ledger(Claims):
                 return
             if came_meanwhile is not None and came_meanwhile(connection, change.before.ended):
                 raise _NotLeased(LeaseResult(0.0, came_meanwhile=True))
-            self._lease_server(connection, server, timeout)
+            self._lease_server(connection, host, server, timeout)
             if record is not None:
                 sent = replace(record, sent_at=change.now, pause=pause)
                 logged = log_lease(connection, sent)
@@ -200,7 +201,7 @@ class Ledger(Claims):
         def forget(connection: Connection, _change: Change) -> None:
             if held.logged is not None:
                 forget_lease(connection, held.logged)
-            self._change_server(connection, held.server, GiveBack(self._holder))
+            self._change_server(connection, held.server, GiveBack(self._holder_for(host)))
 
         try:
             event = GiveBack(self._holder, self._claim_end(host), held.put_off)
@@ -249,7 +250,8 @@ class Ledger(Claims):
         def log(connection: Connection, change: Change) -> None:
             hold = max(end.record.hold, change.times.hold_until - change.at, 0.0)
             log_end(connection, replace(end.record, hold=hold), held.logged)
-            released = replace(end.event, exchange=Exchange.at_address(held.server.spacing))
+            exchange = Exchange.at_address(held.server.spacing)
+            released = replace(end.event, exchange=exchange, holder=self._holder_for(host))
             self._change_server(connection, held.server, released, end.at)
             if also is not None:
                 also(connection)
@@ -259,9 +261,18 @@ class Ledger(Claims):
         self._over(host)
         return change
 
-    def _lease_server(self, connection: Connection, server: Server, timeout: float) -> None:
+    def _holder_for(self, host: str) -> str:
+        """Return the holder of the addresses that are leased for a host.
+
+        Otherwise the late end of a host would free them while another of this process is asked.
+        """
+        return uuid5(UUID(self._holder), host).hex
+
+    def _lease_server(
+        self, connection: Connection, host: str, server: Server, timeout: float
+    ) -> None:
         """Lease the addresses of a host; raise _NotLeased if one of them is not ready."""
-        lease = Lease(server.spacing, timeout, self._holder)
+        lease = Lease(server.spacing, timeout, self._holder_for(host))
         for row, change in self._change_server(connection, server, lease):
             ready_at = change.before.ready_at(server.spacing)
             if ready_at > change.now:
