@@ -5,7 +5,9 @@ as when a clock was set, is in `requests_rest`, and is deleted by rows.
 
 To attach a partition takes a lock that only another one, and readers of `requests_rest`, wait for;
 to drop one takes a lock that all wait for. A long reader, such as an audit, would keep it waiting,
-and all others X"""
+and all others behind it. So both give up soon, and are tried again later. A day that has a row in
+`requests_rest` by then stays there: its partition could not be attached any more.
+"""
 
 from __future__ import annotations
 
