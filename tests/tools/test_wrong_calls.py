@@ -23,6 +23,8 @@ CALLS = [
     ("discover http://docs.example/ -s WALSH_MIN_INTERVAL=0", 2, "WALSH_MIN_INTERVAL"),
     ("discover http://docs.example/ -s ADDONS={}", 2, "the gates are switched off"),
     ("export", 2, "give one file"),
+    ("export -O ./crawl/../a.opml --sources a.opml", 2, "a.opml is a file of this project"),
+    ("report -O a.html -s WALSH_BLOCKLIST_FILE=a.html", 2, "a.html is a file of this project"),
     ("export -o a.json -O b.json", 2, "give one file"),
     ("export -o entries.txt", 2, "entries.txt: the ending of the file has to be one of .jsonl"),
     ("export -o entries", 2, "unless --format names the format"),
@@ -102,6 +104,22 @@ def test_a_wrong_call_is_one_line(loopback_web, on_state, tmp_path, call, status
     assert words in line
     assert "secret" not in line
     assert web.log == []
+
+
+def test_a_file_of_the_project_is_never_replaced(on_state, tmp_path):
+    write_sources(tmp_path / "sources.txt", ["http://a.example/"])
+    (tmp_path / "link.db").symlink_to("crawl/walsh.sqlite3")
+    for call in (
+        "export -O crawl/walsh.sqlite3",
+        "export -O link.db",
+        "export -o crawl/walsh.sqlite3-wal --format csv",
+        "backup -O crawl/../sources.txt",
+    ):
+        command, option, name, *others = call.split()
+        ended = on_state(command, option, tmp_path / name, *others)
+        assert (ended.returncode, ended.stdout) == (2, ""), ended.stderr
+        assert ended.stderr.endswith(f"{name} is a file of this project; name another one\n")
+    assert (tmp_path / "sources.txt").read_text() == "http://a.example/\n"
 
 
 @pytest.mark.parametrize("call", ["export -o a.jsonl", "hosts", "report -o -", "sources", "new"])

@@ -85,6 +85,12 @@ class BackupStore(Store):
         )
 
 
+def files_of(url: str) -> list[Path]:
+    """Return where a state has its files, there or not; none for a server. Raises StateError."""
+    place = file_of(url)
+    return [Path(f"{place}{end}") for end in ("", "-wal", "-shm", "-journal") if place]
+
+
 def file_of(url: str) -> Path | None:
     """Return the file of a state, there or not; None for a server. Raises StateError."""
     engine = bare_engine(url)

@@ -17,7 +17,7 @@ from sqlalchemy import make_url
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.sources.readers import reader_for
 from walsh_scrapy.state import State
-from walsh_scrapy.state.backup import check_pages, file_of
+from walsh_scrapy.state.backup import check_pages, file_of, files_of
 from walsh_scrapy.tools.backup.archive import (
     MANIFEST,
     STATE,
@@ -115,7 +115,9 @@ def restore(name: str, options: Options) -> list[str]:
                     if place is None
                     else "WALSH_STATE_URL names a file, but the state of the backup is on a server"
                 )
-            _check_empty([Path(options.sources), *others.values(), *_files_of_state(place)])
+            # A log of a state that is left over would be read into the new one.
+            state = files_of(options.state_url)
+            _check_empty([Path(options.sources), *others.values(), *state])
             if place is None:
                 _mark_on_server(manifest, options)
                 _write_each(archive, manifest, others)
@@ -155,11 +157,6 @@ def _write_each(archive: ZipFile, manifest: Manifest, others: dict[str, Path]) -
         for each in manifest.files:
             if each.name in others:
                 unpack(archive, each, written.enter_context(atomic_file(others[each.name])))
-
-
-def _files_of_state(place: Path | None) -> list[Path]:
-    """Return where an SQLite state has files: a log that is left over would be read into it."""
-    return [Path(f"{place}{end}") for end in ("", "-wal", "-shm", "-journal") if place]
 
 
 def _check_empty(places: Iterable[Path]) -> None:
