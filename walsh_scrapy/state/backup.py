@@ -1,6 +1,7 @@
 """Backups of the state: a sound copy while crawls write, and the word of the crawl that opens one.
 
-A crawl notes in `choices` which file it has opened. A copy, however it was made, is another file.
+A crawl notes in `choices` the inode of the file that it has opened. A copy under another name has
+another one; one that was copied over the file has the same, or may get one that was freed.
 """
 
 from __future__ import annotations
