@@ -17,6 +17,7 @@ from tests.helpers.records import make_state
 from tests.helpers.sites import feed, site
 from walsh_scrapy.options import Options
 from walsh_scrapy.state import State, StateError
+from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.testing.project import write_sources
 from walsh_scrapy.tools.backup.transfer import dump_command, restore, write_backup
 from walsh_scrapy.tools.exits import CommandError
@@ -96,9 +97,10 @@ def test_what_is_restored_is_what_was_there(here, backup, there):
     for name, old in (("2-sources.toml", "more/sources.toml"), ("blocked.txt", "blocked")):
         assert (folder / name).read_bytes() == (was / old).read_bytes()
         assert f"{folder / name} (was {was / old})" in told
+    differing = {line.split()[0] for line in told.splitlines() if " here and was " in line}
+    assert differing == {"WALSH_SOURCES", "WALSH_MIN_INTERVAL", "WALSH_BLOCKLIST_FILE"}
     assert "WALSH_MIN_INTERVAL is 2.0 here and was 1.0 there" in told
     assert f"WALSH_BLOCKLIST_FILE is '' here and was '{was / 'blocked'}' there" in told
-    assert "WALSH_MAX_WAIT" not in told
     with contextlib.closing(State(there.state_url)) as state:
         assert state.sources.find(PAGE) is not None
         assert "was restored from a backup of" in state.backups.notice()
@@ -285,10 +287,22 @@ def test_a_state_on_a_server_is_dumped_and_the_rest_is_restored_beside_it(
     with contextlib.closing(State(postgresql_url)) as state, backup.open("wb") as file:
         assert not write_backup(file, state, on_server).has_state
     assert "WALSH_STATE_URL names a file, but the state" in refused(backup, there)
+    given = replace(there, state_url=postgresql_url)
     with State.existing(postgresql_url) as state:
-        restore(str(backup), replace(there, state_url=postgresql_url))
+        whole = backup.read_bytes()
+        backup.write_bytes(whole.replace(b"a.example", b"b.example"))
+        assert "is no whole backup" in refused(backup, given)
+        assert state.backups.notice() == "", "a backup that is refused leaves no mark"
+        backup.write_bytes(whole)
+        restore(str(backup), given)
         assert files_in(there) == ["blocked.txt", "sources.toml"]
         assert "was restored from a backup of" in state.backups.notice()
+        for name in files_in(there):
+            Path(there.sources).with_name(name).unlink()
+        state.runs.begin(RunRecord(spider="feeds", begun=4e9))
+        told = restore(str(backup), given)
+        assert told[-1].startswith("the state on the server is not marked as restored")
+        assert state.backups.notice() == "", "it may be live"
 
 
 def test_a_file_is_not_restored_into_a_server_nor_beside_a_dump_that_is_missing(
@@ -309,6 +323,10 @@ def test_a_crawl_from_a_restored_state_asks_nothing_twice(loopback_web, crawl, o
     web = loopback_web(site("blog.example", feed=feed(etag='"1"')))
     url, file, folder = "http://blog.example/feed", tmp_path / "backup.zip", tmp_path / "new"
     crawl(web, sources=[url])
+    made = on_state("backup", "-o", tmp_path / "first.zip")
+    assert made.returncode == 0
+    lacks = f"the sources file {tmp_path / 'sources.txt'} is not in it: there is no such file\n"
+    assert made.stderr.endswith(lacks)
     write_sources(tmp_path / "sources.txt", [url])
     made = on_state("backup", "-o", file)
     assert made.returncode == 0, made.stderr

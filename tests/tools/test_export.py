@@ -170,6 +170,16 @@ def test_a_database_has_flat_entries_and_their_sources(state, tmp_path):
     assert (count, [row["url"] for row in sources]) == (0, [URL])
 
 
+def test_each_entry_of_a_database_has_its_source_of_another_kind_or_forgotten(state, tmp_path):
+    state.sources.commit(SourceRecord(url=URL, kind="llms"))
+    feeds = replace(EXPORT, kind="feed")
+    count, _, sources = tables_of(feeds, state, tmp_path)
+    assert (count, [(row["url"], row["kind"]) for row in sources]) == (2, [(URL, "llms")])
+    state.sources.forget(URL)
+    count, _, sources = tables_of(feeds, state, tmp_path)
+    assert (count, [(row["url"], row["outcome"]) for row in sources]) == (2, [(URL, "new")])
+
+
 def exported(state, **options):
     written = io.BytesIO()
     replace(EXPORT, **options).write_entries(written, "jsonl", state)

@@ -15,7 +15,7 @@ from scrapy.settings import Settings
 from tests.helpers.records import entry_of
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.feeds import parse_feed
-from walsh_scrapy.state import State
+from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.tools.export import atom
 from walsh_scrapy.tools.export.export import Export
@@ -90,6 +90,17 @@ def test_what_is_new_comes_first_and_what_was_there_before_is_not_in_it(state, e
     assert ([tag.term for tag in first.tags], first.source.title) == (["x & y"], "A")
 
 
+def test_of_the_entries_only_the_newest_are_read(state, export, monkeypatch):
+    monkeypatch.setattr(atom, "MOST", 1)
+    old = entry_of(URL, "old", at=1001.5, item="broken")
+    state.sources.commit(READ, [old, entry(3)])
+    feed = written(export.write_entries, "atom", state)
+    assert [each.title for each in feed.entries] == ["Title 3"]
+    dated = replace(export, published_since=0.0)
+    with pytest.raises(StateError, match="the entry old in the state cannot be read"):
+        written(dated.write_entries, "atom", state)
+
+
 def test_texts_of_strangers_stay_texts(state, export):
     odd = {"title": HOSTILE, "url": None, "tags": [HOSTILE], "authors": [HOSTILE]}
     state.sources.commit(READ, [entry(2, **odd), entry(3, title=None)])
@@ -128,5 +139,21 @@ def test_sources_in_trouble_are_a_feed_and_stay_one_entry_while_it_lasts(state, 
     state.sources.commit(replace(READ, **gone))
     found = written(export.write_failures, state).entries
     assert [each.title for each in found] == [f"failing: {OTHER}", "gone: A"]
-    assert len(written(replace(export, urls=(URL,)).write_failures, state).entries) == 1
+    for spelling in (URL, "HTTP://A.example:80/feed/#x"):
+        chosen = replace(export, urls=(spelling,))
+        assert len(written(chosen.write_failures, state).entries) == 1
     assert written(replace(export, kind="llms").write_failures, state).entries == []
+
+
+def test_a_denied_source_is_an_entry_of_its_last_visit_however_the_state_spells_it(state, export):
+    denied = SourceRecord(
+        url=f"{OTHER}/", kind="feed", outcome="denied by robots", detail="Disallow: /",
+        visited_since=1_700_000_000.0, fetched_at=1_779_516_000.0,
+    )  # fmt: skip
+    state.sources.commit(denied)
+    chosen = replace(export, urls=(OTHER,))
+    (first,) = written(chosen.write_failures, state).entries
+    assert (first.title, first.updated) == (f"denied: {OTHER}", "2026-05-23T06:00:00Z")
+    state.sources.commit(replace(denied, fetched_at=1_779_600_000.0))
+    (second,) = written(chosen.write_failures, state).entries
+    assert second.id != first.id

@@ -15,6 +15,7 @@ CALLS = [
     ("backup --restore nowhere.zip", 1, "nowhere.zip: No such file"),
     ("crawl feed", 2, "there is no spider 'feed'; did you mean feeds?"),
     ("crawl nosuch", 2, "there is no spider 'nosuch'; there is feeds, llms"),
+    ("datasheet -o README.md", 1, "README.md exists already"),
     ("discover", 2, "which URL? Example: "),
     ("discover docs.example", 2, "begin it with https://"),
     ("discover http://docs.example/ ftp://docs.example/", 2, "not http or https"),
@@ -23,6 +24,8 @@ CALLS = [
     ("discover http://docs.example/ -s WALSH_MIN_INTERVAL=0", 2, "WALSH_MIN_INTERVAL"),
     ("discover http://docs.example/ -s ADDONS={}", 2, "the gates are switched off"),
     ("export", 2, "give one file"),
+    ("export -O ./crawl/../a.opml --sources a.opml", 2, "a.opml is a file of this project"),
+    ("report -O a.html -s WALSH_BLOCKLIST_FILE=a.html", 2, "a.html is a file of this project"),
     ("export -o a.json -O b.json", 2, "give one file"),
     ("export -o entries.txt", 2, "entries.txt: the ending of the file has to be one of .jsonl"),
     ("export -o entries", 2, "unless --format names the format"),
@@ -67,6 +70,7 @@ CALLS = [
     ("sources forget http://a.exmple/", 1, "not a source, declared or in the state; did you mean"),
     ("sources resume http://a.exmple/", 1, "not a source, declared or in the state; did you mean"),
     ("sources prune --yes --failing", 2, "takes a duration: scrapy sources prune --failing 60d"),
+    ("sources --failing prune", 2, "follows the action: scrapy sources prune --failing 60d"),
     ("sources prune --failing soon", 2, "--failing: 'soon' is not a duration"),
     ("sources sync --failing 60d", 2, "to the list and to `prune`, not to `sync`"),
     ("export -o a.opml --no-backfill", 2, "--no-backfill selects entries"),
@@ -102,6 +106,22 @@ def test_a_wrong_call_is_one_line(loopback_web, on_state, tmp_path, call, status
     assert words in line
     assert "secret" not in line
     assert web.log == []
+
+
+def test_a_file_of_the_project_is_never_replaced(on_state, tmp_path):
+    write_sources(tmp_path / "sources.txt", ["http://a.example/"])
+    (tmp_path / "link.db").symlink_to("crawl/walsh.sqlite3")
+    for call in (
+        "export -O crawl/walsh.sqlite3",
+        "export -O link.db",
+        "export -o crawl/walsh.sqlite3-wal --format csv",
+        "backup -O crawl/../sources.txt",
+    ):
+        command, option, name, *others = call.split()
+        ended = on_state(command, option, tmp_path / name, *others)
+        assert (ended.returncode, ended.stdout) == (2, ""), ended.stderr
+        assert ended.stderr.endswith(f"{name} is a file of this project; name another one\n")
+    assert (tmp_path / "sources.txt").read_text() == "http://a.example/\n"
 
 
 @pytest.mark.parametrize("call", ["export -o a.jsonl", "hosts", "report -o -", "sources", "new"])

@@ -53,13 +53,17 @@ class Command(FileCommand):
         return 0
 
     def _write(self, target: str, options: Options, *, replaces: bool) -> None:
-        from walsh_scrapy.tools.backup.transfer import dump_command, write_backup
+        from walsh_scrapy.tools.backup.transfer import dump_command, sources_files, write_backup
         from walsh_scrapy.tools.files import open_output
 
         with open_output(target, replace=replaces) as file, self.state() as state:
+            missing = [path for path in sources_files(state, options) if not path.is_file()]
             manifest = write_backup(file, state, options)
         names = ", ".join(manifest.names)
         self.say_written(f"{count_of(len(manifest.files), 'file', 'files')} ({names})", target)
+        for path in missing:
+            told = f"the sources file {printable(str(path))} is not in it: there is no such file"
+            print(told, file=sys.stderr)
         if not manifest.has_state:
             dump = dump_command(options.state_url)
             print(f"the state is not in it: {dump}", file=sys.stderr)

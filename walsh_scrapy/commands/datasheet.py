@@ -41,10 +41,11 @@ class Command(FileCommand):
         is_json = opts.format == "json" or (
             opts.format is None and Path(target).suffix.lower() == ".json"
         )
-        with self.state() as state, state.log() as log:
-            sheet = build_sheet(state, log, self.options, state.now(), opts.since)
-        text = json.dumps(sheet, indent=1) + "\n" if is_json else markdown(sheet)
+        # The file first: the audit of a large record takes long.
         with open_output(target, replace=opts.output is None) as output:
+            with self.state() as state, state.log() as log:
+                sheet = build_sheet(state, log, self.options, state.now(), opts.since)
+            text = json.dumps(sheet, indent=1) + "\n" if is_json else markdown(sheet)
             output.write(text.encode())
         runs = sheet["runs"]["crawls"] + sheet["runs"]["by_hand"]
         self.say_written(f"the data sheet of {count_of(runs, 'run')}", target)

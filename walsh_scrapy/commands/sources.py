@@ -157,6 +157,8 @@ class Command(OperatorCommand):
         try:
             return None if text is None else parse_typed_duration(text.strip()).total_seconds()
         except ValueError:
+            if text == "prune":
+                self.refuse("--failing follows the action: scrapy sources prune --failing 60d")
             written = repr((text or "")[:40])
             self.refuse(
                 f"--{option}: {written} is not a duration; write for example 90d, 12w or P90D"

@@ -1,6 +1,7 @@
 """Backups of the state: a sound copy while crawls write, and the word of the crawl that opens one.
 
-A crawl notes in `choices` which file it has opened. A copy, however it was made, is another file.
+A crawl notes in `choices` the inode of the file that it has opened. A copy under another name has
+another one; one that was copied over the file has the same, or may get one that was freed.
 """
 
 from __future__ import annotations
@@ -83,6 +84,12 @@ class BackupStore(Store):
             "it was made are unknown here, and if crawls still use the state that it was made "
             "from, hosts are asked by both: stop one of them"
         )
+
+
+def files_of(url: str) -> list[Path]:
+    """Return where a state has its files, there or not; none for a server. Raises StateError."""
+    place = file_of(url)
+    return [Path(f"{place}{end}") for end in ("", "-wal", "-shm", "-journal") if place]
 
 
 def file_of(url: str) -> Path | None:

@@ -106,14 +106,16 @@ class Snapshot:
         self._connection = connection
         self._open = opened
 
-    def matching(self, wanted: EntryFilter) -> Iterator[StoredEntry]:
-        """Yield the entries that pass a filter, those first seen earliest first.
+    def matching(self, wanted: EntryFilter, *, newest_first: bool = False) -> Iterator[StoredEntry]:
+        """Yield the entries that pass a filter, those first seen earliest first, or last first.
 
         At most a thousand are in memory at once. Entries of one response have the same time; they
         come in the order of their keys, which is the same on every database and after a restore.
         """
         found = _SIGHTED.where(*_conditions(wanted))
-        ordered = found.order_by(entries.c.first_seen, entries.c.key, sightings.c.source)
+        moment, key = entries.c.first_seen, entries.c.key
+        order = (moment.desc(), key.desc()) if newest_first else (moment, key)
+        ordered = found.order_by(*order, sightings.c.source)
         rows = self._connection.stream(ordered)
         self._open.callback(rows.close)
         for stored, of_one in groupby(rows, key=lambda row: tuple(row[:-1])):

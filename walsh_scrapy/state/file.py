@@ -43,7 +43,7 @@ class StateFile:
 
     @property
     def number(self) -> str:
-        """The inode that was opened: a copy has another one; a move on its disk keeps it."""
+        """The inode that was opened: a move on its disk keeps it, a copy beside it has another."""
         return str(self._opened[1]) if self._opened else ""
 
     @property

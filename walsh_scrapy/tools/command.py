@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from scrapy.commands import ScrapyCommand
@@ -189,13 +190,24 @@ class FileCommand(OperatorCommand):
         print(f"{what} written to {where}", file=sys.stderr)
 
     def target(self, opts: argparse.Namespace) -> str:
-        """Return the file that the call names; exit with status 2 if it does not name one."""
+        """Return the file that the call names; exit with status 2 if it does not name one.
+
+        The same for the state, the sources file and the blocklist file: -O would replace them.
+        Raises BadSetting and StateError.
+        """
+        from walsh_scrapy.state.backup import files_of
+
         given = [name for name in (opts.output, opts.overwrite_output) if name]
         if len(given) != 1:
             self.refuse(
                 "give one file: -o FILE, or -O FILE to replace it; `-o -` is standard output"
             )
-        return str(given[0])
+        target, options = str(given[0]), self.options
+        own = [options.sources, getattr(opts, "sources", None), options.blocklist_file]
+        places = [*files_of(options.state_url), *map(Path, filter(None, own))]
+        if Path(target).resolve() in {place.resolve() for place in places}:
+            self.refuse(f"{printable(target)} is a file of this project; name another one")
+        return target
 
 
 class UrlCommand(OperatorCommand):

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 SHELLS: Final = ("bash", "zsh", "fish")
 DESCRIPTION: Final = (
     "Prints a script by which a shell (bash, zsh or fish) completes command lines. Exit status: 0 "
-    'printed, 2 wrong call. Example, for ~/.bashrc: eval "$({} completion bash)"'
+    "printed, 2 wrong call. Example: {0} completion bash > ~/.{0}-completion, and in ~/.bashrc: "
+    "source ~/.{0}-completion"
 )
 
 

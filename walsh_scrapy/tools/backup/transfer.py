@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from contextlib import ExitStack
@@ -17,7 +18,7 @@ from sqlalchemy import make_url
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.sources.readers import reader_for
 from walsh_scrapy.state import State
-from walsh_scrapy.state.backup import check_pages, file_of
+from walsh_scrapy.state.backup import check_pages, file_of, files_of
 from walsh_scrapy.tools.backup.archive import (
     MANIFEST,
     STATE,
@@ -59,12 +60,11 @@ def _collected(folder: Path, state: State, options: Options) -> Iterator[KeptFil
     if state.backups.is_file:
         state.backups.copy(folder / STATE)
         yield described(folder / STATE, str(file_of(options.state_url)))
-    named = [Path(options.sources), *state.backups.sources_files()]
-    found = [path for path in named if path.is_file()]
+    found = [path for path in sources_files(state, options) if path.is_file()]
     if options.blocklist_file:
-        found.append(Path(options.blocklist_file))
+        found.append(Path(options.blocklist_file).resolve())
     taken = {MANIFEST, STATE}
-    for path in dict.fromkeys(path.resolve() for path in found):
+    for path in dict.fromkeys(found):
         name = _name_for(path, taken)
         taken.add(name.casefold())
         try:
@@ -72,6 +72,12 @@ def _collected(folder: Path, state: State, options: Options) -> Iterator[KeptFil
         except OSError as error:
             raise CommandError(f"{path} cannot be copied: {error.strerror}") from error
         yield described(folder / name, str(path))
+
+
+def sources_files(state: State, options: Options) -> list[Path]:
+    """Return ``WALSH_SOURCES`` and the sources files of late runs, there or not, each once."""
+    named = (Path(options.sources), *state.backups.sources_files())
+    return list(dict.fromkeys(path.resolve() for path in named))
 
 
 def _name_for(path: Path, taken: Container[str]) -> str:
@@ -115,16 +121,18 @@ def restore(name: str, options: Options) -> list[str]:
                     if place is None
                     else "WALSH_STATE_URL names a file, but the state of the backup is on a server"
                 )
-            _check_empty([Path(options.sources), *others.values(), *_files_of_state(place)])
+            # A log of a state that is left over would be read into the new one.
+            state = files_of(options.state_url)
+            _check_empty([Path(options.sources), *others.values(), *state])
+            told: list[str] = []
             if place is None:
-                _mark_on_server(manifest, options)
-                _write_each(archive, manifest, others)
+                told += _restore_beside_server(archive, manifest, others, options)
             else:
                 _restore_file(archive, manifest, others, place)
     except OSError as error:
         why = f"{error.filename or name}: {error.strerror or error}"
         raise CommandError(f"the backup cannot be restored: {why}") from error
-    return list(_said(manifest, others, place, options))
+    return [*_said(manifest, others, place, options), *told]
 
 
 def _restore_file(
@@ -141,12 +149,25 @@ def _restore_file(
         state.replace(place)
 
 
-def _mark_on_server(manifest: Manifest, options: Options) -> None:
+def _restore_beside_server(
+    archive: ZipFile, manifest: Manifest, others: dict[str, Path], options: Options
+) -> Iterator[str]:
+    """Write all files, then let the next crawl say that the state is a backup.
+
+    Yields a line instead if a run began on that state after the backup was made: it may be live.
+    """
     with State.existing(options.state_url) as state:
         if state is None:
             again = f"pg_restore --dbname={_for_libpq(options.state_url)} walsh.dump"
             raise CommandError(f"restore the dump of the state first: {again}")
-        state.backups.mark_restored(manifest.made)
+        _write_each(archive, manifest, others)
+        if later := state.runs.latest(1, since=manifest.made):
+            yield (
+                "the state on the server is not marked as restored: its last run began at "
+                f"{format_moment(later[0].begun)}, after the backup was made"
+            )
+        else:
+            state.backups.mark_restored(manifest.made)
 
 
 def _write_each(archive: ZipFile, manifest: Manifest, others: dict[str, Path]) -> None:
@@ -155,11 +176,6 @@ def _write_each(archive: ZipFile, manifest: Manifest, others: dict[str, Path]) -
         for each in manifest.files:
             if each.name in others:
                 unpack(archive, each, written.enter_context(atomic_file(others[each.name])))
-
-
-def _files_of_state(place: Path | None) -> list[Path]:
-    """Return where an SQLite state has files: a log that is left over would be read into it."""
-    return [Path(f"{place}{end}") for end in ("", "-wal", "-shm", "-journal") if place]
 
 
 def _check_empty(places: Iterable[Path]) -> None:
@@ -191,7 +207,7 @@ def _said(
     yield f"restored from the backup of {format_moment(manifest.made)}:"
     targets = {**others, STATE: place}
     yield from (f"  {targets[each.name]} (was {each.path})" for each in manifest.files)
-    here = options.for_record()
+    here = json.loads(json.dumps(options.for_record()))  # as the manifest has them
     for name, value in manifest.settings.items():
         if name in here and here[name] != value:
             yield f"WALSH_{name.upper()} is {here[name]!r} here and was {value!r} there"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
+from itertools import islice
 from typing import IO, TYPE_CHECKING, Final
 from uuid import UUID, uuid5
 from xml.etree.ElementTree import Element, ElementTree, SubElement, indent
@@ -42,14 +42,15 @@ class AtomEntry:
 
 
 def newest(entries: Iterable[ExportedEntry]) -> list[AtomEntry]:
-    """Return the entries that were first seen last, the newest first, at most `MOST`."""
-    return [_new(entry) for entry in reversed(deque(entries, MOST))]
+    """Return the first `MOST` entries, of which no more are read: they come newest first."""
+    return [_new(entry) for entry in islice(entries, MOST)]
 
 
 def failures(troubles: Iterable[Trouble]) -> list[AtomEntry]:
     """Return the sources in trouble, those that began last first, at most `MOST`.
 
-    A trouble is one entry for as long as it lasts: its id is that of its source and its begin.
+    A trouble is one entry for as long as it lasts: its id is that of its source and its begin. No
+    begin of a denial is known, so each visit that was denied is an entry.
     """
     found = [_trouble(each) for each in troubles]
     return sorted(found, key=lambda entry: entry.updated, reverse=True)[:MOST]
@@ -141,6 +142,7 @@ def _begun(row: SourceRow, what: str) -> str:
     begins = {
         "failing": record.failing_since,
         "refused": record.refused_since,
+        "denied": record.fetched_at,
         "moved": record.moved_since,
         "gone": record.failing_since,
     }

@@ -13,6 +13,7 @@ from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.urls import canonical_url
 from walsh_scrapy.sources import Source, load_sources
 from walsh_scrapy.state.entries import EntryFilter
+from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.tools.export.atom import failures, newest, write_atom
 from walsh_scrapy.tools.export.entries import ExportedEntry, export_entries
 from walsh_scrapy.tools.export.opml import export_sources
@@ -22,13 +23,12 @@ from walsh_scrapy.tools.sources.overview import build_overview
 from walsh_scrapy.tools.troubles import find_troubles
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from scrapy.settings import BaseSettings
 
     from walsh_scrapy.state import State
     from walsh_scrapy.state.entries import StoredEntry
-    from walsh_scrapy.state.sourcerecord import SourceRecord
     from walsh_scrapy.tools.export.atom import AtomEntry
 
 #: The format for each ending of a file name; "opml" lists sources, the others hold entries, and
@@ -72,23 +72,24 @@ class Export:
             has_backfill=self.has_backfill and format_name != "atom",
         )
         with state.entries.snapshot() as entries:
-            named = set(urls)
-            chosen = self._exported(entries.matching(choice), named)
-            if format_name == "atom":
+            named = dict[str, str]()
+            is_feed = format_name == "atom"
+            chosen = self._exported(entries.matching(choice, newest_first=is_feed), named)
+            if is_feed:
                 return self._write_atom("new", newest(chosen), file)
             if format_name == "sqlite":
-                return export_sqlite(chosen, self._records(state, named if urls else None), file)
+                return export_sqlite(chosen, self._records(state, named, urls), file)
             return export_entries(chosen, file, format_name, self.settings)
 
     def write_failures(self, file: IO[bytes], state: State) -> int:
         """Write the sources that are gone, failing, refused or denied as Atom."""
-        urls = self._choose_sources(state)
+        urls = set(map(canonical_url, self._choose_sources(state)))
         found = build_overview(load_sources(self.sources_file), state, self._options, time.time())
         rows = (
             row
             for row in found.declared
             if row.is_in_trouble
-            and (not urls or row.record.url in urls)
+            and (not urls or canonical_url(row.record.url) in urls)
             and self.kind in (None, row.kind)
         )
         return self._write_atom("in trouble", failures(find_troubles(rows)), file)
@@ -118,10 +119,12 @@ class Export:
         with state.entries.snapshot() as entries:
             return export_sources(chosen, file, entries.newest)
 
-    def _exported(self, found: Iterable[StoredEntry], named: set[str]) -> Iterator[ExportedEntry]:
+    def _exported(
+        self, found: Iterable[StoredEntry], named: dict[str, str]
+    ) -> Iterator[ExportedEntry]:
         """Yield the entries with their sources, those of the wanted dates.
 
-        ``named`` gets the sources that they name: one that had an entry of another names both.
+        ``named`` gets the sources that they name, with their kinds.
         """
         least = rfc3339(self.published_since)
         sources: dict[str, Source | None] = {}
@@ -131,7 +134,7 @@ class Export:
                 sources[url] = self._declared.get(canonical_url(url))
             entry = ExportedEntry.of(stored, sources[url])
             if least is None or (entry.item.published or entry.item.updated or "") >= least:
-                named.add(url)
+                named[url] = entry.item.kind
                 yield entry
 
     @cached_property
@@ -141,12 +144,20 @@ class Export:
         return {canonical_url(source.url): source for source in sources}
 
     def _records(
-        self, state: State, named: Collection[str] | None
+        self, state: State, named: Mapping[str, str], urls: Collection[str]
     ) -> Iterator[tuple[SourceRecord, Source | None]]:
-        """Yield what is known of the named sources, None for all, each with its declaration."""
+        """Yield what is known of the sources that entries name and of those that are chosen.
+
+        Each comes with its declaration. Of one that was forgotten only its entries are known.
+        """
+        unknown = dict(named)
         for record in state.sources.all():
-            if (named is None or record.url in named) and self.kind in (None, record.kind):
+            unknown.pop(record.url, None)
+            is_chosen = (not urls or record.url in urls) and self.kind in (None, record.kind)
+            if is_chosen or record.url in named:
                 yield record, self._declared.get(canonical_url(record.url))
+        for url, kind in unknown.items():
+            yield SourceRecord(url=url, kind=kind), self._declared.get(canonical_url(url))
 
     def _choose_sources(self, state: State) -> tuple[str, ...]:
         """Return the sources that the URLs mean; a declared one may have no visit yet."""
