@@ -5,7 +5,8 @@ as when a clock was set, is in `requests_rest`, and is deleted by rows.
 
 To attach a partition takes a lock that only another one, and readers of `requests_rest`, wait for;
 to drop one takes a lock that all wait for. A long reader, such as an audit, would keep it waiting,
-and all others behind it. So both give up soon, and are tried again later.
+and all others behind it. So both give up soon, and are tried again later. A day that has a row in
+`requests_rest` by then stays there: its partition could not be attached any more.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ _NAMES: Final = text(
     " WHERE inhparent = 'requests'::regclass"
     " AND relname ~ '^requests_[0-9]{4}_[0-9]{2}_[0-9]{2}$' ORDER BY relname"
 )
-_OLD_REST: Final = text("SELECT id FROM requests_rest WHERE sent_at < :until LIMIT 1")
+_REST: Final = text(
+    "SELECT id FROM requests_rest WHERE sent_at >= :since AND sent_at < :until LIMIT 1"
+)
 _DELETE_REST: Final = text(
     "DELETE FROM requests_rest WHERE ctid = ANY (ARRAY (SELECT ctid FROM requests_rest"
     " WHERE sent_at < :until ORDER BY sent_at LIMIT :most FOR UPDATE SKIP LOCKED))"
@@ -89,20 +92,24 @@ class Days(Store):
                 self._run(_DROP.format(name=name))
                 yield 1
         most = pruning.ROWS_AT_ONCE
-        while self._has_rest(until):
+        while self._has_rest(-math.inf, until):
             with self._database.write() as connection:
                 deleted = connection.run(_DELETE_REST, {"until": until, "most": most})
             yield deleted
             if deleted < most:  # what is left now is being deleted by another process
                 return
 
-    def _has_rest(self, until: float) -> bool:
-        with self._database.read() as connection:
-            return connection.scalar(_OLD_REST, {"until": until}) is not None
-
     def _missing(self, *begins: float) -> list[float]:
         made = self._names()
-        return [at for at in begins if _name_of(at) not in made]
+        return [
+            at
+            for at in begins
+            if _name_of(at) not in made and not self._has_rest(at, end_of(day_of(at)))
+        ]
+
+    def _has_rest(self, since: float, until: float) -> bool:
+        with self._database.read() as connection:
+            return connection.scalar(_REST, {"since": since, "until": until}) is not None
 
     def _names(self) -> list[str]:
         with self._database.read() as connection:
