@@ -5,6 +5,7 @@ import contextlib
 import pytest
 
 from walsh_scrapy.state import State
+from walsh_scrapy.state.connection import Connection
 from walsh_scrapy.state.database import Database
 
 
@@ -54,3 +55,23 @@ def rows(database):
             return connection.all(statement)
 
     return read
+
+
+@pytest.fixture
+def plans(monkeypatch):
+    """Return a list of the plan of each statement from now on, if an index can be used."""
+    found = []
+    run = Connection._run
+
+    def explain(self, compiled, row, take):
+        cursor, how = self.driver.cursor(), "EXPLAIN QUERY PLAN "
+        if not self.is_sqlite:  # a small table is read as a whole, if that is not forbidden
+            how = "EXPLAIN "
+            for node in ("seqscan", "bitmapscan", "sort"):
+                cursor.execute(f"SET enable_{node} = off")
+        cursor.execute(how + compiled.sql, compiled.parameters(row))
+        found.append("\n".join(str(plan[-1]) for plan in cursor.fetchall()))
+        return run(self, compiled, row, take)
+
+    monkeypatch.setattr(Connection, "_run", explain)
+    return found

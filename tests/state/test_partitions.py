@@ -1,6 +1,7 @@
 """The days of the log: each is a partition on PostgreSQL, and goes as a whole on both databases."""
 
 import contextlib
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Barrier
@@ -121,6 +122,25 @@ def test_a_partition_that_a_reader_keeps_from_being_made_is_tried_again(postgres
     assert partitions(server) == {"requests_rest": 0, TODAY: 0, TOMORROW: 0}
 
 
+def test_a_day_whose_first_request_came_before_its_partition_is_not_tried_again(
+    postgresql_url, server, monkeypatch
+):
+    """As in a crawl: the request that could not make the partition is the first row of its day."""
+    tried, run = [], Days._run
+    monkeypatch.setattr(Days, "_run", lambda self, sql: tried.append(sql) or run(self, sql))
+    with contextlib.closing(State(postgresql_url, lambda: NOW)) as state:
+        with state.log() as log:
+            log.requests(TimeSpan())
+            state.ledger.take("a.example", 0.0, 60.0, record=replace(RECORD, sent_at=NOW))
+        assert partitions(server) == {"requests_rest": 1}
+    assert len(tried) == 2
+    days = Days(server)
+    for second in (600.0, 1200.0, DAY - 1.0):
+        days.prepare(lambda at=NOW + second: at)
+    assert partitions(server) == {"requests_rest": 1, TOMORROW: 0}
+    assert len(tried) == 3, "only the next day, and once"
+
+
 def test_pruning_drops_old_days_and_only_these_while_another_writes(postgresql_url, server):
     for day in range(4):
         prepare(server, NOW + day * DAY)
@@ -158,6 +178,18 @@ def test_each_day_goes_as_a_whole_on_both_databases(state, database):
         assert [each.sent_at for each in log.requests(TimeSpan(), "a.example")] == moments[1:]
         assert log.days("a.example", "a.example") == {1000: 2, 1001: 1}
         assert log.bounds(NOW + 31 * DAY).requests == 4
+
+
+def test_what_why_judges_by_needs_no_scan_of_all_requests(state, database, plans):
+    """The id of the last one does on PostgreSQL, where no index has it; an audit reads them all."""
+    prepare(database, NOW)
+    send(database, NOW)
+    with state.log() as log:
+        plans.clear()
+        log.basis(log.bounds_now(NOW))
+    assert len(plans) >= 3
+    for plan in plans:
+        assert not re.search(r"Aggregate|Seq Scan on requests|SCAN requests(?! USING)", plan), plan
 
 
 @pytest.mark.parametrize("statement", ["_END", "_FORGET"])

@@ -8,7 +8,6 @@ from sqlalchemy import insert, select, update
 
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state import State, declaredfile, pruning
-from walsh_scrapy.state.connection import Connection
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.pruning import delete_in_turn
 from walsh_scrapy.state.tables import (
@@ -56,26 +55,6 @@ def within(transactions):
         return lambda: len(transactions) < until
 
     return budget
-
-
-@pytest.fixture
-def plans(monkeypatch):
-    """Return a list of the plan of each statement from now on, if an index can be used."""
-    found = []
-    run = Connection._run
-
-    def explain(self, compiled, row, take):
-        cursor, how = self.driver.cursor(), "EXPLAIN QUERY PLAN "
-        if not self.is_sqlite:  # a small table is read as a whole, if that is not forbidden
-            how = "EXPLAIN "
-            for node in ("seqscan", "bitmapscan", "sort"):
-                cursor.execute(f"SET enable_{node} = off")
-        cursor.execute(how + compiled.sql, compiled.parameters(row))
-        found.append("\n".join(str(plan[-1]) for plan in cursor.fetchall()))
-        return run(self, compiled, row, take)
-
-    monkeypatch.setattr(Connection, "_run", explain)
-    return found
 
 
 def fill(database, table, rows):

@@ -50,6 +50,8 @@ _Row = TypeVar("_Row")
 #: before now of which its record may still lack the ends of requests that are out.
 GOES_ON: Final = 600.0
 IN_FLIGHT: Final = 300.0
+#: No id of a row is larger.
+ANY_ROW: Final = 2**63 - 1
 _MOVED: Final = select(sources.c.url, sources.c.moved_to).where(sources.c.moved_to.is_not(None))
 BY_TIME: Final = (requests.c.sent_at, requests.c.id)
 BY_HOST: Final = (requests.c.host, *BY_TIME)
@@ -59,10 +61,10 @@ class Bounds(NamedTuple):
     """Where the judged record ends: rows after it are not judged, and change nothing."""
 
     until: float  #: epoch seconds
-    requests: int  #: the last row, by its id; 0 if there is none
-    denials: int
-    runs: int
-    acts: int
+    requests: int = ANY_ROW  #: the last row, by its id; 0 if there is none
+    denials: int = ANY_ROW
+    runs: int = ANY_ROW
+    acts: int = ANY_ROW
 
 
 class RunRow(NamedTuple):
@@ -99,7 +101,18 @@ class AuditRecord:
         self._connection = connection
 
     def bounds(self, now: float) -> Bounds:
-        """Return the bounds of the record at ``now``, in epoch seconds.
+        """Return the bounds of the record at ``now``, in epoch seconds, for who reads it again.
+
+        They name the last rows. On PostgreSQL no index finds the last request: all are read.
+        """
+        last = (
+            self._connection.scalar(select(func.max(table.c.id))) or 0
+            for table in (requests, denials, runs, acts)
+        )
+        return Bounds(self.bounds_now(now).until, *last)
+
+    def bounds_now(self, now: float) -> Bounds:
+        """Return the same for who reads this record only, which has no later rows.
 
         If a run may go on, its last minutes are left out: requests that are out have no end yet.
         """
@@ -108,11 +121,7 @@ class AuditRecord:
         )
         goes_on = select(runs.c.id).where(runs.c.ended.is_(None), newest.exists()).limit(1)
         is_over = self._connection.scalar(goes_on) is None
-        last = (
-            self._connection.scalar(select(func.max(table.c.id))) or 0
-            for table in (requests, denials, runs, acts)
-        )
-        return Bounds(now if is_over else now - IN_FLIGHT, *last)
+        return Bounds(now if is_over else now - IN_FLIGHT)
 
     def basis(self, bounds: Bounds) -> Basis:
         """Return what requests are judged by. Runs with equal settings share one object."""
