@@ -119,7 +119,7 @@ if marks_of(request).hops:
     )),
     Mutant("list-never-refreshed", "R3", "the blocklist is never fetched again", (
         Patch(_LIST, "BlocklistCache.is_due",
-              "is_fresh = self._checked_at <= self._clock.now() < self._due_at",
+              "is_fresh = self._tried_at <= self._clock.now() < self._due_at",
               "is_fresh = self._checked_at > 0.0"),
     )),
     Mutant("bad-list-clears", "R3", "a bad list clears the good one", (
