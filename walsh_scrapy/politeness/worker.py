@@ -77,6 +77,11 @@ class Worker:
             self._put_off.add(host)
         self._give_up(host)
 
+    @property
+    def hosts(self) -> Collection[str]:
+        """The hosts that it has claimed."""
+        return self._visits.keys()
+
     def visits(self) -> Mapping[str, set[str]]:
         """Return the sources that are visited, by their URLs, of hosts where all have begun."""
         found = defaultdict[str, set[str]](set)

@@ -104,6 +104,7 @@ class DueSources:
         self._rests: dict[str, _Rest] = {}
         self.begun = 0  #: sources that were yielded, and not given back
         self._workers = 1
+        self._ahead: set[str] = set()  # hosts that were claimed while this worker was alone
         worker.counted = self._share
 
     async def each(self) -> AsyncIterator[DueUrl]:
@@ -183,20 +184,29 @@ class DueSources:
         return host, self._urls(self._read.pop(host))
 
     def _share(self, workers: int) -> None:
-        """Claim as many workers do; give back what is too much if another one has come."""
+        """Claim as many workers do; give back what is too much if another one has come.
+
+        What is under way then, or waits for a document, is given back later.
+        """
         was_alone, self._workers = self._workers == 1, workers
         self._queue.enough = enough_ready(workers)
-        if was_alone and workers > 1:
+        if was_alone:
+            self._ahead = set(self._worker.hosts)
+        if workers > 1 and self._ahead:
             self._give_back()
 
     def _give_back(self) -> None:
         """Give hosts back, but for those of one claim: whatever is not under way there."""
+        self._ahead.intersection_update(self._worker.hosts)
         idle, visits = [], self._worker.visits()
         for host, waiting in self._queue.at_rest().items():
+            if host not in self._ahead:
+                continue
             visited = {source.url for each in waiting if (source := source_of(each))}
             if len(visited) == len(waiting) and visited == visits.get(host):
                 idle.append(HostWork(host, len(visited)))
-        read = [HostWork(host, len(found)) for host, found in self._read.items()]
+        found = self._read.items()
+        read = [HostWork(host, len(each)) for host, each in found if host in self._ahead]
         back = surplus((*idle, *read))
         for host, sources, *_ in back:
             if self._read.pop(host, None) is None:
