@@ -25,6 +25,7 @@ class Trouble:
     row: SourceRow
     what: str  #: gone, refused, failing, denied, moved or resent
     why: str
+    begun: float | None  #: epoch seconds; None if it is not recorded
     since: str
     advice: str
     command: str = ""  #: that the advice speaks of
@@ -48,11 +49,7 @@ def in_trouble(row: SourceRow) -> str:
 
 def find_troubles(rows: Iterable[SourceRow]) -> list[Trouble]:
     """Return the sources in trouble, in the order of ``rows``."""
-    return [
-        Trouble(row, what, _why(row, what), _since(row, what), *_advice(row, what))
-        for row in rows
-        if (what := in_trouble(row))
-    ]
+    return [_trouble(row, what) for row in rows if (what := in_trouble(row))]
 
 
 def by_advice(troubles: Sequence[Trouble]) -> list[tuple[Trouble, list[Trouble]]]:
@@ -61,6 +58,11 @@ def by_advice(troubles: Sequence[Trouble]) -> list[tuple[Trouble, list[Trouble]]
     for trouble in troubles:
         groups.setdefault((trouble.what, trouble.advice), []).append(trouble)
     return [(group[0], group) for group in groups.values()]
+
+
+def _trouble(row: SourceRow, what: str) -> Trouble:
+    begun = _begun(row, what)
+    return Trouble(row, what, _why(row, what), begun, _since(row, begun), *_advice(row, what))
 
 
 def _why(row: SourceRow, what: str) -> str:
@@ -78,17 +80,22 @@ def _why(row: SourceRow, what: str) -> str:
     return f"{record.detail or 'it failed'} ({count_of(record.failures, 'time')} in a row)"
 
 
-def _since(row: SourceRow, what: str) -> str:
+def _begun(row: SourceRow, what: str) -> float | None:
+    """Return when a trouble began, in epoch seconds; None if it is not recorded."""
     record = row.record
-    begun = {
-        "gone": record.fetched_at,
+    begins = {
+        "gone": record.fetched_at,  # it was not asked since
         "moved": record.moved_since,
         "refused": record.refused_since,
         "failing": record.failing_since,
     }
-    if since := begun.get(what):
-        return f"since {format_moment(since)}"
-    at = record.fetched_at
+    return begins.get(what)
+
+
+def _since(row: SourceRow, begun: float | None) -> str:
+    if begun:
+        return f"since {format_moment(begun)}"
+    at = row.record.fetched_at
     return "since an unknown time" if at is None else f"last seen {format_moment(at)}"
 
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from walsh_scrapy.tools.export.entries import ExportedEntry
-    from walsh_scrapy.tools.sources.overview import SourceRow
     from walsh_scrapy.tools.troubles import Trouble
 
 #: Entries of a feed, the newest ones: readers ask for all of it again and again.
@@ -123,7 +122,8 @@ def _new(entry: ExportedEntry) -> AtomEntry:
 
 def _trouble(trouble: Trouble) -> AtomEntry:
     row = trouble.row
-    begun = _begun(row, trouble.what)
+    last = row.record.fetched_at if trouble.what == "denied" else None
+    begun = rfc3339(trouble.begun or last or row.record.visited_since) or _NEVER
     name = row.source.name if row.source and row.source.name else row.record.url
     told = (trouble.why, trouble.since, trouble.advice, trouble.command)
     return AtomEntry(
@@ -134,19 +134,6 @@ def _trouble(trouble: Trouble) -> AtomEntry:
         tags=(trouble.what,),
         text="\n".join(filter(None, told)),
     )
-
-
-def _begun(row: SourceRow, what: str) -> str:
-    """Return when a trouble began, or without a record of that when its source came first."""
-    record = row.record
-    begins = {
-        "failing": record.failing_since,
-        "refused": record.refused_since,
-        "denied": record.fetched_at,
-        "moved": record.moved_since,
-        "gone": record.failing_since,
-    }
-    return rfc3339(begins.get(what) or record.visited_since) or _NEVER
 
 
 def _id(name: str) -> str:
