@@ -7,13 +7,13 @@ with the add-on, against a server on this machine.
 import json
 import subprocess
 import sys
-import tomllib
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
 
-VERSION = tomllib.loads(Path("pyproject.toml").read_text("utf-8"))["project"]["version"]
+VERSION = version("walsh-scrapy")
 BIN = Path(sys.executable).parent
 AGENT = "Mozilla/5.0 (compatible; Example-Bot/1.0; +https://bot.example/)"
 PROJECT = {

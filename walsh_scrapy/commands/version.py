@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from scrapy.commands import version
 
+from walsh_scrapy import __version__
+
 if TYPE_CHECKING:
     import argparse
 
@@ -15,7 +17,5 @@ class Command(version.Command):
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Print the versions."""
-        from walsh_scrapy.tools import own_version
-
         super().run(args, opts)
-        print(f"walsh-scrapy {own_version()}")
+        print(f"walsh-scrapy {__version__}")

@@ -11,6 +11,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from walsh_scrapy import __version__
 from walsh_scrapy.tools.exits import CommandError, clean_exit, usage_error
 
 if TYPE_CHECKING:
@@ -25,16 +26,6 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         usage_error(f"{message}; see {self.prog} --help")
-
-
-class _Version(argparse.Action):
-    """Prints the version; it is looked up only then."""
-
-    def __call__(self, *_: object) -> NoReturn:
-        from walsh_scrapy.tools import own_version
-
-        print(f"walsh-scrapy {own_version()}")
-        raise SystemExit(0)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -54,7 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def parser_of(called: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Return a parser of all commands, or only of the one that is called."""
     parser = _Parser(prog="walsh", description="For owners of sites: how crawlers read your rules.")
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    version = f"walsh-scrapy {__version__}"
+    parser.add_argument(
+        "--version", action="version", version=version, help="print the version and exit"
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name in set(_COMMANDS).intersection(called) or _COMMANDS:
         import_module(f"walsh_scrapy.console.{name}").add_to(commands)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import platform
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from scrapy import signals
 
+from walsh_scrapy import __version__
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.identity import SPEC_VERSION
@@ -38,7 +39,7 @@ logger = logging.getLogger(__name__)
 #: The packages of commands that run a spider.
 _SCRAPYS: Final = "scrapy.commands."
 _OUR_COMMANDS: Final = "walsh_scrapy.tools."
-_PACKAGES: Final = ("walsh-scrapy", "scrapy", "twisted", "feedparser", "markdown-it-py")
+_PACKAGES: Final = ("scrapy", "twisted", "feedparser", "markdown-it-py")
 
 
 class Summary:
@@ -133,12 +134,8 @@ def command_of(crawler: Crawler, spider: Spider) -> str:
 def versions() -> dict[str, str]:
     """Return the versions of the contract, of Python and of the packages that read and ask."""
     found = {"contract": SPEC_VERSION, "python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:  # run from a folder or an egg
-            found[package] = "not installed as a package"
-    return found
+    found["walsh-scrapy"] = __version__  # also in a clone and in an egg
+    return found | {package: version(package) for package in _PACKAGES}
 
 
 def settings_of(context: Context) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from walsh_scrapy.policy.wording import printable
-from walsh_scrapy.tools import own_package
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +66,14 @@ def missing_extra(error: ModuleNotFoundError) -> str:
     package = (error.name or "").partition(".")[0]
     if package not in _EXTRAS:
         raise error
-    return f"this needs {package}: pip install '{own_package()[0]}[{_EXTRAS[package]}]'"
+    return f"this needs {package}: pip install '{_own_name()}[{_EXTRAS[package]}]'"
+
+
+def _own_name() -> str:
+    """Return the name of the package that this is installed as."""
+    from importlib.metadata import packages_distributions
+
+    return packages_distributions().get("walsh_scrapy", ["walsh-scrapy"])[0]
 
 
 def usage_error(message: str, status: int = 2) -> NoReturn:

@@ -6,8 +6,9 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
+from walsh_scrapy import __version__
 from walsh_scrapy.testing.conformance.scenario import Level, Verdict
-from walsh_scrapy.tools import own_code, own_version
+from walsh_scrapy.tools import own_code
 
 if TYPE_CHECKING:
     from walsh_scrapy.testing.conformance.crawler import CallOfRun
@@ -90,7 +91,7 @@ class Scorecard:
         """Return the scorecard as `conformance.schema.json` describes it."""
         return {
             "format": FORMAT,
-            "judge": own_version(),
+            "judge": __version__,
             "code": own_code(),
             "command": list(self.command),
             "web": self.web,

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from walsh_scrapy import __version__
 from walsh_scrapy.identity import SPEC_VERSION, UA_TOKEN
 from walsh_scrapy.policy.audit.findings import verdicts
 from walsh_scrapy.policy.audit.judgements import begin_of, day_of
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.wording import count_of, for_others
-from walsh_scrapy.tools import own_version
 from walsh_scrapy.tools.attest.digests import FORMAT, MOST_NAMED, seal
 from walsh_scrapy.tools.attest.owncrawl import trials_of
 from walsh_scrapy.tools.output import columns
@@ -84,7 +84,7 @@ def attest(
         "format": FORMAT,
         "contract": SPEC_VERSION,
         "bot": bot.user_agent,
-        "attested_by": f"walsh-scrapy {own_version()}",
+        "attested_by": f"walsh-scrapy {__version__}",
         "at": rfc3339(audited.at),
         "holds": not any(row.breaks_a_must for row in rows),
         "checklist": [_row(row, bot) for row in rows],

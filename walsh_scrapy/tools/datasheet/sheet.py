@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+from walsh_scrapy import __version__
 from walsh_scrapy.policy.audit.declared import MissingPart
 from walsh_scrapy.policy.audit.judgements import end_of
 from walsh_scrapy.policy.audit.record import Bot
@@ -20,7 +21,6 @@ from walsh_scrapy.sources import Source
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import KnownSources
-from walsh_scrapy.tools import own_version
 from walsh_scrapy.tools.attest.attestation import attest, conclusion, grouped
 from walsh_scrapy.tools.attest.audit import audit
 from walsh_scrapy.tools.attest.digests import seal
@@ -73,7 +73,7 @@ def build_sheet(
     span = TimeSpan(since=logged_since, until=bounds.until)
     return {
         "format": FORMAT,
-        "made_by": f"walsh-scrapy {own_version()}",
+        "made_by": f"walsh-scrapy {__version__}",
         "at": rfc3339(audited.at),
         "since": rfc3339(since),
         "until": rfc3339(bounds.until),
