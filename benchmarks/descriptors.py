@@ -44,13 +44,13 @@ def main(report: Report, hosts: int) -> None:
         )
         web.clear()
         few = urls[:PEER_HOSTS]
-        code, items = run_peer(web, Path(name, "peer"), few, timeout=300, wrapper=WRAPPER)
+        status, items = run_peer(web, Path(name, "peer"), few, timeout=300, wrapper=WRAPPER)
         report.add_peer(
             f"plain Scrapy, {len(few)} sources",
             Figure("fetched", items // len(POSTS)),
-            Figure("exit status", code),
+            Figure("exit status", status),
             Figure("open connections", web.most_open_connections),
-            note="killed after 300 s" if code is None else "",
+            note="killed after 300 s" if status is None else "",
         )
 
 

@@ -64,7 +64,7 @@ class Killed:
             owner, name = {
                 "leased": (Ledger, "take"),
                 "ended": (Ledger, "release"),
-                "written": (sources._Visit, "write"),  # noqa: SLF001 - before its COMMIT
+                "written": (sources, "insert_unseen"),  # before its COMMIT
                 "committed": (sources.SourceStore, "change"),
             }[point]
             setattr(owner, name, self._passing(getattr(owner, name)))

@@ -22,14 +22,14 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import create_engine, text
 
 from benchmarks.databases import states
 from benchmarks.report import Figure, Report, run
-from walsh_scrapy.policy.claims import start_order
+from walsh_scrapy.policy.claims import ENOUGH, start_order
 from walsh_scrapy.policy.frontier import Frontier
-from walsh_scrapy.politeness.schedulerqueue import ENOUGH
 from walsh_scrapy.testing.crawl import run_crawl, start_crawl
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.project import environment_of, find_project
@@ -98,7 +98,12 @@ def _measure(folder: Path, url: str, sources: int) -> Mapping[str, float]:
     _visit(url, old=time.time() - 86_500.0, new=time.time() - 3600.0)
     with LoopbackWeb(*_sites(sources)) as web:
         began = time.monotonic()
-        given = {"folder": folder, "project": PROJECT, "sources": file, "settings": settings}
+        given: dict[str, Any] = {
+            "folder": folder,
+            "project": PROJECT,
+            "sources": file,
+            "settings": settings,
+        }
         with start_crawl(web, **given) as crawl:
             watched = min(WATCHED, sources // DUE)
             web.wait_for(lambda log: len(log) >= watched or not crawl.running, 600)

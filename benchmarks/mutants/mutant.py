@@ -44,14 +44,15 @@ class Patch:
 
     def _lines(self, node: ast.AST) -> tuple[int, int]:
         """Return the first line of the place, from 0, and the line after its last."""
+        first = last = 0
         for name in self.place.split("."):
             kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
             inside = (each for each in ast.iter_child_nodes(node) if isinstance(each, kinds))
             found = next((each for each in inside if each.name == name), None)
             if found is None:
                 raise PatchError(f"{self.module} has no {self.place}")
-            node = found
-        return node.lineno - 1, node.end_lineno or node.lineno
+            node, first, last = found, found.lineno, found.end_lineno or found.lineno
+        return first - 1, last
 
 
 @dataclass(frozen=True, slots=True)
