@@ -330,10 +330,10 @@ def _requests(hosts: int, day: int) -> Rows:
             evidence = {"robots": name, "robots_at": asked[host]}
             yield _request(day + 1, host, page, at, seconds) | evidence
             at += step
-        if page < 0:
-            own = {"robots": names[0], "robots_at": asked[0]}
-            yield _request(day + 1, 0, 0, at, seconds) | own | AS_LIST
-            at += step
+            if (page, host) == (0, hosts // 2):  # half a round before and after the host's own
+                own = {"robots": names[0], "robots_at": asked[0]}
+                yield _request(day + 1, 0, 0, at, seconds) | own | AS_LIST
+                at += step
 
 
 def _request(run: int, host: int, page: int, at: float, seconds: float) -> dict[str, Any]:
