@@ -105,6 +105,7 @@ def test_closed_by_visit_time_is_allowed_from_its_next_opening():
             "names no bot",
         ),
         (["lint"], "the following arguments are required: FILE; see walsh lint --help"),
+        (["lint", "https://a.example/robots.txt"], "is a URL, not a file; get it first, with curl"),
         (["lint", "\x1b.txt"], "\\x1b.txt cannot be read"),
         (["judge", "access.log"], "--robots"),
         (["judge", "--robots", "robots.txt", "robots.txt"], "no line is in Common or Combined"),
@@ -118,6 +119,13 @@ def test_a_wrong_call_is_one_line_and_status_2(walsh, arguments, said):
     assert (status, out) == (2, "")
     assert said in err
     assert err.count("\n") == 1
+
+
+def test_mayfetch_says_nothing_of_us_when_it_is_about_another_bot(walsh, tmp_path):
+    (tmp_path / "other.txt").write_text("User-agent: Some-Bot\nDisallow: /\n")
+    _, out, _ = walsh("mayfetch", "--robots", "other.txt", "--user-agent", "GPTBot", OPEN)
+    assert "no group applies" in out
+    assert "for us" not in out
 
 
 def test_lint_names_file_and_line_and_fails_only_for_errors(walsh, tmp_path):

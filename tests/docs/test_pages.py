@@ -330,7 +330,8 @@ def test_no_block_is_left_out():
 def test_who_crawls_and_whom_to_ask_is_told():
     told = README.read_text("utf-8")
     assert told.index("\n## ") == told.index("\n## Who crawls"), "before the first crawl"
-    for name in ("README.md", "docs/rules/r2.md", "docs/rules/r3.md", "docs/rules/r6.md"):
+    rules = [f"docs/rules/r{number}.md" for number in (2, 3, 6)]
+    for name in ("README.md", "docs/owners.md", *rules):
         text = (ROOT / name).read_text("utf-8")
         assert POLICY_URL in text, name
         assert f"<{CONTACT}>" in text, name

@@ -330,6 +330,7 @@ def written(at, target="/", status=200, took=0.25, agent=BOT):
         "lighttpd-took": f"192.0.2.1 blog.example - [{clf_end}] {tail} {int(took * 1e6)}",
         "apache": f"blog.example {common} {int(took * 1e6)}",
         "apache-ends": f"{int(end * 1e6)} {tail} {int(took * 1000)}",
+        "apache-parts": f"[{clf[:20]}.{int(begin % 1 * 1e6):06} +0000] {tail}",
         "apache-odd": f'{int(begin * 1e3)} [{clf}] {took:.0f} 100% "{agent}" {status} "{request}"',
         "nginx": f"192.0.2.1 - - [{clf_end}] {tail} {took:.3f}",
         "nginx-iso": f'{iso_end} 192.0.2.1, 192.0.2.2 "{request}" {status} "{agent}" {took:.3f} x',
@@ -355,6 +356,9 @@ FORMATS = {
     "vhost": "vhost_combined",
     "apache": '%v %h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i" %D',
     "apache-ends": '%{end:usec}t \\"%r\\" %s %O \\"%{Referer}i\\" \\"%{user-agent}i\\" %{ms}T',
+    # as in the manual of Apache
+    "apache-parts": '[%{%d/%b/%Y:%T}t.%{usec_frac}t %{%z}t] "%r" %>s %b "%{Referer}i" '
+    '"%{User-Agent}i"',
     "apache-odd": '%{begin:msec}t [%{%d/%b/%Y:%H:%M:%S %z}t] %T 100%% "%{User-agent}i" %<s "%r"',
     "nginx": f"{NGINX} $request_time",
     "nginx-iso": '$time_iso8601 $http_x_forwarded_for "$request" ${status} "$http_user_agent" '
@@ -447,13 +451,16 @@ def test_visit_time_counts_for_the_beginning_of_a_request():
 @pytest.mark.parametrize(
     ("words", "missing"),
     [
-        ("%h %l", ["time with its zone", "request", "status", "User-Agent"]),
-        ("", ["time with its zone", "request", "status", "User-Agent"]),
+        ("%h %l", ["time with its seconds and zone", "request", "status", "User-Agent"]),
+        ("", ["time with its seconds and zone", "request", "status", "User-Agent"]),
         ('%t "%r" %b "%{User-Agent}i"', ["status"]),
         ('[$time_local] "$request" $status', ["User-Agent"]),
-        ('%{%H:%M:%S}t "%r" %>s "%{User-Agent}i"', ["time with its zone"]),
+        ('%{%H:%M:%S}t "%r" %>s "%{User-Agent}i"', ["time with its seconds and zone"]),
+        ('[%{%F %H:%M %z}t] "%r" %>s "%{User-Agent}i"', ["time with its seconds and zone"]),
+        ('[%{%T %z}t] "%r" %>s "%{User-Agent}i"', ["time with its seconds and zone"]),
+        ('%{%F %T}t "%r" %>s "%{User-Agent}i" %{%z}t', ["time with its seconds and zone"]),
         ('%t "%U%q" %>s "%{User-Agent}i"', ["request"]),
-        ('$date_gmt "$request" $status "$http_user_agent"', ["time with its zone"]),
+        ('$date_gmt "$request" $status "$http_user_agent"', ["time with its seconds and zone"]),
     ],
 )
 def test_a_format_without_what_is_needed_is_refused_in_one_line(words, missing, run_judge):
@@ -463,17 +470,35 @@ def test_a_format_without_what_is_needed_is_refused_in_one_line(words, missing, 
     assert [each.partition(" (")[0] for each in said] == missing
 
 
+def test_a_time_of_json_without_seconds_is_none(run_judge):
+    """All requests of a minute would have the same time, and pauses of 0 s."""
+    record = json.loads(written(at=0)["nginx-json"])
+    del record["msec"]
+    record["time_iso8601"] = "2026-05-23T12:00+00:00"
+    status, out, err = run_judge(log=f"{json.dumps(record)}\n".encode() * 99)
+    assert (status, out) == (2, "")
+    assert "lack what bots are judged by: time with seconds" in err
+    assert "say its log_format with --format" in err
+
+
+def test_a_request_as_to_a_proxy_is_for_its_path():
+    targets = ["/robots.txt", "/feed", "/private/1", "?a=/private"]
+    agent = only(*(line(60 * n, f"http://h.example{each}") for n, each in enumerate(targets)))
+    assert (agent.requests, agent.robots, agent.stale, agent.count("denied")) == (4, 1, 0, 1)
+    assert agent.found["denied"].first.target == b"/private/1"
+
+
 def test_json_without_what_is_needed_is_said_in_one_line(run_judge):
     caddy = json.loads(written(at=0)["caddy"])
     del caddy["request"]["headers"], caddy["ts"]
     status, _, err = run_judge(log=json.dumps(caddy).encode())
     assert (status, err.count("\n")) == (2, 1)
-    assert "lack what bots are judged by: time (ts, StartUTC, " in err
+    assert "lack what bots are judged by: time with seconds and zone (ts, StartUTC, " in err
     assert ", User-Agent (request.headers" in err
     whole = written(at=0)["traefik"]
     status, out, _ = run_judge(log=f"{json.dumps(caddy)}\n{whole}\n".encode())
     assert status == 0
-    assert "1 line read; 1 line in another format (JSON without time (ts," in out
+    assert "1 line read; 1 line in another format (JSON without time with seconds" in out
     assert "no line is in Common" in run_judge(log=b"x\n")[2]
     _, _, err = run_judge("--format", "%t%r%s%{User-Agent}i", log=b"x")
     assert "no line is written as the --format says" in err

@@ -21,6 +21,8 @@ def read_file(name: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        if name.startswith(("http://", "https://")):
+            raise CommandError(f"{name} is a URL, not a file; get it first, with curl") from error
         why = getattr(error, "strerror", None) or error
         raise CommandError(f"{name} cannot be read: {why}") from error
 

@@ -134,7 +134,10 @@ def _of_user_agent(name: str, content: str, start: int) -> Iterator[str]:
     if not name:
         yield f"{_quote(value)} names no bot; a name has letters, '-' and '_', or is '*' alone"
     elif name != value and value[len(name)] != "/":  # a version says nothing else
-        yield f"{_quote(value)} is read as {_quote(name)}: a name has letters, '-' and '_' only"
+        yield (
+            f"{_quote(value)} is read as {_quote(name)} by RFC 9309, where a name has letters, '-' "
+            "and '_' only; its own bot may read all of it"
+        )
 
 
 def _of_rule(path: str, content: str, start: int, *, in_group: bool) -> Iterator[str]:

@@ -30,7 +30,7 @@ from walsh_scrapy.testing.judgelog.lines import (
 
 #: The fields that are needed, with their keys.
 NEEDED: Final = {
-    "time": "time (ts, StartUTC, msec, time_iso8601 or time_local)",
+    "time": "time with seconds and zone (ts, StartUTC, msec, time_iso8601 or time_local)",
     "target": "request (request.uri, RequestPath, request_uri or request)",
     "status": "status (status or DownstreamStatus)",
     "agent": "User-Agent (request.headers, request_User-Agent or http_user_agent)",

@@ -50,8 +50,13 @@ _WORD: Final = re.compile(
     r"%%|%[!<>,\d]*(?:\{(?P<of>[^}]*)\})?(?P<letter>\^[A-Za-z]{2}|[A-Za-z])"
     r"|\$(?:\{(?P<braced>\w+)\}|(?P<name>\w+))"
 )
+#: Two parts of a time, at the same edge of a request.
+_PARTS: Final = re.compile(
+    r"%\{(begin:|end:|)([^}]*%[^}]*)\}t([^%$\"\[\]{}]{0,3})%\{\1(?!begin:|end:)([^}]*)\}t"
+)
+_FRACTIONS: Final = ("msec_frac", "usec_frac")
 _NEEDED: Final = {
-    "time": "the time with its zone (%t, $time_local)",
+    "time": "the time with its seconds and zone (%t, $time_local)",
     "target": "the request (%r, $request, $request_uri)",
     "status": "the status (%>s, $status)",
     "agent": "the User-Agent (%{User-Agent}i, $http_user_agent)",
@@ -90,7 +95,8 @@ class Layout:
         """Return the layout of a format. Raises ValueError if a field is missing."""
         if written in KNOWN:
             return cls.known()
-        pieces = list(_pieces(re.sub(r"\\([\"'\\])", r"\1", written).replace(r"\t", "\t")))
+        plain = re.sub(r"\\([\"'\\])", r"\1", written).replace(r"\t", "\t")
+        pieces = list(_pieces(_joined(plain)))
         fields: dict[str, _Field] = {}
         for each in pieces:
             if isinstance(each, _Field) and each.kind:
@@ -129,6 +135,25 @@ class Layout:
             read = self._time.read
             self._last = (stamp, read(stamp) if read else float(stamp) * self._time.unit)
         return self._last[1]
+
+
+def _joined(written: str) -> str:
+    """Return a format in which a time that Apache writes in parts is one word.
+
+    Its manual has `%{%d/%b/%Y %T}t.%{msec_frac}t %{%z}t`, because `%{...}t` has no fractions.
+    """
+    earlier = ""
+    while earlier != written:
+        earlier, written = written, _PARTS.sub(_join, written)
+    return written
+
+
+def _join(parts: re.Match[str]) -> str:
+    edge, first, text, second = parts.groups()
+    if second in _FRACTIONS:
+        second = "%f"
+    is_one = "%" in second and first != "%s"  # seconds since the epoch need no other part
+    return f"%{{{edge}{first}{text}{second}}}t" if is_one else parts[0]
 
 
 def _pieces(written: str) -> Iterator[bytes | _Field]:
@@ -176,6 +201,8 @@ _APACHE: Final[Mapping[str, _Field]] = {
     "D": _Field("duration", _DURATION, unit=1e-6, blur=FINE),
     "T": _Field("duration", _DURATION),
 }
+#: What a time in words of strftime has to have: zone, seconds, hour and day.
+_PARTS_NEEDED: Final = ("%z", "%[ScX]", "%[HIcX]", "%[djcx]")
 #: The parts of %{...}T and of %{...}t: what a number counts.
 _UNITS: Final = {"s": 1.0, "sec": 1.0, "ms": 1e-3, "msec": 1e-3, "us": 1e-6, "usec": 1e-6}
 
@@ -199,10 +226,11 @@ def _apache_time(of: str) -> _Field:
         fine = 1 if form == "sec" else FINE
         return _Field("time", rb"\d{1,18}", _UNITS[form], is_end=is_end, blur=fine)
     form = form.replace("%T", "%H:%M:%S").replace("%F", "%Y-%m-%d").replace("%R", "%H:%M")
-    if "%z" not in form and "%s" not in form:
-        return _OTHER
     if form == "%s":
         return _Field("time", rb"\d{1,12}", is_end=is_end)
+    # Without its day or its seconds, requests far apart have the same time.
+    if not all(re.search(part, form) for part in _PARTS_NEEDED):
+        return _OTHER
 
     def read(stamp: bytes) -> float | None:
         try:
@@ -211,7 +239,7 @@ def _apache_time(of: str) -> _Field:
         except ValueError:
             return None
 
-    return _Field("time", b"", read=read, is_end=is_end)
+    return _Field("time", b"", read=read, is_end=is_end, blur=FINE if "%f" in form else 1)
 
 
 def _patterns(pieces: list[bytes | _Field], fields: Mapping[str, _Field]) -> Iterator[bytes]:

@@ -7,6 +7,7 @@ which says when it began only with its duration.
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime, timedelta, timezone
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -15,6 +16,8 @@ from walsh_scrapy.testing.tallies import TOLERANCE
 
 #: A time in Common Log Format.
 STAMP: Final = rb"\d\d/[A-Z][a-z][a-z]/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}"
+_HAS_SECONDS: Final = re.compile(rb"[\d-]+\D\d\d(?::\d\d:\d\d|\d{4})").match
+_AUTHORITY: Final = re.compile(rb"https?://[^/?]*").match
 #: Seconds by which a request may have begun before its end, where a log has the end only. It is
 #: the default limit of both servers for each step of an exchange.
 LONGEST_REQUEST: Final = 60
@@ -52,6 +55,9 @@ def line_of(
     else by up to `LONGEST_REQUEST`. Fields are target, status, User-Agent and address.
     """
     target, status, agent, address = fields
+    if authority := _AUTHORITY(target):  # so a client asks that takes the server for its proxy
+        path = target[authority.end() :]
+        target = path if path.startswith(b"/") else b"/" + path
     slack = LONGEST_REQUEST if took is None else took
     if is_end is False:
         return Line(moment, target, status, agent, blur, 0, took or 0, address)
@@ -80,7 +86,12 @@ def _midnight(date: bytes, zone: bytes) -> int | None:
 
 
 def moment_of(written: bytes) -> float | None:
-    """Return the epoch seconds of a time in RFC 3339 or ISO 8601; None if it has no zone."""
+    """Return the epoch seconds of a time in RFC 3339 or ISO 8601.
+
+    Return None if it has no zone, or no seconds: requests of one minute would have no pauses.
+    """
+    if not _HAS_SECONDS(written):
+        return None
     try:
         moment = datetime.fromisoformat(written.decode("ascii"))
     except ValueError:

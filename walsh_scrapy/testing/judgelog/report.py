@@ -121,9 +121,15 @@ def totals(judge: Judge) -> str:
 def unreadable(judge: Judge) -> str:
     """Return why no line could be read, and what to do."""
     if judge.missing:
-        return f"the lines of JSON lack what bots are judged by: {_missing(judge)}"
+        return (
+            f"the lines of JSON lack what bots are judged by: {_missing(judge)}; if nginx wrote "
+            "them with other keys, say its log_format with --format"
+        )
     if judge.may_be_json:
-        return "no line is in Common or Combined Log Format, or JSON; say its --format"
+        return (
+            "no line is in Common or Combined Log Format, or JSON; say with --format how the "
+            "server writes them"
+        )
     return "no line is written as the --format says"
 
 

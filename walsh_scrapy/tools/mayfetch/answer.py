@@ -52,7 +52,7 @@ class RobotsAnswer:
                 numbers = f"{numbers} {and_more(left)}"
             yield f"{_INDENT}group {self.group!r} (line {numbers})"
         else:
-            yield f"{_INDENT}no group for us"
+            yield f"{_INDENT}no group applies"
         yield f"{_INDENT}{self.why}"
         if self.protego is not None:
             theirs = "allowed" if self.protego else "denied"
