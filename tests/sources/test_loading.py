@@ -396,6 +396,25 @@ def test_credentials_are_refused_and_not_shown(refusal, url):
     assert "secret" not in reason
 
 
+def test_a_mail_address_holds_no_password(refusal):
+    """Feed readers that take newsletters export their addresses."""
+    reason = refusal("s.json", json.dumps(["mailto:list@news.example"]))
+    assert reason == "entry 1: it is a mail address; only http and https are requested"
+
+
+@pytest.mark.parametrize(
+    ("url", "meant"),
+    [
+        ("feed://a.example/rss", "http://a.example/rss"),
+        ("feed:https://a.example/rss", "https://a.example/rss"),
+        ("FEED:http://a.example/rss", "http://a.example/rss"),
+    ],
+)
+def test_the_scheme_feed_is_refused_with_the_url_to_declare(refusal, url, meant):
+    reason = refusal("s.json", json.dumps([url]))
+    assert reason.endswith(f"is not http or https; only those are requested; declare '{meant}'")
+
+
 def test_an_at_sign_in_the_path_is_not_a_credential(load):
     (source,) = load("s.txt", "https://a.example/@someone?mail=x@y")
     assert source.url == "https://a.example/@someone?mail=x@y"

@@ -147,6 +147,15 @@ def test_every_record_and_the_number_of_its_entries(state):
     assert {url: count for url, (count, _) in state.sources.entry_totals().items()} == {FEED: 2}
 
 
+def test_an_entry_counts_for_each_source_that_has_it(state):
+    """A source whose articles all are in another one too has not fallen silent."""
+    state.sources.commit(source(), [entry("a", first_seen=100.0), entry("b", first_seen=200.0)])
+    state.sources.commit(source(OTHER), [entry("b", OTHER, 300.0)])
+    assert state.sources.entry_totals() == {FEED: (2, 200.0), OTHER: (1, 200.0)}
+    state.sources.commit(source(OTHER), [entry("b", OTHER, 400.0), entry("c", OTHER, 400.0)])
+    assert state.sources.entry_totals() == {FEED: (2, 200.0), OTHER: (2, 400.0)}
+
+
 def test_the_history_of_a_source_is_that_of_its_last_90_days(state):
     day = 86_400.0
     seen = {"a": 1.0, "b": 1.0, "c": 10.0 * day, "d": 110.0 * day, "e": 110.0 * day, "f": 119 * day}

@@ -109,6 +109,29 @@ def test_a_backup_that_was_restored_is_no_breach(crawled, tmp_path):
     assert attestation["holds"]
 
 
+@pytest.mark.parametrize(
+    ("by_hand", "breaches", "rows"),
+    [((), {"too-often"}, set()), ((1,), set(), set()), ((2,), set(), {"8"})],
+    ids=["two-crawls", "added-and-crawled", "crawled-and-looked-at"],
+)
+def test_what_is_asked_by_hand_is_no_second_run(simulated, tmp_path, by_hand, breaches, rows):
+    """We advise `sources add` before a crawl, and `discover` where a crawl failed."""
+    simulated(
+        SITES[0],
+        Site("blog.example", "", {"/feed": feed()}),
+        sources=["http://blog.example/feed"],
+        starts=[0.0, HOUR],
+        arguments={},
+        settings={"WALSH_BLOCKLIST_URL": LIST_URL, "WALSH_MIN_REVISIT": 0},
+    )
+    (file,) = tmp_path.rglob("walsh.sqlite3")
+    with contextlib.closing(sqlite3.connect(file)) as state, state:
+        state.executemany("UPDATE runs SET command = 'x' WHERE id = ?", [(run,) for run in by_hand])
+    attestation = attested(f"sqlite:///{file}", EPOCH + 9 * DAY)
+    assert {each.partition(":")[0] for each in findings(attestation)} == breaches
+    assert not_shown(attestation) & {"8"} == rows
+
+
 def test_what_pruning_left_is_no_breach(crawled):
     """Rows are deleted in the order of their times, in several transactions."""
     url = crawled([0.0, DAY + 60.0])

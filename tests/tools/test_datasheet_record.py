@@ -165,7 +165,8 @@ def test_what_was_deleted_is_not_known(record):
     assert told in markdown(sheet)
     late = sheet_of(record.url, since=NOW - 2 * DAY)
     assert late["log"]["deleted_before"] is None
-    assert "- The record has all of the above." in markdown(late)
+    assert told not in markdown(late)
+    assert "- What came into a source and left it again between two visits." in markdown(late)
 
 
 def test_a_run_belongs_to_the_period_of_its_rows(record):
@@ -243,6 +244,33 @@ def test_only_hosts_of_declared_sources_are_named(record):
     assert not any(f"{name}.example" in text + json.dumps(sheet) for name in "bcd")
 
 
+def test_a_source_that_was_never_read_is_named(record):
+    """Its host asks to wait whenever a run comes by: who reads the sheet wants to know that."""
+    kept, busy, never = (f"http://{name}.example/feed" for name in ("kept", "busy", "never"))
+    record.run(NOW - 3600.0, kept, busy, never)
+    record.source(kept)
+    why = "its site answers 429"
+    record.source(busy, fetched_at=None, outcome="refused", status=429, detail=why)
+    record.rows(requests, request(NOW - 60.0, "busy.example", source=busy, status=429))
+    sources = sheet_of(record.url)["sources"]
+    assert [(each["url"], each["outcome"], each["detail"]) for each in sources["in_trouble"]] == [
+        (never, "not visited", None),
+        (busy, "refused", why),
+    ]
+
+
+def test_a_source_that_was_rewritten_is_not_called_unvisited(record):
+    old, new = "http://old.example/feed", "http://new.example/feed"
+    record.run(NOW - 3600.0, old)
+    record.rows(requests, request(NOW - 60.0, "old.example", source=old))
+    record.source(new)
+    sheet = sheet_of(record.url)
+    outcomes = {each["outcome"]: each["number"] for each in sheet["sources"]["outcomes"]}
+    assert outcomes == {"fetched": 1, "not known": 1}
+    assert sheet["sources"]["in_trouble"] == []
+    assert "- What came of 1 source that requests were sent for: the state" in markdown(sheet)
+
+
 def test_sources_are_counted_by_their_last_visit_in_the_period(record):
     urls = [f"http://{name}.example/feed" for name in "abcd"]
     record.run(NOW - 3600.0, *urls)
@@ -261,7 +289,7 @@ def test_sources_are_counted_by_their_last_visit_in_the_period(record):
         "not visited": 2,
         "refused": 1,
     }
-    assert [each["status"] for each in sources["in_trouble"]] == [410, 429]
+    assert [each["status"] for each in sources["in_trouble"]] == [410, None, 429]
     filled = {each["name"] for each in sheet["entries"]["fields"] if each["filled"]}
     assert filled == {"kind", "source", "title", "tags"}
 

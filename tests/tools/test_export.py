@@ -231,6 +231,17 @@ def test_an_entry_of_two_sources_is_one_and_says_so(url, tmp_path):
         assert {each["title"]: each["also_in"] for each in exported(state)} == {"x": [], "y": []}
 
 
+def test_a_source_that_was_rewritten_has_one_url_in_an_export(url, tmp_path):
+    """Else a table has it twice, and its entries cannot be joined with its row in `sources`."""
+    with contextlib.closing(State(url)) as state:
+        state.sources.commit(SourceRecord(url=URL, kind="feed"), [entry("1", URL, title="old")])
+        state.sources.rename({URL: OTHER})
+        state.sources.commit(SourceRecord(url=OTHER, kind="feed"), [entry("2", OTHER, title="new")])
+        assert {each["source"] for each in exported(state)} == {OTHER}
+        _, entries, sources = tables_of(EXPORT, state, tmp_path)
+        assert {row["source"] for row in entries} == {row["url"] for row in sources} == {OTHER}
+
+
 def test_entries_are_chosen_by_their_own_date(url):
     dates = {
         "old": {"published": "2026-05-16T06:00:00Z", "updated": "2026-05-23T06:00:00Z"},

@@ -15,6 +15,8 @@ from walsh_scrapy.policy.urls import LONGEST_DECLARED, has_user_info, is_plain, 
 Kind = Literal["feed", "llms"]
 
 _SCHEME: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*):")
+#: Feed readers write `feed://host/path` for http, and `feed:` before a whole URL.
+_FEED: Final = re.compile(r"\s*feed:(?:(//)|(?=https?://))", re.IGNORECASE)
 
 
 class SourcesError(ValueError):
@@ -92,13 +94,17 @@ def target_url(url: object) -> str:
         raise SourcesError("it has no URL; give it one that begins with https://")
     if len(url) <= LONGEST_DECLARED and is_plain(url):
         return url
-    if has_user_info(url):  # the URL is not shown, because it may hold a password
-        raise SourcesError("its URL holds a user name or password, which is never sent; remove it")
     scheme = _SCHEME.match(url)
+    if has_user_info(url):  # the URL is not shown, because it may hold a password
+        if scheme and scheme[1].lower() == "mailto":
+            raise SourcesError("it is a mail address; only http and https are requested")
+        raise SourcesError("its URL holds a user name or password, which is never sent; remove it")
     if scheme is None:
         raise SourcesError(f"{url[:80]!r} has no scheme; begin it with https:// or http://")
     if scheme[1].lower() not in {"http", "https"}:
-        raise SourcesError(f"{url[:80]!r} is not http or https; only those are requested")
+        meant = _FEED.sub(lambda found: "http://" if found[1] else "", url)
+        advice = "" if meant == url else f"; declare {meant[:80]!r}"
+        raise SourcesError(f"{url[:80]!r} is not http or https; only those are requested{advice}")
     if not origin_of(url):
         raise SourcesError(f"{url[:80]!r} names no host that can be requested; check its spelling")
     try:

@@ -40,6 +40,15 @@ _UPDATE: Final = (
 )
 #: Rows kept in memory as they were last read: a visit of each is about to end.
 _ROWS_IN_MEMORY: Final = 1000
+_LATEST: Final = func.max(entries.c.first_seen)
+_OWN_TOTALS: Final = select(entries.c.source, func.count(), _LATEST).group_by(entries.c.source)
+#: A rename may have left a sighting in the entry's own source.
+_SHARED_TOTALS: Final = (
+    select(sightings.c.source, func.count(), _LATEST)
+    .join(entries, entries.c.key == sightings.c.key)
+    .where(sightings.c.source != entries.c.source)
+    .group_by(sightings.c.source)
+)
 _IS_LATE: Final = entries.c.first_seen > sources.c.fetched_at - HISTORY_SECONDS
 _HISTORIES: Final = (
     select(
@@ -117,11 +126,19 @@ class SourceStore(Store):
             return dict.fromkeys(connection.scalars(select(sources.c.url)))
 
     def entry_totals(self) -> dict[str, tuple[int, float]]:
-        """Return by source URL, for sources that gave any, how many entries and when the last."""
-        columns = (entries.c.source, func.count(), func.max(entries.c.first_seen))
+        """Return by source URL, for sources that gave any, how many entries and when the last.
+
+        Those that another source had first are among them: a source has not fallen silent while
+        its articles are in another one too.
+        """
         with self._database.read() as connection:
-            found = connection.all(select(*columns).group_by(entries.c.source))
-        return {source: (count, newest) for source, count, newest in found}
+            totals = {
+                source: (count, newest) for source, count, newest in connection.all(_OWN_TOTALS)
+            }
+            for source, count, newest in connection.all(_SHARED_TOTALS):
+                own, last = totals.get(source, (0, newest))
+                totals[source] = own + count, max(last, newest)
+        return totals
 
     def histories(self, url: str | None = None) -> dict[str, EntryHistory]:
         """Return when sources gave new entries, by URL, for those that gave any.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _KINDS: Final = ("feed", "llms")
 #: What of a second visit within a day is not known: whether it had to be.
 _FORCED: Final = "was asked for before it was due, by the operator (force)"
+_BY_HAND: Final = "was asked for by hand, within a day of a crawl"
 #: URLs of one host in memory before those are forgotten that were asked for a day ago or earlier.
 _MOST: Final = 10_000
 
@@ -34,7 +35,8 @@ class FrequencyAudit:
 
     Requests come host by host, and for each host in the order of their times. A request that was
     refused, or got no answer, leaves its source due, so the next one is no second visit. Redirect
-    hops and retries of one run are one visit. What `-a force=1` asks for is not shown.
+    hops and retries of one run are one visit. What `-a force=1` asks for is not shown, nor what a
+    command asks for by hand. That is no run (decision 39), so a crawl may follow it at any time.
     """
 
     def __init__(self, findings: Findings, basis: Basis) -> None:
@@ -61,15 +63,15 @@ class FrequencyAudit:
             self._findings.judge("7")
             self._findings.count("7", asked_again=1, unchanged=int(sent.status == 304))
             since = sent.sent_at - last.at
-            if since < DAY - TOLERANCE and run.facts.force:
-                lacking = _FORCED
+            if since < DAY - TOLERANCE and (run.facts.force or run.command):
+                lacking = _BY_HAND if run.command else _FORCED
             elif since < DAY - TOLERANCE:
                 what = f"{sent.url} was asked for after {format_seconds(since)}"
                 breaches.append(Breach(Kind.TOO_OFTEN, Case.of(sent, what), -since, last.at))
         self._findings.judge("8", breaches, lacking=lacking)
         is_whole = sent.status is not None and not sent.error  # else it may have been given up
         is_answered = is_whole and sent.status not in RETRIED_STATUSES
-        if is_answered and (last is None or last.run != sent.run):
+        if is_answered and not run.command and (last is None or last.run != sent.run):
             self._keep(sent, sent.run)
 
     def _keep(self, sent: LoggedRequest, run: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.policy.wording import and_more, count_of, cut, format_seconds, in_markdown
+from walsh_scrapy.tools.datasheet.sheet import NOT_KNOWN
 from walsh_scrapy.tools.report.figures import KINDS
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def _pauses(sheet: Mapping[str, Any]) -> Iterator[str]:
             _at_hosts(operator["pauses"], "act", operator["hosts"]),
             operator["longest"],
         ),
-        ("any of them, or the crawler itself", None, pauses["longest_asked"]),
+        ("anybody, before a request that was sent", None, pauses["longest_asked"]),
     ]
     asked = [(by, where, _seconds(longest)) for by, where, longest in rows]
     yield from _table(("asked for by", "where", "the longest"), asked)
@@ -181,15 +182,22 @@ def _versions(sheet: Mapping[str, Any]) -> Iterator[str]:
 
 def _unknown(sheet: Mapping[str, Any]) -> Iterator[str]:
     """Say what the record lacks."""
-    log, pauses = sheet["log"], sheet["pauses"]
-    lacking = []
+    log, pauses, sources = sheet["log"], sheet["pauses"], sheet["sources"]
+    lacking = ["What came into a source and left it again between two visits."]
     if before := log["deleted_before"]:
         days = " or ".join(map(str, log["days"]))
         lacking.append(
             f"What was asked for and kept back before {before}: all counts of that begin there, "
             f"because requests and denials are kept for {days} days (WALSH_LOG_DAYS)."
         )
-    if lost := sheet["sources"]["runs_not_known"]:
+    if renamed := sum(
+        each["number"] for each in sources["outcomes"] if each["outcome"] == NOT_KNOWN
+    ):
+        lacking.append(
+            f"What came of {count_of(renamed, 'source')} that requests were sent for: the state "
+            "has no such URL any more (rewritten after a move, or forgotten)."
+        )
+    if lost := sources["runs_not_known"]:
         lacking.append(f"What {count_of(lost, 'run')} declared: the copy is no longer kept.")
     if unread := pauses["crawl_delay"]["requests_not_known"]:
         lacking.append(
@@ -198,7 +206,7 @@ def _unknown(sheet: Mapping[str, Any]) -> Iterator[str]:
     if unknown := sheet["requests"]["responses"].get("open"):
         lacking.append(f"How {count_of(unknown, 'request')} ended.")
     yield from _heading("What is not known")
-    yield from (f"- {each}" for each in lacking or ["The record has all of the above."])
+    yield from (f"- {each}" for each in lacking)
     yield ""
 
 

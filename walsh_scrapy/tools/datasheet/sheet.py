@@ -45,6 +45,8 @@ FORMAT: Final = "walsh-research-datasheet/v1"
 #: Outcomes of visits that went well; other sources are named.
 _GOOD: Final = ("fetched", "unchanged")
 _NOT_VISITED: Final = "not visited"
+#: The state has no such source any more: it was rewritten after a move, or forgotten.
+NOT_KNOWN: Final = "not known"
 
 
 def build_sheet(
@@ -80,7 +82,8 @@ def build_sheet(
         "runs": _runs_told(runs),
         "identities": list(_identities(runs, options)),
         "versions": grouped((run.id, dict(run.versions)) for run in runs),
-        "sources": _sources(state.sources.all(), declared, begin) | {"runs_not_known": lost},
+        "sources": _sources(state.sources.all(), declared, begin, sent.sources)
+        | {"runs_not_known": lost},
         "entries": found.entries(),
         "log": _log(audited, begin, runs),
         "requests": sent.requests(),
@@ -155,19 +158,31 @@ def _declared(runs: Iterable[RunRecord], basis: Basis) -> tuple[dict[str, str], 
 
 
 def _sources(
-    records: Sequence[SourceRecord], declared: Mapping[str, str], since: float
+    records: Sequence[SourceRecord],
+    declared: Mapping[str, str],
+    since: float,
+    asked: Collection[str],
 ) -> dict[str, Any]:
-    """Count the sources by kind and by what came of their last visit, and name those in trouble."""
+    """Count the sources by kind and by what came of their last visit, and name those in trouble.
+
+    ``asked`` are those for which a request was sent since then.
+    """
     known = KnownSources(records)
     found = [declared_record(Source(url, kind), known) for url, kind in declared.items()]  # type: ignore[arg-type]
     others = [each for each in known.others(declared) if (each.fetched_at or 0.0) >= since]
     counts: Counter[tuple[str, str]] = Counter()
     named = []
     for record in [*found, *others]:
+        was_asked = record.url in asked
         is_visited = record.fetched_at is not None and record.fetched_at >= since
-        outcome = record.outcome if is_visited else _NOT_VISITED
+        if is_visited or (was_asked and record.is_refused):  # a refusal is no visit of its own
+            outcome = record.outcome
+        else:
+            is_lost = was_asked and known.find(record.url) is None
+            outcome = NOT_KNOWN if is_lost else _NOT_VISITED
         counts[record.kind, outcome] += 1
-        if is_visited and outcome not in _GOOD:
+        went_well = record.fetched_at is not None and record.outcome in _GOOD
+        if outcome != NOT_KNOWN and not went_well:
             named.append(
                 {
                     "url": for_others(record.url),

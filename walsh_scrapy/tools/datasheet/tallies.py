@@ -23,6 +23,7 @@ class RequestTally:
 
     def __init__(self, basis: Basis, since: float) -> None:
         self.runs: set[int] = set()  #: that sent a request
+        self.sources: set[str] = set()  #: that a request was sent for
         self._basis = basis
         self._since = since
         self._judge = PauseJudge(basis)
@@ -44,6 +45,8 @@ class RequestTally:
             return
         if sent.run is not None:
             self.runs.add(sent.run)
+        if sent.source is not None:
+            self.sources.add(sent.source)
         self._hosts.add(sent.host)
         self._purposes[sent.purpose] += 1
         self._responses[kind_of(sent)] += 1

@@ -59,9 +59,13 @@ COLUMNS: Final = (*_OF_ITEM, *_ADDED)
 
 
 def item_of(entry: StoredEntry) -> EntryItem:
-    """Return the item of a stored entry. Raises StateError if it cannot be read."""
+    """Return the item of a stored entry. Raises StateError if it cannot be read.
+
+    Its source is written as the state has it now, so that one source has one URL: it may have been
+    rewritten after a move since the entry was found.
+    """
     try:
-        values: dict[str, Any] = json.loads(entry.item)
+        values: dict[str, Any] = json.loads(entry.item) | {"source": entry.source}
         return EntryItem(**{name: values[name] for name in values if name in _OF_ITEM})
     except (ValueError, TypeError) as error:
         raise StateError(
