@@ -111,8 +111,14 @@ def test_a_backup_that_was_restored_is_no_breach(crawled, tmp_path):
 
 @pytest.mark.parametrize(
     ("by_hand", "breaches", "rows"),
-    [((), {"too-often"}, set()), ((1,), set(), set()), ((2,), set(), {"8"})],
-    ids=["two-crawls", "added-and-crawled", "crawled-and-looked-at"],
+    [
+        ((), {"too-often"}, set()),
+        ((1,), {"too-often"}, {"8"}),
+        ((1, 3), set(), {"8"}),
+        ((2,), {"too-often"}, {"8"}),
+        ((2, 3), set(), {"8"}),
+    ],
+    ids=["crawls", "added-and-crawled-twice", "added", "looked-at-between", "looked-at"],
 )
 def test_what_is_asked_by_hand_is_no_second_run(simulated, tmp_path, by_hand, breaches, rows):
     """We advise `sources add` before a crawl, and `discover` where a crawl failed."""
@@ -120,7 +126,7 @@ def test_what_is_asked_by_hand_is_no_second_run(simulated, tmp_path, by_hand, br
         SITES[0],
         Site("blog.example", "", {"/feed": feed()}),
         sources=["http://blog.example/feed"],
-        starts=[0.0, HOUR],
+        starts=[0.0, HOUR, 2 * HOUR],
         arguments={},
         settings={"WALSH_BLOCKLIST_URL": LIST_URL, "WALSH_MIN_REVISIT": 0},
     )

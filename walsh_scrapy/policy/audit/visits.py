@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _KINDS: Final = ("feed", "llms")
 #: What of a second visit within a day is not known: whether it had to be.
 _FORCED: Final = "was asked for before it was due, by the operator (force)"
-_BY_HAND: Final = "was asked for by hand, within a day of a crawl"
+_BY_HAND: Final = "was asked for by hand and by another run within a day"
 #: URLs of one host in memory before those are forgotten that were asked for a day ago or earlier.
 _MOST: Final = 10_000
 
@@ -35,15 +35,15 @@ class FrequencyAudit:
 
     Requests come host by host, and for each host in the order of their times. A request that was
     refused, or got no answer, leaves its source due, so the next one is no second visit. Redirect
-    hops and retries of one run are one visit. What `-a force=1` asks for is not shown, nor what a
-    command asks for by hand. That is no run (decision 39), so a crawl may follow it at any time.
+    hops and retries of one run are one visit. What `-a force=1` asks for again is not shown, nor
+    what a command and a crawl ask for within a day: a command is no run (decision 39).
     """
 
     def __init__(self, findings: Findings, basis: Basis) -> None:
         self._findings = findings
         self._basis = basis
         self._host: str | None = None
-        self._visits: dict[str, _Visit] = {}
+        self._visits: dict[tuple[str, bool], _Visit] = {}  # by URL, and whether a command asked
         self._most = _MOST
 
     def see(self, sent: LoggedRequest) -> None:
@@ -57,29 +57,34 @@ class FrequencyAudit:
         if sent.host != self._host:
             self._host = sent.host
             self._visits.clear()
-        last = self._visits.get(sent.url)
-        breaches, lacking = list[Breach](), ""
-        if last is not None and last.run != sent.run:
+        by_hand = bool(run.command)
+        known = {each: self._visits.get((sent.url, each)) for each in (False, True)}
+        others = {each: last for each, last in known.items() if last and last.run != sent.run}
+        if others:
             self._findings.judge("7")
             self._findings.count("7", asked_again=1, unchanged=int(sent.status == 304))
-            since = sent.sent_at - last.at
-            if since < DAY - TOLERANCE and (run.facts.force or run.command):
-                lacking = _BY_HAND if run.command else _FORCED
-            elif since < DAY - TOLERANCE:
-                what = f"{sent.url} was asked for after {format_seconds(since)}"
-                breaches.append(Breach(Kind.TOO_OFTEN, Case.of(sent, what), -since, last.at))
+        sooner = {each: sent.sent_at - last.at for each, last in others.items()}
+        sooner = {each: since for each, since in sooner.items() if since < DAY - TOLERANCE}
+        breaches, lacking = list[Breach](), ""
+        if False in sooner and not by_hand and not run.facts.force:
+            since = sooner[False]
+            what = f"{sent.url} was asked for after {format_seconds(since)}"
+            breaches.append(Breach(Kind.TOO_OFTEN, Case.of(sent, what), -since, others[False].at))
+        elif sooner:
+            lacking = _FORCED if run.facts.force else _BY_HAND
         self._findings.judge("8", breaches, lacking=lacking)
         is_whole = sent.status is not None and not sent.error  # else it may have been given up
         is_answered = is_whole and sent.status not in RETRIED_STATUSES
-        if is_answered and not run.command and (last is None or last.run != sent.run):
-            self._keep(sent, sent.run)
+        last = known[by_hand]
+        if is_answered and (last is None or last.run != sent.run):
+            self._keep((sent.url, by_hand), _Visit(sent.sent_at, sent.run))
 
-    def _keep(self, sent: LoggedRequest, run: int) -> None:
+    def _keep(self, key: tuple[str, bool], visit: _Visit) -> None:
         if len(self._visits) >= self._most:
-            recent = sent.sent_at - DAY
-            self._visits = {url: last for url, last in self._visits.items() if last.at > recent}
+            recent = visit.at - DAY
+            self._visits = {each: last for each, last in self._visits.items() if last.at > recent}
             self._most = max(_MOST, 2 * len(self._visits))
-        self._visits[sent.url] = _Visit(sent.sent_at, run)
+        self._visits[key] = visit
 
 
 class EntryAudit:
