@@ -183,3 +183,19 @@ def test_headers_that_are_not_sent_are_named_once(web, run):
 
 def warnings_of(result):
     return [line for line in result.stderr.splitlines() if "WARNING: " in line]
+
+
+def test_a_refusal_that_was_cached_before_the_add_on_is_no_refusal_of_now(
+    direct_web, run, tmp_path
+):
+    busy = Reply("busy", 503, headers={"Retry-After": "60"})
+    web = direct_web(Site("busy.example", "", {"/": busy, "/2": "x"}))
+    cache = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path / "cache")}
+    before = run(web, urls="http://busy.example/", RETRY_ENABLED=False, **cache)
+    assert before.stats["httpcache/store"] == 1
+    urls = "http://busy.example/ http://busy.example/2"
+    result = run(web, urls=urls, **cache, **ADDON, **IDENTITY)
+    assert paths(result.log) == ["busy.example/robots.txt", "busy.example/2"]
+    assert "Ignoring response <503 http://busy.example/>" in result.stderr
+    assert "walsh/backoff/retried" not in result.stats
+    assert "giving up" not in result.stderr
