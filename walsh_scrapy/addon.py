@@ -260,8 +260,9 @@ def _force_components(
     if name in _COMPONENTS:
         for other in remove_other_names(settings, name, components.keys()):
             _say("%s: %s is removed: it is another name of a component", name, other)
+    theirs = dict(chain)  # `get` of the settings takes a None for what is not there
     for component, order in components.items():
-        given = chain.get(component, order)
+        given = theirs.get(component, order)
         if given != order:
             changed.append(f"{component} = {_readable(given)} (instead: {_readable(order)})")
         chain.set(component, order, priority=FORCED)

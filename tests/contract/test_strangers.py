@@ -22,6 +22,18 @@ class Pages(Spider):
         yield {"url": response.url, "flags": response.flags}
 
 
+class Odd(Pages):
+    name = "odd"
+
+    async def start(self):
+        own = {"Authorization": "Bearer x", "User-Agent": "Firefox/140"}
+        for url in self.urls.split():
+            yield Request(url, headers=own, cookies={"session": "1"}, errback=self.ended)
+
+    def ended(self, failure):
+        yield {"url": failure.request.url, "trouble": str(failure.value)}
+
+
 class Browser(HTTP11DownloadHandler):
     async def download_request(self, request):
         response = await super().download_request(request)
@@ -34,11 +46,11 @@ PRIVATE = "User-agent: theirs\nDisallow: /private\n"
 def run(crawl, tmp_path, installed):
     """Run the spider of a project that has these settings, and nothing else."""
 
-    def run_spider(web, *lines, urls="", **settings):
+    def run_spider(web, *lines, spider="pages", urls="", **settings):
         given = {"BOT_NAME": "theirs"} | settings
         project = write_project(tmp_path / "project", given, *lines, spiders=SPIDER)
         arguments = {"urls": urls} if urls else {}
-        return crawl(web, "pages", project=project, arguments=arguments)
+        return crawl(web, spider, project=project, arguments=arguments)
 
     return run_spider
 
@@ -122,9 +134,7 @@ def test_what_a_bot_keeps_under_its_own_identity(direct_web, run, crawl, run_scr
     assert all("browser" in item["flags"] for item in first.items)
     assert first.stats["retry/count"] == 1, "the 403; 503 is the backoff gate's"
     assert first.stats["walsh/backoff/retried"] == 1
-    warnings = [
-        line.partition("WARNING: ")[2] for line in first.stderr.splitlines() if "WARNING" in line
-    ]
+    warnings = [line.partition("WARNING: ")[2] for line in warnings_of(first)]
     assert len(warnings) == len(set(warnings)) == 4, warnings
     for words in (
         "http is theirs.spiders.Browser, so walsh-scrapy no longer guarantees",
@@ -140,3 +150,52 @@ def test_what_a_bot_keeps_under_its_own_identity(direct_web, run, crawl, run_scr
     assert second.stats["httpcache/hit"] == 3
     (rows,) = rows_of(crawl, "SELECT count(*) FROM requests")[0]
     assert rows == len(first.log)
+
+
+def test_what_is_neither_http_nor_https_is_denied_and_holds_no_host(web, run):
+    others = ["data:,x", "file:///etc/hostname", "ftp://a.example/x", "s3://a.example/x"]
+    urls = " ".join([*others, "http://a.example/"])
+    result = run(web, spider="odd", urls=urls, **ADDON, **IDENTITY)
+    assert paths(result.log) == ["a.example/robots.txt", "a.example/"]
+    troubles = {item["url"]: item.get("trouble") for item in result.items}
+    assert troubles == {
+        "data:,x": "only http and https are asked for, not data",
+        "file:///etc/hostname": "only http and https are asked for, not file",
+        "ftp://a.example/x": "only http and https are asked for, not ftp",
+        "s3://a.example/x": "only http and https are asked for, not s3",
+        "http://a.example/": None,
+    }
+    assert result.stats["walsh/address/denied"] == 4
+    assert "Traceback" not in result.stderr
+
+
+def test_headers_that_are_not_sent_are_named_once(web, run):
+    urls = "http://a.example/ http://a.example/2"
+    result = run(web, spider="odd", urls=urls, **ADDON, **IDENTITY)
+    assert [line.partition("WARNING: ")[2] for line in warnings_of(result)] == [
+        "http://a.example/ brings its own Authorization: it is not sent (R1)",
+        "http://a.example/ brings its own Cookie: it is not sent (R1)",
+        "http://a.example/ brings its own User-Agent: WALSH_USER_AGENT is sent instead (R1)",
+    ]
+    assert {hit.header("User-Agent") for hit in result.log} == {AGENT}
+    assert {hit.header("Cookie") for hit in result.log} == {None}
+
+
+def warnings_of(result):
+    return [line for line in result.stderr.splitlines() if "WARNING: " in line]
+
+
+def test_a_refusal_that_was_cached_before_the_add_on_is_no_refusal_of_now(
+    direct_web, run, tmp_path
+):
+    busy = Reply("busy", 503, headers={"Retry-After": "60"})
+    web = direct_web(Site("busy.example", "", {"/": busy, "/2": "x"}))
+    cache = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path / "cache")}
+    before = run(web, urls="http://busy.example/", RETRY_ENABLED=False, **cache)
+    assert before.stats["httpcache/store"] == 1
+    urls = "http://busy.example/ http://busy.example/2"
+    result = run(web, urls=urls, **cache, **ADDON, **IDENTITY)
+    assert paths(result.log) == ["busy.example/robots.txt", "busy.example/2"]
+    assert "Ignoring response <503 http://busy.example/>" in result.stderr
+    assert "walsh/backoff/retried" not in result.stats
+    assert "giving up" not in result.stderr

@@ -77,3 +77,9 @@ def test_a_component_has_one_path_and_one_that_cannot_be_imported_none():
     assert path_of(RetryMiddleware) == path_of("scrapy.downloadermiddlewares.retry.RetryMiddleware")
     assert path_of(f"{__name__}.SAME_AS_ROBOTS") == Gate.ROBOTS.path
     assert path_of("nowhere.Nothing") == path_of("x") == path_of(3) == ""
+
+
+def test_a_gate_that_a_project_switches_off_is_named(caplog):
+    forced(DOWNLOADER_MIDDLEWARES={Gate.PACING.path: None, REPLACED[0]: None})
+    assert f"{Gate.PACING.path} = None (instead: 890)" in caplog.text
+    assert REPLACED[0] not in caplog.text

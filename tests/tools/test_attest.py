@@ -607,6 +607,11 @@ def test_requests_that_are_out_are_not_judged_yet(record):
     attestation = judged(url, now)
     assert attestation["record"]["bounds"]["until"] == now - 300.0
     assert 0 < rows(attestation)["1"]["shown"] < whole, "all of the second run is younger"
+    left_out = (
+        "not judged yet: what was recorded since 2026-01-01T23:57:00Z, because a run may go on"
+    )
+    assert left_out in attestation_text(attestation)
+    assert not any("not judged yet" in line for line in attestation_text(judged(url)))
 
 
 @pytest.fixture

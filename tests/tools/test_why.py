@@ -12,7 +12,7 @@ from scrapy.cmdline import ScrapyArgumentParser
 from scrapy.settings import Settings
 from sqlalchemy import insert
 
-from tests.helpers.sites import feed
+from tests.helpers.sites import IDENTITY, feed
 from walsh_scrapy.commands.why import Command
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.backoff import Backoff
@@ -516,9 +516,9 @@ def test_what_is_not_known_is_said_with_what_is(state, log):
         assert said in str(error.value)
 
 
-def called(url, arguments):
+def called(url, arguments, **settings):
     command = Command()
-    command.settings = Settings({"WALSH_STATE_URL": url, "WALSH_SOURCES": "none.toml"})
+    command.settings = Settings({"WALSH_STATE_URL": url, "WALSH_SOURCES": "none.toml"} | settings)
     parser = ScrapyArgumentParser(conflict_handler="resolve")
     command.add_options(parser)
     opts, rest = parser.parse_known_args(arguments)
@@ -538,6 +538,15 @@ def test_a_letter_does_without_a_sources_file_that_cannot_be_read(url, state, tm
     out, err = capsys.readouterr()
     assert [each["url"] for each in json.loads(out)["outlook"]["targets"]] == [FEED]
     assert err == ""
+
+
+def test_who_follows_links_is_not_told_that_there_is_no_sources_file(url, state, capsys):
+    command, rest, opts = called(url, ["a.example"], **IDENTITY)
+    command.run(rest, opts)
+    assert capsys.readouterr().err == ""
+    command, rest, opts = called(url, ["a.example", "--sources", "none.toml"], **IDENTITY)
+    command.run(rest, opts)
+    assert "none.toml: there is no such file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

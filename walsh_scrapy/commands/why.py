@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from walsh_scrapy.tools.command import OperatorCommand
@@ -51,11 +52,19 @@ class Command(OperatorCommand):
             self.refuse(f"`why` takes one URL or host. {_EXAMPLE}")
         day = None if opts.on is None else _day(opts.on)
         with self.state() as state, state.log() as log:
-            sources = _sources(opts.sources or self.options.sources)
+            sources = self._sources(opts.sources)
             account = give_account(state, log, self.options, args[0], day, sources)
         lines = [json.dumps(record_of(account))] if opts.json else letter(account)
         print_lines(lines)
         return 0
+
+    def _sources(self, given: str | None) -> Sequence[Source] | None:
+        file = given or self.options.sources
+        if not given and self.options.scope == "any" and not Path(file).exists():
+            return (
+                None  # who follows links has no sources, and is not told that the file is missing
+            )
+        return _sources(file)
 
 
 def _sources(file: str) -> Sequence[Source] | None:

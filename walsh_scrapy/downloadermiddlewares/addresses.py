@@ -1,9 +1,11 @@
-"""R2: what the gates judge is what is sent, so dot segments are removed first (decision 32)."""
+"""R2: what the gates judge is what is sent, so URLs are settled first (decision 32)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from walsh_scrapy.exceptions import Denied
+from walsh_scrapy.runtime.components import SCHEMES
 from walsh_scrapy.runtime.requests import resolved
 
 if TYPE_CHECKING:
@@ -11,8 +13,15 @@ if TYPE_CHECKING:
 
 
 class AddressMiddleware:
-    """Sends a request for `/a/../b` back as one for `/b`, whoever made it (order 1)."""
+    """Sends a request for `/a/../b` back as one for `/b`, whoever made it (order 1).
+
+    What is neither http nor https has no robots.txt and no handler. The gates would wait for both,
+    and the host of an ftp link would be on hold for https too.
+    """
 
     async def process_request(self, request: Request) -> Request | None:
         """Return the request without dot segments, or None if its URL has none."""
+        scheme = request.url.partition(":")[0].lower()
+        if scheme not in SCHEMES:
+            raise Denied("address", f"only http and https are asked for, not {scheme}")
         return resolved(request)

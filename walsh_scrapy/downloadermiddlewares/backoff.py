@@ -100,7 +100,9 @@ class BackoffMiddleware:
         """Retry after 429 and 503; for robots.txt after every server error (decision 12)."""
         if self._holds:
             self._holds.over(request)
-        if _is_refusal(request, response.status):
+        # A refusal that an HTTP cache kept before the add-on came says nothing of now.
+        is_copy = "cached" in response.flags
+        if _is_refusal(request, response.status) and not is_copy:
             most = self._context.options.max_retries
             what = f"answered {response.status}"
             return self._retry(request, what, most, response.status) or response

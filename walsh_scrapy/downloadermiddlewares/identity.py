@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from scrapy.downloadermiddlewares.httpauth import HttpAuthMiddleware
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.runtime.startup import Problems
 
+logger = logging.getLogger(__name__)
+
 
 class IdentityMiddleware:
     """Sets the User-Agent whatever a spider, a setting or the command line says (order 860).
@@ -29,13 +32,17 @@ class IdentityMiddleware:
     handler does the same once more, on what it sends (decision 30).
     """
 
-    def __init__(self, user_agent: str) -> None:
+    def __init__(self, user_agent: str, scrapys_own: str = "") -> None:
         self._user_agent = user_agent.encode("ascii")
+        #: What is no choice of a spider: ours, and what Scrapy's own middleware sets.
+        self._expected = {self._user_agent, scrapys_own.encode(errors="replace")}
+        self._told = set[str]()
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate with the identity of the crawl."""
-        return cls(Crawl.of(crawler).context.options.user_agent)
+        user_agent = Crawl.of(crawler).context.options.user_agent
+        return cls(user_agent, str(crawler.settings["USER_AGENT"]))
 
     @staticmethod
     def problems(settings: BaseSettings) -> Problems:
@@ -50,6 +57,22 @@ class IdentityMiddleware:
 
     async def process_request(self, request: Request) -> None:
         """Set the User-Agent, and remove the headers that are never sent."""
+        self._tell(request)
         request.headers["User-Agent"] = self._user_agent
         for name in NEVER_SENT:
             request.headers.pop(name, None)
+
+    def _tell(self, request: Request) -> None:
+        """Log each header that a spider or a middleware set in vain, once a crawl.
+
+        Otherwise a spider that logs in would only see that its site does not know it.
+        """
+        brought = {name for name in NEVER_SENT if name in request.headers}
+        if request.cookies:
+            brought.add("Cookie")
+        if request.headers.get("User-Agent", self._user_agent) not in self._expected:
+            brought.add("User-Agent")
+        for name in sorted(brought - self._told):
+            self._told.add(name)
+            what = "WALSH_USER_AGENT is sent instead" if name == "User-Agent" else "it is not sent"
+            logger.warning("%s brings its own %s: %s (R1)", request.url, name, what)

@@ -222,6 +222,8 @@ def attestation_text(attestation: Mapping[str, Any]) -> Iterator[str]:
         count_of(len(judged[when]), "day or month", "days and months") for when in ("now", "before")
     )
     yield f"judged now: {now}; before, and the same since: {before}"
+    if (until := rfc3339(attestation["record"]["bounds"]["until"])) != attestation["at"]:
+        yield f"not judged yet: what was recorded since {until}, because a run may go on"
     changed = _changed(attestation)
     for period in list(changed)[:MOST_NAMED]:
         yield f"changed after it was judged: {period}, as noticed {changed[period]}"
