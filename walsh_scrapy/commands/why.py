@@ -61,9 +61,7 @@ class Command(OperatorCommand):
     def _sources(self, given: str | None) -> Sequence[Source] | None:
         file = given or self.options.sources
         if not given and self.options.scope == "any" and not Path(file).exists():
-            return (
-                None  # who follows links has no sources, and is not told that the file is missing
-            )
+            return None  # a project that follows links needs no such file
         return _sources(file)
 
 
