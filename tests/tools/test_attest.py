@@ -602,11 +602,14 @@ def test_requests_that_are_out_are_not_judged_yet(record):
     change("UPDATE runs SET ended = NULL WHERE id = 2")
     last = judged(url)["record"]["bounds"]["until"]
     assert last == NOW, "a run that sent nothing for ten minutes was killed"
+    assert "a crawl goes on" not in "\n".join(attestation_text(judged(url)))
     whole = rows(judged(url))["1"]["shown"]
     now = BEGIN + DAY + 120.0
     attestation = judged(url, now)
     assert attestation["record"]["bounds"]["until"] == now - 300.0
     assert 0 < rows(attestation)["1"]["shown"] < whole, "all of the second run is younger"
+    *_, told, _ = attestation_text(attestation)
+    assert told == "a crawl goes on: nothing after 2026-01-01T23:57:00Z is judged yet"
 
 
 @pytest.fixture

@@ -222,6 +222,9 @@ def attestation_text(attestation: Mapping[str, Any]) -> Iterator[str]:
         count_of(len(judged[when]), "day or month", "days and months") for when in ("now", "before")
     )
     yield f"judged now: {now}; before, and the same since: {before}"
+    until = rfc3339(attestation["record"]["bounds"]["until"])
+    if until != attestation["at"]:
+        yield f"a crawl goes on: nothing after {until} is judged yet"
     changed = _changed(attestation)
     for period in list(changed)[:MOST_NAMED]:
         yield f"changed after it was judged: {period}, as noticed {changed[period]}"
