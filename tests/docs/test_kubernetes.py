@@ -19,6 +19,7 @@ from jsonschema import Draft202012Validator
 from tests.docs.test_commands import check_call, command_lines
 from tests.docs.test_deployment import FILES, of_image, unit
 from tests.helpers import ROOT
+from walsh_scrapy import __version__
 
 MANIFEST = yaml.safe_load((FILES / "kubernetes.yaml").read_text("utf-8"))
 SCHEMA = json.loads(Path(__file__).with_name("kubernetes.schema.json").read_text("utf-8"))
@@ -78,7 +79,7 @@ def test_the_schema_accepts_the_manifest_and_no_wrong_key_or_type():
 
 def test_the_pod_is_one_of_the_image_and_has_no_privilege():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    assert CRAWL["image"] == f"{project['name']}:{project['version']}"
+    assert CRAWL["image"] == f"{project['name']}:{__version__}"
     spec = MANIFEST["spec"]
     assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
     assert {each["name"] for each in CRAWL["volumeMounts"]} == {
