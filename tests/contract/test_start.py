@@ -134,6 +134,14 @@ def test_a_state_of_another_version_is_refusal(loopback_web, crawl):
     assert "99" in line
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_log_that_cannot_be_opened_is_one_line(loopback_web, crawl, tmp_path, form):
+    log = tmp_path / "missing" / "job.log"
+    settings = {"LOG_FILE": log, "WALSH_LOG_FORMAT": form}
+    line = refusal(crawl(loopback_web(site("blog.example")), sources=SOURCES, settings=settings))
+    assert f"the log {log} cannot be written: No such file or directory; make its folder" in line
+
+
 def test_a_log_file_gets_the_line_as_well(loopback_web, crawl, tmp_path):
     log = tmp_path / "job.log"
     web = loopback_web(site("blog.example"))

@@ -15,10 +15,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
-from tests.docs.test_commands import DEPLOYING, check_call, command_lines
+from tests.docs.test_commands import DEPLOYING, blocks, check_call, command_lines
 from tests.helpers import ROOT
 from tests.helpers.sites import LIST_URL, blocklist, rows_of, site
+from walsh_scrapy.state import State
 from walsh_scrapy.testing.web import Site
 
 FILES = ROOT / "docs" / "deployment"
@@ -30,6 +32,12 @@ CLONE = "/srv/walsh-scrapy"
 #: How the page makes the units of several workers, and these units.
 MAKING = [line for _, line in command_lines() if line.startswith(("sed ", "cp "))]
 MADE_UNITS = [line.rpartition("/")[2] for line in MAKING]
+#: The units that stand on the page alone, by their names.
+PAGE_UNITS = {
+    name[1]: text
+    for text in (text for _, text in blocks(ROOT / "docs" / "deployment.md", "ini"))
+    if (name := re.match(r"# /etc/systemd/system/(\S+)\n", text))
+}
 #: In tenths; systemd calls up to 1.9 "OK", and a unit without any hardening has 9.6.
 EXPOSURE = 15
 #: The file system of a unit or an image: only the first argument, a folder, can be written.
@@ -53,6 +61,13 @@ def unit(name):
     parser.optionxform = str
     parser.read(FILES / name, "utf-8")
     return parser
+
+
+def text_of_unit(name):
+    """The text of a unit, or of the one that the page makes it of."""
+    if name in PAGE_UNITS:
+        return PAGE_UNITS[name]
+    return (FILES / name.replace("walsh-feeds@", "walsh@")).read_text("utf-8")
 
 
 def needs(*programs):
@@ -184,7 +199,7 @@ def test_what_the_image_copies_is_there():
 LINES = [
     line
     for _, line in command_lines()
-    if line.split()[0] in set(DEPLOYING) - {"sed", "cp", "kubectl"}
+    if line.split()[0] in set(DEPLOYING) - {"sed", "cp", "kubectl", "createuser", "createdb"}
 ]
 
 
@@ -200,7 +215,10 @@ def test_a_line_of_the_docs_fits_the_files(line):
     elif program == "systemctl":
         units = [word for word in arguments if word.endswith((".service", ".timer"))]
         assert units or arguments == ["daemon-reload"]
-        assert {re.sub(r"@.+\.", "@.", unit) for unit in units} <= {*UNITS, *MADE_UNITS}
+        names = {re.sub(r"@.+\.", "@.", unit) for unit in units}
+        assert names <= {*UNITS, *MADE_UNITS, *PAGE_UNITS}
+        if arguments[0] == "enable":
+            assert all("[Install]\nWantedBy=" in text_of_unit(name) for name in names)
     elif program == "journalctl":
         needs("jq")
         assert arguments[:2] == ["--unit", "walsh@feeds.service"]
@@ -215,6 +233,27 @@ def test_a_line_of_the_docs_fits_the_files(line):
         assert {"--read-only", "--cap-drop=ALL", "walsh:/var/lib/walsh"} <= set(options)
         assert f"{CONTAINER}/sources.toml:ro" in " ".join(options)
         check_call(command[1:] or of_image())
+
+
+def test_the_role_and_the_database_of_the_docs_take_a_state(postgresql_url):
+    needs("createuser", "createdb")
+    url = make_url(postgresql_url)
+    name = f"{url.database}_docs"
+    server = {"PGHOST": url.host, "PGPORT": str(url.port or 5432), "PGUSER": url.username}
+    lines = [line for _, line in command_lines() if line.startswith(("createuser ", "createdb "))]
+
+    def call(line):
+        command = shlex.split(line.replace("walsh", name))
+        assert output_of(command, env=os.environ | server) == (0, "")
+
+    assert len(lines) == 2
+    try:
+        for line in lines:
+            call(line)
+        State(url.set(username=name, database=name).render_as_string()).close()
+    finally:
+        call("dropdb --if-exists --force walsh")
+        call("dropuser walsh")
 
 
 def test_the_docs_name_every_file():

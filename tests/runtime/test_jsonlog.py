@@ -108,7 +108,7 @@ def test_a_log_of_json_stays_one_when_it_is_protected(clean_log, capsys):
         handler.emit(logging.makeLogRecord({"msg": "x"}))
     assert calls == [1]
     (told,) = capsys.readouterr().err.splitlines()
-    assert "the log cannot be written: No space left on device" in told
+    assert "the log on standard error cannot be written: No space left on device" in told
 
 
 def test_another_format_is_refused(clean_log):

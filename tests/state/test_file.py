@@ -178,6 +178,25 @@ def test_a_server_that_takes_no_more_connections_is_one_line(postgresql_url):
     assert "too many connections" in line
 
 
+def test_a_role_without_rights_is_told_which_role_it_takes(postgresql_url):
+    engine = create_engine(postgresql_url, poolclass=NullPool)
+    name = postgresql_url.rpartition("/")[2]
+    stranger = postgresql_url.replace("postgres@", f"{name}@")
+    with engine.begin() as connection:
+        connection.execute(text(f"CREATE ROLE {name} LOGIN"))
+        connection.execute(text("REVOKE CREATE ON SCHEMA public FROM PUBLIC"))
+    try:
+        new = refused(stranger)
+        State(postgresql_url).close()
+        known = refused(stranger)
+    finally:
+        with engine.begin() as connection:
+            connection.execute(text(f"DROP ROLE {name}"))
+    remedy = "a crawl needs the role that owns the tables, or, for a new state, the database"
+    assert f"permission denied for schema public; {remedy}" in new
+    assert f"permission denied for table schema_version; {remedy}" in known
+
+
 def test_no_password_is_in_what_is_said_of_a_malformed_url():
     assert "secret" not in refused("postgresql+nodriver://me:secret@127.0.0.1/none")
     assert "secret" not in refused("mysterydb://me:secret@host/db")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy.commands import crawl
@@ -36,6 +37,8 @@ class Command(crawl.Command):
                 usage_error(f"there is no option {word}{hint}; see scrapy crawl --help")
         quiet_scrapy()
         super().process_options(args, opts)
+        if self.settings and (name := self.settings["LOG_FILE"]):
+            _check_log(Path(name))
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Run a spider by name."""
@@ -62,3 +65,16 @@ class Command(crawl.Command):
 
             listen_for_signals(self._created)
         return self._created
+
+
+def _check_log(file: Path) -> None:
+    """Exit with one line if the log cannot be opened, for which Scrapy shows a traceback."""
+    if file.exists() and not file.is_file():
+        return  # to open and close a pipe would end its reader
+    try:
+        file.open("ab").close()
+    except OSError as error:
+        raise SystemExit(
+            f"walsh-scrapy: the log {file} cannot be written: {error.strerror}; make its folder, "
+            "give this user the right to write there, or name another LOG_FILE"
+        ) from None

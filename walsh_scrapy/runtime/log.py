@@ -46,6 +46,7 @@ class _Unwritten:
 
     def __init__(self, handler: logging.Handler, disk_is_full: Callable[[], None]) -> None:
         self._otherwise = handler.handleError
+        self._name = getattr(handler, "baseFilename", "on standard error")
         self._disk_is_full = disk_is_full
         self._is_told = False
 
@@ -56,8 +57,8 @@ class _Unwritten:
         elif not self._is_told:
             self._is_told = True
             print(
-                f"walsh-scrapy: the log cannot be written: {error.strerror}; the run ends, and "
-                "what is due stays due",
+                f"walsh-scrapy: the log {self._name} cannot be written: {error.strerror}; free "
+                "some space; the run ends, and what is due stays due",
                 file=sys.stderr,
             )
             self._disk_is_full()

@@ -34,6 +34,10 @@ _TCP: Final = {
     "keepalives_count": 4,
     "tcp_user_timeout": 30_000,  # milliseconds
 }
+#: PostgreSQL's insufficient_privilege.
+_NO_RIGHTS: Final = "42501"
+#: How PostgreSQL's messages quote the statement, with a mark below it.
+_STATEMENT: Final = re.compile(r"\nLINE \d+: .*\n *\^")
 #: Memory of SQLite for pages, at most.
 _CACHE_KIB: Final = 16 * 1024
 
@@ -93,7 +97,7 @@ def without_password(url: str) -> str:
 def state_error(engine: Engine, error: DBAPIError) -> StateError:
     """Return the StateError for a driver's error: database, reason and remedy in one sentence."""
     name = engine.url.render_as_string(hide_password=True)
-    why = " ".join(str(error.orig).split())  # PostgreSQL's messages have several lines
+    why = " ".join(_STATEMENT.sub("", str(error.orig)).split())  # PostgreSQL's have several lines
     return StateError(f"{name} cannot be used as state: {why}; {_remedy(engine, error)}")
 
 
@@ -101,6 +105,8 @@ def _remedy(engine: Engine, error: DBAPIError) -> str:
     if engine.dialect.name != "sqlite":
         if "lock timeout" in str(error.orig):
             return f"another session holds a lock for {LOCKED_SECONDS:.0f} s; end it, start again"
+        if getattr(error.orig, "sqlstate", None) == _NO_RIGHTS:
+            return "a crawl needs the role that owns the tables, or, for a new state, the database"
         return "check that the server runs and accepts the login, then start again"
     reason = str(error.orig)
     if "locked" in reason:
