@@ -39,7 +39,7 @@ def of_sources(**counts):
                 "responses        12   robots.txt included",
                 "denied            3   1 by blocklist, 2 by robots",
                 "undeclared        4   not requested (R6)",
-                "deferred          5   their hosts may not be asked within WALSH_MAX_WAIT",
+                "deferred          5   to a later run; the log says why",
                 "retried           6   after 429 or 503",
             ],
         ),

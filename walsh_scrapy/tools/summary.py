@@ -232,7 +232,7 @@ def _request_rows(counts: RequestCounts) -> list[_Row]:
         ("responses", counts.responses, "robots.txt included"),
         ("denied", sum(counts.denied.values()), _by_gate(counts.denied)),
         ("undeclared", counts.undeclared, "not requested (R6)"),
-        ("deferred", counts.deferred, "their hosts may not be asked within WALSH_MAX_WAIT"),
+        ("deferred", counts.deferred, "to a later run; the log says why"),
         ("retried", counts.retried, "after 429 or 503"),
     ]
 
