@@ -135,11 +135,14 @@ def test_a_state_of_another_version_is_refusal(loopback_web, crawl):
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_log_that_cannot_be_opened_is_one_line(loopback_web, crawl, tmp_path, form):
-    log = tmp_path / "missing" / "job.log"
+@pytest.mark.parametrize(
+    ("name", "why"), [("missing/job.log", "No such file or directory"), ("", "Is a directory")]
+)
+def test_a_log_that_cannot_be_opened_is_one_line(loopback_web, crawl, tmp_path, form, name, why):
+    log = tmp_path / name
     settings = {"LOG_FILE": log, "WALSH_LOG_FORMAT": form}
     line = refusal(crawl(loopback_web(site("blog.example")), sources=SOURCES, settings=settings))
-    assert f"the log {log} cannot be written: No such file or directory; make its folder" in line
+    assert f"the log {log} cannot be written: {why}; make its folder" in line
 
 
 def test_a_log_file_gets_the_line_as_well(loopback_web, crawl, tmp_path):

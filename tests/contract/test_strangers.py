@@ -170,12 +170,12 @@ def test_what_is_neither_http_nor_https_is_denied_and_holds_no_host(web, run):
 
 
 def test_headers_that_are_not_sent_are_named_once(web, run):
-    urls = "http://a.example/ http://a.example/2"
+    urls = "http://me:s3cret@a.example/ http://a.example/2"
     result = run(web, spider="odd", urls=urls, **ADDON, **IDENTITY)
     assert [line.partition("WARNING: ")[2] for line in warnings_of(result)] == [
-        "http://a.example/ brings its own Authorization: it is not sent (R1)",
-        "http://a.example/ brings its own Cookie: it is not sent (R1)",
-        "http://a.example/ brings its own User-Agent: WALSH_USER_AGENT is sent instead (R1)",
+        "http://…@a.example/ brings its own Authorization: it is not sent (R1)",
+        "http://…@a.example/ brings its own Cookie: it is not sent (R1)",
+        "http://…@a.example/ brings its own User-Agent: WALSH_USER_AGENT is sent instead (R1)",
     ]
     assert {hit.header("User-Agent") for hit in result.log} == {AGENT}
     assert {hit.header("Cookie") for hit in result.log} == {None}

@@ -449,6 +449,21 @@ def test_visit_time_counts_for_the_beginning_of_a_request():
 
 
 @pytest.mark.parametrize(
+    ("time", "stamp", "read"),
+    [
+        ("%{%Y-%m-%d}t %{%s}t", "2026-01-01 1767225600", 1),
+        ("%{%F %T %z}t %{%F}t", "2026-01-01 00:00:00 +0000 2026-01-01", 0),
+        ("[%{%F %T %T %z}t]", "[2026-01-01 00:00:00 00:00:00 +0000]", 0),
+    ],
+)
+def test_a_time_that_has_a_part_twice_ends_nothing(time, stamp, read):
+    judge = Judge(ROBOTS, written=f'{time} "%r" %>s "%{{User-Agent}}i"')
+    log = f'{stamp} "GET /feed HTTP/1.1" 200 "{BOT}/1.0 (+https://bot.example/)"\n'
+    judge.read_log(io.BytesIO(log.encode()), "access.log")
+    assert (judge.read, judge.unread) == (read, 1 - read)
+
+
+@pytest.mark.parametrize(
     ("words", "missing"),
     [
         ("%h %l", ["time with its seconds and zone", "request", "status", "User-Agent"]),

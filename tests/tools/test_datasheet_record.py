@@ -271,6 +271,18 @@ def test_a_source_that_was_rewritten_is_not_called_unvisited(record):
     assert "- What came of 1 source that requests were sent for: the state" in markdown(sheet)
 
 
+def test_a_source_that_was_forgotten_is_in_no_trouble(record):
+    """Its record stays, empty, while it has entries."""
+    asked, undeclared = "http://asked.example/feed", "http://undeclared.example/feed"
+    record.run(NOW - 3600.0, asked)
+    record.rows(requests, request(NOW - 60.0, "asked.example", source=asked))
+    for url in (asked, undeclared):
+        record.source(url, entry_of(url, at=NOW - 60.0), fetched_at=None, outcome="")
+    sources = sheet_of(record.url)["sources"]
+    assert (sources["not_declared"], sources["in_trouble"]) == (0, [])
+    assert [each["outcome"] for each in sources["outcomes"]] == ["not known"]
+
+
 def test_sources_are_counted_by_their_last_visit_in_the_period(record):
     urls = [f"http://{name}.example/feed" for name in "abcd"]
     record.run(NOW - 3600.0, *urls)

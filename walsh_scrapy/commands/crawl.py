@@ -69,9 +69,9 @@ class Command(crawl.Command):
 
 def _check_log(file: Path) -> None:
     """Exit with one line if the log cannot be opened, for which Scrapy shows a traceback."""
-    if file.exists() and not file.is_file():
-        return  # to open and close a pipe would end its reader
     try:
+        if file.exists() and not (file.is_file() or file.is_dir()):
+            return  # to open and close a pipe would end its reader
         file.open("ab").close()
     except OSError as error:
         raise SystemExit(

@@ -9,6 +9,7 @@ from scrapy.downloadermiddlewares.httpauth import HttpAuthMiddleware
 from scrapy.downloadermiddlewares.useragent import UserAgentMiddleware
 
 from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.policy.wording import for_others
 from walsh_scrapy.runtime.gates import Gate
 from walsh_scrapy.runtime.messages import NEVER_SENT
 from walsh_scrapy.runtime.startup import require_order
@@ -75,4 +76,4 @@ class IdentityMiddleware:
         for name in sorted(brought - self._told):
             self._told.add(name)
             what = "WALSH_USER_AGENT is sent instead" if name == "User-Agent" else "it is not sent"
-            logger.warning("%s brings its own %s: %s (R1)", request.url, name, what)
+            logger.warning("%s brings its own %s: %s (R1)", for_others(request.url), name, what)

@@ -54,6 +54,7 @@ _WORD: Final = re.compile(
 _PARTS: Final = re.compile(
     r"%\{(begin:|end:|)([^}]*%[^}]*)\}t([^%$\"\[\]{}]{0,3})%\{\1(?!begin:|end:)([^}]*)\}t"
 )
+_STRPTIME: Final = re.compile("%[A-Za-z]")
 _FRACTIONS: Final = ("msec_frac", "usec_frac")
 _NEEDED: Final = {
     "time": "the time with its seconds and zone (%t, $time_local)",
@@ -152,8 +153,15 @@ def _join(parts: re.Match[str]) -> str:
     edge, first, text, second = parts.groups()
     if second in _FRACTIONS:
         second = "%f"
-    is_one = "%" in second and first != "%s"  # seconds since the epoch need no other part
+    words = _STRPTIME.findall(_spelled_out(first + second))
+    # Seconds since the epoch need no other part, and no time says a part twice.
+    is_one = "%" in second and "%s" not in words and len(words) == len(set(words))
     return f"%{{{edge}{first}{text}{second}}}t" if is_one else parts[0]
+
+
+def _spelled_out(form: str) -> str:
+    """Return a format of strftime without the short forms that Python's strptime lacks."""
+    return form.replace("%T", "%H:%M:%S").replace("%F", "%Y-%m-%d").replace("%R", "%H:%M")
 
 
 def _pieces(written: str) -> Iterator[bytes | _Field]:
@@ -225,7 +233,7 @@ def _apache_time(of: str) -> _Field:
     if form in _UNITS:
         fine = 1 if form == "sec" else FINE
         return _Field("time", rb"\d{1,18}", _UNITS[form], is_end=is_end, blur=fine)
-    form = form.replace("%T", "%H:%M:%S").replace("%F", "%Y-%m-%d").replace("%R", "%H:%M")
+    form = _spelled_out(form)
     if form == "%s":
         return _Field("time", rb"\d{1,12}", is_end=is_end)
     # Without its day or its seconds, requests far apart have the same time.
@@ -236,7 +244,7 @@ def _apache_time(of: str) -> _Field:
         try:
             moment = datetime.strptime(stamp.decode("ascii"), form)  # noqa: DTZ007 - it has %z
             return whole(moment.timestamp())
-        except ValueError:
+        except (ValueError, re.error):  # re.error: the format has a part twice
             return None
 
     return _Field("time", b"", read=read, is_end=is_end, blur=FINE if "%f" in form else 1)

@@ -195,7 +195,7 @@ def _unknown(sheet: Mapping[str, Any]) -> Iterator[str]:
     ):
         lacking.append(
             f"What came of {count_of(renamed, 'source')} that requests were sent for: the state "
-            "has no such URL any more (rewritten after a move, or forgotten)."
+            "has no visit of it (rewritten after a move, forgotten, or cut off at its first visit)."
         )
     if lost := sources["runs_not_known"]:
         lacking.append(f"What {count_of(lost, 'run')} declared: the copy is no longer kept.")

@@ -45,7 +45,8 @@ FORMAT: Final = "walsh-research-datasheet/v1"
 #: Outcomes of visits that went well; other sources are named.
 _GOOD: Final = ("fetched", "unchanged")
 _NOT_VISITED: Final = "not visited"
-#: The state has no such source any more: it was rewritten after a move, or forgotten.
+#: The state has no visit of it: it was rewritten after a move, or forgotten, or its first visit
+#: was cut off.
 NOT_KNOWN: Final = "not known"
 
 
@@ -169,7 +170,11 @@ def _sources(
     """
     known = KnownSources(records)
     found = [declared_record(Source(url, kind), known) for url, kind in declared.items()]  # type: ignore[arg-type]
-    others = [each for each in known.others(declared) if (each.fetched_at or 0.0) >= since]
+    others = [
+        each
+        for each in known.others(declared)
+        if each.url in asked or (each.fetched_at is not None and each.fetched_at >= since)
+    ]
     counts: Counter[tuple[str, str]] = Counter()
     named = []
     for record in [*found, *others]:
@@ -178,7 +183,7 @@ def _sources(
         if is_visited or (was_asked and record.is_refused):  # a refusal is no visit of its own
             outcome = record.outcome
         else:
-            is_lost = was_asked and known.find(record.url) is None
+            is_lost = was_asked and record.fetched_at is None
             outcome = NOT_KNOWN if is_lost else _NOT_VISITED
         counts[record.kind, outcome] += 1
         went_well = record.fetched_at is not None and record.outcome in _GOOD
@@ -248,7 +253,7 @@ def _kept_back(
                 if each.host in declared
             ],
             "not_named": {
-                "hosts": len({each.host for each in others}),
+                "hosts": len({each.host for each in others} - {""}),  # "" of data: and file:
                 "number": sum(each.number for each in others),
             },
         }
