@@ -62,6 +62,7 @@ def test_json_has_the_form_of_the_published_list():
         ("own.txt", b"mail@a.example\n", "line 1"),
         ("own.txt", b"a.example:80\n", "line 1"),
         ("own.txt", b"a.example\n\xff.example\n", "line 2: it is not UTF-8"),
+        ("own.txt", b"\xef\xbb\xbfa\xbf", "line 1: it is not UTF-8"),
         ("own.txt", b"# \x1c\xc2\x85\ra.example\r\n\xff.example\n", "line 3: it is not UTF-8"),
         ("own.txt", document({"domain": "a.example"}), "line 1"),
         ("own.json", b"a.example\n", "own.json: the blocklist is not JSON"),

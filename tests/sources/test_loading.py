@@ -320,6 +320,7 @@ def entry(**values):
         ("sources", "https://a.example/", "sources are read from .toml, "),
         ("s.toml", "[[source]\n", "it is not TOML: "),
         ("s.toml", b"[[source]]\nname = '\xff'\n", "line 2: it is not UTF-8"),
+        ("s.toml", b"\xef\xbb\xbfa\xff", "line 1: it is not UTF-8"),
         ("s.txt", b"# a\x1c\xc2\x85b\r\n# c\r\xff\n", "line 3: it is not UTF-8"),
         ("s.toml", "x = " + "[" * 10_000, "it is not TOML: "),
         (

@@ -5,6 +5,7 @@ in it takes an entry of the published list away.
 """
 
 import re
+from codecs import BOM_UTF8
 from dataclasses import dataclass
 from typing import Final
 
@@ -52,8 +53,9 @@ def _of_json(body: bytes, name: str) -> list[LocalEntry]:
 
 
 def _of_text(body: bytes, name: str) -> list[LocalEntry]:
+    body = body.removeprefix(BOM_UTF8)
     try:
-        text = body.decode("utf-8-sig")
+        text = body.decode("utf-8")
     except UnicodeDecodeError as error:
         number = len(_LINE_END.split(body[: error.start].decode("utf-8")))
         raise InvalidBlocklist(f"line {number}: it is not UTF-8; save it as UTF-8") from None

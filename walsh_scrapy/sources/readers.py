@@ -6,6 +6,7 @@ They return each source as the file has it, with its place; `loading` checks it.
 import json
 import re
 import tomllib
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -137,8 +138,9 @@ def _entries(document: dict[str, Any], notation: str) -> Iterator[RawSource]:
 
 def text_of(body: bytes) -> str:
     """Return a file as text, without a byte order mark. Raises UnreadableSources."""
+    body = body.removeprefix(BOM_UTF8)
     try:
-        return body.decode("utf-8-sig")
+        return body.decode("utf-8")
     except UnicodeDecodeError as error:
         line = len(_LINE_END.split(body[: error.start].decode("utf-8")))
         raise UnreadableSources(f"line {line}: it is not UTF-8; save it as UTF-8") from error
