@@ -84,6 +84,6 @@ def test_markdown_shows_a_strangers_text_as_it_is(text):
     shown = f"a{in_markdown(text)}b"
     cells = [each for each in MARKDOWN.parse(f"| x |\n| --- |\n| {shown} |\n") if each.content]
     assert [each.type for each in cells[1].children] == ["text"]
-    assert cells[1].content.replace("\\|", "|") == shown.replace("\\|", "|")
+    assert cells[1].content == shown.replace("\\|", "|")
     assert cells[1].children[0].content == f"a{printable(text)}b"
     assert len(cells) == 2, "no other cell"
