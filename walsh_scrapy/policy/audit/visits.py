@@ -63,14 +63,14 @@ class FrequencyAudit:
         if others:
             self._findings.judge("7")
             self._findings.count("7", asked_again=1, unchanged=int(sent.status == 304))
-        sooner = {each: sent.sent_at - last.at for each, last in others.items()}
-        sooner = {each: since for each, since in sooner.items() if since < DAY - TOLERANCE}
+        least = DAY - TOLERANCE
+        recent = {each: last for each, last in others.items() if sent.sent_at - last.at < least}
         breaches, lacking = list[Breach](), ""
-        if False in sooner and not by_hand and not run.facts.force:
-            since = sooner[False]
-            what = f"{sent.url} was asked for after {format_seconds(since)}"
-            breaches.append(Breach(Kind.TOO_OFTEN, Case.of(sent, what), -since, others[False].at))
-        elif sooner:
+        if False in recent and not by_hand and not run.facts.force:
+            at = recent[False].at
+            what = f"{sent.url} was asked for after {format_seconds(sent.sent_at - at)}"
+            breaches.append(Breach(Kind.TOO_OFTEN, Case.of(sent, what), at - sent.sent_at, at))
+        elif recent:
             lacking = _FORCED if run.facts.force else _BY_HAND
         self._findings.judge("8", breaches, lacking=lacking)
         is_whole = sent.status is not None and not sent.error  # else it may have been given up
