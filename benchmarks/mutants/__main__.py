@@ -1,101 +1,92 @@
-"""`python -m benchmarks.mutants`: breaks the crawler in many ways, and asks who finds it.
+"""`python -m benchmarks.mutants [NAME...]`: breaks the crawler in many ways, and asks who finds it.
 
-It prints a Markdown table with a row for each mutant as it is judged, and at its end which were
-found by nobody and by one judge alone. First the crawler as it is, is judged: a judge that accuses
-it is worth nothing, and the benchmark stops.
+It prints a Markdown table with a row for each mutant, and at its end which were found by nobody.
+A test is asked only about a mutant that nothing else finds. First the crawler as it is, is judged:
+if a test accuses it, or nothing can be judged, the benchmark stops.
 """
 
 import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
-from benchmarks.mutants.judges import JUDGES, Opinion, judge
-from benchmarks.mutants.mutant import CONTROL, ROOT, Mutant, PatchError, write_project
+from benchmarks.mutants.judges import Findings, failed_test, simulated
+from benchmarks.mutants.mutant import CONTROL, Mutant, PatchError, write_project
 from benchmarks.mutants.patches import MUTANTS
 from benchmarks.report import Figure, Report
+
+#: The columns: what ran in simulated time, and the test that was asked at last.
+_COLUMNS = ("trial", "days", "attest", "test")
+_MOST_NAMED = 3
 
 
 def main(words: Sequence[str]) -> int:
     """Judge the mutants that the words name; return the exit status."""
     options = options_of(words)
-    # The process of a simulation imports the mutant from its folder, and its web from here.
-    os.environ["PYTHONPATH"] = str(ROOT)
-    wanted = [each for each in MUTANTS if not options.only or each.name in options.only]
-    try:
-        for mutant in wanted:
-            mutant.sources()
-    except PatchError as error:
-        print(error, file=sys.stderr)
-        return 2
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-
-        def opinions(mutant: Mutant) -> dict[str, Opinion]:
-            place = Path(folder, mutant.name)
-            project = write_project(mutant, place)
-            return {name: judge(name, project, place) for name in options.judges}
-
-        said = opinions(CONTROL)
-        if any(opinion != Opinion() for opinion in said.values()):
-            accused = "; ".join(f"{name}: {opinion}" for name, opinion in said.items())
-            print(f"the crawler as it is, is accused: {accused}", file=sys.stderr)
+    wanted = [each for each in MUTANTS if not options.names or each.name in options.names]
+    report = Report("mutants", words, as_json=options.json)
+    with tempfile.TemporaryDirectory(prefix="mutants-") as name:
+        folder = Path(name)
+        try:
+            for mutant in wanted:
+                mutant.sources()
+            project = write_project(CONTROL, folder)
+        except PatchError as error:
+            print(error, file=sys.stderr)
+            return 2
+        control = simulated(project, folder / "control")
+        tests = tuple({test: None for each in wanted for test in each.tests})
+        if control.crash or (tests and (failed := failed_test(project, tests))):
+            print(f"the crawler as it is: {control.crash or failed}", file=sys.stderr)
             return 1
-        report = Report("mutants", words, as_json=options.json)
-        report.say(f"| rule | mutant | {' | '.join(said)} |\n|---|---|{'---|' * len(said)}")
-        found: dict[str, list[str]] = {}
+        report.say(f"| rule | mutant | {' | '.join(_COLUMNS)} |\n|---|---|{'---|' * 4}")
+        missed = []
         with ThreadPoolExecutor(options.jobs) as pool:
-            for mutant, said in zip(wanted, pool.map(opinions, wanted), strict=True):
-                cells = " | ".join(map(str, said.values()))
+            judge = partial(_found, control=control, folder=folder)
+            for mutant, found in zip(wanted, pool.map(judge, wanted), strict=True):
+                cells = " | ".join(_cell(found.get(column, [])) for column in _COLUMNS)
                 report.say(f"| {mutant.rule} | `{mutant.name}`: {mutant.what} | {cells} |")
-                found[mutant.name] = [name for name, opinion in said.items() if opinion.breaches]
+                missed += [] if any(found.values()) else [mutant.name]
     report.say("")
-    for judges, names in summary(found).items():
-        most = 3 if judges == "nobody" else None
-        report.add(
-            f"{len(found)} mutants",
-            Figure(f"found by {judges}", len(names), most=most),
-            note=", ".join(names),
-        )
+    figure = Figure("found by nobody", len(missed), most=3)
+    report.add(f"{len(wanted)} mutants", figure, note=", ".join(missed))
     report.end()
     return 0
+
+
+def _found(mutant: Mutant, control: Findings, folder: Path) -> dict[str, list[str]]:
+    """Return by column what found a mutant."""
+    place = folder / mutant.name
+    project = write_project(mutant, place)
+    found = simulated(project, place / "record").worse_than(control)
+    if not any(found.values()) and mutant.tests:
+        failed = failed_test(project, mutant.tests)
+        found["test"] = [failed.rpartition("::")[2]] if failed else []
+    return found
+
+
+def _cell(found: Sequence[str]) -> str:
+    more = len(found) - _MOST_NAMED
+    named = [*found[:_MOST_NAMED], *([f"{more} more"] if more > 0 else [])]
+    return ", ".join(named) or "-"
 
 
 def options_of(words: Sequence[str]) -> argparse.Namespace:
     """Read the words of the call; a wrong one ends the process."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.mutants", description=__doc__)
-    names, kinds = [each.name for each in MUTANTS], list(JUDGES)
-    parser.add_argument(
-        "--only", nargs="+", metavar="NAME", choices=names, help=f"these only: {', '.join(names)}"
-    )
-    parser.add_argument(
-        "--judges",
-        type=lambda text: _known(text, kinds),
-        default=kinds[:3],
-        help=f"separated by commas: {', '.join(kinds)}; default: all but the last",
-    )
+    names = [each.name for each in MUTANTS]
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}")
     parser.add_argument("--json", action="store_true", help="the figures as one object")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="mutants judged at once")
-    return parser.parse_args(words)
-
-
-def _known(text: str, kinds: Sequence[str]) -> list[str]:
-    given = text.split(",")
-    if unknown := set(given).difference(kinds):
-        raise argparse.ArgumentTypeError(f"no judge is called {', '.join(unknown)}")
-    return given
-
-
-def summary(found: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return which mutants no judge found, and which one judge alone."""
-    return {
-        "nobody": [name for name, judges in found.items() if not judges],
-        "one judge alone": [
-            f"{name} ({judges[0]})" for name, judges in found.items() if len(judges) == 1
-        ],
-    }
+    cores = os.cpu_count() or 1
+    parser.add_argument("--jobs", type=int, default=cores, metavar="N", help="mutants at once")
+    options = parser.parse_args(words)
+    if unknown := set(options.names).difference(names):
+        parser.error(f"no mutant is called {', '.join(sorted(unknown))}")
+    return options
 
 
 if __name__ == "__main__":

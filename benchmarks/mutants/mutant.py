@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
-#: What an installation needs to crawl and to audit its record.
-_PROJECT: Final = ("walsh_scrapy", "spiders", "scrapy.cfg", "pyproject.toml", "sources.toml")
+#: What a mutant needs to crawl, to audit its state, and for the tests that are asked about it.
+_PROJECT: Final = (
+    "walsh_scrapy", "spiders", "scrapy.cfg", "pyproject.toml", "sources.toml", "tests",
+)  # fmt: skip
 #: The judges and what they judge by are never mutated: a mutant has those of this tree.
 JUDGES: Final = ("walsh_scrapy/testing/", "walsh_scrapy/policy/audit/", "walsh_scrapy/tools/")
 
@@ -63,6 +65,8 @@ class Mutant:
     rule: str  #: "R1" to "R9"
     what: str  #: what it does, in one line for the table
     patches: tuple[Patch, ...]
+    #: Tests that see what simulated time does not show: the wire, and other processes.
+    tests: tuple[str, ...] = ()
 
     def sources(self, root: Path = ROOT) -> dict[str, str]:
         """Return the changed modules by their files; raises PatchError."""

@@ -42,6 +42,7 @@ if request.url.endswith("/robots.txt"):
     )),
     Mutant("cookies", "R1", "keeps cookies, over redirects too", (
         Patch(_ADDON, "Addon._musts", "**MUSTS,", '**MUSTS, "COOKIES_ENABLED": True,'),
+        Patch(_ADDON, "Addon.update_settings", "for path in paths:", "for path in paths[1:]:"),
         Patch(_IDENTITY, "IdentityMiddleware.process_request", "in NEVER_SENT",
               "in NEVER_SENT[1:]"),
         Patch(_MESSAGES, "LastHeaders.__init__", "in NEVER_SENT", "in NEVER_SENT[1:]"),

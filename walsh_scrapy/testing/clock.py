@@ -36,12 +36,15 @@ class FakeClock:
 #: Of the clock in a second. A power of two, so that the difference of two times is exact: Scrapy
 #: would else wait for the rounding error of an interval, again and again.
 _TICKS: Final = 2**20
+#: Turns of the loop while the clock stands still. The trial needs 207.
+_MOST_TURNS: Final = 50_000
 
 
 class SimulatedTime(selectors.DefaultSelector):
     """A selector with a clock. It never waits, but advances the clock to the next timer."""
 
     now = 0.0  #: seconds since the beginning of the simulation
+    _turns = 0  #: of the loop since the clock was advanced
 
     @property
     def wall(self) -> float:
@@ -54,10 +57,17 @@ class SimulatedTime(selectors.DefaultSelector):
         return self.wall - EPOCH
 
     def select(self, timeout: float | None = None) -> Any:  # noqa: ANN401 - as typeshed has it
-        """Return what is ready; if nothing is, advance the clock by `timeout`."""
+        """Return what is ready; if nothing is, advance the clock by `timeout`.
+
+        Raises RuntimeError if the loop is busy for so long that it will always be.
+        """
         ready = super().select(None if timeout is None else 0.0)
-        if not ready and timeout is not None:
-            self.now = math.ceil((self.now + max(0.0, timeout)) * _TICKS) / _TICKS
+        self._turns += 1
+        if not ready and timeout:
+            self.now = math.ceil((self.now + timeout) * _TICKS) / _TICKS
+            self._turns = 0
+        elif self._turns > _MOST_TURNS:
+            raise RuntimeError(f"it never ends: {_MOST_TURNS} turns of the loop in one moment")
         return ready
 
 

@@ -7,11 +7,11 @@ import asyncio
 import logging
 import pickle
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from email.utils import formatdate
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 from urllib.parse import urlsplit
 
 import scrapy.utils.asyncio
@@ -26,6 +26,7 @@ from scrapy.utils.project import get_project_settings
 import walsh_scrapy.crawl
 from walsh_scrapy.addon import FORCED, Addon
 from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.runtime.messages import LastHeaders, endpoint_of, message_of
 from walsh_scrapy.runtime.network import Network
 from walsh_scrapy.runtime.startup import ADDON
 from walsh_scrapy.testing.clock import SimulatedClock, SimulatedLoop, SimulatedTime
@@ -51,9 +52,11 @@ class SimulatedWeb:
         self._directory = Directory()
         self._directory.add(*(replace(site, tls=None) for site in sites))
 
-    async def answer(self, request: Request, crawler: Crawler) -> Response:
-        """Return the response to a request, after its latency and delay."""
-        hit, page = self._directory.page_for(self._hit(request))
+    async def answer(
+        self, request: Request, sent: Iterable[tuple[bytes, bytes]], crawler: Crawler
+    ) -> Response:
+        """Return the response to a request with these fields, after its latency and delay."""
+        hit, page = self._directory.page_for(self._hit(request, sent))
         key = self.log.open(hit)
         try:
             reply = _reply_of(page, hit)
@@ -73,9 +76,8 @@ class SimulatedWeb:
         self.log.change(key, lambda _: answered)
         return response
 
-    def _hit(self, request: Request) -> Hit:
+    def _hit(self, request: Request, sent: Iterable[tuple[bytes, bytes]]) -> Hit:
         url = urlsplit(request.url)
-        pairs = request.headers.to_unicode_dict().items()
         return Hit(
             started=self._clock.kept,
             ended=float("inf"),
@@ -85,7 +87,7 @@ class SimulatedWeb:
             host=(url.hostname or "").rstrip("."),
             port=url.port or DEFAULT_PORTS[url.scheme],
             path=(url.path or "/") + (f"?{url.query}" if url.query else ""),
-            headers=(("Host", url.netloc), *((str(name), str(text)) for name, text in pairs)),
+            headers=tuple((name.decode(), text.decode("latin-1")) for name, text in sent),
         )
 
     async def _response(self, request: Request, reply: Reply, crawler: Crawler) -> Response:
@@ -134,6 +136,7 @@ class SimulatedHandler:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
+        self._last = LastHeaders(crawler.settings, Crawl.of(crawler).context)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -142,7 +145,8 @@ class SimulatedHandler:
 
     async def download_request(self, request: Request) -> Response:
         """Return the web's response."""
-        return await self.web.answer(request, self._crawler)
+        _, _, fields = message_of(request, endpoint_of(request), self._last.of(request))
+        return await self.web.answer(request, fields, self._crawler)
 
     async def close(self) -> None:
         """Do nothing: the next run uses the same web."""
@@ -174,43 +178,35 @@ class SimulatedNetwork(Network):
 
 
 class Simulation:
-    """The runs of a plan, one after the other."""
+    """Crawls of one web by the project of this process, one after the other."""
 
-    def __init__(self, plan: Plan, folder: Path, clock: SimulatedTime) -> None:
-        self._plan = plan
-        self._folder = folder
-        self._clock = clock
-        self._web = SimulatedHandler.web = SimulatedWeb(plan.sites, clock)
+    def __init__(self, sites: Iterable[Site], clock: SimulatedTime) -> None:
+        self.clock = clock
+        self._web = SimulatedHandler.web = SimulatedWeb(sites, clock)
 
-    async def run(self) -> list[CrawlResult]:
-        """Run each crawl of the plan, and return the results."""
-        results = []
-        for number, start in enumerate(self._plan.starts):
-            self._clock.now = max(self._clock.now, start)
-            folder = self._folder / f"run-{number}"
-            folder.mkdir()
-            results.append(await self._crawl(folder))
-        return results
-
-    async def _crawl(self, folder: Path) -> CrawlResult:
+    async def crawl(
+        self, spider: str, settings: Mapping[str, object], arguments: Mapping[str, object],
+        folder: Path,
+    ) -> CrawlResult:  # fmt: skip
+        """Run one crawl; its files come into a folder."""
         self._web.log.clear()
-        started, items, log = self._clock.now, folder / "items.jsonl", folder / "stderr"
+        started, items, log = self.clock.now, folder / "items.jsonl", folder / "stderr"
         handler = logging.FileHandler(log, encoding="utf-8")
         handler.setFormatter(logging.Formatter(_FORMAT))
         logging.getLogger().addHandler(handler)
-        settings = self._settings(items)
-        if "WALSH_BLOCKLIST_URL" not in self._plan.settings:
-            keep_empty_blocklist(settings["WALSH_STATE_URL"], self._clock.wall)
-        runner = AsyncCrawlerRunner(settings)
+        given = self._settings(items, settings)
+        if "WALSH_BLOCKLIST_URL" not in settings:
+            keep_empty_blocklist(given["WALSH_STATE_URL"], self.clock.wall)
+        runner = AsyncCrawlerRunner(given)
         names = runner.spider_loader.list()
-        if self._plan.spider not in names:
+        if spider not in names:
             raise SystemExit(
-                f"this project has no spider {self._plan.spider!r}; name one with spider=: "
+                f"this project has no spider {spider!r}; name one with spider=: "
                 f"{', '.join(sorted(names))}"
             )
-        crawler = runner.create_crawler(self._plan.spider)
+        crawler = runner.create_crawler(spider)
         try:
-            await runner.crawl(crawler, **self._plan.arguments)
+            await runner.crawl(crawler, **arguments)
         finally:
             logging.getLogger().removeHandler(handler)
             handler.close()
@@ -222,29 +218,28 @@ class Simulation:
             items=read_items(items),
             stats=dict(stats),
             log=self._web.log.entries(),
-            seconds=self._clock.now - started,
+            seconds=self.clock.now - started,
             folder=folder,
         )
 
-    def _settings(self, items: Path) -> Settings:
-        settings = get_project_settings()
-        addons = {
-            path: order for path, order in settings.getdict("ADDONS").items() if path != ADDON
-        }
+    def _settings(self, items: Path, settings: Mapping[str, object]) -> Settings:
+        result = get_project_settings()
+        addons = {path: order for path, order in result.getdict("ADDONS").items() if path != ADDON}
         given: dict[str, object] = {
             "ADDONS": addons | {SimulatedAddon: 500},
             "TWISTED_REACTOR_ENABLED": False,
             "WALSH_PROGRESS": "off",
-            "WALSH_SIGNING_KEY": "",  # requests that are not sent are not signed
             "FEEDS": {str(items): {"format": "jsonlines", "overwrite": True}},
         }
-        settings.setdict(given | self._plan.settings, priority="cmdline")
-        return settings
+        result.setdict(given | dict(settings), priority="cmdline")
+        return result
 
 
-def main(folder: Path) -> None:
-    """Carry out the plan in a folder, and write the results there."""
-    plan: Plan = pickle.loads((folder / "plan").read_bytes())  # noqa: S301 - our parent's
+_Result = TypeVar("_Result")
+
+
+def simulate_here(run: Callable[[SimulatedTime], Coroutine[None, None, _Result]]) -> _Result:
+    """Run crawls in this process, which can run none in real time from then on."""
     logging.getLogger().setLevel(logging.INFO)
     for name in ("scrapy.addons", "scrapy.crawler", "scrapy.middleware"):
         logging.getLogger(name).setLevel(logging.WARNING)  # each run would list its parts
@@ -254,9 +249,24 @@ def main(folder: Path) -> None:
     setattr(walsh_scrapy.crawl, "Network", SimulatedNetwork)  # noqa: B010 - the same
     # Scrapy's periodic calls would come sooner by the real seconds that the simulation has taken.
     setattr(scrapy.utils.asyncio, "time", SimulatedAddon.clock)  # noqa: B010 - a module, to mypy
-    simulation = Simulation(plan, folder, clock)
     with asyncio.Runner(loop_factory=lambda: SimulatedLoop(clock)) as runner:
-        results = runner.run(simulation.run())
+        return runner.run(run(clock))
+
+
+async def _carry_out(plan: Plan, folder: Path, clock: SimulatedTime) -> list[CrawlResult]:
+    simulation, results = Simulation(plan.sites, clock), []
+    for number, start in enumerate(plan.starts):
+        clock.now = max(clock.now, start)
+        place = folder / f"run-{number}"
+        place.mkdir()
+        results.append(await simulation.crawl(plan.spider, plan.settings, plan.arguments, place))
+    return results
+
+
+def main(folder: Path) -> None:
+    """Carry out the plan in a folder, and write the results there."""
+    plan: Plan = pickle.loads((folder / "plan").read_bytes())  # noqa: S301 - our parent's
+    results = simulate_here(lambda clock: _carry_out(plan, folder, clock))
     (folder / "results").write_bytes(pickle.dumps(results))
 
 

@@ -172,7 +172,7 @@ class _Trial:
         has_proxy = isinstance(self.web, LoopbackWeb)
         named = tuple(map(self.places.connection, self.web.connections))
         key, results = self.key.public_key(), []
-        declared = _declared(self.scenarios)
+        declared = declared_by(self.scenarios)
         for each in self.scenarios:
             evidence = TrialLog(everything, each.hosts, named, user_agent, key, has_proxy, declared)
             results.append(Result(each, self._judged(each, evidence)))
@@ -248,7 +248,7 @@ class _Trial:
         return all(any(h.host == host and wanted[host](h) for h in asked) for host in there)
 
 
-def _declared(scenarios: Iterable[Scenario]) -> frozenset[str]:
+def declared_by(scenarios: Iterable[Scenario]) -> frozenset[str]:
     """Return what a crawler may ask for without a redirect, robots.txt apart (R6, R9)."""
     declared = {url for each in scenarios for url in (*each.seeds, *each.pages)}
     indexes = {

@@ -1,0 +1,29 @@
+"""Each scenario of the conformance test, by this project's own crawls in simulated time."""
+
+import pytest
+
+from walsh_scrapy.policy.audit.checklist import CHECKLIST
+from walsh_scrapy.testing.conformance import SCENARIOS
+
+#: What has no place in simulated time, or needs days: test_days and the tests on sockets have it.
+NOT_HERE = {"opt-out-later", "one-connection", "pacing-after-restart"}
+#: Rows of which one day of forced runs shows nothing.
+NOT_SHOWN = {"8"}
+
+
+@pytest.mark.parametrize("name", [each.name for each in SCENARIOS])
+def test_a_scenario_passes(found, name):
+    finding = found("trial")[name]
+    verdict = "not applicable" if name in NOT_HERE else "pass"
+    assert finding["verdict"] == verdict, finding["reason"]
+
+
+@pytest.mark.parametrize("row", [row.number for row in CHECKLIST])
+def test_the_audit_says_the_same(found, row):
+    finding = found("trial")[f"row {row}"]
+    verdict = "not shown" if row in NOT_SHOWN else "holds"
+    assert finding["verdict"] == verdict, finding["reason"]
+
+
+def test_no_log_has_a_traceback(found):
+    assert "crash" not in found("trial"), found("trial")["crash"]["reason"]
