@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.sites import LIST_URL, blocklist, feed, trouble
+from tests.helpers.sites import LIST_URL, blocklist, feed, site, trouble
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.clock import EPOCH
 from walsh_scrapy.testing.simulation import DAY
@@ -123,7 +123,7 @@ def test_what_is_asked_by_hand_is_no_second_run(simulated, tmp_path, by_hand, br
     """We advise `sources add` before a crawl, and `discover` where a crawl failed."""
     simulated(
         SITES[0],
-        Site("blog.example", "", {"/feed": feed()}),
+        site("blog.example"),
         sources=["http://blog.example/feed"],
         starts=[0.0, HOUR, 2 * HOUR],
         arguments={},

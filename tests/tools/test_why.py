@@ -14,7 +14,7 @@ from scrapy.settings import Settings
 
 from tests.helpers import records
 from tests.helpers.records import RECORD, log_requests
-from tests.helpers.sites import IDENTITY, feed
+from tests.helpers.sites import IDENTITY, feed, site
 from walsh_scrapy.commands.why import Command
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.backoff import Backoff
@@ -68,9 +68,9 @@ OTHER_BOT = {
 #: Sites that share a robots.txt, or have none; two more lead to others, by their own redirects.
 SHARING = ("a.example", "b.example", "none.example", "no.example", "empty.example", "e.example")
 SITES = (
-    *(Site(host, RULES.decode(), {"/feed": feed(host=host)}) for host in SHARING[:2]),
-    *(Site(host, Reply(status=404), {"/feed": feed(host=host)}) for host in SHARING[2:4]),
-    *(Site(host, "", {"/feed": feed(host=host)}) for host in SHARING[4:]),
+    *(site(host, RULES.decode()) for host in SHARING[:2]),
+    *(site(host, Reply(status=404)) for host in SHARING[2:4]),
+    *map(site, SHARING[4:]),
     Site("led.example", redirect("http://a.example/robots.txt"), {"/feed": feed()}),
     Site("ill.example", Reply(status=500), {"/feed": feed()}),
     Site("nowhere.example", Reply(status=302), {"/feed": feed()}),
