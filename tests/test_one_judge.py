@@ -1,19 +1,19 @@
 """All judges of the record are of one mind about doubtful records (decisions 33 and 35)."""
 
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from scrapy.settings import Settings
 from sqlalchemy import insert
 
+from tests.helpers.records import RECORD, log_requests
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.state import State
-from walsh_scrapy.state.evidence import hash_of
+from walsh_scrapy.state.evidence import Evidence, hash_of
 from walsh_scrapy.state.runs import RunRecord
-from walsh_scrapy.state.tables import acts, copies, requests
-from walsh_scrapy.state.texts import numbered
+from walsh_scrapy.state.tables import acts, copies
 from walsh_scrapy.tools.attest.attestation import attest
 from walsh_scrapy.tools.attest.audit import audit
 from walsh_scrapy.tools.datasheet.tallies import RequestTally
@@ -36,9 +36,8 @@ TIMES = {"short-pause", "host-at-once", "too-early"}
 
 def sent(after, **columns):
     """A request so many seconds after the first one that took half a second; 2 s were asked for."""
-    row = {"sent_at": LATE + after, "host": "a.example", "url": "http://a.example/feed"}
-    row |= {"gates": "", "status": 200, "seconds": 0.5, "error": "", "run": 1}
-    return row | {"purpose": "target", "pause": 2.0, "hold": 0.0} | columns
+    given = {"url": "http://a.example/feed", "seconds": 0.5, "run": 1, "pause": 2.0}
+    return replace(RECORD, sent_at=LATE + after, **given | columns)
 
 
 def act(name, after, host="a.example"):
@@ -83,9 +82,11 @@ SHORT, TWICE, EARLY = {"short-pause"}, {"host-at-once"}, {"too-early"}
         pytest.param([LONG, sent(DAY - 1.0, purpose="blocklist")], [], EARLY, id="list-same-day"),
         pytest.param([LONG, sent(DAY + 1.0)], [], EARLY, id="target-after-a-day"),
         pytest.param(
-            [FIRST, sent(3.0, robots=hash_of(SLOW))], [], SHORT, id="crawl-delay"
+            [FIRST, sent(3.0, evidence=Evidence(robots=hash_of(SLOW)))], [], SHORT, id="crawl-delay"
         ),
-        pytest.param([FIRST, sent(3.0, robots="0" * 64)], [], set(), id="copy-not-kept"),
+        pytest.param(
+            [FIRST, sent(3.0, evidence=Evidence(robots="0" * 64))], [], set(), id="copy-not-kept"
+        ),
         pytest.param([FIRST, sent(2.0, run=None)], [], SHORT, id="no-run"),
         pytest.param(
             [sent(0.0, status=None, error="given up", seconds=0.0), sent(1.0)], [], SHORT,
@@ -107,30 +108,29 @@ SHORT, TWICE, EARLY = {"short-pause"}, {"host-at-once"}, {"too-early"}
 )  # fmt: skip
 def test_all_commands_find_the_same(tmp_path, rows, done, found):
     """The first request is sent just before midnight, and the letter is about the next day."""
-    now, hosts = LATE + 60 * DAY, {host_of(row["url"]) for row in rows}
-    options = OPTIONS[rows[0]["host"]]
+    now, hosts = LATE + 60 * DAY, {host_of(row.url) for row in rows}
+    options = OPTIONS[rows[0].host]
     with closing(State(f"sqlite:///{tmp_path / 'state.sqlite3'}")) as state:
         run = RunRecord(spider="feeds", begun=LATE, settings=asdict(options))
         state.runs.end(state.runs.begin(run), now, "finished", {})
         copy = {"hash": hash_of(SLOW), "kind": "robots", "body": SLOW}
         with state._database.write() as connection:
             connection.run(insert(copies), copy | {"first_seen": 0.0, "kept_at": now})
-            for row in rows:
-                connection.run(insert(requests), numbered(connection, row, now))
             if done:
                 connection.run_each(insert(acts), done)
+        log_requests(state, *rows)
         with state.log() as log:
             attestation = attest(log, audit(log, now))
             bounds = log.bounds(now)
             tally = RequestTally(log.basis(bounds), 0.0)
             for request in log.requests_by_host(bounds):
                 tally.see(request)
-            days = sorted({day for host in hosts for day in log.days(host, rows[0]["host"])})
+            days = sorted({day for host in hosts for day in log.days(host, rows[0].host)})
             accounts = [
                 give_account(state, log, options, host, day)
                 for host in hosts
                 for day in days
-                if day in log.days(host, rows[0]["host"])
+                if day in log.days(host, rows[0].host)
             ]
         reports = {
             day: build_report(

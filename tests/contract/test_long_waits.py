@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.helpers.sites import feed, feeds, paths, rows_of, site
+from tests.helpers.sites import feed, feeds, paths, rows_of, site, trouble
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.feeds import Post, rss
 from walsh_scrapy.testing.politeness import assert_polite
@@ -127,10 +127,7 @@ def test_progress_is_logged_only_if_it_has_changed(simulated):
     (result,) = simulated(
         site("slow.example", "User-agent: *\nCrawl-delay: 200\n"),
         sources=["http://slow.example/feed"],
-        settings={
-            "WALSH_PROGRESS": "auto",
-            "EXTENSIONS": {"tests.helpers.troubles.BusyMachine": 0},
-        },
+        settings={"WALSH_PROGRESS": "auto"} | trouble("BusyMachine"),
     )
     assert result.seconds > 200.0
     assert result.stderr.count("so far: ") == 1

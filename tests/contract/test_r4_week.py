@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from walsh_scrapy.testing.feeds import Post, rss
+from tests.helpers.sites import feed
+from walsh_scrapy.testing.feeds import Post
 from walsh_scrapy.testing.politeness import assert_polite
-from walsh_scrapy.testing.reply import Reply
 from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.testing.site import Site
 
@@ -23,7 +23,7 @@ def growing(hit):
     """A feed with one post more for each day."""
     today = int(hit.started // DAY)
     posts = [Post(f"Day {day}", f"{hit.url}?{day}") for day in range(today + 1)]
-    return Reply(rss("Feed", posts), content_type="application/rss+xml")
+    return feed("Feed", posts)
 
 
 SLOW = Site(

@@ -30,7 +30,7 @@ def test_no_link_is_followed_and_nothing_undeclared_is_asked_for(direct_web, cra
         Site(
             "blog.example",
             pages={
-                "/feed": Reply(rss("Blog", LINKS), content_type="application/rss+xml"),
+                "/feed": feed("Blog", LINKS),
                 "/page": Reply(f"<!doctype html><html>{page}</html>", content_type="text/html"),
             },
         )

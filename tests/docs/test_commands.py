@@ -11,6 +11,7 @@ import sys
 import time
 import tomllib
 from argparse import ArgumentParser
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -26,7 +27,7 @@ from sqlalchemy import make_url
 from tests.docs.test_pages import MAKEFILE, PAGES, blocks, page_of
 from tests.helpers import ROOT
 from tests.helpers import execute as run
-from tests.helpers.records import entry_of
+from tests.helpers.records import RECORD, entry_of, log_requests
 from tests.helpers.sites import BLOCKLIST
 from walsh_scrapy.console.program import main
 from walsh_scrapy.items import EntryItem
@@ -40,8 +41,7 @@ from walsh_scrapy.policy.signing.keys import (
 )
 from walsh_scrapy.sources import parse_shard
 from walsh_scrapy.state import State
-from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.evidence import Evidence, RequestRecord, hash_of, log_end
+from walsh_scrapy.state.evidence import Evidence, hash_of
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.testing import Certificate, Reply, Site
 from walsh_scrapy.testing.conformance.commandline import add_options
@@ -123,13 +123,11 @@ SERVER_OF_DOCS = "postgresql://walsh@db.internal/walsh"
 ARGUMENTS = set(re.findall(r"^\| `(\w+)=", page_of("settings.md"), re.MULTILINE))
 SEEN_AT = "1970-01-01T00:00:01Z"
 #: What `scrapy why` is asked about: a request of 17 November 2026.
-SENT = RequestRecord(
+SENT = replace(
+    RECORD,
     sent_at=1_794_909_600.0,
     host="blog.example",
     url="https://blog.example/feed.xml",
-    gates="robots: allowed",
-    status=200,
-    seconds=0.1,
     evidence=Evidence(robots=hash_of(b""), robots_at=1_794_909_590.0),
 )
 FEEDS = ("https://blog.example/feed.xml", "https://other.example/feed.xml")
@@ -467,8 +465,7 @@ class Project:
                 )
                 state.sources.commit(record, [shown_entry(source)])
             state.robots.keep("https://blog.example:443", RobotsCopy(1_794_909_590.0, 200, b""))
-        with contextlib.closing(Database(url)) as database, database.write() as connection:
-            log_end(connection, SENT)
+            log_requests(state, SENT)
 
     def run(self, line):
         """Run a `scrapy` command in this process, and what its output is piped into."""

@@ -3,22 +3,41 @@
 from contextlib import closing
 from random import Random
 
+from walsh_scrapy.policy.audit.record import LoggedRequest
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.state import State
 from walsh_scrapy.state.entries import EntryRecord
-from walsh_scrapy.state.evidence import RequestRecord
+from walsh_scrapy.state.evidence import NO_EVIDENCE, DenialRecord, RequestRecord, log_end
 from walsh_scrapy.state.sourcerecord import SourceRecord
 
 BACKOFF = Backoff(2.0, 300.0, Random(1))
 SOURCE = SourceRecord(url="http://a.example/feed", kind="feed")
 #: A request that was sent at 100.0.
 RECORD = RequestRecord(100.0, "a.example", "http://a.example/", "robots: allowed", 200, 0.1)
+DENIAL = DenialRecord(
+    *(100.0, "a.example", "http://a.example/private", "robots"),
+    *("line 2 of robots.txt says 'Disallow: /private'", 1, NO_EVIDENCE),
+)
 
 
 def make_state(url):
     """Open a state, which may be new, and write `SOURCE` to it."""
     with closing(State(url)) as state:
         state.sources.commit(SOURCE)
+
+
+def log_requests(state, *records):
+    """Write requests that have ended to the log of a state."""
+    with state._database.write() as connection:
+        for record in records:
+            log_end(connection, record)
+
+
+def sent(at, url="http://a.example/feed", host="a.example", **columns):
+    """A request that took a second, as the log is read by those who judge it."""
+    given = {"id": at, "sent_at": at, "host": host, "url": url, "gates": "", "status": 200}
+    given |= {"seconds": 1.0, "error": "", "purpose": "target", "pause": 0.0, "hold": 0.0}
+    return LoggedRequest(**dict.fromkeys(LoggedRequest._fields) | given | columns)
 
 
 def entry_of(source, key="k", *, at=1.0, item="{}", **fields):

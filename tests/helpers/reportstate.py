@@ -2,16 +2,18 @@
 
 import json
 from contextlib import closing
+from dataclasses import replace
 
 from scrapy.settings import Settings
 from sqlalchemy import insert
 
+from tests.helpers.records import DENIAL, RECORD, log_requests
 from walsh_scrapy.options import Options
 from walsh_scrapy.state import State
+from walsh_scrapy.state.evidence import Evidence
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
-from walsh_scrapy.state.tables import denials, entries, requests
-from walsh_scrapy.state.texts import numbered
+from walsh_scrapy.state.tables import entries
 from walsh_scrapy.tools.report.page import render
 from walsh_scrapy.tools.report.report import build_report, choose_period
 
@@ -39,39 +41,39 @@ TROUBLES = (
 )
 
 
-def request_row(number, hosts, run):
+def request(number, hosts, run):
     """One of many requests: 10 s between two of them, so each host is asked in time."""
-    host = number % hosts
-    return {
-        "sent_at": BEGUN + 10.0 * number,
-        "host": f"blog{host}.example",
-        "url": f"http://blog{host}.example/{'feed' if number >= hosts else 'robots.txt'}",
-        "gates": GATES if number >= hosts else "blocklist: not listed",
-        "status": STATUSES[number % len(STATUSES)],
-        "seconds": 0.25,
-        "error": "" if STATUSES[number % len(STATUSES)] else "<i>refused</i>",
-        "run": run,
-        "purpose": "target" if number >= hosts else "robots",
-        "pause": 1.0 if number >= hosts else 0.0,
-        "hold": 5.0 if STATUSES[number % len(STATUSES)] in (429, 500) else 0.0,
-        "rule": RULE if number >= hosts else None,
-        "line": 3 if number >= hosts else None,
-    }
+    status = STATUSES[number % len(STATUSES)]
+    host = f"blog{number % hosts}.example"
+    sent = replace(
+        RECORD,
+        sent_at=BEGUN + 10.0 * number,
+        host=host,
+        url=f"http://{host}/robots.txt",
+        gates="blocklist: not listed",
+        status=status,
+        seconds=0.25,
+        error="" if status else "<i>refused</i>",
+        run=run,
+        purpose="robots",
+        hold=5.0 if status in (429, 500) else 0.0,
+    )
+    target = {"url": f"http://{host}/feed", "gates": GATES, "purpose": "target", "pause": 1.0}
+    return replace(sent, **target, evidence=Evidence(RULE, 3)) if number >= hosts else sent
 
 
-def denial_row(number, hosts, run):
+def denial(number, hosts, run):
     """One request that robots.txt did not allow."""
     host = f"blog{number % hosts}.example"
-    return {
-        "at": BEGUN + 20.0,
-        "host": host,
-        "url": f"http://{host}/private",
-        "gate": "robots",
-        "reason": "line 2 of robots.txt says 'Disallow: /private<b>'",
-        "run": run,
-        "rule": "Disallow: /private<b>",
-        "line": 2,
-    }
+    return replace(
+        DENIAL,
+        at=BEGUN + 20.0,
+        host=host,
+        url=f"http://{host}/private",
+        reason="line 2 of robots.txt says 'Disallow: /private<b>'",
+        run=run,
+        evidence=Evidence("Disallow: /private<b>", 2),
+    )
 
 
 def entry_row(number, source, run, title, at):
@@ -108,7 +110,9 @@ def write_state(url, count, hosts=1, *, over=True):
             if number and number <= len(TROUBLES):
                 fields |= TROUBLES[number - 1]
             state.sources.commit(SourceRecord(url=source, kind="feed", **fields), [])
-        rows = [request_row(number, hosts, run) for number in range(count)]
+        log_requests(state, *(request(number, hosts, run) for number in range(count)))
+        for number in range(7 if count else 0):
+            state.evidence.deny(denial(number, hosts, run))
         found = [
             entry_row(
                 number,
@@ -119,14 +123,8 @@ def write_state(url, count, hosts=1, *, over=True):
             )
             for number in range(count // 10)
         ]
-        with state._database.write() as connection:
-            if rows:
-                logged = [numbered(connection, row, row["sent_at"]) for row in rows]
-                connection.run_each(insert(requests), logged)
-                kept_back = (denial_row(number, hosts, run) for number in range(7))
-                logged = [numbered(connection, row, row["at"]) for row in kept_back]
-                connection.run_each(insert(denials), logged)
-            if found:
+        if found:
+            with state._database.write() as connection:
                 connection.run_each(insert(entries), found)
         if over:
             state.runs.end(run, NOW, "finished", {})

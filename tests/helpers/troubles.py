@@ -125,16 +125,14 @@ class SmallFiles(Extension):
         resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, resource.RLIM_INFINITY))
 
 
-class ShortWaits:
+class ShortWaits(Extension):
     """A lock, or a server that is silent, is waited for no longer than when a run is to end."""
 
     seconds = waiting.ENDING_SECONDS
 
-    @classmethod
-    def from_crawler(cls, _crawler):
-        waiting.LOCKED_SECONDS = cls.seconds
+    def __init__(self, _crawler):
+        waiting.LOCKED_SECONDS = self.seconds
         Waiting.for_answer = Waiting.for_lock
-        return cls()
 
 
 class LongWaits(ShortWaits):
@@ -143,25 +141,22 @@ class LongWaits(ShortWaits):
     seconds = math.inf
 
 
-class ShortClaims:
+class ShortClaims(Extension):
     """A claim lasts `seconds` and is renewed more often, so that a dead worker's soon run out."""
 
     seconds = 3.0
 
-    @classmethod
-    def from_crawler(cls, _crawler):
-        claims.CLAIM_SECONDS, worker.BEAT_SECONDS = cls.seconds, cls.seconds / 6
-        return cls()
+    def __init__(self, _crawler):
+        claims.CLAIM_SECONDS, worker.BEAT_SECONDS = self.seconds, self.seconds / 6
 
 
-class FrozenReading:
+class FrozenReading(Extension):
     """The process that reads costly documents is stopped before it reads one, and named.
 
     Only the end of the run ends its reading.
     """
 
-    @classmethod
-    def from_crawler(cls, _crawler):
+    def __init__(self, _crawler):
         isolated.PATIENCE = math.inf
         start = IsolatedProcess._start
 
@@ -172,17 +167,14 @@ class FrozenReading:
             return process
 
         IsolatedProcess._start = start_frozen
-        return cls()
 
 
-class BusyMachine:
+class BusyMachine(Extension):
     """Seconds go by on the real clock from each look at it to the next."""
 
-    @classmethod
-    def from_crawler(cls, _crawler):
+    def __init__(self, _crawler):
         real, late = time.monotonic, count(step=3)
         time.monotonic = lambda: real() + next(late)
-        return cls()
 
 
 class FullLog(Extension):

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.helpers.sites import feed
 from walsh_scrapy.metadata.entries import FeedEntry, KnownEntries, with_keys
-from walsh_scrapy.testing.feeds import Post, atom, rss
+from walsh_scrapy.testing.feeds import Post, atom
 from walsh_scrapy.testing.reply import Reply
 from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.testing.site import Site
@@ -216,7 +217,7 @@ def posts(hit):
 
 
 def of_posts(hit):
-    return Reply(rss("Posts", posts(hit)), content_type="application/rss+xml")
+    return feed("Posts", posts(hit))
 
 
 def of_posts_again(hit):
@@ -230,7 +231,7 @@ def of_comments(hit):
         for each in posts(hit)
         for day in range(int(hit.started // DAY) + 1)
     ]
-    return Reply(rss("Comments", comments), content_type="application/rss+xml")
+    return feed("Comments", comments)
 
 
 PAGES = {"/feed/": of_posts, "/comments/feed/": of_comments, "/atom/": of_posts_again}

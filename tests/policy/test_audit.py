@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.helpers.records import sent
 from walsh_scrapy.policy.audit.findings import Findings
 from walsh_scrapy.policy.audit.pauses import HostAudit
 from walsh_scrapy.policy.audit.record import (
@@ -11,7 +12,6 @@ from walsh_scrapy.policy.audit.record import (
     Basis,
     Documents,
     LoggedAct,
-    LoggedRequest,
     RunFacts,
     RunTerms,
 )
@@ -22,15 +22,6 @@ from walsh_scrapy.state.evidence import hash_of
 YEAR = 365 * DAY
 RULES = b"User-agent: *\nDisallow: /private\n"
 TERMS = RunTerms(0.0, None, RunFacts("", "", "", "", "host", "allow", "declared", ""))
-
-
-def sent(at, url="http://a.example/feed", host="a.example", **columns):
-    """A request that took a second."""
-    empty = dict.fromkeys(LoggedRequest._fields)
-    given = {"id": at, "sent_at": at, "host": host, "url": url, "seconds": 1.0, "status": 200}
-    return LoggedRequest(
-        **empty | given | {"purpose": "target", "pause": 0.0, "hold": 0.0} | columns
-    )
 
 
 def released(at, host="a.example"):

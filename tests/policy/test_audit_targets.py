@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.policy.test_audit import sent
+from tests.helpers.records import sent
 from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.policy.audit.findings import Findings
 from walsh_scrapy.policy.audit.record import DAY, Basis, Documents, RunFacts, RunTerms

@@ -14,14 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.helpers.sites import feed, site
 from walsh_scrapy.policy import frontier
 from walsh_scrapy.policy.claims import start_order
 from walsh_scrapy.policy.frontier import Frontier, Rank
 from walsh_scrapy.policy.readyhosts import Slack
 from walsh_scrapy.politeness.schedulerqueue import ENOUGH
-from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.politeness import assert_polite
-from walsh_scrapy.testing.reply import Reply
 from walsh_scrapy.testing.site import Site
 
 ROBOTS = "robots.txt"
@@ -308,14 +307,10 @@ def test_names_can_be_looked_up_before_their_hosts_are_asked():
     assert len(surprises) <= 5
 
 
-def feed(title, delay=0.0):
-    return Reply(rss(title, ["One"]), content_type="application/rss+xml", delay=delay)
-
-
 def test_the_real_scheduler_reads_what_was_begun_first(simulated):
     hosts = [f"h{number}.example" for number in range(200)]
     (run,) = simulated(
-        *(Site(host, "", {"/feed": feed(host)}) for host in hosts),
+        *map(site, hosts),
         sources=[f"http://{host}/feed" for host in hosts],
     )
     assert run.stats["walsh/sources/fetched"] == 200
@@ -334,7 +329,7 @@ def test_the_real_scheduler_leaves_a_host_that_took_long_to_the_end(simulated):
     slow = Site("slow.example", "", {f"/{n}": feed(f"Slow {n}", delay=12.0) for n in range(3)})
     (run,) = simulated(
         slow,
-        *(Site(host, "", {"/feed": feed(host)}) for host in quick),
+        *map(site, quick),
         sources=[
             *(f"http://slow.example/{number}" for number in range(3)),
             *(f"http://{host}/feed" for host in quick),
@@ -350,7 +345,7 @@ def test_the_real_scheduler_leaves_a_host_that_took_long_to_the_end(simulated):
 def test_the_real_scheduler_reads_all_sources_of_a_host_that_has_more_than_it_holds(simulated):
     paths = [f"/{number}" for number in range(130)]
     many = Site("many.example", "", {path: feed(path) for path in paths})
-    late = Site("late.example", "", {"/feed": feed("Late")})
+    late = site("late.example")
     (run,) = simulated(
         late,
         many,

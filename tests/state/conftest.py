@@ -7,20 +7,12 @@ import pytest
 from walsh_scrapy.state import State
 from walsh_scrapy.state.connection import Connection
 from walsh_scrapy.state.database import Database
-
-
-class Clock:
-    """A clock that shows what it is set to, and can be set back."""
-
-    at = 100.0
-
-    def __call__(self):
-        return self.at
+from walsh_scrapy.testing.clock import FakeClock
 
 
 @pytest.fixture
 def clock():
-    return Clock()
+    return FakeClock(100.0)
 
 
 @pytest.fixture
@@ -29,7 +21,7 @@ def opened(url, clock):
     with contextlib.ExitStack() as stack:
 
         def once():
-            return stack.enter_context(contextlib.closing(State(url, clock)))
+            return stack.enter_context(contextlib.closing(State(url, clock.now)))
 
         yield once
 

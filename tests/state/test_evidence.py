@@ -3,26 +3,22 @@
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import func, select
 
+from tests.helpers import records
+from tests.helpers.records import RECORD, log_requests
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state.copies import BlocklistCopy
-from walsh_scrapy.state.evidence import MARGIN, DenialRecord, Evidence, hash_of
+from walsh_scrapy.state.evidence import MARGIN, Evidence, hash_of
 from walsh_scrapy.state.pruning import delete_in_turn
 from walsh_scrapy.state.tables import copies, denials, requests
-from walsh_scrapy.state.texts import numbered, selected
+from walsh_scrapy.state.texts import selected
 
 DAY = 86_400.0
 URL, ORIGIN, LIST = "http://a.example", "http://a.example:80", "http://operator.example/list"
 OLD, NEW = b"User-agent: *\nDisallow: /\n", b"User-agent: *\n"
-DENIAL = DenialRecord(
-    at=100.0,
-    host="a.example",
-    url="http://a.example/",
-    gate="robots",
-    reason="line 2 of robots.txt says 'Disallow: /'",
-    run=3,
-    evidence=Evidence("Disallow: /", 2, hash_of(OLD), 90.0, None),
+DENIAL = replace(
+    records.DENIAL, run=3, evidence=Evidence("Disallow: /", 2, hash_of(OLD), 90.0, None)
 )
 
 
@@ -55,16 +51,12 @@ def test_each_document_is_kept_once(state, rows):
     assert (copy(state, NEW), copy(state, OLD)) == (NEW, None)
 
 
-def test_the_request_that_brought_a_robots_txt_names_it(state, database, rows):
+def test_the_request_that_brought_a_robots_txt_names_it(state, rows):
     """It is the last one of its run, if it was just sent; one that was tried before is not."""
-    asked = {"host": "a.example", "url": f"{URL}/robots.txt", "purpose": "robots", "run": 1}
+    asked = replace(RECORD, sent_at=900.0, url=f"{URL}/robots.txt", purpose="robots", run=1)
     others = [{"sent_at": 1.0}, {"run": 2}, {"run": None}, {"host": "b.example"}]
     others += [{"url": f"{URL}:81/robots.txt"}, {"purpose": "target"}, {"sent_at": 699.0}]
-    empty = {"gates": "", "error": "", "seconds": 1.0, "pause": 0.0, "hold": 0.0, "sent_at": 900.0}
-    with database.write() as connection:
-        given = [empty | asked | other for other in [*others, {"sent_at": 901.0}]]
-        for row in given:
-            connection.run(insert(requests), numbered(connection, row, 0.0))
+    log_requests(state, *(replace(asked, **other) for other in [*others, {"sent_at": 901.0}]))
     state.robots.keep(ORIGIN, robots(1000.0), "a.example", 1)
     named = selected(requests, ("robots", "robots_at", "robots_status"))
     found = rows(named.order_by(requests.c.id))

@@ -2,10 +2,12 @@
 
 import contextlib
 import re
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import insert, select, update
 
+from tests.helpers.records import DENIAL, RECORD, log_requests
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state import State, declaredfile, pruning
 from walsh_scrapy.state.database import Database
@@ -67,13 +69,8 @@ def left(database, column):
         return sorted(connection.scalars(select(column)))
 
 
-def sent(at):
-    texts = {"host": "a", "url": "http://a/", "gates": 1, "error": "", "purpose": "target"}
-    return texts | {"sent_at": at, "seconds": 0.1, "pause": 1.0, "hold": 0.0}
-
-
-def denied(at):
-    return {"at": at, "host": "a", "url": "http://a/", "gate": "robots", "reason": ""}
+def log(state, moments):
+    log_requests(state, *(replace(RECORD, sent_at=at) for at in moments))
 
 
 def host(name, **columns):
@@ -114,8 +111,8 @@ def test_robots_copies_go_90_days_after_the_last_request_unless_a_request_waits(
 
 
 def test_rows_go_in_small_transactions(state, database, transactions):
-    fill(database, requests, [sent(NOW - (31 + number % 2) * DAY) for number in range(1200)])
-    fill(database, requests, [sent(NOW - 29 * DAY)])
+    log(state, [NOW - (31 + number % 2) * DAY for number in range(1200)])
+    log(state, [NOW - 29 * DAY])
     transactions.clear()
     assert state.prune(NOW, 30 * DAY, always)
     assert len(transactions) == 3, "500 rows at once, and no transaction if nothing is old"
@@ -124,7 +121,7 @@ def test_rows_go_in_small_transactions(state, database, transactions):
 
 def test_pruning_ends_when_its_time_is_over(state, database, small_blocks, within):
     moments = [NOW - (31 + number) * DAY for number in range(25)]
-    fill(database, requests, map(sent, moments))
+    log(state, moments)
     for remaining in (15, 5):
         assert not state.prune(NOW, 30 * DAY, within(2))
         found = left(database, requests.c.sent_at)
@@ -138,8 +135,8 @@ def test_pruning_ends_when_its_time_is_over(state, database, small_blocks, withi
 def test_no_table_has_to_wait_for_a_larger_one(state, database, clock, small_blocks, within):
     clock.at = NOW
     old = NOW - 200 * DAY
-    fill(database, requests, [sent(NOW - 31 * DAY)] * 100)
-    fill(database, denials, [denied(old)])
+    log(state, [NOW - 31 * DAY] * 100)
+    state.evidence.deny(replace(DENIAL, at=old))
     fill(database, copies, [COPY])
     fill(database, hosts, [host("a", ended=old)])
     state.robots.keep("http://a:80", RobotsCopy(old, 200, None))
@@ -159,7 +156,7 @@ def test_a_record_of_as_many_requests_every_day_does_not_grow_for_ever(
     sizes = []
     for day in range(1, 16):
         now = NOW + day * DAY
-        fill(database, requests, (sent(now - DAY + at) for at in range(200)))
+        log(state, (now - DAY + at for at in range(200)))
         if day > 6:
             for seconds in (2, 60):
                 state.prune(now, 3 * DAY, within(seconds))
@@ -203,7 +200,7 @@ def test_pruning_ends_although_others_hold_all_that_is_left(
         contextlib.closing(State(postgresql_url)) as theirs,
         contextlib.closing(Database(postgresql_url)) as ours,
     ):
-        fill(ours, requests, [sent(NOW - 31 * DAY)] * 40)
+        log(theirs, [NOW - 31 * DAY] * 40)
         with ours.write() as connection:
             connection.run(update(requests).values(status=1))
             assert theirs.prune(NOW, 30 * DAY, within(100))
@@ -212,10 +209,10 @@ def test_pruning_ends_although_others_hold_all_that_is_left(
 def test_old_rows_are_found_by_an_index(state, database, plans):
     """Hosts are not: see their table."""
     old = NOW - 200 * DAY
-    fill(database, requests, [sent(old)])
-    fill(database, denials, [denied(old)])
+    log(state, [old])
+    state.evidence.deny(replace(DENIAL, at=old))
     fill(database, copies, [COPY])
-    fill(database, texts, [{"id": 1, "name": "", "used_at": old - 90 * DAY}])
+    fill(database, texts, [{"id": 2, "name": "", "used_at": old - 90 * DAY}])
     state.robots.keep("http://a:80", RobotsCopy(old, 200, b""))
     groups = [*state.evidence.old_rows(NOW, 30 * DAY), state.robots.old_rows(NOW)]
     plans.clear()

@@ -16,18 +16,18 @@ from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.waiting import Waiting
 
 
-def test_a_wait_is_shorter_once_the_run_is_to_end_and_the_last_one(monkeypatch):
-    now, goes_on = [100.0], [True]
-    monkeypatch.setattr(waiting.time, "monotonic", lambda: now[0])
+def test_a_wait_is_shorter_once_the_run_is_to_end_and_the_last_one(monkeypatch, clock):
+    goes_on = [True]
+    monkeypatch.setattr(waiting.time, "monotonic", clock.now)
     waits = Waiting(lambda: goes_on[0])
-    now[0] += waiting.LOCKED_SECONDS
+    clock.at += waiting.LOCKED_SECONDS
     assert waits.for_lock(began=100.0)
     with waits.migrating():
         assert waits.for_answer(began=100.0 - waiting.SILENT_SECONDS)
     goes_on[0] = False
-    assert waits.for_lock(began=now[0] - waiting.ENDING_SECONDS)
+    assert waits.for_lock(began=clock.at - waiting.ENDING_SECONDS)
     assert not waits.for_lock(began=100.0)
-    assert not waits.for_lock(began=now[0]), "nothing is waited for after a wait in vain"
+    assert not waits.for_lock(began=clock.at), "nothing is waited for after a wait in vain"
 
 
 def test_a_short_lock_is_waited_for(tmp_path, monkeypatch):

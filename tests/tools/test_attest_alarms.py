@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.sites import LIST_URL, blocklist, feed
+from tests.helpers.sites import LIST_URL, blocklist, feed, site, trouble
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.clock import EPOCH
 from walsh_scrapy.testing.simulation import DAY
@@ -22,8 +22,7 @@ from walsh_scrapy.tools.attest.attestation import attest
 from walsh_scrapy.tools.attest.audit import audit
 
 HOUR = 3600.0
-AHEAD = {"EXTENSIONS": json.dumps({"tests.helpers.troubles.ClockIsAhead": 0})}
-SET = json.dumps({"tests.helpers.troubles.ClockIsSet": 0})
+AHEAD, SET = trouble("ClockIsAhead"), trouble("ClockIsSet")
 SITES = (
     Site("operator.example", "", {"/blocklist.json": blocklist("out.example")}),
     Site("busy.example", "", {"/1": [Reply(status=503), feed()], "/2": feed("Two")}),
@@ -88,7 +87,7 @@ def crawled(simulated, tmp_path):
     ],
 )
 def test_a_clock_that_was_set_is_no_breach(crawled, sets, unknown):
-    url = crawled([0.0, DAY + 60.0], EXTENSIONS=SET, CLOCK_SETS=json.dumps(sets))
+    url = crawled([0.0, DAY + 60.0], CLOCK_SETS=json.dumps(sets), **SET)
     attestation = attested(url, EPOCH + 9 * DAY)
     assert findings(attestation) == []
     assert not unknown or not_shown(attestation) >= {"4", "5"}, "how long hosts were left alone"
@@ -124,7 +123,7 @@ def test_what_is_asked_by_hand_is_no_second_run(simulated, tmp_path, by_hand, br
     """We advise `sources add` before a crawl, and `discover` where a crawl failed."""
     simulated(
         SITES[0],
-        Site("blog.example", "", {"/feed": feed()}),
+        site("blog.example"),
         sources=["http://blog.example/feed"],
         starts=[0.0, HOUR, 2 * HOUR],
         arguments={},

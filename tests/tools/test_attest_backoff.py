@@ -9,7 +9,7 @@ from email.utils import formatdate
 
 import pytest
 
-from tests.helpers.sites import LIST_URL, blocklist, feed
+from tests.helpers.sites import LIST_URL, blocklist, feed, site
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.testing.site import Site
@@ -52,12 +52,8 @@ def judged(simulated, tmp_path):
     return run
 
 
-def feeds(*hosts):
-    return [Site(host, "", {"/feed": feed(host=host)}) for host in hosts]
-
-
 FAULTS = [
-    ("ListIsNeverRefreshed", 2, feeds("a.example"), {"stale-list"}),
+    ("ListIsNeverRefreshed", 2, [site("a.example")], {"stale-list"}),
     (
         "StarStopsAtSlashes",
         1,
@@ -90,7 +86,7 @@ FAULTS = [
         [Site("a.example", "", {"/feed": [feed(), feed("Another title")]})],
         {"reported-again"},
     ),
-    ("FirstRequestsAreHeldBack", 1, feeds(*HOSTS), {"held-back"}),
+    ("FirstRequestsAreHeldBack", 1, list(map(site, HOSTS)), {"held-back"}),
 ]
 
 
@@ -104,7 +100,7 @@ def test_a_crawler_with_one_fault_is_told(judged, mutant, runs, sites, kinds):
 
 def test_a_polite_crawl_of_the_same_sites_breaks_nothing(judged):
     sites = [
-        *feeds("quick.example", *HOSTS),
+        *map(site, ["quick.example", *HOSTS]),
         Site("slow.example", "", {"/feed": Reply(feed().body, delay=4.0)}),
         Site("star.example", "User-agent: *\nDisallow: /*feed\n", {"/1/2/feed": feed()}),
         Site("long.example", "", {"/feed": [refusal(Retry_After="600"), feed()]}),
@@ -123,7 +119,7 @@ def test_a_list_whose_server_is_down_in_later_runs_is_no_breach(simulated, tmp_p
     )
     simulated(
         operator,
-        *feeds("a.example"),
+        site("a.example"),
         sources=["http://a.example/feed"],
         starts=[0.0, DAY + 60.0, 2 * DAY + 120.0, 2.5 * DAY],
         settings={"WALSH_BLOCKLIST_URL": LIST_URL},

@@ -76,8 +76,8 @@ def test_a_broken_crawler_is_found_by_its_own_record(attested, mutant, sources, 
         site("operator.example", **{"blocklist.json": blocklist("out.example")}),
         Site("a.example", RULES, {**pages, "/1.png": Reply("PNG")}, tls=Certificate.GOOD),
         Site("a.example:8080", RULES, pages),
-        Site("b.example", "User-agent: *\nDisallow: /x\n", {"/feed": feed(host="b.example")}),
-        Site("fails.example", fails, {"/feed": feed(host="fails.example")}),
+        site("b.example", "User-agent: *\nDisallow: /x\n"),
+        site("fails.example", fails),
     ]
     rows = attested(*hosts, sources=sources, settings=SETTINGS, mutant=mutant)
     kinds = {

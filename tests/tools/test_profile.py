@@ -7,12 +7,10 @@ from datetime import timedelta
 import pytest
 from scrapy.settings import Settings
 
-from tests.helpers.records import RECORD
+from tests.helpers.records import DENIAL, RECORD, log_requests
 from walsh_scrapy.options import Options
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
-from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.evidence import DenialRecord, Evidence, log_end
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.tools.sources.overview import build_overview
 from walsh_scrapy.tools.sources.profile import build_profile
@@ -53,17 +51,17 @@ def profile_of(state):
 def state(url):
     sent = [replace(SENT, sent_at=NOW - 100.0 * number) for number in range(12)]
     sent += [replace(SENT, sent_at=NOW + 1.0, source=f"{URL}/other")]
-    with contextlib.closing(State(url)) as state, contextlib.closing(Database(url)) as database:
+    with contextlib.closing(State(url)) as state:
         state.sources.commit(RECORDED)
-        with database.write() as connection:
-            for record in sent:
-                log_end(connection, record)
+        log_requests(state, *sent)
         yield state
 
 
 def test_a_source_is_told_from_end_to_end(state):
     state.ledger.hold("b.example", 7200.0, "visit-time")
-    state.evidence.deny(DenialRecord(NOW, "b.example", THERE, "robots", "line 2", 7, Evidence()))
+    state.evidence.deny(
+        replace(DENIAL, at=NOW, host="b.example", url=THERE, reason="line 2", run=7)
+    )
     text = "\n".join(profile_of(state).lines())
     wanted = (
         "kind feed, named 'A'", "tags x", "in the folder F", "visited every 7 d at most",

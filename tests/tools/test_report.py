@@ -4,27 +4,27 @@ import json
 import re
 import sys
 from contextlib import closing
+from dataclasses import replace
 from datetime import date
 from html.parser import HTMLParser
 
 import pytest
 from scrapy.settings import Settings
-from sqlalchemy import insert, update
+from sqlalchemy import update
 
-from tests.helpers.records import entry_of
+from tests.helpers import records
+from tests.helpers.records import DENIAL, RECORD, entry_of, log_requests
 from tests.helpers.reportstate import BEGUN, DAY, HOSTILE, MONTH, NOW, page_of, write_state
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.audit.pauses import JudgedRequest, Pause, PauseJudge
-from walsh_scrapy.policy.audit.record import Basis, Documents, LoggedRequest
+from walsh_scrapy.policy.audit.record import Basis, Documents
 from walsh_scrapy.policy.hosttimes import HostTimes
 from walsh_scrapy.state import State
-from walsh_scrapy.state.evidence import NO_EVIDENCE, DenialRecord
 from walsh_scrapy.state.hosts import HostSnapshot
 from walsh_scrapy.state.log import DenialCount, SeenEntry, TimeSpan
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import requests
-from walsh_scrapy.state.texts import numbered
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.hosts import HostRow
 from walsh_scrapy.tools.report import report
@@ -37,10 +37,8 @@ URL = "http://a.example/feed"
 
 
 def sent(at, seconds=0.5, host="a.example", **fields):
-    given = {"url": f"http://{host}/feed", "gates": "", "status": 200, "error": "", "run": 1}
-    recorded = {"sent_at": at, "host": host, "seconds": seconds, "pause": 1.0, "hold": 0.0}
-    empty = dict.fromkeys(LoggedRequest._fields)
-    return LoggedRequest(**empty | given | recorded | {"purpose": "target"} | fields)
+    given = {"seconds": seconds, "run": 1, "pause": 1.0}
+    return records.sent(at, f"http://{host}/feed", host, **given | fields)
 
 
 def lines_of(records):
@@ -303,10 +301,10 @@ def test_texts_of_strangers_are_shown_and_not_obeyed(filled, tmp_path):
 
 def write_earlier(url, hold):
     """Write a request to the first host, two days before the run, of no run."""
-    row = {"sent_at": BEGUN - 2 * DAY, "host": "blog0.example", "url": "http://blog0.example/"}
-    rest = {"gates": "", "seconds": 0.0, "purpose": "target", "pause": 0.0, "hold": hold}
-    with closing(State(url)) as state, state._database.write() as connection:
-        connection.run(insert(requests), numbered(connection, row | rest, BEGUN))
+    asked = {"host": "blog0.example", "url": "http://blog0.example/", "gates": ""}
+    answered = {"status": None, "seconds": 0.0, "hold": hold}
+    with closing(State(url)) as state:
+        log_requests(state, replace(RECORD, sent_at=BEGUN - 2 * DAY, **asked, **answered))
 
 
 def test_a_pause_that_was_too_short_is_told_wherever_it_counts(filled, tmp_path):
@@ -366,8 +364,7 @@ def test_a_report_of_one_host_has_no_other(filled, tmp_path):
 def test_a_report_of_a_domain_has_the_denials_of_its_hosts(state):
     hosts = ("www.a.co.uk", "a.co.uk", "www.b.co.uk")
     for host in hosts:
-        why = DenialRecord(NOW, host, f"http://{host}/", "robots", "why", None, NO_EVIDENCE)
-        state.evidence.deny(why)
+        state.evidence.deny(replace(DENIAL, at=NOW, host=host, url=f"http://{host}/"))
     options = Options.from_settings(Settings({"WALSH_PACE_BY": "domain"}))
     chosen = choose_period(state, NOW, MONTH, host="a.co.uk")
     (gate,) = build_report(state, options, "none.txt", chosen, NOW).gates

@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 from scrapy.settings import Settings
 
-from tests.helpers.records import BACKOFF
+from tests.helpers.records import BACKOFF, RECORD
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.state import State
 from walsh_scrapy.state.claims import WorkerRow
-from walsh_scrapy.state.evidence import RequestRecord
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.testing.project import keep_empty_blocklist
@@ -238,7 +237,7 @@ def test_the_facts_of_a_state(url, tmp_path):
         command = state.runs.begin(RunRecord(spider="feeds", command="shell", begun=now - 60))
         state.runs.end(command, now - 50, "finished", {})
         alive = state.runs.begin(RunRecord(begun=now - 2 * HOUR, **begin))
-        record = RequestRecord(now - 60, "a.example", "http://a.example/", "", 200, 0.1, run=alive)
+        record = replace(RECORD, sent_at=now - 60, run=alive)
         state.ledger.renew(alive, now)
         state.ledger.take("a.example", 1.0, 60.0)
         state.ledger.release("a.example", Exchange(interval=1.0), BACKOFF, record)

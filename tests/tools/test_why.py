@@ -5,14 +5,16 @@ import json
 import re
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from random import Random
 
 import pytest
 from scrapy.cmdline import ScrapyArgumentParser
 from scrapy.settings import Settings
-from sqlalchemy import insert
 
-from tests.helpers.sites import IDENTITY, feed
+from tests.helpers import records
+from tests.helpers.records import RECORD, log_requests
+from tests.helpers.sites import IDENTITY, feed, site
 from walsh_scrapy.commands.why import Command
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.backoff import Backoff
@@ -23,18 +25,9 @@ from walsh_scrapy.policy.robots.quotation import MOST_LINES, quote
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
-from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.evidence import (
-    DenialRecord,
-    Evidence,
-    RequestRecord,
-    hash_of,
-    log_end,
-)
+from walsh_scrapy.state.evidence import Evidence, hash_of
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
-from walsh_scrapy.state.tables import requests
-from walsh_scrapy.state.texts import numbered
 from walsh_scrapy.testing.simulation import simulate
 from walsh_scrapy.testing.web import Reply, Site, redirect
 from walsh_scrapy.tools.exits import CommandError
@@ -48,16 +41,8 @@ NOON = 20_000 * DAY + 43_200.0  # of 2024-10-04
 RULES = b"User-agent: *\nDisallow: /private\nAllow: /feed\nContent-Signal: ai-train=no\n"
 ALLOWED = Evidence("Allow: /feed", 3, hash_of(RULES), NOON, "list")
 FEED = "http://a.example/feed"
-SENT = RequestRecord(
-    sent_at=NOON + 4.0,
-    host="a.example",
-    url=FEED,
-    gates="robots: allowed",
-    status=200,
-    seconds=0.5,
-    run=1,
-    pause=2.0,
-    evidence=ALLOWED,
+SENT = replace(
+    RECORD, sent_at=NOON + 4.0, url=FEED, seconds=0.5, run=1, pause=2.0, evidence=ALLOWED
 )
 ROBOTS = replace(
     SENT,
@@ -68,13 +53,9 @@ ROBOTS = replace(
     pause=0.0,
     evidence=Evidence(),
 )
-DENIAL = DenialRecord(
+DENIAL = replace(
+    records.DENIAL,
     at=NOON + 1.0,
-    host="a.example",
-    url="http://a.example/private",
-    gate="robots",
-    reason="line 2 of robots.txt says 'Disallow: /private'",
-    run=1,
     evidence=Evidence("Disallow: /private", 2, hash_of(RULES), NOON, None),
 )
 OTHER_BOT = {
@@ -87,9 +68,9 @@ OTHER_BOT = {
 #: Sites that share a robots.txt, or have none; two more lead to others, by their own redirects.
 SHARING = ("a.example", "b.example", "none.example", "no.example", "empty.example", "e.example")
 SITES = (
-    *(Site(host, RULES.decode(), {"/feed": feed(host=host)}) for host in SHARING[:2]),
-    *(Site(host, Reply(status=404), {"/feed": feed(host=host)}) for host in SHARING[2:4]),
-    *(Site(host, "", {"/feed": feed(host=host)}) for host in SHARING[4:]),
+    *(site(host, RULES.decode()) for host in SHARING[:2]),
+    *(site(host, Reply(status=404)) for host in SHARING[2:4]),
+    *map(site, SHARING[4:]),
     Site("led.example", redirect("http://a.example/robots.txt"), {"/feed": feed()}),
     Site("ill.example", Reply(status=500), {"/feed": feed()}),
     Site("nowhere.example", Reply(status=302), {"/feed": feed()}),
@@ -112,15 +93,9 @@ def state(url):
 
 
 @pytest.fixture
-def log(url, state):
+def log(state):
     """Write requests into the log."""
-
-    def write(*records):
-        with contextlib.closing(Database(url)) as database, database.write() as connection:
-            for record in records:
-                log_end(connection, record)
-
-    return write
+    return partial(log_requests, state)
 
 
 @pytest.fixture(scope="module")
@@ -570,18 +545,11 @@ def test_a_wrong_call_and_no_state_are_one_line(tmp_path, capsys, arguments, sta
     assert not (tmp_path / "none.sqlite3").exists()
 
 
-def test_ten_thousand_requests_are_told_in_order(state, url):
-    same = {"host": "a.example", "gates": "", "seconds": 0.5, "error": "", "purpose": "target"}
-    same |= {"pause": 1.0, "hold": 0.0}
-    rows = [
-        same | {"sent_at": NOON + 2.0 * number, "url": f"http://a.example/{number}"}
-        for number in range(10_000)
-    ]
-    with contextlib.closing(Database(url)) as database, database.write() as connection:
-        logged = [numbered(connection, row, row["sent_at"]) for row in rows]
-        connection.run_each(insert(requests), logged)
+def test_ten_thousand_requests_are_told_in_order(state, log):
+    urls = [f"http://a.example/{number}" for number in range(10_000)]
+    log(*(replace(RECORD, sent_at=NOON + 2.0 * at, url=url) for at, url in enumerate(urls)))
     account = give_account(state, options(), "a.example", None)
-    assert [sent.record.url for sent in account.requests] == [row["url"] for row in rows]
+    assert [sent.record.url for sent in account.requests] == urls
     assert len(json.loads(json.dumps(record_of(account)))["requests"]) == 10_000
     assert sum("why: " in line for line in letter(account)) == 10_000
 

@@ -8,6 +8,7 @@ from scrapy import Request
 from walsh_scrapy.policy.claims import HostWork
 from walsh_scrapy.runtime.requests import Visit, set_visit
 from walsh_scrapy.sources import Source
+from walsh_scrapy.testing.clock import FakeClock
 from walsh_scrapy.visits.due import DueSources
 
 HOSTS = [f"h{number}.example" for number in range(25)]
@@ -57,7 +58,7 @@ def worker_and_queue():
     agenda = SimpleNamespace(hosts=lambda: ([HostWork("later.example", 1)], {}))
     context = SimpleNamespace(
         options=SimpleNamespace(min_revisit=None, adaptive=False),
-        clock=SimpleNamespace(now=lambda: 1e9),
+        clock=FakeClock(1e9),
         state=SimpleNamespace(agenda=lambda _chosen, _terms: agenda),
         late_hosts=frozenset(),
     )

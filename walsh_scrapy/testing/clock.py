@@ -11,26 +11,31 @@ EPOCH: Final = 1_767_225_600.0
 
 
 class FakeClock:
-    """Epoch seconds as `now()`, the same as an aware datetime; pass `clock.now` as the clock."""
+    """Epoch seconds as `now()`, the same as an aware datetime; pass `clock.now` as the clock.
+
+    A test may set `at` to any moment, also to an earlier one.
+    """
 
     def __init__(self, start: float | datetime = EPOCH) -> None:
-        self._now = start.timestamp() if isinstance(start, datetime) else start
+        self.at = start.timestamp() if isinstance(start, datetime) else start
 
     def now(self) -> float:
         """Return seconds since the epoch."""
-        return self._now
+        return self.at
+
+    monotonic = now
 
     def datetime(self) -> datetime:
         """Return the same moment as an aware datetime in UTC."""
-        return datetime.fromtimestamp(self._now, UTC)
+        return datetime.fromtimestamp(self.at, UTC)
 
     def advance(self, by: float | timedelta) -> float:
         """Move forward by seconds or a timedelta and return the new time."""
         seconds = by.total_seconds() if isinstance(by, timedelta) else by
         if seconds < 0:
             raise ValueError(f"a clock does not go back: {seconds} s")
-        self._now += seconds
-        return self._now
+        self.at += seconds
+        return self.at
 
 
 #: Of the clock in a second. A power of two, so that the difference of two times is exact: Scrapy

@@ -1,20 +1,13 @@
 """Row 3 by the age of the list: each run fetches it within its refresh, or has tried (R3)."""
 
-import hashlib
-import json
-
 import pytest
 
+from tests.helpers.records import sent
+from tests.helpers.sites import blocklist
 from walsh_scrapy.policy.audit.blocklists import BlocklistAudit
 from walsh_scrapy.policy.audit.findings import Findings
-from walsh_scrapy.policy.audit.record import (
-    DAY,
-    Basis,
-    Documents,
-    LoggedRequest,
-    RunFacts,
-    RunTerms,
-)
+from walsh_scrapy.policy.audit.record import DAY, Basis, Documents, RunFacts, RunTerms
+from walsh_scrapy.state.evidence import hash_of
 
 HOUR = 3600.0
 LIST = "https://operator.example/list.json"
@@ -23,40 +16,17 @@ FACTS = RunFacts(**dict.fromkeys(RunFacts._fields, "") | URLS)
 
 
 def a_list(*domains, refresh="PT6H"):
-    return json.dumps(
-        {
-            "contract": "walsh-research-blocklist/v1",
-            "updated": "2026-01-01T00:00:00Z",
-            "operator": "a test",
-            "contact": "bench@operator.example",
-            "policy": "https://operator.example/",
-            "refresh": refresh,
-            "blocked": [{"domain": domain} for domain in domains],
-        }
-    ).encode()
+    return blocklist(*domains, refresh=refresh).content()
 
 
 EARLIER, LATER = a_list("out.example"), a_list("out.example", "a.example")
-COPIES = {hashlib.sha256(body).hexdigest(): body for body in (EARLIER, LATER)}
+COPIES = {hash_of(body): body for body in (EARLIER, LATER)}
 OLD, NEW = COPIES
 
 
 def row(at, run, **columns):
-    given = {
-        "id": at,
-        "sent_at": at,
-        "host": "a.example",
-        "url": "http://a.example/feed",
-        "gates": "blocklist: not listed; robots: allowed",
-        "seconds": 1.0,
-        "status": 200,
-        "run": run,
-        "purpose": "target",
-        "pause": 1.0,
-        "hold": 0.0,
-        "blocklist": OLD,
-    }
-    return LoggedRequest(**dict.fromkeys(LoggedRequest._fields) | given | columns)
+    given = {"gates": "blocklist: not listed; robots: allowed", "pause": 1.0, "blocklist": OLD}
+    return sent(at, run=run, **given | columns)
 
 
 def the_list(at, run, status=200, **columns):

@@ -2,16 +2,15 @@
 
 import pytest
 
+from tests.helpers.records import sent
 from walsh_scrapy.policy.audit.findings import Findings
-from walsh_scrapy.policy.audit.record import LoggedRequest
 from walsh_scrapy.policy.audit.runs import AddressAudit, FirstRequestAudit
 
 
 def logged(number, host, at, **given):
     """A request at a moment that took half a second."""
-    given |= {"id": number, "sent_at": at, "seconds": 0.5, "status": 200, "run": 1}
-    row = dict.fromkeys(LoggedRequest._fields) | given | {"url": f"http://{host}.example/feed"}
-    return LoggedRequest(**row)
+    given |= {"id": number, "seconds": 0.5, "run": 1}
+    return sent(at, f"http://{host}.example/feed", f"{host}.example", **given)
 
 
 def found(*requests, address=None):
