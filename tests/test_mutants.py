@@ -5,7 +5,8 @@ import shlex
 
 import pytest
 
-from benchmarks.mutants.__main__ import options_of, summary
+from benchmarks.mutants.__main__ import options_of
+from benchmarks.mutants.judges import ENDLESS, Findings
 from benchmarks.mutants.mutant import CONTROL, ROOT, Mutant, Patch, PatchError, write_project
 from benchmarks.mutants.patches import MUTANTS
 
@@ -53,12 +54,21 @@ def test_a_mutant_is_the_project_with_its_patches_and_nothing_else(tmp_path):
     assert different == {patch.module for patch in MUTANTS[0].patches}
 
 
-def test_the_summary_names_what_nobody_or_one_alone_found():
-    found = {"a": [], "b": ["attest"], "c": ["attest", "demo"], "d": ["conformance"]}
-    assert summary(found) == {
-        "nobody": ["a"],
-        "one judge alone": ["b (attest)", "d (conformance)"],
-    }
+def test_what_was_good_of_the_crawler_and_is_not_any_more_is_found():
+    known = {"trial": {"case": "pass", "visit-time": "fail"}, "attest": {"2 (days)": "holds"}}
+    control = Findings(known, {})
+    assert control.worse_than(control) == {"trial": [], "attest": []}
+    verdicts = {"trial": {"case": "not applicable"}, "attest": {"2 (days)": "does not hold"}}
+    mutant = Findings(verdicts, {"attest 2 (days)": "denied"})
+    assert mutant.worse_than(control) == {"trial": ["case"], "attest": ["2 (days) denied"]}
+    assert Findings({}, {}, ENDLESS).worse_than(control) == {"trial": [f"crashed: {ENDLESS}"]}
+
+
+@pytest.mark.parametrize("mutant", [each for each in MUTANTS if each.tests], ids=lambda m: m.name)
+def test_the_tests_that_are_asked_are_there(mutant):
+    for test in mutant.tests:
+        file, _, name = test.partition("::")
+        assert f"def {name}(" in (ROOT / file).read_text("utf-8")
 
 
 @pytest.mark.parametrize("page", ["benchmarks.md", "conformance.md"])
@@ -72,5 +82,5 @@ def test_the_calls_in_the_docs_are_right(page):
 
 def test_the_table_in_the_docs_has_each_mutant():
     page = (ROOT / "docs" / "conformance.md").read_text("utf-8")
-    rows = re.findall(r"^\| (R\d) \| `([\w-]+)`: (.+?) \| .+ \| .+ \| .+ \|$", page, re.MULTILINE)
+    rows = re.findall(r"^\| (R\d) \| `([\w-]+)`: (.+?) \|(?: .+ \|){5}$", page, re.MULTILINE)
     assert rows == [(each.rule, each.name, each.what) for each in MUTANTS]

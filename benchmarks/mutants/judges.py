@@ -66,7 +66,7 @@ def simulated(project: Path, folder: Path) -> Findings:
 
 def failed_test(project: Path, tests: tuple[str, ...]) -> str:
     """Return the first of these tests that fails in the project, or nothing."""
-    done = _run(project, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests)
+    done = _run(project, "-m", "pytest", "-x", "-q", "-n0", "-p", "no:cacheprovider", *tests)
     lines = done.stdout.splitlines()
     return next((line.split()[1] for line in lines if line.startswith(("FAILED", "ERROR"))), "")
 

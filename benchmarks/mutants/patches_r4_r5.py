@@ -11,6 +11,15 @@ _ACCESS: Final = "walsh_scrapy/policy/robots/access.py"
 _GATE: Final = "walsh_scrapy/downloadermiddlewares/pacing.py"
 _IDLE: Final = "walsh_scrapy/wire/idle.py"
 _LEDGER: Final = "walsh_scrapy/state/ledger.py"
+_CRAWLS: Final = "tests/contract"
+_ONE_CONNECTION: Final = (
+    f"{_CRAWLS}/test_wire_connections.py::"
+    "test_one_connection_at_a_time_and_one_full_handshake_a_host"
+)
+_SHARED: Final = (
+    f"{_CRAWLS}/test_r4_processes.py::"
+    "test_three_crawls_on_one_state_share_the_work_and_keep_every_spacing"
+)
 _OWN_DELAY: Final = "delay: float = min(longest, base * 2.0**doublings)"
 
 OF_R4_AND_R5: Final = (
@@ -56,12 +65,12 @@ now = self._context.clock.monotonic()
     Mutant("two-connections", "R4", "keeps connections open while it opens another", (
         Patch(_IDLE, "IdleConnections.take", "if self._alone:", "if False:"),
         Patch(_IDLE, "IdleConnections.keep", "> self._most", "> 100"),
-    )),
+    ), (_ONE_CONNECTION,)),
     Mutant("no-lease", "R4", "two processes share a state without a lease", (
         Patch(_TIMES, "HostTimes.with_lease",
               "return replace(self, lease_since=now, lease_until=until, holder=holder)",
               "return self"),
-    )),
+    ), (_SHARED,)),
     Mutant("robots-unlogged", "R4", "does not log its requests for robots.txt", (
         Patch(_LEDGER, "Ledger.take", "if record is not None:",
               'if record is not None and record.purpose != "robots":'),
