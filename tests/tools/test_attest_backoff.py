@@ -1,4 +1,4 @@
-"""`scrapy attest` finds nothing in the records of polite crawls. They are real, in simulated time."""
+"""`scrapy attest` finds nothing in records of polite crawls, made in simulated time."""
 
 import contextlib
 from email.utils import formatdate
