@@ -1,5 +1,6 @@
 """What tests of several parts share: our own pytest plugin, and a database of each kind."""
 
+import gc
 import logging
 import os
 import signal
@@ -27,6 +28,7 @@ settings.load_profile("gate")
 # Modules and tests are compiled once, and not in each of hundreds of processes.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+gc.disable()  # until all is collected: nothing of it is garbage, and there are thousands of tests
 
 #: Tests that use one of these run crawls or commands in processes of their own.
 PROCESSES = {"crawl", "simulated", "run_scrapy", "crawl_launcher", "installed", "demo"}
@@ -85,6 +87,11 @@ def pytest_collection_modifyitems(config, items):
         ordered += begins + crawling[:share] + others[:rest]
         del crawling[:share], others[:rest]
     items[:] = ordered
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
