@@ -21,9 +21,10 @@ from tests.helpers.forkserver import ForkServer
 
 pytest_plugins = ["walsh_scrapy.testing.plugin"]
 # No test is timed: on a busy machine any example may take its time. The gate draws the same
-# examples each time; `make fuzz` searches anew, with --hypothesis-profile=search.
+# examples each time, `make quick` few; `make fuzz` searches anew (--hypothesis-profile=search).
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("gate", settings.get_profile("search"), derandomize=True)
+settings.register_profile("quick", settings.get_profile("gate"), max_examples=10)
 settings.load_profile("gate")
 # Modules and tests are compiled once, and not in each of hundreds of processes.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
