@@ -12,11 +12,12 @@ INSTALLED := $(VENV)/.installed
 
 # The demo and the tests measure pauses, so they never run beside each other, under -j neither.
 .NOTPARALLEL:
-.PHONY: help demo test fuzz browser check docs requirements audit sbom wheel walsh-wheel clean
+.PHONY: help demo test quick fuzz browser check docs requirements audit sbom wheel walsh-wheel clean
 
 help:
 	@echo "make demo    crawl a web on this machine twice, and judge the crawl by its servers' log"
 	@echo "make test    run all tests, with the same cases each time"
+	@echo "make quick   run the tests that compute, on SQLite alone, with few examples of each property"
 	@echo "make fuzz    look for new cases that fail, for SECONDS=$(SECONDS), and print them"
 	@echo "make browser look at the page of scrapy report with the Chromium of this machine"
 	@echo "make check   lint, format, types, and who may import whom"
@@ -31,8 +32,14 @@ help:
 demo: $(INSTALLED)
 	$(VENV)/bin/scrapy demo
 
+# Most tests wait for a real crawl, and a crawl mostly waits. So twelve processes run at once on any
+# machine, and none is idle while another has tests left.
 test: $(INSTALLED)
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest -n 12 --dist=worksteal
+
+quick: $(INSTALLED)
+	$(VENV)/bin/python -m pytest -q -n auto --dist=worksteal --hypothesis-profile=quick \
+	  -m "not crawl and not long and not postgresql" --ignore=tests/docs --ignore=tests/fuzz
 
 fuzz: $(INSTALLED)
 	$(VENV)/bin/python -m tests.fuzz all --seconds $(SECONDS)
@@ -40,7 +47,7 @@ fuzz: $(INSTALLED)
 # What this needs beside Chromium comes into $(VENV), and is in no requirements file.
 browser: $(INSTALLED) $(SUPPLY)/.installed
 	$(SUPPLY)/bin/uv pip install --quiet --python $(VENV)/bin/python --group browser
-	$(VENV)/bin/python -m pytest -n0 -rs tests/browser
+	$(VENV)/bin/python -m pytest -rs tests/browser
 
 check: $(INSTALLED)
 	$(VENV)/bin/ruff check .

@@ -1,5 +1,6 @@
-"""What tests of several parts share: our own pytest plugin, and an empty database of each kind."""
+"""What tests of several parts share: our own pytest plugin, and a database of each kind."""
 
+import gc
 import logging
 import os
 import signal
@@ -17,29 +18,37 @@ from sqlalchemy.exc import OperationalError
 
 from tests.helpers import LONGEST
 from tests.helpers.forkserver import ForkServer
-from walsh_scrapy.testing.simulation import simulate
 
 pytest_plugins = ["walsh_scrapy.testing.plugin"]
 # No test is timed: on a busy machine any example may take its time. The gate draws the same
-# examples each time; `make fuzz` searches anew, with --hypothesis-profile=search.
+# examples each time, `make quick` few; `make fuzz` searches anew (--hypothesis-profile=search).
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("gate", settings.get_profile("search"), derandomize=True)
+settings.register_profile("quick", settings.get_profile("gate"), max_examples=10)
 settings.load_profile("gate")
 # Modules and tests are compiled once, and not in each of hundreds of processes.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+gc.disable()  # until all is collected: nothing of it is garbage, and there are thousands of tests
 
 #: Tests that use one of these run crawls or commands in processes of their own.
 PROCESSES = {"crawl", "simulated", "run_scrapy", "crawl_launcher", "installed", "demo"}
-SERVER = "postgresql+psycopg://postgres@127.0.0.1:5432/test"
+FORK_SERVER = pytest.StashKey[ForkServer]()
 
 
-def pytest_xdist_setupnodes():
-    """Compile the tests once if they never were, and not in each worker."""
+def pytest_xdist_setupnodes(config):
+    """Compile the tests once if they never were, and start the fork server of all workers."""
     here = Path(__file__).parent
     if not any(here.glob(f"*/__pycache__/test_*.{sys.implementation.cache_tag}-pytest-*.pyc")):
-        collect = ["-m", "pytest", "--collect-only", "--numprocesses=0", str(here)]
+        collect = ["-m", "pytest", "--collect-only", str(here)]
         subprocess.run([sys.executable, *collect], stdout=subprocess.DEVNULL, check=False)
+    config.stash[FORK_SERVER] = ForkServer()
+    config.add_cleanup(config.stash[FORK_SERVER].close)
+
+
+def pytest_configure_node(node):
+    """Tell a worker where the fork server is."""
+    node.workerinput["fork_server"] = node.config.stash[FORK_SERVER].address
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -51,28 +60,39 @@ def pytest_runtest_setup():
         logging.getLogger(name).setLevel(logging.NOTSET)
 
 
-def pytest_collection_modifyitems(items):
-    """Mark the tests that crawl, and spread their files among the tests that compute.
+def pytest_collection_modifyitems(config, items):
+    """Mark the tests that crawl and those on PostgreSQL, and let each worker begin with long ones.
 
-    Crawls mostly wait, and each worker begins with a stretch of the list. Tests of one file stay
-    together, because they may share fixtures.
+    A worker begins with a stretch of the list, and later takes tests from the ends of others. So a
+    stretch has first the long tests of a file, then crawls, then what computes. Other tests of one
+    file stay together, because they may share fixtures.
     """
     for item in items:
         if item.path.parent.name == "contract" or PROCESSES.intersection(item.fixturenames):
             item.add_marker("crawl")
-    of_file = {}
+        if "postgresql_url" in item.fixturenames:
+            item.add_marker("postgresql")
+    long, crawling, others = {}, [], []
     for item in items:
-        of_file.setdefault(item.path, []).append(item)
-    crawling, others, spread = [], [], []
-    for tests in of_file.values():
-        if all(each.get_closest_marker("crawl") for each in tests):
-            crawling.append(tests)
+        if item.get_closest_marker("long"):
+            long.setdefault(item.path, []).append(item)
         else:
-            others += tests
-    for number, tests in enumerate(crawling):
-        first, last = (len(others) * part // len(crawling) for part in (number, number + 1))
-        spread += [*tests, *others[first:last]]
-    items[:] = spread or others
+            (crawling if item.get_closest_marker("crawl") else others).append(item)
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    ordered = []
+    for number in range(workers):
+        size = (len(items) - len(ordered)) // (workers - number)
+        begins = [item for tests in list(long.values())[number::workers] for item in tests]
+        share = len(crawling) // (workers - number)
+        rest = max(0, size - len(begins) - share)
+        ordered += begins + crawling[:share] + others[:rest]
+        del crawling[:share], others[:rest]
+    items[:] = ordered
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
@@ -85,15 +105,17 @@ def linear():
 
 
 @pytest.fixture(scope="session")
-def crawl_launcher():
+def crawl_launcher(pytestconfig):
     """Start crawls and commands from one warm process, which ends with the tests."""
-    with ForkServer() as server:
+    with ForkServer(getattr(pytestconfig, "workerinput", {}).get("fork_server")) as server:
         yield server
 
 
 @pytest.fixture
 def simulated(tmp_path, pytestconfig, crawl_launcher):
     """Return a function that runs crawls in simulated time, their state in tmp_path."""
+
+    from walsh_scrapy.testing.simulation import simulate
 
     def run(*sites, **options):
         given = {"folder": tmp_path / "simulation", "project": pytestconfig.rootpath}
@@ -171,28 +193,57 @@ def _told(file, encoding):
     return file.read().decode(encoding) if encoding else file.read()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
 def url(request, tmp_path):
-    """The URL of an empty database of each kind."""
+    """The URL of a new database of each kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'folder' / 'state.sqlite3'}"
     return request.getfixturevalue("postgresql_url")
 
 
 @pytest.fixture
-def postgresql_url():
-    """The URL of an empty database on the PostgreSQL of this machine."""
-    name = f"walsh_{uuid.uuid4().hex}"
+def postgresql_url(request, postgresql_server):
+    """The URL of a new database on PostgreSQL: empty if the test is marked so, else a new state."""
+    name, is_empty = f"walsh_{uuid.uuid4().hex}", request.node.get_closest_marker("empty")
+    template = "" if is_empty else f"TEMPLATE {request.getfixturevalue('postgresql_state')}"
+    postgresql_server(f"CREATE DATABASE {name} {template}")
+    yield url_of(name)
+    postgresql_server(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def postgresql_server():
+    """Return a function that runs a statement on the PostgreSQL of this machine."""
     server = create_engine(
-        SERVER, isolation_level="AUTOCOMMIT", connect_args={"connect_timeout": 60}
+        url_of("test"), isolation_level="AUTOCOMMIT", connect_args={"connect_timeout": 60}
     )
     try:
-        with server.connect() as connection:
-            connection.execute(text(f"CREATE DATABASE {name}"))
+        connection = server.connect()
     except OperationalError:
-        server.dispose()
         pytest.skip("there is no PostgreSQL at 127.0.0.1:5432")
-    yield SERVER.rsplit("/", 1)[0] + f"/{name}"
-    with server.connect() as connection:
-        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+    with connection:
+        yield lambda statement: connection.execute(text(statement))
     server.dispose()
+
+
+@pytest.fixture(scope="session")
+def postgresql_state(postgresql_server, testrun_uid):
+    """The name of a new state, to be copied: one for all workers, and the last one drops it."""
+    from walsh_scrapy.state.database import Database
+
+    name = f"walsh_{testrun_uid}"
+    made, used = (f"({number}, hashtext('{name}'))" for number in (1, 2))
+    postgresql_server(f"SELECT pg_advisory_lock{made}")
+    if not postgresql_server(f"SELECT FROM pg_database WHERE datname = '{name}'").rowcount:
+        postgresql_server(f"CREATE DATABASE {name}")
+        Database(url_of(name)).close()
+    postgresql_server(f"SELECT pg_advisory_lock_shared{used}, pg_advisory_unlock{made}")
+    yield name
+    postgresql_server(f"SELECT pg_advisory_lock{made}, pg_advisory_unlock_shared{used}")
+    if postgresql_server(f"SELECT pg_try_advisory_lock{used}").scalar():
+        postgresql_server(f"DROP DATABASE {name}")
+    postgresql_server("SELECT pg_advisory_unlock_all()")
+
+
+def url_of(database):
+    return f"postgresql+psycopg://postgres@127.0.0.1:5432/{database}"

@@ -21,6 +21,8 @@ USER_AGENT = "Mozilla/5.0 (compatible; Example-Bot/1.0; +http://bot.example/)"
 #: What they wrote: settings, spider, pipeline and tests of their own.
 THEIRS = ROOT / "tests" / "elsewhere"
 
+pytestmark = pytest.mark.long
+
 
 class Elsewhere:
     """A fresh environment with the wheel, and a project that Scrapy made in it."""

@@ -3,6 +3,8 @@
 import os
 import sys
 
+import pytest
+
 from tests.helpers import execute
 from tests.helpers.sites import judge
 from walsh_scrapy.testing.web import Reply, Site
@@ -82,6 +84,7 @@ def test_crawls_run_one_after_the_other_in_loops_of_their_own(direct_web, tmp_pa
     judge(web, serial=True, user_agent="Example-Bot/1.0")
 
 
+@pytest.mark.long
 def test_a_crawl_beside_another_in_a_loop_of_its_own_is_refused(direct_web, tmp_path, installed):
     """The crawls that come after it are not."""
     web = direct_web(*pages())

@@ -94,6 +94,7 @@ def test_three_crawls_on_one_state_share_the_work_and_keep_every_spacing(direct_
     assert breaches(crawl) == []
 
 
+@pytest.mark.long
 def test_the_host_of_a_killed_crawl_waits_until_its_lease_ends_and_no_longer(direct_web, crawl):
     """It is killed during a request; two other crawls on the same hosts know only its lease."""
     hosts = ("left.example", "other.example")
@@ -188,6 +189,8 @@ def test_crawls_that_share_all_sources_ask_for_nothing_twice(run_both):
     run_both(Reply("", delay=0.1))
 
 
+@pytest.mark.long
+@pytest.mark.empty
 def test_crawls_that_start_together_ask_for_the_blocklist_once(run_both):
     """It redirects, and its schema is read as well."""
     moved = {"/list.json": blocklist("x.example", delay=0.5)}

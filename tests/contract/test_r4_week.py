@@ -80,6 +80,7 @@ def by_day(log, host):
 # robots.txt that made it wait. No other request may use that copy: it is more than a day old. So
 # robots.txt is fetched again once those were sent that were due on its day. The quick host: both
 # documents, as soon as the last visit is a day ago (R8).
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("every", "pages", "slow", "quick"),
     [

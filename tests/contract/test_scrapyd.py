@@ -22,6 +22,8 @@ from walsh_scrapy.testing.web import LoopbackWeb
 #: A killed job's lease that runs out while a test waits.
 SETTINGS = {"WALSH_BLOCKLIST_SCHEMA_URL": "", "DOWNLOAD_TIMEOUT": 10}
 
+pytestmark = pytest.mark.long
+
 
 PARTED = [f"p{number}.example" for number in range(60)]
 

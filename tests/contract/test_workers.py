@@ -20,6 +20,7 @@ LARGE = "platform.example"
 CHAIN = int(ShortClaims.seconds + LEASE_MARGIN)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
 def test_workers_share_what_is_due_and_take_over_what_a_killed_one_leaves(
     request, direct_web, crawl, database

@@ -227,6 +227,7 @@ def test_settings_in_a_block_are_accepted(language, text):
             assert load_object(component if "." in component else parts[component])
 
 
+@pytest.mark.long
 @pytest.mark.crawl
 def test_the_tests_of_another_project_pass_as_they_are_written(tmp_path):
     """The settings, the spider and every test of docs/reuse.md, in a project of its own."""

@@ -15,7 +15,7 @@ LOADED = re.compile(
 )
 ELSEWHERE = re.compile(r"(?:[a-z]+:)?//", re.IGNORECASE)
 
-pytestmark = pytest.mark.crawl  # only on one Python: what is built is the same on each
+pytestmark = pytest.mark.long
 
 
 def build(source, target, *options):

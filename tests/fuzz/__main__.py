@@ -60,7 +60,7 @@ def search_properties(seconds: float) -> int:
     while not status and time.monotonic() < end:
         search = ["-m", "hypothesis", "--hypothesis-profile=search"]
         # pytest wants to rewrite the asserts of Hypothesis, which is imported here.
-        quiet = ["-n0", "-q", "-p", "no:cacheprovider", "-W", "ignore:Module already imported"]
+        quiet = ["-q", "-p", "no:cacheprovider", "-W", "ignore:Module already imported"]
         status = int(pytest.main([*search, *quiet], plugins=[_Bound(end)]))
     return status
 

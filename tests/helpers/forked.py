@@ -2,7 +2,10 @@
 
     python -m tests.helpers.forked DESCRIPTOR
 
-A request comes in at the descriptor: a size, four descriptors with it (the child's channel and its
+The descriptor is that of a socket, to which others connect. The server ends at the end of its
+standard input. What a connection started ends with it.
+
+A request comes in at a connection: a size, four descriptors with it (the child's channel and its
 standard streams), then so many bytes of JSON. The server forks. It writes the child's process id to
 the channel, and the exit status when the child has ended. In the child the loop returns. The child
 ends with the status of an interpreter: `atexit` functions run, and the streams are flushed.
@@ -28,6 +31,7 @@ from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
 from pkgutil import walk_packages
+from select import select
 from typing import Final, NoReturn, TextIO, TypedDict
 
 #: What a crawl imports, except Twisted's reactor, which cannot be used after a fork, and the
@@ -50,6 +54,8 @@ _SIZE: Final = struct.Struct("!I")
 _NUMBER: Final = struct.Struct("!i")
 _DESCRIPTORS: Final = 4
 _STREAMS: Final = ("stdin", "stdout", "stderr")
+#: The standard input of the server.
+_ENDS: Final = 0
 
 
 class Request(TypedDict):
@@ -60,61 +66,70 @@ class Request(TypedDict):
     environment: dict[str, str]
 
 
-def main(control: socket.socket) -> None:
-    """Serve until the other end of `control` is closed; in a child, run its request."""
+def main(listener: socket.socket) -> None:
+    """Serve until the end of standard input; in a child, run its request."""
     path = _own_path()
+    if listener not in select([listener, _ENDS], [], [])[0]:
+        return  # nothing was ever asked for
     _import_what_a_crawl_imports()
     gc.collect()
     gc.freeze()  # so that the garbage collector of a child copies no memory of this process
-    if request := _Server(control).serve():
+    if request := _Server(listener).serve():
         _end(_status_of(lambda: _run(request, path)))
 
 
 class _Server:
     """The loop that forks children, and reaps them."""
 
-    def __init__(self, control: socket.socket) -> None:
-        self._control = control
-        self._channels: dict[int, socket.socket] = {}
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        #: By child: where its status is reported, and the connection that asked for it.
+        self._children: dict[int, tuple[socket.socket, socket.socket]] = {}
         self._selector = selectors.DefaultSelector()
-        self._woken, wakes = socket.socketpair()
-        self._wakes = wakes
-        for end in (self._woken, wakes):
+        self._woken, self._wakes = socket.socketpair()
+        for end in (self._woken, self._wakes):
             end.setblocking(False)
-        for each in (control, self._woken):
+        for each in (listener, self._woken, _ENDS):
             self._selector.register(each, selectors.EVENT_READ)
-        signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def serve(self) -> Request | None:
         """Fork for each request; return it in the child, and None in the server at its end."""
         while True:
             for key, _ in self._selector.select():
+                if key.fd == _ENDS:
+                    self._end(*(connection for _, connection in self._children.values()))
+                    return None
                 if key.fileobj is self._woken:
                     self._reap()
-                elif message := _receive(self._control):
+                elif key.fileobj is self._listener:
+                    self._selector.register(self._listener.accept()[0], selectors.EVENT_READ)
+                elif message := _receive(key.fileobj):
                     request, descriptors = message
-                    if not self._fork(descriptors):
+                    if not self._fork(key.fileobj, descriptors):
                         return request
                 else:
-                    self._end()
-                    return None
+                    self._selector.unregister(key.fileobj)
+                    self._end(key.fileobj)
+                    key.fileobj.close()
 
-    def _fork(self, descriptors: list[int]) -> int:
+    def _fork(self, connection: socket.socket, descriptors: list[int]) -> int:
         """Fork; in the child, close everything of the server except the standard streams."""
         channel = socket.socket(fileno=descriptors[0])
         process = os.fork()
         if process:
             for stream in descriptors[1:]:
                 os.close(stream)
-            self._channels[process] = channel
+            self._children[process] = channel, connection
             channel.sendall(_NUMBER.pack(process))
             return process
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        connections = [key.fileobj for key in self._selector.get_map().values() if key.fd != _ENDS]
         self._selector.close()
-        ours = self._control, self._woken, self._wakes, channel
-        for each in (*ours, *self._channels.values()):
+        channels = [other for other, _ in self._children.values()]
+        for each in (*connections, self._wakes, channel, *channels):
             each.close()
         for standard, stream in enumerate(descriptors[1:]):
             os.dup2(stream, standard)
@@ -130,13 +145,15 @@ class _Server:
                 self._report(*ended)
 
     def _report(self, process: int, status: int) -> None:
-        with self._channels.pop(process) as channel, suppress(BrokenPipeError):
+        channel, _ = self._children.pop(process)
+        with channel, suppress(BrokenPipeError):
             channel.sendall(_NUMBER.pack(os.waitstatus_to_exitcode(status)))
 
-    def _end(self) -> None:
-        for process in list(self._channels):
-            os.kill(process, signal.SIGKILL)
-            self._report(*os.waitpid(process, 0))
+    def _end(self, *connections: socket.socket) -> None:
+        for process, (_, connection) in list(self._children.items()):
+            if connection in connections:
+                os.kill(process, signal.SIGKILL)
+                self._report(*os.waitpid(process, 0))
 
 
 def _receive(connection: socket.socket) -> tuple[Request, list[int]] | None:

@@ -9,7 +9,11 @@ already. The children are ordinary processes, with their own working directory, 
 streams, sockets, signals and exit status. Only `[sys.executable, "-m", MODULE, ...]` is forked. Any
 other command is started by `subprocess.Popen`, and so is a command whose environment has variables
 that an interpreter reads only at its start.
+
+Other processes may share its imports: `ForkServer(launch.address)`.
 """
+
+from __future__ import annotations
 
 import json
 import os
@@ -20,12 +24,15 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import IO, Any, Final, Self
+from tempfile import TemporaryDirectory
+from typing import IO, TYPE_CHECKING, Any, Final, Self
 
-from walsh_scrapy.testing.crawl import Process
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from walsh_scrapy.testing.crawl import Process
 
 __all__ = ["ForkServer"]
 
@@ -42,17 +49,35 @@ _SETTABLE: Final = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONIOENCODING"}
 
 
 class ForkServer:
-    """Starts commands; its process starts with the first command and ends with `close`.
+    """Starts commands; the process that forks them imports Scrapy at the first one.
 
-    It is called as `subprocess.Popen` is, but without pipes. Several threads may call it.
+    It is the process of the ForkServer with the ``address`` that is given, or else a new one. It is
+    called as `subprocess.Popen` is, but without pipes. Several threads may call it.
     """
 
-    def __init__(self) -> None:
-        self._server: subprocess.Popen[bytes] | None = None
-        self._control: socket.socket | None = None
-        self._one_at_a_time = threading.Lock()
+    def __init__(self, address: str | None = None) -> None:
         self._environment = dict(os.environ)
         self._environment.pop("PYTHONIOENCODING", None)
+        self._control: socket.socket | None = None
+        self._one_at_a_time = threading.Lock()
+        self._open = ExitStack()
+        self.address = address or self._serve()
+
+    def _serve(self) -> str:
+        """Start the process, and return the path of its socket, which only this user may use."""
+        address = f"{self._open.enter_context(TemporaryDirectory())}/forkserver"
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(address)
+            listener.listen()
+            server = subprocess.Popen(
+                [sys.executable, "-m", _MODULE, str(listener.fileno())],
+                cwd=_HOME,
+                env=self._environment,
+                stdin=subprocess.PIPE,
+                pass_fds=[listener.fileno()],
+            )
+        self._open.enter_context(server)  # its end closes stdin, where the server waits for that
+        return address
 
     def __enter__(self) -> Self:
         return self
@@ -61,12 +86,11 @@ class ForkServer:
         self.close()
 
     def close(self) -> None:
-        """End the server, and with it every child that still runs."""
+        """End every child that still runs, and the process unless it is that of another."""
         if self._control is not None:
             self._control.close()
-        if self._server is not None:
-            self._server.wait()
-        self._control = self._server = None
+        self._open.close()
+        self._control = None
 
     def __call__(
         self,
@@ -108,17 +132,9 @@ class ForkServer:
         return _Child(command, ours)
 
     def _connected(self) -> socket.socket:
-        """Return the connection to the server; the first call starts the server."""
         if self._control is None:
-            self._control, theirs = socket.socketpair()
-            with theirs:
-                self._server = subprocess.Popen(
-                    [sys.executable, "-m", _MODULE, str(theirs.fileno())],
-                    cwd=_HOME,
-                    env=self._environment,
-                    stdin=subprocess.DEVNULL,
-                    pass_fds=[theirs.fileno()],
-                )
+            self._control = socket.socket(socket.AF_UNIX)
+            self._control.connect(self.address)
         return self._control
 
 

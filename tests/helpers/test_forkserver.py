@@ -153,10 +153,21 @@ def test_signals_reach_a_child_and_are_its_exit_status(warm, folder):
     assert stubborn.poll() == -signal.SIGKILL
 
 
-def test_children_end_with_the_server(folder):
+def test_children_end_with_who_started_them_and_with_the_server(folder):
     with ForkServer() as server:
         process = started(server, folder)
-    assert process.wait() == -signal.SIGKILL
+        with ForkServer(server.address) as guest:
+            of_guest = started(guest, folder)
+        assert of_guest.wait() == -signal.SIGKILL
+        assert process.poll() is None
+        guest = ForkServer(server.address)
+        of_guest = started(guest, folder)
+    assert {process.wait(), of_guest.wait()} == {-signal.SIGKILL}
+    guest.close()
+
+
+def test_a_server_that_nobody_used_ends_too():
+    ForkServer().close()
 
 
 @pytest.mark.parametrize(

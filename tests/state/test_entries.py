@@ -221,6 +221,7 @@ def test_waiting_hosts_are_those_that_may_not_be_asked_now(state, clock):
     assert resting == {"held.example": 590.0, "slow.example": 490.0, "leased.example": 55.0}
 
 
+@pytest.mark.empty
 def test_checking_for_a_state_creates_none(url, tmp_path):
     assert not exists(url)
     with State.existing(url) as none:

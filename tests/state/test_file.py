@@ -178,6 +178,7 @@ def test_a_server_that_takes_no_more_connections_is_one_line(postgresql_url):
     assert "too many connections" in line
 
 
+@pytest.mark.empty
 def test_a_role_without_rights_is_told_which_role_it_takes(postgresql_url):
     engine = create_engine(postgresql_url, poolclass=NullPool)
     name = postgresql_url.rpartition("/")[2]

@@ -305,6 +305,7 @@ def test_a_state_on_a_server_is_dumped_and_the_rest_is_restored_beside_it(
         assert state.backups.notice() == "", "it may be live"
 
 
+@pytest.mark.empty
 def test_a_file_is_not_restored_into_a_server_nor_beside_a_dump_that_is_missing(
     here, backup, there, postgresql_url
 ):

@@ -11,6 +11,8 @@ from walsh_scrapy.testing import politeness
 from walsh_scrapy.testing.demoweb import SOURCES, demo_web
 from walsh_scrapy.tools.demo import timeline
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def demo(pytestconfig):
