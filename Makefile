@@ -12,12 +12,14 @@ INSTALLED := $(VENV)/.installed
 
 # The demo and the tests measure pauses, so they never run beside each other, under -j neither.
 .NOTPARALLEL:
-.PHONY: help demo test quick fuzz browser check docs requirements audit sbom wheel walsh-wheel clean
+.PHONY: help demo test quick t mutants fuzz browser check docs requirements audit sbom wheel walsh-wheel clean
 
 help:
 	@echo "make demo    crawl a web on this machine twice, and judge the crawl by its servers' log"
 	@echo "make test    run all tests, with the same cases each time"
 	@echo "make quick   run the tests that compute, on SQLite alone, with few examples of each property"
+	@echo "make t M=policy/backoff   run the tests of a module, and the conformance trial in simulated time"
+	@echo "make mutants break the crawler in 61 ways, and print what finds each"
 	@echo "make fuzz    look for new cases that fail, for SECONDS=$(SECONDS), and print them"
 	@echo "make browser look at the page of scrapy report with the Chromium of this machine"
 	@echo "make check   lint, format, types, and who may import whom"
@@ -40,6 +42,14 @@ test: $(INSTALLED)
 quick: $(INSTALLED)
 	$(VENV)/bin/python -m pytest -q -n auto --dist=worksteal --hypothesis-profile=quick \
 	  -m "not crawl and not long and not postgresql" --ignore=tests/docs --ignore=tests/fuzz
+
+t: $(INSTALLED)
+	@test -n "$(M)" || { echo "name a module: make t M=policy/backoff" >&2; exit 1; }
+	$(VENV)/bin/python -m pytest -q $(wildcard tests/$(M) tests/$(dir $(M))test_$(notdir $(M))*.py) \
+	  tests/acceptance/test_trial.py
+
+mutants: $(INSTALLED)
+	$(VENV)/bin/python -m benchmarks.mutants
 
 fuzz: $(INSTALLED)
 	$(VENV)/bin/python -m tests.fuzz all --seconds $(SECONDS)
