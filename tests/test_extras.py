@@ -18,11 +18,9 @@ execute(["scrapy", *sys.argv[2:]])
 """
 #: The packages that the wheel of `walsh` asks for, and those that these ask for.
 SMALL = ("idna", "markdown_it", "mdurl", "protego", "pygments", "rich")
-LOG_LINE = '192.0.2.1 - - [22/Nov/2026:10:00:01 +0000] "GET /x HTTP/1.1" 200 5 "-" "GPTBot/1.0"\n'
 CALLS = [
     (["--version"], 0),
     (["lint", "robots.txt"], 0),
-    (["judge", "--robots", "robots.txt", "access.log"], 1),
     (["mayfetch", "--robots", "robots.txt", "https://a.example/x"], 1),
     (["conformance", "--", "true"], 2),
 ]
@@ -70,7 +68,6 @@ def test_a_crawl_needs_no_extra(tmp_path):
 def test_its_own_wheel_has_what_it_needs_beside_five_small_packages(tmp_path):
     site = tmp_path  # with what an owner of one has
     (site / "robots.txt").write_text("User-agent: *\nDisallow: /x\n")
-    (site / "access.log").write_text(LOG_LINE)
     build = ["-m", "hatchling", "build", "--target", "wheel", "--directory", site / "dist"]
     assert run(ROOT / ".ci" / "walsh", *build).returncode == 0
     (wheel,) = (site / "dist").iterdir()

@@ -34,10 +34,8 @@ def scripts(tmp_path_factory):
 @pytest.mark.parametrize(
     ("line", "proposed"),
     [
-        ("walsh ", {"mayfetch", "lint", "judge", "completion", "conformance"}),
+        ("walsh ", {"mayfetch", "lint", "completion", "conformance"}),
         ("walsh mayfetch --r", {"--robots"}),
-        ("walsh judge --robots pyp", {"pyproject.toml"}),
-        ("walsh judge pyp", {"pyproject.toml"}),
         ("walsh completion ", {"bash", "zsh", "fish"}),
         ("scrapy may", {"mayfetch"}),
         ("scrapy startp", {"startproject"}),  # Scrapy's own
