@@ -57,7 +57,7 @@ pytestmark = pytest.mark.crawl
 
 PAGE_OF_STATE = ROOT / "docs" / "state.md"
 #: Commands whose options are checked here, and what they do elsewhere: most of them ask servers.
-ASKING = ("completion", "crawl", "demo", "discover", "keys", "mayfetch", "version")
+ASKING = ("crawl", "demo", "discover", "keys", "mayfetch")
 #: Commands that only read and write the state: they are run.
 STATE = (
     "sources",
