@@ -68,7 +68,6 @@ STATE = (
     "status",
     "report",
     "attest",
-    "datasheet",
     "why",
 )
 #: The one of them that asks servers too.

@@ -15,7 +15,6 @@ CALLS = [
     ("backup --restore nowhere.zip", 1, "nowhere.zip: No such file"),
     ("crawl feed", 2, "there is no spider 'feed'; did you mean feeds?"),
     ("crawl nosuch", 2, "there is no spider 'nosuch'; there is feeds, llms"),
-    ("datasheet -o README.md", 1, "README.md exists already"),
     ("discover", 2, "which URL? Example: "),
     ("discover docs.example", 2, "begin it with https://"),
     ("discover http://docs.example/ ftp://docs.example/", 2, "not http or https"),
